@@ -19,8 +19,8 @@ import (
 
 const lineMax = 100
 
-// show returns the text for a volatile value, by its kind.
-type show func(kind string, value any) any
+// replaceFunc returns the text for a volatile value, by its kind.
+type replaceFunc func(kind string, value any) any
 
 func anonymous(kind string, _ any) any { return "<" + kind + ">" }
 
@@ -29,31 +29,31 @@ func exact(_ string, value any) any { return value }
 // text returns the changes in the server's order, but documents with volatile keys last, sorted by their
 // other contents.
 func text(changes []bson.D) string {
-	type placed struct {
-		change            bson.D
-		collection, place string
+	type sortedChange struct {
+		change              bson.D
+		collection, sortKey string
 	}
-	var sorted []placed
+	var sorted []sortedChange
 	for _, change := range changes {
-		next := placed{change: change, collection: get(get(change, "ns"), "coll").(string)}
+		next := sortedChange{change: change, collection: get(get(change, "ns"), "coll").(string)}
 		key := get(change, "documentKey")
 		if line(plain(key, anonymous, false)) != line(plain(key, exact, false)) {
-			next.place = line(event(change, anonymous))
+			next.sortKey = line(event(change, anonymous))
 		}
 		sorted = append(sorted, next)
 	}
-	slices.SortStableFunc(sorted, func(a, b placed) int {
-		return cmp.Or(cmp.Compare(a.collection, b.collection), cmp.Compare(a.place, b.place))
+	slices.SortStableFunc(sorted, func(a, b sortedChange) int {
+		return cmp.Or(cmp.Compare(a.collection, b.collection), cmp.Compare(a.sortKey, b.sortKey))
 	})
-	shown := numbered()
+	replace := numbered()
 	events := bson.A{}
 	for _, next := range sorted {
-		events = append(events, event(next.change, shown))
+		events = append(events, event(next.change, replace))
 	}
 	return layout(events, "") + "\n"
 }
 
-func numbered() show {
+func numbered() replaceFunc {
 	names, counts := map[string]string{}, map[string]int{}
 	return func(kind string, value any) any {
 		key := fmt.Sprint(kind, value)
@@ -76,28 +76,28 @@ func get(document any, name string) any {
 }
 
 // event returns an event without the database, whose name is different in each run.
-func event(change bson.D, shown show) bson.D {
+func event(change bson.D, replace replaceFunc) bson.D {
 	own := bson.D{}
 	for _, part := range change {
 		value := part.Value
-		ofDocuments := false
+		byName := false
 		switch part.Key {
 		case "ns":
 			value = bson.D{{Key: "coll", Value: get(value, "coll")}}
 		case "updateDescription":
-			ofDocuments = true
+			byName = true
 			removed, _ := get(value, "removedFields").(bson.A)
 			slices.SortFunc(removed, func(a, b any) int { return cmp.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 		case "documentKey", "fullDocument":
-			ofDocuments = true
+			byName = true
 		}
-		own = append(own, bson.E{Key: part.Key, Value: plain(value, shown, ofDocuments)})
+		own = append(own, bson.E{Key: part.Key, Value: plain(value, replace, byName)})
 	}
 	return own
 }
 
-// plain returns a document with volatile values as shown. Fields of a test's documents are sorted by name.
-func plain(value any, shown show, byName bool) any {
+// plain returns a document with replaced volatile values. Fields of a test's documents are sorted by name.
+func plain(value any, replace replaceFunc, byName bool) any {
 	switch value := value.(type) {
 	case bson.D:
 		if byName {
@@ -107,24 +107,24 @@ func plain(value any, shown show, byName bool) any {
 		}
 		fields := bson.D{}
 		for _, field := range value {
-			fields = append(fields, bson.E{Key: field.Key, Value: plain(field.Value, shown, byName)})
+			fields = append(fields, bson.E{Key: field.Key, Value: plain(field.Value, replace, byName)})
 		}
 		return fields
 	case bson.A:
 		items := bson.A{}
 		for _, item := range value {
-			items = append(items, plain(item, shown, byName))
+			items = append(items, plain(item, replace, byName))
 		}
 		return items
 	case bson.ObjectID:
-		return shown("ObjectId", value)
+		return replace("ObjectId", value)
 	case bson.DateTime:
-		return shown("Date", value)
+		return replace("Date", value)
 	case bson.Timestamp:
-		return shown("Timestamp", value)
+		return replace("Timestamp", value)
 	case bson.Binary:
 		if value.Subtype == bson.TypeBinaryUUID {
-			return shown("UUID", value)
+			return replace("UUID", value)
 		}
 	}
 	return value
@@ -160,17 +160,17 @@ func line(value any) string {
 	}
 	// Only documents are written as extended JSON. They are parsed again to get the white space of the other
 	// packages.
-	whole, err := bson.MarshalExtJSON(bson.D{{Key: "v", Value: value}}, true, false)
+	encoded, err := bson.MarshalExtJSON(bson.D{{Key: "v", Value: value}}, true, false)
 	if err != nil {
 		return fmt.Sprintf("%q", err)
 	}
-	decoder := json.NewDecoder(bytes.NewReader(whole))
+	decoder := json.NewDecoder(bytes.NewReader(encoded))
 	decoder.UseNumber()
-	var read map[string]any
-	if err := decoder.Decode(&read); err != nil {
+	var decoded map[string]any
+	if err := decoder.Decode(&decoded); err != nil {
 		return fmt.Sprintf("%q", err)
 	}
-	return line(read["v"])
+	return line(decoded["v"])
 }
 
 // layout puts values that fit on one line, except the list of events itself.

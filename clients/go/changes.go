@@ -51,7 +51,7 @@ func ApproveFile(t testing.TB, db *mongo.Database, name, file string) {
 		t.Fatal(err)
 	}
 	if before := strings.ReplaceAll(string(approved), "\r\n", "\n"); before != changed {
-		t.Errorf("these aren't the changes in %s; VELLUM_APPROVE=1 writes it:\n%s", file, lineDifference(before, changed))
+		t.Errorf("the changes differ from %s; VELLUM_APPROVE=1 writes the file:\n%s", file, lineDifference(before, changed))
 	}
 }
 

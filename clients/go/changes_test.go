@@ -104,7 +104,7 @@ func TestAFileIsWrittenOnceAndFailsWhatDiffers(t *testing.T) {
 	}
 	change(2)
 	said := approve()
-	for _, part := range []string{"VELLUM_APPROVE=1 writes it", "\n- ", `"n": 1`, "\n+ ", `"n": 2`} {
+	for _, part := range []string{"VELLUM_APPROVE=1 writes the file", "\n- ", `"n": 1`, "\n+ ", `"n": 2`} {
 		if !strings.Contains(said, part) {
 			t.Errorf("%q lacks %q", said, part)
 		}

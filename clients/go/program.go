@@ -21,7 +21,7 @@ func findProgram() (string, error) {
 	if named := os.Getenv("VELLUM_BINARY"); named != "" {
 		found, err := exec.LookPath(named)
 		if err != nil {
-			return "", fmt.Errorf("VELLUM_BINARY names no program: %w", err)
+			return "", fmt.Errorf("the program of VELLUM_BINARY was not found: %w", err)
 		}
 		return found, nil
 	}
@@ -31,7 +31,7 @@ func findProgram() (string, error) {
 	if found, err := exec.LookPath("vellum"); err == nil {
 		return found, nil
 	}
-	return "", fmt.Errorf("there is no vellum for %s/%s in this module, and none on the path: set VELLUM_BINARY to the program, "+
+	return "", fmt.Errorf("the program vellum for %s/%s is neither in this module nor on the path: set VELLUM_BINARY to its path, "+
 		"or take the module of a release, which carries it", runtime.GOOS, runtime.GOARCH)
 }
 

@@ -36,13 +36,13 @@ type Server struct {
 // standard input of an unreferenced server whose URI is in use.
 var running sync.Map
 
-// lastWords keeps the end of the server's log, for the error of a failed start.
-type lastWords struct {
+// logTail keeps the end of the server's log, for the error of a failed start.
+type logTail struct {
 	lock sync.Mutex
 	text []byte
 }
 
-func (w *lastWords) Write(more []byte) (int, error) {
+func (w *logTail) Write(more []byte) (int, error) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	w.text = append(w.text, more...)
@@ -52,7 +52,7 @@ func (w *lastWords) Write(more []byte) (int, error) {
 	return len(more), nil
 }
 
-func (w *lastWords) String() string {
+func (w *logTail) String() string {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	return strings.TrimSpace(string(w.text))
@@ -80,13 +80,13 @@ func start(user *url.Userinfo, uriOptions string, args []string) (*Server, error
 		password, _ := user.Password()
 		cmd.Env = append(os.Environ(), "MONGO_INITDB_ROOT_USERNAME="+user.Username(), "MONGO_INITDB_ROOT_PASSWORD="+password)
 		// The clock is for tests. With users, it is off unless it is requested.
-		asked := func(arg string) bool { return strings.HasPrefix(arg, "--test-commands") }
-		if !slices.ContainsFunc(args, asked) {
+		isTestCommands := func(arg string) bool { return strings.HasPrefix(arg, "--test-commands") }
+		if !slices.ContainsFunc(args, isTestCommands) {
 			cmd.Args = append(cmd.Args, "--test-commands")
 		}
 	}
-	said := &lastWords{}
-	cmd.Stderr = said
+	log := &logTail{}
+	cmd.Stderr = log
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -103,8 +103,8 @@ func start(user *url.Userinfo, uriOptions string, args []string) (*Server, error
 	alarm.Stop()
 	uri := strings.TrimSpace(line)
 	if err != nil || !strings.HasPrefix(uri, "mongodb://") {
-		ended := cmd.Wait()
-		return nil, fmt.Errorf("vellum did not start: %w", errors.Join(errors.New(said.String()), ended))
+		status := cmd.Wait()
+		return nil, fmt.Errorf("vellum did not start: %w", errors.Join(errors.New(log.String()), status))
 	}
 	server := &Server{URI: connectionString(uri, user, uriOptions), cmd: cmd, stdin: stdin}
 	running.Store(server, nil)

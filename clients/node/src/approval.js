@@ -16,7 +16,7 @@ const { EJSON } = require("bson");
 const LINE_MAX = 100;
 const KINDS = { $oid: "ObjectId", $date: "Date", $timestamp: "Timestamp" };
 /** Fields of an event that contain a test's documents. Other fields describe collections and indexes. */
-const OF_DOCUMENTS = ["documentKey", "fullDocument", "updateDescription"];
+const DOCUMENT_FIELDS = ["documentKey", "fullDocument", "updateDescription"];
 
 const anonymous = (kind) => `<${kind}>`;
 const exact = (_kind, value) => value;
@@ -32,18 +32,18 @@ function approve(changes, file) {
     return;
   }
   const approved = exists ? fs.readFileSync(name, "utf8").replaceAll("\r\n", "\n") : "";
-  same(changed, approved, `these aren't the changes in ${name}; VELLUM_APPROVE=1 writes it`);
+  assertEqual(changed, approved, `the changes differ from ${name}; VELLUM_APPROVE=1 writes the file`);
 }
 
 /** Compares changes with the expected events, whose `ns` need no `db`. */
 function assertSame(changes, expected) {
-  same(text(changes, exact), text(expected, exact), "these aren't the changes that were expected");
+  assertEqual(text(changes, exact), text(expected, exact), "the changes differ from the expected changes");
 }
 
 /** Throws like Node's assertions: the message has the difference, and the error has both values for the runner. */
-function same(actual, expected, what) {
+function assertEqual(actual, expected, what) {
   if (actual === expected) return;
-  const error = new AssertionError({ actual, expected, operator: "strictEqual", stackStartFn: same });
+  const error = new AssertionError({ actual, expected, operator: "strictEqual", stackStartFn: assertEqual });
   error.message = `${what}:\n${error.message}`;
   throw error;
 }
@@ -66,15 +66,15 @@ function numbered() {
  * Returns the changes in the server's order, but documents with volatile keys last, sorted by their other
  * contents.
  */
-function text(changes, shown) {
-  const placed = changes.map((change) => {
+function text(changes, replace) {
+  const sorted = changes.map((change) => {
     const parts = EJSON.serialize(change, { relaxed: false });
     const key = parts.documentKey ?? {};
     const volatile = line(plain(key, anonymous, false)) !== line(plain(key, exact, false));
-    return { parts, place: [parts.ns.coll, volatile ? line(event(parts, anonymous)) : ""] };
+    return { parts, sortKey: [parts.ns.coll, volatile ? line(event(parts, anonymous)) : ""] };
   });
-  placed.sort((a, b) => compare(a.place[0], b.place[0]) || compare(a.place[1], b.place[1]));
-  return print(placed.map(({ parts }) => event(parts, shown)), "") + "\n";
+  sorted.sort((a, b) => compare(a.sortKey[0], b.sortKey[0]) || compare(a.sortKey[1], b.sortKey[1]));
+  return print(sorted.map(({ parts }) => event(parts, replace)), "") + "\n";
 }
 
 function compare(a, b) {
@@ -85,23 +85,23 @@ function compare(a, b) {
  * Returns an event without the database, whose name is different in each run. Uses maps: objects sort keys
  * like "10" first.
  */
-function event(parts, shown) {
+function event(parts, replace) {
   const { updateDescription: update, ns } = parts;
   const own = { ...parts, ns: { coll: ns.coll } };
   if (update?.removedFields) own.updateDescription = { ...update, removedFields: [...update.removedFields].sort(compare) };
-  return new Map(Object.entries(own).map(([name, part]) => [name, plain(part, shown, OF_DOCUMENTS.includes(name))]));
+  return new Map(Object.entries(own).map(([name, part]) => [name, plain(part, replace, DOCUMENT_FIELDS.includes(name))]));
 }
 
-function plain(value, shown, byName) {
-  if (Array.isArray(value)) return value.map((item) => plain(item, shown, byName));
+function plain(value, replace, byName) {
+  if (Array.isArray(value)) return value.map((item) => plain(item, replace, byName));
   if (value === null || typeof value !== "object") return value;
   const fields = Object.entries(value);
   const [name, inner] = fields[0] ?? [];
   if (name === "$numberInt") return Number(inner);
   if (byName) fields.sort(([a], [b]) => compare(a, b));
-  const whole = new Map(fields.map(([key, field]) => [key, plain(field, shown, byName)]));
-  if (Object.hasOwn(KINDS, name ?? "")) return shown(KINDS[name], whole);
-  return name === "$binary" && inner.subType === "04" ? shown("UUID", whole) : whole;
+  const plainFields = new Map(fields.map(([key, field]) => [key, plain(field, replace, byName)]));
+  if (Object.hasOwn(KINDS, name ?? "")) return replace(KINDS[name], plainFields);
+  return name === "$binary" && inner.subType === "04" ? replace("UUID", plainFields) : plainFields;
 }
 
 function line(value) {

@@ -12,7 +12,7 @@ const { CleanSlate, attach } = require("./slate");
 class VellumServer extends EventEmitter {
   #options;
   #running;
-  #slate = new CleanSlate(() => this.#ownUri());
+  #slate = new CleanSlate(() => this.#adminUri());
   #state;
 
   constructor(options, state) {
@@ -26,7 +26,7 @@ class VellumServer extends EventEmitter {
     return this.#state;
   }
 
-  #become(state) {
+  #setState(state) {
     this.#state = state;
     this.emit("stateChange", state);
   }
@@ -34,31 +34,31 @@ class VellumServer extends EventEmitter {
   /** Starts the server, unless it runs already. `forceSamePort` allows only the requested port. */
   async start(forceSamePort = false) {
     if (this.#running) return;
-    const before = this.#state;
-    if (before !== "init") this.#become("starting");
+    const previous = this.#state;
+    if (previous !== "init") this.#setState("starting");
     try {
       const options = this.#options;
-      const changes = options.portGeneration && !forceSamePort;
-      const port = options.port && changes && !(await isFree(options.port)) ? 0 : options.port ?? 0;
+      const mayChange = options.portGeneration && !forceSamePort;
+      const port = options.port && mayChange && !(await isFree(options.port)) ? 0 : options.port ?? 0;
       this.#running = await launch({ ...options, port });
-      await this.#makeUsers();
-      this.#become("running");
+      await this.#createUsers();
+      this.#setState("running");
     } catch (error) {
       await this.#end();
-      if (before !== "init") this.#become(before);
+      if (previous !== "init") this.#setState(previous);
       throw error;
     }
   }
 
   /** Further users given by `auth`. */
-  async #makeUsers() {
+  async #createUsers() {
     for (const { command, database } of this.#options.auth?.extraUsers ?? []) {
       await this.#slate.run(command, database);
     }
   }
 
   /** Connection for the server's own commands: with the first user, and TLS as configured for the started server. */
-  #ownUri() {
+  #adminUri() {
     const { auth } = this.#options;
     const uri = this.getUri();
     const login = auth ? `${encodeURIComponent(auth.user)}:${encodeURIComponent(auth.password)}@` : "";
@@ -105,10 +105,10 @@ class VellumServer extends EventEmitter {
    */
   async stop(cleanup = {}) {
     if (cleanup?.force && this.#options.dbPath) {
-      throw new Error("cleanup.force is not supported by @vellum/memory-server: dbPath is yours to remove");
+      throw new Error("cleanup.force is not supported by @vellum/memory-server: delete dbPath yourself");
     }
     if (!(await this.#end())) return false;
-    this.#become("stopped");
+    this.#setState("stopped");
     return true;
   }
 
@@ -176,16 +176,16 @@ function isFree(port) {
 
 /** A standalone server. */
 class MongoMemoryServer extends VellumServer {
-  #given;
+  #userOptions;
 
   constructor(options = {}) {
     super(readServer(options), "new");
-    this.#given = options;
+    this.#userOptions = options;
   }
 
   /** Options given to the constructor. */
   get opts() {
-    return { ...this.#given };
+    return { ...this.#userOptions };
   }
 
   /** Creates and starts a server. */
@@ -198,26 +198,26 @@ class MongoMemoryServer extends VellumServer {
 
 /** A replica set of one member, as required by transactions and change streams. */
 class MongoMemoryReplSet extends VellumServer {
-  #given;
+  #userOptions;
 
   constructor(options = {}) {
     super(readReplSet(options), "init");
-    this.#given = options;
+    this.#userOptions = options;
   }
 
   /** Replica set options given to the constructor. */
   get replSetOpts() {
-    return { ...this.#given.replSet };
+    return { ...this.#userOptions.replSet };
   }
 
   /** Member options given to the constructor. */
   get instanceOpts() {
-    return [...(this.#given.instanceOpts ?? [])];
+    return [...(this.#userOptions.instanceOpts ?? [])];
   }
 
   /** Binary options given to the constructor. */
   get binaryOpts() {
-    return { ...this.#given.binary };
+    return { ...this.#userOptions.binary };
   }
 
   /** Creates and starts a set. */

@@ -5,7 +5,7 @@ const { spawn } = require("node:child_process");
 const { findBinary } = require("./binary");
 
 /** Advice for a missing program. */
-const MISSING = `the package @vellum/${process.platform}-${process.arch} is not installed; set VELLUM_BINARY to a program that "cargo build --release" made`;
+const MISSING = `the package @vellum/${process.platform}-${process.arch} is not installed; set VELLUM_BINARY to a program from "cargo build --release"`;
 const STOP_MILLIS = 10_000;
 const MESSAGE_MAX = 64 * 1024;
 
@@ -13,29 +13,29 @@ const MESSAGE_MAX = 64 * 1024;
  * Starts the server. It ends when its standard input closes. The operating system also closes it for a killed
  * process, so the server never outlives this process.
  */
-function launch({ args = [], port = 0, binary, timeout = 30_000, spawn: spawning = {}, auth } = {}) {
+function launch({ args = [], port = 0, binary, timeout = 30_000, spawn: spawnOptions = {}, auth } = {}) {
   const command = findBinary(binary);
   if (auth) {
-    const first = { MONGO_INITDB_ROOT_USERNAME: auth.user, MONGO_INITDB_ROOT_PASSWORD: auth.password };
-    spawning = { ...spawning, env: { ...(spawning.env ?? process.env), ...first } };
+    const firstUser = { MONGO_INITDB_ROOT_USERNAME: auth.user, MONGO_INITDB_ROOT_PASSWORD: auth.password };
+    spawnOptions = { ...spawnOptions, env: { ...(spawnOptions.env ?? process.env), ...firstUser } };
     // The clock is for tests. With users, it is off unless it is requested.
     if (!args.some((arg) => arg.startsWith("--test-commands"))) args = [...args, "--test-commands"];
   }
   // Detached: the terminal's Ctrl-C is for the test runner, whose teardown needs the server.
   const child = spawn(command, ["serve", "--port", String(port), "--parent-pipe", ...args], {
-    ...spawning,
+    ...spawnOptions,
     stdio: ["pipe", "pipe", "pipe"],
     detached: process.platform !== "win32",
     windowsHide: true,
   });
   return new Promise((resolve, reject) => {
     let output = "";
-    let said = "";
+    let errors = "";
     const timer = setTimeout(() => {
-      said += `\nit did not say where it listens within ${timeout} ms`;
+      errors += `\nit did not print its address within ${timeout} ms`;
       child.kill("SIGKILL");
     }, timeout);
-    child.stderr.on("data", (data) => (said = (said + data).slice(-MESSAGE_MAX)));
+    child.stderr.on("data", (data) => (errors = (errors + data).slice(-MESSAGE_MAX)));
     child.stdin.on("error", () => {});
     child.once("error", (error) => {
       clearTimeout(timer);
@@ -44,7 +44,7 @@ function launch({ args = [], port = 0, binary, timeout = 30_000, spawn: spawning
     });
     child.once("close", (code) => {
       clearTimeout(timer);
-      reject(new Error(`vellum did not start: ${said.trim() || `ended with status ${code}`}`));
+      reject(new Error(`vellum did not start: ${errors.trim() || `exited with status ${code}`}`));
     });
     child.stdout.on("data", (data) => {
       output += data;

@@ -19,9 +19,9 @@ const ROOT = { user: "mongodb-memory-server-root", password: "rootuser" };
 /** Parses `auth` into the first user and further users; undefined without access control. */
 function readAuth(where, auth) {
   check(where, auth ?? {}, ["enable", "disable", "customRootName", "customRootPwd", "extraUsers", "force"], {
-    keyfileContent: "there is no other member to show a key to",
+    keyfileContent: "a replica set has one member, which needs no key file",
   });
-  if (auth?.force) throw new Error(`${where}force is not supported by @vellum/memory-server: the first user is made with new data`);
+  if (auth?.force) throw new Error(`${where}force is not supported by @vellum/memory-server: the first user is created only with new data`);
   if (!auth || auth.disable || !(auth.enable ?? true)) return undefined;
   const { customRootName = ROOT.user, customRootPwd = ROOT.password, extraUsers = [] } = auth;
   return { user: customRootName, password: customRootPwd, extraUsers: extraUsers.map(readUser) };
@@ -38,7 +38,7 @@ function readUser({ createUser, pwd, roles, database = "admin", customData, mech
 function checkBinary(binary) {
   // Nothing is downloaded, so every download option is satisfied.
   check("binary.", binary, ["systemBinary", "version", "checkMD5", "downloadDir"], {
-    arch: "the program is this platform's", os: "the program is this platform's", platform: "the program is this platform's",
+    arch: "the program is built for this platform", os: "the program is built for this platform", platform: "the program is built for this platform",
   });
   if (binary.version !== undefined && !/^v?8(\.|$)|^latest$/.test(binary.version)) {
     throw new Error(`binary.version ${binary.version} is not supported by @vellum/memory-server: it follows MongoDB 8.2`);
@@ -50,10 +50,10 @@ const ENGINES = [undefined, "ephemeralForTest", "wiredTiger", "inMemory"];
 /** Options of one server, by kind. */
 function readInstance(where, instance) {
   check(where, instance, ["args", "port", "ip", "dbName", "dbPath", "storageEngine", "launchTimeout", "portGeneration", "replSet", "auth"], {
-    replicaMemberConfig: "a set has one member, the primary", keyfileLocation: "there is no other member to show a key to",
+    replicaMemberConfig: "a set has one member, the primary", keyfileLocation: "a replica set has one member, which needs no key file",
   });
   // The other `auth` option creates users. This one only enables access control.
-  const asks = Boolean(instance.auth) && !(instance.args ?? []).includes("--auth");
+  const enablesAuth = Boolean(instance.auth) && !(instance.args ?? []).includes("--auth");
   if (!ENGINES.includes(instance.storageEngine)) {
     throw new Error(`${where}storageEngine ${instance.storageEngine} is not supported by @vellum/memory-server`);
   }
@@ -62,7 +62,7 @@ function readInstance(where, instance) {
   return {
     args: [
       ...args,
-      ...(asks ? ["--auth"] : []),
+      ...(enablesAuth ? ["--auth"] : []),
       ...(ip ? ["--bind", ip] : []),
       ...(onDisk ? ["--data", dbPath] : []),
       ...(replSet ? ["--replset", replSet] : []),
@@ -75,7 +75,7 @@ function readInstance(where, instance) {
 
 function readSpawn(spawn) {
   check("spawn.", Object.fromEntries(["stdio", "detached"].map((name) => [name, spawn[name]])), [], {
-    stdio: "the server is spoken to through it", detached: "the server is in a group of its own",
+    stdio: "the package uses it to control the server", detached: "the server has its own process group",
   });
   return spawn;
 }
@@ -96,8 +96,8 @@ function readServer({ instance = {}, binary = {}, spawn = {}, auth, dispose = {}
 function readReplSet({ replSet = {}, binary = {}, instanceOpts = [], instance = {}, ...rest }) {
   check("", rest, []);
   checkBinary(binary);
-  const { name = "testset", count = 1, configSettings = {}, auth, spawn = {}, dispose = {}, args = [], ...more } = replSet;
-  check("replSet.", more, ["ip", "dbName", "storageEngine", "port", "dbPath", "launchTimeout"]);
+  const { name = "testset", count = 1, configSettings = {}, auth, spawn = {}, dispose = {}, args = [], ...memberOptions } = replSet;
+  check("replSet.", memberOptions, ["ip", "dbName", "storageEngine", "port", "dbPath", "launchTimeout"]);
   // These options configure elections. The only member is primary before any client connects.
   check("replSet.configSettings.", configSettings, [
     "chainingAllowed", "heartbeatTimeoutSecs", "heartbeatIntervalMillis", "electionTimeoutMillis", "catchUpTimeoutMillis",
@@ -105,7 +105,7 @@ function readReplSet({ replSet = {}, binary = {}, instanceOpts = [], instance = 
   if (count !== 1 || instanceOpts.length > 1) {
     throw new Error("a replica set of @vellum/memory-server has one member: replSet.count must be 1");
   }
-  const member = { ...instance, ...more, ...instanceOpts[0] };
+  const member = { ...instance, ...memberOptions, ...instanceOpts[0] };
   member.args = [...args, ...(instance.args ?? []), ...(instanceOpts[0]?.args ?? [])];
   return {
     ...readInstance("instanceOpts.", { ...member, replSet: name }), auth: readAuth("replSet.auth.", auth),

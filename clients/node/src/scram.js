@@ -24,7 +24,7 @@ async function logIn({ user, password, source }, send) {
   const offer = text(begun);
   const [joint, salt, iterations] = ["r", "s", "i"].map((name) => fields(offer).get(name));
   if (!joint?.startsWith(nonce) || !(Number(iterations) >= ITERATIONS_MIN)) {
-    throw new Error("the server's first message of SCRAM is not for this client");
+    throw new Error("the server's SCRAM nonce does not begin with the client's nonce");
   }
   // SASLprep without the check for prohibited characters, which the server refuses.
   const prepared = password.normalize("NFKC");
@@ -40,7 +40,7 @@ async function logIn({ user, password, source }, send) {
   const shown = Buffer.from(fields(text(ended)).get("v") ?? "", "base64");
   const expected = hmac(hmac(salted, "Server Key"), said);
   if (shown.length !== expected.length || !timingSafeEqual(shown, expected) || !ended.done) {
-    throw new Error("the server doesn't know the password either");
+    throw new Error("the server's SCRAM signature is wrong");
   }
 }
 

@@ -16,7 +16,7 @@ class CleanSlate {
     this.#uri = uri;
   }
 
-  /** Makes `to` a copy-on-write twin of a database. */
+  /** Forks a database to `to` (copy-on-write). */
   fork(from, to, { replace = false } = {}) {
     return this.#run({ forkDatabase: from, to, replace });
   }
@@ -62,13 +62,13 @@ class CleanSlate {
 
   /** Returns the changes with their exact types. */
   async #changes(database, since) {
-    const given = typeof since === "string" ? { since } : since;
+    const base = typeof since === "string" ? { since } : since;
     const exact = { promoteValues: false };
-    let { cursor } = await this.run({ diffDatabase: database, ...given, cursor: {} }, "admin", exact);
+    let { cursor } = await this.run({ diffDatabase: database, ...base, cursor: {} }, "admin", exact);
     const changes = cursor.firstBatch;
-    const [home, ...collection] = cursor.ns.split(".");
+    const [cursorDatabase, ...collection] = cursor.ns.split(".");
     while (!cursor.id.isZero()) {
-      ({ cursor } = await this.run({ getMore: cursor.id, collection: collection.join(".") }, home, exact));
+      ({ cursor } = await this.run({ getMore: cursor.id, collection: collection.join(".") }, cursorDatabase, exact));
       changes.push(...cursor.nextBatch);
     }
     return changes;

@@ -8,25 +8,25 @@ const TLS = ["tls", "ssl", "tlsCAFile", "tlsCertificateKeyFile", "tlsCertificate
 
 /** Parses a connection string of one server. Refuses unsupported options by name. */
 function parse(uri) {
-  const found = /^mongodb:\/\/(?:([^@/]*)@)?(\[[^\]]+\]|[^:/,?]+)(?::(\d+))?(?:\/([^?]*))?(?:\?(.*))?$/.exec(uri);
-  if (!found) throw new Error("this is not a connection string of one server");
-  const [, user, host, port, database, query] = found;
+  const match = /^mongodb:\/\/(?:([^@/]*)@)?(\[[^\]]+\]|[^:/,?]+)(?::(\d+))?(?:\/([^?]*))?(?:\?(.*))?$/.exec(uri);
+  if (!match) throw new Error("the connection string must name one server");
+  const [, user, host, port, database, query] = match;
   const options = new Map();
   for (const pair of (query ?? "").split("&").filter(Boolean)) {
     const [name, value = ""] = pair.split("=");
     const known = [...TLS, "authSource", "authMechanism"].find((known) => known.toLowerCase() === name.toLowerCase());
     if (known) options.set(known, decodeURIComponent(value));
-    else if (/^(tls|ssl|auth)/i.test(name)) throw new Error(`the option ${name} can't be honoured`);
+    else if (/^(tls|ssl|auth)/i.test(name)) throw new Error(`the option ${name} is not supported`);
   }
   return { address: { host: host.replace(/^\[|\]$/g, ""), port: Number(port ?? 27017) }, login: login(user, database, options), tls: tls(options) };
 }
 
 function login(user, database, options) {
   const mechanism = options.get("authMechanism") ?? "SCRAM-SHA-256";
-  if (mechanism !== "SCRAM-SHA-256") throw new Error(`the mechanism ${mechanism} can't be honoured: SCRAM-SHA-256 can`);
+  if (mechanism !== "SCRAM-SHA-256") throw new Error(`the mechanism ${mechanism} is not supported: use SCRAM-SHA-256`);
   if (!user) return undefined;
   const [name, password] = user.split(":").map(decodeURIComponent);
-  if (password === undefined) throw new Error("the connection string has a user, and no password");
+  if (password === undefined) throw new Error("the connection string has a user but no password");
   return { user: name, password, source: options.get("authSource") ?? (decodeURIComponent(database ?? "") || "admin") };
 }
 
@@ -34,11 +34,11 @@ function tls(options) {
   const isTrue = (name) => options.get(name) === "true";
   if (!isTrue("tls") && !isTrue("ssl")) return undefined;
   const read = (name) => (options.has(name) ? fs.readFileSync(options.get(name)) : undefined);
-  const own = read("tlsCertificateKeyFile");
-  const anybody = isTrue("tlsInsecure") || isTrue("tlsAllowInvalidCertificates");
+  const certificate = read("tlsCertificateKeyFile");
+  const anyCertificate = isTrue("tlsInsecure") || isTrue("tlsAllowInvalidCertificates");
   return {
-    ca: read("tlsCAFile"), cert: own, key: own, passphrase: options.get("tlsCertificateKeyFilePassword"),
-    rejectUnauthorized: !anybody, ...(isTrue("tlsAllowInvalidHostnames") ? { checkServerIdentity: () => undefined } : {}),
+    ca: read("tlsCAFile"), cert: certificate, key: certificate, passphrase: options.get("tlsCertificateKeyFilePassword"),
+    rejectUnauthorized: !anyCertificate, ...(isTrue("tlsAllowInvalidHostnames") ? { checkServerIdentity: () => undefined } : {}),
   };
 }
 

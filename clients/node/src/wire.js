@@ -27,14 +27,14 @@ class CommandError extends Error {
 
 /** A connection that sends commands one after another. An idle connection does not keep the process alive. */
 class Connection {
-  #at;
+  #target;
   #socket;
   #buffer = Buffer.alloc(0);
-  #waiting;
-  #turn = Promise.resolve();
+  #pending;
+  #lastCommand = Promise.resolve();
 
   constructor(uri) {
-    this.#at = parse(uri);
+    this.#target = parse(uri);
   }
 
   /**
@@ -42,20 +42,20 @@ class Connection {
    * CommandError, socket errors.
    */
   command(command, database = "admin", how = {}) {
-    const answer = this.#turn.then(async () => {
+    const reply = this.#lastCommand.then(async () => {
       if (!this.#socket) {
         this.#socket = this.#open();
-        if (this.#at.login) await this.#logIn();
+        if (this.#target.login) await this.#logIn();
       }
       return this.#send({ ...command, $db: database }, how);
     });
-    this.#turn = answer.catch(() => {});
-    return answer;
+    this.#lastCommand = reply.catch(() => {});
+    return reply;
   }
 
   async #logIn() {
     try {
-      await logIn(this.#at.login, (command, source) => this.#send({ ...command, $db: source }));
+      await logIn(this.#target.login, (command, source) => this.#send({ ...command, $db: source }));
     } catch (error) {
       this.close();
       throw error;
@@ -75,7 +75,7 @@ class Connection {
     message.writeInt32LE(OP_MSG, 12);
     message.set(body, PREFIX);
     return new Promise((resolve, reject) => {
-      this.#waiting = { resolve, reject, how };
+      this.#pending = { resolve, reject, how };
       if (!this.#socket) {
         this.#settle("reject", new Error("the server has closed the connection"));
         return;
@@ -87,37 +87,37 @@ class Connection {
 
   #open() {
     this.#buffer = Buffer.alloc(0);
-    const { address, tls: how } = this.#at;
+    const { address, tls: how } = this.#target;
     // An IP address is not valid as a TLS server name.
     const servername = net.isIP(address.host) ? "" : address.host;
     const socket = how ? tls.connect({ servername, ...address, ...how }) : net.connect(address);
     const { host = "127.0.0.1", port, path } = address;
-    const late = setTimeout(() => {
-      socket.destroy(new Error(`no server answers at ${path ?? `${host}:${port}`}`));
+    const timer = setTimeout(() => {
+      socket.destroy(new Error(`no server responds at ${path ?? `${host}:${port}`}`));
     }, CONNECT_MS);
-    late.unref();
-    socket.once("connect", () => clearTimeout(late));
-    const ended = (error) => {
-      clearTimeout(late);
+    timer.unref();
+    socket.once("connect", () => clearTimeout(timer));
+    const onEnd = (error) => {
+      clearTimeout(timer);
       if (this.#socket === socket) this.#socket = undefined;
       this.#settle("reject", error ?? new Error("the server has closed the connection"));
     };
-    socket.on("data", (data) => this.#take(data));
-    socket.on("error", ended);
-    socket.on("close", () => ended());
+    socket.on("data", (data) => this.#receive(data));
+    socket.on("error", onEnd);
+    socket.on("close", () => onEnd());
     return socket;
   }
 
-  #take(data) {
+  #receive(data) {
     this.#buffer = Buffer.concat([this.#buffer, data]);
     if (this.#buffer.length < 4) return;
     const length = this.#buffer.readInt32LE(0);
     if (length < PREFIX || length > MESSAGE_MAX) {
-      this.#socket?.destroy(new Error("what answers doesn't speak MongoDB's protocol"));
+      this.#socket?.destroy(new Error("the server does not use MongoDB's protocol"));
       return;
     }
     if (this.#buffer.length < length) return;
-    const reply = deserialize(this.#buffer.subarray(PREFIX, length), this.#waiting?.how);
+    const reply = deserialize(this.#buffer.subarray(PREFIX, length), this.#pending?.how);
     this.#buffer = this.#buffer.subarray(length);
     this.#socket?.unref();
     // The value may be a Double.
@@ -126,9 +126,9 @@ class Connection {
   }
 
   #settle(how, what) {
-    const waiting = this.#waiting;
-    this.#waiting = undefined;
-    waiting?.[how](what);
+    const pending = this.#pending;
+    this.#pending = undefined;
+    pending?.[how](what);
   }
 }
 

@@ -61,6 +61,6 @@ def test_a_test_approves_what_it_changed(pytester, monkeypatch, vellum_uri):
     assert '"fullDocument": {"_id": "<ObjectId 1>", "total": 1}' in kept.read_text()
     differs = outcome(TOTAL="2")
     differs.assert_outcomes(failed=1)
-    differs.stdout.fnmatch_lines(["*VELLUM_APPROVE=1 writes it*", '*-*"total": 1*', '*+*"total": 2*'])
+    differs.stdout.fnmatch_lines(["*VELLUM_APPROVE=1 writes the file*", '*-*"total": 1*', '*+*"total": 2*'])
     outcome(TOTAL="2", VELLUM_APPROVE="1").assert_outcomes(passed=1)
     outcome(TOTAL="2").assert_outcomes(passed=1)

@@ -80,7 +80,7 @@ def test_a_server_that_cannot_start_ends_the_run_with_its_message(pytester):
     pytester.makepyfile("def test_one(mongo_db): pass")
     result = run(pytester)
     assert result.ret == 3
-    assert "a name is made of letters" in result.stdout.str() + result.stderr.str()
+    assert "a name may contain letters" in result.stdout.str() + result.stderr.str()
 
 
 def test_a_running_server_may_be_used(pytester, vellum_uri):
@@ -102,5 +102,5 @@ def test_a_server_that_is_not_running_is_named(pytester):
         pytester.makepyfile("def test_one(mongo_db): pass\ndef test_two(mongo_db): pass")
         result = run(pytester, "--vellum-uri", f"mongodb://someone:secret@{address}/")
     said = result.stdout.str() + result.stderr.str()
-    assert result.ret == 3 and f"no server answers at {address}" in said and "secret" not in said
+    assert result.ret == 3 and f"no server responds at {address}" in said and "secret" not in said
     assert "Timeout: 3.0s" in said, "the wait of the driver, which is 30 s unless set"

@@ -55,7 +55,7 @@ def test_a_server_of_ones_own_starts_and_stops():
 def test_a_server_that_cannot_start_says_why():
     with pytest.raises(vellum_db.StartError, match="unexpected argument '--prot'"):
         vellum_db.Server(["--prot", "1"])
-    with pytest.raises(vellum_db.StartError, match="no program"):
+    with pytest.raises(vellum_db.StartError, match="not found"):
         vellum_db.Server(binary="/nowhere/vellum")
 
 

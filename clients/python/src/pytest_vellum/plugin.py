@@ -1,4 +1,4 @@
-"""PyTest fixtures: one server for a session, a database for every test.
+"""PyTest fixtures: one server for the session, one database for each test.
 
 ==================  ========  ==========================================================================
 fixture             scope     what it is
@@ -6,17 +6,17 @@ fixture             scope     what it is
 vellum_uri          session   connection string of the one server, shared by all of pytest-xdist's workers
 mongo_client        session   a ``pymongo.MongoClient`` on it
 mongo_db            test      a fresh database: empty, or a fork of the template's
-mongo_db_name       test      that database's name, for whatever makes its own client
-approve_changes     test      called at the test's end: compares what it changed with a file beside it, or writes that
+mongo_db_name       test      name of that database, for code that makes its own client
+approve_changes     test      call it at the test's end: it compares the changes with a file next to the test, or writes the file
 async_mongo_client  test      a ``pymongo.AsyncMongoClient`` (with pytest-asyncio)
 async_mongo_db      test      the fresh database, through it
-vellum_template     session   override it: return a function that fills the database every test gets a fork of
+vellum_template     session   override it: return a function that fills the template of each test's database
 vellum_args         session   override it: further options of the server, ``["--replset", "rs0"]``
-vellum_user         session   override it: ``("root", "secret")`` has a server that only users get into
+vellum_user         session   override it: ``("root", "secret")`` enables access control
 vellum_uri_options  session   override it: further options of ``vellum_uri``, ``"tlsCAFile=ca.pem"``
 ==================  ========  ==========================================================================
 
-``--vellum-binary`` names the server's program, ``--vellum-uri`` a server that is running already.
+``--vellum-binary`` sets the server's program, ``--vellum-uri`` uses a running server.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ except ImportError:
 _numbers = itertools.count(1)
 
 NAME_BYTES_MAX = 63
-#: How long the server of --vellum-uri may take to answer, in milliseconds.
-REACH_MS = 3000
-#: The snapshot that changes are told since, and a collection that has a database be there for it.
+#: Server selection timeout for the server of --vellum-uri.
+SERVER_SELECTION_MS = 3000
+#: The snapshot to compare with, and a collection that creates the database for the snapshot.
 BEFORE = "vellum_before"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Two options for the command line."""
+    """Adds options to the command line."""
     group = parser.getgroup("vellum", "databases for tests")
-    group.addoption("--vellum-binary", help="the server's program (else VELLUM_BINARY, else the one installed)")
+    group.addoption("--vellum-binary", help="the server's program (default: VELLUM_BINARY, then the installed program)")
     group.addoption("--vellum-uri", help="use this running server instead of starting one")
 
 
@@ -61,7 +61,7 @@ def vellum_args() -> Sequence[str]:
 
 @pytest.fixture(scope="session")
 def vellum_user() -> Optional[tuple[str, str]]:
-    """Name and password of the first user; override to have users."""
+    """Name and password of the first user; override it to enable access control."""
     return None
 
 
@@ -86,7 +86,7 @@ def _vellum(
     options = request.config
     running = options.getoption("--vellum-uri")
     if running is not None:
-        _reach(running)
+        _check_server(running)
     try:
         shared = SharedServer(
             folder,
@@ -102,20 +102,20 @@ def _vellum(
     shared.close()
 
 
-def _reach(uri: str) -> None:
-    """End the session if no server answers at a connection string: each test would wait for one."""
+def _check_server(uri: str) -> None:
+    """Ends the session if no server responds: otherwise each test would wait for it."""
     import pymongo
     import pymongo.errors
     import pymongo.uri_parser
 
-    client: Any = pymongo.MongoClient(uri, serverSelectionTimeoutMS=REACH_MS)
+    client: Any = pymongo.MongoClient(uri, serverSelectionTimeoutMS=SERVER_SELECTION_MS)
     try:
         client.admin.command("ping")
     except pymongo.errors.ServerSelectionTimeoutError as error:
         # Not the connection string, which may contain a password.
         hosts = ", ".join(f"{host}:{port}" for host, port in pymongo.uri_parser.parse_uri(uri)["nodelist"])
         why = str(error).split(", Topology")[0]
-        pytest.exit(f"--vellum-uri: no server answers at {hosts}. Start it, or leave the option out: {why}", returncode=3)
+        pytest.exit(f"--vellum-uri: no server responds at {hosts}. Start the server, or omit the option: {why}", returncode=3)
     except pymongo.errors.PyMongoError:
         # The server is running. Its errors show in the tests.
         pass
@@ -141,7 +141,7 @@ def mongo_client(vellum_uri: str) -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def vellum_template() -> Optional[Callable[[Any], object]]:
-    """Override to return a function: it is called once with a database, of which every test gets a fork."""
+    """Override to return a function that fills the template. It is called once."""
     return None
 
 
@@ -149,7 +149,7 @@ def vellum_template() -> Optional[Callable[[Any], object]]:
 def mongo_db_name(
     request: pytest.FixtureRequest, _vellum: SharedServer, mongo_client: Any, vellum_template: Any
 ) -> Iterator[str]:
-    """The name of this test's own database, which is gone after the test."""
+    """The name of this test's database, which is dropped after the test."""
     name = _database_name(request.node.name)
     if vellum_template is not None:
         slate.fork(mongo_client, _template_name(_vellum, mongo_client, vellum_template), name)
@@ -224,8 +224,8 @@ def _database_name(test: str) -> str:
 def _template_name(shared: SharedServer, client: Any, build: Callable[[Any], object]) -> str:
     """Returns the template's database, built now unless a worker has built it before."""
     code = getattr(build, "__code__", None)
-    place = (build.__module__, build.__qualname__, code and code.co_filename, code and code.co_firstlineno)
-    name = "template_" + hashlib.sha256(repr(place).encode()).hexdigest()[:16]
+    identity = (build.__module__, build.__qualname__, code and code.co_filename, code and code.co_firstlineno)
+    name = "template_" + hashlib.sha256(repr(identity).encode()).hexdigest()[:16]
     with shared.lock(name):
         if not shared.mark(name).exists():
             client.drop_database(name)

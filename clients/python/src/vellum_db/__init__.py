@@ -1,6 +1,6 @@
 """Vellum for test suites: a server that ends with its tests, and databases copied by reference.
 
-With PyTest nothing has to be imported: the fixtures of ``pytest_vellum.plugin`` are there once pytest-vellum is
+With PyTest nothing has to be imported: the fixtures of ``pytest_vellum.plugin`` are available if pytest-vellum is
 installed. Elsewhere::
 
     with vellum_db.Server() as server:

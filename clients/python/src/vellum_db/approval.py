@@ -1,7 +1,7 @@
 """Approval files: the changes of a test, stored in a file next to it, and compared with it in later runs.
 
 The file is extended JSON (int32 as plain numbers) in a stable order. Fields of documents are sorted by name.
-Indexes and options keep their order, which matters there. ObjectIds, dates, timestamps and UUIDs are numbered
+Indexes and options keep their order, which is significant. ObjectIds, dates, timestamps and UUIDs are numbered
 in the order of their appearance, so that references can be followed. The packages for Node.js, Go and JUnit
 write equal files.
 """
@@ -16,11 +16,11 @@ from typing import Any, Callable, Iterable, Union
 
 LINE_MAX = 100
 _KINDS = {"$oid": "ObjectId", "$date": "Date", "$timestamp": "Timestamp"}
-#: The parts of an event that are of a test's documents; others describe collections and indexes.
-_OF_DOCUMENTS = ("documentKey", "fullDocument", "updateDescription")
+#: Fields of an event that contain a test's documents. Other fields describe collections and indexes.
+_DOCUMENT_FIELDS = ("documentKey", "fullDocument", "updateDescription")
 
-#: What is written for a volatile value: of its kind, and of its extended JSON.
-Shown = Callable[[str, Any], Any]
+#: Returns the text for a volatile value, from its kind and its extended JSON.
+Replace = Callable[[str, Any], Any]
 
 
 def approve(changes: Iterable[Any], file: Union[str, os.PathLike[str]]) -> None:
@@ -36,7 +36,7 @@ def approve(changes: Iterable[Any], file: Union[str, os.PathLike[str]]) -> None:
     approved = path.read_text("utf-8") if path.exists() else ""
     if changed != approved:
         lines = difflib.unified_diff(approved.splitlines(), changed.splitlines(), "approved", "changed", lineterm="")
-        raise AssertionError(f"these aren't the changes in {path}; VELLUM_APPROVE=1 writes it:\n" + "\n".join(lines))
+        raise AssertionError(f"the changes differ from {path}; VELLUM_APPROVE=1 writes the file:\n" + "\n".join(lines))
 
 
 def text(changes: Iterable[Any]) -> str:
@@ -50,17 +50,17 @@ def text(changes: Iterable[Any]) -> str:
     names: dict[str, str] = {}
     counts: dict[str, int] = {}
 
-    def numbered(kind: str, value: Any) -> str:
+    def number(kind: str, value: Any) -> str:
         key = kind + json.dumps(value)
         if key not in names:
             counts[kind] = counts.get(kind, 0) + 1
             names[key] = f"<{kind} {counts[kind]}>"
         return names[key]
 
-    return _print([_event(event, numbered) for event in sorted(events, key=_place)], "") + "\n"
+    return _print([_event(event, number) for event in sorted(events, key=_sort_key)], "") + "\n"
 
 
-def _place(event: Any) -> tuple[str, str]:
+def _sort_key(event: Any) -> tuple[str, str]:
     """Returns the sort key of an event: in the server's order, but documents with volatile keys last, by
     their content."""
     key = event.get("documentKey")
@@ -76,29 +76,29 @@ def _exact(_kind: str, value: Any) -> Any:
     return value
 
 
-def _event(event: Any, shown: Shown) -> Any:
+def _event(event: Any, replace: Replace) -> Any:
     """Returns an event without the database, whose name differs between runs."""
     event = {**event, "ns": {"coll": event["ns"]["coll"]}}
     if "updateDescription" in event:
         update = event["updateDescription"]
         event["updateDescription"] = {**update, "removedFields": sorted(update["removedFields"])}
-    return {name: _plain(part, shown, name in _OF_DOCUMENTS) for name, part in event.items()}
+    return {name: _plain(part, replace, name in _DOCUMENT_FIELDS) for name, part in event.items()}
 
 
-def _plain(value: Any, shown: Shown, by_name: bool) -> Any:
+def _plain(value: Any, replace: Replace, by_name: bool) -> Any:
     if isinstance(value, list):
-        return [_plain(item, shown, by_name) for item in value]
+        return [_plain(item, replace, by_name) for item in value]
     if not isinstance(value, dict):
         return value
     name = next(iter(value), "")
     if name == "$numberInt":
         return int(value[name])
     if name in _KINDS:
-        return shown(_KINDS[name], value)
+        return replace(_KINDS[name], value)
     if name == "$binary" and value[name]["subType"] == "04":
-        return shown("UUID", value)
+        return replace("UUID", value)
     fields = sorted(value.items()) if by_name else value.items()
-    return {name: _plain(field, shown, by_name) for name, field in fields}
+    return {name: _plain(field, replace, by_name) for name, field in fields}
 
 
 def _print(value: Any, indent: str) -> str:

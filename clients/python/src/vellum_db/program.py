@@ -16,7 +16,7 @@ class StartError(Exception):
     """The server did not start; the text is its own message."""
 
 
-def carried() -> pathlib.Path:
+def bundled_program() -> pathlib.Path:
     """Returns the path of the program in a platform's wheel."""
     return pathlib.Path(__file__).parent / "bin" / NAME
 
@@ -24,29 +24,29 @@ def carried() -> pathlib.Path:
 def find_binary(binary: Optional[str] = None) -> str:
     """Returns the path of the program: the argument, VELLUM_BINARY, the program of this package, or the one
     in PATH."""
-    wanted = binary or os.environ.get("VELLUM_BINARY")
-    if wanted:
-        found = shutil.which(wanted)
+    name = binary or os.environ.get("VELLUM_BINARY")
+    if name:
+        found = shutil.which(name)
         if found is None:
-            named = "" if binary else ", which VELLUM_BINARY names"
-            raise StartError(f"there is no program {wanted!r}{named}")
+            source = "" if binary else " (from VELLUM_BINARY)"
+            raise StartError(f"program {name!r} not found{source}")
         return found
-    if carried().is_file():
-        return str(carried())
+    if bundled_program().is_file():
+        return str(bundled_program())
     found = shutil.which(NAME)
     if found is None:
         raise StartError(
-            "there is no program vellum in this environment or on the path: `pip install vellum-db` brings it, and "
-            "VELLUM_BINARY names one that is elsewhere"
+            "the program vellum is neither in this environment nor on the path: run `pip install vellum-db`, or set "
+            "VELLUM_BINARY to its path"
         )
     return found
 
 
 def main() -> int:
     """Replace this process by the program of the package."""
-    program = str(carried())
+    program = str(bundled_program())
     if not os.path.isfile(program):
-        sys.exit(f"{program} is missing: `pip install vellum-db` from a wheel brings it")
+        sys.exit(f"{program} is missing: install vellum-db from a wheel")
     if os.name == "nt":
         return subprocess.call([program, *sys.argv[1:]])
     os.execv(program, ["vellum", *sys.argv[1:]])

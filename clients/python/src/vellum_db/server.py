@@ -1,4 +1,4 @@
-"""Starting the server: on a free port, ending with its users, with its error message if it fails.
+"""Starts servers on a free port. A server ends with the processes that use it. A failed start raises its error message.
 
 The server gets ``--port 0``, so that no two runs compete for a port, and ``--parent-pipe``: it ends when its
 standard input closes. The operating system closes pipes however a process ends, so a killed test run leaves
@@ -50,7 +50,7 @@ def _connection_string(uri: str, user: Optional[User], uri_options: str) -> str:
 def _launch(
     binary: Optional[str], args: Sequence[str], stdin: int, log: pathlib.Path, user: Optional[User] = None
 ) -> tuple[subprocess.Popen[bytes], str]:
-    """Start a server and return its connection string, or raise its error message."""
+    """Starts a server and returns its connection string. Raises StartError with its error message."""
     command = [find_binary(binary), "serve", "--port", "0", "--parent-pipe", *args]
     environment = None
     if user is not None:
@@ -80,8 +80,8 @@ def _launch(
     if line.startswith("mongodb://"):
         return process, line
     status = process.wait()
-    said = log.read_text("utf-8", "replace").strip()
-    raise StartError(said or f"{command[0]} ended with status {status} before it listened")
+    output = log.read_text("utf-8", "replace").strip()
+    raise StartError(output or f"{command[0]} exited with status {status} before it listened")
 
 
 class Server:
@@ -108,7 +108,7 @@ class Server:
             raise
 
     def stop(self) -> None:
-        """End the server and wait until it is gone."""
+        """Stops the server and waits for its end."""
         _close(self.process.stdin)
         try:
             self.process.wait(STOP_SECONDS)

@@ -11,27 +11,27 @@ from typing import Any, Optional
 
 
 def fork(client: Any, origin: str, to: str, replace: bool = False) -> Any:
-    """Make ``to`` a copy-on-write twin of ``origin``: collections, indexes, validators, documents."""
+    """Forks ``origin`` to ``to`` (copy-on-write): collections, indexes, validators, documents."""
     return client.admin.command("forkDatabase", origin, to=to, replace=replace)
 
 
 def reset(client: Any, database: str) -> Any:
-    """Empty every collection; collections, indexes and validators stay."""
+    """Empties every collection. Collections, indexes and validators stay."""
     return client.admin.command("resetDatabase", database)
 
 
 def snapshot(client: Any, database: str, name: str, replace: bool = False) -> Any:
-    """Keep the database's state under a name."""
+    """Creates a named snapshot of the database."""
     return client.admin.command("snapshotDatabase", database, name=name, replace=replace)
 
 
 def restore(client: Any, database: str, name: str) -> Any:
-    """Put the database back into the state of a snapshot, which stays."""
+    """Restores the database from a snapshot, which stays."""
     return client.admin.command("restoreDatabase", database, name=name)
 
 
 def changes(client: Any, database: str, since: Optional[str] = None, origin: Optional[str] = None) -> Any:
-    """Return the changes since a snapshot, or since the fork from ``origin``: a cursor of events like those
+    """Return the changes since a snapshot, or since the fork from ``origin``: a cursor of events like the events
     of change streams. ``assert not list(changes(client, "mine", since="ready"))`` is a test that changed
     nothing.
     """
@@ -52,7 +52,7 @@ def clock(
     follow: bool = False,
     sweep_ttl: bool = False,
 ) -> Any:
-    """Set, move, hold or release the server's clock, which TTL, ``$$NOW`` and ``$currentDate`` use."""
+    """Sets, advances, freezes or releases the server's clock, which TTL, ``$$NOW`` and ``$currentDate`` use."""
     arguments: dict[str, Any] = {}
     if now is not None:
         arguments["set"] = now

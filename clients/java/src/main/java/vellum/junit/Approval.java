@@ -32,13 +32,13 @@ final class Approval {
             BsonType.OBJECT_ID, "ObjectId", BsonType.DATE_TIME, "Date", BsonType.TIMESTAMP, "Timestamp");
     private static final byte UUID = 4;
     /** Fields of an event that contain a test's documents. Other fields describe collections and indexes. */
-    private static final Set<String> OF_DOCUMENTS = Set.of("documentKey", "fullDocument", "updateDescription");
+    private static final Set<String> DOCUMENT_FIELDS = Set.of("documentKey", "fullDocument", "updateDescription");
 
     /** Text for a volatile value, from its kind and the value. */
-    private interface Shown extends BiFunction<String, BsonValue, BsonValue> {}
+    private interface Replacement extends BiFunction<String, BsonValue, BsonValue> {}
 
-    private static final Shown EXACT = (kind, value) -> value;
-    private static final Shown ANONYMOUS = (kind, value) -> new BsonString("<" + kind + ">");
+    private static final Replacement EXACT = (kind, value) -> value;
+    private static final Replacement ANONYMOUS = (kind, value) -> new BsonString("<" + kind + ">");
 
     private Approval() {}
 
@@ -59,47 +59,47 @@ final class Approval {
      * Returns the changes in the server's order, but documents with volatile keys last, sorted by their other
      * contents.
      */
-    private static String text(Collection<BsonDocument> changes, Shown shown) {
+    private static String text(Collection<BsonDocument> changes, Replacement replacement) {
         Comparator<BsonDocument> order = Comparator.comparing(
                 change -> change.getDocument("ns").getString("coll").getValue());
-        List<BsonValue> events = changes.stream().sorted(order.thenComparing(Approval::place))
-                .map(change -> event(change, shown)).toList();
+        List<BsonValue> events = changes.stream().sorted(order.thenComparing(Approval::sortKey))
+                .map(change -> event(change, replacement)).toList();
         StringBuilder text = new StringBuilder();
         print(new BsonArray(events), "", text);
         return text.append('\n').toString();
     }
 
-    private static String place(BsonDocument change) {
+    private static String sortKey(BsonDocument change) {
         BsonValue key = change.get("documentKey", BsonNull.VALUE);
         boolean same = plain(key, ANONYMOUS, false).equals(plain(key, EXACT, false));
         return same ? "" : line(event(change, ANONYMOUS));
     }
 
     /** Returns an event without the database, whose name is different in each run. */
-    private static BsonValue event(BsonDocument change, Shown shown) {
+    private static BsonValue event(BsonDocument change, Replacement replacement) {
         BsonDocument own = change.clone();
         own.getDocument("ns").remove("db");
         BsonDocument update = own.getDocument("updateDescription", new BsonDocument());
         update.getArray("removedFields", new BsonArray()).sort(Comparator.comparing(field -> field.asString().getValue()));
-        own.replaceAll((name, part) -> plain(part, shown, OF_DOCUMENTS.contains(name)));
+        own.replaceAll((name, part) -> plain(part, replacement, DOCUMENT_FIELDS.contains(name)));
         return own;
     }
 
-    private static BsonValue plain(BsonValue value, Shown shown, boolean byName) {
+    private static BsonValue plain(BsonValue value, Replacement replacement, boolean byName) {
         if (value instanceof BsonArray array) {
-            return new BsonArray(array.stream().map(item -> plain(item, shown, byName)).toList());
+            return new BsonArray(array.stream().map(item -> plain(item, replacement, byName)).toList());
         }
         if (value instanceof BsonDocument document) {
             Map<String, BsonValue> fields = byName ? new TreeMap<>(document) : document;
             BsonDocument plain = new BsonDocument();
-            fields.forEach((name, field) -> plain.append(name, plain(field, shown, byName)));
+            fields.forEach((name, field) -> plain.append(name, plain(field, replacement, byName)));
             return plain;
         }
         if (value instanceof BsonBinary binary && binary.getType() == UUID) {
-            return shown.apply("UUID", value);
+            return replacement.apply("UUID", value);
         }
         String kind = KINDS.get(value.getBsonType());
-        return kind == null ? value : shown.apply(kind, value);
+        return kind == null ? value : replacement.apply(kind, value);
     }
 
     private static String line(BsonValue value) {
@@ -114,8 +114,8 @@ final class Approval {
             return Integer.toString(value.asInt32().getValue());
         }
         // Only documents can be written, so the value becomes a field.
-        String whole = new BsonDocument("", value).toJson(CANONICAL);
-        return whole.substring(whole.indexOf(':') + 2, whole.length() - 1);
+        String json = new BsonDocument("", value).toJson(CANONICAL);
+        return json.substring(json.indexOf(':') + 2, json.length() - 1);
     }
 
     private static String quoted(String text) {

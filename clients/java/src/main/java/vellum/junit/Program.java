@@ -31,15 +31,15 @@ final class Program {
                 return unpack(program, name);
             }
         } catch (IOException error) {
-            throw new UncheckedIOException("the program of vellum-server can't be unpacked: " + error.getMessage(), error);
+            throw new UncheckedIOException("cannot unpack the program of vellum-server: " + error.getMessage(), error);
         }
         for (String folder : System.getenv().getOrDefault("PATH", "").split(File.pathSeparator)) {
             if (Files.isExecutable(Path.of(folder, name))) {
                 return Path.of(folder, name).toString();
             }
         }
-        throw new IllegalStateException("there is no program vellum for " + system + " on the class path or on the path: "
-                + "the artifact vellum-server brings it, and VELLUM_BINARY names one that is elsewhere");
+        throw new IllegalStateException("the program vellum for " + system + " is neither on the class path nor on the path: "
+                + "add the artifact vellum-server, or set VELLUM_BINARY to its path");
     }
 
     /** A file of this process: the program is needed while its server runs. */
@@ -48,7 +48,7 @@ final class Program {
         Path file = folder.resolve(name);
         Files.copy(program, file, StandardCopyOption.REPLACE_EXISTING);
         if (!file.toFile().setExecutable(true, true)) {
-            throw new IOException(file + " can't be made executable");
+            throw new IOException(file + " cannot be made executable");
         }
         // Deleted in reverse order: the file before its folder.
         folder.toFile().deleteOnExit();

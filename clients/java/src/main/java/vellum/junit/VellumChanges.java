@@ -28,15 +28,15 @@ public final class VellumChanges implements AutoCloseable {
         this.server = server;
         this.database = database;
         this.file = file;
-        var home = server.client().getDatabase(database);
-        boolean empty = home.listCollectionNames().first() == null;
+        var testDatabase = server.client().getDatabase(database);
+        boolean empty = testDatabase.listCollectionNames().first() == null;
         if (empty) {
             // A database without collections does not exist and has no snapshots.
-            home.createCollection(BEFORE);
+            testDatabase.createCollection(BEFORE);
         }
         server.snapshot(database, BEFORE);
         if (empty) {
-            home.getCollection(BEFORE).drop();
+            testDatabase.getCollection(BEFORE).drop();
         }
     }
 
@@ -53,7 +53,7 @@ public final class VellumChanges implements AutoCloseable {
      */
     public void assertExactly(String expected) {
         List<BsonDocument> events = BsonArray.parse(expected).stream().map(BsonValue::asDocument).toList();
-        same("these aren't the changes that were expected", Approval.exact(events), Approval.exact(events()));
+        assertEqual("the changes differ from the expected changes", Approval.exact(events), Approval.exact(events()));
     }
 
     /**
@@ -80,7 +80,7 @@ public final class VellumChanges implements AutoCloseable {
                 return;
             }
             String approved = exists ? Files.readString(file).replace("\r\n", "\n") : "";
-            same("these aren't the changes in " + file + "; VELLUM_APPROVE=1 writes it", approved, changed);
+            assertEqual("the changes differ from " + file + "; VELLUM_APPROVE=1 writes the file", approved, changed);
         } catch (IOException error) {
             throw new UncheckedIOException(error);
         }
@@ -90,7 +90,7 @@ public final class VellumChanges implements AutoCloseable {
         return !environment.getOrDefault(name, "").isEmpty();
     }
 
-    private static void same(String what, String expected, String changed) {
+    private static void assertEqual(String what, String expected, String changed) {
         if (!expected.equals(changed)) {
             throw new AssertionFailedError(what + ":\n" + Difference.of(expected, changed), expected, changed);
         }

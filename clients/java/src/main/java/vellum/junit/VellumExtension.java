@@ -27,7 +27,7 @@ public final class VellumExtension implements ParameterResolver {
             Set.of(MongoDatabase.class, VellumChanges.class, MongoClient.class, VellumServer.class);
 
     /** The database of a test. JUnit closes stored values when the test ends. */
-    private record Own(MongoDatabase database) implements AutoCloseable {
+    private record TestDatabase(MongoDatabase database) implements AutoCloseable {
         @Override
         public void close() {
             database.drop();
@@ -53,13 +53,13 @@ public final class VellumExtension implements ParameterResolver {
         Store store = context.getStore(NAMESPACE);
         // Only this test's database: a database of the class's constructor is not passed to its tests.
         String key = context.getUniqueId();
-        MongoDatabase database = store.getOrComputeIfAbsent(key, id -> new Own(open(server, context)), Own.class).database();
+        MongoDatabase database = store.getOrComputeIfAbsent(key, id -> new TestDatabase(open(server, context)), TestDatabase.class).database();
         return type == MongoDatabase.class ? database : store.getOrComputeIfAbsent(key + "/changes",
-                id -> new VellumChanges(server, database.getName(), approved(context)), VellumChanges.class);
+                id -> new VellumChanges(server, database.getName(), approvalFile(context)), VellumChanges.class);
     }
 
-    /** Returns the folder of approval files: next to the other resources of the test's package. */
-    private static Path approved(ExtensionContext context) {
+    /** Returns the approval file of a test, next to the other resources of the test's package. */
+    private static Path approvalFile(ExtensionContext context) {
         String folder = System.getProperty("vellum.approved", "src/test/resources");
         Class<?> test = context.getRequiredTestClass();
         String name = test.getName().substring(test.getPackageName().length()).replaceFirst("^\\.", "").replace('$', '.');
@@ -106,7 +106,7 @@ public final class VellumExtension implements ParameterResolver {
                 constructor.setAccessible(true);
                 constructor.newInstance().accept(server.client().getDatabase(name));
             } catch (ReflectiveOperationException error) {
-                throw new IllegalStateException(builder + " needs a constructor that takes nothing", error);
+                throw new IllegalStateException(builder + " needs a constructor without parameters", error);
             }
             return name;
         }, String.class);

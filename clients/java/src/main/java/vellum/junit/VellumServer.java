@@ -76,9 +76,9 @@ public final class VellumServer implements AutoCloseable {
             started = output.readLine();
             if (started == null || !started.startsWith("mongodb://")) {
                 process.destroyForcibly();
-                String said = Files.readString(log).strip();
+                String message = Files.readString(log).strip();
                 Files.deleteIfExists(log);
-                throw new IllegalStateException("vellum did not start: " + said);
+                throw new IllegalStateException("vellum did not start: " + message);
             }
         } catch (IOException error) {
             throw new UncheckedIOException("vellum did not start: " + error.getMessage(), error);
@@ -110,7 +110,7 @@ public final class VellumServer implements AutoCloseable {
         return client;
     }
 
-    /** Makes a copy-on-write twin of a database: collections, indexes, validators, documents. */
+    /** Forks a database (copy-on-write): collections, indexes, validators, documents. */
     public void fork(String from, String to) {
         run(new Document("forkDatabase", from).append("to", to));
     }
@@ -157,10 +157,10 @@ public final class VellumServer implements AutoCloseable {
             Bson first = new Document("diffDatabase", database).append("since", since).append("cursor", new Document());
             BsonDocument cursor = cursor(session, "admin", first);
             add(events, cursor.getArray("firstBatch"));
-            String[] home = cursor.getString("ns").getValue().split("\\.", 2);
+            String[] namespace = cursor.getString("ns").getValue().split("\\.", 2);
             while (cursor.getInt64("id").getValue() != 0) {
-                Bson more = new Document("getMore", cursor.getInt64("id")).append("collection", home[1]);
-                cursor = cursor(session, home[0], more);
+                Bson more = new Document("getMore", cursor.getInt64("id")).append("collection", namespace[1]);
+                cursor = cursor(session, namespace[0], more);
                 add(events, cursor.getArray("nextBatch"));
             }
         }

@@ -100,7 +100,7 @@ class VellumChangesTest {
         assertDoesNotThrow(() -> changes.approve(file, Map.of("CI", "true")));
         change(database, 2);
         var error = assertThrows(AssertionFailedError.class, () -> changes.approve(file, Map.of()));
-        for (String part : List.of("one.json; VELLUM_APPROVE=1 writes it", "\n- ", "\"n\": 1", "\n+ ", "\"n\": 2")) {
+        for (String part : List.of("one.json; VELLUM_APPROVE=1 writes the file", "\n- ", "\"n\": 1", "\n+ ", "\"n\": 2")) {
             assertTrue(error.getMessage().contains(part), error.getMessage());
         }
         changes.approve(file, Map.of("VELLUM_APPROVE", "1", "CI", "true"));
