@@ -1,4 +1,4 @@
-"""Commands over a bare socket, and server processes: shared code of the programs here. Needs only the
+"""Commands over a plain socket, and server processes: shared code of these programs. Needs only the
 standard library."""
 
 import os
@@ -82,15 +82,15 @@ class Client:
             sections += b"\1" + struct.pack("<i", size) + cstring(name) + b"".join(documents)
         return struct.pack("<iiiii", len(sections) + 20, 1, 0, OP_MSG, 0) + sections
 
-    def ask(self, message):
+    def request(self, message):
         """Returns the reply to a message."""
         self.socket.sendall(message)
         return receive(self.socket, struct.unpack("<i", receive(self.socket, 4))[0] - 4)
 
     def command(self, body, sequence=None):
-        reply = parse(self.ask(self.message(body, sequence)), 17)
+        reply = parse(self.request(self.message(body, sequence)), 17)
         if reply.get("ok") != 1 or "writeErrors" in reply:
-            raise OSError(f"the server answered {reply}")
+            raise OSError(f"the server returned {reply}")
         return reply
 
 
@@ -110,7 +110,7 @@ class Process:
         self.pid = str(self.child.pid)
         found = re.search(r"mongodb://([^/\s]+)", self.child.stdout.readline())
         if not found:
-            sys.exit(f"{command}: ended before it said where it listens")
+            sys.exit(f"{command}: exited before it printed its address")
         self.address = found.group(1)
 
     def proc(self, name):

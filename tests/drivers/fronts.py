@@ -138,13 +138,13 @@ class Fronts:
             self.balancers = [Balancer([port]), Balancer([port, port + 1])]
             self.uri, self.several = (balancer.uri for balancer in self.balancers)
 
-    def complaints(self) -> list[str]:
-        """Returns the complaints of both."""
-        return [complaint for server in self.servers for complaint in server.complaints()]
+    def problems(self) -> list[str]:
+        """Returns the problems of both."""
+        return [problem for server in self.servers for problem in server.problems()]
 
     def stop(self) -> str | None:
-        """Stops all. Returns the first complaint, if any."""
+        """Stops all. Returns the first problem, if any."""
         for balancer in self.balancers:
             balancer.stop()
-        complaints = [server.stop() for server in self.servers]
-        return next((complaint for complaint in complaints if complaint), None)
+        problems = [server.stop() for server in self.servers]
+        return next((problem for problem in problems if problem), None)

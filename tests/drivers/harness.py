@@ -136,7 +136,7 @@ class Server:
         host, _, port = authority.split(",")[0].rpartition(":")
         return host, int(port)
 
-    def complaints(self) -> list[str]:
+    def problems(self) -> list[str]:
         """Returns signs of trouble: the end of the server, or a panic in its log."""
         found = []
         if self.process.poll() is not None:
@@ -146,8 +146,8 @@ class Server:
         return found
 
     def stop(self) -> str | None:
-        """Closes its standard input, which must end it. Returns a complaint if it does not end."""
-        complaint = None
+        """Closes its standard input, which must end it. Returns a problem if it does not end."""
+        problem = None
         assert self.process.stdin is not None
         try:
             self.process.stdin.close()
@@ -156,12 +156,12 @@ class Server:
         try:
             self.process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
-            complaint = f"server {self.process.pid} outlived its closed standard input"
+            problem = f"server {self.process.pid} outlived its closed standard input"
             self.process.kill()
             self.process.wait()
         self._reader.join(STOP_SECONDS)
         self._log_file.close()
-        return complaint
+        return problem
 
 
 def client_environment(server: Server) -> dict[str, str]:

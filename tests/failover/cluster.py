@@ -111,11 +111,11 @@ class Proxy:
         """Stops forwarding."""
         self.flows.clear()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Resumes forwarding."""
         self.flows.set()
 
-    def lead_to(self, target: int) -> None:
+    def redirect(self, target: int) -> None:
         """Forwards to another port from now on."""
         self.target = target
         pairs, self.pairs = self.pairs, []
@@ -148,21 +148,21 @@ class Member:
             command += ["-c", f"{name}={value}"]
         end = time.monotonic() + START_SECONDS
         while time.monotonic() < end:
-            begun = self.log.stat().st_size if self.log.exists() else 0
+            log_start = self.log.stat().st_size if self.log.exists() else 0
             with self.log.open("ab") as log:
                 self.process = subprocess.Popen(as_postgres(command), stdout=log, stderr=log, cwd="/",
                                                 start_new_session=True)
             while time.monotonic() < end and self.process.poll() is None:
-                if self.ask("select 1") == "1":
+                if self.query("select 1") == "1":
                     return
                 time.sleep(0.05)
             # The kernel may still hold the shared memory of a killed server.
-            if "is still in use" not in self.log.read_bytes()[begun:].decode("utf-8", "replace"):
+            if "is still in use" not in self.log.read_bytes()[log_start:].decode("utf-8", "replace"):
                 break
             time.sleep(0.2)
         raise RuntimeError(f"{self.name} did not start: {self.log.read_text()[-2000:]}")
 
-    def ask(self, sql: str) -> str | None:
+    def query(self, sql: str) -> str | None:
         """Runs a query without a proxy."""
         command = [str(self.bin / "psql"), "-XAtq", "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres",
                    "-c", sql, "postgres"]
@@ -197,8 +197,8 @@ class Member:
 
     def received(self) -> int:
         """Returns the position up to which it has the log on disk."""
-        answer = self.ask("select greatest(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn()) - '0/0'::pg_lsn")
-        return int(answer) if answer else -1
+        reply = self.query("select greatest(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn()) - '0/0'::pg_lsn")
+        return int(reply) if reply else -1
 
 
 class Cluster:
@@ -233,9 +233,9 @@ class Cluster:
                   "-U", "postgres", "-c", "fast", "-X", "stream", "--no-sync")
         (member.directory / "standby.signal").touch()
         member.upstream.delay = 0.0
-        member.upstream.go_on()
-        member.upstream.lead_to(self.primary.port)
-        member.door.go_on()
+        member.upstream.resume()
+        member.upstream.redirect(self.primary.port)
+        member.door.resume()
         member.start()
 
     def promote(self) -> float:
@@ -245,14 +245,14 @@ class Cluster:
         self._run("pg_ctl", "promote", "-D", str(chosen.directory), "-w", "-t", "20")
         self.primary = chosen
         for standby in self.standbys():
-            standby.upstream.lead_to(chosen.port)
+            standby.upstream.redirect(chosen.port)
         return time.monotonic() - begin
 
     def wait_for_standbys(self, but: int = 0) -> None:
         """Waits until all standbys follow, or all but a number of them."""
         end = time.monotonic() + START_SECONDS
         sql = "select count(*) from pg_stat_replication where state = 'streaming'"
-        while self.primary.ask(sql) != str(len(self.standbys()) - but):
+        while self.primary.query(sql) != str(len(self.standbys()) - but):
             if time.monotonic() > end:
                 raise RuntimeError("the standbys do not follow the primary")
             time.sleep(0.1)

@@ -56,7 +56,7 @@ def check(client: pymongo.MongoClient, cluster, front_port: int) -> list[str]:
     for wire in wires:
         wire.stop()
     try:
-        expect_insert("nobody waits", ("done", None), w=1)
+        expect_insert("no wait", ("done", None), w=1)
         expect_insert("own disk", ("done", None), w=1, j=True)
         expect_insert("majority in time", ("WTimeoutError", 64), w="majority", wtimeout=300)
         expect_insert("two in time", ("WTimeoutError", 64), w=2, wtimeout=300)
@@ -66,7 +66,7 @@ def check(client: pymongo.MongoClient, cluster, front_port: int) -> list[str]:
         wrong += ended(client, cluster, insert, expect)
     finally:
         for wire in wires:
-            wire.go_on()
+            wire.resume()
     cluster.wait_for_standbys()
     expect_insert("all again", ("done", None), w=3)
 
@@ -103,19 +103,19 @@ def ended(client: pymongo.MongoClient, cluster, insert, expect) -> list[str]:
             client.admin.command("killOp", op=operation["opid"])
 
     def cancel() -> None:
-        cluster.primary.ask("select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep'")
+        cluster.primary.query("select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep'")
 
     for key, end, wanted, w in (("killed", kill, 11601, "majority"), ("members killed", kill, 11601, 2),
                                 ("cancelled", cancel, 64, "majority")):
-        told: list[tuple[str, int | None, float]] = []
-        waiting = threading.Thread(target=lambda key=key, told=told, w=w: told.append(outcome(insert(key, w=w))))
+        results: list[tuple[str, int | None, float]] = []
+        waiting = threading.Thread(target=lambda key=key, results=results, w=w: results.append(outcome(insert(key, w=w))))
         waiting.start()
         time.sleep(0.5)
-        expect(f"{key}: it waits", told, [])
+        expect(f"{key}: it waits", results, [])
         for _ in range(20):
             end()
             waiting.join(0.5)
             if not waiting.is_alive():
                 break
-        expect(f"{key}: what it is told", [entry[1] for entry in told], [wanted])
+        expect(f"{key}: outcome", [entry[1] for entry in results], [wanted])
     return []

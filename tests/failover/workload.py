@@ -22,7 +22,7 @@ PAUSE = 0.004
 
 
 @dataclasses.dataclass
-class Told:
+class Outcomes:
     """Acknowledged results of one writer."""
 
     acknowledged: set[str] = dataclasses.field(default_factory=set)
@@ -49,7 +49,7 @@ class Writer(threading.Thread):
 
     def __init__(self, client: pymongo.MongoClient, level: str, name: str, stop: threading.Event):
         super().__init__(name=name, daemon=True)
-        self.client, self.level, self.stop, self.told = client, level, stop, Told()
+        self.client, self.level, self.stop, self.outcomes = client, level, stop, Outcomes()
         database = client.get_database(DATABASE, write_concern=LEVELS[level])
         self.log, self.counters = database["log"], database["counters"]
         self.unexpected: BaseException | None = None
@@ -74,18 +74,18 @@ class Writer(threading.Thread):
         key = f"{self.name}-{number}"
         try:
             self.log.insert_one({"_id": key, "writer": self.name, "number": number})
-            self.told.acknowledged.add(key)
+            self.outcomes.acknowledged.add(key)
         except PyMongoError as error:
-            self.told.failed.add(key)
-            self.told.note(error)
+            self.outcomes.failed.add(key)
+            self.outcomes.note(error)
 
     def _count(self) -> None:
         try:
             self.counters.update_one({"_id": self.name}, {"$inc": {"n": 1}}, upsert=True)
-            self.told.counted += 1
+            self.outcomes.counted += 1
         except PyMongoError as error:
-            self.told.uncounted += 1
-            self.told.note(error)
+            self.outcomes.uncounted += 1
+            self.outcomes.note(error)
 
     def _transaction(self, number: int) -> None:
         keys = [f"{self.name}-{number}-{part}" for part in "ab"]
@@ -97,10 +97,10 @@ class Writer(threading.Thread):
         try:
             with self.client.start_session() as session:
                 session.with_transaction(both, write_concern=LEVELS[self.level])
-            self.told.acknowledged.update(keys)
+            self.outcomes.acknowledged.update(keys)
         except PyMongoError as error:
-            self.told.failed.update(keys)
-            self.told.note(error)
+            self.outcomes.failed.update(keys)
+            self.outcomes.note(error)
 
 
 class Reader(threading.Thread):

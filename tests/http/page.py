@@ -122,7 +122,7 @@ def rows(page, table, column):
 def strange_requests(page, url):
     """Returns the page's requests to other hosts, and its errors."""
     origin = url.split("#")[0]
-    return [said for said in page.complaints() if not said.startswith(f"request: {origin}")]
+    return [said for said in page.problems() if not said.startswith(f"request: {origin}")]
 
 
 def fill(client):
@@ -164,7 +164,7 @@ def open_page(vellum, folder, page):
         assert all(word in page.evaluate("document.body.innerText") for word in ["p50", "p99", "Operations per second"])
         sort_slow(page)
         end_operation(page, server, folder)
-    until(page, "document.querySelector('#trouble').textContent.includes('does not answer')", "the end of the server is not told")
+    until(page, "document.querySelector('#trouble').textContent.includes('does not respond')", "the page does not report the end of the server")
 
 
 def open_disk(vellum, folder, page):
@@ -278,7 +278,7 @@ def log_in(vellum, folder, page):
     with Server(vellum, **users) as server:
         assert "#" not in server.url, server.url
         page.open(server.url, 1280, 900)
-        until(page, "document.querySelector('#login').checkVisibility()", "nobody is asked to log in")
+        until(page, "document.querySelector('#login').checkVisibility()", "the login form is missing")
         page.screenshot(folder / "page-login.png")
         enter = """(password => { const form = document.querySelector('#login form');
             form.user.value = 'root'; form.password.value = password; form.requestSubmit(); })"""
@@ -289,7 +289,7 @@ def log_in(vellum, folder, page):
         assert page.evaluate("document.querySelector('#who').textContent") == "logged in as admin.root"
         assert page.evaluate("document.cookie") == "", "a script can read the cookie"
         page.evaluate("document.querySelector('#leave').click()")
-        until(page, "document.querySelector('#login').checkVisibility()", "nobody is logged out")
+        until(page, "document.querySelector('#login').checkVisibility()", "the session did not end")
         try:
             urllib.request.urlopen(server.url + "metrics")
             raise AssertionError("figures without a user")

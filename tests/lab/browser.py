@@ -108,19 +108,19 @@ class Browser:
         with open(path, "wb") as file:
             file.write(base64.b64decode(image["data"]))
 
-    def complaints(self):
+    def problems(self):
         """Returns console messages, exceptions, and requests for other resources than the page."""
         found = []
         for event in self.events:
-            method, told = event.get("method"), event.get("params", {})
+            method, parameters = event.get("method"), event.get("params", {})
             if method == "Runtime.consoleAPICalled":
-                found.append(f"console: {told['args']}")
+                found.append(f"console: {parameters['args']}")
             elif method == "Runtime.exceptionThrown":
-                found.append(f"exception: {told['exceptionDetails']['text']}")
+                found.append(f"exception: {parameters['exceptionDetails']['text']}")
             elif method == "Log.entryAdded":
-                found.append(f"log: {told['entry']['text']}")
+                found.append(f"log: {parameters['entry']['text']}")
             elif method == "Network.requestWillBeSent":
-                url = told["request"]["url"]
+                url = parameters["request"]["url"]
                 if not url.startswith(("file:", "data:")):
                     found.append(f"request: {url}")
         return found

@@ -76,8 +76,8 @@ def check(page, path, failures):
             if not right:
                 failures.append(f"{path.name}, {name}: {what}")
 
-        for complaint in page.complaints():
-            require(False, complaint)
+        for problem in page.problems():
+            require(False, problem)
         require(seen["overflow"] <= 0, f"{seen['overflow']} pixels wider than the window")
         require(seen["sections"], "no section")
         for section in seen["sections"]:

@@ -15,7 +15,7 @@ assert prints["disk-journaled@disk"]["file system"] != "tmpfs", prints["disk-jou
 mongod = next(target["fingerprint"] for target in places["targets"] if target["name"] == "mongod@disk")
 assert mongod["engine"] and "--dbpath" in prints["mongod@disk"]["options"], mongod
 rows = [row for section in places["sections"] for row in section["rows"] if row["operations"]]
-figures = ["syncs per operation", "files made per operation", "files removed per operation"]
+figures = ["syncs per operation", "files created per operation", "files removed per operation"]
 for row in rows:
     if row["target"].startswith("disk-"):
         assert all(figure in row["extra"] for figure in figures), row["extra"]
@@ -35,7 +35,7 @@ for row in rows:
     # operations.
     more = max(0.5, 3 / row["operations"])
     assert wanted <= extra["syncs per operation"] <= wanted + more, row
-    assert extra["files made per operation"] <= more and extra["files removed per operation"] <= more, row
+    assert extra["files created per operation"] <= more and extra["files removed per operation"] <= more, row
     written = extra["written to disk per operation, kB"]
     assert written == 0 if place == "shm" else written > 1 or not known, row
 assert len(seen) == 3 * 2 * len(SYNCS), seen

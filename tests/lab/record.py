@@ -20,7 +20,7 @@ class Program:
         self.uri = self.process.stdout.readline().strip()
         if not self.uri.startswith("mongodb://"):
             self.end()
-            raise SystemExit(f"{command} didn't tell where it listens: {self.uri}")
+            raise SystemExit(f"{command} did not print its address: {self.uri}")
 
     def end(self):
         self.process.communicate(timeout=SECONDS)

@@ -43,11 +43,11 @@ def main(binary, folder):
     fill(client(server))
     recorder = Program(binary, "lab", "record", "--listen", "127.0.0.1:0", "--parent-pipe", "--upstream", server.uri,
                        "--snapshot", snapshot, recording)
-    asked = client(recorder)
+    connection = client(recorder)
     for command in ({"find": "plain", "filter": {"n": DOCUMENTS - 1}}, {"count": "plain"}, {"find": "small"},
                     {"listIndexes": "german"}, {"listIndexes": "plain"}, {"insert": "german", "documents": [{"_id": 2}]}):
-        asked.command({**command, "$db": "shop"})
-    asked.socket.close()
+        connection.command({**command, "$db": "shop"})
+    connection.socket.close()
     if recorder.end() != 0:
         raise SystemExit("the recorder failed")
     done = subprocess.run([binary, "lab", "replay", recording, "--check", "--speed", "max", "--rounds", "2", "--quiet",

@@ -63,9 +63,9 @@ def console(text: str) -> list[Command]:
     return commands
 
 
-def matches(expected: list[str], said: str) -> bool:
+def matches(expected: list[str], output: str) -> bool:
     """Returns True if the output contains these lines in order."""
-    lines = iter(said.splitlines())
+    lines = iter(output.splitlines())
     return all(any(pattern(wanted).fullmatch(line.rstrip()) for line in lines) for wanted in expected if wanted.strip())
 
 
@@ -102,7 +102,7 @@ class Shell:
     def run(self, command: Command, scratch: pathlib.Path) -> None:
         """Runs one command. Raises Differs."""
         number = next(NUMBERS)
-        log, done = scratch / f"said-{number}", scratch / f"done-{number}"
+        log, done = scratch / f"output-{number}", scratch / f"done-{number}"
         typed = [line.removeprefix("test> ") for line in command.expected if line.startswith("test> ")]
         expected = [line for line in command.expected if not line.startswith("test> ")]
         cat = re.fullmatch(r"cat (\S+)", command.text)
@@ -115,25 +115,25 @@ class Shell:
             return
         if SERVES.match(command.text) or command.text.endswith("&"):
             self.say(f"{command.text.removesuffix('&')} > {log} 2>&1 < /dev/null &")
-            said = self.wait(log, expected)
+            output = self.wait(log, expected)
         else:
             self.say(f"{{ {command.text} ; }} > {log} 2>&1 < {source}; echo $? > {done}")
             code = self.wait(done, ["…"]).strip()
-            said = log.read_text(errors="replace")
+            output = log.read_text(errors="replace")
             if code != "0":
-                raise Differs(f"$ {command.text}\nended with {code or 'no exit code in time'}:\n{said[-3000:]}")
+                raise Differs(f"$ {command.text}\nended with {code or 'no exit code in time'}:\n{output[-3000:]}")
         # mongosh prints its prompt before each answer.
-        said = re.sub(r"^(\w+> |\.\.\. )+", "", said, flags=re.M)
-        if not matches(expected, said):
-            raise Differs(f"$ {command.text}\nexpected:\n" + "\n".join(expected) + f"\nbut printed:\n{said[-3000:]}")
+        output = re.sub(r"^(\w+> |\.\.\. )+", "", output, flags=re.M)
+        if not matches(expected, output):
+            raise Differs(f"$ {command.text}\nexpected:\n" + "\n".join(expected) + f"\nbut printed:\n{output[-3000:]}")
 
     def wait(self, file: pathlib.Path, expected: list[str]) -> str:
         """Waits until a file has these lines. Returns its text, also after the deadline."""
         deadline = time.monotonic() + SECONDS
         while True:
-            said = file.read_text(errors="replace") if file.exists() else ""
-            if (said and matches(expected, said)) or time.monotonic() > deadline or self.shell.poll() is not None:
-                return said
+            output = file.read_text(errors="replace") if file.exists() else ""
+            if (output and matches(expected, output)) or time.monotonic() > deadline or self.shell.poll() is not None:
+                return output
             time.sleep(0.05)
 
     def end(self) -> None:

@@ -36,7 +36,7 @@ def another(*options: str) -> Iterator[pymongo.MongoClient]:
         found = None
         while not found and (line := process.stdout.readline()):
             found = re.search(r"mongodb://[^\s\"'<>]+", line)
-        assert found, f"{command} ended before it said where it listens"
+        assert found, f"{command} exited before it printed its address"
         with pymongo.MongoClient(found.group(0).rstrip(".,)"), tz_aware=True) as client:
             yield client
         process.stdin.close()

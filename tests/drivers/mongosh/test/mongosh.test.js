@@ -21,7 +21,7 @@ test('connects and evaluates without a warning', async () => {
 test('an interactive session greets, prompts and shows databases', async () => {
   const said = await mongosh(['--norc'], 'use shell_prompt\ndb.c.insertOne({ _id: 1 })\nshow dbs\nshow collections\ndb.dropDatabase()\nexit\n');
   assert.match(said, /Using MongoDB:\s+(7\.0|8\.[02])\.\d+/);
-  assert.match(said, /This is Vellum with its memory engine: all data is lost when this server ends/);
+  assert.match(said, /The memory engine is in use: all data is lost when this server stops/);
   assert.match(said, /acknowledged: true/);
   assert.match(said, /shell_prompt\s+\d+/);
   assert.match(said, isReplicaSet ? /rs0 \[(direct: )?primary\]/ : /test>/);
