@@ -15,7 +15,7 @@ const FACTORS: [f64; 5] = [0.25, 0.5, 1.0, 2.0, 4.0];
 
 /// Queries a server and returns the output.
 pub(crate) fn advise(options: &AdviseOptions) -> Result<String, String> {
-    let (mut client, host) = server_client::asked(&options.asked)?;
+    let (mut client, host) = server_client::connect_to_target(&options.target)?;
     let mut command = Builder::new();
     command.append(c"vellumWorkingSet", 1).append(c"$db", "admin");
     let reply = client.command(&command.finish()).map_err(|error| format!("{host}: {error}"))?;
@@ -27,7 +27,7 @@ pub(crate) fn advise(options: &AdviseOptions) -> Result<String, String> {
         let reason = reply.get("reason").and_then(|reason| reason.as_str()).unwrap_or_default();
         return Ok(format!("{host}: {reason}"));
     }
-    text(&host, reply).ok_or_else(|| format!("{host}: the answer has no working set"))
+    text(&host, reply).ok_or_else(|| format!("{host}: the reply has no working set"))
 }
 
 /// Reads in a time span.
@@ -98,7 +98,7 @@ fn text(host: &str, reply: Document<'_>) -> Option<String> {
     let mut text = format!("{host}: --cache-size {}", option(cache));
     let sampled = number("sampledOneIn")?;
     if sampled > 1 {
-        let _ = write!(text, ", a sample of one page in {sampled}");
+        let _ = write!(text, ", sampling one page in {sampled}");
     }
     let wide = lines.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
     let sizes = FACTORS.map(|factor| format!("{:>9}", option(cache * factor))).join("");
@@ -111,7 +111,8 @@ fn text(host: &str, reply: Document<'_>) -> Option<String> {
     }
     if lines.iter().all(|(_, span)| span.reads == 0) {
         text.push_str(
-            "\nNothing was read: run your application's usual reads for some minutes, then ask again.\n",
+            "\nNo reads yet: run your application's usual reads for some minutes, then run this command \
+             again.\n",
         );
     }
     Some(text.trim_end().to_string())

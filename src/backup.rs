@@ -28,7 +28,7 @@ pub(crate) fn back_up(options: &BackupOptions) -> Result<String, String> {
         ([to], None) => (Some(LOCAL), to),
         ([to], Some(_)) => (None, to),
         ([uri, to], None) => (Some(uri.as_str()), to),
-        _ => return Err("with --data there is one more directory to name, the one to write to".to_string()),
+        _ => return Err("give one directory to write the backup to, besides --data".to_string()),
     };
     let mut directory = BackupDirectory::open(Arc::new(SystemFiles), Path::new(to))
         .map_err(|error| explained(&error, Path::new(to), Purpose::Target))?;
@@ -37,7 +37,7 @@ pub(crate) fn back_up(options: &BackupOptions) -> Result<String, String> {
     let made = match (uri, &options.data) {
         (Some(uri), _) => from_server(uri, options, since, &mut part),
         (None, Some(data)) => from_directory(data, options, since, &mut part),
-        (None, None) => return Err("name a server or --data".to_string()),
+        (None, None) => return Err("give a connection string or --data".to_string()),
     };
     let why = match made {
         Ok(why) => why,
@@ -48,11 +48,11 @@ pub(crate) fn back_up(options: &BackupOptions) -> Result<String, String> {
     };
     let bytes = part.written();
     let kind = part.finish().map_err(|error| error.to_string())?;
-    let Some(part) = directory.parts().last() else { return Err("nothing was written".to_string()) };
+    let Some(part) = directory.parts().last() else { return Err("no backup was written".to_string()) };
     let why = why.map(|why| format!(" ({why})")).unwrap_or_default();
     let what = match kind {
         "full" => format!("everything{why}"),
-        _ => format!("{} commits since the backup before", part.end.position - part.from),
+        _ => format!("{} commits since the previous backup", part.end.position - part.from),
     };
     Ok(format!("{}: {what}, {bytes} bytes, up to {}", part.path.display(), moment(part.end.covers)))
 }
@@ -139,7 +139,7 @@ fn document<'a>(of: Document<'a>, name: &str) -> Result<Document<'a>, String> {
 }
 
 fn strange() -> String {
-    "the reply isn't that of a backup".to_string()
+    "the reply is not part of a backup".to_string()
 }
 
 /// Restores a backup. Returns the output.
@@ -155,7 +155,7 @@ pub(crate) fn restore(options: &RestoreOptions) -> Result<String, String> {
     let restored =
         storage::restore(&files, &what).map_err(|error| explained(&error, &options.data, Purpose::Target))?;
     Ok(format!(
-        "{}: {} and {} commits behind it, the last of {}",
+        "{}: {} and {} later commits, the last at {}",
         options.data.display(),
         restored.full.display(),
         restored.commits,
@@ -166,7 +166,7 @@ pub(crate) fn restore(options: &RestoreOptions) -> Result<String, String> {
 /// Formats a cluster time for people: date and number.
 pub(crate) fn moment(time: u64) -> String {
     if time == 0 {
-        return "no known time".to_string();
+        return "unknown time".to_string();
     }
     let seconds = time >> 32;
     let text = Timestamp::from_second(seconds as i64).map(|moment| moment.to_string());

@@ -66,13 +66,11 @@ pub(crate) fn log_start(
 ) {
     let settings = &config.settings;
     if settings.ephemeral {
-        server::logging::startup_note(
-            "This is Vellum with its memory engine: all data is lost when this server ends",
-        );
+        server::logging::startup_note("The memory engine is in use: all data is lost when this server stops");
     }
     if !settings.bind.is_loopback() && !settings.auth {
         server::logging::startup_warning(&format!(
-            "Nobody has to log in (--auth): anyone who reaches {} can read and write everything",
+            "Access control is not enabled (--auth): any client that reaches {} can read and write all data",
             settings.bind
         ));
     }
@@ -80,7 +78,8 @@ pub(crate) fn log_start(
         && !options.address.ip().is_loopback()
     {
         server::logging::startup_warning(&format!(
-            "Nobody has to log in (--auth): anyone who reaches {} by HTTP sees figures and names of collections",
+            "Access control is not enabled (--auth): any HTTP client that reaches {} can read metrics and \
+             collection names",
             options.address
         ));
     }
@@ -89,7 +88,7 @@ pub(crate) fn log_start(
         let wanted = config.disk.as_ref().map_or(0, |disk| disk.cache_bytes / 2 * 3);
         if wanted > limit.bytes {
             server::logging::startup_warning(&format!(
-                "--cache-size and what changes take beside it may come to {} MB, and the process may have {} MB ({})",
+                "--cache-size and changes in memory can take {} MB, and the memory limit is {} MB ({})",
                 wanted >> 20,
                 limit.bytes >> 20,
                 limit.from
@@ -97,7 +96,7 @@ pub(crate) fn log_start(
         }
         log::info!(
             c = "CONTROL", limitMB = limit.bytes >> 20, from = limit.from.as_str();
-            "Memory that this process may have"
+            "Memory limit of this process"
         );
     }
     let directory = config.disk.as_ref().map(|disk| disk.directory.display().to_string()).unwrap_or_default();
@@ -123,8 +122,8 @@ pub(crate) fn log_start(
 
 fn durability(config: &Config) -> &'static str {
     match config.disk.as_ref().map(|disk| disk.durability) {
-        None if config.postgres.is_some() => "what PostgreSQL promises",
-        None => "nothing outlives the process",
+        None if config.postgres.is_some() => "as configured in PostgreSQL",
+        None => "in memory",
         Some(storage::Durability::None) => "none",
         Some(storage::Durability::Relaxed) => "relaxed",
         Some(storage::Durability::Journaled) => "journaled",

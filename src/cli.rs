@@ -100,7 +100,7 @@ pub(crate) struct TargetServer {
 pub(crate) struct PingOptions {
     /// The server.
     #[command(flatten)]
-    pub(crate) asked: TargetServer,
+    pub(crate) target: TargetServer,
 
     /// Print nothing
     #[arg(long, short)]
@@ -116,7 +116,7 @@ pub(crate) struct PingOptions {
 pub(crate) struct AdviseOptions {
     /// The server.
     #[command(flatten)]
-    pub(crate) asked: TargetServer,
+    pub(crate) target: TargetServer,
 
     /// Print the complete curves as JSON
     #[arg(long)]
@@ -235,7 +235,7 @@ pub(crate) struct VerifyOptions {
 pub(crate) struct TopOptions {
     /// The server.
     #[command(flatten)]
-    pub(crate) asked: TargetServer,
+    pub(crate) target: TargetServer,
 
     /// Seconds between two updates
     #[arg(long, short, value_name = "SECONDS", default_value = "1", value_parser = parse_interval)]
@@ -665,7 +665,7 @@ pub(crate) enum LogFormat {
 fn parse_interval(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.1..=3600.0).contains(&seconds) => Ok(seconds),
-        _ => Err("it has to be a number of seconds between 0.1 and 3600".to_string()),
+        _ => Err("expected a number of seconds between 0.1 and 3600".to_string()),
     }
 }
 
@@ -681,7 +681,7 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
     let seconds = unit.and_then(|(number, each)| number.parse::<u64>().ok()?.checked_mul(each));
     match seconds {
         Some(seconds @ 1..) => Ok(Duration::from_secs(seconds)),
-        _ => Err("expected a span of time, such as 7d, 12h, 30m or 90s".to_string()),
+        _ => Err("expected a duration, such as 7d, 12h, 30m or 90s".to_string()),
     }
 }
 
@@ -697,8 +697,7 @@ pub(crate) fn parse_moment(text: &str) -> Result<u64, String> {
     let hint = "expected a time such as 2026-11-23T10:00:00Z, or SECONDS,INCREMENT";
     let moment: jiff::Timestamp = text.parse().map_err(|_| hint.to_string())?;
     if moment.subsec_nanosecond() != 0 {
-        return Err("commits are told apart by seconds: leave the fraction out, or give SECONDS,INCREMENT"
-            .to_string());
+        return Err("the resolution is one second: omit the fraction, or give SECONDS,INCREMENT".to_string());
     }
     match u32::try_from(moment.as_second()) {
         Ok(seconds @ 1..) => Ok((u64::from(seconds) << 32) - 1),
@@ -718,7 +717,7 @@ fn parse_size(text: &str) -> Result<u64, String> {
     let number = number.and_then(|number| number.parse::<u64>().ok());
     match number.and_then(|number| number.checked_mul(1 << shift)) {
         Some(bytes) if bytes >= LEAST => Ok(bytes),
-        Some(_) => Err("at least 16M are needed".to_string()),
+        Some(_) => Err("the minimum is 16M".to_string()),
         None => Err("expected a number of bytes, such as 268435456, 512M or 4G".to_string()),
     }
 }
@@ -728,7 +727,7 @@ pub(crate) fn parse_address(text: &str) -> Result<IpAddr, String> {
     if text == "localhost" {
         return Ok(Ipv4Addr::LOCALHOST.into());
     }
-    let hint = "not an IP address; 127.0.0.1 serves this machine alone, 0.0.0.0 every network it is on";
+    let hint = "not an IP address. Use 127.0.0.1 for this machine only, or 0.0.0.0 for all networks";
     text.parse().map_err(|_| hint.to_string())
 }
 
@@ -754,7 +753,7 @@ pub(crate) fn parse_set_name(text: &str) -> Result<String, String> {
     if is_good {
         Ok(text.to_string())
     } else {
-        Err("a name is made of letters, digits, '-', '_' and '.'".to_string())
+        Err("a name may contain letters, digits, '-', '_' and '.'".to_string())
     }
 }
 

@@ -1,4 +1,7 @@
 //! Converts options to the server's settings. Finds all contradictions before anything is opened.
+//!
+//! `cli.rs` declares an option. Its conversion belongs to the method of its target: `settings`, `disk`, `logging`, `tls`
+//! or `postgres`. `ServeOptions::into_config` checks options that exclude or need each other.
 
 use crate::cli::{
     Cli, CompatibleWith, Compression, Durability, Engine, LogFormat, LogLevel, ServeOptions, TlsMode,
@@ -67,26 +70,28 @@ pub(crate) fn durability_text(
 ) -> String {
     if let Some((server, schema)) = postgres {
         return format!(
-            "PostgreSQL engine, schema {schema} of {server:?}: every write survives the end of this process, and \
-             that of the server if it asks (j: true)"
+            "PostgreSQL engine, schema {schema} of {server:?}: writes survive a crash of this process; \
+             writes with j: true also survive a crash of the server"
         );
     }
     let Some(options) = disk else {
-        let what = "no journal, nothing is written to disk; all data is lost when this process ends";
+        let what = "no journal and no data files; all data is lost when this process stops";
         return format!("memory engine: {what}");
     };
     let what = match options.durability {
         storage::Durability::None => {
-            "the journal is not synced unless a write asks (j: true); what was written survives the end of this \
-             process, but perhaps not that of the machine"
+            "only writes with j: true sync the journal; writes survive a crash of this process, but perhaps \
+             not of the machine"
                 .to_string()
         }
         storage::Durability::Relaxed => format!(
-            "every write survives the end of this process, and that of the machine after {} ms, or at once if it \
-             asks (j: true)",
+            "writes survive a crash of this process at once, and of the machine after {} ms; with j: true \
+             they survive both at once",
             options.journal_commit_interval.as_millis()
         ),
-        storage::Durability::Journaled => "every acknowledged write survives the end of the machine".to_string(),
+        storage::Durability::Journaled => "every acknowledged write survives a crash of the \
+         machine"
+            .to_string(),
     };
     format!("disk engine in {}: {what}", options.directory.display())
 }
@@ -213,10 +218,8 @@ impl ServeOptions {
             return Ok(engine);
         }
         let what = match engine {
-            Engine::Postgres => {
-                "--postgres is for the engine of this name: leave one of --engine and --postgres out"
-            }
-            _ => "--engine memory keeps nothing in a directory: leave one of --engine and --data out",
+            Engine::Postgres => "--postgres selects the engine postgres: omit --engine or --postgres",
+            _ => "--engine memory has no data directory: omit --engine or --data",
         };
         Err(refused(ErrorKind::ArgumentConflict, what.to_string()))
     }
@@ -225,11 +228,11 @@ impl ServeOptions {
     fn check_oplog_size(&self, has_postgres: bool) -> Result<(), clap::Error> {
         let (kind, what) = match (self.oplog_size, &self.replset) {
             (Some(_), None) if !has_postgres => {
-                (ErrorKind::MissingRequiredArgument, "--oplog-size is for --replset, and for --postgres")
+                (ErrorKind::MissingRequiredArgument, "--oplog-size needs --replset or --postgres")
             }
             (Some(0), Some(_)) => (
                 ErrorKind::InvalidValue,
-                "--oplog-size 0 is for --postgres: a set keeps a log of at least 16M",
+                "--oplog-size 0 needs --postgres: the oplog of a replica set has at least 16M",
             ),
             _ => return Ok(()),
         };
@@ -452,9 +455,11 @@ mod tests {
         let disk = config.disk.unwrap();
         assert_eq!((disk.cache_bytes, disk.durability), (64 << 20, storage::Durability::Journaled));
         assert_eq!(disk.journal_directory, Some(PathBuf::from("j")));
-        for (level, part) in
-            [("none", "not synced"), ("relaxed", "after 50 ms"), ("journaled", "every acknowledged")]
-        {
+        for (level, part) in [
+            ("none", "only writes with j: true"),
+            ("relaxed", "after 50 ms"),
+            ("journaled", "every acknowledged"),
+        ] {
             let line =
                 format!("vellum --engine disk --data d --durability {level} --journal-commit-interval 50");
             let durability_text = parse(&line).unwrap().durability_text;

@@ -54,7 +54,7 @@ pub(crate) fn explained(error: &Error, directory: &Path, purpose: Purpose) -> St
         }
         Error::Io { kind: ErrorKind::NotFound, message } if message.starts_with("reading ") => {
             let path = message["reading ".len()..].split(": ").next().unwrap_or_default();
-            format!("there is no directory {path}. Check the path")
+            format!("the directory {path} does not exist. Check the path")
         }
         Error::Unavailable(why) => why.clone(),
         error => error.to_string(),
@@ -102,7 +102,7 @@ pub(crate) fn repair(config: &Config) -> Result<(), String> {
     let nothing = repaired.collections.iter().all(|collection| collection.records == 0) && !report.is_empty();
     let result = if nothing {
         salvage.discard().map_err(|error| error.to_string())?;
-        Err(format!("nothing could be saved; {} is as it was", options.directory.display()))
+        Err(format!("no data could be recovered; {} is unchanged", options.directory.display()))
     } else {
         let trees = salvage.idents().len();
         let old = salvage.finish().map_err(|error| error.to_string())?;
@@ -151,10 +151,10 @@ fn summary(repaired: &Repaired, old: &Path) -> Vec<String> {
     for collection in &repaired.collections {
         let indexes = collection.idents.len().saturating_sub(1);
         let (namespace, records) = (&collection.namespace, collection.records);
-        lines.push(format!("kept: {namespace}: {records} documents, {indexes} indexes built anew"));
+        lines.push(format!("kept: {namespace}: {records} documents, {indexes} indexes rebuilt"));
     }
     if lines.is_empty() {
-        lines.push("kept: no documents, since there were no collections".to_string());
+        lines.push("kept: no documents, because no collection was found".to_string());
     }
     lines.push(format!("the old files are in {}", old.display()));
     lines

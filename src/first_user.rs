@@ -42,9 +42,9 @@ impl FirstUser {
         /// Code for an existing user.
         const IS_THERE: i64 = 51_003;
         let mut connection = LocalConnection::of_server(server);
-        let mut asked = base::bson::Builder::new();
-        asked.begin_document(c"usersInfo").append(c"forAllDBs", true).end().append(c"$db", "admin");
-        let found = connection.command(asked.finish().view());
+        let mut request = base::bson::Builder::new();
+        request.begin_document(c"usersInfo").append(c"forAllDBs", true).end().append(c"$db", "admin");
+        let found = connection.command(request.finish().view());
         let users = found.as_ref().and_then(|found| found.view().get("users")?.as_array());
         if users.is_some_and(|users| !users.is_empty()) {
             return Ok(());
@@ -56,7 +56,8 @@ impl FirstUser {
         let Some(reply) = reply else { return Err(format!("{NAME}: no answer")) };
         let number = |name: &str| reply.view().get(name).and_then(|value| value.as_i64());
         if number("ok") == Some(1) {
-            log::info!(c = "ACCESS", user = self.name.as_str(); "Made the first user, with the role root on admin");
+            log::info!(c = "ACCESS", user = self.name.as_str(); "Created the first user, with the role root \
+             on admin");
         } else if number("code") != Some(IS_THERE) {
             let why = reply.view().get("errmsg").and_then(|why| why.as_str());
             return Err(format!("{NAME}: {}", why.unwrap_or("refused")));

@@ -30,13 +30,12 @@ pub(crate) fn run(config: &Config) -> Result<(), Failure> {
     if scripts.is_empty() || !is_new(config) {
         return Ok(());
     }
-    let shell = shell().ok_or_else(|| {
-        failed(format!("there are scripts, and {SHELL}, which would run them, is not on the path"))
-    })?;
+    let shell =
+        shell().ok_or_else(|| failed(format!("{SHELL}, which runs the scripts, is not on the path")))?;
     let (server, uri) = start(config).map_err(|why| failed(format!("the scripts' server: {why}")))?;
     let ran = scripts.iter().try_for_each(|script| run_one(&shell, &uri, script));
     let ended = stop(server);
-    let kept = || format!("what was made so far stays in {}", disk.directory.display());
+    let kept = || format!("partial results stay in {}", disk.directory.display());
     ran.and(ended).map_err(|why| failed(format!("{why}; {}", kept())))
 }
 
@@ -55,7 +54,7 @@ fn scripts(folder: &Path) -> Result<Vec<PathBuf>, String> {
         let path = entry.map_err(|error| error.to_string())?.path();
         match path.extension().and_then(|extension| extension.to_str()) {
             Some("js") => scripts.push(path),
-            Some("sh") => return Err(format!("{}: scripts for a shell are not run", path.display())),
+            Some("sh") => return Err(format!("{}: shell scripts are not supported", path.display())),
             _ => log::info!("--init-scripts: {} is not a script", path.display()),
         }
     }

@@ -25,8 +25,8 @@ pub(crate) fn run(words: &[OsString]) -> ExitCode {
     };
     let why = match error.kind() {
         io::ErrorKind::NotFound => {
-            "there is no program vellum-lab beside this one or on the path. It is in the \
-             tarball and the Debian package; from source: cargo install --path crates/lab"
+            "the program vellum-lab is neither in the directory of this program nor on the path. The \
+             tarball and the Debian package contain it; from source: cargo install --path crates/lab"
                 .to_string()
         }
         _ => format!("{}: {error}", program.display()),

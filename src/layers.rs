@@ -40,9 +40,9 @@ pub(crate) fn expand(
     environment: impl Iterator<Item = (OsString, OsString)>,
 ) -> Result<Expanded, String> {
     let verb = words.get(1).and_then(|word| word.to_str()).filter(|word| !word.starts_with('-'));
-    let asks = words
-        .iter()
-        .any(|word| ["--help", "-h", "--help-all", "--version", "-V"].iter().any(|asked| word == asked));
+    let asks = words.iter().any(|word| {
+        ["--help", "-h", "--help-all", "--version", "-V"].iter().any(|requested| word == requested)
+    });
     if verb.is_some_and(|verb| verb != "serve") || asks {
         return Ok(Expanded { words, origins: Vec::new() });
     }
@@ -129,13 +129,13 @@ fn from_file(path: &Path, options: &Command) -> Result<Vec<Lower>, String> {
     let mut found = Vec::new();
     for (key, value) in table {
         if matches!(key.as_str(), "config" | "help" | "help-all") {
-            return Err(format!("{shown}: '{key}' is for the command line alone"));
+            return Err(format!("{shown}: '{key}' is allowed only on the command line"));
         }
         if !is_option(options, &key) {
             let line = line_of(&text, &key).map(|line| format!(":{line}")).unwrap_or_default();
             let nearest =
-                nearest(options, &key).map(|name| format!(". Is '{name}' meant?")).unwrap_or_default();
-            return Err(format!("{shown}{line}: there is no option '{key}'{nearest}"));
+                nearest(options, &key).map(|name| format!(". Did you mean '{name}'?")).unwrap_or_default();
+            return Err(format!("{shown}{line}: unknown option '{key}'{nearest}"));
         }
         let word = match (&value, is_flag(options, &key)) {
             (toml::Value::Boolean(on), true) => on.then(|| format!("--{key}").into()),

@@ -106,13 +106,12 @@ fn misplaced(error: &clap::Error) -> Option<String> {
         })?;
     if word.starts_with("mongodb://") || word.starts_with("mongodb+srv://") {
         return Some(format!(
-            "'{word}' is the address of a server. To see whether it answers: vellum ping '{word}'. To see what it \
-             does: vellum top '{word}'"
+            "'{word}' is the address of a server. To check that it responds: vellum ping '{word}'. To watch \
+             its load: vellum top '{word}'"
         ));
     }
     let is_path = !word.starts_with('-') && (word.contains(['/', '\\', '.']) || Path::new(word).exists());
-    is_path
-        .then(|| format!("'{word}' looks like a directory. To keep documents in it: vellum --data '{word}'"))
+    is_path.then(|| format!("'{word}' looks like a directory. To store data in it: vellum --data '{word}'"))
 }
 
 /// Prints an error of the command line, with the options that were not typed.
@@ -122,7 +121,7 @@ fn give_up(error: &clap::Error, origins: &[String]) -> ! {
         std::process::exit(2);
     }
     if error.use_stderr() && !origins.is_empty() {
-        complain(&format!("beside the command line there is {}", origins.join(", ")));
+        complain(&format!("options were also read from: {}", origins.join(", ")));
     }
     error.exit()
 }

@@ -32,8 +32,8 @@ const OWN_GROUPS: &str = "/proc/self/cgroup";
 const UNLIMITED: u64 = 1 << 60;
 
 /// Returns the effective limit. `asked` is the option's value.
-pub(crate) fn memory_limit(asked: Option<u64>) -> Option<MemoryLimit> {
-    if let Some(bytes) = asked {
+pub(crate) fn memory_limit(requested: Option<u64>) -> Option<MemoryLimit> {
+    if let Some(bytes) = requested {
         return Some(MemoryLimit { bytes, from: "--memory-limit".to_string() });
     }
     let own = std::fs::read_to_string(OWN_GROUPS).unwrap_or_default();
@@ -129,7 +129,8 @@ pub(crate) fn watch_signals(tls: Option<Arc<Tls>>) -> io::Result<()> {
         for signal in signals.forever() {
             if matches!(signal, SIGTERM | SIGINT) {
                 if is_stopping {
-                    log::warn!(c = "CONTROL"; "told to stop once more: what isn't finished is left to the journal");
+                    log::warn!(c = "CONTROL"; "second stop signal: exiting at once; the next start recovers \
+                     from the journal");
                     std::process::exit(ENDED_BY + signal);
                 }
                 is_stopping = true;
@@ -137,22 +138,23 @@ pub(crate) fn watch_signals(tls: Option<Arc<Tls>>) -> io::Result<()> {
             }
             let done = match signal {
                 SIGHUP => {
-                    logging::reopen().map(|()| log::info!(c = "CONTROL"; "SIGHUP: the log is opened again"))
+                    logging::reopen().map(|()| log::info!(c = "CONTROL"; "SIGHUP: reopened the log"))
                 }
                 _ => logging::rotate().map(|old| match old {
                     Some(old) => {
-                        log::info!(c = "CONTROL"; "SIGUSR1: what came before is in {}", old.display())
+                        log::info!(c = "CONTROL"; "SIGUSR1: rotated the log; earlier lines are in {}", old.display())
                     }
-                    None => log::info!(c = "CONTROL"; "SIGUSR1: the log goes to no file, nothing to rotate"),
+                    None => log::info!(c = "CONTROL"; "SIGUSR1: no log file to rotate"),
                 }),
             };
             if let Err(error) = done {
-                log::error!(c = "CONTROL"; "the log stays as it is: {error}");
+                log::error!(c = "CONTROL"; "cannot reopen the log, the old file stays in use: {error}");
             }
             if let Some(tls) = tls.as_ref().filter(|_| signal == SIGHUP) {
                 match tls.rotate() {
-                    Ok(()) => log::info!(c = "NETWORK"; "SIGHUP: certificates are read again"),
-                    Err(why) => log::error!(c = "NETWORK"; "certificates stay as they are: {why}"),
+                    Ok(()) => log::info!(c = "NETWORK"; "SIGHUP: reloaded the certificates"),
+                    Err(why) => log::error!(c = "NETWORK"; "cannot reload the certificates, the old ones \
+                     stay in use: {why}"),
                 }
             }
         }

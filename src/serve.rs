@@ -1,4 +1,7 @@
 //! Starts the engine, the database and the server, and serves.
+//!
+//! Order: log, signals, data directory, scripts, engine, database, server, parameters, first user, PID file, listening.
+//! Each step may rely on the steps before it. A failed step returns a `Failure`, whose kind decides the exit code.
 
 use crate::banner::{self, Start};
 use crate::config::{Config, StartupOutput};
@@ -19,7 +22,8 @@ use storage::{DiskEngine, DiskOptions, Engine, MemoryEngine, threads};
 const BUILD_SHARE: u64 = 16;
 
 /// Hint for a server with access control and without users.
-const NO_USERS: &str = "There are no users yet (--auth). Make the first one on this machine, in mongosh: use admin, then \
+const NO_USERS: &str = "Access control is enabled (--auth), but no user exists. Create the first user on \
+ this machine, in mongosh: use admin, then \
     db.createUser({user: 'root', pwd: passwordPrompt(), roles: ['root']}); or start a new server with \
     MONGO_INITDB_ROOT_USERNAME and MONGO_INITDB_ROOT_PASSWORD in its environment";
 
@@ -44,7 +48,7 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
     let (bind, port) = (config.settings.bind, config.settings.port);
     let disk = open_disk(&config)?;
     if let Some(bearable) = bearable {
-        log::info!("at most {bearable} connections: the system allows this process no more open files");
+        log::info!("at most {bearable} connections: the limit of open files (ulimit -n) allows no more");
     }
     let start = match &disk {
         None if config.postgres.is_some() => Start::Shared,
@@ -126,8 +130,8 @@ fn check_disk(config: &mut Config) -> Result<(), Failure> {
     let found = DiskEngine::check(options).map_err(|error| data_failure(&error, config, options))?;
     config.warnings.extend(found.map(|found| {
         format!(
-            "{} holds MongoDB's files ({found}) beside Vellum's. The server reads only Vellum's. Copy MongoDB's data \
-             with mongodump and mongorestore, as docs/moving.md says",
+            "{} holds MongoDB's files ({found}) beside Vellum's. The server reads only Vellum's. Copy \
+             MongoDB's data with mongodump and mongorestore (see docs/moving.md)",
             options.directory.display()
         )
     }));
@@ -189,7 +193,7 @@ fn set_parameters(server: &Arc<Server>, parameters: &[(String, String)]) -> Resu
             (text, ..) => Value::String(text),
         };
         let field = FieldName::new(name).map_err(|_| {
-            Failure::new(Kind::Options, format!("--setParameter {name:?}: a name has no zero byte"))
+            Failure::new(Kind::Options, format!("--setParameter {name:?}: a name cannot contain a zero byte"))
         })?;
         let mut command = Builder::new();
         command.append(c"setParameter", 1).append(field, value).append(c"$db", "admin");

@@ -11,7 +11,7 @@ use wire::client::{Client, NO_SERVER};
 use wire::uri::ConnectionString;
 
 /// Connects to the server in the options. Also returns its name.
-pub(crate) fn asked(options: &TargetServer) -> Result<(Client, String), String> {
+pub(crate) fn connect_to_target(options: &TargetServer) -> Result<(Client, String), String> {
     connect(&ConnectionString::parse(&options.uri)?, options.timeout)
 }
 
@@ -42,8 +42,8 @@ pub(crate) fn unreached(failures: &[String], uri: &ConnectionString) -> String {
 
 /// Tries the servers of a connection string in order until one replies. Returns the output.
 pub(crate) fn ping(options: &PingOptions) -> Result<String, String> {
-    let uri = ConnectionString::parse(&options.asked.uri)?;
-    let deadline = Instant::now() + Duration::from_millis(options.asked.timeout);
+    let uri = ConnectionString::parse(&options.target.uri)?;
+    let deadline = Instant::now() + Duration::from_millis(options.target.timeout);
     let mut failures = Vec::new();
     for host in &uri.hosts {
         let start = Instant::now();
@@ -82,8 +82,11 @@ mod tests {
 
     #[test]
     fn what_does_not_answer_or_not_well_is_told() {
-        let options =
-            |uri: String| PingOptions { asked: TargetServer { uri, timeout: 300 }, quiet: false, help: None };
+        let options = |uri: String| PingOptions {
+            target: TargetServer { uri, timeout: 300 },
+            quiet: false,
+            help: None,
+        };
         let silent = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = silent.local_addr().unwrap();
         assert!(ping(&options(format!("mongodb://{address}/"))).is_err());

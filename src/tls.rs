@@ -32,19 +32,14 @@ impl TlsArguments {
     pub(crate) fn open(self) -> Result<Option<Arc<Tls>>, String> {
         let Some(mode) = self.mode else {
             return match self.certificate_key_file.or(self.ca_file).or(self.crl_file) {
-                Some(file) => Err(format!(
-                    "{} is given, and TLS is off: the mode of TLS has to be named",
-                    file.display()
-                )),
+                Some(file) => Err(format!("{} is given, but TLS is off: set the TLS mode", file.display())),
                 None if self.disabled_protocols.is_some() || self.without_certificates => {
-                    Err("there are options of TLS, and TLS is off: the mode of TLS has to be named"
-                        .to_string())
+                    Err("TLS options are given, but TLS is off: set the TLS mode".to_string())
                 }
                 None => Ok(None),
             };
         };
-        let certificate_key_file =
-            self.certificate_key_file.ok_or("TLS needs the file of the server's certificate and key")?;
+        let certificate_key_file = self.certificate_key_file.ok_or("TLS needs a certificate key file")?;
         let (tls12, tls13) = protocols(self.disabled_protocols.as_deref().unwrap_or("none"))?;
         let options = TlsOptions {
             mode,
@@ -70,13 +65,16 @@ fn protocols(list: &str) -> Result<(bool, bool), String> {
             // The server never uses these versions.
             "TLS1_0" | "TLS1_1" | "none" | "noTLS1_0" | "noTLS1_1" => {}
             other => {
-                return Err(format!("Unrecognized disabledProtocols '{other}': there are TLS1_0 to TLS1_3"));
+                return Err(format!(
+                    "Unrecognized disabledProtocols '{other}': use TLS1_0, TLS1_1, TLS1_2 or \
+                 TLS1_3"
+                ));
             }
         }
     }
     match tls12 || tls13 {
         true => Ok((tls12, tls13)),
-        false => Err("all versions of TLS that there are have been disabled".to_string()),
+        false => Err("all supported versions of TLS are disabled".to_string()),
     }
 }
 
@@ -112,7 +110,7 @@ mod tests {
         assert_eq!(protocols("TLS1_0, TLS1_1"), Ok((true, true)));
         assert_eq!(protocols("TLS1_0,TLS1_1,TLS1_2"), Ok((false, true)));
         assert_eq!(protocols("TLS1_3"), Ok((true, false)));
-        assert!(protocols("TLS1_2,TLS1_3").unwrap_err().contains("all versions"));
+        assert!(protocols("TLS1_2,TLS1_3").unwrap_err().contains("all supported versions"));
         assert!(protocols("SSLv3").unwrap_err().contains("'SSLv3'"));
     }
 
@@ -130,7 +128,7 @@ mod tests {
         );
         assert!(
             error(TlsArguments { mode: Some(TlsMode::Require), ..TlsArguments::default() })
-                .contains("needs the file")
+                .contains("needs a certificate key file")
         );
         let named = TlsArguments {
             mode: Some(TlsMode::Require),

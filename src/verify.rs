@@ -79,7 +79,7 @@ fn backup(options: &VerifyOptions, report: &mut Report) -> Result<(), Failure> {
     let files: Arc<dyn Files> = Arc::new(SystemFiles);
     let found = BackupDirectory::read(Arc::clone(&files), &options.place)?;
     if found.is_unfinished() {
-        report.read.push("a backup was interrupted: what it has written doesn't count".to_string());
+        report.read.push("an interrupted backup is ignored".to_string());
     }
     report.damages.extend(found.check().iter().map(ToString::to_string));
     for part in found.parts() {
@@ -155,7 +155,7 @@ fn directory(data: &Path, options: &VerifyOptions, report: &mut Report) -> Resul
 fn run(commands: &mut LocalConnection, database: &str, mut command: Builder) -> Result<DocumentBuf, Failure> {
     command.append(c"$db", database);
     let reply = commands.command(command.finish().view());
-    let reply = reply.ok_or_else(|| Failure::Damaged("a command made the server stumble".to_string()))?;
+    let reply = reply.ok_or_else(|| Failure::Damaged("a command caused an internal error".to_string()))?;
     match reply.view().get("ok").and_then(|ok| ok.as_i64()) {
         Some(1) => Ok(reply),
         _ => {
@@ -171,9 +171,9 @@ fn names(
     command: &'static CStr,
     list: &str,
 ) -> Result<Vec<String>, Failure> {
-    let mut asked = Builder::new();
-    asked.append(command, 1).append(c"nameOnly", true);
-    let reply = run(commands, database, asked)?;
+    let mut request = Builder::new();
+    request.append(command, 1).append(c"nameOnly", true);
+    let reply = run(commands, database, request)?;
     let list = reply.view().get(list).and_then(|list| list.as_array());
     let documents = list.into_iter().flat_map(|list| list.iter()).filter_map(|value| value.as_document());
     Ok(documents.filter_map(|document| Some(document.get("name")?.as_str()?.to_string())).collect())
@@ -181,10 +181,10 @@ fn names(
 
 /// Returns the collections of a database. Views have no data.
 fn names_of_collections(commands: &mut LocalConnection, database: &str) -> Result<Vec<String>, Failure> {
-    let mut asked = Builder::new();
-    asked.append(c"listCollections", 1).append(c"nameOnly", true);
-    asked.begin_document(c"cursor").append(c"batchSize", i64::from(i32::MAX)).end();
-    let reply = run(commands, database, asked)?;
+    let mut request = Builder::new();
+    request.append(c"listCollections", 1).append(c"nameOnly", true);
+    request.begin_document(c"cursor").append(c"batchSize", i64::from(i32::MAX)).end();
+    let reply = run(commands, database, request)?;
     let cursor = reply.view().get("cursor").and_then(|cursor| cursor.as_document());
     let batch = cursor.and_then(|cursor| cursor.get("firstBatch")).and_then(|batch| batch.as_array());
     let documents = batch.into_iter().flat_map(|batch| batch.iter()).filter_map(|value| value.as_document());

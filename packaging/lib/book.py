@@ -111,7 +111,7 @@ def tool() -> pathlib.Path:
 
 
 def has_tool() -> bool:
-    """Whether mdBook is there in this version."""
+    """Whether this version of mdBook is installed."""
     program = common.CACHE / "mdbook" / "bin" / "mdbook"
     if not program.exists():
         return False

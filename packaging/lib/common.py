@@ -79,7 +79,7 @@ Programs = dict[Platform, pathlib.Path]
 def platform(name: str) -> Platform:
     """Returns the platform of a name. Exits with the known names for an unknown one."""
     if name not in PLATFORMS:
-        raise SystemExit(f"there is no platform {name}; there are {', '.join(PLATFORMS)}")
+        raise SystemExit(f"unknown platform {name}; the platforms are {', '.join(PLATFORMS)}")
     return PLATFORMS[name]
 
 
@@ -88,7 +88,7 @@ def version() -> str:
     """Returns the version of the workspace."""
     text = (ROOT / "Cargo.toml").read_text()
     found = re.search(r'^version = "(.*)"$', text, re.M)
-    assert found, "Cargo.toml tells no version"
+    assert found, "Cargo.toml has no version"
     return found[1]
 
 
@@ -96,7 +96,7 @@ def server(platform: Platform, folder: pathlib.Path) -> pathlib.Path:
     """Returns the path of the server's program."""
     path = folder / f"vellum{platform.suffix}"
     if not path.is_file():
-        raise SystemExit(f"there is no {path}")
+        raise SystemExit(f"{path} does not exist")
     return path
 
 

@@ -22,7 +22,7 @@ Priority: optional
 Homepage: {homepage}
 Description: MongoDB-compatible document database in one small binary
  Vellum speaks the MongoDB wire protocol and keeps documents in memory or on
- disk. What a write survives is a dial: nothing, the process, the machine.
+ disk. Durability levels: nothing, the process, the machine.
  .
  The service is not started by installing it: /etc/vellum/vellum.toml says how
  it would run, and `systemctl enable --now vellum` runs it.

@@ -1,7 +1,7 @@
 """OCI images from scratch, written directly: program, C library, a user, a volume, a health check.
 
 An image's archive is an OCI layout and also has the format of `docker save`. `docker load`, `podman load` and
-skopeo accept it. The C library is that of the building machine, which must have the image's processor. For
+skopeo accept it. The C library comes from the building machine, which must have the image's processor. For
 other processors use packaging/image/Containerfile.
 """
 
@@ -63,7 +63,7 @@ def libraries(program: pathlib.Path) -> dict[str, bytes]:
     text = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=True).stdout
     paths = re.findall(r"(/\S+)", text)
     if not paths:
-        raise SystemExit(f"ldd tells nothing of {program}:\n{text}")
+        raise SystemExit(f"ldd does not list the libraries of {program}:\n{text}")
     return {path.lstrip("/"): pathlib.Path(path).resolve().read_bytes() for path in paths}
 
 

@@ -39,7 +39,7 @@ def make(out: pathlib.Path, programs: common.Programs) -> None:
     version = common.version()
     pom = (SOURCE / "pom.xml").read_text()
     found = re.search(r"<groupId>(.*?)</groupId>", pom)
-    assert found, "pom.xml tells no group"
+    assert found, "pom.xml has no group"
     group = found[1]
     jar = out / "server.jar"
     with zipfile.ZipFile(jar, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:

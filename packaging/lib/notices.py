@@ -70,7 +70,7 @@ def texts() -> str:
 
 
 def licence_files(folder: pathlib.Path, licence: str) -> list[pathlib.Path]:
-    """Returns the licence files of a crate: the chosen ones if alternatives exist, and those of included C
+    """Returns the licence files of a crate: the chosen ones of alternatives, and the licences of included C
     code."""
     found: list[pathlib.Path] = []
     for place, _, names in os.walk(folder):

@@ -43,8 +43,8 @@ fn bad_options(why: &str) -> ExitCode {
 fn prepare(words: &[OsString]) -> Result<Option<Options>, String> {
     let words: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let mut given = options::parse(&words)?;
-    for (asked, text) in [("help", help as fn() -> String), ("version", version)] {
-        if given.iter().any(|(name, _)| *name == asked) {
+    for (requested, text) in [("help", help as fn() -> String), ("version", version)] {
+        if given.iter().any(|(name, _)| *name == requested) {
             // A closed standard output is not an error.
             let _ = io::stdout().write_all(text().as_bytes());
             return Ok(None);
@@ -81,7 +81,7 @@ fn start(options: Options, words: &[OsString]) -> ExitCode {
     if forks {
         return start_child(words);
     }
-    let told = config.log.to != Destination::StandardOutput;
+    let logs_to_file = config.log.to != Destination::StandardOutput;
     let result = match directory.is_dir() || config.repair {
         true => serve(config),
         false => logging::start(&config.log).map_err(|error| Failure::new(Kind::Other, error)).and_then(|()| {
@@ -97,7 +97,7 @@ fn start(options: Options, words: &[OsString]) -> ExitCode {
         }),
     };
     let Err(failure) = result else { return ExitCode::SUCCESS };
-    if told {
+    if logs_to_file {
         // The log is in a file, so a terminal gets the error too.
         let _ = writeln!(io::stderr(), "{}", failure.message);
     }
@@ -136,8 +136,8 @@ fn version() -> String {
 
 fn help() -> String {
     let mut text = String::from(
-        "Usage: mongod [options]\n\nVellum in mongod's place. These options have their effect, or that which they \
-         have here anyhow:\n\n",
+        "Usage: mongod [options]\n\nVellum as a replacement for mongod. Supported options, some of which \
+         only confirm Vellum's own behavior:\n\n",
     );
     for known in options::OPTIONS {
         match known.treatment {
@@ -146,6 +146,6 @@ fn help() -> String {
             options::Treatment::Refused(_) => {}
         }
     }
-    text.push_str("\nmongod's other options are refused, with the reason.\n");
+    text.push_str("\nThe other options of mongod are errors that name a reason.\n");
     text
 }

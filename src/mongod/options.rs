@@ -17,12 +17,12 @@ pub(super) enum Treatment {
     Refused(&'static str),
 }
 
-const NO_SHARDS: &str = "there is no sharding";
-const TLS_OUT: &str = "no connections are made to other servers";
-const NO_SYSLOG: &str = "there is no syslog; --logpath names a file";
-const NO_SOCKET: &str = "there is no Unix domain socket";
+const NO_SHARDS: &str = "sharding is not supported";
+const TLS_OUT: &str = "Vellum opens no connections to other servers";
+const NO_SYSLOG: &str = "syslog is not supported; use --logpath";
+const NO_SOCKET: &str = "Unix domain sockets are not supported";
 const NOT_WIRED_TIGER: &str = "the storage engine is not WiredTiger";
-const NO_AUDIT: &str = "there is no such feature here";
+const NO_AUDIT: &str = "Vellum does not have this feature";
 
 /// An option of mongod.
 #[derive(Debug)]
@@ -48,12 +48,12 @@ pub(super) const OPTIONS: &[Known] = &[
     known(
         "clusterIpSourceAllowlist",
         "security.clusterIpSourceAllowlist",
-        Refused("members are not checked"),
+        Refused("Vellum has no cluster members to check"),
     ),
     known("config", "", Value),
-    known("configExpand", "", Refused("values of the file are never commands")),
+    known("configExpand", "", Refused("the configuration file has no expansion directives")),
     known("configsvr", "", Refused(NO_SHARDS)),
-    known("cpu", "", Refused("there is nothing to show")),
+    known("cpu", "", Refused("Vellum has nothing to print for it")),
     known("dbpath", "storage.dbPath", Value),
     known("directoryperdb", "storage.directoryPerDB", Refused("all databases share one file")),
     known("enableMajorityReadConcern", "replication.enableMajorityReadConcern", Value),
@@ -96,16 +96,16 @@ pub(super) const OPTIONS: &[Known] = &[
     known("slowOpSampleRate", "operationProfiling.slowOpSampleRate", Value),
     known("storageEngine", "storage.engine", Value),
     known("syncdelay", "storage.syncPeriodSecs", Value),
-    known("sysinfo", "", Refused("there is nothing to show")),
+    known("sysinfo", "", Refused("Vellum has nothing to print for it")),
     known("syslog", "", Refused(NO_SYSLOG)),
     known("syslogFacility", "systemLog.syslogFacility", Refused(NO_SYSLOG)),
     known("timeStampFormat", "systemLog.timeStampFormat", Value),
-    known("timeZoneInfo", "processManagement.timeZoneInfo", Refused("the rules of time zones are built in")),
+    known("timeZoneInfo", "processManagement.timeZoneInfo", Refused("time zone rules are compiled in")),
     known("tlsAllowConnectionsWithoutCertificates", "net.tls.allowConnectionsWithoutCertificates", Switch),
     known(
         "tlsAllowInvalidCertificates",
         "net.tls.allowInvalidCertificates",
-        Refused("a certificate that is shown is always checked"),
+        Refused("client certificates are always validated"),
     ),
     known("tlsAllowInvalidHostnames", "net.tls.allowInvalidHostnames", Refused(TLS_OUT)),
     known("tlsCAFile", "net.tls.CAFile", Value),
@@ -118,18 +118,18 @@ pub(super) const OPTIONS: &[Known] = &[
     known("tlsClusterPassword", "net.tls.clusterPassword", Refused(TLS_OUT)),
     known("tlsCRLFile", "net.tls.CRLFile", Value),
     known("tlsDisabledProtocols", "net.tls.disabledProtocols", Value),
-    known("tlsFIPSMode", "net.tls.FIPSMode", Refused("the cryptography built in is not certified")),
+    known("tlsFIPSMode", "net.tls.FIPSMode", Refused("the built-in cryptography is not FIPS-certified")),
     known(
         "tlsLogVersions",
         "net.tls.logVersions",
-        Refused("serverStatus counts versions: transportSecurity"),
+        Refused("serverStatus has the counters in transportSecurity"),
     ),
     known("tlsMode", "net.tls.mode", Value),
-    known("tlsOnNormalPorts", "", Refused("--tlsMode requireTLS is its newer name")),
+    known("tlsOnNormalPorts", "", Refused("use --tlsMode requireTLS")),
     known(
         "transitionToAuth",
         "security.transitionToAuth",
-        Refused("users are let in with --auth, and nobody without"),
+        Refused("use --auth to require authentication, or omit it"),
     ),
     known("unixSocketPrefix", "net.unixDomainSocket.pathPrefix", Refused(NO_SOCKET)),
     known("upgrade", "", Refused("data files need no upgrade")),
@@ -210,7 +210,7 @@ pub(super) fn parse(words: &[String]) -> Result<Vec<Given>, String> {
         }
         let known = find(name).ok_or_else(|| format!("unrecognised option '{word}'"))?;
         match known.treatment {
-            Refused(why) => return Err(format!("--{name} means nothing to Vellum: {why}")),
+            Refused(why) => return Err(format!("--{name} is not supported: {why}")),
             Switch if name == "verbose" => given.push(("verbose", value.unwrap_or_else(|| "1".to_string()))),
             Switch if value.is_some() => {
                 return Err(format!("option '--{name}' does not take any arguments"));
@@ -277,17 +277,22 @@ fn leaf(path: &str, value: &Yaml, given: &mut Vec<Given>) -> Result<(), String> 
         return Ok(());
     }
     let text = scalar(path, value)?;
-    let refused = |why: &str| Err(format!("{path}: {text} means nothing to Vellum: {why}"));
+    let refused = |why: &str| Err(format!("{path}: {text} is not supported: {why}"));
     match (path, text.as_str()) {
         ("systemLog.destination", "file") => return Ok(()),
-        ("systemLog.destination", _) => return refused("there is no syslog; \"file\" with systemLog.path"),
+        ("systemLog.destination", _) => {
+            return refused(
+                "syslog is not supported; use \"file\" and \
+         systemLog.path",
+            );
+        }
         ("security.authorization", "disabled") => given.push(("noauth", "true".to_string())),
         ("security.authorization", "enabled") => given.push(("auth", "true".to_string())),
         ("security.authorization", _) => return refused("enabled or disabled"),
         ("security.javascriptEnabled", "false") => given.push(("noscripting", "true".to_string())),
-        ("security.javascriptEnabled", _) => return refused("there is no JavaScript"),
+        ("security.javascriptEnabled", _) => return refused("JavaScript is not supported"),
         ("net.unixDomainSocket.enabled", "false") => given.push(("nounixsocket", "true".to_string())),
-        ("net.unixDomainSocket.enabled", _) => return refused("there is no Unix domain socket"),
+        ("net.unixDomainSocket.enabled", _) => return refused("Unix domain sockets are not supported"),
         ("storage.journal.enabled", "false") => given.push(("nojournal", "true".to_string())),
         ("systemLog.verbosity", _) => given.push(("verbose", text)),
         ("operationProfiling.mode", "off") => given.push(("profile", "0".to_string())),
@@ -352,7 +357,7 @@ mod tests {
             ("--port", "argument for option '--port' is missing"),
             ("--port 1 --port 2", "Multiple occurrences"),
             ("--fork=1", "does not take any arguments"),
-            ("--shardsvr", "no sharding"),
+            ("--shardsvr", "sharding is not supported"),
         ] {
             let error = words(line).unwrap_err();
             assert!(error.contains(part), "{line}: {error}");
@@ -390,7 +395,7 @@ mod file_tests {
     fn what_is_not_there_is_refused_by_name() {
         for (text, part) in [
             ("net: {prot: 5}", "Unrecognized option: net.prot"),
-            ("net: {tls: {clusterFile: x}}", "net.tls.clusterFile: x means nothing"),
+            ("net: {tls: {clusterFile: x}}", "net.tls.clusterFile: x is not supported"),
             ("security: {authorization: perhaps}", "enabled or disabled"),
             ("systemLog: {destination: syslog}", "syslog"),
             ("processManagement: {fork: perhaps}", "expected true or false"),

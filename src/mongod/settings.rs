@@ -52,7 +52,7 @@ impl Options {
     /// Checks an option whose value can only be the existing behavior.
     fn only(&self, name: &str, good: &[&str], why: &str) -> Result<(), String> {
         match self.get(name).filter(|value| !good.contains(value)) {
-            Some(value) => Err(format!("--{name} {value} means nothing to Vellum: {why}")),
+            Some(value) => Err(format!("--{name} {value} is not supported: {why}")),
             None => Ok(()),
         }
     }
@@ -69,7 +69,7 @@ impl Options {
             Engine::Disk => Some(self.disk()?),
             Engine::Memory | Engine::Postgres => {
                 if self.get("wiredTigerCacheSizeGB").is_some() {
-                    return Err("--wiredTigerCacheSizeGB means nothing in memory".to_string());
+                    return Err("--wiredTigerCacheSizeGB does not apply to the memory engine".to_string());
                 }
                 None
             }
@@ -128,16 +128,16 @@ impl Options {
 
     /// Refuses invalid values of options and combinations.
     fn check(&self) -> Result<(), String> {
-        self.only("clusterAuthMode", &["keyFile"], "there are no certificates yet")?;
-        self.only("enableMajorityReadConcern", &["true", "1"], "majority is what was written")?;
-        self.only("logRotate", &["rename"], "SIGHUP opens the log again")?;
+        self.only("clusterAuthMode", &["keyFile"], "x.509 cluster authentication is not implemented")?;
+        self.only("enableMajorityReadConcern", &["true", "1"], "majority reads are always enabled")?;
+        self.only("logRotate", &["rename"], "SIGHUP reopens the log")?;
         self.only(
             "networkMessageCompressors",
             &["snappy,zstd,zlib"],
-            "clients choose among snappy, zstd and zlib",
+            "snappy, zstd and zlib are always enabled",
         )?;
         if self.number::<i32>("profile")?.is_some_and(|level| !(0..=2).contains(&level)) {
-            return Err("Bad value for profile: it is 0, 1 or 2".to_string());
+            return Err("Bad value for profile: use 0, 1 or 2".to_string());
         }
         if self.number::<f64>("slowOpSampleRate")?.is_some_and(|rate| !(0.0..=1.0).contains(&rate)) {
             return Err("slowOpSampleRate must be between 0.0 and 1.0 inclusive".to_string());
@@ -172,7 +172,7 @@ impl Options {
         if let Some(gigabytes) = self.number::<f64>("wiredTigerCacheSizeGB")? {
             let bytes = gigabytes * f64::from(1 << 30);
             if !bytes.is_finite() || bytes < CACHE_MIN {
-                return Err("--wiredTigerCacheSizeGB: at least 0.016 are needed".to_string());
+                return Err("--wiredTigerCacheSizeGB: the minimum is 0.016".to_string());
             }
             options.cache_bytes = bytes as u64;
         }
@@ -224,7 +224,7 @@ impl Options {
         }
         match (self.has("auth"), self.has("noauth")) {
             (true, true) => Err("Can't specify both --auth and --noauth options.".to_string()),
-            (asked, refused) => Ok(asked || !refused && self.get("keyFile").is_some()),
+            (requested, refused) => Ok(requested || !refused && self.get("keyFile").is_some()),
         }
     }
 
@@ -236,7 +236,7 @@ impl Options {
             "requireTLS" | "requireSSL" => Some(TlsMode::Require),
             other => return Err(format!("unsupported value for tlsMode {other}")),
         };
-        let asked = crate::tls::TlsArguments {
+        let requested = crate::tls::TlsArguments {
             mode,
             certificate_key_file: self.get("tlsCertificateKeyFile").map(PathBuf::from),
             password: self.get("tlsCertificateKeyFilePassword").map(str::to_string),
@@ -245,7 +245,7 @@ impl Options {
             without_certificates: self.has("tlsAllowConnectionsWithoutCertificates"),
             disabled_protocols: self.get("tlsDisabledProtocols").map(str::to_string),
         };
-        asked.open()
+        requested.open()
     }
 
     /// Returns true if a local client may create the first user.
@@ -268,7 +268,9 @@ impl Options {
         names
             .map(|name| match server::MECHANISMS.contains(&name) {
                 true => Ok(name.to_string()),
-                false => Err(format!("--setParameter {MECHANISMS_PARAMETER}{list}: there is no {name}")),
+                false => {
+                    Err(format!("--setParameter {MECHANISMS_PARAMETER}{list}: unknown mechanism {name}"))
+                }
             })
             .collect()
     }
@@ -406,17 +408,17 @@ mod tests {
             ("--logappend", "--logpath"),
             ("--keyFile /nowhere/key", "/nowhere/key"),
             ("--auth --noauth", "both --auth and --noauth"),
-            ("--setParameter authenticationMechanisms=SCRAM-SHA-256,PLAIN", "no PLAIN"),
-            ("--profile 3", "Bad value for profile: it is 0, 1 or 2"),
+            ("--setParameter authenticationMechanisms=SCRAM-SHA-256,PLAIN", "unknown mechanism PLAIN"),
+            ("--profile 3", "Bad value for profile: use 0, 1 or 2"),
             ("--slowOpSampleRate 2", "slowOpSampleRate must be between"),
-            ("--tlsMode requireTLS", "needs the file"),
+            ("--tlsMode requireTLS", "needs a certificate key file"),
             ("--tlsMode sometimes", "unsupported value for tlsMode sometimes"),
             ("--tlsMode requireTLS --tlsCertificateKeyFile /nowhere/a.pem", "/nowhere/a.pem: No such file"),
             ("--sslMode requireSSL --sslPEMKeyFile /nowhere/a.pem", "/nowhere/a.pem: No such file"),
             ("--tlsCAFile /nowhere/a.pem", "TLS is off"),
-            ("--tlsClusterFile a", "no connections are made to other servers"),
+            ("--tlsClusterFile a", "Vellum opens no connections to other servers"),
             ("--setParameter x", "Illegal option assignment"),
-            ("--storageEngine inMemory --wiredTigerCacheSizeGB 1", "in memory"),
+            ("--storageEngine inMemory --wiredTigerCacheSizeGB 1", "memory engine"),
             ("--wiredTigerCacheSizeGB 0.001", "0.016"),
             ("--replSet a/b", "--replSet a/b"),
         ] {

@@ -24,8 +24,8 @@ const HEAD_EVERY: u64 = 20;
 
 /// Shows the server's activity until the user quits.
 pub(crate) fn top(options: &TopOptions) -> Result<(), String> {
-    let (client, host) = server_client::asked(&options.asked)?;
-    let timeout = Duration::from_millis(options.asked.timeout);
+    let (client, host) = server_client::connect_to_target(&options.target)?;
+    let timeout = Duration::from_millis(options.target.timeout);
     let mut server = Server { client, timeout };
     let interval = Duration::from_secs_f64(options.interval);
     let shown = match io::stdin().is_terminal() && io::stdout().is_terminal() {

@@ -109,8 +109,8 @@ impl Shown<'_> {
             let values = cells.iter().skip(from).take(names.len());
             lines.push(format!("{:<12}{}", "", values.map(|cell| column(cell)).collect::<String>()));
         };
-        group("a second", &KINDS, 0);
-        group("one took", &LATENCIES, KINDS.len());
+        group("ops/s", &KINDS, 0);
+        group("mean latency", &LATENCIES, KINDS.len());
         group(
             "now",
             &["active", "conn", "cursors", "resident", "net in/s", "net out/s"],
@@ -120,11 +120,11 @@ impl Shown<'_> {
         let wide = width.saturating_sub(42).clamp(20, 60);
         lines.push(format!(
             "{:<wide$}{:>10}{:>10}{:>10}{:>10}",
-            "collection, ms a second", "total", "read", "write", "ops"
+            "collection, ms/s", "total", "read", "write", "ops"
         ));
         match self.no_top {
-            Some(why) => lines.push(format!("  not told: {why}")),
-            None if self.rates.namespaces.is_empty() => lines.push("  none was used".to_string()),
+            Some(why) => lines.push(format!("  unavailable: {why}")),
+            None if self.rates.namespaces.is_empty() => lines.push("  none in use".to_string()),
             None => {}
         }
         for namespace in self.rates.namespaces.iter().take(self.rows) {
@@ -141,10 +141,10 @@ impl Shown<'_> {
                     running.iter().take(RUNNING).map(|one| format!("{:>8.1}  {}", one.seconds, one.what)),
                 );
             }
-            Err(why) => lines.push(format!("running operations: not told: {why}")),
+            Err(why) => lines.push(format!("running operations: unavailable: {why}")),
         }
         lines.truncate(height.saturating_sub(1));
-        lines.push("q ends".to_string());
+        lines.push("q quits".to_string());
         lines.iter().map(|line| plain(line).chars().take(width).collect()).collect()
     }
 }
@@ -398,7 +398,10 @@ mod figures_tests {
         let busy = Namespace { name: "a.b".to_string(), millis: [4.0, 0.0, 4.0], operations: 2.0 };
         assert_eq!(rates.namespaces, [busy]);
         // The server has restarted.
-        let anew = Figures::read(first.view(), None, start + Duration::from_secs(3)).since(&now);
-        assert_eq!((anew.operations[0], anew.latencies[1], anew.namespaces.len()), (Some(0.0), None, 0));
+        let restarted = Figures::read(first.view(), None, start + Duration::from_secs(3)).since(&now);
+        assert_eq!(
+            (restarted.operations[0], restarted.latencies[1], restarted.namespaces.len()),
+            (Some(0.0), None, 0)
+        );
     }
 }

@@ -134,7 +134,7 @@ pub(crate) struct Caller<'a> {
 
 impl Caller<'_> {
     /// Returns settings that accept any server and send no certificate.
-    pub(crate) fn anybody() -> Caller<'static> {
+    pub(crate) fn anonymous() -> Caller<'static> {
         Caller { trusts: None, shows: None, version: None }
     }
 

@@ -4,8 +4,8 @@
 //! `VELLUM_BACKUP_WRITES` is the number of writes by each of eight writers, `VELLUM_BACKUP_MOMENTS` the number of
 //! points in time.
 
-use crate::ask::until;
 use crate::client::Client;
+use crate::requests::until;
 use crate::server::{Scratch, Server};
 use base::bson::extended_json::parse;
 use base::bson::{Document, DocumentBuf, Value};
@@ -189,12 +189,13 @@ fn a_backup_under_eight_writers_is_restored_to_any_moment() {
         });
         let mut backups = 0;
         while writers.iter().any(|writer| !writer.is_finished()) || backups < 2 {
-            let said = match backups {
+            let printed = match backups {
                 1 => succeeds(&["backup", "--full", &uri, &to]),
                 _ => succeeds(&["backup", &uri, &to]),
             };
-            let expected = if backups == 1 { ".full: everything" } else { "commits since the backup before" };
-            assert!(said.contains(expected), "{said}");
+            let expected =
+                if backups == 1 { ".full: everything" } else { "commits since the previous backup" };
+            assert!(printed.contains(expected), "{printed}");
             backups += 1;
         }
         writers.into_iter().for_each(|writer| writer.join().unwrap());
@@ -238,16 +239,16 @@ fn a_backup_under_eight_writers_is_restored_to_any_moment() {
     assert!(text.contains("test.c:") && text.contains("2 indexes"), "{text}");
     let again = Server::start_on(Path::new(&last), &["--replset", "rs0"]).unwrap();
     run(&mut again.connect().unwrap(), "{insert: 'c', documents: [{w: 99}], $db: 'test'}");
-    let said = succeeds(&["backup", &format!("mongodb://{}/", again.address()), &to]);
-    assert!(said.contains("everything (the earlier backup is of another data directory)"), "{said}");
+    let printed = succeeds(&["backup", &format!("mongodb://{}/", again.address()), &to]);
+    assert!(printed.contains("everything (the earlier backup is of another data directory)"), "{printed}");
     // A directory in use by a server is not read.
-    let said = fails(&["backup", "--data", &last, &to], 1);
-    assert!(said.contains("connection string"), "{said}");
+    let printed = fails(&["backup", "--data", &last, &to], 1);
+    assert!(printed.contains("connection string"), "{printed}");
     assert!(fails(&["verify", &last], 2).contains("another Vellum"));
     assert!(fails(&["restore", &to, "--data", &last], 1).contains("isn't empty"));
     drop(again);
-    let said = succeeds(&["backup", "--data", &last, &to]);
-    assert!(said.contains("0 commits since"), "{said}");
+    let printed = succeeds(&["backup", "--data", &last, &to]);
+    assert!(printed.contains("0 commits since"), "{printed}");
     assert!(fails(&["restore", &to, "--data", &last], 1).contains("isn't empty"));
     succeeds(&["verify", &last]);
 }
@@ -297,7 +298,7 @@ fn a_backup_that_is_killed_is_known_to_be_incomplete() {
             }
             false => {
                 let known =
-                    ["isn't complete", "there is no full backup", "is no backup", "there is no directory"];
+                    ["is incomplete", "it contains no full backup", "is not a backup", "does not exist"];
                 assert!(known.iter().any(|why| text.contains(why)), "{text}");
             }
         }
@@ -331,7 +332,7 @@ fn a_backup_that_is_killed_is_known_to_be_incomplete() {
             match output.status.code() {
                 Some(0) => assert!(contents(Path::new(&target)) == expected),
                 _ => assert!(
-                    text.contains("a restore that was interrupted") || text.contains("another Vellum"),
+                    text.contains("an interrupted restore") || text.contains("another Vellum"),
                     "{text}"
                 ),
             }
@@ -386,8 +387,8 @@ fn the_memory_engine_is_backed_up_and_users_need_the_role() {
         let text = fails(&["backup", &uri(user), &to], 1);
         assert!(text.contains("auth"), "{text}");
     }
-    let said = succeeds(&["backup", &uri("saver:secret@"), &to]);
-    assert!(said.contains("everything"), "{said}");
+    let printed = succeeds(&["backup", &uri("saver:secret@"), &to]);
+    assert!(printed.contains("everything"), "{printed}");
     let target = path("target");
     succeeds(&["restore", &to, "--data", &target]);
     assert_eq!(contents(Path::new(&target)).len(), 2);

@@ -8,7 +8,7 @@ mod arguments;
 pub(crate) mod generate;
 
 use crate::client::Client;
-use crate::say;
+use crate::print_line;
 use crate::server::Server;
 use base::bson::extended_json::parse;
 use base::bson::{Builder, DocumentBuf};
@@ -59,13 +59,13 @@ fn command(text: &str, more: impl FnOnce(&mut Builder)) -> Result<DocumentBuf, S
 /// Inserts documents with values of every kind, once memory is available.
 fn fill(client: &mut Client) -> Result<(), String> {
     let carry_out = |client: &mut Client, sent: &DocumentBuf| {
-        let begun = Instant::now();
+        let started = Instant::now();
         loop {
             let reply = client.command(sent).map_err(|error| format!("no answer: {error}"))?;
             let errors = reply.view().get("writeErrors").is_some();
             match reply.view().get("ok").and_then(|ok| ok.as_i64()) {
                 Some(1) if !errors => return Ok(()),
-                _ if begun.elapsed() > LATE => return Err(format!("can't fill: {reply:.500}")),
+                _ if started.elapsed() > LATE => return Err(format!("can't fill: {reply:.500}")),
                 _ => thread::sleep(Duration::from_millis(50)),
             }
         }
@@ -109,9 +109,9 @@ fn fill(client: &mut Client) -> Result<(), String> {
 /// Sends a command. Returns the delay of the answer and its code.
 fn throw(client: &mut Client, text: &str) -> Result<(Duration, i64), String> {
     let bomb = command(text, |out| _ = out.append(c"maxTimeMS", MAX_TIME.as_millis() as i32))?;
-    let begun = Instant::now();
+    let started = Instant::now();
     let reply = client.command(&bomb).map_err(|error| format!("no answer: {error}"))?;
-    let late = begun.elapsed().saturating_sub(MAX_TIME);
+    let late = started.elapsed().saturating_sub(MAX_TIME);
     let code = |document: base::bson::Document<'_>| document.get("code").and_then(|code| code.as_i64());
     let first = reply.view().get("writeErrors").and_then(|errors| errors.as_array()?.get(0)?.as_document());
     let code = code(reply.view()).or_else(|| first.and_then(code)).unwrap_or(0);
@@ -131,11 +131,11 @@ fn ping(mut client: Client, stop: &AtomicBool) -> Duration {
     let ping = command("{ping: 1}", |_| {}).unwrap();
     let mut longest = Duration::ZERO;
     while !stop.load(Ordering::Relaxed) {
-        let begun = Instant::now();
+        let started = Instant::now();
         if client.command(&ping).is_err() {
             return Duration::MAX;
         }
-        longest = longest.max(begun.elapsed());
+        longest = longest.max(started.elapsed());
         thread::sleep(Duration::from_millis(5));
     }
     longest
@@ -165,9 +165,9 @@ fn no_bomb_brings_the_server_down() {
     if let Ok(wanted) = std::env::var("VELLUM_BOMB") {
         let (seed, number) = wanted.split_once('/').expect("SEED/NUMBER");
         let text = bomb(seed.parse().unwrap(), number.parse().unwrap(), &cores);
-        say(&format!("{text:.4000}\n{:?}", throw(&mut client, &text)));
+        print_line(&format!("{text:.4000}\n{:?}", throw(&mut client, &text)));
         let peak = status(&mut client, "extra_info", "maximum_resident_set_kb") >> 10;
-        return say(&format!("at most {peak} MB resident"));
+        return print_line(&format!("at most {peak} MB resident"));
     }
     let seed = std::env::var("VELLUM_BOMBS").map_or(SEED, |seed| seed.parse().unwrap());
     assert!(cores.len() <= BOMBS, "there are more operators than bombs");
@@ -226,7 +226,7 @@ fn no_bomb_brings_the_server_down() {
     });
     assert!(faults.is_empty(), "\n{}\n{}", faults.join("\n"), server.log_tail());
     let peak = status(&mut client, "extra_info", "maximum_resident_set_kb") >> 10;
-    say(&format!(
+    print_line(&format!(
         "bombs: {BOMBS}, at most {:?} late ({seed}/{}) and {peak} MB resident of {LIMIT}; pings at most {longest:?}; codes {codes:?}",
         latest.0, latest.1
     ));

@@ -1,7 +1,7 @@
 //! The memory limit under bursts: many operations that begin together, and many replies that no client reads.
 
 use crate::client::Client;
-use crate::say;
+use crate::print_line;
 use crate::server::Server;
 use base::bson::extended_json::parse;
 use base::bson::{Builder, DocumentBuf};
@@ -40,7 +40,7 @@ fn assert_within(server: &Server) {
             "{peak} MB were resident, with a limit of {LIMIT}\n{}",
             server.log_tail()
         );
-        say(&format!("a burst took {peak} MB of {LIMIT}"));
+        print_line(&format!("a burst took {peak} MB of {LIMIT}"));
     }
 }
 
@@ -83,7 +83,7 @@ fn read_slowly(server: &Server) {
     }
     let mut clients: Vec<Client> = (0..CLIENTS).map(|_| server.connect().unwrap()).collect();
     let find = with_database("{find: 'c', batchSize: 100}");
-    clients.iter_mut().for_each(|client| client.ask(&find).unwrap());
+    clients.iter_mut().for_each(|client| client.send_command(&find).unwrap());
     // The replies have begun and wait for their readers.
     std::thread::sleep(std::time::Duration::from_secs(1));
     for client in &mut clients {
@@ -145,7 +145,7 @@ impl Drop for Group {
 fn a_server_in_a_control_group_outlives_slow_readers() {
     let Some(server) = Server::start_with(&["--memory-limit", "540M"]) else { return };
     let Some(_group) = Group::new(server.pid(), 600) else {
-        return say("the memory limit in a control group skipped: none can be made here");
+        return print_line("the memory limit in a control group skipped: none can be made here");
     };
     read_slowly(&server);
     assert_eq!(number(&command(&mut server.connect().unwrap(), "{ping: 1}"), "ok"), 1);

@@ -1,8 +1,8 @@
 //! Every commit appears in a change stream exactly once and in order, wherever the stream resumes and after kill -9. A
 //! commit wakes a waiting stream. A thousand streams cause no problem.
 
-use crate::ask::{run, running, succeed, until};
 use crate::client::Client;
+use crate::requests::{run, running, succeed, until};
 use crate::server::{Scratch, Server};
 use base::bson::{DocumentBuf, Value};
 use base::random::Random;
@@ -78,11 +78,11 @@ fn write(server: &Server, writer: usize) {
                 let session = format!(
                     "lsid: {{id: UUID('00000000-0000-4000-8000-{writer:012}')}}, txnNumber: NumberLong({attempts}), autocommit: false"
                 );
-                let begun = run(&mut client, &format!("{insert}, {session}, startTransaction: true}}"));
+                let started = run(&mut client, &format!("{insert}, {session}, startTransaction: true}}"));
                 let counted = run(&mut client, &format!("{count}, {session}}}"));
                 let committed =
                     run(&mut client, &format!("{{commitTransaction: 1, {session}, $db: 'admin'}}"));
-                let ok = [begun, counted, committed]
+                let ok = [started, counted, committed]
                     .iter()
                     .all(|reply| reply.view().get("ok").and_then(|ok| ok.as_i64()) == Some(1));
                 if ok {
@@ -192,10 +192,10 @@ fn on_disk_streams_go_on_behind_a_kill() {
     let mut client = server.connect().unwrap();
     stream.resume(&mut client);
     succeed(&mut client, "{insert: 'c', documents: [{_id: 'behind'}], $db: 'test'}");
-    let begun = Instant::now();
+    let started = Instant::now();
     while stream.events.len() < 3 {
         stream.read(&mut client, 10, 1000);
-        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", stream.events);
+        assert!(started.elapsed() < Duration::from_secs(30), "{:?}", stream.events);
     }
     let id = |event: &DocumentBuf| {
         let key = event.view().get("documentKey").unwrap().as_document().unwrap();

@@ -43,12 +43,12 @@ impl Client {
 
     /// Sends a command (with its `$db`) and waits for the reply.
     pub(crate) fn command(&mut self, command: &DocumentBuf) -> io::Result<DocumentBuf> {
-        self.ask(command)?;
+        self.send_command(command)?;
         self.reply()
     }
 
     /// Sends a command without waiting for its reply.
-    pub(crate) fn ask(&mut self, command: &DocumentBuf) -> io::Result<()> {
+    pub(crate) fn send_command(&mut self, command: &DocumentBuf) -> io::Result<()> {
         self.send(command, 0)
     }
 
@@ -60,7 +60,7 @@ impl Client {
         let mut body = vec![0; length.saturating_sub(HEADER_SIZE)];
         self.stream.read_exact(&mut body)?;
         let document = body.split_off(PREFIX_SIZE.min(body.len()));
-        if read_i32(&head, 8) != Some(self.request_id) || !is_sound(&document) {
+        if read_i32(&head, 8) != Some(self.request_id) || !is_valid(&document) {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the reply isn't one OP_MSG document"));
         }
         Ok(DocumentBuf::from_valid(document))
@@ -82,10 +82,12 @@ impl Client {
         let reply = self.command(&start.finish())?;
         let Some(payload) = payload(&reply) else { return Ok(reply) };
         let (verifier, proof) = client.reply(&payload).map_err(wrong)?;
-        let mut go_on = Builder::new();
-        go_on.append(c"saslContinue", 1).append(c"conversationId", 1);
-        go_on.append(c"payload", Value::Binary { subtype: 0, bytes: proof.as_bytes() }).append(c"$db", db);
-        let reply = self.command(&go_on.finish())?;
+        let mut conversation = Builder::new();
+        conversation.append(c"saslContinue", 1).append(c"conversationId", 1);
+        conversation
+            .append(c"payload", Value::Binary { subtype: 0, bytes: proof.as_bytes() })
+            .append(c"$db", db);
+        let reply = self.command(&conversation.finish())?;
         if let Some(payload) = self::payload(&reply) {
             verifier.check(&payload).map_err(wrong)?;
         }
@@ -104,7 +106,7 @@ impl Client {
 }
 
 /// Returns true for valid BSON. In a cursor's reply, documents of the maximum depth are three levels deep.
-fn is_sound(reply: &[u8]) -> bool {
+fn is_valid(reply: &[u8]) -> bool {
     let in_cursor = || !nests_deeper(Document::from_valid(reply), MAX_DEPTH + 3);
     validate(reply).map_or_else(|error| error.code() == ErrorCode::Overflow && in_cursor(), |()| true)
 }

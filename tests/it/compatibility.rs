@@ -5,10 +5,10 @@
 //! declare each by name. The running server shows which names are refused. `VELLUM_BLESS=1 cargo test --test it
 //! compatibility` writes the page, and the test fails while the page differs.
 
-use crate::ask::{code, number, run_on};
 use crate::client::Client;
+use crate::requests::{code, number, run_on};
 use crate::server::Server;
-use crate::{bless, root, say};
+use crate::{bless, print_line, root};
 use base::bson::{Builder, DocumentBuf, FieldName, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -21,7 +21,7 @@ const SEARCH_NOT_ENABLED: i64 = 31082;
 
 #[test]
 fn compatibility_page_is_up_to_date() {
-    let Some(server) = Server::start() else { return say("compatibility: skipped, no server yet") };
+    let Some(server) = Server::start() else { return print_line("compatibility: skipped, no server yet") };
     let page = page(&mut server.connect().unwrap());
     let path = root().join("docs/compatibility.md");
     if bless() {
@@ -36,7 +36,7 @@ fn compatibility_page_is_up_to_date() {
 
 #[test]
 fn one_option_chooses_the_version_that_is_presented() {
-    let Some(default) = Server::start() else { return say("compatibility: skipped, no server yet") };
+    let Some(default) = Server::start() else { return print_line("compatibility: skipped, no server yet") };
     let older = Server::start_with(&["--compatible-with", "8.0"]).unwrap();
     for (server, version, wire, feature) in [(&default, "8.2.0", 27, "8.2"), (&older, "8.0.0", 25, "8.0")] {
         let built = run_on(server, "{buildInfo: 1, $db: 'admin'}");
@@ -145,13 +145,15 @@ fn parameters(client: &mut Client, page: &mut String) {
     let mut all = Builder::new();
     all.append(c"getParameter", "*").append(c"$db", "admin");
     let reply = client.command(&all.finish()).unwrap();
-    let told: Vec<&str> = reply.view().iter().map(|parameter| parameter.name()).collect();
+    let reported: Vec<&str> = reply.view().iter().map(|parameter| parameter.name()).collect();
     let refused =
         std::fs::read_to_string(root().join("crates/server/src/state/parameters/elsewhere.rs")).unwrap();
     let tables = refused.split("/// Why").next().unwrap();
     let refused = tables.lines().filter_map(|line| line.trim().strip_prefix('"')?.strip_suffix("\","));
-    let names: Vec<&str> =
-        told.into_iter().filter(|name| !matches!(*name, "ok" | "$clusterTime" | "operationTime")).collect();
+    let names: Vec<&str> = reported
+        .into_iter()
+        .filter(|name| !matches!(*name, "ok" | "$clusterTime" | "operationTime"))
+        .collect();
     let refused: BTreeSet<&str> = refused.collect();
     let all: Vec<&str> = names.iter().copied().chain(refused.iter().copied()).collect();
     section(page, "Parameters", &all, |name| refused.contains(name));
@@ -180,10 +182,9 @@ fn commands(client: &mut Client, page: &mut String) {
     );
     for command in commands {
         let help = command.value().as_document().and_then(|about| about.get("help"));
-        if help
-            .and_then(|help| help.as_str())
-            .is_none_or(|help| help.contains("Not implemented") || help.contains("refused"))
-        {
+        if help.and_then(|help| help.as_str()).is_none_or(|help| {
+            ["Not implemented", "refused", "Refused"].iter().any(|word| help.contains(word))
+        }) {
             refused.push(command.name());
             continue;
         }

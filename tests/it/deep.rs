@@ -1,7 +1,7 @@
 //! Values nested ever deeper, and ever longer pipelines, end in an error. The server continues within its memory.
 
-use crate::ask::code as code_of;
 use crate::client::Client;
+use crate::requests::code as code_of;
 use crate::server::Server;
 use base::bson::Builder;
 use base::bson::extended_json::parse;

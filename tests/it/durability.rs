@@ -1,7 +1,7 @@
 //! Guarantees of a server with a data directory. A write repeated after `kill -9` takes effect once. Files copied under
 //! `fsync {lock: true}` are complete.
 
-use crate::ask::{number, run_on, running, until};
+use crate::requests::{number, run_on, running, until};
 use crate::server::{Scratch, Server};
 use base::bson::{DocumentBuf, Value};
 use std::collections::BTreeMap;

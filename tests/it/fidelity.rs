@@ -1,9 +1,9 @@
 //! tests/fidelity.txt: the state of each place where other test suites had failed, and tests that scripts cannot
 //! express.
 
-use crate::ask::run;
+use crate::requests::run;
 use crate::server::Server;
-use crate::{root, say};
+use crate::{print_line, root};
 use base::bson::{Builder, Document};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -32,7 +32,7 @@ fn every_place_is_settled_where_the_list_says() {
 
 #[test]
 fn two_ids_in_a_document_are_refused() {
-    let Some(server) = Server::start() else { return say("fidelity: skipped, no server yet") };
+    let Some(server) = Server::start() else { return print_line("fidelity: skipped, no server yet") };
     let mut command = Builder::new();
     command.append(c"insert", "raw").begin_array(c"documents");
     command.push_document().append(c"_id", 1i32).append(c"_id", 2i32).end();
@@ -47,7 +47,7 @@ fn two_ids_in_a_document_are_refused() {
 
 #[test]
 fn pipelines_nest_twenty_deep() {
-    let Some(server) = Server::start() else { return say("fidelity: skipped, no server yet") };
+    let Some(server) = Server::start() else { return print_line("fidelity: skipped, no server yet") };
     let mut client = server.connect().unwrap();
     let mut nested = |depth: usize| {
         let stage = (0..depth).fold("{$match: {}}".to_string(), |within, _| {
@@ -64,9 +64,9 @@ fn pipelines_nest_twenty_deep() {
 #[test]
 fn inserts_that_fail_are_counted() {
     if std::env::var_os("VELLUM_SERVER").is_some() {
-        return say("fidelity: skipped, others count too");
+        return print_line("fidelity: skipped, others count too");
     }
-    let Some(server) = Server::start() else { return say("fidelity: skipped, no server yet") };
+    let Some(server) = Server::start() else { return print_line("fidelity: skipped, no server yet") };
     let mut client = server.connect().unwrap();
     // opcounters/insert
     let mut counted = || {
@@ -82,7 +82,7 @@ fn inserts_that_fail_are_counted() {
 
 #[test]
 fn many_values_are_found_and_explained_in_time() {
-    let Some(server) = Server::start() else { return say("fidelity: skipped, no server yet") };
+    let Some(server) = Server::start() else { return print_line("fidelity: skipped, no server yet") };
     let mut client = server.connect().unwrap();
     run(&mut client, "{createIndexes: 'many', indexes: [{key: {a: 1}, name: 'a_1'}], $db: 'fidelity'}");
     run(&mut client, "{insert: 'many', documents: [{a: 5}, {a: 99999}, {a: -1}], $db: 'fidelity'}");

@@ -1,6 +1,6 @@
 //! File descriptors: the server raises its limit to the maximum, and connections leave some for its files.
 
-use crate::ask::until;
+use crate::requests::until;
 use crate::server::{Scratch, Server};
 use base::bson::extended_json::parse;
 

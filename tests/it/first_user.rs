@@ -1,6 +1,6 @@
 //! The localhost exception creates one user, however many clients try at once.
 
-use crate::say;
+use crate::print_line;
 use crate::server::{Scratch, Server};
 use base::bson::extended_json::parse;
 use postgres::testing::Cluster;
@@ -39,7 +39,7 @@ fn one_of_many_clients_makes_the_first_user() {
 #[test]
 fn one_of_many_clients_makes_the_first_user_over_postgres() {
     let Some(cluster) = Cluster::start().unwrap() else {
-        return say(
+        return print_line(
             "the first user over PostgreSQL skipped: it isn't installed (apt-get install postgresql)",
         );
     };

@@ -246,8 +246,8 @@ fn figures_are_those_of_server_status() {
     let writes = ["insert", "update", "delete", "findAndModify", "bulkWrite"];
     let micros: f64 =
         writes.iter().map(|one| parsed.sum("vellum_operation_duration_seconds_sum", ("command", one))).sum();
-    let told = number(status, "opLatencies.writes.latency") / 1e6;
-    assert!((micros - told).abs() < 1e-5, "{micros} {told}");
+    let reported = number(status, "opLatencies.writes.latency") / 1e6;
+    assert!((micros - reported).abs() < 1e-5, "{micros} {reported}");
     for (name, labels, path) in [
         ("vellum_documents_total", &[("operation", "inserted")][..], "metrics.document.inserted"),
         ("vellum_documents_total", &[("operation", "updated")], "metrics.document.updated"),
@@ -309,9 +309,9 @@ fn labels_are_bounded() {
     assert!(databases.len() <= 65 && databases.contains("all others"), "{databases:?}");
     assert!(!databases.iter().any(|name| name.starts_with("nowhere")), "{databases:?}");
     assert_eq!(parsed.sum("vellum_operation_duration_seconds_count", ("command", "insert")), 120.0);
-    let told = parsed.samples.keys().filter(|(name, _)| name == "vellum_collection_documents").count();
+    let reported = parsed.samples.keys().filter(|(name, _)| name == "vellum_collection_documents").count();
     let left_out = parsed.get("vellum_collections_left_out", &[]);
-    assert!(told == 100 && left_out >= 20.0, "{told} {left_out}");
+    assert!(reported == 100 && left_out >= 20.0, "{reported} {left_out}");
 }
 
 #[test]

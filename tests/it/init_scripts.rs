@@ -57,8 +57,8 @@ impl Folder {
 fn scripts_fill_a_new_data_directory_once() {
     let folder = Folder::new("init-once", &["2.js", "1.js", "readme.txt"]);
     for _ in 0..2 {
-        let (served, said) = folder.serve(&folder.scratch);
-        assert!(served && said.contains("mongodb://127.0.0.1:"), "{said}");
+        let (served, printed) = folder.serve(&folder.scratch);
+        assert!(served && printed.contains("mongodb://127.0.0.1:"), "{printed}");
     }
     assert_eq!(folder.noted(), "shop 1.js\nshop 2.js\n");
 }
@@ -66,14 +66,14 @@ fn scripts_fill_a_new_data_directory_once() {
 #[test]
 fn what_cannot_be_run_is_told_before_anything_is_served() {
     let failing = Folder::new("init-bad", &["1.js", "2-bad.js", "3.js"]);
-    let (served, said) = failing.serve(&failing.scratch);
-    assert!(!served && said.contains("2-bad.js failed: no such thing"), "{said}");
+    let (served, printed) = failing.serve(&failing.scratch);
+    assert!(!served && printed.contains("2-bad.js failed: no such thing"), "{printed}");
     assert_eq!(failing.noted(), "shop 1.js\nshop 2-bad.js\n");
-    let (served, said) = Folder::new("init-none", &["1.js"]).serve(Path::new("/nowhere"));
-    assert!(!served && said.contains("mongosh"), "{said}");
+    let (served, printed) = Folder::new("init-none", &["1.js"]).serve(Path::new("/nowhere"));
+    assert!(!served && printed.contains("mongosh"), "{printed}");
     let shell = Folder::new("init-sh", &["1.sh"]);
-    let (served, said) = shell.serve(&shell.scratch);
-    assert!(!served && said.contains("1.sh: scripts for a shell are not run"), "{said}");
+    let (served, printed) = shell.serve(&shell.scratch);
+    assert!(!served && printed.contains("1.sh: shell scripts are not supported"), "{printed}");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! answer, and the time of a ping meanwhile. The limits are for debug builds on busy machines: the goal is 10 ms.
 
 use crate::client::Client;
-use crate::say;
+use crate::print_line;
 use crate::server::Server;
 use base::bson::extended_json::parse;
 use base::bson::{Builder, Document, DocumentBuf};
@@ -219,7 +219,7 @@ fn killed(server: &Server, text: &str) -> Result<Duration, String> {
     let work = thread::spawn(move || (client.command(&slow), Instant::now()));
     let number = operation(&mut killer, &address);
     thread::sleep(Duration::from_millis(100));
-    let told = Instant::now();
+    let signaled = Instant::now();
     if let Some(number) = number {
         let mut kill = Builder::new();
         kill.append(c"killOp", 1).append(c"op", number).append(c"$db", "admin");
@@ -227,16 +227,16 @@ fn killed(server: &Server, text: &str) -> Result<Duration, String> {
     }
     let (reply, ended) = work.join().unwrap();
     expect(11601, reply)?;
-    Ok(ended.saturating_duration_since(told))
+    Ok(ended.saturating_duration_since(signaled))
 }
 
 /// Runs the command with a time limit, and returns its delay.
 fn timed(server: &Server, text: &str) -> Result<Duration, String> {
     let mut client = server.connect().unwrap();
     let slow = command(text, |out| _ = out.append(c"maxTimeMS", MAX_TIME.as_millis() as i32));
-    let begun = Instant::now();
+    let started = Instant::now();
     expect(50, client.command(&slow))?;
-    Ok(begun.elapsed().saturating_sub(MAX_TIME))
+    Ok(started.elapsed().saturating_sub(MAX_TIME))
 }
 
 fn expect(wanted: i64, reply: std::io::Result<DocumentBuf>) -> Result<(), String> {
@@ -265,9 +265,9 @@ fn ping(server: &Server, over: &AtomicBool) -> Duration {
     let mut client = server.connect().unwrap();
     let mut longest = Duration::ZERO;
     while !over.load(Ordering::Relaxed) {
-        let begun = Instant::now();
+        let started = Instant::now();
         client.command(&ping).unwrap();
-        longest = longest.max(begun.elapsed());
+        longest = longest.max(started.elapsed());
         thread::sleep(Duration::from_millis(2));
     }
     longest
@@ -290,7 +290,9 @@ fn whatever_runs_is_stopped_soon() {
             over.store(true, Ordering::Relaxed);
             (kill, limit, pings.join().unwrap())
         });
-        say(&format!("{name:<32} killOp {kill:9.1?}  maxTimeMS {limit:9.1?}  longest ping {pinged:9.1?}"));
+        print_line(&format!(
+            "{name:<32} killOp {kill:9.1?}  maxTimeMS {limit:9.1?}  longest ping {pinged:9.1?}"
+        ));
         if kill.is_err() || limit.is_err() || pinged > PING_LATE {
             failures.push(name);
         }

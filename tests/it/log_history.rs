@@ -1,8 +1,8 @@
 //! The log window: errors for streams that start earlier, and the growth of terms.
 
-use crate::ask::{code, run, succeed};
 use crate::change_streams::Stream;
 use crate::client::Client;
+use crate::requests::{code, run, succeed};
 use crate::server::{Scratch, Server};
 use base::bson::{DocumentBuf, Value};
 use std::thread;
@@ -60,8 +60,8 @@ fn streams_that_would_begin_before_the_log_are_refused() {
     assert_eq!(code_of(&mut client, "startAtOperationTime: Timestamp(1, 1)"), None);
     succeed(&mut client, "{create: 'c', changeStreamPreAndPostImages: {enabled: true}, $db: 'test'}");
     let mut slow = Stream::open(&mut client, "fullDocumentBeforeChange: 'required'");
-    let begun = operation_time(&succeed(&mut client, "{insert: 'c', documents: [{_id: 1}], $db: 'test'}"));
-    let mut stream = Stream::open(&mut client, &format!("startAtOperationTime: {begun}"));
+    let started = operation_time(&succeed(&mut client, "{insert: 'c', documents: [{_id: 1}], $db: 'test'}"));
+    let mut stream = Stream::open(&mut client, &format!("startAtOperationTime: {started}"));
     assert_eq!(stream.read(&mut client, 10, 1000), 1);
     let token = stream.token.clone();
     succeed(&mut client, "{update: 'c', updates: [{q: {_id: 1}, u: {$set: {a: 1}}}], $db: 'test'}");
@@ -69,7 +69,7 @@ fn streams_that_would_begin_before_the_log_are_refused() {
     for spec in [
         format!("resumeAfter: {{_data: '{token}'}}"),
         format!("startAfter: {{_data: '{token}'}}"),
-        format!("startAtOperationTime: {begun}"),
+        format!("startAtOperationTime: {started}"),
         "startAtOperationTime: Timestamp(1, 1)".to_string(),
     ] {
         assert_eq!(code_of(&mut client, &spec), Some(TOO_OLD), "{spec}");
@@ -114,7 +114,7 @@ fn a_stretch_as_a_standalone_ends_all_streams() {
     let server = set();
     let mut client = server.connect().unwrap();
     let stream = Stream::open(&mut client, "");
-    let begun = operation_time(&succeed(&mut client, "{insert: 'c', documents: [{_id: 1}], $db: 'test'}"));
+    let started = operation_time(&succeed(&mut client, "{insert: 'c', documents: [{_id: 1}], $db: 'test'}"));
     drop(server);
     let server = Server::start_on(&data, &[]).unwrap();
     succeed(&mut server.connect().unwrap(), "{insert: 'c', documents: [{_id: 2}], $db: 'test'}");
@@ -123,7 +123,7 @@ fn a_stretch_as_a_standalone_ends_all_streams() {
     let mut client = server.connect().unwrap();
     let resumed = format!("resumeAfter: {{_data: '{}'}}", stream.token);
     assert_eq!(code_of(&mut client, &resumed), Some(TOO_OLD));
-    assert_eq!(code_of(&mut client, &format!("startAtOperationTime: {begun}")), Some(TOO_OLD));
+    assert_eq!(code_of(&mut client, &format!("startAtOperationTime: {started}")), Some(TOO_OLD));
     let mut stream = Stream::open(&mut client, "");
     succeed(&mut client, "{insert: 'c', documents: [{_id: 3}], $db: 'test'}");
     assert_eq!(stream.read(&mut client, 10, 10_000), 1);

@@ -9,26 +9,26 @@
 //!   the new rates.
 //! - `recordings_on_postgres`: the same recordings on fronts over PostgreSQL.
 //! - `coverage`: every command, stage and operator has a script.
-//! - `ask`: common steps of tests: run a command, read its reply, wait for a state.
+//! - `requests`: common steps of tests: run a command, read its reply, wait for a state.
 //! - `backup`: backups under load, restored to random points in time.
 //! - `bombs`: commands that try to exhaust memory or time end in an error.
 //! - `change_streams`: every commit once and in order; many waiting streams.
 //! - `compatibility`: docs/compatibility.md, generated from the tables.
 //! - `deep`: values that nest or grow without limit.
-//! - `deep_ways`: the deepest values in every operator, and on every path through the server.
+//! - `deep_operands`: the deepest values in every operator, and on every path through the server.
 //! - `durability`: data that survives a killed server.
 //! - `fairness`: long operations delay no other client.
 //! - `files`: file descriptors of connections.
-//! - `front_door`: `./test` continues after a failed part, and prints a table.
+//! - `test_runner`: `./test` continues after a failed part, and prints a table.
 //! - `http`: metrics for Prometheus, and health.
 //! - `interrupts`: killOp and maxTimeMS end every operation.
 //! - `log_history`: the log window and its terms.
 //! - `memory`: behaviour at the memory limit.
-//! - `mistakes`: common mistakes of a first start, and their messages.
+//! - `startup_errors`: common mistakes of a first start, and their messages.
 //! - `options`: docs/options.md, generated from the definition of the command line.
 //! - `postgres_dropped`: large dropped collections over PostgreSQL, deleted by any living front.
 //! - `postgres_fronts`: two servers over one PostgreSQL schema.
-//! - `postgres_given_up`: abandoned statements end at PostgreSQL, and waits for a connection are limited.
+//! - `postgres_abandoned`: abandoned statements end at PostgreSQL, and waits for a connection are limited.
 //! - `postgres_start`: connections to PostgreSQL: encryption, limits, and schemas of another version.
 //! - `postgres_streams`: change streams at two fronts, while both write.
 //! - `sessions`: statements of one session run in sequence.
@@ -45,7 +45,6 @@
 
 #[cfg(unix)]
 mod advice;
-mod ask;
 mod authority;
 mod backup;
 mod bombs;
@@ -55,7 +54,7 @@ mod client;
 mod compatibility;
 mod coverage;
 mod deep;
-mod deep_ways;
+mod deep_operands;
 mod describe;
 mod durability;
 mod fairness;
@@ -63,8 +62,6 @@ mod fidelity;
 #[cfg(unix)]
 mod files;
 mod first_user;
-#[cfg(unix)]
-mod front_door;
 mod fronts;
 mod http;
 #[cfg(unix)]
@@ -74,12 +71,10 @@ mod log_history;
 #[cfg(unix)]
 mod memory;
 mod mirrored;
-#[cfg(unix)]
-mod mistakes;
 mod options;
+mod postgres_abandoned;
 mod postgres_dropped;
 mod postgres_fronts;
-mod postgres_given_up;
 mod postgres_restart;
 #[cfg(unix)]
 mod postgres_standby;
@@ -90,17 +85,22 @@ mod recordings;
 mod recordings_on_postgres;
 mod repair;
 mod replay;
+mod requests;
 mod scripts;
 mod server;
 mod sessions;
 mod space;
 #[cfg(unix)]
 mod starting;
+#[cfg(unix)]
+mod startup_errors;
 mod status;
 mod step_down;
 #[cfg(unix)]
 mod stopping;
 mod strict;
+#[cfg(unix)]
+mod test_runner;
 mod tidy;
 mod tidy_layers;
 mod tidy_prose;
@@ -121,7 +121,7 @@ fn root() -> PathBuf {
 }
 
 /// Prints past the test harness, which captures the output of passing tests.
-fn say(text: &str) {
+fn print_line(text: &str) {
     // A failed print has no other reader.
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }

@@ -1,8 +1,8 @@
 //! Behaviour at the memory limit: data stops growing, and reads and deletes continue. Operations of disconnected
 //! clients hold no memory.
 
-use crate::ask::{number, until};
 use crate::client::Client;
+use crate::requests::{number, until};
 use crate::server::{Scratch, Server};
 use base::bson::extended_json::parse;
 use base::bson::{Builder, DocumentBuf};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// Address space of servers in kilobytes.
 const SPACE: u64 = 8 << 20;
 /// Timeout on a busy machine for events that normally take a second or two.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn command(client: &mut Client, text: &str) -> DocumentBuf {
     let mut sent = Builder::new();
@@ -39,7 +39,7 @@ fn insert(client: &mut Client) -> i64 {
 #[test]
 fn data_stops_growing_and_can_be_deleted() {
     let Some(server) = Server::start_bounded(SPACE, &["--memory-limit", "128M"]) else { return };
-    assert!(server.log().contains("Memory that this process may have"), "{}", server.log());
+    assert!(server.log().contains("Memory limit of this process"), "{}", server.log());
     let mut client = server.connect().unwrap();
     let inserted = (0..200).take_while(|_| insert(&mut client) == 0).count();
     assert!((20..90).contains(&inserted), "{inserted} times two megabytes went into 128");
@@ -82,11 +82,11 @@ fn what_was_dropped_goes_back_to_the_system_though_something_between_it_stays() 
     let full = resident_megabytes(&mut client);
     assert!(full > before + 20, "{before} and {full} MB");
     command(&mut client, "{drop: 'c'}");
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut now = full;
     while now > before + 12 {
         assert!(
-            begun.elapsed() < PATIENCE,
+            started.elapsed() < TIMEOUT,
             "{before} MB at the beginning, {full} with the data, {now} without"
         );
         thread::sleep(Duration::from_millis(200));
@@ -111,8 +111,8 @@ fn one_operation_holds_no_more_than_it_may() {
     let refused = command(&mut client, large);
     assert_eq!(number(&refused, "code"), 146, "{refused}");
     assert_eq!(set(&mut client, was), 5_000_000);
-    let carried_out = command(&mut client, large);
-    assert_eq!(number(&carried_out, "ok"), 1, "{carried_out}");
+    let executed = command(&mut client, large);
+    assert_eq!(number(&executed, "ok"), 1, "{executed}");
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn waiting_inserts_need_no_thread_each() {
         let mut sent = Builder::new();
         sent.append_all(parse(&text).unwrap().view()).append(c"$db", "test");
         let insert = sent.finish();
-        clients.iter_mut().for_each(|client| client.ask(&insert).unwrap());
+        clients.iter_mut().for_each(|client| client.send_command(&insert).unwrap());
         for client in &mut clients {
             let reply = client.reply().unwrap();
             assert_eq!((number(&reply, "ok"), number(&reply, "n")), (1, 1), "{reply} {}", server.log_tail());

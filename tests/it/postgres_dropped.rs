@@ -2,7 +2,7 @@
 //! deletes its rows later.
 
 use crate::client::Client;
-use crate::say;
+use crate::print_line;
 use crate::server::Server;
 use base::bson::DocumentBuf;
 use base::bson::extended_json::parse;
@@ -61,7 +61,7 @@ fn swept(cluster: &Cluster, tree: i64) {
 #[test]
 fn what_is_dropped_is_gone_at_once_and_removed_behind() {
     let Some(cluster) = Cluster::start().unwrap() else {
-        return say("drops over PostgreSQL skipped: it isn't installed (apt-get install postgresql)");
+        return print_line("drops over PostgreSQL skipped: it isn't installed (apt-get install postgresql)");
     };
     let start = || Server::on_schema(&cluster.connection_string(), "big");
     let (Some(first), Some(second)) = (start(), start()) else { return };
@@ -91,7 +91,7 @@ fn what_is_dropped_is_gone_at_once_and_removed_behind() {
     let more = run(&mut b, &format!("getMore: NumberLong('{open}'), collection: 'c', batchSize: 1000"));
     match more.view().get("code").and_then(|code| code.as_i64()) {
         None => assert!(!batch(&more).0.contains("new"), "{}", more.view()),
-        told => assert_eq!(told, Some(175), "{}", more.view()),
+        reported => assert_eq!(reported, Some(175), "{}", more.view()),
     }
     let event = done(&mut b, &format!("getMore: NumberLong('{stream}'), collection: 'c', maxTimeMS: 2000"));
     assert!(batch(&event).0.contains("\"drop\""), "{}", event.view());
@@ -133,7 +133,7 @@ fn what_is_dropped_is_gone_at_once_and_removed_behind() {
     let more = run(&mut c, &format!("getMore: NumberLong('{open}'), collection: 'emptied'"));
     match more.view().get("code").and_then(|code| code.as_i64()) {
         None => assert!(batch(&more).0.contains("1499"), "{}", more.view()),
-        told => assert_eq!(told, Some(175), "{}", more.view()),
+        reported => assert_eq!(reported, Some(175), "{}", more.view()),
     }
     for id in [1, 2] {
         done(&mut c, &format!("insert: 'emptied', documents: [{{_id: {id}, a: [{id}]}}]"));

@@ -1,7 +1,7 @@
 //! Two servers over one PostgreSQL schema behave as one, whichever a client uses.
 
 use crate::client::Client;
-use crate::say;
+use crate::print_line;
 use crate::server::Server;
 use base::bson::extended_json::parse;
 use base::bson::{Document, DocumentBuf};
@@ -35,7 +35,7 @@ fn within(reply: &DocumentBuf, path: &[&str]) -> Option<i64> {
 #[test]
 fn either_front_answers_for_both() {
     let Some(cluster) = Cluster::start().unwrap() else {
-        return say("fronts over PostgreSQL skipped: it isn't installed (apt-get install postgresql)");
+        return print_line("fronts over PostgreSQL skipped: it isn't installed (apt-get install postgresql)");
     };
     let connection = cluster.connection_string();
     let start = || Server::on_schema(&connection, "fronts");

@@ -1,8 +1,8 @@
 //! A restart of PostgreSQL, with a single host in the connection string, under clients that retry once as drivers do.
 
-use crate::ask::until;
 use crate::client::Client;
-use crate::say;
+use crate::print_line;
+use crate::requests::until;
 use crate::server::Server;
 use base::bson::DocumentBuf;
 use base::bson::extended_json::parse;
@@ -32,7 +32,9 @@ fn run(client: &mut Client, command: &str) -> usize {
 #[test]
 fn a_restart_of_one_host_costs_one_retry() {
     let Some(mut cluster) = Cluster::start().unwrap() else {
-        return say("a restart of PostgreSQL skipped: it isn't installed (apt-get install postgresql)");
+        return print_line(
+            "a restart of PostgreSQL skipped: it isn't installed (apt-get install postgresql)",
+        );
     };
     let Some(server) = Server::on_schema(&cluster.connection_string(), "restart") else { return };
     run(&mut server.connect().unwrap(), "{create: 'c', $db: 'test'}");

@@ -1,9 +1,9 @@
 //! Reads from a standby of a PostgreSQL server by read preference: its data, waits for it, and fallbacks to the
 //! primary.
 
-use crate::ask::until;
 use crate::client::Client;
-use crate::say;
+use crate::print_line;
+use crate::requests::until;
 use crate::server::Server;
 use base::bson::extended_json::parse;
 use base::bson::{DocumentBuf, Value};
@@ -21,7 +21,7 @@ fn read(client: &mut Client, command: &str, mode: &str, concern: &str) -> Docume
 }
 
 /// Returns the error code, or the number of documents, values or matches.
-fn told(reply: &DocumentBuf) -> Result<i64, i64> {
+fn result(reply: &DocumentBuf) -> Result<i64, i64> {
     let reply = reply.view();
     let integer = |name| reply.get(name).and_then(|value| value.as_i64());
     if integer("ok") != Some(1) {
@@ -47,7 +47,7 @@ fn insert(client: &mut Client, collection: &str, id: i32) -> DocumentBuf {
         client,
         &format!("insert: '{collection}', documents: [{{_id: {id}, a: {id}}}], writeConcern: {{w: 1}}"),
     );
-    assert_eq!(told(&reply), Ok(1), "{}", reply.view());
+    assert_eq!(result(&reply), Ok(1), "{}", reply.view());
     reply
 }
 
@@ -63,7 +63,9 @@ const READS: [&str; 5] = [
 #[test]
 fn a_standby_answers_who_prefers_it() {
     let Some(primary) = Cluster::start().unwrap() else {
-        return say("reads from standbys skipped: PostgreSQL isn't installed (apt-get install postgresql)");
+        return print_line(
+            "reads from standbys skipped: PostgreSQL isn't installed (apt-get install postgresql)",
+        );
     };
     let standby = primary.start_standby().unwrap();
     let both = format!(
@@ -81,16 +83,16 @@ fn a_standby_answers_who_prefers_it() {
         let client = if number % 2 == 0 { &mut a } else { &mut b };
         for command in READS {
             let found = read(client, command, "secondary", &after(&written));
-            assert_eq!(told(&found), Ok(i64::from(number) + 1), "{command}: {}", found.view());
+            assert_eq!(result(&found), Ok(i64::from(number) + 1), "{command}: {}", found.view());
         }
     }
     let majority = read(&mut b, READS[0], "secondary", "level: 'majority'");
-    assert_eq!(told(&majority), Ok(20), "{}", majority.view());
+    assert_eq!(result(&majority), Ok(20), "{}", majority.view());
 
     // The standby stops replay: its data and its catalog are old.
     insert(&mut a, "dropped", 1);
     let seen = insert(&mut a, "c", 20);
-    assert_eq!(told(&read(&mut a, READS[0], "secondary", &after(&seen))), Ok(21));
+    assert_eq!(result(&read(&mut a, READS[0], "secondary", &after(&seen))), Ok(21));
     standby.run(&["select count(pg_wal_replay_pause())"]).unwrap();
     let state = "select (pg_get_wal_replay_pause_state() = 'paused')::int4";
     until("the standby is paused", || standby.run(&[state]).unwrap() == Some(1));
@@ -98,43 +100,43 @@ fn a_standby_answers_who_prefers_it() {
     run(&mut a, "createIndexes: 'c', indexes: [{key: {a: 1}, name: 'a'}]");
     let unseen = insert(&mut a, "c", 21);
     for command in READS {
-        assert_eq!(told(&read(&mut a, command, "secondary", "")), Ok(21), "{command}");
-        assert_eq!(told(&read(&mut b, command, "secondaryPreferred", "")), Ok(21), "{command}");
+        assert_eq!(result(&read(&mut a, command, "secondary", "")), Ok(21), "{command}");
+        assert_eq!(result(&read(&mut b, command, "secondaryPreferred", "")), Ok(21), "{command}");
         for mode in ["primary", "primaryPreferred"] {
-            assert_eq!(told(&read(&mut b, command, mode, &after(&unseen))), Ok(22), "{command} {mode}");
+            assert_eq!(result(&read(&mut b, command, mode, &after(&unseen))), Ok(22), "{command} {mode}");
         }
     }
-    assert_eq!(told(&read(&mut b, "find: 'dropped'", "secondary", "")), Ok(1));
-    assert_eq!(told(&read(&mut b, "find: 'dropped'", "primary", "")), Ok(0));
+    assert_eq!(result(&read(&mut b, "find: 'dropped'", "secondary", "")), Ok(1));
+    assert_eq!(result(&read(&mut b, "find: 'dropped'", "primary", "")), Ok(0));
     let other = "aggregate: 'c', pipeline: [{$limit: 1}, {$lookup: {from: 'dropped', pipeline: [], as: 'd'}}, \
                  {$unwind: '$d'}], cursor: {}";
-    assert_eq!(told(&read(&mut b, other, "secondary", "")), Ok(1));
+    assert_eq!(result(&read(&mut b, other, "secondary", "")), Ok(1));
 
     // Both are nearest, and answer in turn.
     let mut seen = [false; 2];
     until("both answer", || {
-        let found = told(&read(&mut a, READS[0], "nearest", "")).unwrap() - 21;
+        let found = result(&read(&mut a, READS[0], "nearest", "")).unwrap() - 21;
         seen[usize::try_from(found).unwrap()] = true;
         seen == [true; 2]
     });
 
     for command in READS {
-        assert_eq!(told(&read(&mut b, command, "nearest", &after(&unseen))), Ok(22), "{command}");
+        assert_eq!(result(&read(&mut b, command, "nearest", &after(&unseen))), Ok(22), "{command}");
     }
 
     // A causal read waits, or the primary answers it if allowed.
     let begin = Instant::now();
     let late = read(&mut a, "find: 'c', maxTimeMS: 400", "secondary", &after(&unseen));
-    assert_eq!(told(&late), Err(50), "{}", late.view());
+    assert_eq!(result(&late), Err(50), "{}", late.view());
     assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
     let preferred = read(&mut a, READS[0], "secondaryPreferred", &after(&unseen));
-    assert_eq!(told(&preferred), Ok(22), "{}", preferred.view());
+    assert_eq!(result(&preferred), Ok(22), "{}", preferred.view());
     let cursor = read(&mut b, "find: 'c', batchSize: 2", "secondary", "");
     let id = cursor.view().get("cursor").unwrap().as_document().unwrap().get("id").unwrap().as_i64().unwrap();
 
     standby.run(&["select count(pg_wal_replay_resume())"]).unwrap();
     for command in READS {
-        assert_eq!(told(&read(&mut a, command, "secondary", &after(&unseen))), Ok(22), "{command}");
+        assert_eq!(result(&read(&mut a, command, "secondary", &after(&unseen))), Ok(22), "{command}");
     }
     let rest = run(&mut b, &format!("getMore: NumberLong('{id}'), collection: 'c'"));
     let rest = rest.view().get("cursor").unwrap().as_document().unwrap().get("nextBatch").unwrap();
@@ -142,7 +144,7 @@ fn a_standby_answers_who_prefers_it() {
 
     // Unsupported requests.
     let refused =
-        |client: &mut Client, what: &str| told(&run(client, &format!("find: 'c', {what}"))).unwrap_err();
+        |client: &mut Client, what: &str| result(&run(client, &format!("find: 'c', {what}"))).unwrap_err();
     let secondary = "$readPreference: {mode: 'secondary'";
     assert_eq!(refused(&mut a, &format!("{secondary}, tags: [{{dc: 'x'}}]}}")), 133);
     for mode in ["secondary", "secondaryPreferred", "primaryPreferred", "nearest"] {
@@ -152,7 +154,7 @@ fn a_standby_answers_who_prefers_it() {
         assert_eq!(refused(&mut a, &stale(-1)), 2);
         for seconds in [0, 90, 3600] {
             assert_eq!(
-                told(&run(&mut a, &format!("find: 'c', {}", stale(seconds)))),
+                result(&run(&mut a, &format!("find: 'c', {}", stale(seconds)))),
                 Ok(22),
                 "{mode} {seconds}"
             );
@@ -162,7 +164,7 @@ fn a_standby_answers_who_prefers_it() {
     assert_eq!(refused(&mut a, &format!("$readPreference: {{mode: 'nearest', {tagged}")), 133);
     for mode in ["primaryPreferred", "secondaryPreferred"] {
         let found = run(&mut a, &format!("find: 'c', $readPreference: {{mode: '{mode}', {tagged}"));
-        assert_eq!(told(&found), Ok(22), "{}", found.view());
+        assert_eq!(result(&found), Ok(22), "{}", found.view());
     }
     assert_eq!(refused(&mut a, &format!("{secondary}}}, readConcern: {{level: 'linearizable'}}")), 10_107);
     assert_eq!(refused(&mut a, &format!("{secondary}}}, readConcern: {{level: 'snapshot'}}")), 133);
@@ -170,16 +172,16 @@ fn a_standby_answers_who_prefers_it() {
                      autocommit: false, startTransaction: true";
     assert_eq!(refused(&mut a, &format!("{secondary}}}, {statement}")), 72);
     let enough = format!("find: 'c', {secondary}, tags: [{{dc: 'x'}}, {{}}], maxStalenessSeconds: 90}}");
-    assert_eq!(told(&run(&mut a, &enough)), Ok(22));
+    assert_eq!(result(&run(&mut a, &enough)), Ok(22));
     let tailed = read(&mut a, "aggregate: 'c', pipeline: [{$merge: 'merged'}], cursor: {}", "secondary", "");
-    assert_eq!(told(&tailed), Ok(0), "{}", tailed.view());
+    assert_eq!(result(&tailed), Ok(0), "{}", tailed.view());
 
     // The standby dies.
     drop(standby);
-    assert_eq!(told(&read(&mut a, READS[0], "secondaryPreferred", &after(&unseen))), Ok(22));
+    assert_eq!(result(&read(&mut a, READS[0], "secondaryPreferred", &after(&unseen))), Ok(22));
     let begin = Instant::now();
     let gone = read(&mut b, READS[0], "secondary", "");
-    assert!(matches!(told(&gone), Err(133)), "{}", gone.view());
+    assert!(matches!(result(&gone), Err(133)), "{}", gone.view());
     assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
     insert(&mut b, "c", 22);
 
@@ -189,23 +191,23 @@ fn a_standby_answers_who_prefers_it() {
     let again = again.replace(&format!(",{} ", standby_port(&both)), &format!(",{} ", other.port()));
     let Some(third) = Server::on_schema(&again, "standbys") else { return };
     let mut third = (third.connect().unwrap(), third);
-    assert_eq!(told(&read(&mut third.0, READS[0], "secondary", &after(&unseen))), Ok(23));
+    assert_eq!(result(&read(&mut third.0, READS[0], "secondary", &after(&unseen))), Ok(23));
 
     // With a single host, no other host can be preferred.
     let Some(alone) = Server::on_schema(&primary.connection_string(), "standbys") else { return };
     let mut alone = alone.connect().unwrap();
-    assert_eq!(told(&read(&mut alone, READS[0], "secondary", "")), Err(133));
-    assert_eq!(told(&read(&mut alone, READS[0], "secondaryPreferred", "")), Ok(23));
+    assert_eq!(result(&read(&mut alone, READS[0], "secondary", "")), Err(133));
+    assert_eq!(result(&read(&mut alone, READS[0], "secondaryPreferred", "")), Ok(23));
 
     // Without a primary, the standby's data is readable for a while.
     drop(primary);
     for mode in ["secondary", "secondaryPreferred"] {
-        assert_eq!(told(&read(&mut third.0, READS[0], mode, "")), Ok(23), "{mode}");
+        assert_eq!(result(&read(&mut third.0, READS[0], mode, "")), Ok(23), "{mode}");
     }
     // Once the primary is known to be gone, reads that prefer it are answered too.
     for mode in ["primaryPreferred", "nearest"] {
         let begin = Instant::now();
-        while told(&read(&mut third.0, "find: 'c', maxTimeMS: 1000", mode, "")) != Ok(23) {
+        while result(&read(&mut third.0, "find: 'c', maxTimeMS: 1000", mode, "")) != Ok(23) {
             assert!(begin.elapsed() < Duration::from_secs(30), "{mode}");
         }
     }
@@ -215,7 +217,7 @@ fn a_standby_answers_who_prefers_it() {
         "secondary",
         "afterClusterTime: Timestamp(4000000000, 1)",
     );
-    assert_eq!(told(&gone), Err(50), "{}", gone.view());
+    assert_eq!(result(&gone), Err(50), "{}", gone.view());
 }
 
 /// Returns the second port of a connection string.

@@ -1,10 +1,10 @@
 //! Connections to a PostgreSQL server: libpq's modes of encryption, a server without free connections, lookalikes, and
 //! a schema of another version.
 
-use crate::ask::until;
 use crate::authority::{Authority, Files};
 use crate::client::Client;
-use crate::say;
+use crate::print_line;
+use crate::requests::until;
 use crate::server::Server;
 use base::bson::extended_json::parse;
 use postgres::testing::Cluster;
@@ -14,7 +14,7 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 
 fn skipped(what: &str) {
-    say(&format!("{what} over PostgreSQL skipped: it isn't installed (apt-get install postgresql)"));
+    print_line(&format!("{what} over PostgreSQL skipped: it isn't installed (apt-get install postgresql)"));
 }
 
 /// Opens and closes a store, and returns the error, if any.
@@ -145,7 +145,7 @@ fn a_schema_of_another_version_is_refused_with_both_numbers() {
     for version in [6, 8] {
         cluster.run(&[&format!("update tried.version set version = {version}")]).unwrap();
         let error = open(&cluster.connection_string()).err().unwrap();
-        let named = format!("has version {version}, and this version of Vellum uses version 7 alone");
+        let named = format!("has version {version}, and this version of Vellum uses only version 7");
         assert!(error.contains(&named), "{error}");
     }
 }
@@ -163,15 +163,15 @@ fn relatives_are_refused_by_name() {
         );
         let first = "alter role postgres set search_path = posing, pg_catalog, public";
         cluster.run(&["create schema if not exists posing", &pose, first]).unwrap();
-        let Err(told) = open(&cluster.connection_string()) else { panic!("{version} is taken") };
-        assert!(told.contains(named) && told.contains("nobody has tried it"), "{told}");
+        let Err(reported) = open(&cluster.connection_string()) else { panic!("{version} is taken") };
+        assert!(reported.contains(named) && reported.contains("is not tested with it"), "{reported}");
         cluster.run(&["alter role postgres reset search_path"]).unwrap();
     }
     let installed = "insert into pg_extension (oid, extname, extowner, extnamespace, extrelocatable, extversion) \
                      values (99999, 'citus', 10, 11, false, '13.0')";
     cluster.run(&["set allow_system_table_mods = on", installed]).unwrap();
-    let Err(told) = open(&cluster.connection_string()) else { panic!("Citus is taken") };
-    assert!(told.contains("Citus"), "{told}");
+    let Err(reported) = open(&cluster.connection_string()) else { panic!("Citus is taken") };
+    assert!(reported.contains("Citus"), "{reported}");
     cluster.run(&["set allow_system_table_mods = on", "delete from pg_extension where oid = 99999"]).unwrap();
     open(&cluster.connection_string()).unwrap();
 }
@@ -238,10 +238,12 @@ fn poolers_are_refused_by_what_they_do() {
     let Some(cluster) = Cluster::start().unwrap() else { return skipped("poolers") };
     let at = |port: u16| format!("host=127.0.0.1 port={port} user=postgres dbname=postgres sslmode=disable");
     let refused = |port: u16, part: &str| {
-        let Err(told) = open(&at(port)) else { panic!("a pooler is taken, that should be refused: {part}") };
-        assert!(told.contains(part) && told.contains("connect to PostgreSQL itself"), "{told}");
+        let Err(reported) = open(&at(port)) else {
+            panic!("a pooler is taken, that should be refused: {part}")
+        };
+        assert!(reported.contains(part) && reported.contains("connect to PostgreSQL itself"), "{reported}");
     };
-    refused(without_options(cluster.port()), "keeps its start-up options");
+    refused(without_options(cluster.port()), "drops the start-up options");
 
     let files = Files::new("poolers");
     let sets = "set plan_cache_mode=force_generic_plan; set synchronous_commit=off; set lock_timeout=50";
@@ -250,12 +252,12 @@ fn poolers_are_refused_by_what_they_do() {
     let passed_over = "ignore_startup_parameters = options";
     for (server, settings, part) in [
         (&server, "", "not supported (unsupported startup parameter: options)"),
-        (&server, passed_over, "keeps its start-up options"),
+        (&server, passed_over, "drops the start-up options"),
         (&set_up, passed_over, "one session"),
     ] {
         let settings = format!("pool_mode = transaction\n{settings}");
         let Some((mut child, port)) = pgbouncer(&files, server, &settings) else {
-            return say(
+            return print_line(
                 "PgBouncer itself before PostgreSQL skipped: it isn't installed (apt-get install pgbouncer)",
             );
         };

@@ -1,9 +1,9 @@
 //! Change streams over PostgreSQL: writers at two fronts, streams at both, resumed at random positions, and a killed
 //! front. Each commit appears exactly once, in one order.
 
-use crate::ask::{succeed, until};
 use crate::client::Client;
-use crate::say;
+use crate::print_line;
+use crate::requests::{succeed, until};
 use crate::server::Server;
 use base::bson::extended_json::parse;
 use base::bson::{Document, DocumentBuf};
@@ -49,13 +49,13 @@ impl Stream {
             let token = Stream::token_of(event, "_id").unwrap();
             let key = event.get("documentKey").and_then(|key| key.as_document()).unwrap();
             let kind = event.get("operationType").and_then(|kind| kind.as_str()).unwrap();
-            let told = match event.get("updateDescription").and_then(|told| told.as_document()) {
+            let reported = match event.get("updateDescription").and_then(|reported| reported.as_document()) {
                 Some(description) => {
                     description.get("updatedFields").unwrap().as_document().unwrap().to_string()
                 }
                 None => String::new(),
             };
-            self.seen.push((token.clone(), format!("{kind} {key} {told}")));
+            self.seen.push((token.clone(), format!("{kind} {key} {reported}")));
             self.token = token;
         }
     }
@@ -101,7 +101,9 @@ fn write(server: &Server, name: &str, stop: &AtomicBool) -> usize {
 #[test]
 fn streams_of_all_fronts_show_one_order() {
     let Some(cluster) = Cluster::start().unwrap() else {
-        return say("streams over PostgreSQL skipped: it isn't installed (apt-get install postgresql)");
+        return print_line(
+            "streams over PostgreSQL skipped: it isn't installed (apt-get install postgresql)",
+        );
     };
     let connection = cluster.connection_string();
     let start = || Server::on_schema(&connection, "streams");
@@ -171,8 +173,8 @@ fn streams_of_all_fronts_show_one_order() {
     assert!(a.seen.is_sorted_by(|x, y| x.0 < y.0), "no event comes twice, and none too late");
     assert!(a.seen == b.seen, "{} and {} events", a.seen.len(), b.seen.len());
     let mut kinds: HashMap<bool, Vec<&str>> = HashMap::new();
-    for (_, told) in &a.seen {
-        kinds.entry(told.starts_with("insert")).or_default().push(told);
+    for (_, reported) in &a.seen {
+        kinds.entry(reported.starts_with("insert")).or_default().push(reported);
     }
     // Each update has the number after the previous one.
     let updates: Vec<String> = (1..=wanted).map(|n| format!("update {{ _id: 0 }} {{ n: {n} }}")).collect();
@@ -185,7 +187,9 @@ fn streams_of_all_fronts_show_one_order() {
 #[test]
 fn a_stream_that_begins_before_the_log_is_told_so() {
     let Some(cluster) = Cluster::start().unwrap() else {
-        return say("the log over PostgreSQL skipped: it isn't installed (apt-get install postgresql)");
+        return print_line(
+            "the log over PostgreSQL skipped: it isn't installed (apt-get install postgresql)",
+        );
     };
     let connection = cluster.connection_string();
     let start = || Server::on_schema_with(&connection, "trimmed", &["--oplog-size", "16M"]);

@@ -1,8 +1,8 @@
 //! Commands that wait for PostgreSQL, no longer than their clients do.
 
-use crate::ask::code;
 use crate::client::Client;
-use crate::say;
+use crate::print_line;
+use crate::requests::code;
 use crate::server::Server;
 use base::bson::DocumentBuf;
 use base::bson::extended_json::parse;
@@ -31,7 +31,7 @@ fn statement(number: usize) -> String {
 #[test]
 fn nobody_waits_longer_than_he_says() {
     let Some(cluster) = Cluster::start().unwrap() else {
-        return say("waits for PostgreSQL skipped: it isn't installed (apt-get install postgresql)");
+        return print_line("waits for PostgreSQL skipped: it isn't installed (apt-get install postgresql)");
     };
     // With several hosts, a front waits until one takes writes.
     let connection = format!(

@@ -9,7 +9,7 @@
 use crate::describe::pretty;
 use crate::replay::{Exchange, Leniency, Replay, Verdict};
 use crate::server::Server;
-use crate::{bless, root, say};
+use crate::{bless, print_line, root};
 use base::bson::{Document, DocumentBuf, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -256,14 +256,14 @@ impl Runner<'_> {
                 Some(client) => Ok(client),
                 None => self.server.connect(),
             };
-            let begun = Instant::now();
+            let started = Instant::now();
             let outcome = client.and_then(|mut client| {
                 let outcome = replay.exchange(exchange, &mut client, self.allowed)?;
                 connections.insert(exchange.connection, client);
                 Ok(outcome)
             });
-            if begun.elapsed() > self.totals.slowest.0 {
-                self.totals.slowest = (begun.elapsed(), place.clone());
+            if started.elapsed() > self.totals.slowest.0 {
+                self.totals.slowest = (started.elapsed(), place.clone());
             }
             let alive = outcome.is_ok();
             let same = match outcome {
@@ -423,23 +423,26 @@ pub(crate) fn details() -> usize {
 
 #[test]
 fn recorded_answers_are_given_again() {
-    let Some(folder) = unpack() else { return say("recordings skipped: there is no ../shared") };
+    let Some(folder) = unpack() else { return print_line("recordings skipped: there is no ../shared") };
     let files = recordings(&folder);
     let (details, allowed) = (details(), Allowed::load());
     let detailed = details > 0;
-    let begun = Instant::now();
+    let started = Instant::now();
     let Some((totals, report)) = replay_all(&files, details, &allowed, &Server::start) else {
-        return say("recordings skipped: the binary has no server");
+        return print_line("recordings skipped: the binary has no server");
     };
-    say(&report);
+    print_line(&report);
     if !detailed {
-        say(&table("operators and stages that differ most", &totals.operators, 25));
+        print_line(&table("operators and stages that differ most", &totals.operators, 25));
     }
-    say(&table("commands", &totals.commands, 50));
-    say(&table("groups", &totals.groups, 50));
+    print_line(&table("commands", &totals.commands, 50));
+    print_line(&table("groups", &totals.groups, 50));
     let (unordered, differ) = (totals.unordered, totals.allowed.len());
-    say(&format!("{unordered} in another order, {differ} differ with a reason, {:?}", begun.elapsed()));
-    say(&format!("the slowest exchange, {}, took {:?}", totals.slowest.1, totals.slowest.0));
+    print_line(&format!(
+        "{unordered} in another order, {differ} differ with a reason, {:?}",
+        started.elapsed()
+    ));
+    print_line(&format!("the slowest exchange, {}, took {:?}", totals.slowest.1, totals.slowest.0));
     let kept = root().join("tests/recordings/rates.txt");
     if bless() && !detailed {
         return std::fs::write(kept, totals.summary()).unwrap();

@@ -4,7 +4,7 @@
 
 use crate::recordings::{Allowed, details, recordings, replay_all, table, unpack};
 use crate::server::Server;
-use crate::{bless, say};
+use crate::{bless, print_line};
 use postgres::testing::Cluster;
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -17,9 +17,11 @@ fn recorded_answers_are_given_by_fronts() {
     if bless() || std::env::var_os("VELLUM_SERVER").is_some() {
         return;
     }
-    let Some(folder) = unpack() else { return say("recordings skipped: there is no ../shared") };
+    let Some(folder) = unpack() else { return print_line("recordings skipped: there is no ../shared") };
     let Some(cluster) = Cluster::start().unwrap() else {
-        return say("recordings on PostgreSQL skipped: it isn't installed (apt-get install postgresql)");
+        return print_line(
+            "recordings on PostgreSQL skipped: it isn't installed (apt-get install postgresql)",
+        );
     };
     let (files, details) = (recordings(&folder), details());
     let listed = Allowed::read(DIFFERENCES);
@@ -33,16 +35,16 @@ fn recorded_answers_are_given_by_fronts() {
     );
     let own = listed.lines.clone();
     allowed.extend(listed);
-    let begun = Instant::now();
+    let started = Instant::now();
     let connection = cluster.connection_string();
     let start = || Server::on_postgres(&connection);
     let Some((totals, report)) = replay_all(&files, details, &allowed, &start) else {
-        return say("recordings skipped: the binary has no server");
+        return print_line("recordings skipped: the binary has no server");
     };
-    say(&report);
-    say(&table("groups on PostgreSQL", &totals.groups, 50));
-    say(&format!("{} files on PostgreSQL, {:?}", files.len(), begun.elapsed()));
-    say(&format!("the slowest exchange, {}, took {:?}", totals.slowest.1, totals.slowest.0));
+    print_line(&report);
+    print_line(&table("groups on PostgreSQL", &totals.groups, 50));
+    print_line(&format!("{} files on PostgreSQL, {:?}", files.len(), started.elapsed()));
+    print_line(&format!("the slowest exchange, {}, took {:?}", totals.slowest.1, totals.slowest.0));
     assert_eq!(totals.unlisted, Vec::<String>::new(), "these differ without a reason in {DIFFERENCES}");
     // The list may only get shorter: an equal exchange must not be listed.
     let replayed: BTreeSet<&str> = files.iter().map(|(name, _)| name.as_str()).collect();

@@ -196,7 +196,7 @@ fn where_nothing_can_be_saved_it_fails_and_changes_nothing() {
     tamper(&data.join("base.vellum"), |bytes| bytes.fill(0));
     tamper(&segment(&data), |bytes| bytes.fill(0));
     let (output, text) = vellum(&data, &["--repair"]);
-    assert!(!output.status.success() && text.contains("could be saved"), "{text}");
+    assert!(!output.status.success() && text.contains("could be recovered"), "{text}");
     assert!(data.join("base.vellum").exists() && !data.join("before-repair.1").exists());
     let empty = Scratch::new("repair-empty");
     std::fs::create_dir_all(&*empty).unwrap();
@@ -254,12 +254,12 @@ fn strays_in_the_journals_folder_are_named_and_left_alone() {
     let mut server = Server::start_on(&data, &[]).unwrap();
     assert_eq!(number(&run(&server, "{count: 'c', $db: 'test'}"), "n"), 50);
     let log = server.end();
-    for (name, said) in [
-        ("copy of 0000000000000001.journal", "is no part of the journal"),
-        ("7.journal", "is no part of the journal"),
-        ("0000000000000099.journal", "is no segment of a journal"),
+    for (name, printed) in [
+        ("copy of 0000000000000001.journal", "is not part of the journal"),
+        ("7.journal", "is not part of the journal"),
+        ("0000000000000099.journal", "is not a journal segment"),
     ] {
-        assert!(log.lines().any(|line| line.contains(name) && line.contains(said)), "{name}: {log}");
+        assert!(log.lines().any(|line| line.contains(name) && line.contains(printed)), "{name}: {log}");
     }
     assert!(!log.contains("notes.txt") && check(), "{log}");
     let report = repaired(&data, 50, &[]);

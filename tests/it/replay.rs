@@ -131,7 +131,7 @@ pub(crate) struct Replay {
     /// Own cursor by recorded cursor, and whether its command sorts.
     cursors: BTreeMap<i64, (i64, bool)>,
     made: HashMap<ObjectId, ObjectId>,
-    said: BTreeSet<ObjectId>,
+    printed: BTreeSet<ObjectId>,
 }
 
 impl Replay {
@@ -147,7 +147,7 @@ impl Replay {
             Value::ObjectId(id) => match self.made.get(&id) {
                 Some(own) => Some(Some(Value::ObjectId(*own).to_owned())),
                 None => {
-                    self.said.insert(id);
+                    self.printed.insert(id);
                     Some(None)
                 }
             },
@@ -236,7 +236,7 @@ impl Replay {
         if expected == actual {
             return true;
         }
-        if self.said.contains(&expected) {
+        if self.printed.contains(&expected) {
             return false;
         }
         *self.made.entry(expected).or_insert(actual) == actual
@@ -417,9 +417,10 @@ mod tests {
             check("{a: 1, b: 2}", "{b: 2, a: 1}"),
             Err("cursor.firstBatch.0.a (elsewhere)".to_string())
         );
-        let (said, made) = ("ObjectId('000000000000000000000001')", "ObjectId('000000000000000000000002')");
-        assert!(check(&format!("{{a: {said}}}"), &format!("{{a: {made}}}")).is_err());
-        assert_eq!(check(&format!("{{a: {made}}}"), &format!("{{a: {said}}}")), Ok(true));
+        let (printed, made) =
+            ("ObjectId('000000000000000000000001')", "ObjectId('000000000000000000000002')");
+        assert!(check(&format!("{{a: {printed}}}"), &format!("{{a: {made}}}")).is_err());
+        assert_eq!(check(&format!("{{a: {made}}}"), &format!("{{a: {printed}}}")), Ok(true));
         assert_eq!(judge(find, "{ok: 0, code: 2, errmsg: 'a'}", "{ok: 0.0, code: 2, errmsg: 'b'}"), Ok(true));
         assert_eq!(judge(find, "{ok: 0, code: 2}", "{ok: 0.0, code: 9}"), Err("code".to_string()));
         assert_eq!(judge(find, "{ok: 1}", "{ok: 0, code: 9}"), Err("ok".to_string()));

@@ -33,7 +33,7 @@ use crate::describe::pretty;
 use crate::mirrored::Kind;
 use crate::server::Server;
 use crate::unstable::Names;
-use crate::{bless, root, say};
+use crate::{bless, print_line, root};
 use base::bson::extended_json::parse_prefix;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use postgres::testing::Cluster;
@@ -213,7 +213,7 @@ fn is_error(reply: Document<'_>) -> bool {
 
 /// Distribution of commands over servers that share a store.
 #[derive(Clone, Copy, PartialEq)]
-enum Turns {
+enum FrontChoice {
     /// In turn, except for open cursors and logical sessions, which belong to a server.
     ByStatement,
     /// By connection.
@@ -224,7 +224,7 @@ enum Turns {
 struct Run<'s> {
     server: &'s Server,
     connections: BTreeMap<(String, usize), Client>,
-    turns: Turns,
+    front_choice: FrontChoice,
     /// Number of commands or connections so far.
     turn: usize,
     /// Servers of cursors, sessions and connections.
@@ -272,9 +272,9 @@ impl Run<'_> {
     /// Returns the server for a command.
     fn front(&mut self, step: &Step, command: Document<'_>) -> usize {
         let connection = || format!("connection {}", step.connection);
-        let place = match self.turns {
-            Turns::ByConnection => Some(connection()),
-            Turns::ByStatement => belongs_to(command),
+        let place = match self.front_choice {
+            FrontChoice::ByConnection => Some(connection()),
+            FrontChoice::ByStatement => belongs_to(command),
         };
         let next = self.turn % self.server.fronts();
         let front = match place {
@@ -328,7 +328,7 @@ struct Outcome {
 }
 
 /// Runs a script to its end.
-fn run_script(server: &Server, text: &str, turns: Turns) -> Result<Outcome, String> {
+fn run_script(server: &Server, text: &str, front_choice: FrontChoice) -> Result<Outcome, String> {
     let (steps, tail) = parse_script(text)?;
     let databases: BTreeSet<_> = steps
         .iter()
@@ -339,7 +339,7 @@ fn run_script(server: &Server, text: &str, turns: Turns) -> Result<Outcome, Stri
     let mut run = Run {
         server,
         connections: BTreeMap::new(),
-        turns,
+        front_choice,
         turn: 0,
         places: BTreeMap::new(),
         names: Names::new(text),
@@ -392,12 +392,12 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
 
 /// Runs one file. The error is ready for printing.
 fn run_file(server: &Server, file: &Path) -> Result<(), String> {
-    run_file_by(server, file, Turns::ByStatement)
+    run_file_by(server, file, FrontChoice::ByStatement)
 }
 
-fn run_file_by(server: &Server, file: &Path, turns: Turns) -> Result<(), String> {
+fn run_file_by(server: &Server, file: &Path, front_choice: FrontChoice) -> Result<(), String> {
     let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
-    let mut outcome = run_script(server, &text, turns)?;
+    let mut outcome = run_script(server, &text, front_choice)?;
     if bless() {
         if !outcome.differences.is_empty() {
             std::fs::write(file, outcome.written).map_err(|error| error.to_string())?;
@@ -467,7 +467,7 @@ fn scripts_on_two_databases() {
         let server = || Server::on_two_databases(Kind::Alone);
         if run_file(&server(), file).is_ok() {
             failures.push(format!("{} passes, and has no place in the list", file.display()));
-        } else if let Err(error) = run_file_by(&server(), file, Turns::ByConnection) {
+        } else if let Err(error) = run_file_by(&server(), file, FrontChoice::ByConnection) {
             failures.push(format!("{}: {error}", file.display()));
         }
     }
@@ -481,7 +481,7 @@ fn scripts_on_postgres() {
         return;
     }
     let Some(cluster) = Cluster::start().unwrap() else {
-        return say("scripts on PostgreSQL skipped: it isn't installed (apt-get install postgresql)");
+        return print_line("scripts on PostgreSQL skipped: it isn't installed (apt-get install postgresql)");
     };
     let differs = listed(POSTGRES_DIFFERENCES);
     let (differing, files): (Vec<_>, Vec<_>) =
@@ -535,12 +535,12 @@ fn run_all(what: &str, start: impl Fn(Kind) -> Option<Server> + Sync) {
 
 /// Runs these scripts, each on a new server if `renews` is set.
 fn run_files(what: &str, files: &[PathBuf], renews: bool, start: impl Fn() -> Option<Server> + Sync) {
-    let begun = Instant::now();
+    let started = Instant::now();
     let queue = Mutex::new(files.iter());
     let failures = Mutex::new(Vec::new());
     let worker = || {
         let Some(mut server) = start() else {
-            return say("scripts skipped: the binary has no server");
+            return print_line("scripts skipped: the binary has no server");
         };
         loop {
             let Some(file) = queue.lock().unwrap().next() else { return };
@@ -564,7 +564,7 @@ fn run_files(what: &str, files: &[PathBuf], renews: bool, start: impl Fn() -> Op
     });
     let mut failures = failures.into_inner().unwrap();
     failures.sort();
-    say(&format!("{} {what}, {} failed, {:?}", files.len(), failures.len(), begun.elapsed()));
+    print_line(&format!("{} {what}, {} failed, {:?}", files.len(), failures.len(), started.elapsed()));
     assert!(failures.is_empty(), "\n{}\n(VELLUM_BLESS=1 rewrites the replies)", failures.join("\n"));
 }
 

@@ -183,7 +183,7 @@ impl Server {
 
     /// Sends SIGHUP.
     #[cfg(unix)]
-    pub(crate) fn hang_up(&self) {
+    pub(crate) fn send_sighup(&self) {
         self.signal(nix::sys::signal::Signal::SIGHUP);
     }
 

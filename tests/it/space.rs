@@ -1,6 +1,6 @@
 //! A server's directory shrinks automatically after drops of collections.
 
-use crate::ask::{run_on, until};
+use crate::requests::{run_on, until};
 use crate::server::{Scratch, Server};
 use base::bson::DocumentBuf;
 use std::path::Path;

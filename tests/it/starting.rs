@@ -1,8 +1,8 @@
 //! The first minutes: output and log lines, options from the environment and a file, signals, a data directory in use,
 //! `ping`, and a missing lab.
 
-use crate::ask::until;
 use crate::client::Client;
+use crate::requests::until;
 use base::bson::DocumentBuf;
 use base::bson::extended_json::parse;
 use nix::sys::signal::{Signal, kill};
@@ -111,14 +111,14 @@ fn the_banner_tells_what_one_wants_to_know() {
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    let (code, said) = output(&mut vellum(&["ping", &uri]));
-    assert!(code == Some(0) && said.contains("answers"), "{said}");
-    let (code, said) = output(&mut vellum(&arguments));
-    assert!(code == Some(1) && said.contains(&format!("(process {pid})")), "{said}");
+    let (code, printed) = output(&mut vellum(&["ping", &uri]));
+    assert!(code == Some(0) && printed.contains("answers"), "{printed}");
+    let (code, printed) = output(&mut vellum(&arguments));
+    assert!(code == Some(1) && printed.contains(&format!("(process {pid})")), "{printed}");
     let log = server.end();
     assert!(log.contains("Waiting for connections") && log.contains(&format!("pid={pid}")), "{log}");
-    let (code, said) = output(&mut vellum(&["ping", "--quiet", &uri]));
-    assert!(code == Some(1) && said.is_empty(), "{said}");
+    let (code, printed) = output(&mut vellum(&["ping", "--quiet", &uri]));
+    assert!(code == Some(1) && printed.is_empty(), "{printed}");
 }
 
 #[test]
@@ -147,12 +147,12 @@ fn options_come_from_the_environment_and_a_file() {
     assert!(server.banner[0].ends_with("/?replicaSet=rs7"), "{:?}", server.banner);
     server.end();
     fs::write(&file, "prot = 1\n").unwrap();
-    let (code, said) = output(&mut vellum(&["--config", &file]));
-    assert!(code == Some(2) && said.contains("vellum.toml:1: there is no option 'prot'"), "{said}");
-    let (code, said) = output(vellum(&[]).env("VELLUM_PORT", "99999"));
-    assert!(code == Some(2) && said.contains("VELLUM_PORT") && said.contains("99999"), "{said}");
-    let (code, said) = output(vellum(&[]).env("MONGO_INITDB_ROOT_USERNAME", "me"));
-    assert!(code == Some(2) && said.contains("MONGO_INITDB_ROOT_PASSWORD is missing"), "{said}");
+    let (code, printed) = output(&mut vellum(&["--config", &file]));
+    assert!(code == Some(2) && printed.contains("vellum.toml:1: unknown option 'prot'"), "{printed}");
+    let (code, printed) = output(vellum(&[]).env("VELLUM_PORT", "99999"));
+    assert!(code == Some(2) && printed.contains("VELLUM_PORT") && printed.contains("99999"), "{printed}");
+    let (code, printed) = output(vellum(&[]).env("MONGO_INITDB_ROOT_USERNAME", "me"));
+    assert!(code == Some(2) && printed.contains("MONGO_INITDB_ROOT_PASSWORD is missing"), "{printed}");
 }
 
 #[test]
@@ -208,8 +208,8 @@ fn signals_change_the_log_and_end_nothing() {
     let files = || fs::read_dir(&scratch.0).unwrap().count();
     until("the new log", || files() == 3 && has(&log, "SIGUSR1"));
     assert!(has(&scratch.path("moved"), "Waiting for connections"));
-    let (code, said) = output(&mut vellum(&["ping", &server.banner[0]]));
-    assert_eq!(code, Some(0), "{said}");
+    let (code, printed) = output(&mut vellum(&["ping", &server.banner[0]]));
+    assert_eq!(code, Some(0), "{printed}");
     assert_eq!(server.end(), "");
 }
 
@@ -251,18 +251,21 @@ fn the_lab_is_a_program_of_its_own() {
     let alone = scratch.0.join("vellum");
     fs::copy(env!("CARGO_BIN_EXE_vellum"), &alone).unwrap();
     let run = |path: &Path| output(Command::new(&alone).args(["lab", "clean"]).env("PATH", path));
-    let (code, said) = run(&scratch.0);
-    assert!(code == Some(2) && said.contains("vellum-lab") && said.contains("cargo install"), "{said}");
+    let (code, printed) = run(&scratch.0);
+    assert!(
+        code == Some(2) && printed.contains("vellum-lab") && printed.contains("cargo install"),
+        "{printed}"
+    );
     fs::write(scratch.0.join("vellum-lab"), "#!/bin/sh\necho \"$1 $VELLUM_BINARY\"\nexit 7\n").unwrap();
     Command::new("chmod").arg("+x").arg(scratch.0.join("vellum-lab")).status().unwrap();
-    let (code, said) = run(Path::new("/usr/bin:/bin"));
-    assert!(code == Some(7) && said.trim() == format!("clean {}", alone.display()), "{said}");
+    let (code, printed) = run(Path::new("/usr/bin:/bin"));
+    assert!(code == Some(7) && printed.trim() == format!("clean {}", alone.display()), "{printed}");
 }
 
 #[test]
 fn hidden_verbs_are_not_suggested() {
-    let (code, said) = output(&mut vellum(&["pin"]));
-    assert!(code == Some(2) && said.contains("ping"), "{said}");
-    let (_, said) = output(&mut vellum(&["--help"]));
-    assert!(!said.contains("floor") && said.lines().count() <= 60, "{said}");
+    let (code, printed) = output(&mut vellum(&["pin"]));
+    assert!(code == Some(2) && printed.contains("ping"), "{printed}");
+    let (_, printed) = output(&mut vellum(&["--help"]));
+    assert!(!printed.contains("floor") && printed.lines().count() <= 60, "{printed}");
 }

@@ -1,7 +1,7 @@
 //! Fields for monitoring: mongostat, mongotop, Compass and exporters request them by name and type.
 
-use crate::ask::run;
-use crate::say;
+use crate::print_line;
+use crate::requests::run;
 use crate::server::Server;
 use base::bson::{DocumentBuf, Type, Value};
 
@@ -71,7 +71,7 @@ const INTEGERS: &[&str] = &[
 
 #[test]
 fn server_status_has_what_tools_read_and_counts_truly() {
-    let Some(server) = Server::start() else { return say("status: skipped, no server yet") };
+    let Some(server) = Server::start() else { return print_line("status: skipped, no server yet") };
     let mut client = server.connect().unwrap();
     run(
         &mut client,
@@ -99,7 +99,7 @@ fn server_status_has_what_tools_read_and_counts_truly() {
 
 #[test]
 fn sizes_are_those_of_the_disk() {
-    let Some(server) = Server::start() else { return say("status: skipped, no server yet") };
+    let Some(server) = Server::start() else { return print_line("status: skipped, no server yet") };
     let mut client = server.connect().unwrap();
     let sizes = run(&mut client, "{dbStats: 1, $db: 'status'}");
     let (used, all) = (number(&sizes, "fsUsedSize"), number(&sizes, "fsTotalSize"));
@@ -110,7 +110,7 @@ fn sizes_are_those_of_the_disk() {
 
 #[test]
 fn the_machine_and_the_pools_have_their_types() {
-    let Some(server) = Server::start() else { return say("status: skipped, no server yet") };
+    let Some(server) = Server::start() else { return print_line("status: skipped, no server yet") };
     let mut client = server.connect().unwrap();
     let host = run(&mut client, "{hostInfo: 1, $db: 'admin'}");
     assert_types(&host, Type::DateTime, &["system/currentTime"]);
@@ -136,7 +136,7 @@ fn the_machine_and_the_pools_have_their_types() {
 
 #[test]
 fn statistics_name_the_server_as_its_status_does() {
-    let Some(server) = Server::start() else { return say("status: skipped, no server yet") };
+    let Some(server) = Server::start() else { return print_line("status: skipped, no server yet") };
     let mut client = server.connect().unwrap();
     run(&mut client, "{insert: 'named', documents: [{}], $db: 'status'}");
     let status = run(&mut client, "{serverStatus: 1, $db: 'admin'}");

@@ -1,6 +1,6 @@
 //! A stepDown interrupts running writes, and completed writes stay.
 
-use crate::ask::{run, succeed};
+use crate::requests::{run, succeed};
 use crate::server::Server;
 use base::bson::DocumentBuf;
 use std::thread;
@@ -21,7 +21,7 @@ fn interrupted(server: &Server, command: &str) -> DocumentBuf {
         let mut own = server.connect().unwrap();
         let write = scope.spawn(move || run(&mut own, command));
         let mut client = server.connect().unwrap();
-        let begun = Instant::now();
+        let started = Instant::now();
         let name = &command[1..command.find(':').unwrap()];
         let current = format!("{{currentOp: 1, 'command.{name}': {{$exists: true}}, $db: 'admin'}}");
         loop {
@@ -34,7 +34,7 @@ fn interrupted(server: &Server, command: &str) -> DocumentBuf {
             {
                 break;
             }
-            assert!(begun.elapsed() < Duration::from_secs(60), "{found:?}");
+            assert!(started.elapsed() < Duration::from_secs(60), "{found:?}");
             thread::sleep(Duration::from_millis(5));
         }
         succeed(&mut client, "{replSetStepDown: 60, force: true, $db: 'admin'}");

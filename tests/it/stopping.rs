@@ -1,9 +1,9 @@
 //! SIGTERM while eight clients write: later commands are refused, acknowledged writes are kept, and the server ends
 //! soon. A second signal ends it at once.
 
-use crate::ask::{code, until};
 use crate::client::Client;
-use crate::say;
+use crate::print_line;
+use crate::requests::{code, until};
 use crate::server::{Scratch, Server};
 use base::bson::extended_json::parse;
 use base::bson::{Builder, DocumentBuf};
@@ -52,13 +52,13 @@ fn endless(server: &Server) -> thread::JoinHandle<io::Result<DocumentBuf>> {
     let (mut client, mut other) = (server.connect().unwrap(), server.connect().unwrap());
     let current = parse(&format!("{{currentOp: 1, client: '{}', $db: 'admin'}}", client.address())).unwrap();
     let running = thread::spawn(move || client.command(&parse(ENDLESS).unwrap()));
-    let begun = Instant::now();
+    let started = Instant::now();
     loop {
         let reply = other.command(&current).unwrap();
         if reply.view().get("inprog").and_then(|list| list.as_array()?.get(0)).is_some() {
             return running;
         }
-        assert!(begun.elapsed() < SOON, "it never began");
+        assert!(started.elapsed() < SOON, "it never began");
         thread::sleep(Duration::from_millis(5));
     }
 }
@@ -82,10 +82,10 @@ fn stopped(
         let running = endless(server);
         until("each writer has written", || written.load(Ordering::Relaxed) >= 50 * WRITERS);
         signals.iter().for_each(|signal| server.signal(*signal));
-        let told = Instant::now();
+        let signaled = Instant::now();
         // When the first writer's connection is closed, the server takes no new work, and the endless command runs for
         // another half second. The idle client sends its command then.
-        while !writers.iter().any(|writer| writer.is_finished()) && told.elapsed() < SOON {
+        while !writers.iter().any(|writer| writer.is_finished()) && signaled.elapsed() < SOON {
             thread::sleep(Duration::from_millis(1));
         }
         let mut codes = Vec::new();
@@ -94,7 +94,7 @@ fn stopped(
             codes.push(code(&reply));
         }
         let ended = server.exit_code();
-        let took = told.elapsed();
+        let took = signaled.elapsed();
         let seen = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
         (took, ended, running.join().unwrap(), codes, seen)
     })
@@ -121,7 +121,7 @@ fn new_work_is_refused_and_the_server_ends_soon() {
     let Some(mut server) = Server::start_on(&data, &[]) else { return };
     let (took, ended, endless, idle, seen) = stopped(&mut server, &[Signal::SIGTERM]);
     let acknowledged: usize = seen.iter().map(|seen| seen.acknowledged.len()).sum();
-    say(&format!("SIGTERM under load: ended after {took:.0?}, {acknowledged} documents acknowledged"));
+    print_line(&format!("SIGTERM under load: ended after {took:.0?}, {acknowledged} documents acknowledged"));
     assert_eq!(ended, Some(0), "{}", server.log_tail());
     assert!(took < SOON, "{took:?}");
     // One refusal, and the connection is closed.
@@ -140,7 +140,7 @@ fn a_second_signal_under_load_leaves_the_rest_to_the_journal() {
     let Some(mut server) = Server::start_on(&data, &[]) else { return };
     // Two kinds, since a second signal of one kind may be merged with the first.
     let (took, ended, endless, _, seen) = stopped(&mut server, &[Signal::SIGTERM, Signal::SIGINT]);
-    say(&format!("two signals under load: ended after {took:.0?}"));
+    print_line(&format!("two signals under load: ended after {took:.0?}"));
     assert!(matches!(ended, Some(130 | 143)), "{ended:?}: {}", server.log_tail());
     assert!(endless.is_err(), "nobody has waited for it");
     check(&data, &seen);

@@ -138,7 +138,7 @@ fn no_merge_is_left_half_done() {
 }
 
 /// Returns true if the whole file is test code.
-fn is_test_file(path: &Path) -> bool {
+pub(crate) fn is_test_file(path: &Path) -> bool {
     let part = |name: &str| path.components().any(|c| c.as_os_str() == name);
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     part("tests")
@@ -150,7 +150,7 @@ fn is_test_file(path: &Path) -> bool {
 }
 
 /// Returns the lines of a file outside of its test modules, which end files or items.
-fn product_lines(text: &str) -> Vec<(usize, &str)> {
+pub(crate) fn product_lines(text: &str) -> Vec<(usize, &str)> {
     let mut lines = Vec::new();
     let mut skip_to: Option<&str> = None;
     let mut pending = false;

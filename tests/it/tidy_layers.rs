@@ -129,11 +129,11 @@ fn circles(mut edges: Edges) -> Vec<String> {
             break;
         }
     }
-    let tell = |(module, found): (&String, &BTreeMap<String, String>)| {
+    let describe = |(module, found): (&String, &BTreeMap<String, String>)| {
         let found: Vec<String> = found.iter().map(|(name, why)| format!("{name} ({why})")).collect();
         format!("{module} → {}", found.join(", "))
     };
-    edges.iter().map(tell).collect()
+    edges.iter().map(describe).collect()
 }
 
 #[test]

@@ -1,7 +1,9 @@
-//! Rules about the English of documents and comments: short sentences that begin with a noun. CONTRIBUTING.md names
-//! the rules. The test counts marks of hard prose and long sentences, and fails above a limit for the whole tree.
+//! Rules about the English of documents, comments and texts for users: short sentences that begin with a noun.
+//! CONTRIBUTING.md names the rules. The tests count marks of hard prose and long sentences. Documents and comments have
+//! limits for the whole tree. Texts for users (string literals of the product, clients and benchmarks) have no marks.
 
 use crate::root;
+use crate::tidy::{is_test_file, product_lines};
 use std::path::Path;
 use std::process::Command;
 
@@ -67,15 +69,29 @@ const PAIRS: [&str; 22] = [
 /// First words of sentences whose subject is a clause.
 const CLAUSES: [&str; 6] = ["what", "whatever", "who", "whoever", "whichever", "whose"];
 
-/// Prefixes of comment lines by file extension.
-const COMMENTS: [(&str, &[&str]); 6] = [
-    ("go", &["// "]),
-    ("java", &["// ", "* "]),
-    ("js", &["// ", "* "]),
-    ("py", &["# "]),
-    ("rs", &["/// ", "//! "]),
-    ("ts", &["// ", "* "]),
+/// Texts with marks that are MongoDB's own.
+const TEXTS_OF_MONGODB: [&str; 2] = [
+    "There is more than one {name} index on {}; unsure which to use for $geoNear",
+    "There is no x.509 client certificate matching the user.",
 ];
+
+/// Prefixes of comment lines and quotes of strings, by language.
+const LANGUAGES: [(&str, &[&str], &[&str]); 8] = [
+    ("go", &["// "], &["\"", "`"]),
+    ("html", &["// "], &["\"", "`"]),
+    ("java", &["// ", "* "], &["\"\"\"", "\""]),
+    ("js", &["// ", "* "], &["\"", "'", "`"]),
+    ("py", &["# "], &["\"\"\"", "\"", "'"]),
+    ("rs", &["/// ", "//! "], &["\""]),
+    ("sh", &["# "], &["\"", "'"]),
+    ("ts", &["// ", "* "], &["\"", "'", "`"]),
+];
+
+/// Quotes whose strings may span lines in languages other than Rust and shell.
+const LONG_QUOTES: [&str; 2] = ["\"\"\"", "`"];
+
+/// Folders with texts for users.
+const USER_TEXTS: [&str; 5] = ["bench/", "clients/", "crates/", "packaging/", "src/"];
 
 /// Counts over several texts.
 #[derive(Default)]
@@ -161,6 +177,88 @@ fn comments(text: &str, prefixes: &[&str]) -> String {
     text.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
+/// Returns the language of a file by its extension or its first line.
+fn language(name: &str, text: &str) -> Option<&'static str> {
+    let extension = Path::new(name).extension().unwrap_or_default().to_string_lossy().to_string();
+    let program = text.lines().next().filter(|line| extension.is_empty() && line.starts_with("#!"));
+    let named = match program {
+        Some(line) if line.contains("python") => "py",
+        Some(line) if line.ends_with("sh") => "sh",
+        _ => extension.as_str(),
+    };
+    LANGUAGES.iter().map(|(language, ..)| *language).find(|language| *language == named)
+}
+
+/// Returns the string literals of a source, without its comments.
+fn strings(text: &str, language: &str) -> Vec<String> {
+    let Some((_, comments, quotes)) = LANGUAGES.iter().find(|(known, ..)| *known == language) else {
+        return Vec::new();
+    };
+    let comment = if comments[0].starts_with('#') { "#" } else { "//" };
+    let spans_lines = |quote: &str| language == "rs" || language == "sh" || LONG_QUOTES.contains(&quote);
+    let mut found = Vec::new();
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        if rest.starts_with(comment) {
+            rest = rest.find('\n').map_or("", |end| &rest[end..]);
+            continue;
+        }
+        if language == "rs" && first == '\'' {
+            // A character literal, or a lifetime.
+            let close = match rest[1..].starts_with('\\') {
+                true => rest.char_indices().skip(3).find(|(_, c)| *c == '\''),
+                false => rest.char_indices().nth(2).filter(|(_, c)| *c == '\''),
+            };
+            rest = &rest[close.map_or(1, |(at, _)| at + 1)..];
+            continue;
+        }
+        let raw = language == "rs" && (rest.starts_with("r\"") || rest.starts_with("r#"));
+        let hashes = if raw { rest[1..].chars().take_while(|c| *c == '#').count() } else { 0 };
+        let opening = if raw { &rest[1 + hashes..] } else { rest };
+        let quote = quotes.iter().find(|quote| opening.starts_with(**quote));
+        let body = quote.map(|quote| (&opening[quote.len()..], format!("{quote}{}", "#".repeat(hashes))));
+        let closed = body
+            .as_ref()
+            .and_then(|(body, quote)| Some((*body, end_of_string(body, quote, raw)?, quote.len())));
+        match closed.filter(|(body, end, _)| {
+            quote.is_some_and(|quote| spans_lines(quote)) || !body[..*end].contains('\n')
+        }) {
+            Some((body, end, length)) => {
+                found.push(body[..end].to_string());
+                rest = &body[end + length..];
+            }
+            None => rest = &rest[first.len_utf8()..],
+        }
+    }
+    found
+}
+
+/// Returns the offset of the closing quote.
+fn end_of_string(body: &str, quote: &str, raw: bool) -> Option<usize> {
+    let mut at = 0;
+    while at < body.len() {
+        if body[at..].starts_with(quote) {
+            return Some(at);
+        }
+        let escaped = !raw && body[at..].starts_with('\\');
+        let skipped: usize = body[at..].chars().take(1 + usize::from(escaped)).map(char::len_utf8).sum();
+        at += skipped;
+    }
+    None
+}
+
+/// Returns a string literal as its reader sees it: no line continuations, placeholders as one word.
+fn as_text(literal: &str) -> String {
+    let joined = literal.replace("\\\n", " ").replace("\\n  ", "\n\n").replace("\\n", "\n");
+    let mut parts = joined.split('{');
+    let mut text = parts.next().unwrap_or_default().to_string();
+    for part in parts {
+        text.push_str("code");
+        text.push_str(part.split_once('}').map_or(part, |(_, rest)| rest));
+    }
+    text
+}
+
 /// Puts a blank line before a list item.
 fn separate_items(line: &str) -> String {
     let item = line.trim_start();
@@ -193,11 +291,33 @@ fn documents_are_plain_english() {
 fn comments_are_plain_english() {
     let mut prose = Prose::default();
     for name in files() {
-        let extension = Path::new(&name).extension().unwrap_or_default().to_string_lossy().to_string();
-        let Some((_, prefixes)) = COMMENTS.iter().find(|(known, _)| *known == extension) else { continue };
-        prose.add_text(&name, &comments(&std::fs::read_to_string(root().join(&name)).unwrap(), prefixes));
+        let Ok(text) = std::fs::read_to_string(root().join(&name)) else { continue };
+        let language = language(&name, &text);
+        let Some((_, prefixes, _)) = LANGUAGES.iter().find(|(known, ..)| Some(*known) == language) else {
+            continue;
+        };
+        prose.add_text(&name, &comments(&text, prefixes));
     }
     prose.check("the comments");
+}
+
+#[test]
+fn texts_for_users_are_plain_english() {
+    let mut prose = Prose::default();
+    for name in files().iter().filter(|name| USER_TEXTS.iter().any(|folder| name.starts_with(folder))) {
+        let is_test = is_test_file(Path::new(name)) || name.contains("/test/") || name.contains("/vendor/");
+        let Ok(text) = std::fs::read_to_string(root().join(name)) else { continue };
+        let Some(language) = language(name, &text).filter(|_| !is_test) else { continue };
+        let product: Vec<&str> = product_lines(&text).into_iter().map(|(_, line)| line).collect();
+        let text = if language == "rs" { product.join("\n") } else { text };
+        for literal in strings(&text, language) {
+            if !TEXTS_OF_MONGODB.contains(&literal.as_str()) {
+                prose.add_text(name, &document(&as_text(&literal)));
+            }
+        }
+    }
+    assert_eq!(prose.marks, 0, "marked texts:\n{}", prose.worst.join("\n"));
+    prose.check("the texts");
 }
 
 #[test]
@@ -215,5 +335,14 @@ fn hard_prose_is_marked() {
         (0, 2)
     );
     assert_eq!(comments("/// One line.\ncode\n/// Another line.", &["/// "]), "One line.\n\nAnother line.");
+    assert_eq!(
+        strings("f('a', \"b \\\" c\"); // \"no\"\nr#\"d\"#, b'\"', '\"', 'x", "rs"),
+        ["b \\\" c", "d"]
+    );
+    assert_eq!(strings("x = \"\"\"a\nb\"\"\" # \"no\"\ny = 'c' + 'd\n\"e\"", "py"), ["a\nb", "c", "e"]);
+    assert_eq!(
+        as_text("no {x:?} here,\\\n  and there").split_whitespace().collect::<Vec<_>>().join(" "),
+        "no code here, and there"
+    );
     assert_eq!(without_code("see [the page](docs/x.md) and `a b`"), "see [the page and code");
 }

@@ -1,8 +1,8 @@
 //! TLS from outside: allowed connections, valid certificates, and replaced certificates.
 
-use crate::ask::until;
 use crate::authority::{Authority, Caller, Files, Made};
 use crate::client::Client;
+use crate::requests::until;
 use crate::server::Server;
 use base::bson::DocumentBuf;
 use base::bson::extended_json::parse;
@@ -72,11 +72,11 @@ fn each_mode_serves_whom_it_should() {
         assert_eq!(answers(setting.plain()), serves_plain, "{mode}");
         assert!(answers(setting.secure(None)), "{mode}");
         for version in [&TLS12, &TLS13] {
-            let caller = Caller { version: Some(version), ..Caller::anybody() };
+            let caller = Caller { version: Some(version), ..Caller::anonymous() };
             assert!(answers(caller.connect(setting.server.address())), "{mode} {version:?}");
         }
         let stranger = Authority::new("Others");
-        let caller = Caller { trusts: Some(&stranger), ..Caller::anybody() };
+        let caller = Caller { trusts: Some(&stranger), ..Caller::anonymous() };
         assert!(!answers(caller.connect(setting.server.address())), "{mode}");
     }
 }
@@ -128,7 +128,7 @@ fn plain_clients_are_told_of_in_the_log_once() {
 fn a_server_without_tls_tells_of_those_that_want_it() {
     let Some(server) = Server::start() else { return };
     for _ in 0..2 {
-        assert!(Caller::anybody().connect(server.address()).is_err());
+        assert!(Caller::anonymous().connect(server.address()).is_err());
     }
     assert_eq!(server.log().matches("started without SSL support").count(), 1);
     assert!(answers(server.connect()));
@@ -172,7 +172,7 @@ fn versions_can_be_switched_off() {
     let more = ["--tls-disabled-protocols", "TLS1_0,TLS1_1,TLS1_2"];
     let Some(setting) = Setting::new("versions", "require", &more) else { return };
     let with =
-        |version| Caller { version: Some(version), ..Caller::anybody() }.connect(setting.server.address());
+        |version| Caller { version: Some(version), ..Caller::anonymous() }.connect(setting.server.address());
     assert!(!answers(with(&TLS12)));
     assert!(answers(with(&TLS13)));
 }
@@ -281,7 +281,7 @@ fn certificates_change_for_new_ones_and_connections_stay() {
     run(&mut open, "{ping: 1, $db: 'admin'}").unwrap();
     let next = Authority::new("Next");
     let trusts_next =
-        || Caller { trusts: Some(&next), ..Caller::anybody() }.connect(setting.server.address());
+        || Caller { trusts: Some(&next), ..Caller::anonymous() }.connect(setting.server.address());
     assert!(trusts_next().is_err());
     setting.files.write("server.pem", &next.certificate("by command").pem);
     run(&mut open, "{rotateCertificates: 1, message: 'a test', $db: 'admin'}").unwrap();
@@ -303,8 +303,8 @@ fn certificates_change_for_new_ones_and_connections_stay() {
     assert!(answers(trusts_next()));
 
     setting.files.write("server.pem", &setting.authority.certificate("by signal").pem);
-    setting.server.hang_up();
-    setting.logs("SIGHUP: certificates are read again");
+    setting.server.send_sighup();
+    setting.logs("SIGHUP: reloaded the certificates");
     assert!(answers(setting.secure(None)));
     run(&mut open, "{ping: 1, $db: 'admin'}").unwrap();
 }
@@ -403,9 +403,9 @@ fn an_encrypted_key_wants_its_password() {
     let with_word = [&options[..], &["--tls-certificate-key-file-password", "secret"]].concat();
     for options in [with_file, with_word] {
         let Some(server) = Server::start_with(&options) else { return };
-        let mut client = Caller::anybody().connect(server.address()).unwrap();
-        let told = run(&mut client, "{getCmdLineOpts: 1, $db: 'admin'}").unwrap();
-        assert!(!format!("{told:?}").contains("\"secret\""), "{told:?}");
+        let mut client = Caller::anonymous().connect(server.address()).unwrap();
+        let command_line = run(&mut client, "{getCmdLineOpts: 1, $db: 'admin'}").unwrap();
+        assert!(!format!("{command_line:?}").contains("\"secret\""), "{command_line:?}");
         assert!(!server.log().contains("secret"));
     }
     for (more, part) in
@@ -416,12 +416,12 @@ fn an_encrypted_key_wants_its_password() {
             .args(more)
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&refused.stderr);
+        let printed = String::from_utf8_lossy(&refused.stderr);
         assert!(
-            refused.status.code() == Some(2) && said.contains(part) && said.contains("aes.pem"),
-            "{said}"
+            refused.status.code() == Some(2) && printed.contains(part) && printed.contains("aes.pem"),
+            "{printed}"
         );
-        assert!(!said.contains("guess"), "{said}");
+        assert!(!printed.contains("guess"), "{printed}");
     }
 }
 
@@ -447,7 +447,7 @@ fn mongods_own_options_mean_the_same() {
     let waits = lines.into_iter().find(|line| line.contains("\"id\":23016")).unwrap();
     let port = waits.split("\"port\":").nth(1).and_then(|rest| rest.split([',', '}']).next()).unwrap();
     let address = format!("127.0.0.1:{port}");
-    let served = answers(Caller { trusts: Some(&authority), ..Caller::anybody() }.connect(&address));
+    let served = answers(Caller { trusts: Some(&authority), ..Caller::anonymous() }.connect(&address));
     let plain = answers(Client::connect(&address, Duration::from_secs(20)));
     child.kill().unwrap();
     child.wait().unwrap();
@@ -459,8 +459,8 @@ fn mongods_own_options_mean_the_same() {
 fn ping(uri: &str) -> (bool, String) {
     let output =
         std::process::Command::new(env!("CARGO_BIN_EXE_vellum")).args(["ping", uri]).output().unwrap();
-    let said = [output.stdout, output.stderr].concat();
-    (output.status.success(), String::from_utf8(said).unwrap())
+    let printed = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8(printed).unwrap())
 }
 
 #[test]
@@ -470,8 +470,8 @@ fn ping_takes_the_options_of_drivers() {
     let ca = format!("tls=true&tlsCAFile={}", setting.files.join("ca.pem").display());
     let own = setting.files.write("client.pem", &setting.authority.certificate("client").pem);
     let own = format!("tlsCertificateKeyFile={own}");
-    let (good, said) = ping(&uri(format!("{ca}&{own}")));
-    assert!(good && said.contains("answers"), "{said}");
+    let (good, printed) = ping(&uri(format!("{ca}&{own}")));
+    assert!(good && printed.contains("answers"), "{printed}");
     let encrypted = crate::root().join("crates/wire/tests/fixtures/aes.pem");
     let other = Authority::new("Others");
     let others = setting.files.write("others.pem", &other.pem());
@@ -481,14 +481,14 @@ fn ping_takes_the_options_of_drivers() {
         (format!("tls=true&tlsCAFile={others}&{own}"), "UnknownIssuer"),
         (format!("tls=true&tlsCAFile=/nowhere/ca.pem&{own}"), "/nowhere/ca.pem"),
         (format!("{ca}&tlsCertificateKeyFile={}", encrypted.display()), "no password"),
-        (own.clone(), "without tls=true"),
+        (own.clone(), "need tls=true"),
     ] {
-        let (good, said) = ping(&uri(options));
-        assert!(!good && said.to_lowercase().contains(&part.to_lowercase()), "{part}: {said}");
+        let (good, printed) = ping(&uri(options));
+        assert!(!good && printed.to_lowercase().contains(&part.to_lowercase()), "{part}: {printed}");
     }
     for insecure in ["tlsInsecure=true", "tlsAllowInvalidCertificates=true"] {
-        let (good, said) = ping(&uri(format!("tls=true&tlsCAFile={others}&{own}&{insecure}")));
-        assert!(good, "{said}");
+        let (good, printed) = ping(&uri(format!("tls=true&tlsCAFile={others}&{own}&{insecure}")));
+        assert!(good, "{printed}");
     }
     let named =
         format!("mongodb://localhost:{}/?{ca}&{own}", setting.server.address().rsplit(':').next().unwrap());
@@ -499,10 +499,10 @@ fn ping_takes_the_options_of_drivers() {
             setting.server.address().rsplit(':').next().unwrap()
         )
     };
-    let (good, said) = ping(&ipv6(""));
-    assert!(!good && said.contains("not valid for name"), "{said}");
-    let (good, said) = ping(&ipv6("&tlsAllowInvalidHostnames=true"));
-    assert!(good, "{said}");
+    let (good, printed) = ping(&ipv6(""));
+    assert!(!good && printed.contains("not valid for name"), "{printed}");
+    let (good, printed) = ping(&ipv6("&tlsAllowInvalidHostnames=true"));
+    assert!(good, "{printed}");
 }
 
 const SUBJECT: &str = "CN=client,O=Vellum,C=DE";
@@ -548,9 +548,9 @@ fn a_certificate_logs_its_owner_in() {
              $db: 'admin'}}"
         );
         let reply = run(&mut early, &hello).unwrap();
-        let begun =
-            reply.view().get("speculativeAuthenticate").and_then(|begun| begun.as_document()).unwrap();
-        assert_eq!(begun.get("user").and_then(|user| user.as_str()), Some(SUBJECT));
+        let login =
+            reply.view().get("speculativeAuthenticate").and_then(|login| login.as_document()).unwrap();
+        assert_eq!(login.get("user").and_then(|user| user.as_str()), Some(SUBJECT));
         assert!(is_ok(&run(&mut early, count).unwrap()));
     }
 
@@ -584,8 +584,8 @@ fn a_certificate_logs_its_owner_in() {
         "biwsbj1DTixyPWFiY2RlZmdoaWprbA=="
     );
     let mut stranger = setting.secure(None).unwrap();
-    let begun = run(&mut stranger, &by_password).unwrap();
-    assert!(!is_ok(&run(&mut stranger, count).unwrap()), "{begun:?}");
+    let login = run(&mut stranger, &by_password).unwrap();
+    assert!(!is_ok(&run(&mut stranger, count).unwrap()), "{login:?}");
 
     let ca = setting.files.join("ca.pem").display().to_string();
     let own = setting.files.write("client.pem", &made.pem);
@@ -593,13 +593,13 @@ fn a_certificate_logs_its_owner_in() {
         "mongodb://{}/?tls=true&tlsCAFile={ca}&tlsCertificateKeyFile={own}&authMechanism=MONGODB-X509",
         setting.server.address()
     );
-    let (good, said) = ping(&uri);
-    assert!(good, "{said}");
+    let (good, printed) = ping(&uri);
+    assert!(good, "{printed}");
     let dropped = run(&mut client, &format!("{{dropUser: '{SUBJECT}', $db: '$external'}}")).unwrap();
     assert!(is_ok(&dropped), "{dropped:?}");
     assert!(!is_ok(&run(&mut client, count).unwrap()));
-    let (good, said) = ping(&uri);
-    assert!(!good && said.contains("logging in"), "{said}");
+    let (good, printed) = ping(&uri);
+    assert!(!good && printed.contains("logging in"), "{printed}");
 }
 
 #[test]
@@ -616,17 +616,17 @@ fn ping_logs_in() {
     let mut client = server.connect().unwrap();
     let create = "{createUser: 'ro:ot', pwd: 'p@ss/', roles: ['root'], $db: 'admin'}";
     assert!(is_ok(&run(&mut client, create).unwrap()));
-    let (good, said) = ping(&format!("mongodb://{}/", server.address()));
-    assert!(good, "{said}");
+    let (good, printed) = ping(&format!("mongodb://{}/", server.address()));
+    assert!(good, "{printed}");
     for mechanism in ["", "?authMechanism=SCRAM-SHA-1", "?authMechanism=SCRAM-SHA-256"] {
-        let (good, said) = ping(&format!("mongodb://ro%3Aot:p%40ss%2F@{}/{mechanism}", server.address()));
-        assert!(good, "{mechanism}: {said}");
+        let (good, printed) = ping(&format!("mongodb://ro%3Aot:p%40ss%2F@{}/{mechanism}", server.address()));
+        assert!(good, "{mechanism}: {printed}");
     }
     for wrong in ["ro%3Aot:guess", "nobody:p%40ss%2F"] {
-        let (good, said) = ping(&format!("mongodb://{wrong}@{}/", server.address()));
+        let (good, printed) = ping(&format!("mongodb://{wrong}@{}/", server.address()));
         assert!(
-            !good && said.contains("logging in: Authentication failed") && !said.contains("guess"),
-            "{said}"
+            !good && printed.contains("logging in: Authentication failed") && !printed.contains("guess"),
+            "{printed}"
         );
     }
 }

@@ -1,7 +1,7 @@
 //! `vellum top`: lines without a terminal, a screen on a terminal, and its output for servers with fewer counters.
 
-use crate::ask::until;
 use crate::authority::{Authority, Caller, Files};
+use crate::requests::until;
 use crate::server::Server;
 use base::bson::extended_json::parse;
 use nix::pty::{Winsize, openpty};
@@ -50,19 +50,19 @@ fn lines_are_written_where_nobody_looks() {
             .output()
             .unwrap()
     });
-    let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
-    assert!(output.status.success(), "{said}");
-    let lines: Vec<&str> = said.lines().filter(|line| !line.starts_with("  shop")).collect();
+    let printed = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    assert!(output.status.success(), "{printed}");
+    let lines: Vec<&str> = printed.lines().filter(|line| !line.starts_with("  shop")).collect();
     let head: Vec<&str> = lines[0].split_whitespace().collect();
-    assert!(head.starts_with(&["insert", "query"]) && lines.len() == 3, "{said}");
+    assert!(head.starts_with(&["insert", "query"]) && lines.len() == 3, "{printed}");
     for line in &lines[1..] {
         let cells: Vec<&str> = line.split_whitespace().collect();
-        assert_eq!(cells.len(), head.len(), "{said}");
+        assert_eq!(cells.len(), head.len(), "{printed}");
         let rate = |at: usize| cells[at].parse::<f64>().unwrap();
-        assert!(rate(0) > 1.0 && rate(1) > 1.0 && rate(2) == 0.0, "{said}");
-        assert!(cells[6].ends_with('s') && cells[7].ends_with('s'), "{said}");
+        assert!(rate(0) > 1.0 && rate(1) > 1.0 && rate(2) == 0.0, "{printed}");
+        assert!(cells[6].ends_with('s') && cells[7].ends_with('s'), "{printed}");
     }
-    assert!(said.matches("  shop.busy ").count() == 2 && !said.contains('\u{1b}'), "{said}");
+    assert!(printed.matches("  shop.busy ").count() == 2 && !printed.contains('\u{1b}'), "{printed}");
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn a_screen_is_shown_on_a_terminal_and_gone_after_q() {
     let screens = shown.matches("\u{1b}[H").count();
     assert!(screens > 1 && shown.starts_with("\u{1b}[?1049h"), "{screens}: {shown}");
     assert!(shown.ends_with("\u{1b}[?25h\u{1b}[?1049l"), "{shown}");
-    for part in ["insert", "collection, ms a second", "shop.busy", "q ends"] {
+    for part in ["insert", "collection, ms/s", "shop.busy", "q quits"] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
 }
@@ -118,8 +118,8 @@ fn a_screen_is_shown_on_a_terminal_and_gone_after_q() {
 fn who_may_not_see_is_told() {
     let Some(server) = Server::start_with(&["--auth"]) else { return };
     let output = top(&server, &["--count", "1"]).stdin(Stdio::null()).output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(!output.status.success() && said.contains("not authorized"), "{said}");
+    let printed = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && printed.contains("not authorized"), "{printed}");
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn users_look_over_tls() {
     };
     let at = |user: &str| format!("mongodb://{user}{}/?tls=true&tlsCAFile={ca}", server.address());
     let done = AtomicBool::new(false);
-    let (succeeded, said) = thread::scope(|scope| {
+    let (succeeded, printed) = thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
                 client
@@ -166,15 +166,15 @@ fn users_look_over_tls() {
         done.store(true, Ordering::Relaxed);
         looked
     });
-    let lines: Vec<&str> = said.lines().collect();
-    assert!(succeeded && lines.len() >= 2 && lines[0].trim_start().starts_with("insert"), "{said}");
+    let lines: Vec<&str> = printed.lines().collect();
+    assert!(succeeded && lines.len() >= 2 && lines[0].trim_start().starts_with("insert"), "{printed}");
     let cells = |line: &str| line.split_whitespace().count();
-    assert_eq!(cells(lines[0]), cells(lines[1]), "{said}");
-    assert!(!said.contains("not authorized") && said.contains("shop.seen"), "{said}");
-    let (succeeded, said) = look(at("looker:wrong@"));
-    assert!(!succeeded && said.contains("Authentication failed"), "{said}");
-    let (succeeded, said) = look(at(""));
-    assert!(!succeeded && said.contains("requires authentication"), "{said}");
-    let (succeeded, said) = look(format!("mongodb://looker:eyes@{}/", server.address()));
-    assert!(!succeeded, "without TLS: {said}");
+    assert_eq!(cells(lines[0]), cells(lines[1]), "{printed}");
+    assert!(!printed.contains("not authorized") && printed.contains("shop.seen"), "{printed}");
+    let (succeeded, printed) = look(at("looker:wrong@"));
+    assert!(!succeeded && printed.contains("Authentication failed"), "{printed}");
+    let (succeeded, printed) = look(at(""));
+    assert!(!succeeded && printed.contains("requires authentication"), "{printed}");
+    let (succeeded, printed) = look(format!("mongodb://looker:eyes@{}/", server.address()));
+    assert!(!succeeded, "without TLS: {printed}");
 }

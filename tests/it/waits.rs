@@ -1,8 +1,8 @@
 //! Waiting commands (during an fsync lock, during an index build) block no other client and can be ended, whatever
 //! their number.
 
-use crate::ask::{run, running, until};
 use crate::client::Client;
+use crate::requests::{run, running, until};
 use crate::server::Server;
 use base::bson::DocumentBuf;
 use base::bson::extended_json::parse;
@@ -34,9 +34,9 @@ fn six_hundred_merges_wait_for_fsync_unlock_and_the_server_stops() {
             .collect();
         // Commands with a time limit end; others continue to wait, and no client is blocked.
         until("half of them wait", || running(&mut client, "aggregate") == WAITING / 2);
-        let asked = Instant::now();
+        let requested = Instant::now();
         assert_eq!(number(&run(&mut server.connect().unwrap(), "{ping: 1, $db: 'admin'}"), "ok"), Some(1));
-        assert!(asked.elapsed() < Duration::from_secs(10));
+        assert!(requested.elapsed() < Duration::from_secs(10));
         server_ends(&mut server, client);
         for (number_of, waited) in waiting.into_iter().enumerate() {
             let reply = waited.join().unwrap();
@@ -52,9 +52,9 @@ fn six_hundred_merges_wait_for_fsync_unlock_and_the_server_stops() {
 
 fn server_ends(server: &mut Server, client: Client) {
     drop(client);
-    let begun = Instant::now();
+    let started = Instant::now();
     server.end();
-    assert!(begun.elapsed() < Duration::from_secs(30), "it took {:?} to stop", begun.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(30), "it took {:?} to stop", started.elapsed());
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn writes_and_reads_go_on_while_an_index_is_built_and_killop_ends_it() {
         let mut builder = server.connect().unwrap();
         let build = scope.spawn(move || run(&mut builder, create));
         let mut written = 0;
-        let mut seen_progress = false;
+        let mut progress = false;
         while !build.is_finished() {
             let next = 100_000 + written;
             let insert = format!("{{insert: 'c', documents: [{{_id: {next}, a: {next}}}], $db: 'test'}}");
@@ -82,12 +82,12 @@ fn writes_and_reads_go_on_while_an_index_is_built_and_killop_ends_it() {
             );
             assert_eq!(number(&run(&mut client, &update), "nModified"), Some(1));
             let current = run(&mut client, "{currentOp: 1, $db: 'admin', 'command.createIndexes': 'c'}");
-            seen_progress |= format!("{current:?}").contains("Index Build");
+            progress |= format!("{current:?}").contains("Index Build");
             written += 1;
         }
         assert_eq!(number(&build.join().unwrap(), "numIndexesAfter"), Some(2));
         assert!(written > 3, "only {written} writes got through");
-        assert!(seen_progress, "currentOp never showed the build");
+        assert!(progress, "currentOp never showed the build");
         let found = run(
             &mut client,
             "{aggregate: 'c', pipeline: [{$match: {a: -1}}, {$count: 'n'}], hint: 'a_1', cursor: {}, $db: 'test'}",

@@ -25,14 +25,14 @@ impl Database {
         let backup = self.engine().backup(since, covers).map_err(|error| match error {
             storage::Error::Unavailable(_) => err!(
                 CommandNotSupported,
-                "the engine {} makes no backups of its own: its server's are those of the documents, too (pg_basebackup, \
-                 and an archive of its log for a moment in time)",
+                "the engine {} has no backups of its own: back up its server (pg_basebackup, and a WAL \
+                 archive for point-in-time recovery)",
                 self.engine().name()
             ),
             error => storage_error(error),
         })?;
         operation.expect_long();
-        let pieces = Pieces { backup, told: false, operation: operation.clone() };
+        let pieces = Pieces { backup, started: false, operation: operation.clone() };
         let namespace = Namespace::new("admin", "$cmd.vellumBackup")?;
         let mut cursor = Cursor::new(namespace, Box::new(pieces), operation.clone());
         cursor.looks_ahead = true;
@@ -43,7 +43,7 @@ impl Database {
 /// The stage of a backup's cursor: one document about the kind, then one for each chunk.
 struct Pieces {
     backup: Backup,
-    told: bool,
+    started: bool,
     operation: Arc<Operation>,
 }
 
@@ -51,8 +51,8 @@ impl Stage for Pieces {
     fn next(&mut self) -> Result<Option<Row>> {
         self.operation.check()?;
         let mut document = Builder::new();
-        if !self.told {
-            self.told = true;
+        if !self.started {
+            self.started = true;
             document.append(c"kind", self.backup.kind().name());
             document.append_optional(c"why", self.backup.why_full());
             return Ok(Some(document.finish().into()));

@@ -249,7 +249,7 @@ pub(crate) fn entry(collection: &Collection) -> DocumentBuf {
 }
 
 /// Returns the entry with multikey bits that the indexes are about to get.
-pub(crate) fn entry_with(collection: &Collection, learnt: &[(Arc<Index>, Vec<u32>)]) -> DocumentBuf {
+pub(crate) fn entry_with(collection: &Collection, flags: &[(Arc<Index>, Vec<u32>)]) -> DocumentBuf {
     // Room for a few indexes avoids most reallocations.
     let mut out = Builder::with_buffer(Vec::with_capacity(512));
     out.append(c"ns", collection.namespace.as_str());
@@ -259,14 +259,14 @@ pub(crate) fn entry_with(collection: &Collection, learnt: &[(Arc<Index>, Vec<u32
     if let Some(data) = &collection.data {
         out.append(c"ident", data.ident.0 as i64).begin_array(c"indexes");
         for index in &data.indexes {
-            append_index(index, learnt, &mut out);
+            append_index(index, flags, &mut out);
         }
         out.end();
         // For other users of the store. After a crash, the next process that opens the database drops the builds.
         if !data.building.is_empty() {
             out.begin_array(c"building");
             for building in &data.building {
-                append_index(&building.index, learnt, &mut out);
+                append_index(&building.index, flags, &mut out);
             }
             out.end();
         }
@@ -275,20 +275,20 @@ pub(crate) fn entry_with(collection: &Collection, learnt: &[(Arc<Index>, Vec<u32
 }
 
 /// Appends an index to the open array.
-fn append_index(index: &Arc<Index>, learnt: &[(Arc<Index>, Vec<u32>)], out: &mut Builder) {
+fn append_index(index: &Arc<Index>, flags: &[(Arc<Index>, Vec<u32>)], out: &mut Builder) {
     out.push_document().begin_document(c"spec");
     index.spec.append_to(out);
     out.end().append(c"ident", index.ident.0 as i64).append(c"since", index.since_millis);
-    append_multikey(index, learnt, out);
+    append_multikey(index, flags, out);
     out.end();
 }
 
 /// Appends the multikey bits of an index, including bits that it is about to get.
-fn append_multikey(index: &Arc<Index>, learnt: &[(Arc<Index>, Vec<u32>)], out: &mut Builder) {
+fn append_multikey(index: &Arc<Index>, flags: &[(Arc<Index>, Vec<u32>)], out: &mut Builder) {
     out.begin_array(c"multikey");
-    let learnt = learnt.iter().find(|(known, _)| Arc::ptr_eq(known, index)).map(|(_, bits)| bits);
+    let flags = flags.iter().find(|(known, _)| Arc::ptr_eq(known, index)).map(|(_, bits)| bits);
     for (part, bits) in index.multikey_bits().into_iter().enumerate() {
-        let more = learnt.and_then(|learnt| learnt.get(part)).copied().unwrap_or(0);
+        let more = flags.and_then(|flags| flags.get(part)).copied().unwrap_or(0);
         out.push((bits | more) as i32);
     }
     out.end();

@@ -40,7 +40,7 @@ pub(crate) struct CatalogChange<'db> {
     /// Log entries of the change.
     pub(crate) commands: Vec<LoggedCommand>,
     /// New multikey bits of indexes, stored with the entry.
-    learnt: Vec<(Arc<Index>, Vec<u32>)>,
+    multikey: Vec<(Arc<Index>, Vec<u32>)>,
 }
 
 impl Database {
@@ -149,7 +149,7 @@ impl<'db> CatalogChange<'db> {
             change: Change { earliest: database.earliest_cluster_time(), ..Change::default() },
             changed: Vec::new(),
             commands: Vec::new(),
-            learnt: Vec::new(),
+            multikey: Vec::new(),
         })
     }
 
@@ -163,7 +163,7 @@ impl<'db> CatalogChange<'db> {
             mut change,
             changed,
             commands,
-            learnt,
+            multikey,
             drops,
             catalog_changed,
             ..
@@ -178,7 +178,7 @@ impl<'db> CatalogChange<'db> {
             if let Some(catalog) = catalog.take() {
                 database.publish(generation, catalog);
             }
-            learnt.iter().for_each(|(index, bits)| index.note_multikey(bits));
+            multikey.iter().for_each(|(index, bits)| index.note_multikey(bits));
         };
         let written = match lock.commit(change, changes_catalog, &mut applied).map_err(storage_error)? {
             Ok(written) => written,
@@ -318,9 +318,9 @@ impl<'db> CatalogChange<'db> {
     }
 
     /// Stores the entry of a collection that changes only in its multikey bits.
-    pub(crate) fn learn(&mut self, collection: &Collection, learnt: Vec<(Arc<Index>, Vec<u32>)>) {
-        let stored = entry_with(collection, &learnt);
-        self.learnt = learnt;
+    pub(crate) fn learn(&mut self, collection: &Collection, multikey: Vec<(Arc<Index>, Vec<u32>)>) {
+        let stored = entry_with(collection, &multikey);
+        self.multikey = multikey;
         // Other users of the store read the entry again.
         self.catalog_changed = true;
         self.change.batch.put(CATALOG, collection.namespace.as_str().as_bytes(), Value::from(stored.bytes()));

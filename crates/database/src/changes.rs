@@ -422,7 +422,7 @@ impl Changes {
     }
 
     fn delete_entry(&mut self, index: &Index, key: &KeyOf, record: RecordId) {
-        if mutant!("index entries are left behind") {
+        if mutant!("old index entries are not removed") {
             return;
         }
         let entry = IndexEntry { key_string: &key.key_string, type_bits: &key.type_bits, record };

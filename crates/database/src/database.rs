@@ -372,7 +372,9 @@ impl Database {
     /// Returns the view of an operation: of its transaction, the view given to it, or a new view.
     pub(crate) fn view_for(&self, operation: &Operation) -> View {
         match (operation.transaction(), operation.snapshot()) {
-            (Some(transaction), _) if mutant!("each statement reads anew") && !transaction.has_written() => {
+            (Some(transaction), _)
+                if mutant!("each statement reads a new view") && !transaction.has_written() =>
+            {
                 self.view()
             }
             (Some(transaction), _) => transaction.view(),
@@ -385,8 +387,8 @@ impl Database {
     /// qualifies.
     ///
     /// Errors: storage errors, errors of reading the catalog there.
-    pub fn read_standby(&self, operation: &Operation, asked: StandbyRead) -> Result<bool> {
-        let Some(read_view) = self.store.standby_read_view(asked).map_err(storage_error)? else {
+    pub fn read_standby(&self, operation: &Operation, requested: StandbyRead) -> Result<bool> {
+        let Some(read_view) = self.store.standby_read_view(requested).map_err(storage_error)? else {
             return Ok(false);
         };
         let catalog = self.catalog_at(&read_view)?;

@@ -209,12 +209,12 @@ impl Changes {
         let mut event = self.event("update", name);
         key(&mut event, after);
         event.begin_document(c"updateDescription");
-        let told = match between(before, after) {
+        let reported = match between(before, after) {
             Some(diff) => describe(diff.view(), false, &mut event).map(|()| true)?,
             None => describe_fields(before, after, &mut event),
         };
         event.end();
-        if !told {
+        if !reported {
             event = self.event("replace", name);
             key(&mut event, after);
             event.append(c"fullDocument", after);

@@ -183,7 +183,7 @@ impl LoggedCommand {
             _ => {
                 object.append(c"collMod", after.namespace.collection());
                 let (before, after) = (before.options_document(), after.options_document());
-                object.append_all(asked(before.view(), after.view()).view());
+                object.append_all(requested(before.view(), after.view()).view());
             }
         }
         old.append(c"collectionOptions_old", &before.options_document());
@@ -226,7 +226,7 @@ fn changed(before: Document<'_>, after: Document<'_>) -> DocumentBuf {
 }
 
 /// Returns the fields of a collMod that changes one set of options to another.
-fn asked(before: Document<'_>, after: Document<'_>) -> DocumentBuf {
+fn requested(before: Document<'_>, after: Document<'_>) -> DocumentBuf {
     let mut out = Builder::new();
     for field in changed(before, after).view() {
         let is_gone = after.find(field.name()).is_none();

@@ -125,7 +125,7 @@ impl Shared {
         }
         Err(err!(
             ExceededMemoryLimit,
-            "the data takes all the memory that it may (--memory-limit): only deletes and reads are carried out"
+            "the data has reached the memory limit (--memory-limit): only deletes and reads are allowed"
         ))
     }
 }
@@ -216,8 +216,8 @@ impl Account {
         match shared.ledger.exceeds(1) && self.held() > ENTRY.unsigned_abs() {
             true => Err(err!(
                 ExceededMemoryLimit,
-                "operations and replies hold all the memory that they may (--memory-limit): this operation would take \
-                 more"
+                "operations and replies have reached the memory limit (--memory-limit): this operation \
+                 would exceed it"
             )),
             false => Ok(()),
         }
@@ -286,8 +286,8 @@ impl Account {
                 }
                 return Err(err!(
                     ExceededMemoryLimit,
-                    "other operations and replies hold much of the memory that they may (--memory-limit), and still do \
-                     after {} seconds",
+                    "other operations and replies used most of the memory limit (--memory-limit) for {} \
+                     seconds",
                     WAIT.as_secs()
                 ));
             }
@@ -325,7 +325,8 @@ impl Account {
         self.look_at.store(taken.saturating_sub(1), Relaxed);
         Err(err!(
             ExceededMemoryLimit,
-            "the operation used over {} bytes of memory, which is the limit of one (--memory-limit and the \
+            "the operation used over {} bytes of memory, which is the limit of an operation (--memory-limit \
+             and the \
              parameter {OPERATION_MEMORY})",
             self.limit
         ))
@@ -458,10 +459,10 @@ mod tests {
         other.check(&shared).unwrap();
         // More than half of the limit is taken, and one operation is large.
         assert!(other.must_wait(&shared));
-        let asked = std::cell::Cell::new(0);
-        let should_continue = || asked.replace(asked.get() + 1) < 3;
+        let requested = std::cell::Cell::new(0);
+        let should_continue = || requested.replace(requested.get() + 1) < 3;
         other.wait(&shared, &should_continue).unwrap();
-        assert_eq!(asked.get(), 4);
+        assert_eq!(requested.get(), 4);
         one.rest(&shared);
         assert!(!other.must_wait(&shared) && other.is_large.load(Relaxed));
         let more: Vec<u8> = vec![1; 3 << 20];

@@ -493,7 +493,7 @@ fn interrupted(reason: ErrorCode) -> Error {
     match reason {
         ErrorCode::ExceededMemoryLimit => err!(
             ExceededMemoryLimit,
-            "the process is at its limit of memory (--memory-limit), and this operation held the most"
+            "the process reached its memory limit (--memory-limit), and this operation held the most memory"
         ),
         reason => Error::new(reason, "operation was interrupted"),
     }
@@ -583,8 +583,8 @@ mod tests {
             GIVEN.fetch_add(1, Relaxed);
             work();
         });
-        let begun = Instant::now();
-        while begun.elapsed() < Duration::from_millis(100) {
+        let started = Instant::now();
+        while started.elapsed() < Duration::from_millis(100) {
             operation.check().unwrap();
         }
         // After 4, 12, 28, 60 milliseconds.

@@ -106,7 +106,7 @@ impl Database {
     pub fn set_log_limit(&self, bytes: u64) -> Result<()> {
         match self.store.set_log_limit(bytes) {
             true => Ok(()),
-            false => Err(err!(NotImplemented, "this store's log can't be resized")),
+            false => Err(err!(NotImplemented, "the oplog of this store cannot be resized")),
         }
     }
 
@@ -168,7 +168,7 @@ impl Database {
         match self.log_term()? {
             Some(term) => self.term.store(term, Relaxed),
             None => {
-                self.log_note(if is_new { INITIATING } else { "the log begins anew" })?;
+                self.log_note(if is_new { INITIATING } else { "the oplog restarts" })?;
                 self.term.store(0, Relaxed);
             }
         }

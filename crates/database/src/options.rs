@@ -1,4 +1,7 @@
 //! Parsing and checks of the create command's options.
+//!
+//! A new option is a field of `Seen`. `Seen::field` checks its type, and `Seen::finish` checks its combination with
+//! other options. Options that other commands share have a function of their own (`images`).
 
 use crate::collection::{Capped, Options, View, clustered_expiry, parse_clustered};
 use crate::option_field::{check_storage_engine, count, flag, object, text, wrong_type};

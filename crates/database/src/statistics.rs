@@ -111,7 +111,7 @@ impl Database {
     /// Errors: NamespaceNotFound; errors of the latencies, which come from the server.
     pub(crate) fn coll_stats_stage(
         &self,
-        asked: &CollStats,
+        requested: &CollStats,
         namespace: &Namespace,
         latencies: &dyn Fn(bool) -> Result<Vec<DocumentBuf>>,
     ) -> Result<DocumentBuf> {
@@ -126,24 +126,24 @@ impl Database {
         };
         let mut out = Builder::new();
         out.append(c"ns", namespace.as_str()).append(c"localTime", Value::DateTime(self.now_millis()));
-        if let Some(histograms) = asked.latencies {
+        if let Some(histograms) = requested.latencies {
             out.begin_document(c"latencyStats");
             for document in latencies(histograms)? {
                 out.append_all(document.view());
             }
             out.end();
         }
-        if let Some(scale) = asked.scale {
+        if let Some(scale) = requested.scale {
             must_be_there("storageStats")?;
             out.begin_document(c"storageStats");
             statistics.append_to(&mut out, scale);
             out.end();
         }
-        if asked.count {
+        if requested.count {
             must_be_there("count")?;
             out.append_number(c"count", statistics.count);
         }
-        if asked.scans {
+        if requested.scans {
             must_be_there("queryExecStats")?;
             let collection = self.collection(namespace);
             let scans =

@@ -229,7 +229,7 @@ impl StrictReport {
         };
         let mut lines: Vec<String> = self.kinds().into_iter().flat_map(of_kind).collect();
         if self.left_out > 0 {
-            lines.push(format!("{} reads more, of further shapes", self.left_out));
+            lines.push(format!("{} more reads, of other query shapes", self.left_out));
         }
         if lines.is_empty() {
             lines.push("nothing to report".to_string());

@@ -96,7 +96,7 @@ impl Database {
         };
         self.log_transaction(&mut change, &created, logged, retry);
         let replaced = replaced_by(&change);
-        if mutant!("claims are given up before the commit") {
+        if mutant!("write intents are released before the commit") {
             self.store.release(transaction.owner);
         }
         let outcome = self.commit_taken(operation, change, &created);

@@ -91,7 +91,7 @@ impl WriteQueues {
         let turn = QueueGuard { queue, ticket };
         let first = {
             let mut tickets = queue.tickets.lock();
-            match mutant!("the last to come has the turn") {
+            match mutant!("the last waiter has the turn") {
                 true => tickets.push_front(ticket),
                 false => tickets.push_back(ticket),
             }
@@ -125,7 +125,7 @@ impl Drop for QueueGuard<'_> {
         tickets.retain(|ticket| *ticket != self.ticket);
         self.queue.length.store(tickets.len(), Ordering::Release);
         drop(tickets);
-        if !mutant!("nobody is told of a turn's end") {
+        if !mutant!("the end of a turn wakes no waiter") {
             self.queue.moved.notify_all();
         }
     }

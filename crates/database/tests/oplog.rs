@@ -61,7 +61,7 @@ impl Session {
     /// Returns the oplog's documents, reduced to parts that are equal in each run.
     fn oplog(&self) -> Vec<String> {
         let (mut cursor, end) = self.database.log_cursor(Bound::Unbounded).unwrap();
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         let mut last = 0;
         while let Some(entry) = cursor.next_entry().unwrap() {
             assert!(last < entry.time && entry.time <= end);
@@ -70,10 +70,10 @@ impl Session {
             for document in oplog_documents(&entry) {
                 let view = document.view();
                 let field = |name: &str| view.get(name).map_or(String::new(), |value| value.to_string());
-                told.push(format!("{} {} {} {}", field("op"), field("ns"), field("o"), field("o2")));
+                reported.push(format!("{} {} {} {}", field("op"), field("ns"), field("o"), field("o2")));
             }
         }
-        told
+        reported
     }
 }
 
@@ -95,7 +95,7 @@ fn each_change_has_its_entry_in_the_order_of_commits() {
     s.database.commit_transaction(&joined, joined.transaction().unwrap()).unwrap();
     s.delete_all();
     s.database.drop_database(&Uninterrupted, "test").unwrap();
-    let told = s.oplog();
+    let reported = s.oplog();
     let starts = [
         "\"n\" \"\" { msg: \"initiating set\" }",
         "\"c\" \"test.$cmd\" { create: \"c\"",
@@ -108,10 +108,10 @@ fn each_change_has_its_entry_in_the_order_of_commits() {
         "\"c\" \"test.$cmd\" { drop: \"c\" }",
         "\"c\" \"test.$cmd\" { dropDatabase: 1 }",
     ];
-    for (told, start) in told.iter().zip(starts) {
-        assert!(told.starts_with(start), "{told}\n{start}");
+    for (reported, start) in reported.iter().zip(starts) {
+        assert!(reported.starts_with(start), "{reported}\n{start}");
     }
-    assert_eq!(told.len(), starts.len(), "{told:#?}");
+    assert_eq!(reported.len(), starts.len(), "{reported:#?}");
 }
 
 #[test]

@@ -235,13 +235,13 @@ mod schedules {
         let _alone = ALONE.write();
         let faults: [(&'static str, fn()); 8] = [
             ("documents are not checked", increments),
-            ("nobody is told of a turn's end", increments),
-            ("transactions wait for turns", transactions),
-            ("claims are given up before the commit", transactions),
+            ("the end of a turn wakes no waiter", increments),
+            ("transactions wait in write queues", transactions),
+            ("write intents are released before the commit", transactions),
             ("unique keys are not checked", unique_keys),
-            ("claims are not heeded", unique_keys),
+            ("write intents are ignored", unique_keys),
             ("changed records are not marked", builds),
-            ("what came during a build is loaded", builds),
+            ("writes during a build are loaded", builds),
         ];
         for (name, scenario) in faults {
             switch_on(Some(name));

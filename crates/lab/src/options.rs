@@ -10,13 +10,13 @@ use std::path::PathBuf;
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
         vellum lab all --report page.html                   everything, on one page\n  \
-        vellum lab clean                                    Vellum at each durability level, and the floor\n  \
+        vellum lab clean                                    Vellum at each durability level, and the null server\n  \
         vellum lab write-concern --target mine=mongodb://127.0.0.1:27017/ --report out.html\n  \
         vellum lab inserts --postgres-here                  beside PostgreSQL with fsync on, off and on a RAM disk\n  \
         vellum lab run orders.toml --rate 2000 --duration 60\n  \
         vellum lab record --upstream mongodb://db:27017/ monday.rec\n  \
         vellum lab replay monday.rec --speed max --check\n  \
-        vellum lab replay monday.rec --start monday.backup    from what record --snapshot monday.backup kept\n  \
+        vellum lab replay monday.rec --start monday.backup    on the data of record --snapshot monday.backup\n  \
         vellum lab suite --rounds 3 -- npm test              with MONGODB_URI set to each target in turn\n  \
         vellum lab inserts --data-on /mnt/a --data-on /dev/shm\n  \
         vellum lab compare before.json after.json --fail-if 'p99>+10%'")]
@@ -205,10 +205,11 @@ pub(crate) struct TargetArgument {
 }
 
 fn parse_target(text: &str) -> std::result::Result<TargetArgument, String> {
-    let (name, uri) = text.split_once('=').ok_or("say NAME=URI, such as mine=mongodb://127.0.0.1:27017/")?;
+    let (name, uri) =
+        text.split_once('=').ok_or("expected NAME=URI, such as mine=mongodb://127.0.0.1:27017/")?;
     let known = ["mongodb://", "postgresql://", "postgres://"].iter().any(|scheme| uri.starts_with(scheme));
     if name.is_empty() || name.contains(|c: char| c.is_whitespace() || c == '/') {
-        return Err(format!("'{name}' is no name for a target: it needs letters and no spaces or slashes"));
+        return Err(format!("'{name}' is not a target name: use letters, and no spaces or slashes"));
     }
     if !known {
         return Err(format!("'{uri}' begins with neither mongodb:// nor postgresql://"));
@@ -224,7 +225,7 @@ fn parse_positive(text: &str) -> std::result::Result<f64, String> {
 fn parse_speed(text: &str) -> std::result::Result<Speed, String> {
     match text {
         "max" => Ok(Speed::Max),
-        factor => parse_positive(factor).map(Speed::Times).map_err(|why| format!("{why}; or say max")),
+        factor => parse_positive(factor).map(Speed::Times).map_err(|why| format!("{why}; or use max")),
     }
 }
 
@@ -238,15 +239,15 @@ fn parse_with_unit(text: &str, units: &[(&str, f64)]) -> std::result::Result<f64
 /// Parses a number of bytes.
 fn parse_size(text: &str) -> std::result::Result<u64, String> {
     let size = parse_with_unit(text, &[("kB", 1e3), ("MB", 1e6), ("GB", 1e9), ("TB", 1e12), ("B", 1.0)]);
-    let size = size.map_err(|_| format!("'{text}' is no size: say 500MB or 2GB"))?;
-    if size < 10_000.0 { Err("must be 10kB at least".to_string()) } else { Ok(size as u64) }
+    let size = size.map_err(|_| format!("'{text}' is not a size, such as 500MB or 2GB"))?;
+    if size < 10_000.0 { Err("the minimum is 10kB".to_string()) } else { Ok(size as u64) }
 }
 
 fn parse_field(text: &str) -> std::result::Result<String, String> {
     let wrong =
         |name: &str| name.is_empty() || name.starts_with('$') || name.bytes().all(|b| b.is_ascii_digit());
     if text.split('.').any(wrong) {
-        return Err("say the names of fields with dots between them, such as contact.email".to_string());
+        return Err("expected field names separated by dots, such as contact.email".to_string());
     }
     Ok(text.to_string())
 }
@@ -254,7 +255,7 @@ fn parse_field(text: &str) -> std::result::Result<String, String> {
 /// Parses a duration into seconds.
 fn parse_seconds(text: &str) -> std::result::Result<f64, String> {
     parse_with_unit(text, &[("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0)])
-        .map_err(|_| format!("'{text}' is no length of time: say 3s, 500ms or 2m"))
+        .map_err(|_| format!("'{text}' is not a duration, such as 3s, 500ms or 2m"))
 }
 
 impl Common {
@@ -272,7 +273,7 @@ impl Common {
             ("--postgres-here", self.postgres_here),
         ];
         let refused = given.iter().find(|(option, is_given)| *is_given && options.contains(option));
-        refused.map_or(Ok(()), |(option, _)| Err(Error::Input(format!("{why}: leave {option} out"))))
+        refused.map_or(Ok(()), |(option, _)| Err(Error::Input(format!("{why}: omit {option}"))))
     }
 
     /// Checks the options before any server is started.
@@ -290,12 +291,12 @@ impl Common {
         let own = [("--data-on", !self.data_on.is_empty()), ("--journal-on", self.journal_on.is_some())];
         if let Some((option, _)) = own.iter().find(|(_, given)| *given && !started) {
             return Err(Error::Input(format!(
-                "{option} is for servers that the lab starts: with --target it starts none"
+                "{option} applies to servers that the lab starts, and --target starts none"
             )));
         }
         for directory in self.data_on.iter().chain(&self.journal_on) {
             if !directory.is_dir() {
-                return Err(Error::Input(format!("{} is no directory", directory.display())));
+                return Err(Error::Input(format!("{} is not a directory", directory.display())));
             }
         }
         Ok(())
@@ -339,9 +340,9 @@ mod tests {
     #[test]
     fn places_are_for_servers_that_are_started() {
         let given = common(&["--target", "a=mongodb://h/", "--data-on", "/tmp"]).unwrap();
-        assert!(given.check().unwrap_err().to_string().starts_with("--data-on is for servers"));
+        assert!(given.check().unwrap_err().to_string().starts_with("--data-on applies to servers"));
         let nowhere = common(&["--journal-on", "/nowhere"]).unwrap();
-        assert_eq!(nowhere.check(), Err(Error::Input("/nowhere is no directory".to_string())));
+        assert_eq!(nowhere.check(), Err(Error::Input("/nowhere is not a directory".to_string())));
         assert_eq!(common(&["--data-on", "/tmp", "--data-on", "/"]).unwrap().check(), Ok(()));
     }
 
@@ -350,7 +351,7 @@ mod tests {
         let given = common(&["--rate", "5", "--scale", "0.5"]).unwrap();
         assert_eq!(given.refuse(&["--duration", "--connections"], "it counts"), Ok(()));
         let refused = given.refuse(&["--duration", "--scale"], "it counts");
-        assert_eq!(refused, Err(Error::Input("it counts: leave --scale out".to_string())));
+        assert_eq!(refused, Err(Error::Input("it counts: omit --scale".to_string())));
     }
 
     #[test]

@@ -129,7 +129,7 @@ impl Progress {
         let progress = self.clone();
         tokio::spawn(async move {
             signal().await;
-            progress.bar.println("ending, with what was measured; once more: at once");
+            progress.bar.println("stopping; press Ctrl-C again to stop at once");
             progress.stop();
             signal().await;
             std::process::exit(130);

@@ -17,20 +17,18 @@ use wire::uri::ConnectionString;
 pub(crate) async fn run(options: &Record) -> Result<ExitCode> {
     let uri = ConnectionString::parse(&options.upstream).map_err(|why| wrong(&why))?;
     if uri.login.is_some() {
-        let why =
-            "it has a user: users are the application's, which logs in through the recorder; leave it out";
+        let why = "it contains a user: omit it, because the application logs in through the recorder";
         return Err(wrong(&why));
     }
     let from = uri.clone();
     let chosen = tokio::task::spawn_blocking(move || replay::choose(&from)).await;
-    let chosen = chosen
-        .map_err(|error| wrong(&error))?
-        .map_err(|why| wrong(&format!("it can't be reached: {why}")))?;
+    let chosen =
+        chosen.map_err(|error| wrong(&error))?.map_err(|why| wrong(&format!("cannot connect: {why}")))?;
     if let Some(snapshot) = &options.snapshot {
         if !chosen.server.starts_with("Vellum") {
             let why = format!(
-                "--snapshot backs a Vellum up, and {} is {}: copy its data by its own means, and give replay \
-                 --start a server that has it",
+                "--snapshot works only for Vellum, and {} is {}: copy its data with its own tools, and give \
+                 a server with the copy to replay --start",
                 chosen.host, chosen.server
             );
             return Err(Error::Input(why));
@@ -48,7 +46,7 @@ pub(crate) async fn run(options: &Record) -> Result<ExitCode> {
     // The first line is the connection string, for programs that start this one.
     let _ = writeln!(
         stdout(),
-        "mongodb://{address}/\nrecording {} at {} into {}; Ctrl-C ends it",
+        "mongodb://{address}/\nrecording {} at {} into {}; Ctrl-C stops the recording",
         chosen.server,
         chosen.host,
         options.file.display()

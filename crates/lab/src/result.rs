@@ -66,7 +66,7 @@ impl Report {
     pub(crate) fn smoke_test(&self) -> Option<String> {
         (self.scale < SMOKE).then(|| {
             format!(
-                "This is a smoke test (--scale {}): its figures do not show how fast anything is.",
+                "This is a smoke test (--scale {}): its figures say nothing about performance.",
                 self.scale
             )
         })
@@ -127,9 +127,9 @@ impl DurabilityGuarantee {
             DurabilityGuarantee::Nothing => "stores nothing",
             DurabilityGuarantee::Memory => "in memory",
             DurabilityGuarantee::Delayed => "journaled later",
-            DurabilityGuarantee::Process => "survives the process",
-            DurabilityGuarantee::Interval => "survives the machine, after a while",
-            DurabilityGuarantee::Journaled => "survives the machine",
+            DurabilityGuarantee::Process => "survives a process crash",
+            DurabilityGuarantee::Interval => "survives a machine crash after a delay",
+            DurabilityGuarantee::Journaled => "survives a machine crash",
         }
     }
 }

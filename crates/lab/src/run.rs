@@ -85,7 +85,8 @@ async fn measured<E: Experiment>(common: &Common, experiment: E, progress: &Prog
     progress.stop_on_signals();
     let targets = tokio::select! {
         targets = targets(common, &scratch) => targets?,
-        () = progress.until_stopped() => return Err(Error::Input("ended before anything was measured".to_string())),
+        () = progress.until_stopped() => return Err(Error::Input("stopped before the first \
+         measurement".to_string())),
     };
     let workspaces = open_workspaces(&targets, &id).await?;
     let report = empty_report(&experiment, id, seed, common, infos(&targets).await);
@@ -94,7 +95,7 @@ async fn measured<E: Experiment>(common: &Common, experiment: E, progress: &Prog
         lab.fail(error);
     }
     if progress.stopped() {
-        lab.fail(Error::Input("ended early, on request: what is missing was not measured".to_string()));
+        lab.fail(Error::Input("stopped early on request: missing figures were not measured".to_string()));
     }
     remove_workspaces(&mut lab, workspaces).await;
     lab.report.seconds = began.elapsed().as_secs_f64();

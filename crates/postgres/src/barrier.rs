@@ -409,7 +409,7 @@ impl Front {
                     std::thread::sleep(SETTLED_LOOK);
                 }
                 Err(error) => {
-                    log::warn!("what became of a commit can't be found out: {error:?}");
+                    log::warn!("the outcome of a commit is unknown: {error:?}");
                     return Err(failure.clone());
                 }
             }

@@ -45,7 +45,7 @@ impl Builds {
         let goes_on = match rows {
             Ok(rows) => !rows.is_empty(),
             Err(failure) => {
-                log::error!("PostgreSQL doesn't tell whether an index is being built: {failure:?}");
+                log::error!("PostgreSQL does not report whether an index build runs: {failure:?}");
                 // Extra entries do no harm.
                 true
             }
@@ -67,7 +67,7 @@ impl Builds {
         let params = [Param::Int(ident(of)), Param::Int(begun.0)];
         if let Err(failure) = front.ask(|lent| lent.one(&front.statements.begin_build, &params)) {
             // Other fronts cannot report their changes, so the build must not be published.
-            log::error!("an index build can't be registered with PostgreSQL: {failure:?}");
+            log::error!("an index build cannot be registered in PostgreSQL: {failure:?}");
             *build.duplicate.lock() = Some((Vec::new(), Vec::new()));
         }
         build
@@ -79,7 +79,7 @@ impl Builds {
         if let Err(failure) =
             front.ask(|lent| lent.one(&front.statements.end_build, &[Param::Int(ident(of))]))
         {
-            log::warn!("an index build that has ended stays registered with PostgreSQL: {failure:?}");
+            log::warn!("a finished index build stays registered in PostgreSQL: {failure:?}");
         }
     }
 

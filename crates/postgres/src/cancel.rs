@@ -50,9 +50,9 @@ impl Route {
             (1, [b'S'], Some(client)) => stream.encrypt(client, &self.host).map_err(Failure::from),
             (1, [b'N'], _) if self.encrypt == Encrypt::IfOffered => Ok(()),
             (1, [b'N'], _) => {
-                Err(Failure::Lost("the server has no encryption, which sslmode asks for".to_string()))
+                Err(Failure::Lost("the server does not support TLS, which sslmode requires".to_string()))
             }
-            _ => Err(Failure::Lost("the server's answer can't be read".to_string())),
+            _ => Err(Failure::Lost("the server's reply is invalid".to_string())),
         }
     }
 }

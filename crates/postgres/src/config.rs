@@ -127,7 +127,11 @@ impl Read {
         let port = |at: usize| match self.ports.as_slice() {
             [] => Ok(5432),
             [one] => Ok(*one),
-            several => several.get(at).copied().ok_or_else(|| "there are fewer ports than hosts".to_string()),
+            several => several.get(at).copied().ok_or_else(|| {
+                "the number of ports is less than the number \
+             of hosts"
+                    .to_string()
+            }),
         };
         let hosts: Vec<(String, u16)> = names
             .into_iter()
@@ -285,14 +289,14 @@ mod tests {
     fn what_is_not_known_is_refused_by_name() {
         for (text, part) in [
             ("sslmode=verify-full", "verify-full need sslrootcert"),
-            ("sslmode=verify", "sslmode=verify is not known"),
+            ("sslmode=verify", "unknown sslmode=verify"),
             ("sslmode=require sslcert=x", "sslcert needs sslkey"),
             ("sslmode=require sslrootcert=/there/is/none", "/there/is/none: No such file"),
             ("sslrootcert=system", "needs sslmode=verify-full"),
             ("sslcrl=x", "the connection parameter sslcrl is not supported"),
             ("krbsrvname=x", "krbsrvname"),
             ("port=x", "\"x\" is not a number"),
-            ("host=a,b,c port=1,2", "fewer ports"),
+            ("host=a,b,c port=1,2", "number of ports"),
             ("host", "has no value"),
             ("user='x", "no closing quote"),
             ("postgres://%zz@a", "percent sign"),

@@ -196,7 +196,7 @@ impl Connection {
     /// Checks that the server is of the wanted kind.
     fn check(&mut self, config: &Config, incarnations: &Incarnations) -> Answer<()> {
         if config.wanted == Wanted::ReadWrite {
-            let none = || Failure::Lost("the server takes no writes".to_string());
+            let none = || Failure::Lost("the server is read-only".to_string());
             incarnations.admit(self.timeline()?.ok_or_else(none)?)?;
         }
         self.stream.limit(None)?;
@@ -290,7 +290,7 @@ impl Connection {
     /// Authenticates by clear text, MD5 or SCRAM-SHA-256, as the server requests.
     fn authenticate(&mut self, config: &Config) -> Answer<()> {
         let password = || {
-            let none = || Failure::Lost(format!("the server asks for the password of {}", config.user));
+            let none = || Failure::Lost(format!("the server requires a password for {}", config.user));
             config.password.as_deref().map(str::as_bytes).ok_or_else(none)
         };
         let mut scram = None;
@@ -312,7 +312,7 @@ impl Connection {
                 10 => {
                     if !body.split(|byte| *byte == 0).any(|name| name == sasl::SCRAM_SHA_256.as_bytes()) {
                         return Err(Failure::Lost(
-                            "the server asks for an unknown kind of password".to_string(),
+                            "the server requires an unsupported password method".to_string(),
                         ));
                     }
                     let state = sasl::ScramSha256::new(password()?, sasl::ChannelBinding::unsupported());
@@ -330,7 +330,7 @@ impl Connection {
                 }
                 _ => {
                     return Err(Failure::Lost(
-                        "the server asks for an unknown kind of authentication".to_string(),
+                        "the server requires an unsupported authentication method".to_string(),
                     ));
                 }
             }
@@ -370,7 +370,7 @@ impl Connection {
         self.given_up = false;
         let Some(secret) = self.secret else { return };
         if let Err(failure) = end_statement(&self.way, secret, &mut self.stream) {
-            log::debug!("a statement that nobody waits for is not ended: {failure:?}");
+            log::debug!("an abandoned statement could not be canceled: {failure:?}");
         }
     }
 
@@ -566,7 +566,7 @@ impl Drop for Connection {
 }
 
 fn broken() -> Failure {
-    Failure::Lost("the server's answer can't be read".to_string())
+    Failure::Lost("the server's reply is invalid".to_string())
 }
 
 fn row(mut body: Bytes) -> Answer<Row> {

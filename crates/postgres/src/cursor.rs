@@ -196,7 +196,7 @@ impl PostgresCursor {
             }
             let entry = entry(row, if of_values { column::BROUGHT } else { column::VALUE });
             if self.page.back().is_some_and(|last| !self.direction.is_before(&last.key, &entry.key)) {
-                return Err(Error::Corrupted("PostgreSQL gives entries in no order".to_string()));
+                return Err(Error::Corrupted("PostgreSQL returned entries out of order".to_string()));
             }
             self.take(entry);
         }

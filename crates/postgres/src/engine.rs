@@ -38,9 +38,13 @@ impl PostgresEngine {
     fn on_disk(&self, incarnation: u64) -> Answer<()> {
         match self.barriers.wait_local(incarnation, &mut || should_continue().is_ok())? {
             WriteConcernStatus::Satisfied => Ok(()),
-            WriteConcernStatus::Interrupted => {
-                Err(should_continue().err().unwrap_or_else(|| Failure::Lost("nobody waited".to_string())))
-            }
+            WriteConcernStatus::Interrupted => Err(should_continue().err().unwrap_or_else(|| {
+                Failure::Lost(
+                    "the operation was \
+                 interrupted"
+                        .to_string(),
+                )
+            })),
             WriteConcernStatus::Cancelled(why) => Err(Failure::Lost(why)),
         }
     }

@@ -197,7 +197,7 @@ impl Front {
             let first = rows.first().map_or(0, |row| row.int(0)) as u64;
             *idents = first..first + IDENTS;
         }
-        idents.next().map(Ident).ok_or_else(|| Failure::Lost("there are no more numbers".to_string()))
+        idents.next().map(Ident).ok_or_else(|| Failure::Lost("no tree numbers are left".to_string()))
     }
 
     /// Returns an id for a new record: time in milliseconds, number of the front, counter.
@@ -236,7 +236,7 @@ impl Drop for Front {
         if let Err(failure) = self.ask(|lent| {
             lent.one(&self.statements.leave, &[Param::Int(self.number()), Param::Int(self.lease.until())])
         }) {
-            log::debug!("the lease runs out by itself: {failure:?}");
+            log::debug!("the lease was not released and will expire: {failure:?}");
         }
     }
 }
@@ -280,7 +280,7 @@ fn renew(
         // If another front maintains the log, this front skips the round.
         match ask(control, &|lent| look_after(times, statements, lent)) {
             Err(failure) if !failure.is_conflict() => {
-                log::warn!("the log in PostgreSQL could not be looked after: {failure:?}");
+                log::warn!("maintenance of the log in PostgreSQL failed: {failure:?}");
             }
             _ => {}
         }
@@ -353,7 +353,7 @@ pub(crate) fn start(pool: &Arc<Pool>, statements: &Arc<Statements>, lease: &Arc<
                 Ok(_) => IDLE,
                 Err(failure) => {
                     if !failure.is_conflict() {
-                        log::warn!("what has been dropped is not removed from PostgreSQL: {failure:?}");
+                        log::warn!("deletion of dropped data from PostgreSQL failed: {failure:?}");
                     }
                     IDLE
                 }
@@ -361,7 +361,7 @@ pub(crate) fn start(pool: &Arc<Pool>, statements: &Arc<Statements>, lease: &Arc<
         }
     };
     if let Err(error) = threads::spawn("postgres-sweep", None, sweep) {
-        log::error!("what is dropped stays in PostgreSQL until another front removes it: {error}");
+        log::error!("dropped data stays in PostgreSQL until another front deletes it: {error}");
     }
 }
 
@@ -389,8 +389,7 @@ pub(crate) fn explain(failure: Failure) -> Failure {
 /// Returns the error for a session that a pooler shares between connections.
 fn shared() -> Failure {
     Failure::Lost(format!(
-        "what lies between this program and PostgreSQL, a pooler such as PgBouncer, gives several connections one \
-         session, which is not supported: {ADVICE}"
+        "a pooler such as PgBouncer maps several connections to one session, which is not supported: {ADVICE}"
     ))
 }
 
@@ -412,8 +411,8 @@ pub(crate) fn refuse(
     let (process, is_set_up) = session(connection).map_err(explain)?;
     if !is_set_up {
         return Err(Failure::Lost(format!(
-            "what lies between this program and PostgreSQL, a pooler such as PgBouncer, keeps its start-up options \
-             from the server, which is not supported: {ADVICE}"
+            "a pooler such as PgBouncer drops the start-up options of the session, which is not supported: \
+             {ADVICE}"
         )));
     }
     if connection.is_to(process) {

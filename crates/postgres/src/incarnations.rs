@@ -88,7 +88,7 @@ fn end_all(inner: &mut Inner) {
 
 /// Returns the error of a wait for a commit that a later incarnation may lack.
 pub(crate) fn replaced() -> Failure {
-    Failure::Lost("the server has crashed or been replaced by another since".to_string())
+    Failure::Lost("the server has crashed or was replaced since then".to_string())
 }
 
 /// Bit of a position at which the incarnation of the commit begins.

@@ -109,7 +109,7 @@ impl Lease {
             }
             _ => {
                 let (number, lasts, incarnation) = take_number(control, statements)?;
-                log::warn!("this front has lost its number {}, and goes on as {number}", self.number());
+                log::warn!("this front has lost its number {} and continues as {number}", self.number());
                 *until = lasts;
                 self.number.store(number, Ordering::Release);
                 incarnation
@@ -167,5 +167,5 @@ fn take_number(control: &Arc<Pool>, statements: &Statements) -> Answer<(i64, i64
             return Ok((row.int(0), row.int(1), incarnation));
         }
     }
-    Err(Failure::Lost("no number is free: there are 1,023 processes on this schema".to_string()))
+    Err(Failure::Lost("no number is free: 1,023 processes use this schema".to_string()))
 }

@@ -106,7 +106,7 @@ impl Follower {
         let (follower, front, barriers) = (self.clone(), Arc::downgrade(front), barriers.clone());
         let follow = move || while follower.round(&front, &barriers).is_some() {};
         if let Err(error) = threads::spawn("postgres-log", None, follow) {
-            log::error!("nobody looks for what other fronts write: {error}");
+            log::error!("the thread that reads the log of other fronts could not start: {error}");
         }
     }
 
@@ -120,7 +120,7 @@ impl Follower {
         drop(asked);
         let front = front.upgrade()?;
         if let Err(failure) = Follower::look(&front, barriers, is_asked || self.has_watchers()) {
-            log::warn!("the log in PostgreSQL can't be followed: {failure:?}");
+            log::warn!("reading the log in PostgreSQL failed: {failure:?}");
             std::thread::sleep(IDLE);
         }
         self.notify(&front);

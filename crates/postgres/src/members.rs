@@ -221,7 +221,7 @@ pub(crate) fn start_heartbeat(place: &Arc<Place>, lease: &Arc<Lease>) {
         }
     };
     if let Err(error) = threads::spawn("postgres-pulse", None, beat) {
-        log::error!("nobody notices when PostgreSQL answers no more: {error}");
+        log::error!("the thread that detects unresponsive PostgreSQL servers could not start: {error}");
     }
 }
 
@@ -238,7 +238,7 @@ pub(crate) fn start_survey(place: &Arc<Place>, standbys: &Arc<Standbys>, lease: 
         }
     };
     if let Err(error) = threads::spawn("postgres-survey", None, survey) {
-        log::error!("nobody notices when another PostgreSQL server is promoted: {error}");
+        log::error!("the thread that detects promotions of PostgreSQL servers could not start: {error}");
     }
 }
 
@@ -267,7 +267,7 @@ impl Heartbeat {
         match self.ask() {
             // The old connections lead nowhere. A new incarnation would have closed them already.
             Ok(()) if took >= HEARTBEAT_TIMEOUT && again.elapsed() < SOON => {
-                log::warn!("connections to PostgreSQL that nobody answers on are ended");
+                log::warn!("closing unresponsive connections to PostgreSQL");
                 self.place.incarnations.end_connections();
                 self.connection = None;
                 self.silent_since = None;
@@ -296,7 +296,7 @@ impl Heartbeat {
     fn gone(&mut self, why: &str) {
         let since = *self.silent_since.get_or_insert_with(Instant::now);
         if since.elapsed() >= DISCONNECT_AFTER {
-            log::warn!("PostgreSQL has not answered for {} s: {why}", since.elapsed().as_secs());
+            log::warn!("PostgreSQL has not responded for {} s: {why}", since.elapsed().as_secs());
             self.place.incarnations.end_connections();
             self.silent_since = Some(Instant::now());
         }

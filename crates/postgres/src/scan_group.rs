@@ -115,7 +115,7 @@ impl ScanGroup {
             let number = usize::try_from(row.int(column::NUMBER) - 1).ok().and_then(|nth| asked.get(nth));
             match number.and_then(|number| scans.get_mut(*number)) {
                 Some(Scan::Read(rows)) => rows.push(row),
-                _ => return Err(Error::Corrupted("an answer is to no question".to_string())),
+                _ => return Err(Error::Corrupted("a reply belongs to no request".to_string())),
             }
         }
         Ok(())

@@ -279,7 +279,7 @@ fn make(connection: &mut Connection, name: &str) -> Answer<()> {
     match found {
         VERSION => Ok(()),
         _ => Err(Failure::Lost(format!(
-            "the schema {name} has version {found}, and this version of Vellum uses version {VERSION} alone"
+            "the schema {name} has version {found}, and this version of Vellum uses only version {VERSION}"
         ))),
     }
 }
@@ -301,15 +301,15 @@ pub(crate) fn refuse_relatives(connection: &mut Connection) -> Answer<()> {
     let text = String::from_utf8_lossy(row.bytes(0).unwrap_or_default()).to_string();
     for relative in ["CockroachDB", "YB-", "Yugabyte"] {
         if text.contains(relative) {
-            return Err(Failure::Lost(format!("{text} is not supported: nobody has tried it")));
+            return Err(Failure::Lost(format!("{text} is not supported: Vellum is not tested with it")));
         }
     }
     if row.int(1) < 140_000 {
-        return Err(Failure::Lost(format!("{text} is not supported: PostgreSQL 14 or later is needed")));
+        return Err(Failure::Lost(format!("{text} is not supported: use PostgreSQL 14 or later")));
     }
     let citus = Statement::new("citus", "select count(*) from pg_extension where extname = 'citus'");
     match connection.one(&citus, &[])?.first().is_some_and(|row| row.int(0) > 0) {
-        true => Err(Failure::Lost("Citus is not supported: nobody has tried it".to_string())),
+        true => Err(Failure::Lost("Citus is not supported: Vellum is not tested with it".to_string())),
         false => Ok(()),
     }
 }

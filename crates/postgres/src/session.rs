@@ -200,7 +200,7 @@ impl Session {
             (Err(Failure::Interrupted(_)), Inner::Fresh(..)) => {}
             // Later reads report a lost answer. In a multi-statement transaction the cancelled statement is the last.
             (Err(Failure::Interrupted(_)), _) if !self.of_claims => {
-                *inner = Inner::Failed(Failure::Lost("nobody waited for an answer".to_string()));
+                *inner = Inner::Failed(Failure::Lost("the reader was dropped before the reply".to_string()));
             }
             (Err(failure), _) => *inner = Inner::Failed(failure.clone()),
         }

@@ -39,7 +39,7 @@ fn both(rows: &[Row]) -> Result<Option<(Value, Value)>> {
         None => Ok(None),
         Some(row) if row.bytes(0).is_none() => Ok(None),
         Some(row) if row.bytes(1).is_some() => Ok(Some((value(row, 0), value(row, 1)))),
-        Some(_) => Err(Error::Corrupted("an index names a record that isn't there".to_string())),
+        Some(_) => Err(Error::Corrupted("an index entry refers to a missing record".to_string())),
     }
 }
 

@@ -52,7 +52,7 @@ impl Front {
                     Ok(None) => {}
                     Err(failure @ Failure::Interrupted(_)) => return Err(failure),
                     Err(failure) => {
-                        log::warn!("a standby is not read from: {failure:?}");
+                        log::warn!("reads from a standby are off: {failure:?}");
                         member.note(Role::Away);
                     }
                 }
@@ -110,7 +110,7 @@ impl Front {
                 match self.lease.mark(&self.control, &self.statements, &self.times, since) {
                     // Without a primary, the lease shown by the standby decides.
                     Err(failure) if !matches!(failure, Failure::Interrupted(_)) => {
-                        log::debug!("the lease is not renewed for a standby: {failure:?}");
+                        log::debug!("the lease for standby reads was not renewed: {failure:?}");
                     }
                     marked => marked?,
                 }

@@ -83,7 +83,7 @@ impl ReadViews for PostgresStore {
 
     fn generation(&self) -> u64 {
         self.front.latest_generation().unwrap_or_else(|failure| {
-            log::warn!("PostgreSQL doesn't tell whether the catalog has changed: {failure:?}");
+            log::warn!("PostgreSQL does not report whether the catalog has changed: {failure:?}");
             self.front.known.load(Ordering::Acquire)
         })
     }
@@ -273,7 +273,7 @@ impl Counters for PostgresStore {
     fn new_ident(&self) -> Ident {
         // An unusable number: a change that uses it fails with the server's error.
         self.front.new_ident().unwrap_or_else(|failure| {
-            log::error!("PostgreSQL gives no number for a new tree: {failure:?}");
+            log::error!("PostgreSQL returned no number for a new tree: {failure:?}");
             Ident(u64::MAX - 1)
         })
     }

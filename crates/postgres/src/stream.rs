@@ -98,7 +98,7 @@ impl Stream {
     pub(crate) fn encrypt(&mut self, config: &Arc<ClientConfig>, host: &str) -> io::Result<()> {
         let told = |why: String| io::Error::new(ErrorKind::InvalidData, why);
         let name = ServerName::try_from(host.to_string())
-            .map_err(|_| told(format!("{host} is no name that a certificate can have")))?;
+            .map_err(|_| told(format!("{host} is not a valid name for a certificate")))?;
         let connection = ClientConnection::new(config.clone(), name);
         let mut connection = connection.map_err(|error| told(error.to_string()))?;
         while connection.is_handshaking() {
@@ -231,7 +231,7 @@ impl TlsOptions {
             Some("require") => Mode::Require,
             Some("verify-ca") => Mode::VerifyCa,
             Some("verify-full") => Mode::VerifyFull,
-            Some(other) => return Err(format!("sslmode={other} is not known")),
+            Some(other) => return Err(format!("unknown sslmode={other}")),
         };
         let beside = |name: &str| {
             let path = Path::new(&environment("HOME")?).join(".postgresql").join(name);

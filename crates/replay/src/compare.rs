@@ -128,7 +128,7 @@ impl Comparison<'_> {
             let found = match own.next() {
                 None => Some(format!("{}: {} is missing", path.join("."), shown(&element.value()))),
                 Some(other) if other.name() != element.name() => {
-                    Some(format!("{}: here is the field {}", path.join("."), other.name()))
+                    Some(format!("{}: the reply has the field {}", path.join("."), other.name()))
                 }
                 Some(other) => self.values(&element.value(), &other.value(), path),
             };

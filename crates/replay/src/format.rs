@@ -173,12 +173,12 @@ impl<R: Read> Reader<R> {
         let got = fill(&mut source, &mut start)?;
         let (magic, version) = start.split_at(MAGIC.len());
         if got < start.len() || magic != MAGIC {
-            return Err(ReadError::Foreign("it is no recording of vellum lab record".to_string()));
+            return Err(ReadError::Foreign("it is not a recording of vellum lab record".to_string()));
         }
         let version = number(version).unwrap_or_default();
         if version != VERSION {
             return Err(ReadError::Foreign(format!(
-                "its format is of version {version}, and this program reads version {VERSION}"
+                "it has format version {version}, and this program reads version {VERSION}"
             )));
         }
         let mut reader = Reader { source, header: DocumentBuf::empty(), at: start.len() as u64 };
@@ -355,7 +355,7 @@ mod tests {
     #[test]
     fn other_files_and_versions_are_named() {
         let (_, broken) = read(b"#!/bin/sh");
-        assert!(broken.unwrap().to_string().contains("no recording"));
+        assert!(broken.unwrap().to_string().contains("not a recording"));
         let mut newer = file();
         newer[8] = 2;
         assert!(read(&newer).1.unwrap().to_string().contains("version 2"));

@@ -282,11 +282,10 @@ impl Play<'_> {
             let lacks_cursor = self.mapping.lacks_cursor(&parts);
             self.mapping.learn(&reply.document, &answered);
             if expected != got {
-                let why =
-                    if lacks_cursor { ", since the cursor was closed with its first batch here" } else { "" };
-                let told = answered.view().get("errmsg").and_then(|text| text.as_str()).unwrap_or_default();
-                let told = if told.is_empty() { String::new() } else { format!(" ({told})") };
-                observation.error_differs = Some(format!("{got}{told} instead of {expected}{why}"));
+                let why = if lacks_cursor { ", because the first batch closed the cursor" } else { "" };
+                let reason = answered.view().get("errmsg").and_then(|text| text.as_str()).unwrap_or_default();
+                let reason = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
+                observation.error_differs = Some(format!("{got}{reason} instead of {expected}{why}"));
             } else if self.check {
                 let comparison = Comparison { mapping: self.mapping, redactor: self.redactor };
                 observation.answer_differs =
@@ -307,8 +306,8 @@ impl Play<'_> {
     fn open<'c>(&self, client: &'c mut Option<Client>) -> Result<&'c mut Client, String> {
         if client.is_none() {
             let fresh = Client::connect(self.host, self.uri, Instant::now() + REACH);
-            *client = Some(fresh.map_err(|why| format!("it can't be connected to: {why}"))?);
+            *client = Some(fresh.map_err(|why| format!("cannot connect: {why}"))?);
         }
-        client.as_mut().ok_or_else(|| "there is no connection".to_string())
+        client.as_mut().ok_or_else(|| "not connected".to_string())
     }
 }

@@ -105,7 +105,7 @@ impl Shared {
             (Some(message), None) => {
                 (Kind::Recorded, glance(message.sections).unwrap_or_default().to_string())
             }
-            (None, None) => (Kind::Withheld, "what can't be read".to_string()),
+            (None, None) => (Kind::Withheld, "unreadable messages".to_string()),
         };
         let kind = match kind {
             _ if redact::is_hello(&command) => Kind::Hello,
@@ -121,7 +121,7 @@ impl Shared {
         if wants_answer {
             let mut pending = lock(pending);
             if pending.len() >= PENDING_MAX {
-                return Err(io::Error::other("too many requests wait for an answer"));
+                return Err(io::Error::other("too many requests wait for a reply"));
             }
             pending.insert(id, kind);
         }

@@ -100,7 +100,7 @@ impl Recorder {
                     });
                 }
                 Err(error) => {
-                    let _ = writeln!(stderr(), "a connection can't be taken: {error}");
+                    let _ = writeln!(stderr(), "cannot accept a connection: {error}");
                     // Out of file descriptors: wait until connections close.
                     tokio::time::sleep(std::time::Duration::from_millis(100)).await;
                 }
@@ -150,7 +150,7 @@ struct State {
     /// True if the write queue has exceeded its limit.
     behind: AtomicBool,
     /// Summary, available at the end.
-    told: Mutex<Written>,
+    summary: Mutex<Written>,
 }
 
 /// Summary of a recording.
@@ -225,7 +225,7 @@ impl Sink {
             // A panicked thread has reported its panic.
             let _ = thread.join();
         }
-        self.state.told.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.state.summary.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -251,16 +251,16 @@ impl Writer {
         let why = loop {
             let Ok(event) = events.recv() else { break None };
             if self.size + event.len() as u64 + LAST > self.size_max {
-                break Some(format!("the file has reached its size, {} bytes", self.size_max));
+                break Some(format!("the file has reached its maximum size, {} bytes", self.size_max));
             }
             if let Err(error) = self.out.write_all(&event) {
-                break Some(format!("it can't be written: {error}"));
+                break Some(format!("cannot write the file: {error}"));
             }
             self.size += event.len() as u64;
             count += 1;
             self.state.waiting.fetch_sub(event.len(), Relaxed);
             if self.state.behind.load(Relaxed) {
-                break Some("the disk doesn't keep up with the traffic".to_string());
+                break Some("the disk is slower than the traffic".to_string());
             }
         };
         self.state.stopped.store(true, Relaxed);
@@ -268,17 +268,17 @@ impl Writer {
         let what = EventKind::End(why.clone().unwrap_or_default());
         encode(&Event { connection: 0, at: elapsed(self.began), what }, &mut last);
         let ended = self.out.write_all(&last).and_then(|()| self.out.flush());
-        let why = why.or(ended.err().map(|error| format!("it can't be written: {error}")));
+        let why = why.or(ended.err().map(|error| format!("cannot write the file: {error}")));
         if let Some(why) = &why {
             // Reported now and again at the end.
             let _ = writeln!(
                 io::stderr(),
-                "recording into {} stopped: {why}; the traffic goes on",
+                "recording into {} stopped: {why}; traffic is still forwarded",
                 self.path.display()
             );
         }
-        let mut told = self.state.told.lock().unwrap_or_else(PoisonError::into_inner);
-        *told = Written { bytes: self.size + last.len() as u64, events: count, why };
+        let mut summary = self.state.summary.lock().unwrap_or_else(PoisonError::into_inner);
+        *summary = Written { bytes: self.size + last.len() as u64, events: count, why };
     }
 }
 

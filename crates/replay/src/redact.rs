@@ -89,8 +89,9 @@ impl Redactor {
         }
         let mut path = if list.is_empty() { Vec::new() } else { vec![list] };
         copy(document, &mut path, &mut |path, value| {
-            let told = matches!(path.last(), Some(&("errmsg" | "consideredValue" | "consideredValues")));
-            if !told && !self.covers(path) {
+            let is_message =
+                matches!(path.last(), Some(&("errmsg" | "consideredValue" | "consideredValues")));
+            if !is_message && !self.covers(path) {
                 return Change::Into;
             }
             match value {

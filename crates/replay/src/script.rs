@@ -121,7 +121,7 @@ impl Script {
                         building
                             .script
                             .warnings
-                            .push(format!("the recording ended before the traffic did: {why}"));
+                            .push(format!("the recording stopped before the traffic did: {why}"));
                     }
                 }
                 Ok(Some(event)) => building.take(event)?,
@@ -131,7 +131,8 @@ impl Script {
             }
         }
         if !ended {
-            let why = "the file was cut short (the recorder was killed, or it is still being written): what is whole is replayed";
+            let why = "the file is incomplete (the recorder was killed or still runs): its complete events \
+             are replayed";
             building.script.warnings.push(why.to_string());
         }
         Ok(building.finish())
@@ -192,7 +193,7 @@ impl Building {
             }
             EventKind::Reply { id, to, flags, sections } => {
                 let Some(exchange) = self.waiting.remove(&(connection, to)) else { return Ok(()) };
-                let document = Parts::read(&sections).ok_or("an answer in it is no message")?.body.to_owned();
+                let document = Parts::read(&sections).ok_or("it contains an invalid reply")?.body.to_owned();
                 self.reply(exchange, at, document);
                 if flags & MORE_TO_COME != 0 {
                     // An exhaust cursor sent this batch unasked. The replay asks for it.
@@ -207,10 +208,10 @@ impl Building {
 
     /// Adds a request; `None` if it is not replayed.
     fn request(&mut self, at: u64, flags: u32, sections: Vec<u8>) -> Result<Option<Exchange>, String> {
-        let parts = Parts::read(&sections).ok_or("a request in it is no message")?;
+        let parts = Parts::read(&sections).ok_or("it contains an invalid request")?;
         let command = parts.command().to_string();
         if NOT_SENT.contains(&command.as_str()) {
-            self.leave_out(command, "it would end or change the server itself");
+            self.leave_out(command, "it would stop or reconfigure the server");
             return Ok(None);
         }
         let mut requires = Vec::new();
@@ -275,7 +276,7 @@ impl Building {
         let unanswered: HashSet<usize> = self.waiting.values().copied().collect();
         for exchange in &unanswered {
             let command = self.script.exchanges[*exchange].command.clone();
-            self.leave_out(command, "it was never answered");
+            self.leave_out(command, "it has no recorded reply");
         }
         for connection in &mut self.script.connections {
             connection.exchanges.retain(|exchange| !unanswered.contains(exchange));

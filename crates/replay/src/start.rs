@@ -105,7 +105,7 @@ impl Copying<'_> {
         let mut reply = run(self.source, self.database, command, more)?;
         loop {
             let cursor = reply.view().get("cursor").and_then(|cursor| cursor.as_document());
-            let cursor = cursor.ok_or_else(|| format!("{} yields no cursor", command.0))?;
+            let cursor = cursor.ok_or_else(|| format!("{} returns no cursor", command.0))?;
             let batch =
                 cursor.get("firstBatch").or(cursor.get("nextBatch")).and_then(|batch| batch.as_array());
             take(self, batch.unwrap_or(Array::EMPTY))?;

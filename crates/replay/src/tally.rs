@@ -125,7 +125,7 @@ impl Script {
             by_reason.entry(reason).or_default().push(format!("{command} ({times})"));
         }
         let because = |reason| match reason {
-            "not recorded" => "it was not recorded (greetings, logging in, passwords, what was redacted)",
+            "not recorded" => "it was not recorded (handshakes, authentication, passwords, redacted values)",
             other => other,
         };
         by_reason
@@ -149,20 +149,21 @@ impl Script {
             })
         };
         let (mut matter, mut depending) = (Vec::new(), Vec::new());
-        matter.extend(told("requests failed", of(|each| each.result.as_ref().err(), None).collect()));
-        let errors = told("answers failed otherwise than recorded", of(error, Some(false)).collect());
+        matter.extend(summary("requests failed", of(|each| each.result.as_ref().err(), None).collect()));
+        let errors = summary("replies have other errors than recorded", of(error, Some(false)).collect());
         if check { &mut matter } else { &mut depending }.extend(errors);
-        matter.extend(told("answers differ", of(answer, Some(false)).collect()));
-        depending.extend(told(MAY_DEPEND, of(error, Some(true)).chain(of(answer, Some(true))).collect()));
+        matter.extend(summary("replies differ", of(answer, Some(false)).collect()));
+        depending.extend(summary(MAY_DEPEND, of(error, Some(true)).chain(of(answer, Some(true))).collect()));
         (matter, depending)
     }
 }
 
 /// Text about requests that overlapped.
-const MAY_DEPEND: &str = "other answers to requests that overlapped with writes when they were recorded: which came first isn't known";
+const MAY_DEPEND: &str = "replies differ for requests that overlapped with recorded writes: the original \
+ order is unknown";
 
 /// Returns the number of differences and the first five.
-fn told(what: &str, all: Vec<String>) -> Option<String> {
+fn summary(what: &str, all: Vec<String>) -> Option<String> {
     const SHOWN: usize = 5;
     let shown = all.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join("; ");
     let more = all.len().saturating_sub(SHOWN);
@@ -318,8 +319,8 @@ mod tests {
     #[test]
     fn five_are_told_and_the_others_counted() {
         let many: Vec<String> = (1..=7).map(|n| format!("d{n}")).collect();
-        assert_eq!(told("differ", many).unwrap(), "7 differ: d1; d2; d3; d4; d5; and 2 more");
-        assert_eq!(told("differ", Vec::new()), None);
+        assert_eq!(summary("differ", many).unwrap(), "7 differ: d1; d2; d3; d4; d5; and 2 more");
+        assert_eq!(summary("differ", Vec::new()), None);
     }
 }
 

@@ -34,7 +34,7 @@ pub struct Upstream {
 /// No host answers.
 pub fn choose(uri: &ConnectionString) -> Result<Upstream, String> {
     let mut found: Option<Upstream> = None;
-    let mut last = "the connection string names no host".to_string();
+    let mut last = "the connection string has no host".to_string();
     for host in &uri.hosts {
         match ask(host, uri) {
             Ok((upstream, true)) => return Ok(upstream),

@@ -123,8 +123,8 @@ fn main() -> Result<()> {
     let smoke = arguments.iter().any(|argument| argument == "smoke");
     let directory = arguments.first().filter(|_| !smoke).map_or_else(std::env::temp_dir, PathBuf::from);
     let directory = directory.join(format!("vellum-commit-{}", std::process::id()));
-    let asked = arguments.get(1).and_then(|argument| argument.parse().ok());
-    let entries = if smoke { 2_000 } else { asked.unwrap_or(1_000_000) };
+    let requested = arguments.get(1).and_then(|argument| argument.parse().ok());
+    let entries = if smoke { 2_000 } else { requested.unwrap_or(1_000_000) };
     let commits = if smoke { 100 } else { 100_000 };
     let engine = MemoryEngine::new();
     fill(&engine, entries, &Value::from([0x61; 500].as_slice()))?;

@@ -122,13 +122,13 @@ fn synced(root: &Path, count: u64) -> Result<()> {
     }
     for (how, durability) in all {
         let engine = fresh(&root.join("data"), durability)?;
-        let (before, begun) = (engine.statistics(), cpu());
+        let (before, start_cpu) = (engine.statistics(), cpu());
         let took = commit(&engine, 32, count, true)?;
         let after = engine.statistics();
         let (commits, syncs) = (after.commits - before.commits, after.syncs - before.syncs);
         let rate = commits as f64 / took.as_secs_f64();
         let shared = commits as f64 / syncs as f64;
-        let each = (cpu() - begun) / commits as u32;
+        let each = (cpu() - start_cpu) / commits as u32;
         println!("synced, 32 threads, {how}: {rate:.0} commits/s, {shared:.1} a sync, {each:?} CPU");
     }
     Ok(())

@@ -39,8 +39,8 @@ pub fn is_limited() -> bool {
 
 /// Returns the reason to end this thread's wait, if any.
 pub fn reason() -> Option<Reason> {
-    let asked = CURRENT.with(|current| current.borrow().clone());
-    asked.and_then(|asked| asked())
+    let requested = CURRENT.with(|current| current.borrow().clone());
+    requested.and_then(|requested| requested())
 }
 
 #[cfg(test)]

@@ -27,15 +27,15 @@ const UNOPTIMISED: u32 = match option_env!("VELLUM_OPTIMISED") {
 #[cfg(all(debug_assertions, unix, not(feature = "shuttle")))]
 fn unoptimised() -> u32 {
     static FACTOR: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
-    let said = || std::env::var("VELLUM_UNOPTIMISED").ok()?.parse().ok();
-    *FACTOR.get_or_init(|| said().unwrap_or(UNOPTIMISED))
+    let configured = || std::env::var("VELLUM_UNOPTIMISED").ok()?.parse().ok();
+    *FACTOR.get_or_init(|| configured().unwrap_or(UNOPTIMISED))
 }
 
 /// Start of some work on one thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CpuSlice {
     #[cfg(all(debug_assertions, unix, not(feature = "shuttle")))]
-    begun: Duration,
+    started: Duration,
     /// Value of [`running`] at the start.
     #[cfg(all(debug_assertions, unix, not(feature = "shuttle")))]
     at: Duration,
@@ -45,12 +45,12 @@ pub struct CpuSlice {
 impl CpuSlice {
     /// Starts a slice on this thread.
     pub fn begin() -> CpuSlice {
-        CpuSlice { begun: used(), at: running() }
+        CpuSlice { started: used(), at: running() }
     }
 
     /// Returns the CPU time of this thread since the start of the slice.
     pub fn used(self) -> Duration {
-        used().saturating_sub(self.begun)
+        used().saturating_sub(self.started)
     }
 
     /// Panics if the thread has used more than `most`, scaled for unoptimised code.

@@ -244,9 +244,9 @@ impl DiskEngine {
         let checkpointer = Checkpointer::new(Arc::clone(&self.core), next_table, self.archive.lock().clone());
         self.spawn("storage-keeper", move || checkpointer.run())?;
         let interval = (self.durability != Durability::None).then_some(interval);
-        let (core, asked) = (Arc::clone(&self.core), Arc::downgrade(&self.core));
+        let (core, requested) = (Arc::clone(&self.core), Arc::downgrade(&self.core));
         self.core.journal.when_left(Arc::new(move || {
-            if let Some(core) = asked.upgrade() {
+            if let Some(core) = requested.upgrade() {
                 core.sync_soon();
             }
         }));
@@ -336,7 +336,7 @@ fn changes(
     sources.extend(archive.iter().flat_map(|archive| archive::sources(&*segments.files, archive)));
     let begin = sources.iter().filter(|source| source.reaches(since.position + 1)).map(Source::first).min();
     if since.position < end && begin.unwrap_or(live).min(live) > since.position + 1 {
-        let what = format!("the journal from commit {} on has not been kept", since.position + 1);
+        let what = format!("the journal from commit {} on is no longer available", since.position + 1);
         return Ok(Err(what));
     }
     Ok(Ok(FrameStream::new(Arc::clone(&segments.files), sources, since.position)))

@@ -59,7 +59,7 @@ pub trait Engine: Journaling {
     /// Fails with `Unavailable` on an engine without backups.
     fn backup(&self, since: Option<Since>, covers: u64) -> Result<Backup> {
         let _ = (since, covers);
-        Err(Error::Unavailable(format!("the engine {} makes no backups", self.name())))
+        Err(Error::Unavailable(format!("the engine {} does not support backups", self.name())))
     }
 
     /// Returns the engine's name for `serverStatus`.

@@ -138,7 +138,7 @@ impl Snapshot for Overlay {
         };
         match record {
             Some(record) => Ok(Some((entry, record))),
-            None => Err(Error::Corrupted("an index names a record that isn't there".to_string())),
+            None => Err(Error::Corrupted("an index entry refers to a missing record".to_string())),
         }
     }
 
@@ -223,8 +223,8 @@ impl RemoteHints for Overlay {
             .iter()
             .map(|(ident, range, hints)| (*ident, range.clone(), hints.prefetch_records))
             .collect();
-        let asked = scans.into_iter().filter(|(ident, ..)| !is_covered(ident)).collect();
-        let mut below = remote.scan_together(asked, direction)?.into_iter();
+        let requested = scans.into_iter().filter(|(ident, ..)| !is_covered(ident)).collect();
+        let mut below = remote.scan_together(requested, direction)?.into_iter();
         let over = |(ident, range, records): (Ident, Range, Option<(Ident, bool)>)| {
             let below = if is_covered(&ident) { None } else { below.next() };
             self.over((ident, range), direction, below, records)
@@ -239,8 +239,8 @@ impl RemoteHints for Overlay {
             return Ok(Vec::new());
         }
         let is_changed = |key: &&[u8]| layer.changes.get(key).is_some();
-        let asked: Vec<&[u8]> = keys.iter().filter(|key| !is_changed(key)).copied().collect();
-        let mut below = remote.prefetch_records(ident, &asked)?.into_iter();
+        let requested: Vec<&[u8]> = keys.iter().filter(|key| !is_changed(key)).copied().collect();
+        let mut below = remote.prefetch_records(ident, &requested)?.into_iter();
         let value = |key: &&[u8]| match layer.changes.get(key) {
             Some(changed) => changed.clone(),
             None => below.next().flatten(),
@@ -288,9 +288,9 @@ impl OverlayCursor {
 
     /// Returns the fetched record of an entry with the changes applied; `None` if a lookup is
     /// necessary.
-    fn changed(&self, key: &[u8], value: &[u8], brought: Option<Value>) -> Option<Value> {
+    fn changed(&self, key: &[u8], value: &[u8], prefetched: Option<Value>) -> Option<Value> {
         let (records, unique) = self.records?;
-        let Some(layer) = self.layers.get(&records) else { return brought };
+        let Some(layer) = self.layers.get(&records) else { return prefetched };
         let id = match unique {
             true => value.get(..8)?,
             false => key.get(key.len().checked_sub(8)?..)?,
@@ -298,7 +298,7 @@ impl OverlayCursor {
         match layer.changes.get(id) {
             Some(changed) => changed.clone(),
             None if layer.covers => None,
-            None => brought,
+            None => prefetched,
         }
     }
 }
@@ -314,8 +314,8 @@ impl Cursor for OverlayCursor {
                 (Some(above), Some((below, _, _))) => self.direction.order(above, below),
             };
             if order == Ordering::Greater {
-                if let Some((key, value, brought)) = self.below_next.take() {
-                    self.record = self.changed(&key, &value, brought);
+                if let Some((key, value, prefetched)) = self.below_next.take() {
+                    self.record = self.changed(&key, &value, prefetched);
                     (self.key, self.value) = (key, value);
                     return Ok(Some((&*self.key, ValueRef::Value(&self.value))));
                 }

@@ -361,8 +361,8 @@ pub trait ReadViews: Send + Sync {
     /// `None` if there is no standby, or none has reached the time.
     ///
     /// Errors: those of a remote store.
-    fn standby_read_view(&self, asked: StandbyRead) -> Result<Option<ReadView>> {
-        let _ = asked;
+    fn standby_read_view(&self, requested: StandbyRead) -> Result<Option<ReadView>> {
+        let _ = requested;
         Ok(None)
     }
 }

@@ -76,7 +76,7 @@ mod scheduled {
         fn deref(&self) -> &T {
             match &self.guard {
                 Some(guard) => guard,
-                None => unreachable!("the guard is away only while nobody can use it"),
+                None => unreachable!("the guard is absent only while it is not accessible"),
             }
         }
     }
@@ -85,7 +85,7 @@ mod scheduled {
         fn deref_mut(&mut self) -> &mut T {
             match &mut self.guard {
                 Some(guard) => guard,
-                None => unreachable!("the guard is away only while nobody can use it"),
+                None => unreachable!("the guard is absent only while it is not accessible"),
             }
         }
     }

@@ -274,7 +274,7 @@ fn damage_is_found_in_every_format() {
         let refused = DiskEngine::open(&options(&copied.0)).err();
         assert!(matches!(&refused, Some(storage::Error::Corrupted(_))), "format {format}: {refused:?}");
         let salvage = DiskEngine::salvage(&options(&copied.0)).unwrap();
-        assert!(salvage.lost().iter().any(|lost| lost.what.contains("sound commits")));
+        assert!(salvage.lost().iter().any(|lost| lost.what.contains("valid commits")));
         // Assigned times are never assigned again, even if their commits were lost.
         assert_eq!(salvage.engine().latest_time(), TIME);
         salvage.discard().unwrap();

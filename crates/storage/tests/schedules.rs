@@ -140,7 +140,7 @@ mod schedules {
             })
         };
         let reader = store.clone();
-        let (told, reads) = (
+        let (reported, reads) = (
             published.clone(),
             thread::spawn(move || {
                 for _ in 0..3 {
@@ -152,7 +152,7 @@ mod schedules {
         let threads: Vec<_> = (0..2).map(changes).collect();
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         reads.join().unwrap();
-        assert_eq!((told.load(Ordering::SeqCst), store.generation()), (2, 2));
+        assert_eq!((reported.load(Ordering::SeqCst), store.generation()), (2, 2));
     }
 
     fn told_generation(store: &Local) -> (Arc<dyn Snapshot>, u64) {
@@ -167,12 +167,12 @@ mod schedules {
         let writes = |at: u64| {
             let store = store.clone();
             thread::spawn(move || {
-                let told = store.time(at * 2);
+                let reported = store.time(at * 2);
                 let mut change = Change { earliest: at, ..Change::default() };
                 let key = Key::from(at.to_be_bytes());
                 change.batch.put(TREE, key.clone(), Value::empty());
                 let written = store.commit(change).unwrap().unwrap();
-                assert!(written.time > told && store.time(0) >= written.time);
+                assert!(written.time > reported && store.time(0) >= written.time);
                 (written.time, key)
             })
         };
@@ -226,12 +226,12 @@ mod schedules {
         let _alone = ALONE.write();
         let faults: [(&'static str, fn()); 7] = [
             ("documents are not checked", single_increments),
-            ("claims are not heeded", transactions_and_singles),
-            ("claims are not compared with the sight", transactions_and_singles),
-            ("nobody is told of claims given up", transactions_and_singles),
+            ("write intents are ignored", transactions_and_singles),
+            ("write intents are not compared with the read view", transactions_and_singles),
+            ("released write intents wake no waiter", transactions_and_singles),
             ("commits go on while they are held up", freezing),
-            ("times are given twice", times),
-            ("a later time that was told is forgotten", times),
+            ("commit times are assigned twice", times),
+            ("a later known time is forgotten", times),
         ];
         for (name, scenario) in faults {
             switch_on(Some(name));

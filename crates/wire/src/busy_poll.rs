@@ -61,8 +61,8 @@ impl BusyPoll {
             self.skips -= 1;
             return;
         }
-        let mut asked = Instant::now();
-        let until = asked + self.time;
+        let mut requested = Instant::now();
+        let until = requested + self.time;
         while latest.0.load(Ordering::Relaxed) == id {
             if is_readable() {
                 self.penalty = 1;
@@ -70,10 +70,10 @@ impl BusyPoll {
             }
             std::thread::yield_now();
             let now = Instant::now();
-            if now >= until || now > asked + CONTENDED_YIELD {
+            if now >= until || now > requested + CONTENDED_YIELD {
                 break;
             }
-            asked = now;
+            requested = now;
         }
         self.skips = self.penalty;
         self.penalty = (self.penalty * 2).min(SKIPPED_MAX);
@@ -89,14 +89,14 @@ mod tests {
 
     /// Returns, for each of `requests` requests of connection 1, whether the socket was polled. No request is ever
     /// readable.
-    fn asked(poll: &mut BusyPoll, latest: &LatestConnection, requests: usize) -> Vec<bool> {
+    fn requested(poll: &mut BusyPoll, latest: &LatestConnection, requests: usize) -> Vec<bool> {
         let looks = (0..requests).map(|_| {
-            let asked = Cell::new(false);
+            let requested = Cell::new(false);
             poll.poll(1, latest, || {
-                asked.set(true);
+                requested.set(true);
                 false
             });
-            asked.get()
+            requested.get()
         });
         looks.collect()
     }
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn without_time_nobody_looks() {
         let latest = LatestConnection::default();
-        assert_eq!(asked(&mut BusyPoll::new(Duration::ZERO), &latest, 3), [false; 3]);
+        assert_eq!(requested(&mut BusyPoll::new(Duration::ZERO), &latest, 3), [false; 3]);
     }
 
     #[test]
@@ -112,10 +112,10 @@ mod tests {
         let (latest, mut poll) = (LatestConnection::default(), BusyPoll::new(BRIEFLY));
         // The first request only makes the connection the latest one.
         let expected = [false, true, false, true, false, false, true, false, false, false, false, true];
-        assert_eq!(asked(&mut poll, &latest, expected.len()), expected);
+        assert_eq!(requested(&mut poll, &latest, expected.len()), expected);
         poll.penalty = SKIPPED_MAX;
         poll.skips = 0;
-        asked(&mut poll, &latest, 1);
+        requested(&mut poll, &latest, 1);
         assert_eq!((poll.skips, poll.penalty), (SKIPPED_MAX, SKIPPED_MAX));
     }
 
@@ -124,9 +124,9 @@ mod tests {
         let (latest, mut poll) = (LatestConnection::default(), BusyPoll::new(Duration::from_secs(60)));
         latest.0.store(1, Ordering::Relaxed);
         poll.penalty = 64;
-        let begun = Instant::now();
+        let started = Instant::now();
         poll.poll(1, &latest, || true);
-        assert!(begun.elapsed() < Duration::from_secs(30));
+        assert!(started.elapsed() < Duration::from_secs(30));
         assert_eq!((poll.skips, poll.penalty), (0, 1));
     }
 
@@ -134,13 +134,13 @@ mod tests {
     fn a_request_of_another_connection_ends_the_look() {
         let (latest, mut poll) = (LatestConnection::default(), BusyPoll::new(Duration::from_secs(60)));
         latest.0.store(1, Ordering::Relaxed);
-        let begun = Instant::now();
+        let started = Instant::now();
         poll.poll(1, &latest, || {
             latest.0.store(2, Ordering::Relaxed);
             false
         });
-        assert!(begun.elapsed() < Duration::from_secs(30));
+        assert!(started.elapsed() < Duration::from_secs(30));
         // A connection does not poll if the latest request came from another connection.
-        assert_eq!(asked(&mut BusyPoll::new(BRIEFLY), &latest, 1), [false]);
+        assert_eq!(requested(&mut BusyPoll::new(BRIEFLY), &latest, 1), [false]);
     }
 }

@@ -58,9 +58,9 @@ fn pair(
         }
     }
     if chain.is_empty() {
-        return Err(named(of_certificate)("there is no certificate in it".to_string()));
+        return Err(named(of_certificate)("it contains no certificate".to_string()));
     }
-    let key = key.ok_or_else(|| named(of_key)("there is no private key in it".to_string()))?;
+    let key = key.ok_or_else(|| named(of_key)("it contains no private key".to_string()))?;
     CertifiedKey::from_der(chain, key, &provider()).map_err(|error| named(of_key)(error.to_string()))
 }
 
@@ -74,7 +74,7 @@ pub fn authorities(path: &Path) -> Result<RootCertStore, String> {
         roots.add(CertificateDer::from(section.bytes)).map_err(|error| named(path)(error.to_string()))?;
     }
     match roots.is_empty() {
-        true => Err(named(path)("there is no certificate in it".to_string())),
+        true => Err(named(path)("it contains no certificate".to_string())),
         false => Ok(roots),
     }
 }
@@ -87,7 +87,7 @@ pub fn revocations(path: &Path) -> Result<Vec<CertificateRevocationListDer<'stat
     let lists = read(path)?.into_iter().filter(|section| section.label == "X509 CRL");
     let lists: Vec<_> = lists.map(|section| CertificateRevocationListDer::from(section.bytes)).collect();
     match lists.is_empty() {
-        true => Err(named(path)("there is no revocation list in it".to_string())),
+        true => Err(named(path)("it contains no revocation list".to_string())),
         false => Ok(lists),
     }
 }
@@ -106,8 +106,8 @@ fn named(path: &Path) -> impl Fn(String) -> String {
 fn private_key(section: Section, password: Option<&str>) -> Result<PrivateKeyDer<'static>, String> {
     if section.is_legacy_encrypted {
         return Err(
-            "the private key is encrypted in OpenSSL's old form; 'openssl pkcs8 -topk8 -in FILE' writes the \
-                    form that is read here"
+            "the private key is encrypted in OpenSSL's legacy format; convert it to PKCS #8 with 'openssl \
+             pkcs8 -topk8 -in FILE'"
                 .to_string(),
         );
     }
@@ -116,7 +116,7 @@ fn private_key(section: Section, password: Option<&str>) -> Result<PrivateKeyDer
         "RSA PRIVATE KEY" => Ok(PrivatePkcs1KeyDer::from(section.bytes).into()),
         "EC PRIVATE KEY" => Ok(PrivateSec1KeyDer::from(section.bytes).into()),
         "ENCRYPTED PRIVATE KEY" => {
-            let password = password.ok_or("the private key is encrypted, and no password is given")?;
+            let password = password.ok_or("the private key is encrypted, but no password is given")?;
             let encrypted = EncryptedPrivateKeyInfoRef::try_from(section.bytes.as_slice())
                 .map_err(|error| format!("the encrypted private key can't be read: {error}"))?;
             let key = encrypted.decrypt(password).map_err(|error| {
@@ -124,6 +124,6 @@ fn private_key(section: Section, password: Option<&str>) -> Result<PrivateKeyDer
             })?;
             Ok(PrivatePkcs8KeyDer::from(key.as_bytes().to_vec()).into())
         }
-        other => Err(format!("a key of the kind {other} can't be read")),
+        other => Err(format!("keys of type {other} are not supported")),
     }
 }

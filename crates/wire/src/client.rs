@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Error text for bytes that are not a reply.
-const NOT_MONGODB: &str = "what answers doesn't speak MongoDB's protocol";
+const NOT_MONGODB: &str = "the server does not use MongoDB's protocol";
 
 /// A connection to a server.
 pub struct Client {
@@ -68,7 +68,12 @@ impl Client {
         if reply.view().get("ok").and_then(|ok| ok.as_i64()) == Some(1) {
             return Ok(reply);
         }
-        Err(text(reply.view(), "errmsg").unwrap_or("it refused, without a reason").to_string())
+        Err(text(reply.view(), "errmsg")
+            .unwrap_or(
+                "the server refused the command without a \
+         reason",
+            )
+            .to_string())
     }
 
     /// Sets the deadline for all further reads and writes.
@@ -113,15 +118,15 @@ impl Client {
 
     /// Authenticates with the mechanism of the connection string, or with the strongest mechanism of the server.
     fn log_in(&mut self, login: &Login) -> Result<(), String> {
-        let told = |why: String| format!("logging in: {why}");
+        let login_error = |why: String| format!("logging in: {why}");
         match login.mechanism.as_deref() {
-            Some("MONGODB-X509") => self.log_in_by_certificate(login).map_err(told),
+            Some("MONGODB-X509") => self.log_in_by_certificate(login).map_err(login_error),
             named => {
                 let mechanism = match named.and_then(Mechanism::of_name) {
                     Some(mechanism) => mechanism,
-                    None => self.mechanism(login).map_err(told)?,
+                    None => self.mechanism(login).map_err(login_error)?,
                 };
-                self.log_in_by_password(login, mechanism).map_err(told)
+                self.log_in_by_password(login, mechanism).map_err(login_error)
             }
         }
     }
@@ -159,12 +164,12 @@ impl Client {
         }
         match reply.view().get("done").and_then(|done| done.as_bool()) {
             Some(true) => Ok(()),
-            _ => Err("the conversation doesn't end".to_string()),
+            _ => Err("the SASL conversation does not end".to_string()),
         }
     }
 
     fn step(&mut self, login: &Login, before: Document<'_>, payload: &[u8]) -> Result<DocumentBuf, String> {
-        let conversation = before.get("conversationId").ok_or("the reply names no conversation")?;
+        let conversation = before.get("conversationId").ok_or("the reply has no conversation id")?;
         let mut next = Builder::new();
         next.append(c"saslContinue", 1).append(c"conversationId", conversation);
         next.append(c"payload", Value::Binary { subtype: 0, bytes: payload });
@@ -184,11 +189,11 @@ impl Client {
 }
 
 /// Error text of [`Client::connect`] for an address without a listening server.
-pub const NO_SERVER: &str = "no server listens there (connection refused)";
+pub const NO_SERVER: &str = "connection refused, no server listens at this address";
 
 /// Connects to the first address of the host that accepts; returns the error of the last address otherwise.
 fn connect_tcp(host: &str, deadline: Instant) -> Result<TcpStream, String> {
-    let mut last = "the name has no address".to_string();
+    let mut last = "the host name has no address".to_string();
     for address in host.to_socket_addrs().map_err(|error| error.to_string())? {
         let left = left(deadline).map_err(|error| error.to_string())?;
         match TcpStream::connect_timeout(&address, left) {

@@ -161,8 +161,8 @@ mod tests {
             compress(compressor, &body, &mut packed).unwrap();
             decompress(compressor, &packed, body.len(), &mut whole).unwrap();
             assert_eq!(whole, body, "{compressor:?}");
-            let told = decompress(compressor, &packed, 100, &mut cut);
-            assert!(told.is_none() || cut.len() > 100, "{compressor:?}");
+            let result = decompress(compressor, &packed, 100, &mut cut);
+            assert!(result.is_none() || cut.len() > 100, "{compressor:?}");
         }
     }
 

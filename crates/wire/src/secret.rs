@@ -7,7 +7,12 @@ use subtle::ConstantTimeEq;
 /// Errors: a system without random bytes. The caller must then give up the operation.
 pub fn random<const N: usize>() -> Result<[u8; N], String> {
     let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).map_err(|error| format!("the system has no random numbers: {error}"))?;
+    getrandom::fill(&mut bytes).map_err(|error| {
+        format!(
+            "cannot read random numbers from the system: \
+     {error}"
+        )
+    })?;
     Ok(bytes)
 }
 

@@ -58,7 +58,7 @@ fn of_system() -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     match roots.is_empty() {
-        true => Err("this system has no certificate authorities: name one by tlsCAFile".to_string()),
+        true => Err("this system has no certificate authorities: set tlsCAFile".to_string()),
         false => Ok(roots),
     }
 }

@@ -54,7 +54,7 @@ impl ConnectionString {
     /// Unsupported options, by name. No error contains a password.
     pub fn parse(text: &str) -> Result<ConnectionString, String> {
         if text.starts_with("mongodb+srv://") {
-            return Err("mongodb+srv:// needs DNS: name the host as mongodb://HOST:PORT/".to_string());
+            return Err("mongodb+srv:// is not supported: use mongodb://HOST:PORT/".to_string());
         }
         let rest = text.strip_prefix("mongodb://").unwrap_or(text);
         let (authority, path) = rest.split_once(['/', '?']).unwrap_or((rest, ""));
@@ -69,7 +69,7 @@ impl ConnectionString {
         };
         let hosts: Vec<String> = hosts.split(',').filter(|host| !host.is_empty()).map(with_port).collect();
         if hosts.is_empty() {
-            return Err("the connection string names no host; expected mongodb://HOST:PORT/".to_string());
+            return Err("the connection string has no host; expected mongodb://HOST:PORT/".to_string());
         }
         let options = Options::parse(query)?;
         let login = options.login(user, &decoded(database)?)?;
@@ -115,7 +115,7 @@ impl Options {
                 "authsource" => options.source = Some(value),
                 "authmechanism" => options.mechanism = Some(value),
                 lower if ["tls", "ssl", "auth"].iter().any(|start| lower.starts_with(start)) => {
-                    return Err(format!("the option {name} can't be honoured"));
+                    return Err(format!("the option {name} is not supported"));
                 }
                 _ => {}
             }
@@ -129,7 +129,7 @@ impl Options {
         let by_certificate = self.mechanism.as_deref() == Some("MONGODB-X509");
         if user.is_none() && !by_certificate {
             return match self.mechanism {
-                Some(_) => Err("authMechanism is given, and no user".to_string()),
+                Some(_) => Err("authMechanism needs a user".to_string()),
                 None => Ok(None),
             };
         }
@@ -143,12 +143,12 @@ impl Options {
         );
         if !known {
             return Err(format!(
-                "the mechanism {} can't be honoured",
+                "the mechanism {} is not supported",
                 self.mechanism.as_deref().unwrap_or_default()
             ));
         }
         if password.is_none() && !by_certificate {
-            return Err("the connection string has a user, and no password".to_string());
+            return Err("the connection string has a user but no password".to_string());
         }
         let of_database = Some(database.to_string()).filter(|database| !database.is_empty());
         let source = match by_certificate {
@@ -163,7 +163,7 @@ impl Options {
         match self.tls {
             Some(true) => Ok(Some(self.encryption)),
             _ if self.encryption == Encryption::default() => Ok(None),
-            _ => Err("there are options of TLS without tls=true".to_string()),
+            _ => Err("TLS options need tls=true".to_string()),
         }
     }
 }
@@ -193,7 +193,7 @@ fn decoded(text: &str) -> Result<String, String> {
             }
         }
     }
-    String::from_utf8(bytes).map_err(|_| "the connection string isn't UTF-8 once it is decoded".to_string())
+    String::from_utf8(bytes).map_err(|_| "the decoded connection string is not UTF-8".to_string())
 }
 
 #[cfg(test)]
@@ -254,16 +254,16 @@ mod tests {
     #[test]
     fn what_cannot_be_honoured_is_named() {
         for (text, part) in [
-            ("mongodb+srv://a/", "DNS"),
+            ("mongodb+srv://a/", "is not supported"),
             ("mongodb:///", "no host"),
-            ("mongodb://a/?tlsCAFile=x", "without tls=true"),
+            ("mongodb://a/?tlsCAFile=x", "need tls=true"),
             ("mongodb://a/?tls=perhaps", "tls: expected"),
             ("mongodb://a/?tls=true&tlsCRLFile=x", "tlsCRLFile"),
             ("mongodb://a/?authMechanismProperties=x:y", "authMechanismProperties"),
             ("mongodb://me:x@a/?authMechanism=PLAIN", "PLAIN"),
             ("mongodb://me@a/", "no password"),
             ("mongodb://me:%zz@a/", "%25"),
-            ("mongodb://a/?authMechanism=SCRAM-SHA-1", "no user"),
+            ("mongodb://a/?authMechanism=SCRAM-SHA-1", "needs a user"),
         ] {
             let why = ConnectionString::parse(text).map(drop).unwrap_err();
             assert!(why.contains(part), "{text}: {why}");

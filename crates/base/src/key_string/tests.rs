@@ -134,20 +134,20 @@ fn long_keys_are_encoded_as_long_as_somebody_wants_them() {
     let document = out.finish();
     let value = document.view().get("a").unwrap();
     for ascending in [true, false] {
-        let (mut whole, mut again, mut asked) = (Vec::new(), Vec::new(), 0);
+        let (mut whole, mut again, mut requested) = (Vec::new(), Vec::new(), 0);
         encode(value, ascending, &mut whole);
         let ended = encode_while(
             value,
             ascending,
             None,
             &mut || {
-                asked += 1;
+                requested += 1;
                 true
             },
             &mut again,
         );
         assert!(ended && whole == again);
-        assert!((10..60).contains(&asked), "{asked} for {}", whole.len());
+        assert!((10..60).contains(&requested), "{requested} for {}", whole.len());
         let mut part = Vec::new();
         let mut left = 3;
         let ended = encode_while(

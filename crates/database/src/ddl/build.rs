@@ -159,7 +159,7 @@ impl IndexBuild<'_> {
         );
         // Later records were written with their entries, after the registration.
         let greatest = self.builds.iter().map(|build| build.build.changed.greatest()).max().unwrap_or(0);
-        let greatest = if mutant!("what came during a build is loaded") { u64::MAX } else { greatest };
+        let greatest = if mutant!("writes during a build are loaded") { u64::MAX } else { greatest };
         let loaded = Range { upper: Bound::Included(RecordId(greatest).key()), ..Range::all() };
         let mut records =
             view.snapshot.scan(data.ident, loaded, Direction::Forward).map_err(storage_error)?;

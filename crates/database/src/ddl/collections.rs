@@ -337,7 +337,7 @@ impl CatalogChange<'_> {
         uuid: Option<[u8; 16]>,
     ) -> Result<Arc<Collection>> {
         if self.database().is_oplog(namespace) {
-            return Err(err!(IllegalOperation, "{namespace} is the log, which nobody writes to"));
+            return Err(err!(IllegalOperation, "{namespace} is the oplog, which is read-only"));
         }
         let mut collection = self.database().new_collection(namespace, options);
         collection.uuid = uuid.unwrap_or(collection.uuid);

@@ -54,7 +54,7 @@ impl RecordStream for DistinctScan {
                 Some(key) => self.covering.document(&key.key_string, &key.type_bits)?,
                 None => None,
             };
-            let tells = |document: &DocumentBuf| {
+            let is_exact = |document: &DocumentBuf| {
                 let value = self.path.get(document.view());
                 !value.is_some_and(|value| matches!(value.kind(), Type::Array | Type::Undefined))
             };
@@ -62,7 +62,7 @@ impl RecordStream for DistinctScan {
                 self.path.get(document.view()).is_some_and(|value| value.kind() == Type::Array)
             };
             let in_array = made.as_ref().is_some_and(is_array);
-            if let Some(document) = made.filter(|made| !self.arrays || tells(made)) {
+            if let Some(document) = made.filter(|made| !self.arrays || is_exact(made)) {
                 self.scan.pass(self.parts)?;
                 self.stats.advance();
                 return Ok(Some(Row::stored(id.0, document)));

@@ -248,7 +248,7 @@ impl GeoNear {
     }
 
     fn search(&mut self, budget: u64) -> Result<Option<Option<Row>>> {
-        let begun = self.documents;
+        let started = self.documents;
         loop {
             while let Some(nearest) = self.take() {
                 self.stats.advance();
@@ -269,7 +269,7 @@ impl GeoNear {
                 self.fetched.end();
                 return Ok(Some(None));
             }
-            if self.documents - begun > budget {
+            if self.documents - started > budget {
                 return Ok(None);
             }
             self.stats.need_time();

@@ -120,7 +120,7 @@ fn record_of(snapshot: &dyn Snapshot, records: Ident, id: RecordId) -> Result<Op
     if value.is_some() || snapshot.remote().is_some_and(|remote| !remote.is_pinned()) {
         return Ok(value);
     }
-    Err(err!(DataCorruptionDetected, "an index names record {}, which isn't there", id.0))
+    Err(err!(DataCorruptionDetected, "an index entry refers to the missing record {}", id.0))
 }
 
 /// State shared by all stages of a plan.

@@ -232,20 +232,21 @@ impl Counted {
     /// Runs the stages over a plan's output. The stages own their source, so the plan is shared
     /// with them and returned afterwards.
     fn run(&self, stream: Records, rest: &Pipeline, environment: &Environment) -> Result<(Records, Effect)> {
-        let lent = Arc::new(Mutex::new(stream));
+        let shared_stream = Arc::new(Mutex::new(stream));
         let mut counts = Vec::new();
         let mut count = |stage: Box<dyn Stage>| -> Box<dyn Stage> {
             let count = Arc::new(AtomicU64::new(0));
             counts.push(count.clone());
             Box::new(Count { stage, count })
         };
-        let source = count(Box::new(BorrowedPlan(lent.clone())));
+        let source = count(Box::new(BorrowedPlan(shared_stream.clone())));
         let mut stages = rest.run_through(source, environment, &mut count)?;
         while stages.next()?.is_some() {}
         drop(stages);
         let found = counts.first().map_or(0, |count| count.load(Relaxed));
         *self.counts.lock() = counts;
-        let stream = Arc::into_inner(lent).ok_or_else(|| err!(InternalError, "a stage kept its source"))?;
+        let stream =
+            Arc::into_inner(shared_stream).ok_or_else(|| err!(InternalError, "a stage kept its source"))?;
         Ok((stream.into_inner(), Effect { found, ..Effect::default() }))
     }
 

@@ -116,13 +116,13 @@ impl Candidate {
         };
         let part = spec.parts.iter().position(has).filter(|part| {
             let mut before = self.access.parts.iter().take(*part);
-            let tells = spec.collation == *read.matcher.collation()
+            let applies = spec.collation == *read.matcher.collation()
                 && spec.wildcard.is_none()
                 && spec.serves_plain_queries()
                 && !super::bounds::is_positional(&grouped.path);
             // Array elements are not groups. A later filter may exclude all documents of the first
             // keys.
-            tells
+            applies
                 && in_order
                 && !self.access.any_multikey()
                 && self.access.proves_all()

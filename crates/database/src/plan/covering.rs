@@ -132,7 +132,7 @@ pub(super) fn behind_text(access: &Access, matcher: &Matcher, text: usize) -> Op
     let spec = &access.index.spec;
     // The text takes two parts.
     let is_behind = |part: usize| part > text + 1;
-    let told = |node: &Node| match node {
+    let covers = |node: &Node| match node {
         Node::Field { path, predicate } if !is_positional(path) => {
             let compares =
                 matches!(predicate, Predicate::Compare(_) | Predicate::In(_)) && needs_value(predicate);
@@ -141,7 +141,7 @@ pub(super) fn behind_text(access: &Access, matcher: &Matcher, text: usize) -> Op
         }
         _ => false,
     };
-    let members: Vec<bool> = matcher.members().iter().map(told).collect();
+    let members: Vec<bool> = matcher.members().iter().map(covers).collect();
     members.contains(&true).then(|| BehindText { members, covering: Covering::new(spec, &is_behind) })
 }
 

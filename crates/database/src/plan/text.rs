@@ -107,19 +107,20 @@ pub(super) fn choose(
 /// Returns the filter that the search and the fields before the text do not prove: for keys, and
 /// for documents.
 fn rest(matcher: &Arc<Matcher>, access: &Access, parts: usize) -> (Option<(Part, Covering)>, Option<Part>) {
-    let told = covering::behind_text(access, matcher, parts);
+    let covered = covering::behind_text(access, matcher, parts);
     let in_front = |node: &Node| {
         let mut paths = access.index.spec.parts.iter().take(parts);
         node.path().is_some_and(|path| paths.any(|part| part.path == *path))
     };
     let proven = |at: usize| access.proven.get(at).is_some_and(|proven| *proven);
-    let is_told = |at: usize| told.as_ref().is_some_and(|told| told.members.get(at) == Some(&true));
+    let is_covered =
+        |at: usize| covered.as_ref().is_some_and(|covered| covered.members.get(at) == Some(&true));
     let left = |(at, node): (usize, &Node)| {
-        !(matches!(node, Node::Text(_)) || proven(at) && in_front(node) || is_told(at))
+        !(matches!(node, Node::Text(_)) || proven(at) && in_front(node) || is_covered(at))
     };
     let kept: Vec<bool> = matcher.members().iter().enumerate().map(left).collect();
     let rest = kept.contains(&true).then(|| Part::of(matcher, kept));
-    (told.map(|told| (Part::of(matcher, told.members), told.covering)), rest)
+    (covered.map(|covered| (Part::of(matcher, covered.members), covered.covering)), rest)
 }
 
 fn searches(node: &Node) -> bool {

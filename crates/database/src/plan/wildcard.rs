@@ -115,7 +115,7 @@ fn by_existence(
             && !conjunct.negated
             && conjunct.bounds.intervals.is_all()
     };
-    let asked = conjuncts.list.iter().find(exists)?;
+    let requested = conjuncts.list.iter().find(exists)?;
     if !wildcard.covers_below(path) {
         return None;
     }
@@ -127,9 +127,12 @@ fn by_existence(
     match index.is_ambiguous(wildcard) {
         true => access.proven.fill(false),
         // An existing leaf is an existing value.
-        false => {
-            access.proven.iter_mut().skip(asked.member).take(1).for_each(|proven| *proven |= asked.exists)
-        }
+        false => access
+            .proven
+            .iter_mut()
+            .skip(requested.member)
+            .take(1)
+            .for_each(|proven| *proven |= requested.exists),
     }
     Some(access)
 }

@@ -127,11 +127,11 @@ impl Front {
         let mut read = Read::new(Arc::new(Matcher::parse_query(filter.view(), context)?));
         pipeline.optimize(context)?;
         read.limit = pipeline.take_leading_limit().unwrap_or(0);
-        let asked = context.metadata.wanted().without(MetaKind::RecordId);
-        if asked.has(MetaKind::SortKey) && pipeline.asks_for_unsorted_key() {
+        let requested = context.metadata.wanted().without(MetaKind::RecordId);
+        if requested.has(MetaKind::SortKey) && pipeline.asks_for_unsorted_key() {
             return Err(no_sort());
         }
-        read.metadata = asked.without(MetaKind::SortKey);
+        read.metadata = requested.without(MetaKind::SortKey);
         Ok(Front { read, rest: near.fields().then(pipeline) })
     }
 
@@ -156,16 +156,16 @@ impl Front {
                 read.limit = if read.limit == 0 { limit } else { read.limit.min(limit) };
             }
         }
-        let asked = context.metadata.wanted().without(MetaKind::RecordId);
-        if read.sort.is_none() && asked.has(MetaKind::SortKey) && pipeline.asks_for_unsorted_key() {
+        let requested = context.metadata.wanted().without(MetaKind::RecordId);
+        if read.sort.is_none() && requested.has(MetaKind::SortKey) && pipeline.asks_for_unsorted_key() {
             return Err(no_sort());
         }
-        read.metadata = asked.without(MetaKind::SortKey);
+        read.metadata = requested.without(MetaKind::SortKey);
         let reads = pipeline.dependencies();
         check_names(reads.as_deref().unwrap_or_default())?;
         // The sort key needs whole documents.
-        read.covering = if asked.is_empty() { reads } else { None };
-        if asked.is_empty() && read.limit == 0 && read.skip == 0 {
+        read.covering = if requested.is_empty() { reads } else { None };
+        if requested.is_empty() && read.limit == 0 && read.skip == 0 {
             read.grouped = pipeline.describe().next().and_then(|stage| grouped(stage.view()));
         }
         Ok(Front { read, rest: pipeline })

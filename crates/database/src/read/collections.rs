@@ -192,14 +192,14 @@ impl Collections for OtherCollections {
     fn source(&self, source: &External, _context: &Arc<Context>) -> Result<Box<dyn Stage>> {
         let (database, namespace) = (&self.database, &self.namespace);
         let documents = match source {
-            External::CollStats(asked) => {
+            External::CollStats(requested) => {
                 let latencies = |histograms| match &self.sources {
                     Some(_) => {
                         self.ask_server(ServerSource::Latencies { namespace: namespace.as_str(), histograms })
                     }
                     None => Ok(Vec::new()),
                 };
-                vec![database.coll_stats_stage(asked, namespace, &latencies)?]
+                vec![database.coll_stats_stage(requested, namespace, &latencies)?]
             }
             External::CurrentOp(_) => self.ask_server(ServerSource::CurrentOp)?,
             External::IndexStats => database.index_stats_stage(namespace)?,

@@ -50,7 +50,7 @@ impl Database {
         if cursor.lost {
             return Err(err!(
                 QueryPlanKilled,
-                "the cursor's snapshot was given up: it kept more than maxSnapshotHistoryBytes"
+                "the cursor's snapshot was released: it kept more than maxSnapshotHistoryBytes"
             ));
         }
         let Some(uuid) = cursor.uuid else { return Ok(()) };

@@ -334,7 +334,7 @@ impl Repair<'_> {
         let Some((index, _)) = moved.first() else { return Ok(()) };
         if collection.namespace.as_str().starts_with(LOST_AND_FOUND) {
             self.note(format!(
-                "{}: {} documents of the same _id are lost",
+                "{}: {} documents with a duplicate _id are lost",
                 collection.namespace,
                 moved.len()
             ));
@@ -342,7 +342,7 @@ impl Repair<'_> {
         }
         let name = format!("{LOST_AND_FOUND}{}", uuid_text(&collection.uuid));
         self.note(format!(
-            "{}: {} documents have keys of others, in index {index} or another unique one: they are in {name}",
+            "{}: {} documents have duplicate keys in index {index} or another unique index: they are in {name}",
             collection.namespace,
             moved.len()
         ));

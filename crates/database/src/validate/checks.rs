@@ -100,7 +100,7 @@ impl Walk<'_> {
             }
         }
         if broken == 0 && stored != bytes {
-            wrong.push(format!("the records of '{namespace}' have {bytes} bytes, and {stored} are counted"));
+            wrong.push(format!("the records of '{namespace}' have {bytes} bytes, the counter has {stored}"));
         }
         wrong.dedup();
         wrong.into_iter().for_each(|what| self.found.error(what));
@@ -123,7 +123,7 @@ impl Walk<'_> {
         if self.depth == Depth::Full
             && !matches!(self.view.snapshot.get(data.ident, &id.key()), Ok(Some(found)) if *found == *value)
         {
-            self.found.error(format!("RecordId({}) is not found by its number", id.0));
+            self.found.error(format!("RecordId({}) cannot be read by its id", id.0));
         }
         for (place, index) in data.indexes.iter().enumerate() {
             match index.spec.keys_of(document, self.context) {
@@ -191,7 +191,7 @@ impl Walk<'_> {
                 findings.keys = read.entries;
             }
             if entries != read.entries + read.broken {
-                let what = format!("{} entries are found, {entries} are counted", read.entries);
+                let what = format!("found {} entries, the counter has {entries}", read.entries);
                 self.found.index_error(place, what);
             }
             if read.entries != self.matched.get(place).copied().unwrap_or_default() {

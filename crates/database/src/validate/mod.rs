@@ -104,13 +104,17 @@ impl Walk<'_> {
         };
         match read {
             Ok(read) if entry(&read).view() == in_use => {}
-            Ok(_) => self.found.error(format!("The catalog's entry for {namespace} is not what is in use")),
+            Ok(_) => self.found.error(format!(
+                "The catalog's entry for {namespace} differs from the entry \
+             in use"
+            )),
             Err(error) => self.found.error(format!("The catalog's entry for {namespace}: {error}")),
         }
         let missing: Vec<Ident> = self.collection.data.iter().flat_map(Data::idents).collect();
         for ident in missing {
             if !self.view.snapshot.contains(ident).unwrap_or(false) {
-                self.found.error(format!("There is no tree {} for {}", ident.0, self.collection.namespace));
+                self.found
+                    .error(format!("The tree {} for {} is missing", ident.0, self.collection.namespace));
             }
         }
     }

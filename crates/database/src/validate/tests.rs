@@ -186,7 +186,7 @@ fn a_forgotten_multikey_flag_is_found() {
     let entry = crate::catalog::entry(&forgetful);
     let key = store.namespace.as_str().as_bytes().to_vec();
     store.change(|batch| batch.put(crate::keys::CATALOG, key, entry.bytes()));
-    assert!(wrong(&store.validate()).contains("not what is in use"));
+    assert!(wrong(&store.validate()).contains("differs from the entry in use"));
     let again = open(store.database.engine().clone());
     let found = again.validate();
     assert!(wrong(&found).contains("Index a_1 multikey paths do not cover"), "{found:?}");
@@ -304,6 +304,6 @@ fn the_metadata_alone_can_be_checked() {
     let store = memory();
     store.change(|batch| batch.drop_ident(store.ident(Some(1))));
     let found = store.database.validate(&store.namespace, Depth::Metadata, &store.context).unwrap();
-    assert!(wrong(&found).contains("There is no tree"), "{found:?}");
+    assert!(wrong(&found).contains("is missing"), "{found:?}");
     assert_eq!(found.records, 0);
 }

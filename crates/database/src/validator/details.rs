@@ -5,6 +5,9 @@
 //!
 //! For a JSON schema, the details list the failing rules. A rule is tested by matching a schema
 //! with this rule alone, at the same location in the document.
+//!
+//! The text of a query operator is in `reason`, and the text of a schema keyword in `rule_reason`. A keyword with nested
+//! schemas has its own case in `Place::rule`.
 
 use base::Result;
 use base::bson::{Array, Builder, Document, DocumentBuf, Element, FieldName, Value};

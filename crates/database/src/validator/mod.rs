@@ -17,7 +17,7 @@ pub struct Validator {
     level: Level,
     action: Action,
     /// True for a level or action given by the client, false for defaults.
-    said: (bool, bool),
+    is_explicit: (bool, bool),
 }
 
 /// Writes that are checked.
@@ -53,7 +53,7 @@ impl Validator {
         action: Option<&str>,
         context: &Context,
     ) -> Result<Validator> {
-        let said = (level.is_some(), action.is_some());
+        let is_explicit = (level.is_some(), action.is_some());
         let (level, action) = (level.unwrap_or("strict"), action.unwrap_or("error"));
         let level = match level {
             "off" => Level::Off,
@@ -78,7 +78,7 @@ impl Validator {
             }
         };
         let matcher = Matcher::parse(filter, context)?;
-        Ok(Validator { filter: filter.to_owned(), matcher, level, action, said })
+        Ok(Validator { filter: filter.to_owned(), matcher, level, action, is_explicit })
     }
 
     /// Returns the filter as given by the client.
@@ -148,10 +148,10 @@ impl Validator {
     /// Appends the options given by the client, as listCollections prints them.
     pub(crate) fn append_to(&self, out: &mut Builder) {
         out.append(c"validator", &self.filter);
-        if self.said.0 {
+        if self.is_explicit.0 {
             out.append(c"validationLevel", self.level_name());
         }
-        if self.said.1 {
+        if self.is_explicit.1 {
             out.append(c"validationAction", self.action_name());
         }
     }

@@ -82,16 +82,16 @@ impl Database {
     ) -> Result<()> {
         let news = |index: &Arc<Index>, keys: &DocumentKeys| index.unknown_multikey(&keys.multikey);
         let data = collection.data()?;
-        let mut learnt = data.written_indexes().zip(keys).filter(|(_, keys)| !keys.multikey.is_empty());
-        if !learnt.any(|(index, keys)| news(index, keys).is_some()) {
+        let mut flags = data.written_indexes().zip(keys).filter(|(_, keys)| !keys.multikey.is_empty());
+        if !flags.any(|(index, keys)| news(index, keys).is_some()) {
             return Ok(());
         }
         let written = data.written_indexes().zip(keys);
-        let learnt: Vec<(Arc<Index>, Vec<u32>)> =
+        let flags: Vec<(Arc<Index>, Vec<u32>)> =
             written.filter_map(|(index, keys)| Some((index.clone(), news(index, keys)?))).collect();
         if operation.transaction().is_some_and(|transaction| transaction.has_created(collection)) {
             // No other operation knows the collection yet.
-            learnt.iter().for_each(|(index, bits)| index.note_multikey(bits));
+            flags.iter().for_each(|(index, bits)| index.note_multikey(bits));
             return Ok(());
         }
         self.change_catalog(operation, |change| {
@@ -100,7 +100,7 @@ impl Database {
             if !same.is_some_and(|same| Arc::ptr_eq(same, collection)) {
                 return Ok(None);
             }
-            change.learn(collection, learnt.clone());
+            change.learn(collection, flags.clone());
             Ok(Some(()))
         })?;
         Ok(())
@@ -169,7 +169,7 @@ impl Found {
         database: &'db Database,
         operation: &Operation,
     ) -> Result<Option<QueueGuard<'db>>> {
-        if operation.transaction().is_some() && !mutant!("transactions wait for turns") {
+        if operation.transaction().is_some() && !mutant!("transactions wait in write queues") {
             // A transaction does not wait in the queue. The operation at its head may wait for the
             // transaction's end.
             return Ok(None);

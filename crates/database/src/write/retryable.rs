@@ -222,7 +222,7 @@ mod tests {
         Database::open(engine, Arc::new(ManualClock::new(5_000)), 7).unwrap()
     }
 
-    fn nobody(session: u8) -> SessionId {
+    fn anonymous(session: u8) -> SessionId {
         SessionId::of_nobody([session; 16])
     }
 
@@ -248,7 +248,7 @@ mod tests {
     fn records_outlive_the_process_until_nobody_remembers_them() {
         let files = FaultyFiles::new();
         let database = open_at(disk(&files));
-        let key = |session, number, statement| RetryKey { session: nobody(session), number, statement };
+        let key = |session, number, statement| RetryKey { session: anonymous(session), number, statement };
         for key in [key(1, 1, 0), key(1, 1, 1), key(1, 2, 0), key(2, 1, 0)] {
             insert(&database, key);
         }
@@ -263,7 +263,7 @@ mod tests {
         assert!(found.iter().all(|found| found.millis == 5_000 && found.answer == DocumentBuf::empty()));
         assert!(found.iter().all(|found| found.time.is_some_and(|time| time >> 32 == 5)));
         assert!(database.take_retries().is_empty());
-        assert_eq!(database.reap_retries(&|key| key.session == nobody(1) && key.number == 2).unwrap(), 2);
+        assert_eq!(database.reap_retries(&|key| key.session == anonymous(1) && key.number == 2).unwrap(), 2);
         drop(database);
         let database = open_at(disk(&files));
         assert_eq!(database.take_retries().len(), 1);
@@ -272,7 +272,7 @@ mod tests {
     #[test]
     fn an_engine_in_memory_keeps_none() {
         let database = open_at(Arc::new(MemoryEngine::new()));
-        insert(&database, RetryKey { session: nobody(1), number: 1, statement: 0 });
+        insert(&database, RetryKey { session: anonymous(1), number: 1, statement: 0 });
         assert!(!database.engine().snapshot().contains(RETRIES).unwrap());
         assert_eq!(database.reap_retries(&|_| false).unwrap(), 0);
     }
@@ -280,8 +280,8 @@ mod tests {
     #[test]
     fn records_read_back_as_they_were_written() {
         let of_user = SessionId::new([7; 16], [9; 32]);
-        assert_eq!(SessionId::new([7; 16], NOBODY), nobody(7));
-        for (session, length) in [(nobody(7), 20), (of_user, 52)] {
+        assert_eq!(SessionId::new([7; 16], NOBODY), anonymous(7));
+        for (session, length) in [(anonymous(7), 20), (of_user, 52)] {
             let key = RetryKey { session, number: -3, statement: 258 };
             assert_eq!(key.to_key().len(), length);
             for answer in [DocumentBuf::empty(), delete_answer(1)] {

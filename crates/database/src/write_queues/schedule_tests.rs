@@ -42,7 +42,7 @@ fn write_queues() {
 #[test]
 fn turns_are_taken_in_order_under_any_schedule() {
     explore(SEEDS, write_queues);
-    for name in ["the last to come has the turn", "nobody is told of a turn's end"] {
+    for name in ["the last waiter has the turn", "the end of a turn wakes no waiter"] {
         switch_on(Some(name));
         let seen = fails(SEEDS, write_queues);
         switch_on(None);

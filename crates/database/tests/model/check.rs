@@ -8,7 +8,7 @@
 //! transaction only reads.
 
 use super::documents::{Doc, Docs, Field};
-use super::history::{Event, Failure, Kind, NAMESPACES, Statement, Told};
+use super::history::{Event, Failure, Kind, NAMESPACES, Reported, Statement};
 use super::replay::{Diff, Replay};
 use super::statements::{Ddl, Effects, Stmt, collides};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -63,7 +63,7 @@ pub(crate) struct Checker<'a> {
     events: &'a [Event],
     transactions: Vec<Transaction<'a>>,
     /// The event that returned a commit with this time.
-    told: HashMap<u64, &'a Event>,
+    reported: HashMap<u64, &'a Event>,
 }
 
 /// Checks a history that began after this number of commits. Returns violations as errors.
@@ -71,7 +71,7 @@ pub(crate) fn check(replay: &Replay, before: usize, events: &[Event]) -> Check {
     if let Some(what) = replay.broken.first() {
         return Err(what.clone());
     }
-    let mut checker = Checker { replay, before, events, transactions: Vec::new(), told: HashMap::new() };
+    let mut checker = Checker { replay, before, events, transactions: Vec::new(), reported: HashMap::new() };
     checker.collect()?;
     for at in 0..checker.transactions.len() {
         let what = |what| format!("transaction {}: {what}", checker.transactions[at].number);
@@ -119,8 +119,8 @@ impl<'a> Checker<'a> {
                     let found = statement.transaction.and_then(|number| numbers.get(&number));
                     if let Some(transaction) = found.and_then(|at| self.transactions.get_mut(*at)) {
                         transaction.statements.push((event, statement));
-                    } else if let Ok(Told { time: Some(time), .. }) = &statement.outcome {
-                        self.tell(*time, event)?;
+                    } else if let Ok(Reported { time: Some(time), .. }) = &statement.outcome {
+                        self.record_time(*time, event)?;
                     }
                 }
                 Kind::Commit { transaction, outcome } => {
@@ -139,16 +139,16 @@ impl<'a> Checker<'a> {
                         found.end = event.end;
                     }
                 }
-                Kind::Ddl { outcome: Ok(Some(time)), .. } => self.tell(*time, event)?,
+                Kind::Ddl { outcome: Ok(Some(time)), .. } => self.record_time(*time, event)?,
                 Kind::Ddl { .. } => {}
             }
         }
         Ok(())
     }
 
-    fn tell(&mut self, time: u64, event: &'a Event) -> Check {
-        match self.told.insert(time, event) {
-            Some(other) => Err(format!("{event:?} and {other:?} were told of one commit")),
+    fn record_time(&mut self, time: u64, event: &'a Event) -> Check {
+        match self.reported.insert(time, event) {
+            Some(other) => Err(format!("{event:?} and {other:?} report one commit")),
             None => Ok(()),
         }
     }
@@ -179,10 +179,10 @@ impl<'a> Checker<'a> {
             let expected = statement.stmt.run(view, statement.number, &unique);
             let mut touches = touches(statement.namespace, &before, view);
             match (&expected, &statement.outcome) {
-                (Ok(expected), Ok(told)) => same(expected, told, &statement.stmt)
+                (Ok(expected), Ok(reported)) => same(expected, reported, &statement.stmt)
                     .map_err(|what| format!("{statement:?}: {what}; it sees {before:?}"))?,
-                (Err(_), Ok(told)) => {
-                    return Err(format!("{statement:?} was told {told:?} in spite of {before:?}"));
+                (Err(_), Ok(reported)) => {
+                    return Err(format!("{statement:?} returned {reported:?} in spite of {before:?}"));
                 }
                 // Keys to write were claimed before the duplicate was detected.
                 (Err(_), Err(failure)) if failure.code == DUPLICATE_KEY => {
@@ -332,8 +332,8 @@ impl<'a> Checker<'a> {
     fn single(&self, event: &Event) -> Check {
         match &event.kind {
             Kind::Statement(statement) if statement.transaction.is_none() => match &statement.outcome {
-                Ok(told) if statement.stmt.is_read() => self.read(event, statement, told),
-                Ok(told) => self.write(event, statement, told),
+                Ok(reported) if statement.stmt.is_read() => self.read(event, statement, reported),
+                Ok(reported) => self.write(event, statement, reported),
                 Err(failure) => self.failed(event, statement, failure),
             },
             Kind::Ddl { namespace, ddl, outcome } => self.ddl(event, *namespace, ddl, outcome),
@@ -342,7 +342,7 @@ impl<'a> Checker<'a> {
     }
 
     /// A read shows a state from its running time, or the state of its time.
-    fn read(&self, event: &Event, statement: &Statement, told: &Told) -> Check {
+    fn read(&self, event: &Event, statement: &Statement, reported: &Reported) -> Check {
         let name = NAMESPACES[statement.namespace];
         let states = match statement.at {
             Some(time) => {
@@ -357,7 +357,7 @@ impl<'a> Checker<'a> {
         let shows = |commits: usize| {
             let mut docs = Docs::clone(&self.replay.docs(commits, name));
             let effects = statement.stmt.run(&mut docs, statement.number, &BTreeSet::new());
-            effects.is_ok_and(|effects| same(&effects, told, &statement.stmt).is_ok())
+            effects.is_ok_and(|effects| same(&effects, reported, &statement.stmt).is_ok())
         };
         match states.clone().any(shows) {
             true => Ok(()),
@@ -369,17 +369,17 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn write(&self, event: &Event, statement: &Statement, told: &Told) -> Check {
+    fn write(&self, event: &Event, statement: &Statement, reported: &Reported) -> Check {
         if statement.stmt.is_multi() {
             // Each document is a separate commit. They are counted when commits are attributed.
             return Ok(());
         }
         let name = NAMESPACES[statement.namespace];
-        let Some(time) = told.time else {
+        let Some(time) = reported.time else {
             let filter = statement.stmt.filter();
             let matches =
                 |commits: usize| self.replay.docs(commits, name).values().any(|doc| filter.matches(doc));
-            return match told.n == 0 && (event.least..=event.most).any(|commits| !matches(commits)) {
+            return match reported.n == 0 && (event.least..=event.most).any(|commits| !matches(commits)) {
                 true => Ok(()),
                 false => Err("it has found nothing, and there always was something".to_string()),
             };
@@ -396,7 +396,7 @@ impl<'a> Checker<'a> {
             return Err(format!("it has changed {namespace}"));
         }
         let expected = match (&statement.stmt, before) {
-            (Stmt::Insert(doc) | Stmt::Upsert(doc), None) if told.inserted => Some(doc.clone()),
+            (Stmt::Insert(doc) | Stmt::Upsert(doc), None) if reported.inserted => Some(doc.clone()),
             (Stmt::Insert(_), _) | (_, None) => return Err(format!("it made of {before:?} {after:?}")),
             (stmt, Some(before)) if stmt.filter().matches(before) => stmt.transform(before, statement.number),
             (_, Some(before)) => return Err(format!("it doesn't match {before:?}")),
@@ -406,7 +406,7 @@ impl<'a> Checker<'a> {
         }
         if let Stmt::FindAndModify { change, new, .. } = &statement.stmt {
             let shown = if *new && change.is_some() { after } else { before };
-            if told.docs.first() != shown.as_ref() {
+            if reported.docs.first() != shown.as_ref() {
                 return Err(format!("it has changed {before:?} to {after:?}"));
             }
         }
@@ -567,7 +567,7 @@ impl<'a> Checker<'a> {
             if self.inserted(&statements, number, diffs)? {
                 continue;
             }
-            let single = self.told.get(&time).and_then(|event| match &event.kind {
+            let single = self.reported.get(&time).and_then(|event| match &event.kind {
                 Kind::Statement(statement) => Some(statement),
                 _ => None,
             });
@@ -598,7 +598,7 @@ impl<'a> Checker<'a> {
             *multiple.entry(owner).or_default() += 1;
         }
         for (number, (event, statement)) in &statements {
-            if let (Stmt::InsertMany(several), None, Ok(told)) =
+            if let (Stmt::InsertMany(several), None, Ok(reported)) =
                 (&statement.stmt, statement.transaction, &statement.outcome)
             {
                 let stored = |number: usize| {
@@ -608,15 +608,16 @@ impl<'a> Checker<'a> {
                         .count()
                 };
                 let stored: usize = (event.least..event.most).map(stored).sum();
-                if stored != several.len() || told.n != stored as u64 {
+                if stored != several.len() || reported.n != stored as u64 {
                     return Err(format!("{event:?} has stored {stored} documents"));
                 }
             }
             let Stmt::Update { change, multi: true, .. } = &statement.stmt else { continue };
-            let (None, Ok(told), true) = (statement.transaction, &statement.outcome, change.signs()) else {
+            let (None, Ok(reported), true) = (statement.transaction, &statement.outcome, change.signs())
+            else {
                 continue;
             };
-            if told.n != multiple.get(number).copied().unwrap_or(0) {
+            if reported.n != multiple.get(number).copied().unwrap_or(0) {
                 return Err(format!("{event:?} has changed {:?} documents", multiple.get(number)));
             }
         }
@@ -691,19 +692,19 @@ impl<'a> Checker<'a> {
         }
         let certain = multiple.iter().all(|(_, statement)| statement.outcome.is_ok());
         let cleared = |(_, statement): &&(&Event, &Statement)| {
-            let time = statement.outcome.as_ref().ok().and_then(|told| told.time);
+            let time = statement.outcome.as_ref().ok().and_then(|reported| reported.time);
             let number = time.and_then(|time| self.replay.at(time));
             number.is_some_and(|number| {
                 self.replay.entries[number].ops.iter().any(|op| matches!(op, storage::Op::Clear(_)))
             })
         };
         let one_by_one = multiple.iter().filter(|statement| !cleared(statement));
-        let told: u64 =
+        let reported: u64 =
             one_by_one.filter_map(|(_, statement)| Some(statement.outcome.as_ref().ok()?.n)).sum();
         let gone: usize = gone.iter().map(|(_, _, docs)| docs.len()).sum();
-        match !certain || told == gone as u64 {
+        match !certain || reported == gone as u64 {
             true => Ok(()),
-            false => Err(format!("{told} documents were said to be deleted, and {gone} are gone")),
+            false => Err(format!("{reported} documents were reported as deleted, and {gone} are gone")),
         }
     }
 }
@@ -729,17 +730,18 @@ fn of_change(namespace: usize, id: i64, before: Option<&Doc>, after: Option<&Doc
 }
 
 /// Checks that a statement's result matches the expected one.
-fn same(expected: &Effects, told: &Told, stmt: &Stmt) -> Check {
+fn same(expected: &Effects, reported: &Reported, stmt: &Stmt) -> Check {
     let sorted = |docs: &[Doc]| {
         let mut docs = docs.to_vec();
         docs.sort_by_key(|doc| doc.id);
         docs
     };
-    let counts = expected.n == told.n && expected.inserted == told.inserted && expected.sum == told.sum;
     let counts =
-        counts || matches!(stmt, Stmt::FindAndModify { .. }) && expected.docs.len() == told.docs.len();
-    match counts && sorted(&expected.docs) == sorted(&told.docs) {
+        expected.n == reported.n && expected.inserted == reported.inserted && expected.sum == reported.sum;
+    let counts =
+        counts || matches!(stmt, Stmt::FindAndModify { .. }) && expected.docs.len() == reported.docs.len();
+    match counts && sorted(&expected.docs) == sorted(&reported.docs) {
         true => Ok(()),
-        false => Err(format!("told {told:?}, expected {expected:?}")),
+        false => Err(format!("returned {reported:?}, expected {expected:?}")),
     }
 }

@@ -1,7 +1,7 @@
 //! A session: runs statements on the database and records their results.
 
 use super::documents::{Doc, append_k};
-use super::history::{Failure, History, Kind, NAMESPACES, Started, Statement, Told};
+use super::history::{Failure, History, Kind, NAMESPACES, Reported, Started, Statement};
 use super::random::Random;
 use super::statements::{Change, Ddl, Filter, Stmt};
 use base::bson::{Array, Builder, DocumentBuf, FieldName, Value};
@@ -312,18 +312,18 @@ impl Session {
 
     fn note_read(&self, reading: Reading, failure: Option<Failure>) {
         let Reading { started, transaction, namespace, number, filter, docs, .. } = reading;
-        let told = Told { n: docs.len() as u64, docs, ..Told::default() };
-        let outcome = failure.map_or(Ok(told), Err);
+        let reported = Reported { n: docs.len() as u64, docs, ..Reported::default() };
+        let outcome = failure.map_or(Ok(reported), Err);
         let stmt = Stmt::Find(filter);
         let statement = Statement { transaction, namespace, number, stmt, at: None, outcome };
         self.shared.history.end(started, Kind::Statement(statement));
     }
 
-    fn carry_out(&self, call: &Call, namespace: usize, number: i64, stmt: &Stmt) -> Result<Told> {
+    fn carry_out(&self, call: &Call, namespace: usize, number: i64, stmt: &Stmt) -> Result<Reported> {
         let (database, namespaces) = (&self.database, &self.shared.namespaces);
         let Call { operation, context } = call;
         let namespace = &namespaces[namespace];
-        let told = |committed: Option<Committed>| match transaction_of(operation) {
+        let reported = |committed: Option<Committed>| match transaction_of(operation) {
             true => None,
             false => committed.map(|committed| self.acknowledge(committed)),
         };
@@ -332,7 +332,7 @@ impl Session {
                 let document = doc.to_bson();
                 let insert = InsertRequest { document: document.view(), bypass_validation: false };
                 let committed = database.insert(&Scope::new(operation, namespace, context), insert)?;
-                Ok(Told { n: 1, inserted: true, time: told(Some(committed)), ..Told::default() })
+                Ok(Reported { n: 1, inserted: true, time: reported(Some(committed)), ..Reported::default() })
             }
             Stmt::InsertMany(docs) => {
                 let documents: Vec<DocumentBuf> = docs.iter().map(Doc::to_bson).collect();
@@ -347,18 +347,20 @@ impl Session {
                     &insertions,
                     &mut Default::default(),
                 );
-                let time = told(inserted.committed);
+                let time = reported(inserted.committed);
                 match inserted.error {
                     // Earlier inserts remain.
                     Some(error) => Err(error),
-                    None => Ok(Told { n: inserted.count as u64, inserted: true, time, ..Told::default() }),
+                    None => {
+                        Ok(Reported { n: inserted.count as u64, inserted: true, time, ..Reported::default() })
+                    }
                 }
             }
             Stmt::Update { .. } | Stmt::Upsert(_) => {
                 let request = self.update_request(call, stmt, number)?;
                 let outcome = database.update(&Scope::new(operation, namespace, context), &request)?;
                 let (n, inserted) = (outcome.matched, outcome.upserted.is_some());
-                Ok(Told { n, inserted, time: told(outcome.committed), ..Told::default() })
+                Ok(Reported { n, inserted, time: reported(outcome.committed), ..Reported::default() })
             }
             Stmt::FindAndModify { filter, change, new } => {
                 let matcher = Arc::new(Matcher::parse(filter_of(filter).view(), context)?);
@@ -374,19 +376,19 @@ impl Session {
                     database.find_and_modify(&Scope::new(operation, namespace, context), &request, None)?;
                 let docs =
                     outcome.value.iter().filter_map(|value| Doc::from_bson(value.document.view())).collect();
-                Ok(Told { n: outcome.n, docs, time: told(outcome.committed), ..Told::default() })
+                Ok(Reported { n: outcome.n, docs, time: reported(outcome.committed), ..Reported::default() })
             }
             Stmt::Delete { filter, multi } => {
                 let matcher = Arc::new(Matcher::parse(filter_of(filter).view(), context)?);
                 let request = DeleteRequest { matcher, single: !multi, hint: None };
                 let (n, committed) = database.delete(&Scope::new(operation, namespace, context), &request)?;
-                Ok(Told { n, time: told(committed), ..Told::default() })
+                Ok(Reported { n, time: reported(committed), ..Reported::default() })
             }
             Stmt::Find(filter) => {
                 let mut cursor = self.open(call, self.index_of(namespace), filter)?;
                 let (docs, _) = next(&mut cursor, u64::MAX)?;
                 let docs: Vec<Doc> = docs.iter().filter_map(|doc| Doc::from_bson(doc.view())).collect();
-                Ok(Told { n: docs.len() as u64, docs, ..Told::default() })
+                Ok(Reported { n: docs.len() as u64, docs, ..Reported::default() })
             }
             Stmt::Sum(filter) => {
                 let stages = sum_of(filter);
@@ -397,7 +399,7 @@ impl Session {
                 let of = |name: &str| {
                     groups.first().and_then(|group| group.view().get(name)?.as_i64()).unwrap_or(0)
                 };
-                Ok(Told { n: of("c") as u64, sum: of("s"), ..Told::default() })
+                Ok(Reported { n: of("c") as u64, sum: of("s"), ..Reported::default() })
             }
         }
     }

@@ -41,12 +41,12 @@ pub(crate) struct Statement {
     pub(crate) stmt: Stmt,
     /// Time of a snapshot read.
     pub(crate) at: Option<u64>,
-    pub(crate) outcome: Result<Told, Failure>,
+    pub(crate) outcome: Result<Reported, Failure>,
 }
 
 /// Result of a statement.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct Reported {
     /// Number of documents matched, deleted, inserted or counted.
     pub(crate) n: u64,
     pub(crate) inserted: bool,
@@ -109,7 +109,7 @@ impl History {
     }
 
     pub(crate) fn end(&self, started: Started, kind: Kind) {
-        let most = self.recorder.begun();
+        let most = self.recorder.started();
         let end = self.steps.fetch_add(1, Ordering::SeqCst);
         let Started { start, least } = started;
         self.events.lock().push(Event { start, end, least, most, kind });

@@ -37,7 +37,7 @@ static ALONE: RwLock<()> = RwLock::new(());
 /// Runs the histories of this number of seeds, or of the requested seed.
 fn histories(count: u64, history: impl Fn(u64) -> Result<(), String>) {
     let _together = ALONE.read();
-    let seeds = asked().map_or(0..count, |seed| seed..seed + 1);
+    let seeds = requested().map_or(0..count, |seed| seed..seed + 1);
     let failures: Vec<String> = seeds
         .filter_map(|seed| history(seed).err().map(|what| format!("MODEL_SEED={seed}: {what}")))
         .collect();
@@ -47,11 +47,11 @@ fn histories(count: u64, history: impl Fn(u64) -> Result<(), String>) {
 
 /// Returns true if a failed history must be shown.
 fn shown() -> bool {
-    asked().is_some() || std::env::var_os("MODEL_SHOW").is_some()
+    requested().is_some() || std::env::var_os("MODEL_SHOW").is_some()
 }
 
 /// Returns the requested seed.
-fn asked() -> Option<u64> {
+fn requested() -> Option<u64> {
     std::env::var("MODEL_SEED").ok()?.parse().ok()
 }
 

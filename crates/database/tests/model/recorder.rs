@@ -20,7 +20,7 @@ pub(crate) struct Recorder {
     engine: Arc<dyn Engine>,
     entries: Mutex<Vec<Entry>>,
     /// Numbers of started and finished batches.
-    begun: AtomicUsize,
+    started: AtomicUsize,
     done: AtomicUsize,
     /// Called when a writer is about to commit, without any locks.
     pause: fn(),
@@ -29,8 +29,8 @@ pub(crate) struct Recorder {
 impl Recorder {
     /// Returns a recorder of an engine, whose present state comes from these batches.
     pub(crate) fn new(engine: Arc<dyn Engine>, entries: Vec<Entry>, pause: fn()) -> Recorder {
-        let (begun, done) = (AtomicUsize::new(entries.len()), AtomicUsize::new(entries.len()));
-        Recorder { engine, entries: Mutex::new(entries), begun, done, pause }
+        let (started, done) = (AtomicUsize::new(entries.len()), AtomicUsize::new(entries.len()));
+        Recorder { engine, entries: Mutex::new(entries), started, done, pause }
     }
 
     /// Returns the committed batches.
@@ -44,8 +44,8 @@ impl Recorder {
     }
 
     /// Returns the number of started commits. A read that has ended has seen no more.
-    pub(crate) fn begun(&self) -> usize {
-        self.begun.load(Ordering::SeqCst)
+    pub(crate) fn started(&self) -> usize {
+        self.started.load(Ordering::SeqCst)
     }
 }
 
@@ -59,17 +59,17 @@ impl storage::Wrapper for Recorder {
     fn commit(&self, batch: Batch) -> Result<Position> {
         let mut entries = self.entries.lock();
         entries.push(Entry { time: batch.time(), ops: batch.ops().to_vec(), position: None });
-        let begun = self.done.load(Ordering::SeqCst) + 1;
-        self.begun.store(begun, Ordering::SeqCst);
+        let started = self.done.load(Ordering::SeqCst) + 1;
+        self.started.store(started, Ordering::SeqCst);
         let committed = self.beneath().commit(batch);
         match &committed {
             Ok(position) => {
                 if let Some(entry) = entries.last_mut() {
                     entry.position = Some(*position);
                 }
-                self.done.store(begun, Ordering::SeqCst);
+                self.done.store(started, Ordering::SeqCst);
             }
-            Err(_) => self.begun.store(begun - 1, Ordering::SeqCst),
+            Err(_) => self.started.store(started - 1, Ordering::SeqCst),
         }
         committed
     }

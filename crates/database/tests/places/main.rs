@@ -157,7 +157,7 @@ fn seeds(each_day: u64) -> Range<u64> {
 
 #[test]
 fn indexes_find_what_scans_find() {
-    let (mut found, mut asked, mut refused) = (0, 0, 0);
+    let (mut found, mut requested, mut refused) = (0, 0, 0);
     for seed in seeds(12) {
         let mut draw = Draw::new(seed);
         let (session, _) = filled(&mut draw, 120);
@@ -170,16 +170,19 @@ fn indexes_find_what_scans_find() {
             };
             let scanned = session.sorted(&filter, true);
             assert_eq!(session.sorted(&filter, false), scanned, "seed {seed}: {filter}");
-            asked += 1;
+            requested += 1;
             refused += usize::from(scanned.is_none());
             found += scanned.map_or(0, |ids| ids.len());
         }
     }
-    assert!(found > 2 * asked && refused * 5 < asked, "{found} found by {asked}, {refused} refused");
+    assert!(
+        found > 2 * requested && refused * 5 < requested,
+        "{found} found by {requested}, {refused} refused"
+    );
 }
 
 /// A search near a location, by an index.
-struct Asked {
+struct Requested {
     place: Position,
     key: &'static str,
     near: String,
@@ -188,8 +191,8 @@ struct Asked {
     radians: bool,
 }
 
-impl Asked {
-    fn draw(draw: &mut Draw) -> Asked {
+impl Requested {
+    fn draw(draw: &mut Draw) -> Requested {
         let (x, y) = draw.position();
         let pair = format!("[{x:?}, {y:?}]");
         let point = format!("{{type: 'Point', coordinates: {pair}}}");
@@ -199,7 +202,7 @@ impl Asked {
             2 => (*draw.pick(&["geo", "loc"]), format!("{pair}, spherical: true"), true, true),
             _ => ("loc", pair, false, false),
         };
-        Asked { place: Position { x, y }, key, near, on_sphere, radians }
+        Requested { place: Position { x, y }, key, near, on_sphere, radians }
     }
 
     /// Returns the distances of documents in the search's unit.
@@ -222,20 +225,20 @@ fn what_is_near_comes_in_order() {
         let mut draw = Draw::new(seed);
         let (session, documents) = filled(&mut draw, 120);
         for _ in 0..12 {
-            let asked = Asked::draw(&mut draw);
+            let requested = Requested::draw(&mut draw);
             // An index with another field before the location needs a condition on that field.
             let of = match draw.below(6) {
-                0 if asked.key != "old" => Some(("_id", draw.below(120) as i64)),
+                0 if requested.key != "old" => Some(("_id", draw.below(120) as i64)),
                 1 | 2 => Some(("kind", draw.below(3) as i64)),
-                _ if asked.key == "old" => Some(("kind", draw.below(3) as i64)),
+                _ if requested.key == "old" => Some(("kind", draw.below(3) as i64)),
                 _ => None,
             };
-            let mut expected = asked.distances(&documents, of);
+            let mut expected = requested.distances(&documents, of);
             expected.sort_by(f64::total_cmp);
             // Limits between distances, at a distance (not in radians, which are rounded), or none.
             let mut limit = |from: f64| match draw.below(3) {
                 0 => None,
-                1 if !asked.radians && !expected.is_empty() => Some(*draw.pick(&expected)),
+                1 if !requested.radians && !expected.is_empty() => Some(*draw.pick(&expected)),
                 _ => Some(from * (0.5 + draw.unit()) * expected.last().copied().unwrap_or(1.0)),
             };
             let (min, max) = (limit(0.2), limit(0.8));
@@ -244,7 +247,7 @@ fn what_is_near_comes_in_order() {
             };
             let (least, most) = (option("minDistance", min), option("maxDistance", max));
             let query = of.map(|(name, value)| format!(", query: {{{name}: {value}}}")).unwrap_or_default();
-            let Asked { near, key, .. } = &asked;
+            let Requested { near, key, .. } = &requested;
             let stage = format!("{{near: {near}, key: '{key}', distanceField: 'd'{least}{most}{query}}}");
             expected.retain(|far| min.is_none_or(|min| min <= *far) && max.is_none_or(|max| *far <= max));
             found += expected.len();

@@ -66,7 +66,7 @@ impl Experiment for All {
 
     fn check(&self, common: &Common) -> Result<()> {
         let sizes = ["--rate", "--find-rate", "--duration", "--connections"];
-        common.refuse(&sizes, "each experiment has sizes of its own")
+        common.refuse(&sizes, "each experiment has its own sizes")
     }
 
     async fn measure(&self, lab: &mut Lab) -> Result<()> {

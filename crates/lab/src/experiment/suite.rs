@@ -49,17 +49,17 @@ impl Experiment for Suite {
     fn about(&self) -> String {
         format!(
             "The command runs against each target in turn, from its start to its end, with {VARIABLE} set to the target's \
-             connection string. What it leaves in a target stays there until the end of the run, on targets that were given for good."
+             connection string. Its data stays in a target until the end of the run. In a target of --target the data stays."
         )
     }
 
     fn check(&self, common: &Common) -> Result<()> {
         let sizes = ["--rate", "--find-rate", "--duration", "--connections", "--scale"];
-        common.refuse(&sizes, "a suite is as long as it is")
+        common.refuse(&sizes, "the command determines the size of a suite")
     }
 
     async fn measure(&self, lab: &mut Lab) -> Result<()> {
-        let about = "An operation is one run of the command, whatever it does.";
+        let about = "An operation is one run of the command.";
         let section = lab.section(SECTION, "Time of the suite", about, Kind::Times);
         let targets = lab.targets.clone();
         let case = self.command.join(" ");
@@ -83,8 +83,8 @@ impl Suite {
     async fn visit(&self, lab: &mut Lab, (section, at): (usize, usize), target: &Target, scratch: &Path) {
         let unfit = match target.protocol {
             _ if target.is_floor => Some("it stores nothing"),
-            Protocol::Postgres => Some("suites here are of MongoDB's protocol"),
-            Protocol::Mongo => lab.progress.stopped().then_some("the run was ended early"),
+            Protocol::Postgres => Some("a suite needs MongoDB's protocol"),
+            Protocol::Mongo => lab.progress.stopped().then_some("the run was stopped early"),
         };
         let row = &mut lab.report.sections[section].rows[at];
         if let (None, Some(why)) = (&row.note, unfit) {
@@ -102,7 +102,7 @@ impl Suite {
         let row = &mut lab.report.sections[section].rows[at];
         match ended {
             Ok(true) => row.add(&Latencies::from_iter([took]), took.as_secs_f64(), cpu, false),
-            Ok(false) => row.note = Some("the run was ended early".to_string()),
+            Ok(false) => row.note = Some("the run was stopped early".to_string()),
             Err(why) => {
                 row.failures += 1;
                 row.note = Some(why.clone());

@@ -154,7 +154,7 @@ async fn a_target_that_dies_keeps_its_figures_and_the_others_go_on() {
     assert!(rows[1].partial && rows[1].operations > 0);
     assert!(rows[1].note.as_ref().unwrap().starts_with("cut short"), "{:?}", rows[1].note);
     assert_eq!(lab.report.errors.len(), 1);
-    assert!(lab.report.errors[0].starts_with("target mortal: died"), "{:?}", lab.report.errors);
+    assert!(lab.report.errors[0].starts_with("target mortal: crashed"), "{:?}", lab.report.errors);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -174,7 +174,7 @@ async fn a_stop_leaves_rows_that_say_so() {
     let rows = &lab.report.sections[section].rows;
     assert!(rows[0].partial && rows[0].operations > 0, "{:?}", rows[0].note);
     assert_eq!((rows[1].partial, rows[1].operations), (false, 0));
-    assert_eq!(rows[1].note.as_deref(), Some("not measured: the run was ended early"));
+    assert_eq!(rows[1].note.as_deref(), Some("not measured: the run was stopped early"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -85,7 +85,7 @@ impl<W: Worker> Trials<'_, W> {
         let outcome = drive(&mut self.workers, load, &self.progress).await;
         match (outcome.ended, &outcome.first_error) {
             (Ended::Broken, Some(error)) => Err(error.clone()),
-            (Ended::Broken | Ended::Hung, _) => Err(self.target.error("doesn't answer any more")),
+            (Ended::Broken | Ended::Hung, _) => Err(self.target.error("does not respond any more")),
             _ => Ok(outcome),
         }
     }
@@ -118,8 +118,8 @@ impl Lab {
             let connections = plural(case.connections.into(), "connection");
             let title = format!("Latency against throughput: {}, {connections}", case.name);
             let about = format!(
-                "Each target at shares of the highest rate at which its own p99, counted from when an operation was \
-                 due, stayed within {limit} ms."
+                "Each target at shares of its highest rate with a p99 within {limit} ms, counted from the \
+                 scheduled time of an operation."
             );
             let id = format!("{}-rates-{}", self.report.sections[section].id, at + 1);
             let rates = self.section(&id, &title, &about, Kind::Rates);

@@ -184,7 +184,7 @@ impl Lab {
             return;
         }
         if self.progress.stopped() {
-            return self.cut(place, "the run was ended early");
+            return self.cut(place, "the run was stopped early");
         }
         if let Some(why) = self.lost(target) {
             return self.cut(place, &why);
@@ -201,7 +201,7 @@ impl Lab {
         let visit = Visit { connections: case.connections, round };
         let prepared = tokio::select! {
             prepared = case.bench.prepare(target, &visit) => prepared,
-            () = progress.until_stopped() => return self.cut(place, "the run was ended early"),
+            () = progress.until_stopped() => return self.cut(place, "the run was stopped early"),
             () = tokio::time::sleep(PREPARE_MAX) => {
                 return self.cut(place, "preparing it took more than half an hour");
             }
@@ -226,7 +226,7 @@ impl Lab {
                     () = too_long => None,
                 };
                 finished.unwrap_or_else(|| {
-                    self.cut(place, "the run was ended early");
+                    self.cut(place, "the run was stopped early");
                     Ok(())
                 })
             }
@@ -285,14 +285,17 @@ impl Lab {
             Ended::Behind => {
                 let (unserved, case) = (outcome.unserved, self.row(place).case.clone());
                 let name = &target.name;
-                self.warn(format!("{name}, {case}: it fell so far behind the schedule that {unserved} operations were never sent"));
+                self.warn(format!(
+                    "{name}, {case}: the run fell behind its schedule, and {unserved} \
+                 operations were never sent"
+                ));
                 Ok(())
             }
             Ended::Stopped => {
-                self.cut(place, "the run was ended early");
+                self.cut(place, "the run was stopped early");
                 Ok(())
             }
-            Ended::Hung => Err(target.error("doesn't answer any more")),
+            Ended::Hung => Err(target.error("does not respond any more")),
             Ended::Broken => Err(outcome.first_error.clone().unwrap_or_else(|| target.error("fails"))),
         }
     }
@@ -316,8 +319,8 @@ impl Lab {
         if is_alive(target).await {
             self.fail(target.error(format!("{case}: {message}")));
         } else {
-            self.lose(target, &format!("it was gone after {case}"));
-            self.fail(target.error(format!("died or can't be reached any more, in {case}: {message}")));
+            self.lose(target, &format!("it was not running after {case}"));
+            self.fail(target.error(format!("crashed or became unreachable, in {case}: {message}")));
         }
     }
 
@@ -328,7 +331,7 @@ impl Lab {
         let errors: Vec<Error> = failed
             .map(|row| {
                 let all = row.operations + row.failures;
-                let why = row.first_error.as_deref().unwrap_or("no reason is known");
+                let why = row.first_error.as_deref().unwrap_or("unknown reason");
                 let message =
                     format!("{}: {} of {all} operations failed, the first: {why}", row.case, row.failures);
                 Error::Target { name: row.target.clone(), message }

@@ -50,8 +50,8 @@ impl Schedule {
     pub(super) async fn next(&self) -> Option<Turn> {
         let free = Instant::now();
         // On a busy machine a short round may end before its first operation. One operation is always allowed.
-        let begun = self.taken.load(Relaxed) > 0;
-        let over = begun && self.deadline.is_some_and(|deadline| free >= deadline);
+        let started = self.taken.load(Relaxed) > 0;
+        let over = started && self.deadline.is_some_and(|deadline| free >= deadline);
         if self.halted.load(Relaxed) || over {
             return None;
         }

@@ -158,9 +158,9 @@ impl Worker for Silent {
 
 #[tokio::test]
 async fn a_stop_ends_even_what_hangs() {
-    let asked = Arc::new(AtomicBool::new(false));
-    let (mut workers, progress) = (vec![Silent(Arc::clone(&asked))], Progress::new(true));
-    let (stopper, hangs) = (progress.clone(), Arc::clone(&asked));
+    let requested = Arc::new(AtomicBool::new(false));
+    let (mut workers, progress) = (vec![Silent(Arc::clone(&requested))], Progress::new(true));
+    let (stopper, hangs) = (progress.clone(), Arc::clone(&requested));
     tokio::spawn(async move {
         while !hangs.load(Relaxed) {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -171,5 +171,5 @@ async fn a_stop_ends_even_what_hangs() {
         drive(&mut workers, Load { pace: Pace::Closed, until: Until::Operations(10), first: 0 }, &progress)
             .await;
     assert_eq!((outcome.ended, outcome.operations()), (Ended::Stopped, 0));
-    assert!(asked.load(Relaxed) && workers.is_empty());
+    assert!(requested.load(Relaxed) && workers.is_empty());
 }

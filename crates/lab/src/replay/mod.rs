@@ -39,7 +39,7 @@ impl Replay {
         let file = File::open(path).map_err(|error| wrong(error.to_string()))?;
         let recording = Recording::read(BufReader::with_capacity(1 << 20, file)).map_err(wrong)?;
         if recording.script.connections.is_empty() {
-            return Err(wrong("there is no request in it that can be sent again".to_string()));
+            return Err(wrong("it has no request that can be replayed".to_string()));
         }
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
         let grouping = Grouping::of(&recording.script);
@@ -53,7 +53,7 @@ impl Replay {
     /// Returns the text of the pace for the report.
     fn pace(&self) -> String {
         match self.options.speed {
-            Speed::Max => "as fast as answers came".to_string(),
+            Speed::Max => "as fast as replies arrived".to_string(),
             Speed::Times(1.0) => "at the recorded pace".to_string(),
             Speed::Times(factor) => format!("at {factor} times the recorded pace"),
         }
@@ -70,7 +70,7 @@ impl Replay {
                 [start, target].map(|end| ConnectionString::parse(&end.uri).map_err(|why| end.error(why)));
             let (from, to) = (from?, to?);
             let copied = tokio::task::block_in_place(|| replay::copy(&from, &to, &self.script().databases));
-            copied.map_err(|why| target.error(format!("the start could not be copied: {why}")))?;
+            copied.map_err(|why| target.error(format!("the initial data could not be copied: {why}")))?;
         }
         let salt = Random::new(crate::random()).uuid();
         let before = target.usage();
@@ -108,8 +108,8 @@ impl Replay {
         let there = target.databases().await?;
         match self.script().databases.iter().find(|name| there.contains(name)) {
             Some(name) => Err(target.error(format!(
-                "has the database {name} already, which the recording works on: nothing was touched; \
-                 --in-place works on what is there"
+                "already has the recording's database {name}: nothing was changed; use --in-place to replay \
+                 on existing data"
             ))),
             None => Ok(()),
         }
@@ -128,37 +128,39 @@ impl Experiment for Replay {
     fn about(&self) -> String {
         let header = &self.script().header;
         format!(
-            "{} on {}, recorded from {} on {}, sent again {}{}. The target {RECORDED} is what the recorder saw: \
-             there the way to the server is in the times.",
+            "{} on {}, recorded from {} on {}, replayed {}{}. The target {RECORDED} has the times of the \
+             recorder, which include the network to the server.",
             plural(self.script().requests(), "request"),
             plural(self.script().connections.len() as u64, "connection"),
             header.server,
             header.started.replace('T', " "),
             self.pace(),
-            if self.options.start.is_some() { ", each round from the start that was given" } else { "" }
+            if self.options.start.is_some() { ", each round on a new copy of --start" } else { "" }
         )
     }
 
     fn check(&self, common: &Common) -> Result<()> {
         let sizes = ["--rate", "--find-rate", "--duration", "--connections", "--scale", "--postgres-here"];
-        common.refuse(&sizes, "a replay sends what was recorded")?;
+        common.refuse(&sizes, "a replay sends the recorded requests")?;
         let refused = [
             ("without --target", common.targets.is_empty()),
             ("with more than one of --rounds", common.rounds > 1),
             ("with --start", self.options.start.is_some()),
         ];
         if let Some((how, _)) = refused.iter().find(|(_, given)| *given && self.options.in_place) {
-            return Err(Error::Input(format!("--in-place works on what is there: it can't be given {how}")));
+            return Err(Error::Input(format!(
+                "--in-place replays on existing data: it is not allowed {how}"
+            )));
         }
         self.options.start.as_deref().map_or(Ok(()), check)?;
         if let Some(target) = common.targets.iter().find(|target| target.name == RECORDED) {
             return Err(Error::Input(format!(
-                "{} is what the recorded times are called: name it otherwise",
+                "{} is the name of the recorded times: choose another target name",
                 target.name
             )));
         }
         if let Some(target) = common.targets.iter().find(|target| target.uri.starts_with("postgres")) {
-            return Err(Error::Input(format!("target {}: a replay speaks MongoDB's protocol", target.name)));
+            return Err(Error::Input(format!("target {}: a replay needs MongoDB's protocol", target.name)));
         }
         Ok(())
     }
@@ -229,7 +231,7 @@ async fn play(
     };
     let played = tokio::task::spawn_blocking(move || shared.recording.play(&uri, &round, &order)).await;
     stop.abort();
-    let played = played.map_err(|error| Error::Input(format!("the replay broke off: {error}")))?;
+    let played = played.map_err(|error| Error::Input(format!("the replay stopped: {error}")))?;
     played.map_err(|why| target.error(why))
 }
 
@@ -281,15 +283,11 @@ fn begin_sections(lab: &mut Lab) {
         (
             "all",
             "Everything",
-            "An operation is one recorded request, timed from sending it until its answer is there. Rates at a given pace are \
-             that pace.",
+            "An operation is one recorded request, timed from its sending to its reply. At a fixed pace, \
+             the rate equals the pace.",
         ),
-        ("commands", "By command", "The same requests by command, those that took the longest in all first."),
-        (
-            "shapes",
-            "By shape",
-            "The same requests by what they look like without their values, those that took the longest in all first.",
-        ),
+        ("commands", "By command", "The same requests by command, sorted by total time."),
+        ("shapes", "By shape", "The same requests by shape (without their values), sorted by total time."),
     ];
     for (id, title, about) in sections {
         let at = lab.section(id, title, about, Kind::Bars);
@@ -321,7 +319,7 @@ fn add(
 fn add_to(row: &mut Row, tally: Tally, around: RoundContext, whole: bool) {
     let latency: Latencies = tally.latencies.iter().copied().collect();
     if latency.count() == 0 && tally.failures == 0 {
-        row.note.get_or_insert_with(|| "not measured: it was ended before".to_string());
+        row.note.get_or_insert_with(|| "not measured: the run stopped before".to_string());
         return;
     }
     row.failures += tally.failures;
@@ -332,7 +330,7 @@ fn add_to(row: &mut Row, tally: Tally, around: RoundContext, whole: bool) {
     row.resident_bytes = around.resident_bytes.filter(|_| whole).or(row.resident_bytes);
     for (name, number, shown) in [
         ("errors differ", tally.errors, around.judged),
-        ("answers differ", tally.answers, around.check),
+        ("replies differ", tally.answers, around.check),
         // Differences explained by an order that the recording does not contain.
         ("depend on an order", tally.depending, tally.depending != 0),
     ] {
@@ -342,7 +340,7 @@ fn add_to(row: &mut Row, tally: Tally, around: RoundContext, whole: bool) {
     }
     if around.cut {
         row.partial = true;
-        row.note.get_or_insert_with(|| "the run was ended early".to_string());
+        row.note.get_or_insert_with(|| "the run was stopped early".to_string());
     }
 }
 

@@ -94,11 +94,12 @@ impl Grid {
         let text = match (&row.note, row.partial) {
             (Some(note), true) => format!("partial: {note}"),
             (Some(note), false) => note.clone(),
-            (None, true) => "partial: the measurement was cut short".to_string(),
+            (None, true) => "partial: the measurement was stopped early".to_string(),
             (None, false) if row.is_shortened() => {
-                "shortened: it fell so far behind its schedule that the rest was never sent".to_string()
+                "shortened: the run fell behind its schedule, and later operations were never sent"
+                    .to_string()
             }
-            (None, false) => format!("noise: faster than {}, which keeps less", noise?),
+            (None, false) => format!("noise: faster than {}, which is less durable", noise?),
         };
         if let Some(at) = self.notes.iter().position(|known| *known == text) {
             return Some(at + 1);

@@ -22,7 +22,8 @@ use std::path::Path;
 use terminal::Page;
 
 /// Warning about targets that cannot be compared by speed alone.
-const DIFFERENT: &str = "The targets have different durability (see Targets): a faster one may keep less.";
+const DIFFERENT: &str =
+    "The targets have different durability (see Targets): a faster one may be less durable.";
 
 /// Prints the report and writes the requested files.
 ///
@@ -91,7 +92,8 @@ pub(crate) fn save(out: &mut dyn Write, path: &Path, text: &str) -> Result<()> {
 /// Figures that JSON cannot hold, such as infinity.
 fn to_json(report: &Report) -> Result<String> {
     let text = serde_json::to_string_pretty(report);
-    text.map(|text| text + "\n").map_err(|error| Error::File(format!("the report can't be JSON: {error}")))
+    let failed = |error| Error::File(format!("cannot write the report as JSON: {error}"));
+    text.map(|text| text + "\n").map_err(failed)
 }
 
 /// Reads a report written by `--json`.
@@ -109,11 +111,11 @@ fn parse_json(text: &str) -> std::result::Result<Report, String> {
         serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
     // All versions of the file have this field.
     let format =
-        value["format"].as_u64().ok_or("JSON, but not a report of the lab: it has no format number")?;
+        value["format"].as_u64().ok_or("JSON, but not a lab report: the format number is missing")?;
     if format != u64::from(FORMAT) {
         return Err(format!("a report of format {format}, but this version reads format {FORMAT}"));
     }
-    serde_json::from_value(value).map_err(|error| format!("not a whole report of the lab: {error}"))
+    serde_json::from_value(value).map_err(|error| format!("an incomplete lab report: {error}"))
 }
 
 #[cfg(test)]
@@ -139,10 +141,10 @@ mod json_tests {
     fn other_files_are_told_apart() {
         for (text, message) in [
             ("%", "not JSON"),
-            ("{}", "not a report"),
-            ("[1]", "not a report"),
+            ("{}", "not a lab report"),
+            ("[1]", "not a lab report"),
             (r#"{"format":99}"#, "format 99"),
-            (r#"{"format":1}"#, "not a whole report"),
+            (r#"{"format":1}"#, "an incomplete lab report"),
         ] {
             let error = parse_json(text).unwrap_err();
             assert!(error.contains(message), "{text}: {error}");

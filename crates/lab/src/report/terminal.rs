@@ -89,7 +89,7 @@ pub(crate) fn opening(report: &Report, page: Page) -> String {
     text + &page.list("Warnings", "!", Style::new().yellow(), &report.warnings)
 }
 
-/// Returns "Vellum 0.1.0, disk: survives the machine; fdatasync 812 µs".
+/// Returns "Vellum 0.1.0, disk: survives a machine crash; fdatasync 812 µs".
 pub(crate) fn describe(target: &TargetInfo) -> String {
     let print = &target.fingerprint;
     let engine = if print.engine.is_empty() { String::new() } else { format!(", {}", print.engine) };

@@ -35,7 +35,7 @@ pub(super) fn of_postgres(config: &tokio_postgres::Config) -> Vec<ServerAddress>
 
 /// Returns once one address accepts connections. The error is that of the last address.
 pub(super) async fn reach(addresses: &[ServerAddress], within: Duration) -> Result<(), String> {
-    let mut failed = "its connection string names no host".to_string();
+    let mut failed = "its connection string has no host".to_string();
     for address in addresses {
         let attempt = async {
             match address {
@@ -48,8 +48,8 @@ pub(super) async fn reach(addresses: &[ServerAddress], within: Duration) -> Resu
         };
         match tokio::time::timeout(within, attempt).await {
             Ok(Ok(())) => return Ok(()),
-            Ok(Err(error)) => failed = format!("can't be reached at {address}: {error}"),
-            Err(_) => failed = format!("can't be reached at {address}: no answer in {} s", within.as_secs()),
+            Ok(Err(error)) => failed = format!("cannot connect to {address}: {error}"),
+            Err(_) => failed = format!("cannot connect to {address}: no reply within {} s", within.as_secs()),
         }
     }
     Err(failed)

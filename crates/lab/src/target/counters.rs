@@ -53,7 +53,10 @@ impl Counters {
                 since(|counters| counters.written).map(|bytes| bytes / 1e3),
             ),
             ("syncs per operation", since(|counters| counters.syncs)),
-            ("files made per operation", since(|counters| counters.files.map(|files| files.created as f64))),
+            (
+                "files created per operation",
+                since(|counters| counters.files.map(|files| files.created as f64)),
+            ),
             (
                 "files removed per operation",
                 since(|counters| counters.files.map(|files| files.removed as f64)),
@@ -123,8 +126,9 @@ pub(crate) async fn sizes(target: &Target, table: &str) -> Result<BTreeMap<Strin
     let figures = match target.protocol {
         Protocol::Mongo => {
             let client = target.mongo().await?;
-            let asked = client.database(target.database()?).run_command(doc! { "collStats": table }).await;
-            let statistics = asked.map_err(|error| target.error(error))?;
+            let requested =
+                client.database(target.database()?).run_command(doc! { "collStats": table }).await;
+            let statistics = requested.map_err(|error| target.error(error))?;
             let names = [("storageSize", STORAGE), ("size", "data MB"), ("totalIndexSize", "index MB")];
             names.map(|(theirs, ours)| (ours, number(&statistics, &[theirs]).unwrap_or(0.0))).to_vec()
         }

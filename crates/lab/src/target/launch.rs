@@ -113,8 +113,8 @@ impl Started {
         });
         match line.recv_timeout(START) {
             Ok(Ok(line)) if !line.trim().is_empty() => Ok(line.trim().to_string()),
-            Ok(_) => Err(format!("it ended without telling where it listens{}", self.ending())),
-            Err(_) => Err(format!("it didn't tell where it listens within {} s", START.as_secs())),
+            Ok(_) => Err(format!("it exited without printing its address{}", self.ending())),
+            Err(_) => Err(format!("it did not print its address within {} s", START.as_secs())),
         }
     }
 
@@ -320,8 +320,8 @@ fn run(words: &[&OsStr]) -> std::result::Result<(), String> {
 /// Runs a program to its end. Returns the error text of a failed program.
 pub(super) fn complete(command: &mut Command) -> io::Result<std::result::Result<(), String>> {
     let done = command.stdin(Stdio::null()).output()?;
-    let said = String::from_utf8_lossy(&done.stderr);
-    Ok(if done.status.success() { Ok(()) } else { Err(said.trim().to_string()) })
+    let errors = String::from_utf8_lossy(&done.stderr);
+    Ok(if done.status.success() { Ok(()) } else { Err(errors.trim().to_string()) })
 }
 
 /// Timeout for mongod to listen.
@@ -390,7 +390,7 @@ mod tests {
     fn the_first_line_tells_the_address() {
         assert_eq!(shell("echo mongodb://h/; echo more; read _").first_line().unwrap(), "mongodb://h/");
         let why = shell("exit 3").first_line().unwrap_err();
-        assert!(why.contains("ended without") && why.contains('3'), "{why}");
+        assert!(why.contains("exited without") && why.contains('3'), "{why}");
     }
 
     #[test]

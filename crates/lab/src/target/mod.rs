@@ -115,7 +115,7 @@ impl Target {
             return Err(self.error(why));
         }
         tokio::time::timeout(REACH, self.greet()).await.unwrap_or_else(|_| {
-            Err(self.error(format!("takes connections but doesn't answer within {} s", REACH.as_secs())))
+            Err(self.error(format!("accepts connections but does not reply within {} s", REACH.as_secs())))
         })
     }
 
@@ -134,7 +134,7 @@ impl Target {
     /// No answer, or a target of the other protocol.
     pub(crate) async fn mongo(&self) -> Result<mongodb::Client> {
         let ClientSettings::Mongo(options) = &*self.client else {
-            return Err(self.error("is PostgreSQL, which takes no part in this"));
+            return Err(self.error("is PostgreSQL, which this experiment does not support"));
         };
         let client = mongodb::Client::with_options(options.as_ref().clone()).map_err(|e| self.error(e))?;
         client.database("admin").run_command(doc! { "ping": 1 }).await.map_err(|e| self.error(e))?;
@@ -143,8 +143,8 @@ impl Target {
 
     /// Runs a command on `admin` over a new connection.
     pub(crate) async fn ask(&self, command: Document) -> Result<Document> {
-        let asked = self.mongo().await?.database("admin").run_command(command).await;
-        asked.map_err(|error| self.error(error))
+        let requested = self.mongo().await?.database("admin").run_command(command).await;
+        requested.map_err(|error| self.error(error))
     }
 
     /// Returns the names of its databases.

@@ -132,7 +132,7 @@ impl Replies {
         let name = body.get(5..)?;
         let name = name.get(..name.iter().position(|byte| *byte == 0)?)?;
         if name == COMMAND.as_bytes() {
-            *self.documents.write() = Documents::asked(body);
+            *self.documents.write() = Documents::requested(body);
         }
         let documents = self.documents.read();
         let made = documents.as_ref().and_then(|documents| documents.answer(name, body));
@@ -226,7 +226,7 @@ struct Documents {
 
 impl Documents {
     /// Parses the request for documents of a command; `None` for the default.
-    fn asked(body: &[u8]) -> Option<Documents> {
+    fn requested(body: &[u8]) -> Option<Documents> {
         let count = number(body, COMMAND.as_bytes())?;
         let bytes = usize::try_from(number(body, b"bytes")?).ok()?.clamp(1, BATCH_BYTES);
         Some(Documents::new(count, bytes))
@@ -345,7 +345,7 @@ mod documents_tests {
     #[test]
     fn a_cursor_yields_as_many_documents_as_were_asked_for() {
         for wanted in [0, 1, 101, 102, 40_000] {
-            let documents = Documents::asked(&command(COMMAND, wanted)).unwrap();
+            let documents = Documents::requested(&command(COMMAND, wanted)).unwrap();
             let (mut read, mut name, mut left) = (0, "find", 0);
             loop {
                 let reply = documents.answer(name.as_bytes(), &command(name, left)).unwrap();
@@ -360,7 +360,7 @@ mod documents_tests {
             }
             assert_eq!(read, wanted);
         }
-        assert!(Documents::asked(b"").is_none());
+        assert!(Documents::requested(b"").is_none());
     }
 
     #[test]

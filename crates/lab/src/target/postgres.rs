@@ -98,8 +98,11 @@ pub(crate) async fn clusters(places: &[Place]) -> Result<Vec<Target>> {
             let place = if cluster.on_ram_disk { &place.elsewhere(Path::new(RAM_DISK)) } else { place };
             if cluster.on_ram_disk && !place.data.is_dir() {
                 // Reported at once. Standard error may be closed.
-                let _ =
-                    writeln!(std::io::stderr(), "no {RAM_DISK} here: PostgreSQL on a RAM disk is left out");
+                let _ = writeln!(
+                    std::io::stderr(),
+                    "{RAM_DISK} does not exist: no target has PostgreSQL on a \
+                     RAM disk"
+                );
                 continue;
             }
             targets.push(start(cluster, &parts, place).await?);
@@ -132,7 +135,7 @@ fn unprivileged() -> Result<Option<(u32, u32)>> {
     let ids =
         |name: &&str| Some(User::from_name(name).ok()??).map(|user| (user.uid.as_raw(), user.gid.as_raw()));
     let found = ["postgres", "nobody"].iter().find_map(ids);
-    let what = "--postgres-here: PostgreSQL doesn't run as root, and there is no user postgres or nobody";
+    let what = "--postgres-here: PostgreSQL does not run as root, and the user postgres does not exist";
     found.map(Some).ok_or_else(|| Error::Input(what.to_string()))
 }
 
@@ -322,7 +325,7 @@ async fn follow(parts: &Parts, place: &Place, primary: &Address) -> Result<Start
             break;
         }
         if started.has_ended() || Instant::now() > deadline {
-            return Err(standby_failed(format!("it doesn't follow{}", log_tail(&directory))));
+            return Err(standby_failed(format!("it does not replicate{}", log_tail(&directory))));
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }

@@ -36,7 +36,7 @@ impl Workspace {
             Protocol::Postgres => ours(schemas(target).await?, &name),
         };
         if let Some(other) = taken.first() {
-            let what = format!("has {other} already, which this run did not make: nothing was touched");
+            let what = format!("already has {other}, which this run did not create: nothing was changed");
             return Err(target.error(what));
         }
         if target.protocol == Protocol::Postgres {
@@ -87,7 +87,7 @@ fn name_of(run: &str) -> Result<String> {
         run.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' }).collect();
     let name = format!("{PREFIX}{plain}");
     if run.is_empty() || name.len() > NAME_MAX {
-        return Err(Error::Input(format!("'{run}' is no id of a run")));
+        return Err(Error::Input(format!("'{run}' is not the id of a run")));
     }
     Ok(name)
 }

@@ -70,7 +70,7 @@ pub(crate) const ACCUMULATORS: &[Entry] = &[
 ];
 
 fn refuse(name: &'static str, _spec: &Element<'_>, _context: &Context) -> Result<Accumulation> {
-    Err(err!(NotImplemented, "{name} is not implemented: there is no server-side JavaScript"))
+    Err(err!(NotImplemented, "{name} is not implemented: server-side JavaScript is not supported"))
 }
 
 /// Returns the accumulator with this name.

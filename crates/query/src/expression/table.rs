@@ -1,4 +1,6 @@
 //! The table of all operators, sorted by name, with arity and function.
+//!
+//! A new operator is a row of [`OPERATORS`] and a function in the module of its subject (`array`, `date`, `string`, …).
 
 use super::accumulators::ranks;
 use super::arithmetic::{divide, power, rounding, trigonometry};

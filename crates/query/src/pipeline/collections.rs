@@ -124,8 +124,8 @@ impl Environment {
         if above > STAGES_AT_ONCE_MAX {
             return Err(err!(
                 7749501,
-                "Pipeline length must be no longer than {STAGES_AT_ONCE_MAX} stages, those of the pipelines \
-                 around it counted"
+                "Pipeline length must be no longer than {STAGES_AT_ONCE_MAX} stages, including the stages \
+                 of enclosing pipelines"
             ));
         }
         Ok(Environment { above, ..self.clone() })

@@ -1,4 +1,7 @@
 //! Columns of the table of stages: all facts about a stage except its processing of documents.
+//!
+//! `registry.rs` has the rows. A fact about stages that another module needs becomes a column here, with a default in
+//! `StageDefinition::new`.
 
 use super::external::External;
 use super::parse::{Parsed, Scope};

@@ -2,7 +2,7 @@
 //!
 //! Filters move towards the source past stages that do not change the fields they read, so a plan may execute them.
 //! Limits follow, and join a sort on their way. Adjacent stages of one kind are merged. Each rule examines two or three
-//! adjacent stages. The rules are applied until none matches.
+//! adjacent stages. The rules are applied until none matches. A new rule is a function in `RULES`.
 
 use super::r#match::{Condition, Match};
 use super::operator::{Effect, Kind};

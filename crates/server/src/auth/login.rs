@@ -50,12 +50,18 @@ pub(crate) fn authenticate(
     let fail = |state: &ConnectionState, why: &str| {
         failed(server, state, &Failure { user, mechanism, is_speculative, why })
     };
-    let Some(document) = store::user(server, user)? else { return Err(fail(state, "the user is gone")) };
+    let Some(document) = store::user(server, user)? else {
+        return Err(fail(
+            state,
+            "the user does not exist \
+     any more",
+        ));
+    };
     let Some(found) = User::read(document.view()) else {
-        return Err(fail(state, "the user's document can't be read"));
+        return Err(fail(state, "the user's document is invalid"));
     };
     if !is_proven(&found) {
-        return Err(fail(state, "the user's credentials have changed meanwhile"));
+        return Err(fail(state, "the user's credentials changed during the login"));
     }
     server.auth.delays.succeeded(user, state.activity.client.ip());
     let count = || server.counters.count_login(mechanism, is_speculative, |tries| &tries.successful);
@@ -63,7 +69,7 @@ pub(crate) fn authenticate(
         return again(known, login).inspect(|()| count());
     }
     let Some(identity) = identify(server, state, document.view(), found, mechanism, generation)? else {
-        return Err(fail(state, "the user may not log in from here, or to this address"));
+        return Err(fail(state, "an authentication restriction of the user refuses this address"));
     };
     state.identity = Some(Arc::new(identity));
     count();
@@ -123,7 +129,8 @@ pub(crate) fn refresh(server: &Server, state: &mut ConnectionState) -> Result<()
     if found.is_none() {
         log::info!(
             id = 20245, c = "ACCESS", user = known.user.to_string().as_str();
-            "Removed user from session cache of user information: they are gone, or may not come from there any more"
+            "Removed user from session cache of user information: the user was dropped, or a restriction \
+             now refuses the address"
         );
     }
     state.identity = found.map(Arc::new);

@@ -34,7 +34,7 @@ pub(crate) fn authenticate(
         let name = mechanism.map_or("", Mechanism::name);
         Err(login::failed(server, state, &Failure { user, mechanism: name, is_speculative: false, why }))
     };
-    let Some(mechanism) = mechanism else { return fail("there is no way to log in by a password") };
+    let Some(mechanism) = mechanism else { return fail("the user has no password mechanism") };
     server.counters.count_login(mechanism.name(), false, |tries| &tries.received);
     let shown = match &found {
         Some((_, credential)) => Ok(credential.clone()),
@@ -46,10 +46,10 @@ pub(crate) fn authenticate(
     };
     let Ok(tried) = Credential::new(mechanism, &user.name, password, shown.salt.clone(), shown.iterations)
     else {
-        return fail("the password can't be prepared");
+        return fail("the password contains prohibited characters");
     };
     let is_right = secret::equal(&tried.stored_key, &shown.stored_key);
-    let Some((_, credential)) = found else { return fail("the user has no password that can be checked") };
+    let Some((_, credential)) = found else { return fail("the user has no password credentials") };
     if !is_right {
         return fail("the password is wrong");
     }

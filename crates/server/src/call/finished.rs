@@ -89,7 +89,7 @@ fn keep(server: &Server, database: &str, entry: Document<'_>) {
         None => Ok(()),
     };
     if let Err(error) = made.and_then(|()| server.database.profile(database, entry, context)) {
-        log::warn!("an operation on {database} couldn't be profiled: {error}");
+        log::warn!("an operation on {database} could not be profiled: {error}");
     }
 }
 

@@ -54,7 +54,7 @@ fn get_log(call: &mut Call<'_>) -> Result<HandlerStatus> {
 pub(crate) const ROTATE_CERTIFICATES: Row = Row::new(
     "rotateCertificates",
     Kind::Admin,
-    "Reads certificates and keys again, for the connections to come.",
+    "Reloads certificates and keys for new connections.",
     rotate_certificates,
     Requirements::Cluster(Action::RotateCertificates),
 )
@@ -80,7 +80,7 @@ fn rotate_certificates(call: &mut Call<'_>) -> Result<HandlerStatus> {
 pub(crate) const LOG_ROTATE: Row = Row::new(
     "logRotate",
     Kind::Admin,
-    "Starts a new log file, where the log goes to one.",
+    "Starts a new log file if the log is a file.",
     log_rotate,
     Requirements::Cluster(Action::LogRotate),
 )
@@ -104,9 +104,9 @@ fn log_rotate(call: &mut Call<'_>) -> Result<HandlerStatus> {
         logging::rotate().map_err(|error| err!(FileRenameFailed, "Failed to rotate the log: {error}"))?;
     match rotated {
         Some(old) => {
-            log::info!(id = 23166, c = "CONTROL"; "Log rotated; what came before is in {}", old.display())
+            log::info!(id = 23166, c = "CONTROL"; "Log rotated; earlier lines are in {}", old.display())
         }
-        None => log::info!("logRotate: the log goes to no file, nothing to rotate"),
+        None => log::info!("logRotate: no log file to rotate"),
     }
     Ok(HandlerStatus::Done)
 }
@@ -115,7 +115,7 @@ fn log_rotate(call: &mut Call<'_>) -> Result<HandlerStatus> {
 pub(crate) const PROFILE: Row = Row::new(
     "profile",
     Kind::Admin,
-    "Sets which operations system.profile and the log tell of.",
+    "Sets which operations system.profile and the log contain.",
     profile,
     Requirements::By(requirements::profile),
 );
@@ -178,7 +178,7 @@ fn profile(call: &mut Call<'_>) -> Result<HandlerStatus> {
 pub(crate) const SET_FEATURE_COMPATIBILITY_VERSION: Row = Row::new(
     "setFeatureCompatibilityVersion",
     Kind::Admin,
-    "Sets the feature compatibility version, on which no data depend.",
+    "Sets the feature compatibility version. Data formats do not depend on it.",
     set_feature_compatibility_version,
     Requirements::Cluster(Action::SetFeatureCompatibilityVersion),
 )
@@ -214,7 +214,7 @@ fn shutdown(call: &mut Call<'_>) -> Result<HandlerStatus> {
     fields.flag("force")?;
     fields.natural("timeoutSecs")?;
     fields.finish()?;
-    log::info!("shutdown asked for by {}", call.connection.activity.client);
+    log::info!("shutdown requested by {}", call.connection.activity.client);
     call.server.stop();
     Ok(HandlerStatus::Close)
 }

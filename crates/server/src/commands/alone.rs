@@ -13,7 +13,7 @@ use base::Result;
 pub(crate) const DROP_CONNECTIONS: Row = Row::new(
     "dropConnections",
     Kind::Admin,
-    "Closes connections to other servers, of which there are none.",
+    "Closes connections to other servers. Has no effect here.",
     drop_connections,
     Requirements::Cluster(Action::DropConnections),
 )
@@ -33,7 +33,7 @@ fn drop_connections(call: &mut Call<'_>) -> Result<HandlerStatus> {
 pub(crate) const INVALIDATE_USER_CACHE: Row = Row::new(
     "invalidateUserCache",
     Kind::Admin,
-    "Forgets what is remembered of users, which is never behind here.",
+    "Clears the cache of users. Has no effect here.",
     no_options,
     Requirements::Cluster(Action::InvalidateUserCache),
 )
@@ -48,7 +48,7 @@ fn no_options(call: &mut Call<'_>) -> Result<HandlerStatus> {
 pub(crate) const GET_ROLLBACK_ID: Row = Row::new(
     "replSetGetRBID",
     Kind::Admin,
-    "Tells the number of the latest rollback; the only member never rolls back.",
+    "Returns the number of the latest rollback, which is always the same here.",
     rollback_id,
     Requirements::Cluster(Action::Internal),
 )
@@ -65,7 +65,7 @@ fn rollback_id(call: &mut Call<'_>) -> Result<HandlerStatus> {
 pub(crate) const SHARDING_STATE: Row = Row::new(
     "shardingState",
     Kind::Admin,
-    "Tells whether this server is a shard, which it isn't.",
+    "Returns whether this server is a shard, which is always false.",
     sharding_state,
     Requirements::Cluster(Action::ShardingState),
 )

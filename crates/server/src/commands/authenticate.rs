@@ -16,18 +16,22 @@ use base::bson::Document;
 use base::{Result, err};
 
 /// The row of `authenticate`.
-pub(crate) const AUTHENTICATE: Row =
-    Row::new("authenticate", Kind::Admin, "Logs in by a certificate.", authenticate, Requirements::Nothing)
-        .without_auth()
-        .has_secrets();
+pub(crate) const AUTHENTICATE: Row = Row::new(
+    "authenticate",
+    Kind::Admin,
+    "Authenticates with a certificate.",
+    authenticate,
+    Requirements::Nothing,
+)
+.without_auth()
+.has_secrets();
 
 fn authenticate(call: &mut Call<'_>) -> Result<HandlerStatus> {
     if auth::is_pointless(call.server) {
         return Err(no_users());
     }
-    let fields = call.fields().after_name();
-    let asked = Parts::read(fields, call.request.database)?;
-    let name = enter(call, &asked, false)?;
+    let requested = Parts::read(call.fields().after_name(), call.request.database)?;
+    let name = enter(call, &requested, false)?;
     call.reply.append(c"dbname", EXTERNAL).append(c"user", &name);
     Ok(HandlerStatus::Done)
 }
@@ -57,8 +61,8 @@ impl<'a> Parts<'a> {
 ///
 /// Errors: MechanismUnavailable, ProtocolError, AuthenticationFailed; errors if the connection
 /// already has a user.
-fn enter(call: &mut Call<'_>, asked: &Parts<'_>, is_speculative: bool) -> Result<String> {
-    let Parts { mechanism, db, .. } = *asked;
+fn enter(call: &mut Call<'_>, requested: &Parts<'_>, is_speculative: bool) -> Result<String> {
+    let Parts { mechanism, db, .. } = *requested;
     if mechanism != X509 || !call.server.auth.takes(X509) {
         return Err(err!(
             MechanismUnavailable,
@@ -73,7 +77,7 @@ fn enter(call: &mut Call<'_>, asked: &Parts<'_>, is_speculative: bool) -> Result
         return Err(err!(ProtocolError, "X.509 authentication must always use the $external database."));
     }
     let subject = call.connection.peer.as_ref().and_then(|peer| peer.subject.clone());
-    let (name, why) = match (subject, asked.user) {
+    let (name, why) = match (subject, requested.user) {
         (None, _) => (String::new(), Some("No verified subject name available from client")),
         (Some(subject), Some(user)) if user != subject => {
             (subject, Some("There is no x.509 client certificate matching the user."))
@@ -94,13 +98,13 @@ fn enter(call: &mut Call<'_>, asked: &Parts<'_>, is_speculative: bool) -> Result
 
 /// Handles the `speculativeAuthenticate` of a hello. After a failure the client sends
 /// `authenticate` and gets the error.
-pub(super) fn begin_early(call: &mut Call<'_>, asked: Document<'_>) {
-    let mut fields = Fields::of_document("speculative authenticate", asked);
+pub(super) fn begin_early(call: &mut Call<'_>, requested: Document<'_>) {
+    let mut fields = Fields::of_document("speculative authenticate", requested);
     // PyMongo sends no database.
     let Ok(db) = fields.string("db").map(|db| db.unwrap_or(EXTERNAL)) else { return };
     let Ok(_) = fields.any("authenticate") else { return };
-    let Ok(asked) = Parts::read(fields, db) else { return };
-    if let Ok(name) = enter(call, &asked, true) {
+    let Ok(requested) = Parts::read(fields, db) else { return };
+    if let Ok(name) = enter(call, &requested, true) {
         call.reply.begin_document(c"speculativeAuthenticate");
         call.reply.append(c"dbname", EXTERNAL).append(c"user", &name).end();
     }

@@ -13,7 +13,7 @@ use database::FIRST_BATCH;
 pub(crate) const BACKUP: Row = Row::new(
     "vellumBackup",
     Kind::Admin,
-    "Sends a backup of all databases, or what has been committed since an earlier one, as a cursor of bytes.",
+    "Returns a cursor over the bytes of a full or incremental backup.",
     backup,
     Requirements::By(requirements::backup),
 )

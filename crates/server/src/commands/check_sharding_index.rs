@@ -14,7 +14,7 @@ use database::index::Index;
 pub(crate) const CHECK_SHARDING_INDEX: Row = Row::new(
     "checkShardingIndex",
     Kind::Admin,
-    "Tells whether a collection has an index for a shard key.",
+    "Checks that a collection has an index for a shard key.",
     check_sharding_index,
     Requirements::By(requirements::find_in_named),
 );

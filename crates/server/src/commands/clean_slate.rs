@@ -18,7 +18,7 @@ use database::StateName;
 pub(crate) const FORK_DATABASE: Row = Row::new(
     "forkDatabase",
     Kind::Write,
-    "Makes a copy-on-write twin of a database under another name.",
+    "Forks a database under another name (copy-on-write).",
     fork,
     Requirements::By(requirements::fork_database),
 )
@@ -38,7 +38,7 @@ fn fork(call: &mut Call<'_>) -> Result<HandlerStatus> {
 pub(crate) const SNAPSHOT_DATABASE: Row = Row::new(
     "snapshotDatabase",
     Kind::Write,
-    "Keeps the state of a database under a name, to be restored.",
+    "Creates a named snapshot of a database.",
     snapshot,
     Requirements::By(requirements::snapshot_database),
 )
@@ -57,7 +57,7 @@ fn snapshot(call: &mut Call<'_>) -> Result<HandlerStatus> {
 pub(crate) const RESTORE_DATABASE: Row = Row::new(
     "restoreDatabase",
     Kind::Write,
-    "Puts a database back into the state of a snapshot, which stays.",
+    "Restores a database to a snapshot. The snapshot stays.",
     restore,
     Requirements::By(requirements::restore_database),
 )
@@ -75,7 +75,7 @@ fn restore(call: &mut Call<'_>) -> Result<HandlerStatus> {
 pub(crate) const DROP_SNAPSHOT: Row = Row::new(
     "dropSnapshot",
     Kind::Write,
-    "Forgets a snapshot of a database.",
+    "Drops a snapshot of a database.",
     drop_snapshot,
     Requirements::By(requirements::snapshot_database),
 )
@@ -93,7 +93,7 @@ fn drop_snapshot(call: &mut Call<'_>) -> Result<HandlerStatus> {
 pub(crate) const LIST_SNAPSHOTS: Row = Row::new(
     "listSnapshots",
     Kind::Read,
-    "Lists the snapshots of all databases, or of one.",
+    "Lists the snapshots of all databases or of one database.",
     list,
     Requirements::By(requirements::list_snapshots),
 )

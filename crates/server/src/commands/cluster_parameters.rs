@@ -12,7 +12,7 @@ use base::{Result, err};
 pub(crate) const GET: Row = Row::new(
     "getClusterParameter",
     Kind::Admin,
-    "Tells the value of parameters of the set.",
+    "Returns the values of cluster parameters.",
     get,
     Requirements::Cluster(Action::GetClusterParameter),
 )
@@ -85,7 +85,7 @@ fn check_known(name: &str) -> Result<()> {
 pub(crate) const SET: Row = Row::new(
     "setClusterParameter",
     Kind::Write,
-    "Changes a parameter of the set.",
+    "Changes a cluster parameter.",
     set,
     Requirements::Cluster(Action::SetClusterParameter),
 )

@@ -22,7 +22,7 @@ use std::sync::Arc;
 pub(crate) const CURRENT_OP: Row = Row::new(
     "currentOp",
     Kind::Admin,
-    "Lists the operations that run now.",
+    "Lists the running operations.",
     current_op,
     Requirements::By(requirements::current_op),
 )
@@ -39,7 +39,7 @@ fn current_op(call: &mut Call<'_>) -> Result<HandlerStatus> {
     if let Some(condition) = refused {
         return Err(err!(
             NotImplemented,
-            "currentOp takes values and {{$exists: …}} as conditions, not that on '{}'",
+            "currentOp supports only values and {{$exists: …}} as conditions, not the condition on '{}'",
             condition.name()
         ));
     }

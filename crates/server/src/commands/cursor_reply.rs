@@ -38,8 +38,8 @@ pub(crate) fn append_resume_token(call: &mut Call<'_>, cursor: &Cursor) {
 
 /// Keeps a cursor open for getMore. Returns its id.
 fn keep(call: &mut Call<'_>, mut cursor: Cursor) -> i64 {
-    let asked = auth::authorizer(call.server, call.connection, call.request);
-    cursor.tag = asked.map(|asked| access::cursor::tag(asked, &call.command.requirements));
+    let requested = auth::authorizer(call.server, call.connection, call.request);
+    cursor.tag = requested.map(|requested| access::cursor::tag(requested, &call.command.requirements));
     cursor.session = call.arguments.session;
     cursor.transaction = call.arguments.transaction_number.filter(|_| call.transaction.is_some());
     call.server.database.keep_cursor(cursor)

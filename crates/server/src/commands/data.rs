@@ -252,8 +252,8 @@ impl Call<'_> {
             }
             _ => {}
         }
-        let asked = StandbyRead { after: concern.after, preference };
-        if !has_tags && self.server.database.read_standby(operation, asked)? {
+        let requested = StandbyRead { after: concern.after, preference };
+        if !has_tags && self.server.database.read_standby(operation, requested)? {
             return Ok(());
         }
         // No member has tags. Tags restrict only secondaries, except for `nearest`.

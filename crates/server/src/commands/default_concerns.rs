@@ -15,7 +15,7 @@ use base::{Result, err};
 pub(crate) const GET: Row = Row::new(
     "getDefaultRWConcern",
     Kind::Admin,
-    "Tells the default concerns.",
+    "Returns the default read and write concerns.",
     show,
     Requirements::Cluster(Action::GetDefaultRWConcern),
 )
@@ -37,7 +37,7 @@ fn show(call: &mut Call<'_>) -> Result<HandlerStatus> {
 pub(crate) const SET: Row = Row::new(
     "setDefaultRWConcern",
     Kind::Write,
-    "Changes the default concerns.",
+    "Changes the default read and write concerns.",
     change,
     Requirements::Cluster(Action::SetDefaultRWConcern),
 )

@@ -17,7 +17,7 @@ use std::fs;
 pub(crate) const PING: Row = Row::new(
     "ping",
     Kind::Admin,
-    "Answers, and so tells that the server is there.",
+    "Returns ok, to test that the server responds.",
     ping,
     Requirements::Nothing,
 )
@@ -33,7 +33,7 @@ fn ping(call: &mut Call<'_>) -> Result<HandlerStatus> {
 pub(crate) const BUILD_INFO: Row = Row::new(
     "buildInfo",
     Kind::Admin,
-    "Tells the version and how it was built.",
+    "Returns the version and build information.",
     build_info,
     Requirements::Nothing,
 )
@@ -65,7 +65,7 @@ fn build_info(call: &mut Call<'_>) -> Result<HandlerStatus> {
 pub(crate) const HOST_INFO: Row = Row::new(
     "hostInfo",
     Kind::Admin,
-    "Tells about the machine.",
+    "Returns information about the machine.",
     host_info,
     Requirements::Cluster(Action::HostInfo),
 );
@@ -182,7 +182,7 @@ fn open_files_max() -> Option<i32> {
 pub(crate) const GET_CMD_LINE_OPTS: Row = Row::new(
     "getCmdLineOpts",
     Kind::Admin,
-    "Tells how the server was started.",
+    "Returns the options of the server's start.",
     get_cmd_line_opts,
     Requirements::Cluster(Action::GetCmdLineOpts),
 )
@@ -212,7 +212,7 @@ fn get_cmd_line_opts(call: &mut Call<'_>) -> Result<HandlerStatus> {
 pub(crate) const CONNECTION_STATUS: Row = Row::new(
     "connectionStatus",
     Kind::Admin,
-    "Tells who is logged in here.",
+    "Returns the users and roles of this connection.",
     connection_status,
     Requirements::Nothing,
 )
@@ -243,14 +243,9 @@ fn connection_status(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// The row of `whatsmyuri`.
-pub(crate) const WHATS_MY_URI: Row = Row::new(
-    "whatsmyuri",
-    Kind::Admin,
-    "Tells the client's address as seen from here.",
-    whats_my_uri,
-    Requirements::Nothing,
-)
-.without_auth();
+pub(crate) const WHATS_MY_URI: Row =
+    Row::new("whatsmyuri", Kind::Admin, "Returns the client's address.", whats_my_uri, Requirements::Nothing)
+        .without_auth();
 
 fn whats_my_uri(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let fields = call.fields().after_name();
@@ -263,7 +258,7 @@ fn whats_my_uri(call: &mut Call<'_>) -> Result<HandlerStatus> {
 pub(crate) const FEATURES: Row = Row::new(
     "features",
     Kind::Admin,
-    "Tells which machinery this server has.",
+    "Returns the features of this server.",
     features,
     Requirements::By(requirements::features),
 );

@@ -14,7 +14,7 @@ use database::{FIRST_BATCH, Since, StateName};
 pub(crate) const DIFF_DATABASE: Row = Row::new(
     "diffDatabase",
     Kind::Read,
-    "Lists what has changed in a database since a snapshot of it, or since it was forked.",
+    "Lists the changes of a database since a snapshot or since its fork.",
     diff,
     Requirements::By(requirements::diff_database),
 )

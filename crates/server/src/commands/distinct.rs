@@ -14,7 +14,7 @@ use database::language::Collation;
 pub(crate) const DISTINCT: Row = Row::new(
     "distinct",
     Kind::Read,
-    "Lists the different values of a field.",
+    "Lists the distinct values of a field.",
     distinct,
     Requirements::Collection(Action::Find),
 )

@@ -36,7 +36,7 @@ const SHOWN: [&str; 7] = [
 pub(crate) const EXPLAIN: Row = Row::new(
     "explain",
     Kind::Read,
-    "Tells how a command is carried out.",
+    "Explains the plan of a command.",
     explain,
     Requirements::By(requirements::explain),
 )

@@ -12,7 +12,7 @@ use base::{Result, err};
 pub(crate) const CONFIGURE_FAIL_POINT: Row = Row::new(
     "configureFailPoint",
     Kind::Admin,
-    "Makes commands fail on demand.",
+    "Configures a fail point.",
     configure,
     Requirements::Cluster(Action::VellumSetFailPoint),
 )

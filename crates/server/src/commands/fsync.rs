@@ -12,7 +12,7 @@ use base::{Result, err};
 pub(crate) const FSYNC: Row = Row::new(
     "fsync",
     Kind::Admin,
-    "Writes everything down, and may lock writes.",
+    "Syncs all data to disk, and optionally locks writes.",
     fsync,
     Requirements::Cluster(Action::Fsync),
 )
@@ -39,11 +39,11 @@ fn fsync(call: &mut Call<'_>) -> Result<HandlerStatus> {
     if call.server.settings.shared {
         return Err(err!(
             CommandNotSupported,
-            "fsync with lock is not supported on PostgreSQL, whose own backups need none"
+            "fsync with lock is not supported on PostgreSQL, whose backups need no lock"
         ));
     }
     let count = blocking(|| database.lock_writes())?;
-    log::info!("writes are locked, {count} times; fsyncUnlock lets them go on");
+    log::info!("writes are locked, {count} times; fsyncUnlock unlocks them");
     call.reply.append(c"info", "now locked against writes, use db.fsyncUnlock() to unlock");
     call.reply.append(c"lockCount", count as i64);
     call.reply.append(c"seeAlso", "http://dochub.mongodb.org/core/fsynccommand");
@@ -61,7 +61,7 @@ fn blocking<T>(work: impl Fn() -> Result<T>) -> Result<T> {
 pub(crate) const FSYNC_UNLOCK: Row = Row::new(
     "fsyncUnlock",
     Kind::Admin,
-    "Lets writes go on after fsync.",
+    "Unlocks writes after fsync.",
     fsync_unlock,
     Requirements::Cluster(Action::Unlock),
 )
@@ -73,7 +73,7 @@ fn fsync_unlock(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let left = call.server.database.unlock_writes();
     let left = left.ok_or_else(|| err!(IllegalOperation, "fsyncUnlock called when not locked"))?;
     if left == 0 {
-        log::info!("writes go on");
+        log::info!("writes are unlocked");
         call.server.unlocked.raise();
     }
     call.reply.append(c"info", "fsyncUnlock completed").append(c"lockCount", left as i64);

@@ -30,11 +30,16 @@ const METADATA_MAX: usize = 512;
 const APP_NAME_MAX: usize = 128;
 
 /// The row of `hello`.
-pub(crate) const HELLO: Row =
-    Row::new("hello", Kind::Admin, "Tells who this server is and what it can.", hello, Requirements::Nothing)
-        .stable_api()
-        .without_auth()
-        .has_secrets();
+pub(crate) const HELLO: Row = Row::new(
+    "hello",
+    Kind::Admin,
+    "Describes this server, its role and its limits.",
+    hello,
+    Requirements::Nothing,
+)
+.stable_api()
+.without_auth()
+.has_secrets();
 
 /// The row of `isMaster`, the older name of hello.
 pub(crate) const IS_MASTER: Row =
@@ -213,19 +218,19 @@ fn check_client(client: Document<'_>) -> Result<()> {
 /// Returns the wait, or `None` if the reply must be sent at once.
 fn wait_for_change(call: &mut Call<'_>, awaits: &AwaitParameters) -> Result<Option<HandlerStatus>> {
     let now = topology_counter(call);
-    let told = match call.progress.stream {
+    let reported = match call.progress.stream {
         Some(stream) => stream.topology_version,
         None if !awaits.is_this_process => return Ok(None),
         None => awaits.counter,
     };
-    if told > now {
+    if reported > now {
         return Err(err!(
             31382,
-            "Received a topology version with counter: {told} which is greater than the server topology version \
+            "Received a topology version with counter: {reported} which is greater than the server topology version \
              counter: {now}"
         ));
     }
-    if told < now {
+    if reported < now {
         return Ok(None);
     }
     let mut change = call.server.topology.changed.listen(now as u64);
@@ -283,8 +288,8 @@ fn append_login(call: &mut Call<'_>, hello_request: &HelloRequest<'_>) -> Result
     if let Some(user) = hello_request.mechanisms_of {
         login::append_mechanisms(call, user)?;
     }
-    if let Some(asked) = hello_request.begins_login {
-        login::begin_early(call, asked);
+    if let Some(requested) = hello_request.begins_login {
+        login::begin_early(call, requested);
     }
     Ok(())
 }

@@ -269,10 +269,10 @@ pub(crate) fn change(
         make_unique(call, namespace, &name, false)?;
     }
     let operation = call.operation();
-    let mut told = Builder::new();
+    let mut reported = Builder::new();
     let changed = database.change_index(operation.as_ref(), namespace, &name, |spec| {
-        told = Builder::new();
-        let reply = &mut told;
+        reported = Builder::new();
+        let reply = &mut reported;
         if spec.is_id_pattern() && hidden == Some(true) {
             return Err(err!(BadValue, "can't hide _id index"));
         }
@@ -298,7 +298,7 @@ pub(crate) fn change(
         }
         Ok(())
     })?;
-    call.reply.append_all(told.finish().view());
+    call.reply.append_all(reported.finish().view());
     Ok(Some(changed))
 }
 

@@ -12,7 +12,7 @@ use base::{Namespace, Result, err};
 pub(crate) const KILL_CURSORS: Row = Row::new(
     "killCursors",
     Kind::Admin,
-    "Ends cursors.",
+    "Kills cursors.",
     kill_cursors,
     Requirements::By(requirements::kill_cursors),
 )

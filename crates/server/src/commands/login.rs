@@ -19,7 +19,7 @@ const CONVERSATION_ID: i32 = 1;
 
 /// The row of `saslStart`.
 pub(crate) const START: Row =
-    Row::new("saslStart", Kind::Admin, "Begins to log in.", start, Requirements::Nothing)
+    Row::new("saslStart", Kind::Admin, "Starts a SASL authentication.", start, Requirements::Nothing)
         .without_auth()
         .stable_api()
         .has_secrets();
@@ -28,8 +28,8 @@ fn start(call: &mut Call<'_>) -> Result<HandlerStatus> {
     if auth::is_pointless(call.server) {
         return Err(no_users());
     }
-    let asked = Start::read(&mut call.fields(), true)?;
-    let opening = asked.open(call, call.request.database, false)?;
+    let requested = Start::read(&mut call.fields(), true)?;
+    let opening = requested.open(call, call.request.database, false)?;
     let client = call.connection.activity.client.ip();
     let is_first = call.progress.waiting_until.is_none();
     let delay = match is_first {
@@ -40,7 +40,7 @@ fn start(call: &mut Call<'_>) -> Result<HandlerStatus> {
         log::info!(
             id = 5286307, c = "ACCESS", client = call.connection.activity.client.to_string().as_str(),
             user = opening.user.to_string().as_str(), result = 18;
-            "Failed to authenticate: too many tries for this user from this address wait already"
+            "Failed to authenticate: too many logins of this user from this address are waiting"
         );
         return Err(err!(AuthenticationFailed, "Authentication failed."));
     };
@@ -50,7 +50,7 @@ fn start(call: &mut Call<'_>) -> Result<HandlerStatus> {
         return Ok(answer);
     }
     let server_message = opening.begin(call.server, call.connection)?;
-    append_server_message(call.reply, server_message.done, &server_message.message, asked.is_text);
+    append_server_message(call.reply, server_message.done, &server_message.message, requested.is_text);
     Ok(HandlerStatus::Done)
 }
 
@@ -114,11 +114,16 @@ fn append_server_message(reply: &mut Builder, done: bool, message: &str, is_text
 }
 
 /// The row of `saslContinue`.
-pub(crate) const CONTINUE: Row =
-    Row::new("saslContinue", Kind::Admin, "Goes on logging in.", sasl_continue, Requirements::Nothing)
-        .without_auth()
-        .stable_api()
-        .has_secrets();
+pub(crate) const CONTINUE: Row = Row::new(
+    "saslContinue",
+    Kind::Admin,
+    "Continues a SASL authentication.",
+    sasl_continue,
+    Requirements::Nothing,
+)
+.without_auth()
+.stable_api()
+.has_secrets();
 
 fn sasl_continue(call: &mut Call<'_>) -> Result<HandlerStatus> {
     if auth::is_pointless(call.server) {
@@ -141,14 +146,14 @@ fn sasl_continue(call: &mut Call<'_>) -> Result<HandlerStatus> {
 
 /// Handles the `speculativeAuthenticate` of a hello. After a failure the client sends `saslStart`
 /// and gets the error.
-pub(crate) fn begin_early(call: &mut Call<'_>, asked: Document<'_>) {
+pub(crate) fn begin_early(call: &mut Call<'_>, requested: Document<'_>) {
     if auth::is_pointless(call.server) {
         return;
     }
-    if asked.get("authenticate").is_some() {
-        return authenticate::begin_early(call, asked);
+    if requested.get("authenticate").is_some() {
+        return authenticate::begin_early(call, requested);
     }
-    let mut fields = Fields::of_document("speculative saslStart", asked);
+    let mut fields = Fields::of_document("speculative saslStart", requested);
     let Ok(Some(db)) = fields.string("db") else { return };
     let Ok(start) = Start::read(&mut fields, false) else { return };
     let Ok(opening) = start.open(call, db, true) else { return };
@@ -186,7 +191,7 @@ pub(crate) fn append_mechanisms(call: &mut Call<'_>, user: &str) -> Result<()> {
 
 /// The row of `logout`.
 pub(crate) const LOGOUT: Row =
-    Row::new("logout", Kind::Admin, "Forgets who is logged in.", logout, Requirements::Nothing)
+    Row::new("logout", Kind::Admin, "Logs out the users of this connection.", logout, Requirements::Nothing)
         .stable_api()
         .without_auth();
 
@@ -205,7 +210,7 @@ fn logout(call: &mut Call<'_>) -> Result<HandlerStatus> {
 pub(crate) fn no_users() -> Error {
     err!(
         AuthenticationFailed,
-        "Authentication failed: this server has no users yet. Connect without user and password: take USER:PASSWORD@ \
-         and authSource out of the connection string"
+        "Authentication failed: this server has no users yet. Connect without user and password: remove \
+         USER:PASSWORD@ and authSource from the connection string"
     )
 }

@@ -15,7 +15,7 @@ use std::time::Instant;
 pub(crate) const COMPACT: Row = Row::new(
     "compact",
     Kind::Write,
-    "Gives a collection's free space back, of which there is none.",
+    "Releases the free space of a collection. Has no effect here.",
     compact,
     Requirements::Collection(Action::Compact),
 )
@@ -128,7 +128,7 @@ fn file_md5(call: &mut Call<'_>) -> Result<HandlerStatus> {
 pub(crate) const GET_DIAGNOSTIC_DATA: Row = Row::new(
     "getDiagnosticData",
     Kind::Admin,
-    "Tells what has been collected for diagnoses, which is nothing.",
+    "Returns collected diagnostic data, which is always empty.",
     get_diagnostic_data,
     Requirements::By(requirements::diagnostic_data),
 )
@@ -145,7 +145,7 @@ fn get_diagnostic_data(call: &mut Call<'_>) -> Result<HandlerStatus> {
 pub(crate) const CONN_POOL_STATS: Row = Row::new(
     "connPoolStats",
     Kind::Admin,
-    "Tells of connections to other servers, of which there are none.",
+    "Describes connections to other servers, which is always empty.",
     conn_pool_stats,
     Requirements::Cluster(Action::ConnPoolStats),
 );
@@ -169,7 +169,7 @@ fn conn_pool_stats(call: &mut Call<'_>) -> Result<HandlerStatus> {
 pub(crate) const LOCK_INFO: Row = Row::new(
     "lockInfo",
     Kind::Admin,
-    "Lists locks, which nothing here holds.",
+    "Lists locks, which is always empty.",
     lock_info,
     Requirements::Cluster(Action::ServerStatus),
 )
@@ -185,7 +185,7 @@ fn lock_info(call: &mut Call<'_>) -> Result<HandlerStatus> {
 pub(crate) const REFRESH_SESSION_CACHE: Row = Row::new(
     "refreshLogicalSessionCacheNow",
     Kind::Admin,
-    "Has nothing to do: sessions are known where they are used.",
+    "Refreshes the cache of sessions. Has no effect here.",
     refresh_session_cache,
     Requirements::Nothing,
 );

@@ -15,7 +15,7 @@ use base::{Namespace, Result, err};
 pub(crate) const MERGE: Row = Row::new(
     "_mergeAuthzCollections",
     Kind::Write,
-    "Takes over the users and roles of a dump.",
+    "Imports the users and roles of a dump.",
     merge,
     Requirements::By(requirements::merge_users),
 )
@@ -105,7 +105,7 @@ fn check(part: &Part, document: Document<'_>) -> Result<()> {
         return wrong(format!("it needs '{}' and 'db' to be non-empty strings", part.name));
     };
     if text("_id") != Some(format!("{db}.{name}").as_str()) {
-        return wrong(format!("'_id' of {name}@{db} is another one"));
+        return wrong(format!("'_id' of {name}@{db} does not match"));
     }
     let is_list = |name: &&&str| matches!(document.get(name), Some(Value::Array(_)));
     let is_document = |name: &&&str| matches!(document.get(name), Some(Value::Document(_)));

@@ -31,7 +31,7 @@ const TLS_MODES: [(&str, [&str; 4]); 2] = [
 pub(crate) const GET_PARAMETER: Row = Row::new(
     "getParameter",
     Kind::Admin,
-    "Tells the value of server parameters.",
+    "Returns the values of server parameters.",
     get_parameter,
     Requirements::Cluster(Action::GetParameter),
 )
@@ -175,7 +175,7 @@ fn set_parameter(call: &mut Call<'_>) -> Result<HandlerStatus> {
             call.reply.append(c"was", components::set_level(i32::try_from(level).unwrap_or(i32::MAX)));
         }
         VERBOSITY => {
-            let Value::Document(asked) = first.value() else {
+            let Value::Document(requested) = first.value() else {
                 return Err(err!(
                     TypeMismatch,
                     "{VERBOSITY} is not an object: {}",
@@ -183,7 +183,7 @@ fn set_parameter(call: &mut Call<'_>) -> Result<HandlerStatus> {
                 ));
             };
             components::append_to(call.reply, "was");
-            components::set(asked)?;
+            components::set(requested)?;
         }
         FEATURE_VERSION => {
             return Err(err!(
@@ -233,8 +233,8 @@ fn tls_word(call: &Call<'_>, words: [&'static str; 4]) -> &'static str {
 /// Errors: BadValue for any other step and for an unknown word.
 fn set_tls_mode(call: &mut Call<'_>, name: &str, value: Value<'_>) -> Result<()> {
     let words = TLS_MODES.iter().find(|(known, _)| *known == name).map_or([""; 4], |(_, words)| *words);
-    let asked = value.as_str().filter(|asked| words.contains(asked));
-    let asked = asked.ok_or_else(|| {
+    let requested = value.as_str().filter(|requested| words.contains(requested));
+    let requested = requested.ok_or_else(|| {
         let shown = value.as_str().unwrap_or(value.kind().alias());
         err!(BadValue, "Invalid value for {name} via setParameter command: {shown}")
     })?;
@@ -242,13 +242,13 @@ fn set_tls_mode(call: &mut Call<'_>, name: &str, value: Value<'_>) -> Result<()>
     let tls = call.server.settings.tls.as_ref();
     let next = tls.and_then(|tls| tls.mode().next());
     let at = words.iter().position(|word| *word == was);
-    let is_next = at.and_then(|at| words.get(at + 1)) == Some(&asked);
+    let is_next = at.and_then(|at| words.get(at + 1)) == Some(&requested);
     match (tls, next) {
         (Some(tls), Some(next)) if is_next => tls.set_mode(next),
         _ => {
             return Err(err!(
                 BadValue,
-                "Illegal state transition for {name}, attempt to change from {was} to {asked}"
+                "Illegal state transition for {name}, attempt to change from {was} to {requested}"
             ));
         }
     }

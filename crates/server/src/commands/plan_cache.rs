@@ -17,7 +17,7 @@ use database::language::Collation;
 pub(crate) const CLEAR: Row = Row::new(
     "planCacheClear",
     Kind::Admin,
-    "Forgets the plan kept for a shape, or all of a collection.",
+    "Clears the cached plans of a query shape or of a collection.",
     clear_plans,
     Requirements::Collection(Action::PlanCacheWrite),
 );
@@ -51,7 +51,7 @@ fn clear_plans(call: &mut Call<'_>) -> Result<HandlerStatus> {
 pub(crate) const SET_FILTER: Row = Row::new(
     "planCacheSetFilter",
     Kind::Admin,
-    "Says which indexes the queries of a shape may use.",
+    "Sets the index filter of a query shape.",
     set_filter,
     Requirements::Collection(Action::PlanCacheIndexFilter),
 );
@@ -98,7 +98,7 @@ fn allowed_indexes(fields: &mut Fields<'_>) -> Result<(Vec<DocumentBuf>, Vec<Str
 pub(crate) const CLEAR_FILTERS: Row = Row::new(
     "planCacheClearFilters",
     Kind::Admin,
-    "Forgets the index filter of a shape, or all of a collection.",
+    "Clears the index filter of a query shape or all filters of a collection.",
     clear_filters,
     Requirements::Collection(Action::PlanCacheIndexFilter),
 );

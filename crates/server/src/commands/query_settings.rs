@@ -21,7 +21,7 @@ const HASH_DIGITS: usize = 64;
 pub(crate) const SET: Row = Row::new(
     "setQuerySettings",
     Kind::Admin,
-    "Sets indexes or a refusal for all queries of one shape.",
+    "Sets index hints or a rejection for all queries of a shape.",
     set,
     Requirements::Cluster(Action::QuerySettings),
 )
@@ -94,7 +94,7 @@ impl<'a> Target<'a> {
             Value::Document(query) => Ok(Target { hash: hash_of_query(query)?, query: Some(query) }),
             other => Err(err!(
                 TypeMismatch,
-                "a query shape is named by a string or an object, not by '{}'",
+                "a query shape must be a string or an object, not '{}'",
                 other.kind().alias()
             )),
         }

@@ -26,7 +26,7 @@ pub(crate) fn replica_set<'a>(call: &Call<'a>) -> Result<&'a ReplicaSet> {
 pub(crate) const GET_STATUS: Row = Row::new(
     "replSetGetStatus",
     Kind::Admin,
-    "Tells how the set's members are.",
+    "Returns the state of the replica set's members.",
     get_status,
     Requirements::Cluster(Action::ReplSetGetStatus),
 )
@@ -150,7 +150,7 @@ fn append_election(out: &mut Builder, status: &Status, priority: f64, timeout_mi
 pub(crate) const GET_CONFIG: Row = Row::new(
     "replSetGetConfig",
     Kind::Admin,
-    "Tells the set's configuration.",
+    "Returns the configuration of the replica set.",
     get_config,
     Requirements::Cluster(Action::ReplSetGetConfig),
 )

@@ -21,7 +21,7 @@ const SECONDS_MAX: i64 = 1 << 31;
 pub(crate) const INITIATE: Row = Row::new(
     "replSetInitiate",
     Kind::Admin,
-    "Begins a set of one that was started as mongod's are.",
+    "Initiates a replica set.",
     initiate,
     Requirements::Cluster(Action::ReplSetConfigure),
 )
@@ -78,7 +78,7 @@ fn default_address(call: &Call<'_>) -> String {
 pub(crate) const RECONFIG: Row = Row::new(
     "replSetReconfig",
     Kind::Admin,
-    "Changes the set's configuration.",
+    "Changes the configuration of the replica set.",
     reconfig,
     Requirements::Cluster(Action::ReplSetConfigure),
 )
@@ -115,7 +115,7 @@ fn reconfig(call: &mut Call<'_>) -> Result<HandlerStatus> {
 pub(crate) const STEP_DOWN: Row = Row::new(
     "replSetStepDown",
     Kind::Admin,
-    "Makes the primary a secondary for a time.",
+    "Makes the primary a secondary for a period.",
     step_down,
     Requirements::Cluster(Action::ReplSetStateChange),
 )
@@ -168,7 +168,7 @@ fn step_down(call: &mut Call<'_>) -> Result<HandlerStatus> {
 pub(crate) const FREEZE: Row = Row::new(
     "replSetFreeze",
     Kind::Admin,
-    "Keeps a secondary from becoming the primary.",
+    "Prevents a secondary from becoming the primary.",
     freeze,
     Requirements::Cluster(Action::ReplSetStateChange),
 )

@@ -18,7 +18,7 @@ const OPLOG_MEGABYTES_MAX: f64 = 1_073_741_824.0;
 pub(crate) const ABORT_CATCH_UP: Row = Row::new(
     "replSetAbortPrimaryCatchUp",
     Kind::Admin,
-    "Ends the catching up of a new primary, which has nobody to catch up with.",
+    "Ends the catch-up of a new primary. A set of one member has none.",
     abort_catch_up,
     Requirements::Cluster(Action::ReplSetStateChange),
 )
@@ -34,7 +34,7 @@ fn abort_catch_up(call: &mut Call<'_>) -> Result<HandlerStatus> {
 pub(crate) const MAINTENANCE: Row = Row::new(
     "replSetMaintenance",
     Kind::Admin,
-    "Takes a secondary out of service.",
+    "Puts a secondary into maintenance mode.",
     maintenance,
     Requirements::Cluster(Action::ReplSetStateChange),
 )
@@ -58,7 +58,7 @@ fn maintenance(call: &mut Call<'_>) -> Result<HandlerStatus> {
 pub(crate) const SYNC_FROM: Row = Row::new(
     "replSetSyncFrom",
     Kind::Admin,
-    "Has a secondary follow another member.",
+    "Sets the sync source of a secondary.",
     sync_from,
     Requirements::Cluster(Action::ReplSetStateChange),
 )
@@ -85,7 +85,7 @@ fn sync_from(call: &mut Call<'_>) -> Result<HandlerStatus> {
 pub(crate) const RESIZE_OPLOG: Row = Row::new(
     "replSetResizeOplog",
     Kind::Admin,
-    "Changes how much of the log is kept.",
+    "Changes the size of the oplog.",
     resize_oplog,
     Requirements::Cluster(Action::ReplSetResizeOplog),
 )
@@ -117,6 +117,6 @@ fn resize_oplog(call: &mut Call<'_>) -> Result<HandlerStatus> {
         ));
     }
     call.server.database.set_log_limit((megabytes * 1024.0 * 1024.0) as u64)?;
-    log::info!("the log keeps {megabytes} MB until the next start");
+    log::info!("the oplog keeps {megabytes} MB until the next start");
     Ok(HandlerStatus::Done)
 }

@@ -35,21 +35,21 @@ impl Retryable {
             ids.iter().map(|id| id.as_i64().and_then(|id| i32::try_from(id).ok()).unwrap_or(-1)).collect()
         });
         let first = arguments.statement_id.unwrap_or(0);
-        let mut begun = Retryable { session, number, again: false, first, ids, retried: Vec::new() };
-        let among = match &begun.ids {
+        let mut started = Retryable { session, number, again: false, first, ids, retried: Vec::new() };
+        let among = match &started.ids {
             Some(ids) => (ids.iter().copied().min().unwrap_or(0), ids.iter().copied().max().unwrap_or(0)),
-            None => (begun.statement(0), begun.statement(count.saturating_sub(1))),
+            None => (started.statement(0), started.statement(count.saturating_sub(1))),
         };
-        let session = &begun.session;
+        let session = &started.session;
         let stored = || call.server.database.stored_retries(session.id, among);
-        begun.again = match session.begin_write(number)? {
+        started.again = match session.begin_write(number)? {
             true => session.add_stored(stored()?, number)?,
             // On a shared store a remembered write may be lost. The stored record decides if it
             // runs again.
             false if call.server.settings.shared => session.replace_with_stored(stored()?, number)?,
             false => true,
         };
-        Ok(Some(begun))
+        Ok(Some(started))
     }
 
     /// Returns the recorded result of the statement at this position.

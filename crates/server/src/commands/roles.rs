@@ -14,8 +14,13 @@ use base::bson::{Array, Builder, Document, DocumentBuf, Value};
 use base::{ErrorCode, Result, err};
 
 /// The row of `createRole`.
-pub(crate) const CREATE: Row =
-    Row::new("createRole", Kind::Write, "Makes a role.", create, Requirements::By(requirements::create_role));
+pub(crate) const CREATE: Row = Row::new(
+    "createRole",
+    Kind::Write,
+    "Creates a role.",
+    create,
+    Requirements::By(requirements::create_role),
+);
 
 fn create(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -95,7 +100,7 @@ fn update(call: &mut Call<'_>) -> Result<HandlerStatus> {
 pub(crate) const DROP: Row = Row::new(
     "dropRole",
     Kind::Write,
-    "Drops a role, and takes it from whoever has it.",
+    "Drops a role and revokes it from all users and roles.",
     drop_role,
     Requirements::Database(Action::DropRole),
 );
@@ -117,7 +122,7 @@ fn drop_role(call: &mut Call<'_>) -> Result<HandlerStatus> {
 pub(crate) const DROP_ALL: Row = Row::new(
     "dropAllRolesFromDatabase",
     Kind::Write,
-    "Drops every role of a database that isn't built in.",
+    "Drops all user-defined roles of a database.",
     drop_all,
     Requirements::Database(Action::DropRole),
 );
@@ -146,7 +151,7 @@ pub(crate) const GRANT_PRIVILEGES: Row = Row::new(
 pub(crate) const REVOKE_PRIVILEGES: Row = Row::new(
     "revokePrivilegesFromRole",
     Kind::Write,
-    "Takes privileges from a role.",
+    "Revokes privileges from a role.",
     revoke_privileges,
     Requirements::By(requirements::revoke_privileges),
 );
@@ -189,7 +194,7 @@ fn change_privileges(call: &mut Call<'_>, grants: bool) -> Result<HandlerStatus>
 pub(crate) const GRANT_ROLES: Row = Row::new(
     "grantRolesToRole",
     Kind::Write,
-    "Has a role inherit others.",
+    "Grants roles to a role.",
     grant_roles,
     Requirements::By(requirements::grant_roles),
 );
@@ -198,7 +203,7 @@ pub(crate) const GRANT_ROLES: Row = Row::new(
 pub(crate) const REVOKE_ROLES: Row = Row::new(
     "revokeRolesFromRole",
     Kind::Write,
-    "Has a role no longer inherit others.",
+    "Revokes roles from a role.",
     revoke_roles,
     Requirements::By(requirements::revoke_roles),
 );

@@ -14,7 +14,7 @@ use base::{Result, err};
 
 /// Position in the command table.
 pub(crate) const INFO: Row =
-    Row::new("rolesInfo", Kind::Read, "Tells of roles.", info, Requirements::By(requirements::roles_info));
+    Row::new("rolesInfo", Kind::Read, "Returns roles.", info, Requirements::By(requirements::roles_info));
 
 /// Optional parts of a role's description.
 #[derive(Clone, Copy)]

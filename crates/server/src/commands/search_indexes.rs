@@ -7,7 +7,7 @@ use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
 use base::{Result, err};
 
-const HELP: &str = "Search indexes: refused as by a MongoDB without a search process.";
+const HELP: &str = "Manages search indexes. Refused, as by MongoDB without a search process.";
 
 /// The row of `createSearchIndexes`.
 pub(crate) const CREATE: Row = Row::new(

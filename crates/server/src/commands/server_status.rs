@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) const SERVER_STATUS: Row = Row::new(
     "serverStatus",
     Kind::Admin,
-    "Tells counters and the state of the server.",
+    "Returns counters and the state of the server.",
     server_status,
     Requirements::Cluster(Action::ServerStatus),
 );
@@ -371,7 +371,7 @@ fn metrics(server: &Server, reply: &mut Builder) {
 pub(crate) const TOP: Row = Row::new(
     "top",
     Kind::Admin,
-    "Tells the time spent in each collection.",
+    "Returns the time spent in each collection.",
     top,
     Requirements::Cluster(Action::Top),
 )

@@ -26,7 +26,7 @@ fn start(call: &mut Call<'_>) -> Result<HandlerStatus> {
 
 /// The row of `refreshSessions`.
 pub(crate) const REFRESH_SESSIONS: Row =
-    Row::new("refreshSessions", Kind::Admin, "Marks sessions as used.", refresh, Requirements::Nothing)
+    Row::new("refreshSessions", Kind::Admin, "Refreshes sessions.", refresh, Requirements::Nothing)
         .stable_api();
 
 fn refresh(call: &mut Call<'_>) -> Result<HandlerStatus> {
@@ -64,7 +64,7 @@ fn kill_sessions(call: &Call<'_>, is_wanted: impl Fn(&SessionId) -> bool) {
 
 /// The row of `killSessions`.
 pub(crate) const KILL_SESSIONS: Row =
-    Row::new("killSessions", Kind::Admin, "Stops what runs in sessions.", kill, Requirements::Nothing);
+    Row::new("killSessions", Kind::Admin, "Kills the operations of sessions.", kill, Requirements::Nothing);
 
 fn kill(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let ids = own_sessions(call, Action::KillAnySession)?;
@@ -81,7 +81,7 @@ fn kill(call: &mut Call<'_>) -> Result<HandlerStatus> {
 pub(crate) const KILL_ALL_SESSIONS: Row = Row::new(
     "killAllSessions",
     Kind::Admin,
-    "Stops what runs in the sessions of all users.",
+    "Kills the operations in the sessions of all users.",
     kill_all,
     Requirements::Cluster(Action::KillAnySession),
 );
@@ -142,7 +142,7 @@ pub(crate) fn listed_users(specification: Document<'_>, own: [u8; 32]) -> Result
 pub(crate) const KILL_ALL_SESSIONS_BY_PATTERN: Row = Row::new(
     "killAllSessionsByPattern",
     Kind::Admin,
-    "Stops what runs in the sessions that match.",
+    "Kills the operations in the sessions that match.",
     kill_by_pattern,
     Requirements::By(requirements::kill_by_pattern),
 );

@@ -10,7 +10,7 @@ use base::Result;
 pub(crate) const SLOW_QUERIES: Row = Row::new(
     "vellumSlowQueries",
     Kind::Admin,
-    "Shows slow operations by shape, and indexes that would serve them.",
+    "Shows slow operations by query shape, with suggested indexes.",
     slow_queries,
     Requirements::Cluster(Action::Inprog),
 )

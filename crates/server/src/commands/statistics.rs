@@ -15,7 +15,7 @@ use std::time::Instant;
 pub(crate) const COLL_STATS: Row = Row::new(
     "collStats",
     Kind::Read,
-    "Tells the sizes of a collection.",
+    "Returns the sizes of a collection.",
     coll_stats,
     Requirements::Collection(Action::CollStats),
 );
@@ -47,7 +47,7 @@ fn scale(fields: &mut Fields<'_>) -> Result<i64> {
 pub(crate) const DB_STATS: Row = Row::new(
     "dbStats",
     Kind::Read,
-    "Tells the sizes of a database.",
+    "Returns the sizes of a database.",
     db_stats,
     Requirements::Database(Action::DbStats),
 );
@@ -119,7 +119,7 @@ fn disk_bytes(_: &Path) -> Option<(i64, i64)> {
 pub(crate) const DATA_SIZE: Row = Row::new(
     "dataSize",
     Kind::Read,
-    "Tells the size of a collection's documents.",
+    "Returns the size of a collection's documents.",
     data_size,
     Requirements::By(requirements::find_in_named),
 );

@@ -16,7 +16,7 @@ use base::{Result, err};
 pub(crate) const GRANT: Row = Row::new(
     "grantRolesToUser",
     Kind::Write,
-    "Gives roles to a user.",
+    "Grants roles to a user.",
     grant_roles,
     Requirements::By(requirements::grant_roles),
 );
@@ -35,7 +35,7 @@ fn grant_roles(call: &mut Call<'_>) -> Result<HandlerStatus> {
 pub(crate) const REVOKE: Row = Row::new(
     "revokeRolesFromUser",
     Kind::Write,
-    "Takes roles from a user.",
+    "Revokes roles from a user.",
     revoke_roles,
     Requirements::By(requirements::revoke_roles),
 );

@@ -12,7 +12,7 @@ use base::{Result, err};
 pub(crate) const SET: Row = Row::new(
     "setUserWriteBlockMode",
     Kind::Admin,
-    "Refuses the writes of users, or allows them again.",
+    "Blocks or allows the writes of users.",
     set,
     Requirements::Cluster(Action::SetUserWriteBlockMode),
 )

@@ -18,9 +18,14 @@ use wire::secret;
 const SCHEMA_VERSION: i32 = 5;
 
 /// The row of `createUser`.
-pub(crate) const CREATE: Row =
-    Row::new("createUser", Kind::Write, "Makes a user.", create, Requirements::By(requirements::create_user))
-        .has_secrets();
+pub(crate) const CREATE: Row = Row::new(
+    "createUser",
+    Kind::Write,
+    "Creates a user.",
+    create,
+    Requirements::By(requirements::create_user),
+)
+.has_secrets();
 
 /// Parsed fields of a command about a user.
 struct Parts<'a> {

@@ -13,7 +13,7 @@ use base::{Result, err};
 pub(crate) const USERS_INFO: Row = Row::new(
     "usersInfo",
     Kind::Read,
-    "Tells about users.",
+    "Returns users.",
     users_info,
     Requirements::By(requirements::users_info),
 );
@@ -39,16 +39,16 @@ struct Parts<'a> {
 }
 
 fn users_info(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    let asked = Parts::read(call)?;
-    let users = match (&asked.whom, asked.privileges || asked.restrictions) {
-        (Whom::Named(names), true) if asked.filter.is_none() => one_by_one(call, names, &asked)?,
+    let requested = Parts::read(call)?;
+    let users = match (&requested.whom, requested.privileges || requested.restrictions) {
+        (Whom::Named(names), true) if requested.filter.is_none() => one_by_one(call, names, &requested)?,
         (_, true) => {
             return Err(err!(
                 IllegalOperation,
                 "Privilege or restriction details require exact-match usersInfo queries"
             ));
         }
-        (_, false) => by_pipeline(call, &asked)?,
+        (_, false) => by_pipeline(call, &requested)?,
     };
     call.reply.begin_array(c"users");
     for user in &users {
@@ -62,7 +62,7 @@ impl<'a> Parts<'a> {
     fn read(call: &Call<'a>) -> Result<Parts<'a>> {
         let mut fields = call.fields();
         let whom = Whom::read(fields.command_value(), call.request.database)?;
-        let asked = Parts {
+        let requested = Parts {
             whom,
             credentials: fields.flag("showCredentials")?.unwrap_or(false),
             custom_data: fields.flag("showCustomData")?.unwrap_or(true),
@@ -71,7 +71,7 @@ impl<'a> Parts<'a> {
             filter: fields.document("filter")?,
         };
         fields.finish()?;
-        Ok(asked)
+        Ok(requested)
     }
 }
 
@@ -123,12 +123,12 @@ fn read_name(name: Value<'_>, db: &str) -> Result<UserName> {
 }
 
 /// Reads named users one by one, with the details that are available only for named users.
-fn one_by_one(call: &Call<'_>, names: &[UserName], asked: &Parts<'_>) -> Result<Vec<DocumentBuf>> {
+fn one_by_one(call: &Call<'_>, names: &[UserName], requested: &Parts<'_>) -> Result<Vec<DocumentBuf>> {
     let mut users = Vec::new();
     for name in names {
         let Some(found) = store::user(call.server, name)? else { continue };
         let mut user = Builder::new();
-        user.append_all(shown(found.view(), asked).view());
+        user.append_all(shown(found.view(), requested).view());
         role::append_resolved(call.server, &mut user, &role::named_in(found.view()), true)?;
         users.push(user.finish());
     }
@@ -136,22 +136,22 @@ fn one_by_one(call: &Call<'_>, names: &[UserName], asked: &Parts<'_>) -> Result<
 }
 
 /// Returns a user's document with the requested fields.
-fn shown(user: Document<'_>, asked: &Parts<'_>) -> DocumentBuf {
+fn shown(user: Document<'_>, requested: &Parts<'_>) -> DocumentBuf {
     let mut shown = Builder::new();
     for element in user {
         match element.name() {
             "credentials" => {
                 append_mechanisms(&mut shown, element.value());
-                if asked.credentials {
+                if requested.credentials {
                     shown.append_element(&element);
                 }
             }
-            "customData" if !asked.custom_data => {}
-            "authenticationRestrictions" if !asked.restrictions => {}
+            "customData" if !requested.custom_data => {}
+            "authenticationRestrictions" if !requested.restrictions => {}
             _ => _ = shown.append_element(&element),
         }
     }
-    if asked.restrictions && user.get("authenticationRestrictions").is_none() {
+    if requested.restrictions && user.get("authenticationRestrictions").is_none() {
         shown.begin_array(c"authenticationRestrictions").end();
     }
     shown.finish()
@@ -166,10 +166,10 @@ fn append_mechanisms(shown: &mut Builder, credentials: Value<'_>) {
 }
 
 /// Reads users by an aggregation, as MongoDB does, so that `filter` applies to the output.
-fn by_pipeline(call: &Call<'_>, asked: &Parts<'_>) -> Result<Vec<DocumentBuf>> {
+fn by_pipeline(call: &Call<'_>, requested: &Parts<'_>) -> Result<Vec<DocumentBuf>> {
     let mut command = Builder::new();
     command.append(c"aggregate", store::USERS).begin_array(c"pipeline");
-    match &asked.whom {
+    match &requested.whom {
         Whom::Everybody => {}
         Whom::OfDatabase => {
             command
@@ -192,14 +192,14 @@ fn by_pipeline(call: &Call<'_>, asked: &Parts<'_>) -> Result<Vec<DocumentBuf>> {
     command.begin_document(c"$map").begin_document(c"input").append(c"$objectToArray", "$credentials").end();
     command.append(c"as", "credential").append(c"in", "$$credential.k").end().end().end().end();
     command.push_document().begin_array(c"$unset").push("authenticationRestrictions");
-    if !asked.credentials {
+    if !requested.credentials {
         command.push("credentials");
     }
-    if !asked.custom_data {
+    if !requested.custom_data {
         command.push("customData");
     }
     command.end().end();
-    if let Some(filter) = asked.filter {
+    if let Some(filter) = requested.filter {
         command.push_document().append(c"$match", filter).end();
     }
     command.end().begin_document(c"cursor").append(c"batchSize", i32::MAX).end();
@@ -211,7 +211,7 @@ fn by_pipeline(call: &Call<'_>, asked: &Parts<'_>) -> Result<Vec<DocumentBuf>> {
     let reply = call.server.run_own(command.finish().view())?;
     let cursor = reply.view().get("cursor").and_then(|cursor| cursor.as_document());
     if cursor.and_then(|cursor| cursor.get("id")).and_then(|id| id.as_i64()) != Some(0) {
-        return Err(err!(BSONObjectTooLarge, "the users do not fit into one reply: ask for fewer of them"));
+        return Err(err!(BSONObjectTooLarge, "the users do not fit into one reply: request fewer users"));
     }
     let batch = cursor.and_then(|cursor| cursor.get("firstBatch")).and_then(|batch| batch.as_array());
     let users = batch.into_iter().flat_map(|batch| batch.iter());

@@ -15,7 +15,7 @@ use database::validate::{Depth, IndexFindings};
 pub(crate) const VALIDATE: Row = Row::new(
     "validate",
     Kind::Read,
-    "Checks that documents and indexes agree.",
+    "Checks the consistency of a collection and its indexes.",
     validate,
     Requirements::Collection(Action::Validate),
 );
@@ -36,7 +36,7 @@ fn validate(call: &mut Call<'_>) -> Result<HandlerStatus> {
         return Err(err!(CommandNotSupported, "Background validation needs a replica set"));
     }
     if (repair || fix_multikey) && is_set {
-        return Err(err!(InvalidOptions, "A repair can be asked for in standalone mode only"));
+        return Err(err!(InvalidOptions, "A repair is possible only on a standalone"));
     }
     for (with, name) in [(full, "full"), (counts, "enforceFastCount")] {
         if background && with {
@@ -86,7 +86,9 @@ fn validate(call: &mut Call<'_>) -> Result<HandlerStatus> {
     };
     call.reply.append(c"repaired", false).append(c"repairMode", mode);
     if (repair || fix_multikey) && !found.is_valid() {
-        found.warnings.push("A running server repairs nothing: stop it and use vellum --repair".to_string());
+        found
+            .warnings
+            .push("A running server cannot repair data: stop it and use vellum --repair".to_string());
     }
     strings(call.reply, "warnings", &found.warnings);
     strings(call.reply, "errors", &found.errors);

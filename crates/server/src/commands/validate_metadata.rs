@@ -17,7 +17,7 @@ const ERRORS_MAX: usize = 15 * 1024 * 1024;
 pub(crate) const VALIDATE_METADATA: Row = Row::new(
     "validateDBMetadata",
     Kind::Read,
-    "Tells which views and indexes a version of the stable API doesn't have.",
+    "Lists views and indexes that a version of the stable API does not support.",
     validate_metadata,
     Requirements::By(requirements::validate_metadata),
 );
@@ -42,8 +42,8 @@ fn validate_metadata(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let catalog = call.server.database.catalog();
     let reply = &mut *call.reply;
     reply.begin_array(c"apiVersionErrors");
-    let asked = catalog.databases().filter(|known| database.is_none_or(|it| it == *known));
-    let collections = asked.flat_map(|database| catalog.collections(database));
+    let requested = catalog.databases().filter(|known| database.is_none_or(|it| it == *known));
+    let collections = requested.flat_map(|database| catalog.collections(database));
     let collections =
         collections.filter(|collection| name.is_none_or(|it| it == collection.namespace.collection()));
     let errors = collections.flat_map(|collection| {

@@ -33,7 +33,7 @@ fn clock(call: &mut Call<'_>) -> Result<HandlerStatus> {
         None => None,
         Some(Value::DateTime(millis)) if (0..=SettableClock::MAX_MILLIS).contains(&millis) => Some(millis),
         Some(Value::DateTime(_)) => {
-            return Err(err!(BadValue, "vellumClock.set must lie between 1970 and 2106, as timestamps do"));
+            return Err(err!(BadValue, "vellumClock.set must be between 1970 and 2106"));
         }
         Some(other) => return Err(fields.wrong_type("set", other.kind(), "date")),
     };

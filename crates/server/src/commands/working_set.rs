@@ -16,7 +16,7 @@ const CLOSE: f64 = 0.002;
 pub(crate) const WORKING_SET: Row = Row::new(
     "vellumWorkingSet",
     Kind::Admin,
-    "Shows how often reads would hit with other sizes of the cache, by collection and index.",
+    "Estimates the cache hit ratio of other cache sizes, by collection and index.",
     working_set,
     Requirements::Cluster(Action::ServerStatus),
 )
@@ -30,8 +30,8 @@ fn working_set(call: &mut Call<'_>) -> Result<HandlerStatus> {
     reply.append(c"engine", engine);
     let Some(sets) = database.working_sets() else {
         let why = match engine {
-            "memory" => "all data is in memory: there is no cache whose size could be chosen",
-            _ => "the store has no cache of this server's whose size could be chosen",
+            "memory" => "all data is in memory: the cache size has no effect",
+            _ => "the store has no cache in this server",
         };
         reply.append(c"bounded", false).append(c"reason", why);
         return Ok(HandlerStatus::Done);

@@ -285,7 +285,7 @@ impl<'a> Run<'a, '_> {
             transaction_rules::check_namespace(self.request.database, self.collection(), writes)?;
         }
         if command.kind == Kind::Write && self.names_oplog() {
-            return Err(err!(IllegalOperation, "local.oplog.rs is the log, which nobody writes to"));
+            return Err(err!(IllegalOperation, "local.oplog.rs is the oplog, which is read-only"));
         }
         if command.kind == Kind::Write && self.names_transactions() {
             return Err(err!(IllegalOperation, "config.transactions is written by the server alone"));

@@ -182,7 +182,7 @@ fn panic_reply(envelope: &Envelope, server: &Server, out: &mut Vec<u8>) {
     }
     message::begin_reply(out, server.next_message_id(), envelope.request_id);
     let mut reply = Builder::with_buffer(std::mem::take(out));
-    let error: Error = err!(InternalError, "the server failed to handle this command; its log says how");
+    let error: Error = err!(InternalError, "the server failed to handle this command; see its log");
     reply::failure::<&str>(&mut reply, &error, &[]);
     *out = reply.into_buffer();
     wire::header::finish(out, 0);

@@ -120,8 +120,8 @@ impl Driver {
         let rest = self.input.get(self.handled..).unwrap_or_default();
         let length = match frame_length(rest) {
             Ok(Some(length)) if length > self.state.largest_message(&self.server) => {
-                let why = "nobody has logged in, and a message of";
-                return Err(DriverAction::Refuse(format!("{why} {length} bytes is too large for that")));
+                let why = "before authentication, a message of";
+                return Err(DriverAction::Refuse(format!("{why} {length} bytes is too large")));
             }
             Ok(length) => length.filter(|length| *length <= rest.len()),
             Err(FrameError::Malformed(what)) => return Err(DriverAction::Refuse(what)),

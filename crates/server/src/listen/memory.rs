@@ -81,11 +81,11 @@ impl Watcher {
     /// Ends holders if necessary. Returns resident bytes.
     fn check(&mut self, server: &Server) -> u64 {
         let mut now = resident();
-        let begun = Instant::now();
-        if now > self.limit.of_data() && begun >= self.next_purge {
+        let started = Instant::now();
+        if now > self.limit.of_data() && started >= self.next_purge {
             heap::purge();
             now = resident();
-            self.next_purge = Instant::now() + (begun.elapsed() * KEEP_TIMES).max(KEEP);
+            self.next_purge = Instant::now() + (started.elapsed() * KEEP_TIMES).max(KEEP);
         }
         server.memory_limit_stats.resident.store(now, Relaxed);
         // Stored data leaves less room for operations, but never less than their share.
@@ -113,15 +113,15 @@ impl Watcher {
         let kept = now.saturating_sub(held);
         if !refused && (kept > self.limit.of_data() || now > self.limit.bytes && held < now / 8) {
             log::warn!(
-                "{} MB are resident, of which the data takes most, and {} MB may be ({}): writes that make it grow \
-                 are refused until some of it is deleted",
+                "RSS is {} MB, mostly data, and the limit is {} MB ({}): writes that add data are refused \
+                 until data is deleted",
                 now >> 20,
                 self.limit.bytes >> 20,
                 self.limit.from
             );
             server.database.refuse_growth(true);
         } else if refused && kept < self.limit.of_data_again() {
-            log::info!("{} MB are resident: writes are taken again", now >> 20);
+            log::info!("RSS is {} MB: writes are accepted again", now >> 20);
             server.database.refuse_growth(false);
         }
     }
@@ -140,7 +140,7 @@ impl Watcher {
             if self.last_report.is_none_or(|last_report| last_report.elapsed() >= REPORT_INTERVAL) {
                 self.last_report = Some(Instant::now());
                 log::warn!(
-                    "{} MB are resident, {} MB may be ({}), and there is no large operation to end",
+                    "RSS is {} MB, the limit is {} MB ({}), and no large operation runs",
                     now >> 20,
                     self.limit.bytes >> 20,
                     self.limit.from
@@ -158,18 +158,18 @@ impl Watcher {
             Holder::Cursor => match server.database.cursors.end_largest(held) {
                 Some((namespace, _)) => {
                     server.memory_limit_stats.cursors.add(1);
-                    format!("cursor on {namespace}, which nobody was reading,")
+                    format!("idle cursor on {namespace}")
                 }
                 None => return,
             },
             Holder::Connection(activity) => {
                 server.memory_limit_stats.connections.add(1);
                 activity.disconnect();
-                format!("connection {}, whose message or reply was stuck,", activity.connection_id)
+                format!("stalled connection {}", activity.connection_id)
             }
         };
         log::warn!(
-            "{} MB are resident, {} MB may be ({}): the {what} held {} MB and is ended",
+            "RSS is {} MB, the limit is {} MB ({}): interrupting the {what}, which held {} MB",
             now >> 20,
             self.limit.bytes >> 20,
             self.limit.from,

@@ -4,6 +4,9 @@
 //! reads them, and writes replies, usually with one system call each. Requests run in place on the
 //! network thread. Work that may take long leaves the thread through
 //! [`in_place`](crate::process::blocking::in_place).
+//!
+//! This file accepts connections, detects TLS, and waits for events. `pinned.rs` serves a connection on a dedicated
+//! thread, `tls_stream.rs` encrypts, and `web.rs` serves HTTP. Rules about bytes of the protocol belong to the driver.
 
 #[cfg(unix)]
 mod pinned;
@@ -87,7 +90,7 @@ fn start_runtime(server: &Server) -> io::Result<(Runtime, Sender<()>)> {
     let waiting = server.settings.connections_max.max(BLOCKING_MIN);
     let workers = network_threads();
     if !threads::has_room(STACK_SIZE * (workers + 1)) {
-        return Err(io::Error::other("the address space (ulimit -v) has no room for the network's threads"));
+        return Err(io::Error::other("the address space (ulimit -v) is too small for the network threads"));
     }
     let mut builder = Builder::new_multi_thread();
     builder
@@ -104,7 +107,7 @@ fn start_runtime(server: &Server) -> io::Result<(Runtime, Sender<()>)> {
         Ok((runtime, spare))
     };
     std::panic::catch_unwind(AssertUnwindSafe(start))
-        .unwrap_or_else(|_| Err(io::Error::other("the system refuses the network's threads")))
+        .unwrap_or_else(|_| Err(io::Error::other("the system cannot start the network threads")))
 }
 
 async fn listen(server: &Arc<Server>, ready: impl FnOnce(SocketAddr)) -> io::Result<()> {
@@ -201,7 +204,10 @@ async fn accept(listener: &TcpListener, server: &Arc<Server>) {
 fn admit(stream: TcpStream, client: SocketAddr, server: &Arc<Server>) {
     if server.activities.counts().0 >= server.settings.connections_max {
         server.counters.connections_rejected.add(1);
-        log::warn!("connection from {client} refused: there are {} already", server.settings.connections_max);
+        log::warn!(
+            "connection from {client} refused: {} connections are open",
+            server.settings.connections_max
+        );
         return;
     }
     let Ok(local) = stream.local_addr() else { return };
@@ -214,7 +220,7 @@ fn admit(stream: TcpStream, client: SocketAddr, server: &Arc<Server>) {
         let state = ConnectionState::new(registered.activity.clone(), local);
         let stream = match take_over(stream, &registered) {
             Ok(stream) => stream,
-            Err(error) => return log::warn!("connection from {client} can't be watched: {error}"),
+            Err(error) => return log::warn!("cannot poll the connection from {client}: {error}"),
         };
         let busy_poll = BusyPoll::new(registered.server.settings.busy_poll);
         let driver = Driver::new(registered.server.clone(), state);
@@ -353,7 +359,7 @@ impl Connection {
         match tokio::time::timeout_at(until.into(), self.fill()).await {
             Ok(filled) => filled,
             Err(_) => {
-                self.log_close("nobody has logged in, and nothing has come for too long");
+                self.log_close("no login and no data within the time limit");
                 Ok(false)
             }
         }
@@ -384,7 +390,7 @@ impl Connection {
             true => match tokio::time::timeout(time, begins).await {
                 Ok(protocol) => protocol?,
                 Err(_) => {
-                    self.log_close("it has sent nothing for too long");
+                    self.log_close("no data within the time limit");
                     return Ok(false);
                 }
             },

@@ -92,12 +92,12 @@ impl RequestedReadConcern {
     ///
     /// Errors: TypeMismatch; IDLUnknownField; InvalidOptions; an invalid level.
     pub(crate) fn parse(document: Document<'_>, command: &str) -> Result<RequestedReadConcern> {
-        let mut asked =
+        let mut requested =
             RequestedReadConcern { is_given: !document.is_empty(), ..RequestedReadConcern::default() };
         for field in document {
             match (field.name(), field.value()) {
                 ("level", value) if value.is_nullish() => {}
-                ("level", value) => asked.level = Some(ReadConcern::parse(value)?),
+                ("level", value) => requested.level = Some(ReadConcern::parse(value)?),
                 // The primary has seen all cluster times that were ever returned.
                 ("afterClusterTime", Value::Timestamp(0)) => {
                     return Err(err!(
@@ -105,8 +105,8 @@ impl RequestedReadConcern {
                         "readConcern.afterClusterTime must not be a null timestamp"
                     ));
                 }
-                ("afterClusterTime", Value::Timestamp(time)) => asked.after = Some(time),
-                ("atClusterTime", Value::Timestamp(time)) => asked.at = Some(time),
+                ("afterClusterTime", Value::Timestamp(time)) => requested.after = Some(time),
+                ("atClusterTime", Value::Timestamp(time)) => requested.at = Some(time),
                 ("provenance", value) if value.is_nullish() => {}
                 ("provenance", Value::String(provenance)) => {
                     check_provenance("readConcern", provenance)?;
@@ -127,12 +127,12 @@ impl RequestedReadConcern {
                 }
             }
         }
-        match asked.at {
-            Some(_) if asked.level != Some(ReadConcern::Snapshot) => Err(err!(
+        match requested.at {
+            Some(_) if requested.level != Some(ReadConcern::Snapshot) => Err(err!(
                 InvalidOptions,
                 "readConcern.atClusterTime is only supported with readConcern level snapshot"
             )),
-            _ => Ok(asked),
+            _ => Ok(requested),
         }
     }
 }

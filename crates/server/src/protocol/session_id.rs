@@ -96,13 +96,13 @@ mod tests {
                 b.append(c"uid", Value::Binary { subtype: 0, bytes: user });
             })
         };
-        let nobody = read_of(|b| _ = b.append(c"id", Value::Binary { subtype: 4, bytes: &uuid })).unwrap();
-        assert_eq!(with(&digest_of("", "")).unwrap(), nobody);
+        let anonymous = read_of(|b| _ = b.append(c"id", Value::Binary { subtype: 4, bytes: &uuid })).unwrap();
+        assert_eq!(with(&digest_of("", "")).unwrap(), anonymous);
         let somebody = with(&digest_of("u", "admin")).unwrap();
-        assert!(somebody != nobody && somebody.uuid == nobody.uuid);
+        assert!(somebody != anonymous && somebody.uuid == anonymous.uuid);
         assert_eq!(with(&[0; 31]).unwrap_err().code().number(), 12);
         assert_eq!(
-            text(&nobody),
+            text(&anonymous),
             "03030303-0303-0303-0303-030303030303 - 47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU= -  - "
         );
     }

@@ -72,7 +72,7 @@ impl WriteConcern {
     /// Errors: FailedToParse, TypeMismatch and IDLUnknownField as MongoDB.
     pub(crate) fn parse(document: Document<'_>) -> Result<WriteConcern> {
         let mut concern = WriteConcern::default();
-        let mut asked = [None; 2];
+        let mut requested = [None; 2];
         for field in document {
             let value = field.value();
             match field.name() {
@@ -84,7 +84,7 @@ impl WriteConcern {
                     if value.as_number().is_none() && value.as_bool().is_none() {
                         return Err(err!(TypeMismatch, "{name} must be numeric or a boolean value"));
                     }
-                    asked[usize::from(name == "fsync")] = Some(value.is_truthy());
+                    requested[usize::from(name == "fsync")] = Some(value.is_truthy());
                 }
                 "wtimeout" | "wtimeoutMS" => {
                     let millis = value.as_number().map_or(0, |number| number.to_i64_clamped());
@@ -113,7 +113,7 @@ impl WriteConcern {
                 }
             }
         }
-        let [journal, fsync] = asked;
+        let [journal, fsync] = requested;
         concern.fsync = fsync == Some(true);
         concern.journal = match journal {
             Some(true) if concern.fsync => {
@@ -236,12 +236,12 @@ impl Acknowledgement {
 
 impl Effective {
     /// Returns the concern of a write, where `default` replaces a missing or empty concern.
-    pub(crate) fn new(asked: Option<&WriteConcern>, default: (WriteConcern, Provenance)) -> Effective {
-        match asked.filter(|asked| !asked.is_empty()) {
+    pub(crate) fn new(requested: Option<&WriteConcern>, default: (WriteConcern, Provenance)) -> Effective {
+        match requested.filter(|requested| !requested.is_empty()) {
             None => Effective { concern: default.0, provenance: default.1 },
-            Some(asked) => {
-                let w = asked.w.clone().or(default.0.w);
-                Effective { concern: WriteConcern { w, ..asked.clone() }, provenance: Provenance::Client }
+            Some(requested) => {
+                let w = requested.w.clone().or(default.0.w);
+                Effective { concern: WriteConcern { w, ..requested.clone() }, provenance: Provenance::Client }
             }
         }
     }
@@ -256,8 +256,8 @@ impl Effective {
     /// (`syncs`).
     pub(crate) fn waits_for_journal(&self, syncs: bool) -> bool {
         let majority = self.concern.w == Some(Acknowledgement::Majority);
-        let asked = self.provenance != Provenance::ImplicitDefault || syncs;
-        self.concern.journal.unwrap_or(majority && asked)
+        let requested = self.provenance != Provenance::ImplicitDefault || syncs;
+        self.concern.journal.unwrap_or(majority && requested)
     }
 
     /// Returns the required members, if several members may hold the data.
@@ -286,7 +286,7 @@ impl Effective {
 
     /// Returns the error for the reply if the store cancelled the wait for other members.
     pub(crate) fn cancelled(&self, why: &str) -> Error {
-        self.describe(err!(WriteConcernFailed, "waiting for replication was ended: {why}"), false)
+        self.describe(err!(WriteConcernFailed, "waiting for replication was interrupted: {why}"), false)
     }
 
     /// Adds the concern to an error.

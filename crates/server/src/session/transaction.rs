@@ -149,7 +149,7 @@ impl Session {
         let mut own = self.transaction.lock();
         own.find(self, number)?;
         match std::mem::replace(&mut own.state, State::Committing) {
-            State::Committing => Err(err!(InternalError, "two commits of one transaction at a time")),
+            State::Committing => Err(err!(InternalError, "another commit of this transaction is running")),
             State::None => {
                 own.state = State::None;
                 Err(own.no_match(self, number))

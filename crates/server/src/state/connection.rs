@@ -74,7 +74,7 @@ impl Peer {
         log::debug!(
             c = "NETWORK";
             "encrypted by {protocol:?} for {}",
-            subject.as_deref().unwrap_or("somebody without a certificate")
+            subject.as_deref().unwrap_or("a client without a certificate")
         );
         Peer { protocol, subject }
     }

@@ -278,10 +278,7 @@ impl Parameters {
             Setting::Word(_) => word_value(parameter, value)?,
         };
         if setting != parameter.initial && ONLY_ONE_WAY.contains(&parameter.name) {
-            return Err(err!(
-                NotImplemented,
-                "the parameter '{name}' can't be other than it is in this server"
-            ));
+            return Err(err!(NotImplemented, "the parameter '{name}' has a fixed value in this server"));
         }
         self.limit(parameter.name, &setting);
         let mut values = self.values.write();

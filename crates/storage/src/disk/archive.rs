@@ -118,8 +118,8 @@ impl Archive {
         let last = last.unwrap_or_default();
         if last > position {
             return Err(Error::Unavailable(format!(
-                "the archive {} goes up to commit {last}, and the data to {position}: it is that of another copy of \
-                 this data; name another directory",
+                "the archive {} goes up to commit {last}, and the data to {position}: it belongs to another \
+                 copy of this data; choose another directory",
                 directory.display()
             )));
         }
@@ -147,7 +147,7 @@ impl Archive {
         if let Err(error) = &taken
             && !state.failing
         {
-            log::error!("the journal can't be archived, and grows until it can: {error}");
+            log::error!("the journal cannot be archived, and grows until archiving works: {error}");
         }
         state.failing = taken.is_err();
         state.failures += u64::from(state.failing);
@@ -176,8 +176,8 @@ impl Archive {
                 Some(next) => {
                     let missing = before.max(*last);
                     log::warn!(
-                        "the archive {} lacks the commits {} to {}: only a new backup can be restored to moments behind \
-                         them",
+                        "the archive {} lacks the commits {} to {}: only a new backup can be restored to \
+                         later times",
                         self.directory().display(),
                         missing + 1,
                         next - 1

@@ -198,7 +198,7 @@ impl View {
 
     fn senseless(&self) -> Error {
         let path = self.file.path().display();
-        Error::Corrupted(format!("{path}: an entry that tells of a tree makes no sense"))
+        Error::Corrupted(format!("{path}: the entry of a tree is invalid"))
     }
 
     /// Returns the table of each tree.

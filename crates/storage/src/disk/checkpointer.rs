@@ -44,7 +44,7 @@ struct QueueState {
     /// Numbers of checkpoints ordered and begun.
     wanted: u64,
     /// Number of the last order that has begun.
-    begun: u64,
+    started: u64,
     /// Number of the last completed order.
     completed: u64,
     /// The engine is closing.
@@ -78,7 +78,7 @@ impl CheckpointQueue {
     /// Orders a checkpoint, unless one is already ordered.
     pub(super) fn order(&self) {
         let mut orders = self.orders.lock();
-        if orders.wanted == orders.begun {
+        if orders.wanted == orders.started {
             orders.wanted += 1;
             self.ordered.notify_all();
         }
@@ -87,7 +87,7 @@ impl CheckpointQueue {
     /// Orders a checkpoint of everything committed so far, and waits until it is complete or has failed.
     pub(super) fn order_and_wait(&self) -> Result<()> {
         let mut orders = self.orders.lock();
-        orders.wanted = orders.wanted.max(orders.begun + 1);
+        orders.wanted = orders.wanted.max(orders.started + 1);
         let mine = orders.wanted;
         self.ordered.notify_all();
         orders.error = None;
@@ -133,7 +133,7 @@ pub(super) struct Checkpointer {
     /// Number of the next new table.
     next_table: u64,
     /// An incomplete checkpoint.
-    begun: Option<Begun>,
+    started: Option<Started>,
     /// Time of the last attempt.
     attempted: Instant,
     /// Number of the last completed order.
@@ -145,7 +145,7 @@ pub(super) struct Checkpointer {
 }
 
 /// A checkpoint whose state is frozen.
-struct Begun {
+struct Started {
     freeze: Freeze,
     plan: Plan,
     /// First segment that is needed after the checkpoint.
@@ -157,7 +157,7 @@ struct Begun {
 impl Checkpointer {
     pub(super) fn new(core: Arc<Core>, next_table: u64, archive: Option<Arc<Archive>>) -> Self {
         let attempted = Instant::now();
-        Checkpointer { core, next_table, begun: None, attempted, completed: 0, rewritten: 0, archive }
+        Checkpointer { core, next_table, started: None, attempted, completed: 0, rewritten: 0, archive }
     }
 
     /// Runs until the engine closes, then makes a last checkpoint if necessary.
@@ -173,10 +173,10 @@ impl Checkpointer {
             orders.completed = orders.completed.max(self.completed);
             if let Err(error) = &result {
                 if orders.error.is_none() {
-                    log::warn!("a checkpoint failed, and is tried again: {error}");
+                    log::warn!("a checkpoint failed and is retried: {error}");
                 }
                 orders.error = Some(error.clone());
-                orders.wanted = orders.wanted.max(orders.begun + 1);
+                orders.wanted = orders.wanted.max(orders.started + 1);
                 self.core.checkpoint_queue.done.notify_all();
                 if !orders.closing {
                     self.core.checkpoint_queue.ordered.wait_for(&mut orders, RETRY);
@@ -186,10 +186,10 @@ impl Checkpointer {
                 self.core.checkpoint_queue.done.notify_all();
             }
         }
-        if (self.begun.is_some() || self.core.has_changes())
+        if (self.started.is_some() || self.core.has_changes())
             && let Err(error) = self.attempt(u64::MAX)
         {
-            log::warn!("no checkpoint at the end, the journal has everything: {error}");
+            log::warn!("the checkpoint at shutdown failed, the journal has all commits: {error}");
         }
     }
 
@@ -200,9 +200,9 @@ impl Checkpointer {
             if orders.closing {
                 return None;
             }
-            if orders.wanted > orders.begun || self.is_due() {
-                orders.begun = orders.wanted;
-                return Some(orders.begun);
+            if orders.wanted > orders.started || self.is_due() {
+                orders.started = orders.wanted;
+                return Some(orders.started);
             }
             self.core.checkpoint_queue.ordered.wait_for(&mut orders, LOOK);
         }
@@ -214,7 +214,7 @@ impl Checkpointer {
         let latest = self.core.latest();
         let file = self.core.file_bytes();
         // Data that a checkpoint is about to free should not be copied.
-        let later = self.begun.is_some() || is_much(latest.garbage_bytes, file);
+        let later = self.started.is_some() || is_much(latest.garbage_bytes, file);
         drop(latest);
         if later || file < REWRITE_BYTES_MIN || file <= self.rewritten {
             return;
@@ -232,7 +232,7 @@ impl Checkpointer {
         if let Err(error) = rewritten
             && error != Error::Closed
         {
-            log::warn!("the base stays as long as it is: {error}");
+            log::warn!("the base could not be shortened: {error}");
         }
         self.core.note_length();
         self.rewritten = self.core.file_bytes();
@@ -249,75 +249,75 @@ impl Checkpointer {
     /// Resumes the checkpoint of a failed attempt, then begins another if the order is later.
     fn attempt(&mut self, order: u64) -> Result<()> {
         self.attempted = Instant::now();
-        if let Some(begun) = self.begun.take() {
-            let late = begun.order < order;
-            self.complete(begun)?;
+        if let Some(started) = self.started.take() {
+            let late = started.order < order;
+            self.complete(started)?;
             if !late {
                 return Ok(());
             }
         }
-        let begun = self.begin(order)?;
-        self.complete(begun)
+        let started = self.begin(order)?;
+        self.complete(started)
     }
 
     /// Freezes the state and switches the journal to a new segment.
-    fn begin(&mut self, order: u64) -> Result<Begun> {
+    fn begin(&mut self, order: u64) -> Result<Started> {
         let segments = &self.core.journal.segments;
         let segment = segments.next(self.core.segment())?;
         let file = segments.create(segment)?;
         let freeze = self.core.freeze(segment, file);
         let plan = Plan::new(&freeze, self.next_table);
         self.next_table = plan.next_table;
-        Ok(Begun { freeze, plan, segment, order })
+        Ok(Started { freeze, plan, segment, order })
     }
 
     /// Writes the frozen changes to the base, then cleans up. A failure keeps the checkpoint for a retry.
-    fn complete(&mut self, begun: Begun) -> Result<()> {
-        if begun.freeze.garbage_bytes > 0 {
+    fn complete(&mut self, started: Started) -> Result<()> {
+        if started.freeze.garbage_bytes > 0 {
             self.rewritten = 0;
         }
         // Recovery needs no commits that are in the base; the archive still does.
         if self.archive.is_some()
             && let Err(error) = self.core.journal.sync()
         {
-            log::warn!("the journal that is to be archived may have lost commits: {error}");
+            log::warn!("the journal for the archive may have lost commits: {error}");
         }
         let view = Arc::clone(&self.core.latest().view);
         let written = {
             let mut base = self.core.base.lock();
-            base.settle().and_then(|()| begun.plan.write(&mut base, &view)).map(|()| base.view())
+            base.settle().and_then(|()| started.plan.write(&mut base, &view)).map(|()| base.view())
         };
         drop(view);
         match written {
             Ok(view) => {
-                self.core.thaw(&begun.plan, view);
-                self.finish(&begun)
+                self.core.thaw(&started.plan, view);
+                self.finish(&started)
             }
             Err(error) => {
-                self.begun = Some(begun);
+                self.started = Some(started);
                 Err(error)
             }
         }
     }
 
     /// Removes what a complete checkpoint made obsolete.
-    fn finish(&mut self, begun: &Begun) -> Result<()> {
-        self.core.journal.checkpointed(begun.plan.position());
+    fn finish(&mut self, started: &Started) -> Result<()> {
+        self.core.journal.checkpointed(started.plan.position());
         let segments = &self.core.journal.segments;
         let mut superfluous = Vec::new();
-        for number in segments.list()?.into_iter().filter(|number| *number < begun.segment) {
+        for number in segments.list()?.into_iter().filter(|number| *number < started.segment) {
             if Reader::open_segment(segments, number)?.is_some() {
                 superfluous.push(number);
             }
         }
         // Segments that cannot be archived stay, for a retry after the next checkpoint.
-        let position = begun.plan.position();
+        let position = started.plan.position();
         if self.archive.as_ref().is_none_or(|archive| archive.take(segments, &superfluous, position)) {
             superfluous.into_iter().try_for_each(|number| segments.remove(number))?;
         }
         self.core.note_checkpoint();
-        if begun.order != u64::MAX {
-            self.completed = self.completed.max(begun.order);
+        if started.order != u64::MAX {
+            self.completed = self.completed.max(started.order);
         }
         Ok(())
     }

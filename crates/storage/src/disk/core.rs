@@ -1,4 +1,8 @@
 //! State shared by the engine's threads: trees, journal, base, and the order of commits.
+//!
+//! [`Core::commit`] is the path of a write: append to the journal, apply to the next state, publish it. Space limits of
+//! writers, the freeze of changes for a checkpoint and the timed syncs are methods here too. State of one thread alone
+//! belongs to its module: `checkpointer.rs`, `journal.rs`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,7 +29,7 @@ const LOOK: Duration = Duration::from_millis(10);
 const SLOWEST: Duration = Duration::from_millis(10);
 
 /// Error text of a refused commit if the disk is not full.
-const TOO_FAST: &str = "changes are made faster than checkpoints can write them";
+const TOO_FAST: &str = "writes are faster than checkpoints";
 
 /// The engine as its callers and its own threads see it.
 pub(super) struct Core {
@@ -54,14 +58,14 @@ pub(super) struct Core {
     /// Notified after a change of `flushing`.
     flush: Condvar,
     /// Copy of `flushing.asked`, which makes a repeated request cheap.
-    asked: AtomicBool,
+    requested: AtomicBool,
 }
 
 /// Orders for the syncing thread.
 #[derive(Default)]
 struct Flushing {
     /// A sync was requested before the end of the interval.
-    asked: bool,
+    requested: bool,
     /// The engine is closing.
     stop: bool,
     /// Interval of periodic syncs.
@@ -111,7 +115,7 @@ impl Core {
             cache: Mutex::default(),
             flushing: Mutex::default(),
             flush: Condvar::new(),
-            asked: AtomicBool::new(false),
+            requested: AtomicBool::new(false),
         }
     }
 
@@ -301,19 +305,19 @@ impl Core {
         let mut flushing = self.flushing.lock();
         flushing.interval = interval;
         while !flushing.stop {
-            if !flushing.asked {
+            if !flushing.requested {
                 match flushing.interval {
                     Some(interval) => _ = self.flush.wait_for(&mut flushing, interval),
                     None => self.flush.wait(&mut flushing),
                 }
             }
             // Reset before the sync: a request during the sync may concern a later commit.
-            flushing.asked = false;
-            self.asked.store(false, Ordering::Release);
+            flushing.requested = false;
+            self.requested.store(false, Ordering::Release);
             drop(flushing);
             if self.journal.has_unsynced() && !self.journal.is_broken() {
                 if let Err(error) = self.journal.sync() {
-                    log::error!("no commits until the next checkpoint: {error}");
+                    log::error!("commits are blocked until the next checkpoint: {error}");
                     self.checkpoint_queue.order();
                 }
             } else {
@@ -333,8 +337,8 @@ impl Core {
 
     /// Requests a sync without waiting.
     pub(super) fn sync_soon(&self) {
-        if self.journal.has_unsynced() && !self.asked.swap(true, Ordering::AcqRel) {
-            self.flushing.lock().asked = true;
+        if self.journal.has_unsynced() && !self.requested.swap(true, Ordering::AcqRel) {
+            self.flushing.lock().requested = true;
             self.flush.notify_all();
         }
     }

@@ -15,7 +15,7 @@ pub(super) struct MergeCursor {
     base: Option<BaseCursor>,
     direction: Direction,
     /// The entry lent to the caller, if it is from a layer of changes.
-    lent: (Key, Value),
+    current: (Key, Value),
 }
 
 /// Source of the next entry.
@@ -32,7 +32,7 @@ impl MergeCursor {
         direction: Direction,
     ) -> Self {
         let layers = layers.into_iter().map(Ahead::new).collect();
-        MergeCursor { layers, base, direction, lent: (Key::from(b""), Value::empty()) }
+        MergeCursor { layers, base, direction, current: (Key::from(b""), Value::empty()) }
     }
 
     /// Returns the source with the smallest key, the topmost among equal keys.
@@ -75,7 +75,7 @@ impl MergeCursor {
             base.pass();
         }
         let Some(value) = change.into_value() else { return Ok(false) };
-        self.lent = (key, value);
+        self.current = (key, value);
         Ok(true)
     }
 }
@@ -89,7 +89,7 @@ impl Cursor for MergeCursor {
                 Some(Source::Base) => break,
                 Some(Source::Layer(at)) => {
                     if self.take(at)? {
-                        return Ok(Some((&self.lent.0, ValueRef::Value(&self.lent.1))));
+                        return Ok(Some((&self.current.0, ValueRef::Value(&self.current.1))));
                     }
                 }
             }

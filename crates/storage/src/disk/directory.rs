@@ -145,7 +145,7 @@ pub(super) fn read_id(files: &dyn Files, path: &Path) -> Result<u64> {
     let text = read().map_err(|error| during("reading", &path, error))?;
     if text == RESTORING {
         return Err(Error::Unavailable(format!(
-            "{} holds the beginning of a restore that was interrupted: empty it, and restore again",
+            "{} contains an interrupted restore: empty it, and restore again",
             path.parent().unwrap_or(&path).display()
         )));
     }
@@ -154,10 +154,10 @@ pub(super) fn read_id(files: &dyn Files, path: &Path) -> Result<u64> {
     match (field("format").and_then(|format| format.parse::<u32>().ok()), id) {
         (Some(FORMAT), Some(id)) => Ok(id),
         (Some(other), _) if other != FORMAT => Err(Error::Unavailable(format!(
-            "{}: the data directory has format {other}, and this version of Vellum reads format {FORMAT} alone",
+            "{}: the data directory has format {other}, and this version of Vellum reads only format {FORMAT}",
             path.parent().unwrap_or(&path).display()
         ))),
-        _ => Err(Error::Corrupted(format!("{} is not as Vellum writes it", path.display()))),
+        _ => Err(Error::Corrupted(format!("{} has invalid contents", path.display()))),
     }
 }
 

@@ -328,8 +328,8 @@ impl Journal {
     }
 
     /// Sends the notifications. The caller must hold no lock.
-    fn tell(&self, ended: Ended) {
-        if !mutant!("nobody is told of a sync") {
+    fn notify(&self, ended: Ended) {
+        if !mutant!("a sync wakes no waiter") {
             self.synced.notify_all();
             ended.wakers.into_iter().for_each(Waker::wake);
         }
@@ -467,7 +467,7 @@ impl Journal {
         if let Some(write_buffer) = &self.write_buffer {
             write_buffer.lock().forget_older();
         }
-        self.tell(ended);
+        self.notify(ended);
     }
 
     /// Makes everything written so far durable.
@@ -507,7 +507,7 @@ impl Journal {
         }
         let ended = self.end(&mut syncing, false);
         drop(syncing);
-        self.tell(ended);
+        self.notify(ended);
     }
 
     fn sync_to(&self, position: u64) -> Result<()> {
@@ -526,7 +526,7 @@ impl Journal {
                 };
                 drop(syncing);
                 if !ended.wakers.is_empty() || ended.left {
-                    self.tell(ended);
+                    self.notify(ended);
                 }
                 return over;
             }
@@ -554,7 +554,7 @@ impl Journal {
             }
             None => files.iter().try_for_each(|file| file.sync()),
         };
-        let appended = match mutant!("what is written during a sync counts as durable") {
+        let appended = match mutant!("writes during a sync count as durable") {
             true => self.appended.load(Ordering::Acquire),
             false => appended,
         };
@@ -585,7 +585,7 @@ impl Journal {
         };
         let ended = self.end(&mut syncing, matches!(result, Ok(true)));
         drop(syncing);
-        self.tell(ended);
+        self.notify(ended);
         result.map(drop)
     }
 }

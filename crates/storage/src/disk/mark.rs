@@ -27,7 +27,10 @@ impl Mark {
     pub(super) fn open(segments: &Segments) -> Mark {
         let file = segments.files.open(&segments.directory.join(NAME), true);
         if let Err(error) = &file {
-            log::warn!("{NAME} cannot be opened, so a journal that is cut later may go unnoticed: {error}");
+            log::warn!(
+                "{NAME} cannot be opened, so a later truncation of the journal may go unnoticed: \
+             {error}"
+            );
         }
         Mark { file: file.ok(), id: segments.id }
     }
@@ -66,7 +69,8 @@ pub(super) fn read(segments: &Segments) -> Option<u64> {
 pub(super) fn check(segments: &Segments, last: u64) -> Result<()> {
     match read(segments) {
         Some(synced) if synced > last => Err(Error::Corrupted(format!(
-            "the journal in {} ends behind commit {last}, and commits up to {synced} had been synced: its end is missing",
+            "the journal in {} ends after commit {last}, but commits up to {synced} were synced: its end is \
+             missing",
             segments.directory.display()
         ))),
         _ => Ok(()),

@@ -138,8 +138,8 @@ fn mongodb_files(names: &[String]) -> Option<String> {
 fn refuse_mongodb(path: &Path, names: &[String]) -> Result<()> {
     let Some(found) = mongodb_files(names) else { return Ok(()) };
     let message = format!(
-        "{} holds MongoDB's files ({found}). Vellum cannot read them, and has changed nothing. Copy the data with \
-         mongodump and mongorestore, as docs/moving.md says, and choose another directory",
+        "{} holds MongoDB's files ({found}). Vellum cannot read them, and has changed nothing. Copy the \
+         data with mongodump and mongorestore (see docs/moving.md), and choose another directory",
         path.display()
     );
     Err(Error::Io { kind: ErrorKind::AlreadyExists, message })

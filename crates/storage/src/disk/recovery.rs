@@ -37,7 +37,7 @@ pub(super) fn recover(
     if read.is_empty() {
         let directory = segments.directory.display();
         return Err(Error::Corrupted(format!(
-            "there is no journal in {directory}; was it elsewhere before?"
+            "no journal found in {directory}; was it in another directory before?"
         )));
     }
     let mut walk = Walk { segments, read, last: base, lenient: false, replay };
@@ -58,7 +58,9 @@ pub(super) fn read(
     let read = readers(segments)?;
     if read.is_empty() {
         let directory = segments.directory.display();
-        return Err(Error::Corrupted(format!("there is no journal in {directory}; is it elsewhere?")));
+        return Err(Error::Corrupted(format!(
+            "no journal found in {directory}; is it in another directory?"
+        )));
     }
     let mut walk = Walk { segments, read, last: base, lenient: false, replay };
     walk.run()?;
@@ -108,10 +110,7 @@ pub(super) fn salvage(
 /// Returns the segments, and logs other files that resemble one.
 fn readers(segments: &Segments) -> Result<Vec<Reader>> {
     for name in segments.strays()? {
-        log::warn!(
-            "{} is no part of the journal, and is left alone",
-            segments.directory.join(name).display()
-        );
+        log::warn!("{} is not part of the journal and is ignored", segments.directory.join(name).display());
     }
     let mut read = Vec::new();
     for number in segments.list()? {
@@ -119,7 +118,7 @@ fn readers(segments: &Segments) -> Result<Vec<Reader>> {
             Some(segment) => read.push(segment),
             None => {
                 let path = segments.path(number);
-                log::warn!("{} is no segment of a journal, and is left alone", path.display());
+                log::warn!("{} is not a journal segment and is ignored", path.display());
             }
         }
     }
@@ -312,11 +311,12 @@ fn cut(segments: &Segments, read: &mut [Reader], end: Place, position: u64) -> R
     };
     if !ahead {
         let synced = match mark::read(segments) {
-            Some(synced) => format!("and commits up to {synced} had been synced"),
-            None => "and nothing tells what had been synced".to_string(),
+            Some(synced) => format!("and commits up to {synced} were synced"),
+            None => "and the last synced commit is unknown".to_string(),
         };
         log::warn!(
-            "the journal's end was torn: the last sound commit is {position}, {synced}; {lost} bytes behind it are cut off"
+            "torn write at the journal's end: the last valid commit is {position}, {synced}; {lost} bytes \
+             after it are truncated"
         );
     }
     // The last segments first, so that an interruption leaves no gap.

@@ -81,7 +81,7 @@ impl DiskEngine {
         let Copy { lost, idents, .. } = copy;
         if idents.is_empty() {
             let what =
-                format!("nothing in {} could be saved: {}", options.directory.display(), in_words(&lost));
+                format!("no data in {} could be recovered: {}", options.directory.display(), in_words(&lost));
             return Err(Error::Corrupted(what));
         }
         Ok(Salvage { engine, lost, idents, files, places, _lock: lock })
@@ -128,7 +128,7 @@ fn old_segments(files: &Arc<dyn Files>, places: &Places, lost: &mut Vec<Lost>) -
     let there = segments.list().unwrap_or_default();
     let has_base = files.open(&places.base, false).is_ok();
     if !has_base && there.is_empty() {
-        let what = format!("there is no data in {}", places.directory.display());
+        let what = format!("{} contains no data", places.directory.display());
         return Err(Error::Corrupted(what));
     }
     match directory::read_id(&**files, &places.directory) {
@@ -289,10 +289,10 @@ impl Copy<'_> {
         })?;
         let Some(damage) = remains.damage else { return Ok(()) };
         self.remember(latest)?;
-        let what = format!("{damage}; {batches} sound commits behind it are not replayed");
+        let what = format!("{damage}; {batches} valid commits after it are not replayed");
         self.lost.push(Lost { ident: None, entries: None, what });
         for (ident, entries) in behind {
-            let what = format!("changes in the journal behind commit {}", remains.last);
+            let what = format!("changes in the journal after commit {}", remains.last);
             self.lost.push(Lost { ident: Some(ident), entries: Some(entries), what });
         }
         Ok(())

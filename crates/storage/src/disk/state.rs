@@ -439,7 +439,7 @@ impl<'a> Known<'a> {
                 debug_assert!(
                     table.top.get(key).is_some()
                         || !matches!(table.len_below(key, &self.state.view), Ok(Some(_))),
-                    "a key that is there was said to be new: {key:?}"
+                    "an existing key was declared new: {key:?}"
                 );
                 Ok(None)
             }

@@ -79,17 +79,17 @@ impl Head {
     pub(crate) fn read(bytes: &[u8; HEAD_BYTES]) -> std::result::Result<Self, String> {
         let (fields, checksum) = bytes.split_at(32);
         if fields.get(..8) != Some(&BEGIN) || checksum != crc32c::crc32c(fields).to_le_bytes() {
-            return Err("doesn't begin as a part of a backup does".to_string());
+            return Err("does not begin like a part of a backup".to_string());
         }
         if let Some(other) = word(fields, 8).filter(|version| *version != VERSION) {
             return Err(format!(
-                "has version {other}, and this version of Vellum reads version {VERSION} alone"
+                "has version {other}, and this version of Vellum reads only version {VERSION}"
             ));
         }
         let kind = match word(fields, 12) {
             Some(1) => Kind::Full,
             Some(2) => Kind::Changes,
-            _ => return Err("is of a kind that this version of Vellum doesn't know".to_string()),
+            _ => return Err("has a type that this version of Vellum does not support".to_string()),
         };
         let (id, from) = (number(fields, 16).unwrap_or_default(), number(fields, 24).unwrap_or_default());
         Ok(Head { kind, id, from })
@@ -146,7 +146,7 @@ pub struct Backup {
     /// Number of frames returned so far.
     frames: u64,
     /// True once the header has been returned.
-    begun: bool,
+    started: bool,
     /// True once the trailer has been returned.
     ended: bool,
     /// Reason for a full part, although changes were requested.
@@ -182,7 +182,7 @@ impl Backup {
     }
 
     fn new(head: Head, end: End, source: Box<dyn Pieces>) -> Self {
-        Backup { head, end, source, frames: 0, begun: false, ended: false, instead: None }
+        Backup { head, end, source, frames: 0, started: false, ended: false, instead: None }
     }
 
     /// Sets the reason why a full part was made although changes were requested.
@@ -205,8 +205,8 @@ impl Backup {
     ///
     /// Errors: data that cannot be read.
     pub fn piece(&mut self) -> Result<Option<Vec<u8>>> {
-        if !self.begun {
-            self.begun = true;
+        if !self.started {
+            self.started = true;
             return Ok(Some(self.head.bytes().to_vec()));
         }
         if self.ended {

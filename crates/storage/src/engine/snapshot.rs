@@ -21,7 +21,7 @@ pub trait Snapshot: Send + Sync {
         };
         match record {
             Some(record) => Ok(Some((entry, record))),
-            None => Err(Error::Corrupted("an index names a record that isn't there".to_string())),
+            None => Err(Error::Corrupted("an index entry refers to a missing record".to_string())),
         }
     }
 

@@ -1,4 +1,5 @@
-//! Nodes of the persistent B+tree: search, split and merge.
+//! Nodes of the persistent B+tree of the memory engine: search, split and merge. `table.rs` has the tree, `cursor.rs`
+//! its scans.
 //!
 //! Nodes are reference-counted. A writer holds the tree exclusively. `Arc::make_mut` changes a node
 //! in place if no clone of the tree shares it, and copies the node otherwise. A full leaf splits at

@@ -47,7 +47,7 @@ pub struct Local {
 
 #[derive(Default)]
 struct Writer {
-    claims: WriteIntents,
+    intents: WriteIntents,
     recent: RecentWrites,
     /// Generation of the latest catalog change of each collection, by tree.
     generations: HashMap<Ident, u64, foldhash::fast::RandomState>,
@@ -116,15 +116,15 @@ impl Local {
 
     /// Returns the first condition that prevents a change.
     fn refusal(&self, writer: &Writer, change: &Change) -> Result<Option<CommitError>> {
-        if !mutant!("claims are not heeded")
-            && let Some(owner) = writer.claims.conflicting_transaction(&change.batch, change.owner)
+        if !mutant!("write intents are ignored")
+            && let Some(owner) = writer.intents.conflicting_transaction(&change.batch, change.owner)
         {
             return Ok(Some(CommitError::IntentConflict(owner)));
         }
         for beside in &change.beside {
             if let SideEffect::Generation(ident, _) = beside
                 && !mutant!("collections change under transactions")
-                && let Some(owner) = writer.claims.transaction_relying_on(*ident, change.owner)
+                && let Some(owner) = writer.intents.transaction_relying_on(*ident, change.owner)
             {
                 return Ok(Some(CommitError::IntentConflict(owner)));
             }
@@ -135,8 +135,8 @@ impl Local {
         let snapshot = self.engine.snapshot();
         for (number, expect) in change.expect.iter().enumerate() {
             if let Expect::NoneUnder { ident, prefix } = expect
-                && !mutant!("claimed key strings are not heeded")
-                && let Some(owner) = writer.claims.holder((*ident, prefix))
+                && !mutant!("write intents on key strings are ignored")
+                && let Some(owner) = writer.intents.holder((*ident, prefix))
                 && Some(owner) != change.owner
             {
                 return Ok(Some(CommitError::IntentConflict(owner)));
@@ -166,7 +166,7 @@ impl Local {
     /// Applies a change whose conditions hold.
     fn apply(&self, writer: &mut Writer, change: Change) -> Result<Written> {
         let Change { mut batch, stamped, beside, log, ticks, earliest, owner, .. } = change;
-        let step = u64::from(!mutant!("times are given twice"));
+        let step = u64::from(!mutant!("commit times are assigned twice"));
         // Taken before the commit, so that a time requested from now on is later.
         let after = |latest: u64| (latest + step).max(earliest) + u64::from(ticks.saturating_sub(1));
         let taken = self.time.fetch_update(Ordering::AcqRel, Ordering::Acquire, |latest| Some(after(latest)));
@@ -182,7 +182,7 @@ impl Local {
         let places = writer.recent.places(&batch);
         #[cfg(feature = "mutants")]
         {
-            if mutant!("half a batch is applied") {
+            if mutant!("half of a batch is applied") {
                 let (first, second) = crate::mutants::halves(&batch);
                 self.engine.commit(first)?;
                 batch = second;
@@ -226,7 +226,7 @@ impl Local {
             let mut counts = self.counts.lock();
             gone.iter().for_each(|ident| _ = counts.remove(ident));
         }
-        if mutant!("a later time that was told is forgotten") {
+        if mutant!("a later known time is forgotten") {
             self.time.store(time, Ordering::Release);
         }
         self.position.fetch_max(position.0, Ordering::AcqRel);
@@ -240,7 +240,7 @@ impl Exclusive for Held<'_> {
     }
 
     fn transaction_relying_on(&self, ident: Ident, own: Option<TransactionId>) -> Option<TransactionId> {
-        self.writer.claims.transaction_relying_on(ident, own)
+        self.writer.intents.transaction_relying_on(ident, own)
     }
 
     fn set_generation(&mut self, ident: Ident, generation: u64) {
@@ -338,12 +338,12 @@ impl Commits for Local {
         if self.frozen() > 0 {
             return Ok(true);
         }
-        let mut asked = false;
+        let mut requested = false;
         self.engine.wait_for_room(&mut || {
-            asked = true;
+            requested = true;
             false
         })?;
-        Ok(asked)
+        Ok(requested)
     }
 
     fn wait_for_room(&self, should_continue: &mut dyn FnMut() -> bool) -> Result<()> {
@@ -378,7 +378,7 @@ impl Intents for Local {
         let mut writer = self.writer.lock();
         let time = self.time(earliest);
         writer.recent.begin(owner, time);
-        if mutant!("transactions are told the time of another state") {
+        if mutant!("transactions get the time of another state") {
             return (owner, self.read_view(), time - 1);
         }
         (owner, self.read_view(), time)
@@ -402,44 +402,44 @@ impl Intents for Local {
         }
         let snapshot = self.engine.snapshot();
         for key in keys {
-            match writer.claims.holder(key.place()) {
+            match writer.intents.holder(key.place()) {
                 Some(holder) if holder == owner => continue,
-                Some(_) if mutant!("transactions take claims from each other") => {}
+                Some(_) if mutant!("transactions steal each other's write intents") => {}
                 Some(holder) => return Ok(Err(CommitError::IntentConflict(holder))),
                 None => {}
             }
-            if mutant!("claims are not compared with the sight") {
+            if mutant!("write intents are not compared with the read view") {
                 continue;
             }
             let (was_there, is_same) = key.compare(read_view, snapshot.as_ref())?;
-            if mutant!("values that come back count as the same") && is_same {
+            if mutant!("values that return count as unchanged") && is_same {
                 continue;
             }
             if !is_same || writer.recent.has_changed(owner, key, was_there) {
                 return Ok(Err(CommitError::Changed));
             }
         }
-        keys.iter().for_each(|key| writer.claims.claim(owner, key));
-        held.iter().for_each(|(ident, _)| writer.claims.hold(owner, *ident));
+        keys.iter().for_each(|key| writer.intents.claim(owner, key));
+        held.iter().for_each(|(ident, _)| writer.intents.hold(owner, *ident));
         Ok(Ok(()))
     }
 
     fn release(&self, owner: TransactionId) {
-        if mutant!("claims are never given up") {
+        if mutant!("write intents are never released") {
             return;
         }
         let mut writer = self.writer.lock();
-        writer.claims.release(owner);
+        writer.intents.release(owner);
         let forgotten = writer.recent.end(owner);
         drop(writer);
         drop(forgotten);
-        if !mutant!("nobody is told of claims given up") {
+        if !mutant!("released write intents wake no waiter") {
             self.happen();
         }
     }
 
     fn wait_released(&self, owner: TransactionId, should_continue: &mut dyn FnMut() -> bool) {
-        self.wait_until(&|| !self.writer.lock().claims.has(owner), should_continue);
+        self.wait_until(&|| !self.writer.lock().intents.has(owner), should_continue);
     }
 }
 

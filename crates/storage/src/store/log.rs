@@ -56,13 +56,13 @@ struct Segment {
 /// The addition of a commit to the log.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Extension {
-    begun: Option<Begun>,
+    started: Option<Started>,
     bytes: u64,
 }
 
 /// A tree that begins with a commit, and the number of old trees that the commit drops.
 #[derive(Debug, Clone, Copy)]
-struct Begun {
+struct Started {
     segment: Segment,
     dropped: usize,
 }
@@ -128,18 +128,18 @@ impl Log {
     /// after the commit.
     pub(super) fn extend(&self, batch: &mut Batch, time: u64, parts: Vec<(u32, Value)>) -> Extension {
         let last = self.segments.back().copied().filter(|last| last.bytes < self.bytes_max / STEPS);
-        let begun = last.is_none().then(|| self.begin_segment(batch, time));
-        let ident = last.or(begun.map(|begun| begun.segment)).map_or(LOG, Segment::ident);
+        let started = last.is_none().then(|| self.begin_segment(batch, time));
+        let ident = last.or(started.map(|started| started.segment)).map_or(LOG, Segment::ident);
         let mut bytes = 0;
         for (part, value) in parts {
             bytes += 12 + value.len() as u64;
             // Commit times are unique.
             batch.put_new(ident, key(time, part), value);
         }
-        Extension { begun, bytes }
+        Extension { started, bytes }
     }
 
-    fn begin_segment(&self, batch: &mut Batch, time: u64) -> Begun {
+    fn begin_segment(&self, batch: &mut Batch, time: u64) -> Started {
         let segment = Segment { number: self.next_number, bytes: 0 };
         batch.create(segment.ident());
         batch.put(LOG, segment.number.to_be_bytes(), time.to_be_bytes());
@@ -153,12 +153,12 @@ impl Log {
             batch.drop_ident(oldest.ident());
             batch.delete(LOG, oldest.number.to_be_bytes());
         }
-        Begun { segment, dropped }
+        Started { segment, dropped }
     }
 
     /// Records an addition after its commit.
     pub(super) fn note(&mut self, extension: Extension) {
-        if let Some(Begun { segment, dropped }) = extension.begun {
+        if let Some(Started { segment, dropped }) = extension.started {
             self.next_number = segment.number + 1;
             self.segments.drain(..dropped);
             self.segments.push_back(segment);

@@ -16,8 +16,8 @@ const AT_ONCE: usize = 10;
 /// Runs a scenario under the schedules of this number of seeds, several for each. Panics if the
 /// scenario panics.
 pub fn explore(seeds: u64, scenario: impl Fn() + Send + Sync + 'static) {
-    let asked = std::env::var("SCHEDULE_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seeds = asked.map_or(0..seeds, |seed| seed..seed + 1);
+    let requested = std::env::var("SCHEDULE_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seeds = requested.map_or(0..seeds, |seed| seed..seed + 1);
     let scenario = Arc::new(scenario);
     for seed in seeds {
         if let Err(panic) = run(seed, &scenario) {

@@ -41,7 +41,7 @@ impl Calls {
         }
     }
 
-    fn hear(&self, generation: u64) {
+    fn observe(&self, generation: u64) {
         self.known.fetch_max(generation, Ordering::AcqRel);
     }
 }
@@ -62,7 +62,7 @@ impl Shared {
 
     /// Returns a view received by a call.
     fn counted(&self, read_view: ReadView) -> ReadView {
-        self.calls.hear(read_view.generation);
+        self.calls.observe(read_view.generation);
         let ReadView { snapshot, generation } = read_view;
         ReadView { snapshot: Arc::new(self.snapshot(Some(snapshot), generation)), generation }
     }
@@ -88,7 +88,7 @@ impl ReadViews for Shared {
     fn generation(&self) -> u64 {
         self.calls.call();
         let generation = self.store.generation();
-        self.calls.hear(generation);
+        self.calls.observe(generation);
         generation
     }
 
@@ -110,7 +110,7 @@ impl Commits for Shared {
         if let Err((CommitError::Expectation(number), change)) = &outcome
             && matches!(change.expect.get(*number), Some(Expect::Generation { .. }))
         {
-            self.calls.hear(self.store.generation());
+            self.calls.observe(self.store.generation());
         }
         Ok(outcome)
     }
@@ -271,7 +271,7 @@ impl Exclusive for HeardExclusive<'_> {
     ) -> Result<CommitResult> {
         let calls = &self.shared.calls;
         self.lock.commit(change, changes_catalog, &mut |generation| {
-            calls.hear(generation);
+            calls.observe(generation);
             applied(generation);
         })
     }
@@ -292,7 +292,7 @@ impl CountedSnapshot {
     fn seen(&self) -> Result<&Arc<dyn Snapshot>> {
         let seen = self.seen.get_or_init(|| {
             let ReadView { snapshot, generation } = self.store.read_view();
-            self.calls.hear(generation);
+            self.calls.observe(generation);
             let same = generation == self.generation || mutant!("reads overlook a newer catalog");
             same.then_some(snapshot)
         });

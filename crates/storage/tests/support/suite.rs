@@ -327,8 +327,8 @@ fn check_views(store: &dyn Store) {
     let (latest, time) = store.read_view_with_time(0);
     assert_eq!(latest.snapshot.get(tree, b"a").unwrap().as_deref(), Some(&b"2"[..]));
     assert!(time >= written.time && latest.generation == read_view.generation);
-    let asked = StandbyRead { after: None, preference: MemberPreference::Secondary };
-    assert!(store.standby_read_view(asked).unwrap().is_none(), "there is no standby");
+    let requested = StandbyRead { after: None, preference: MemberPreference::Secondary };
+    assert!(store.standby_read_view(requested).unwrap().is_none(), "there is no standby");
     new_tree(store);
     assert!(store.generation() > read_view.generation, "each change of the catalog has a generation");
 }
@@ -499,15 +499,15 @@ fn check_counters(store: &dyn Store) {
 fn check_builds(store: &dyn Store) {
     let tree = new_tree(store);
     assert!(store.build(tree).is_none());
-    let begun = store.begin_build(tree, 100);
+    let started = store.begin_build(tree, 100);
     let mark = |beside| commit(store, Change { beside: vec![beside].into(), ..put(tree, b"a", b"") });
     mark(SideEffect::Mark(store.build(tree).unwrap(), 7));
     // The holder of the lock knows all marks of earlier commits.
     drop(store.lock(&mut || true).unwrap());
-    assert!(begun.changed.contains(7) && !begun.changed.contains(8) && !begun.has_failed());
+    assert!(started.changed.contains(7) && !started.changed.contains(8) && !started.has_failed());
     mark(SideEffect::MarkAll(store.build(tree).unwrap()));
     drop(store.lock(&mut || true).unwrap());
-    assert!(begun.changed.contains(8));
+    assert!(started.changed.contains(8));
     store.end_build(tree);
     assert!(store.build(tree).is_none());
 }

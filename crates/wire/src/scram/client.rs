@@ -62,13 +62,13 @@ impl Client {
         let mut attributes = message.split(',');
         let nonce = value(attributes.next(), 'r')?;
         if !nonce.starts_with(&self.nonce) || nonce.len() == self.nonce.len() {
-            return scram_error("the server answers another client's nonce");
+            return scram_error("the server's nonce does not begin with the client's nonce");
         }
         let salt = decoded(value(attributes.next(), 's')?)?;
         let iterations = value(attributes.next(), 'i')?.parse::<u32>().ok();
         let iterations = match iterations {
             Some(number @ ITERATIONS_MIN..=ITERATIONS_MAX) => number,
-            _ => return scram_error("the server asks for too few or too many iterations"),
+            _ => return scram_error("the iteration count is out of range"),
         };
         let keys = Keys::derive(self.mechanism, self.prepared.as_bytes(), &salt, iterations);
         let without_proof = format!("c=biws,r={nonce}");
@@ -90,7 +90,10 @@ impl Verifier {
         let signature = decoded(value(text(message)?.split(',').next(), 'v')?)?;
         match secret::equal(&signature, &self.signature) {
             true => Ok(()),
-            false => scram_error("the server's signature is wrong: it doesn't know this user"),
+            false => scram_error(
+                "the server's signature is wrong: the server does not have this user's \
+             credentials",
+            ),
         }
     }
 }
@@ -143,10 +146,10 @@ mod tests {
         let salt = "s=W22ZaJ0SNY7soEsUEjb6gQ==";
         let nonce = "rOprNGfwEbeRWgbNEkqO";
         for (wrong, why) in [
-            (format!("r=another,{salt},i=4096"), "another client's nonce"),
-            (format!("r={nonce},{salt},i=4096"), "another client's nonce"),
-            (format!("r={nonce}x,{salt},i=4095"), "iterations"),
-            (format!("r={nonce}x,{salt},i=4000000000"), "iterations"),
+            (format!("r=another,{salt},i=4096"), "the client's nonce"),
+            (format!("r={nonce},{salt},i=4096"), "the client's nonce"),
+            (format!("r={nonce}x,{salt},i=4095"), "iteration count"),
+            (format!("r={nonce}x,{salt},i=4000000000"), "iteration count"),
             (format!("r={nonce}x,{salt}"), "'i'"),
             (format!("r={nonce}x,s=???,i=4096"), "base64"),
             ("e=other-error".to_string(), "'r'"),

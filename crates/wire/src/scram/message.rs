@@ -20,7 +20,7 @@ pub(super) fn text(message: &[u8]) -> Result<&str, ScramError> {
 /// Returns the value of an attribute that begins with `name=`.
 pub(super) fn value(attribute: Option<&str>, name: char) -> Result<&str, ScramError> {
     let value = attribute.and_then(|attribute| attribute.strip_prefix(name)?.strip_prefix('='));
-    value.ok_or_else(|| ScramError(format!("the attribute '{name}' is not where it belongs")))
+    value.ok_or_else(|| ScramError(format!("the attribute '{name}' is missing or in the wrong position")))
 }
 
 /// Escapes a user's name for a message.
@@ -39,7 +39,7 @@ pub(super) fn unescaped(name: &str) -> Result<String, ScramError> {
         let (character, rest) = match (part.strip_prefix("2C"), part.strip_prefix("3D")) {
             (Some(rest), _) => (',', rest),
             (_, Some(rest)) => ('=', rest),
-            _ => return scram_error("the user's name has an escape that is none"),
+            _ => return scram_error("the user's name has an invalid escape"),
         };
         plain.push(character);
         plain.push_str(rest);

@@ -44,11 +44,11 @@ impl First {
         };
         match flag {
             "n" | "y" => {}
-            _ if flag.starts_with("p=") => return scram_error("there is no channel binding"),
-            _ => return scram_error("the first message begins with no header"),
+            _ if flag.starts_with("p=") => return scram_error("channel binding is not supported"),
+            _ => return scram_error("the first message has no header"),
         }
         if bare.starts_with("m=") {
-            return scram_error("there are no mandatory extensions");
+            return scram_error("mandatory extensions are not supported");
         }
         let mut attributes = bare.split(',');
         let name = value(attributes.next(), 'n')?;
@@ -61,7 +61,7 @@ impl First {
             return scram_error("the user's name is missing");
         }
         if !authority.is_empty() && authority.strip_prefix("a=") != Some(name) {
-            return scram_error("nobody acts for somebody else");
+            return scram_error("an authorization identity is not supported");
         }
         Ok(First {
             mechanism,
@@ -108,17 +108,17 @@ impl Server {
         let mut attributes = without_proof.split(',');
         let header = decoded(value(attributes.next(), 'c')?)?;
         if header != self.header.as_bytes() {
-            return scram_error("the final message is for another channel");
+            return scram_error("the final message has a wrong channel binding");
         }
         // A replayed message of another conversation has another nonce.
         if !secret::equal(value(attributes.next(), 'r')?.as_bytes(), self.nonce.as_bytes()) {
-            return scram_error("the final message has another nonce");
+            return scram_error("the final message has a wrong nonce");
         }
         let proof = decoded(proof)?;
         let transcript: [&[u8]; 3] = [self.transcript.as_bytes(), b",", without_proof.as_bytes()];
         let signature = self.mechanism.sign(&self.credential.stored_key, &transcript);
         if proof.len() != signature.len() {
-            return scram_error("the proof has another length");
+            return scram_error("the proof has a wrong length");
         }
         let client_key: Vec<u8> = proof.iter().zip(&signature).map(|(one, other)| one ^ other).collect();
         if !secret::equal(&self.mechanism.hash(&client_key), &self.credential.stored_key) {
@@ -171,9 +171,9 @@ mod tests {
     fn a_proof_is_for_its_own_conversation() {
         for (wrong, why) in [
             (PROOF.replace("p=d", "p=e"), "the proof is wrong"),
-            (PROOF.replace("c=biws", "c=eSws"), "another channel"),
-            (PROOF.replace("r=rO", "r=rP"), "another nonce"),
-            (PROOF.replace(",p=dHzb", ",p="), "another length"),
+            (PROOF.replace("c=biws", "c=eSws"), "channel binding"),
+            (PROOF.replace("r=rO", "r=rP"), "wrong nonce"),
+            (PROOF.replace(",p=dHzb", ",p="), "wrong length"),
             (PROOF.replace(",p=", ",q="), "no proof"),
             (PROOF.replace(",p=", ",x=1,p="), "the proof is wrong"),
             (String::new(), "no proof"),
@@ -182,7 +182,7 @@ mod tests {
             assert!(refused.0.contains(why), "{wrong}: {refused}");
         }
         let (other, _) = First::read(Mechanism::Sha256, FIRST.as_bytes()).unwrap().reply(pencil()).unwrap();
-        assert!(other.finish(PROOF.as_bytes()).unwrap_err().0.contains("another nonce"));
+        assert!(other.finish(PROOF.as_bytes()).unwrap_err().0.contains("wrong nonce"));
     }
 
     #[test]
@@ -199,7 +199,7 @@ mod tests {
             ("n,,n=user,r=abc", "nonce"),
             ("n,,n=user,r=ab\u{7}cdef", "nonce"),
             ("n,,n=us=er,r=abcdef", "escape"),
-            ("n,a=other,n=user,r=abcdef", "somebody else"),
+            ("n,a=other,n=user,r=abcdef", "authorization identity"),
             ("n,,r=abcdef,n=user", "'n'"),
         ] {
             let refused = read(wrong).err().unwrap();

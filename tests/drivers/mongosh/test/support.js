@@ -50,5 +50,5 @@ function withoutNodeAdvice(text) {
 
 /** What the server itself wants shells to greet with. */
 function withoutGreeting(text) {
-  return text.replace(/The server generated these startup warnings when booting\n\s+\S+: This is Vellum[^\n]*\n/, '');
+  return text.replace(/The server generated these startup warnings when booting\n\s+\S+: The memory engine is in use[^\n]*\n/, '');
 }

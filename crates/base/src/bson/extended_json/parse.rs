@@ -14,7 +14,7 @@ pub fn parse(text: &str) -> Result<DocumentBuf> {
     if rest.trim().is_empty() {
         return Ok(document);
     }
-    Err(err!(FailedToParse, "text behind the document: {}", rest.trim().chars().take(40).collect::<String>()))
+    Err(err!(FailedToParse, "text after the document: {}", rest.trim().chars().take(40).collect::<String>()))
 }
 
 /// Reads the document at the start of the text and returns what follows it.
@@ -33,7 +33,7 @@ pub fn parse_value(text: &str) -> Result<ValueBuf> {
     let mut parser = Parser { text, at: 0 };
     let value = parser.value_buf(0)?;
     parser.skip_space();
-    if parser.at == text.len() { Ok(value) } else { Err(parser.error("text behind the value")) }
+    if parser.at == text.len() { Ok(value) } else { Err(parser.error("text after the value")) }
 }
 
 /// The text and the byte position of the next character.
@@ -295,7 +295,7 @@ impl<'t> Parser<'t> {
             }
         }
         shell::construct(word, &arguments)
-            .ok_or_else(|| self.error(&format!("{word}(…) isn't known with such arguments, before")))
+            .ok_or_else(|| self.error(&format!("{word}(…) does not accept these arguments, before")))
     }
 }
 

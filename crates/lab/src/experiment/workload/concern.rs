@@ -200,7 +200,7 @@ impl Bare {
 /// Writes all bytes. A partial write makes the connection unusable: the server would take later bytes for the missing
 /// ones.
 async fn write_whole(held: &mut Option<TcpStream>, bytes: &[u8]) -> std::io::Result<()> {
-    let mut stream = held.take().ok_or_else(|| std::io::Error::other("the connection has ended"))?;
+    let mut stream = held.take().ok_or_else(|| std::io::Error::other("the connection is closed"))?;
     stream.write_all(bytes).await?;
     *held = Some(stream);
     Ok(())

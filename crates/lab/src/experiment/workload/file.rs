@@ -272,7 +272,7 @@ impl Step {
         let needed = known.split_once('!').map_or("", |(needed, _)| needed);
         let known = known.split([' ', '!']);
         match given.clone().find(|name| !known.clone().any(|known| known == *name)) {
-            Some(name) => Err(format!("'{name}' is not known of {kind}")),
+            Some(name) => Err(format!("{kind} has no field '{name}'")),
             None if !needed.is_empty() && !given.clone().any(|name| name == needed) => {
                 Err(format!("'{needed}' is missing"))
             }
@@ -286,7 +286,7 @@ impl Step {
         let mut own =
             given!(self, weight keys operations warm_up touches vellum concern with sql values row rows);
         match own.next() {
-            Some(name) => Err(format!("'{name}' is not known of a step")),
+            Some(name) => Err(format!("a step has no field '{name}'")),
             None if lists || !self.name.is_empty() => Err("a step has no steps and no name".to_string()),
             None if self.kind == Kind::Steps => Err("'kind' is missing".to_string()),
             None => self.check(),
@@ -300,7 +300,7 @@ impl Step {
             (Kind::Steps, true) => return Err("'kind' is missing".to_string()),
             (Kind::Steps, false) if self.name.is_empty() => return Err("'name' is missing".to_string()),
             (Kind::Steps, false) => {}
-            (_, false) => return Err("either 'kind' or 'steps' is possible".to_string()),
+            (_, false) => return Err("'kind' and 'steps' are exclusive".to_string()),
             (kind, true) => {
                 self.steps = vec![self.clone()];
                 if self.name.is_empty() {
@@ -457,10 +457,10 @@ impl Section {
             return wrong("the section has no 'id' or no 'title'");
         }
         if !self.refuse.is_empty() {
-            return wrong("'refuse' is not known of a section");
+            return wrong("a section has no field 'refuse'");
         }
         if self.operations.is_some() && self.seconds.is_some() {
-            return wrong("the section has 'operations' and 'seconds': one of them is possible");
+            return wrong("the section has 'operations' and 'seconds', which are exclusive");
         }
         if let Err(message) = self.setup.iter().try_for_each(Step::check_step) {
             return wrong(&format!("'setup': {message}"));
@@ -479,7 +479,7 @@ impl Section {
         let works = |step: &Step| !matches!(step.kind, Kind::Find | Kind::Update | Kind::Aggregate);
         let mut steps = self.kinds.iter().flat_map(|operation| &operation.steps);
         if self.documents.iter().all(|number| *number == 0) && self.setup.is_empty() && !steps.any(works) {
-            return wrong("no 'documents' and no operation that inserts: there would be nothing to work on");
+            return wrong("no 'documents' and no operation that inserts: the collection would be empty");
         }
         if self.collection.is_empty() {
             self.collection = "documents".to_string();

@@ -122,7 +122,7 @@ impl TryFrom<String> for Date {
             date += "Z";
         }
         let time: Result<jiff::Timestamp, _> = date.parse();
-        time.map(|time| Date(time.as_millisecond())).map_err(|_| format!("{date} is no date"))
+        time.map(|time| Date(time.as_millisecond())).map_err(|_| format!("{date} is not a date"))
     }
 }
 
@@ -137,8 +137,8 @@ impl TryFrom<Generator> for Constant {
     fn try_from(generator: Generator) -> Result<Constant, &'static str> {
         match generator.constant() {
             Some(Bson::Document(document)) => Ok(Constant(document)),
-            Some(_) => Err("a table is wanted"),
-            None => Err("generators are not possible here"),
+            Some(_) => Err("expected a table"),
+            None => Err("generators are not allowed here"),
         }
     }
 }
@@ -219,7 +219,7 @@ impl Generator {
             }
             Generator::Array { length, min, max, .. } => within("length", (*length, *min, *max), LENGTH_MAX)?,
             Generator::Choice { of, weights } if of.is_empty() || ![0, of.len()].contains(&weights.len()) => {
-                return Err("needs one value at least, and as many weights as values".to_string());
+                return Err("needs at least one value, and one weight for each value".to_string());
             }
             _ => true,
         };
@@ -350,7 +350,7 @@ fn limits((exact, min, max): Limits) -> Option<(u64, u64)> {
 /// Returns true if the limits are in order. A missing or too large limit is an error.
 fn within(name: &str, given: Limits, most: u64) -> Result<bool, String> {
     let (min, max) = limits(given).ok_or_else(|| format!("'{name}', or 'min' and 'max', is missing"))?;
-    if max > most { Err(format!("at most {most} is possible")) } else { Ok(min <= max) }
+    if max > most { Err(format!("the maximum is {most}")) } else { Ok(min <= max) }
 }
 
 /// Returns a random number within the limits.
@@ -445,7 +445,7 @@ impl TryFrom<IndexMap<String, Generator>> for Template {
                     .is_some_and(|place| place < at)
             };
             if !generator.keys().iter().all(stands_before) {
-                return Err(format!("'{name}' takes a key from a field that doesn't stand before it"));
+                return Err(format!("'{name}' takes a key from a field that is not defined before it"));
             }
         }
         Ok(Template { seed: 0, fields: fields.into_iter().collect() })

@@ -62,7 +62,7 @@ impl Run {
     /// The name is unknown.
     pub(crate) fn own(name: &str) -> Result<Run> {
         let found = OWN.iter().find(|(known, _)| *known == name);
-        let (name, text) = found.ok_or_else(|| Error::Input(format!("there is no workload {name}")))?;
+        let (name, text) = found.ok_or_else(|| Error::Input(format!("unknown workload {name}")))?;
         Run::read(name, format!("{name}.toml"), (*text).to_string())
     }
 
@@ -96,7 +96,7 @@ impl Experiment for Run {
         if sections.iter().any(|section| section.blocks > 0) {
             refused.extend(["--find-rate", "--duration"]);
         }
-        common.refuse(&refused, &format!("{} has sizes of its own", self.name))?;
+        common.refuse(&refused, &format!("{} has its own sizes", self.name))?;
         let grows = sections.iter().any(|section| section.blocks > 0 || section.documents.len() > 1);
         match common.rate.len() > 1 && grows {
             true => Err(Error::Input(format!(
@@ -165,7 +165,7 @@ async fn measure_section(lab: &mut Lab, place: usize, shared: &Arc<Shared>) {
     if section.each || section.kinds.len() < 2 {
         return;
     }
-    let about = "The same operations by kind, each timed from when it was sent.";
+    let about = "The same operations by kind, each timed from its sending.";
     let place = lab.section(BY_KIND, "By kind of operation", about, Shape::Bars);
     for at in 0..section.kinds.len() {
         for case in &cases {
@@ -394,7 +394,7 @@ impl Mix {
         let speaks =
             operations.iter().all(|each| !each.statements.is_empty() || each.steps.iter().all(starts));
         if target.protocol == Protocol::Postgres && (!speaks || operations.len() > 1) {
-            return Ok(Some("this is of MongoDB's protocol".to_string()));
+            return Ok(Some("this needs MongoDB's protocol".to_string()));
         }
         let own = operations.iter().any(|operation| operation.vellum == Some(true));
         if own && !Link::open(target).await?.is_vellum().await? {
@@ -513,8 +513,11 @@ impl Mix {
             return Ok(());
         }
         if !self.state.sent.settle().await {
-            row.note =
-                Some("the server stopped answering, so the number of arrived inserts is unknown".to_string());
+            row.note = Some(
+                "the server stopped responding, so the number of inserted documents is \
+                 unknown"
+                    .to_string(),
+            );
             return Ok(());
         }
         let collection = link.collection::<Document>(&self.shared.section.collection);

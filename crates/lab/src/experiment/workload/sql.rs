@@ -150,7 +150,9 @@ impl Session {
                 rows.len() as u64
             };
             if each.rows.is_some_and(|wanted| wanted.of(documents) != found) {
-                return Err(self.target.error(format!("found {found} rows, which is wrong")));
+                return Err(self
+                    .target
+                    .error(format!("found {found} rows, which is not the expected number")));
             }
         }
         Ok(())

@@ -90,11 +90,11 @@ fn wrong_files_are_told_by_line_and_field() {
         ("[[operation]]\nkind = 1\n", "line 5, 'kind = 1'", "wanted string or table"),
         ("[[operation]]\nkind = \"find\"\nlimit = 0\n", "line 6, 'limit = 0'", "expected a nonzero u64"),
         ("[[operation]]\nkind = \"update\"\n", "line 4", "'update' is missing"),
-        ("[[operation]]\nkind = \"insert\"\nfilter = {}\n", "line 4", "'filter' is not known of insert"),
+        ("[[operation]]\nkind = \"insert\"\nfilter = {}\n", "line 4", "insert has no field 'filter'"),
         (
             "[[operation]]\nname = \"two\"\nsteps = [\n{ kind = \"insert\" },\n{ kind = \"find\", weight = 2 }]\n",
             "line 4",
-            "'weight' is not known of a step",
+            "a step has no field 'weight'",
         ),
         (
             "[keys]\ndistribution = \"odd\"\n[[operation]]\nkind = \"find\"\n",
@@ -119,7 +119,7 @@ fn wrong_files_are_told_by_line_and_field() {
         (
             "b = { gen = \"key\", field = \"c\" }\nc = 1\n[[operation]]\nkind = \"find\"\n",
             "line 2, '[document]'",
-            "'b' takes a key from a field that doesn't stand before it",
+            "'b' takes a key from a field that is not defined before it",
         ),
         (
             "[[operation]]\nkind = \"find\"\n[[operation]]\nkind = \"find\"\nfilter = { c = { gen = \"key\", field = \"c\" } }\n",
@@ -128,12 +128,18 @@ fn wrong_files_are_told_by_line_and_field() {
         ),
         ("b = inf\n[[operation]]\nkind = \"find\"\n", "line 4, 'b = inf'", "must be finite"),
     ] {
-        let told = after(text);
-        assert!(told.starts_with(&format!("w.toml, {line}")) && told.contains(message), "{text}: {told}");
+        let reported = after(text);
+        assert!(
+            reported.starts_with(&format!("w.toml, {line}")) && reported.contains(message),
+            "{text}: {reported}"
+        );
     }
     assert!(refused("a = [1\n").starts_with("w.toml, line"));
     assert!(refused("documents = 1\n").contains("'operation' is missing"));
-    assert!(refused("[document]\na = 1\n[[operation]]\nkind = \"find\"\n").contains("nothing to work on"));
+    assert!(refused("[document]\na = 1\n[[operation]]\nkind = \"find\"\n").contains(
+        "the collection would \
+     be empty"
+    ));
     assert!(refused("documents = 1\n[[operation]]\nkind = \"find\"\n").contains("no 'document'"));
 }
 

@@ -251,7 +251,7 @@ impl StepContext<'_> {
         if right {
             Ok(())
         } else {
-            Err(link.target.error(format!("found {found} documents, which is wrong")))
+            Err(link.target.error(format!("found {found} documents, which is not the expected number")))
         }
     }
 

@@ -40,7 +40,7 @@ impl Difference {
 
     /// Returns the judgement: better, worse or uncertain.
     pub(crate) fn verdict(&self) -> Verdict {
-        match self.interval.filter(Interval::tells) {
+        match self.interval.filter(Interval::is_significant) {
             None => Verdict::Unsure,
             Some(interval) if (interval.low > 1.0) == self.metric.more_is_worse() => Verdict::Worse,
             Some(_) => Verdict::Better,
@@ -48,7 +48,7 @@ impl Difference {
     }
 
     /// Returns "+12 % (+8.1 to +17 %, 90 % sure)".
-    pub(crate) fn told(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         let change = figures::change(self.ratio());
         match self.interval {
             Some(interval) => format!(
@@ -57,7 +57,7 @@ impl Difference {
                 figures::change(interval.high),
                 interval.confidence * 100.0
             ),
-            None => format!("{change} (too few rounds to tell)"),
+            None => format!("{change} (too few rounds)"),
         }
     }
 }
@@ -189,9 +189,9 @@ mod tests {
         for (_, pair, difference) in comparison.all() {
             let rate = difference.metric == Metric::RATE && pair.target == "journaled";
             if rate || difference.metric == Metric::P50 && pair.target == "journaled" {
-                assert_eq!(difference.verdict(), Verdict::Worse, "{}", difference.told());
+                assert_eq!(difference.verdict(), Verdict::Worse, "{}", difference.describe());
             } else if pair.target != "journaled" {
-                assert_eq!(difference.verdict(), Verdict::Unsure, "{}", difference.told());
+                assert_eq!(difference.verdict(), Verdict::Unsure, "{}", difference.describe());
             }
         }
     }
@@ -216,6 +216,6 @@ mod tests {
         let comparison = Comparison::new(&testing::report(), &after);
         let difference = comparison.sections[0].pairs[0].difference(Metric::RATE).unwrap();
         assert_eq!(difference.verdict(), Verdict::Unsure);
-        assert!(difference.told().contains("too few rounds"), "{}", difference.told());
+        assert!(difference.describe().contains("too few rounds"), "{}", difference.describe());
     }
 }

@@ -83,7 +83,8 @@ impl Limit {
     pub(crate) fn parse(text: &str) -> Result<Limit, String> {
         let wrong = |what: &str| {
             format!(
-                "'{text}' is no limit: {what}. Write a figure, > or <, and a change in percent, such as 'p99>+10%' or 'rate<-5%'"
+                "'{text}' is not a limit: {what}. Write a metric, > or <, and a change in percent, such as \
+                 'p99>+10%' or 'rate<-5%'"
             )
         };
         let compact: String = text.chars().filter(|c| !c.is_whitespace()).collect();
@@ -93,11 +94,11 @@ impl Limit {
             Metric::all().find(|metric| [metric.figure().name, metric.figure().title].contains(&name));
         let names = FIGURES.map(|figure| figure.name.to_string());
         let metric =
-            metric.ok_or_else(|| wrong(&format!("'{name}' is none of {}", figures::list(&names))))?;
+            metric.ok_or_else(|| wrong(&format!("'{name}' is not one of {}", figures::list(&names))))?;
         let percent = rest[1..].strip_suffix('%').ok_or_else(|| wrong("it doesn't end with %"))?;
-        let number: f64 = percent.parse().map_err(|_| wrong(&format!("'{percent}' is no number")))?;
+        let number: f64 = percent.parse().map_err(|_| wrong(&format!("'{percent}' is not a number")))?;
         if !number.is_finite() || number <= -100.0 {
-            return Err(wrong("a change lies above -100%"));
+            return Err(wrong("a change must be above -100%"));
         }
         let above = rest.starts_with('>');
         Ok(Limit { metric, above, ratio: 1.0 + number / 100.0, text: compact })
@@ -130,13 +131,13 @@ mod tests {
     fn wrong_limits_say_what_is_wrong() {
         for (text, what) in [
             ("p99", "neither > nor <"),
-            ("p98>+1%", "'p98' is none of rate, p50, p90, p95, p99, p999, max and cpu"),
+            ("p98>+1%", "'p98' is not one of rate, p50, p90, p95, p99, p999, max and cpu"),
             ("p99>10", "doesn't end with %"),
-            ("p99>ten%", "'ten' is no number"),
-            ("p99>=10%", "'=10' is no number"),
+            ("p99>ten%", "'ten' is not a number"),
+            ("p99>=10%", "'=10' is not a number"),
             ("rate<-100%", "above -100%"),
             ("rate<nan%", "above -100%"),
-            ("p99>é%", "'é' is no number"),
+            ("p99>é%", "'é' is not a number"),
         ] {
             let error = Limit::parse(text).unwrap_err();
             assert!(error.contains(what) && error.contains("such as 'p99>+10%'"), "{text}: {error}");

@@ -45,14 +45,13 @@ fn compare(options: &Compare, out: &mut dyn Write) -> Result<Vec<String>> {
     let comparison = Comparison::new(&before, &after);
     if comparison.sections.is_empty() {
         return Err(Error::Input(format!(
-            "no row stands in both reports ({} and {}): nothing can be compared",
+            "the reports {} and {} have no row in common",
             before.experiment, after.experiment
         )));
     }
     if let Some(limit) = undecidable(&comparison, &limits) {
         return Err(Error::Input(format!(
-            "--fail-if {}: a difference is sure from three rounds of each run on, and these have fewer: measure with \
-             --rounds 3",
+            "--fail-if {}: a significant difference needs three rounds of each run: measure with --rounds 3",
             limit.text
         )));
     }
@@ -61,7 +60,7 @@ fn compare(options: &Compare, out: &mut dyn Write) -> Result<Vec<String>> {
     };
     let metrics: Vec<Metric> = Metric::all().filter(shown).collect();
     let lists = [
-        ("Past the limits", passed(&comparison, &limits)),
+        ("Exceeded limits", passed(&comparison, &limits)),
         ("Warnings", warnings(&before, &after, &comparison)),
         ("Not measured any more", comparison.gone.clone()),
         ("New", comparison.new.clone()),
@@ -71,7 +70,7 @@ fn compare(options: &Compare, out: &mut dyn Write) -> Result<Vec<String>> {
     let _ = writeln!(
         text,
         "{}",
-        page.dim("before → after, and the change; ≈ where the rounds can't tell it from none")
+        page.dim("before → after, and the change; ≈ if the change is within the noise of the rounds")
     );
     for section in &comparison.sections {
         let _ = writeln!(text, "\n{}", page.bold(&section.title));
@@ -107,7 +106,7 @@ pub(super) fn grid(pairs: &[Pair], metrics: &[Metric]) -> Grid {
 /// Compares several runs, one column each.
 fn several(options: &Compare, out: &mut dyn Write) -> Result<()> {
     if !options.fail_if.is_empty() {
-        return Err(Error::Input("--fail-if judges two runs, not more".to_string()));
+        return Err(Error::Input("--fail-if compares two runs, not more".to_string()));
     }
     if options.report.is_some() {
         return Err(Error::Input("--report shows two runs, not more".to_string()));
@@ -159,7 +158,7 @@ fn passed(comparison: &Comparison, limits: &[Limit]) -> Vec<String> {
         found.extend(past.map(|(section, pair, each)| {
             let [before, after] = [each.before, each.after].map(|value| each.metric.text(value));
             let place = format!("{}, {}, {}", section.title, pair.label, pair.target);
-            format!("{}: {place}: {before} → {after}, {}", limit.text, each.told())
+            format!("{}: {place}: {before} → {after}, {}", limit.text, each.describe())
         }));
     }
     if !limits.is_empty() {
@@ -223,7 +222,7 @@ fn baseline_moved(after: &Report, comparison: &Comparison) -> Option<String> {
     ratios.sort_by(f64::total_cmp);
     let typical = *ratios.get(ratios.len() / 2)?;
     let moved = !(0.95..=1.05).contains(&typical);
-    moved.then(|| format!("{baseline}: p50 {}: the machine differs by as much", figures::change(typical)))
+    moved.then(|| format!("{baseline}: p50 {}: the machine itself differs as much", figures::change(typical)))
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ impl Interval {
     }
 
     /// Returns true if the interval excludes "no difference".
-    pub(crate) fn tells(&self) -> bool {
+    pub(crate) fn is_significant(&self) -> bool {
         self.low > 1.0 || self.high < 1.0
     }
 }
@@ -110,9 +110,9 @@ mod tests {
     #[test]
     fn three_rounds_tell_what_does_not_overlap() {
         let apart = Interval::of_ratio(&[100.0, 101.0, 99.0], &[110.0, 112.0, 108.0]).unwrap();
-        assert!(apart.tells() && (apart.confidence - 0.9).abs() < 1e-9, "{apart:?}");
+        assert!(apart.is_significant() && (apart.confidence - 0.9).abs() < 1e-9, "{apart:?}");
         assert_eq!((apart.low, apart.high), (108.0 / 101.0, 112.0 / 99.0));
-        assert!(!Interval::of_ratio(&[100.0, 111.0, 99.0], &[110.0, 112.0, 108.0]).unwrap().tells());
+        assert!(!Interval::of_ratio(&[100.0, 111.0, 99.0], &[110.0, 112.0, 108.0]).unwrap().is_significant());
     }
 
     #[test]
@@ -120,9 +120,9 @@ mod tests {
         let before = [100.0, 101.0, 99.0, 100.5, 99.5, 150.0, 100.2, 99.8];
         let after = before.map(|value| value * 1.2);
         let interval = Interval::of_ratio(&before, &after).unwrap();
-        assert!(interval.tells() && interval.low < 1.2 && interval.high > 1.2, "{interval:?}");
+        assert!(interval.is_significant() && interval.low < 1.2 && interval.high > 1.2, "{interval:?}");
         let many = [1.0; 40].map(|one: f64| one * 2.0);
-        assert!(Interval::of_ratio(&[1.0; 40], &many).unwrap().tells());
+        assert!(Interval::of_ratio(&[1.0; 40], &many).unwrap().is_significant());
     }
 
     #[test]

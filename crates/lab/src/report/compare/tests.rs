@@ -34,12 +34,12 @@ impl Files {
             fail_if: limits.iter().map(ToString::to_string).collect(),
             report: Some(self.0.join("page.html")),
         };
-        let mut said = Vec::new();
-        let result = compare(&options, &mut said);
+        let mut printed = Vec::new();
+        let result = compare(&options, &mut printed);
         if let Ok(passed) = &result {
-            let said = String::from_utf8(said).unwrap();
-            assert!(passed.iter().all(|text| said.contains(&text[..20])), "{said}");
-            assert!(said.contains("p50") && said.ends_with("page.html\n"), "{said}");
+            let printed = String::from_utf8(printed).unwrap();
+            assert!(passed.iter().all(|text| printed.contains(&text[..20])), "{printed}");
+            assert!(printed.contains("p50") && printed.ends_with("page.html\n"), "{printed}");
         }
         result
     }
@@ -60,7 +60,7 @@ fn limits_are_passed_by_what_got_worse_alone() {
     assert_eq!(passed.len(), 2, "{passed:?}");
     assert!(passed[0].starts_with("p50>+20%: Single inserts, insert, 1 connection, memory: "), "{passed:?}");
     let text = std::fs::read_to_string(files.0.join("page.html")).unwrap();
-    assert!(text.contains("Past the limits") && text.contains("\"verdict\":\"worse\""));
+    assert!(text.contains("Exceeded limits") && text.contains("\"verdict\":\"worse\""));
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn what_is_not_sure_and_the_floor_pass_no_limit() {
     }
     std::fs::write(files.0.join("b"), to_json(&after).unwrap()).unwrap();
     let error = files.compare(&["p50>+5%"]).unwrap_err().to_string();
-    assert!(error.contains("from three rounds"), "{error}");
+    assert!(error.contains("needs three rounds"), "{error}");
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn wrong_limits_are_told_before_any_file_is_read() {
         report: None,
     };
     let error = compare(&options, &mut Vec::new()).unwrap_err().to_string();
-    assert!(error.contains("'slow' is no limit"), "{error}");
+    assert!(error.contains("'slow' is not a limit"), "{error}");
     let error = compare(&Compare { fail_if: vec![], ..options }, &mut Vec::new()).unwrap_err().to_string();
     assert!(error.starts_with("/nowhere: "), "{error}");
 }
@@ -121,7 +121,7 @@ fn reports_without_a_row_in_common_are_refused() {
     let mut after = testing::report();
     after.sections.clear();
     std::fs::write(files.0.join("b"), to_json(&after).unwrap()).unwrap();
-    assert!(files.compare(&[]).unwrap_err().to_string().contains("no row stands in both"));
+    assert!(files.compare(&[]).unwrap_err().to_string().contains("have no row in common"));
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn what_the_machine_did_is_no_difference_of_the_servers() {
     after.environment[0].1 = "another".to_string();
     let comparison = Comparison::new(&before, &after);
     let warnings = warnings(&before, &after, &comparison);
-    assert!(warnings.iter().any(|text| text.contains("the machine differs")), "{warnings:?}");
+    assert!(warnings.iter().any(|text| text.contains("the machine itself differs")), "{warnings:?}");
     assert!(warnings.iter().any(|text| text.contains("processors: 2 ×")), "{warnings:?}");
 }
 
@@ -148,11 +148,11 @@ fn each_run_has_its_column_beside_the_others() {
     let paths = ["a", "b", "a"].map(|name| files.0.join(name));
     let [before, after, third] = paths;
     let options = Compare { before, after, more: vec![third], fail_if: Vec::new(), report: None };
-    let mut said = Vec::new();
-    assert!(compare(&options, &mut said).unwrap().is_empty());
-    let said = String::from_utf8(said).unwrap();
+    let mut printed = Vec::new();
+    assert!(compare(&options, &mut printed).unwrap().is_empty());
+    let printed = String::from_utf8(printed).unwrap();
     for part in ["run 3: ", "p50 (1)", "p50 (2)", "p50 (3)", "memory"] {
-        assert!(said.contains(part), "{part} in {said}");
+        assert!(printed.contains(part), "{part} in {printed}");
     }
     let error =
         compare(&Compare { report: Some(files.0.join("page")), ..options }, &mut Vec::new()).unwrap_err();

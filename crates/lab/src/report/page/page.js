@@ -197,7 +197,7 @@ if (data.targets) {
   add(main, 'h2', 'Targets');
   table(main, ['target', 'what it is', 'address'], data.targets, true);
   const details = add(main, 'details');
-  add(details, 'summary', 'What the targets report');
+  add(details, 'summary', 'Reported properties of the targets');
   table(details, ['target', 'setting', 'value'], data.details, true);
   add(main, 'h2', 'Run');
   add(add(main, 'p'), 'code', data.command);

@@ -38,35 +38,35 @@ pub(super) async fn take(target: &Target) -> Fingerprint {
     if target.is_floor {
         return null_server();
     }
-    let mut learnt = match target.protocol {
+    let mut properties = match target.protocol {
         Protocol::Mongo => mongo::ask(target).await,
         Protocol::Postgres => ask(target).await,
     };
-    learnt.detail("traffic", target.traffic());
+    properties.detail("traffic", target.traffic());
     let directory = target.started.as_ref().and_then(|started| started.synced());
-    let directory = directory.or_else(|| learnt.directory.take().filter(|_| target.process.is_some()));
-    let keeps_nothing = learnt.fingerprint.promise == DurabilityGuarantee::Memory;
+    let directory = directory.or_else(|| properties.directory.take().filter(|_| target.process.is_some()));
+    let keeps_nothing = properties.fingerprint.promise == DurabilityGuarantee::Memory;
     if let Some(directory) = directory.filter(|_| !keeps_nothing) {
-        probed(&mut learnt, &directory).await;
+        probed(&mut properties, &directory).await;
     }
-    learnt.fingerprint
+    properties.fingerprint
 }
 
 /// Names the file system of a directory, and times its fdatasync.
-async fn probed(learnt: &mut ReportedProperties, directory: &Path) {
-    learnt.detail("data", directory.display().to_string());
+async fn probed(properties: &mut ReportedProperties, directory: &Path) {
+    properties.detail("data", directory.display().to_string());
     if let Some(kind) = crate::target::machine::file_system(directory) {
         if IN_MEMORY.contains(&kind.as_str()) {
             // A sync to memory is quick, and does not survive the machine.
-            learnt.fingerprint.promise = learnt.fingerprint.promise.min(DurabilityGuarantee::Process);
+            properties.fingerprint.promise = properties.fingerprint.promise.min(DurabilityGuarantee::Process);
         }
-        learnt.detail("file system", kind);
+        properties.detail("file system", kind);
     }
     let place = directory.to_path_buf();
     let timed = tokio::task::spawn_blocking(move || sync_microseconds(&place)).await;
     match timed.unwrap_or_else(|error| Err(error.into())) {
-        Ok(median) => learnt.fingerprint.sync_microseconds = Some(median),
-        Err(error) => learnt.detail("fdatasync", format!("could not be timed: {error}")),
+        Ok(median) => properties.fingerprint.sync_microseconds = Some(median),
+        Err(error) => properties.detail("fdatasync", format!("could not be timed: {error}")),
     }
 }
 
@@ -126,10 +126,10 @@ async fn ask(target: &Target) -> ReportedProperties {
     match settings(target).await {
         Ok(settings) => read(&settings),
         Err(why) => {
-            let mut learnt = ReportedProperties::default();
-            learnt.fingerprint.server = "PostgreSQL".to_string();
-            learnt.detail("settings", why);
-            learnt
+            let mut properties = ReportedProperties::default();
+            properties.fingerprint.server = "PostgreSQL".to_string();
+            properties.detail("settings", why);
+            properties
         }
     }
 }
@@ -145,18 +145,18 @@ async fn settings(target: &Target) -> Result<HashMap<String, String>, String> {
 /// Derives the fingerprint from the settings.
 fn read(settings: &HashMap<String, String>) -> ReportedProperties {
     let get = |name: &str| settings.get(name).map(String::as_str);
-    let mut learnt = ReportedProperties::default();
+    let mut properties = ReportedProperties::default();
     let version = get("server_version").and_then(|version| version.split(' ').next()).unwrap_or("?");
-    learnt.fingerprint.server = format!("PostgreSQL {version}");
-    learnt.fingerprint.engine = "heap".to_string();
-    learnt.fingerprint.promise = promise(get("fsync"), get("synchronous_commit"));
-    learnt.directory = get("data_directory").map(Into::into);
+    properties.fingerprint.server = format!("PostgreSQL {version}");
+    properties.fingerprint.engine = "heap".to_string();
+    properties.fingerprint.promise = promise(get("fsync"), get("synchronous_commit"));
+    properties.directory = get("data_directory").map(Into::into);
     for name in SETTINGS.iter().filter(|name| !matches!(**name, "data_directory" | "server_version")) {
         if let Some(value) = get(name) {
-            learnt.detail(name, value);
+            properties.detail(name, value);
         }
     }
-    learnt
+    properties
 }
 
 /// With synchronous_commit off, a commit waits in shared memory for the WAL writer, and the end of the server may lose
@@ -205,8 +205,8 @@ mod postgres_tests {
     #[test]
     fn settings_are_shown() {
         let pairs = [("server_version", "15.18 (Debian)"), ("fsync", "on"), ("synchronous_commit", "on")];
-        let learnt = read(&pairs.map(|(name, value)| (name.to_string(), value.to_string())).into());
-        assert_eq!(learnt.fingerprint.server, "PostgreSQL 15.18");
-        assert_eq!(learnt.fingerprint.details[0], ("fsync".to_string(), "on".to_string()));
+        let properties = read(&pairs.map(|(name, value)| (name.to_string(), value.to_string())).into());
+        assert_eq!(properties.fingerprint.server, "PostgreSQL 15.18");
+        assert_eq!(properties.fingerprint.details[0], ("fsync".to_string(), "on".to_string()));
     }
 }

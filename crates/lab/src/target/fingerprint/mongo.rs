@@ -25,9 +25,9 @@ pub(super) async fn ask(target: &Target) -> ReportedProperties {
     let client = match target.mongo().await {
         Ok(client) => client,
         Err(error) => {
-            let mut learnt = ReportedProperties::default();
-            learnt.detail("server", error.to_string());
-            return learnt;
+            let mut properties = ReportedProperties::default();
+            properties.detail("server", error.to_string());
+            return properties;
         }
     };
     if let ClientSettings::Mongo(options) = &*target.client {
@@ -50,65 +50,65 @@ pub(super) async fn ask(target: &Target) -> ReportedProperties {
 
 /// Identifies the server by its answers, and derives its fingerprint.
 fn read(answers: &Answers) -> ReportedProperties {
-    let mut learnt = ReportedProperties::default();
+    let mut properties = ReportedProperties::default();
     let build = &answers.build;
     let version = build.get_str("version").unwrap_or("?");
     if let Ok(own) = build.get_str("vellum") {
-        learnt.fingerprint.server = format!("Vellum {own}");
-        learnt.detail("follows", format!("MongoDB {version}"));
-        vellum(answers, &mut learnt);
+        properties.fingerprint.server = format!("Vellum {own}");
+        properties.detail("follows", format!("MongoDB {version}"));
+        vellum(answers, &mut properties);
     } else if let Some(own) = ferretdb_version(answers) {
         let own = if own == "unknown" { "(embedded)" } else { own.trim_start_matches('v') };
-        learnt.fingerprint.server = format!("FerretDB {own}");
-        learnt.detail("follows", format!("MongoDB {version}"));
-        ferretdb(answers, &mut learnt);
+        properties.fingerprint.server = format!("FerretDB {own}");
+        properties.detail("follows", format!("MongoDB {version}"));
+        ferretdb(answers, &mut properties);
     } else if is_java_server(answers) {
-        learnt.fingerprint.server = "mongo-java-server".to_string();
-        learnt.detail("follows", format!("MongoDB {version}"));
-        learnt.fingerprint.engine = "memory".to_string();
-        learnt.fingerprint.promise = DurabilityGuarantee::Memory;
-        learnt.detail("journal", "none");
+        properties.fingerprint.server = "mongo-java-server".to_string();
+        properties.detail("follows", format!("MongoDB {version}"));
+        properties.fingerprint.engine = "memory".to_string();
+        properties.fingerprint.promise = DurabilityGuarantee::Memory;
+        properties.detail("journal", "none");
     } else {
-        learnt.fingerprint.server = format!("MongoDB {version}");
-        mongodb(answers, &mut learnt);
+        properties.fingerprint.server = format!("MongoDB {version}");
+        mongodb(answers, &mut properties);
     }
     if let Ok(all) = answers.options.get_array("argv") {
         let words = options(all);
         if !words.is_empty() {
-            learnt.detail("options", words);
+            properties.detail("options", words);
         }
     }
-    concern(answers, &mut learnt);
-    learnt
+    concern(answers, &mut properties);
+    properties
 }
 
 /// Vellum reports its durability and its options as given.
-fn vellum(answers: &Answers, learnt: &mut ReportedProperties) {
+fn vellum(answers: &Answers, properties: &mut ReportedProperties) {
     let engine = text(&answers.status, &["storageEngine", "name"]).unwrap_or("?");
-    learnt.fingerprint.engine = engine.to_string();
+    properties.fingerprint.engine = engine.to_string();
     if engine == "postgres" {
         // The default there is majority: the server's own disk and the configured standbys.
-        learnt.fingerprint.promise = DurabilityGuarantee::Journaled;
-        learnt.detail("journal", "PostgreSQL's log, synced before a write is acknowledged");
+        properties.fingerprint.promise = DurabilityGuarantee::Journaled;
+        properties.detail("journal", "PostgreSQL's log, synced before a write is acknowledged");
         return;
     }
     if engine != "disk" {
-        learnt.fingerprint.promise =
+        properties.fingerprint.promise =
             if engine == "memory" { DurabilityGuarantee::Memory } else { DurabilityGuarantee::Unknown };
-        learnt.detail("journal", "none");
+        properties.detail("journal", "none");
         return;
     }
-    let told = text(&answers.status, &["vellum", "durability"]);
-    let durability = told.or(argument(&answers.options, "--durability")).unwrap_or("relaxed");
+    let journal_text = text(&answers.status, &["vellum", "durability"]);
+    let durability = journal_text.or(argument(&answers.options, "--durability")).unwrap_or("relaxed");
     let interval = argument(&answers.options, "--journal-commit-interval").unwrap_or("100");
-    learnt.fingerprint.promise = match durability {
+    properties.fingerprint.promise = match durability {
         "none" => DurabilityGuarantee::Process,
         "relaxed" => DurabilityGuarantee::Interval,
         "journaled" => DurabilityGuarantee::Journaled,
         _ => DurabilityGuarantee::Unknown,
     };
-    learnt.detail("durability", durability);
-    learnt.detail(
+    properties.detail("durability", durability);
+    properties.detail(
         "journal",
         match durability {
             "none" => "synced only where a write asks".to_string(),
@@ -116,36 +116,36 @@ fn vellum(answers: &Answers, learnt: &mut ReportedProperties) {
             _ => "synced before a write is acknowledged".to_string(),
         },
     );
-    learnt.detail("cache", argument(&answers.options, "--cache-size").unwrap_or("256M"));
-    learnt.directory =
+    properties.detail("cache", argument(&answers.options, "--cache-size").unwrap_or("256M"));
+    properties.directory =
         argument(&answers.options, "--journal-dir").or(argument(&answers.options, "--data")).map(Into::into);
 }
 
 /// mongod buffers its journal in process memory until the flush. A write with a weaker write concern can therefore be
 /// lost with the process.
-fn mongodb(answers: &Answers, learnt: &mut ReportedProperties) {
+fn mongodb(answers: &Answers, properties: &mut ReportedProperties) {
     let engine = text(&answers.status, &["storageEngine", "name"]).unwrap_or("?").to_string();
     let storage = answers.options.get_document("parsed").and_then(|parsed| parsed.get_document("storage"));
     let storage = storage.cloned().unwrap_or_default();
     if matches!(engine.as_str(), "inMemory" | "ephemeralForTest" | "devnull") {
-        learnt.fingerprint.promise = DurabilityGuarantee::Memory;
-        learnt.detail("journal", "none");
+        properties.fingerprint.promise = DurabilityGuarantee::Memory;
+        properties.detail("journal", "none");
     } else if engine == "wiredTiger" {
         let journal = flag(&storage, &["journal", "enabled"]).unwrap_or(true);
         let interval = number(&storage, &["journal", "commitIntervalMs"]).unwrap_or(100.0);
         let checkpoint = number(&storage, &["syncPeriodSecs"]).unwrap_or(60.0);
-        let told = if journal { format!("flushed every {interval} ms") } else { "none".to_string() };
-        learnt.detail("journal", told);
-        learnt.detail("checkpoint", format!("every {checkpoint} s"));
-        learnt.fingerprint.promise = if journals(answers, journal) {
+        let journal_text = if journal { format!("flushed every {interval} ms") } else { "none".to_string() };
+        properties.detail("journal", journal_text);
+        properties.detail("checkpoint", format!("every {checkpoint} s"));
+        properties.fingerprint.promise = if journals(answers, journal) {
             DurabilityGuarantee::Journaled
         } else {
             DurabilityGuarantee::Delayed
         };
         let directory = text(&storage, &["dbPath"]).unwrap_or("/data/db");
-        learnt.directory = Some(directory.into());
+        properties.directory = Some(directory.into());
     }
-    learnt.fingerprint.engine = engine;
+    properties.fingerprint.engine = engine;
 }
 
 /// Returns true if a default write waits for the journal. It does if its write concern asks for the journal, or for the
@@ -164,12 +164,12 @@ fn journals(answers: &Answers, has_journal: bool) -> bool {
 }
 
 /// FerretDB leaves durability to the database below, and reports neither its kind nor its settings.
-fn ferretdb(answers: &Answers, learnt: &mut ReportedProperties) {
+fn ferretdb(answers: &Answers, properties: &mut ReportedProperties) {
     let handler = argument(&answers.options, "--handler");
-    learnt.fingerprint.engine = handler.unwrap_or("not told").to_string();
-    learnt.fingerprint.promise = DurabilityGuarantee::Unknown;
-    let told = "not told; on SQLite, each commit is synced unless its URL says otherwise";
-    learnt.detail("journal", told);
+    properties.fingerprint.engine = handler.unwrap_or("not reported").to_string();
+    properties.fingerprint.promise = DurabilityGuarantee::Unknown;
+    let journal_text = "not reported; on SQLite, each commit is synced unless its URL says otherwise";
+    properties.detail("journal", journal_text);
 }
 
 /// Returns the version of FerretDB, if the server is one.
@@ -184,7 +184,7 @@ fn is_java_server(answers: &Answers) -> bool {
 }
 
 /// Determines the default write concern.
-fn concern(answers: &Answers, learnt: &mut ReportedProperties) {
+fn concern(answers: &Answers, properties: &mut ReportedProperties) {
     if let Some(given) = &answers.given_concern {
         let w = match &given.w {
             Some(Acknowledgment::Nodes(count)) => count.to_string(),
@@ -193,30 +193,30 @@ fn concern(answers: &Answers, learnt: &mut ReportedProperties) {
             _ => "default".to_string(),
         };
         let journal = given.journal.map(|j| format!(", j {j}")).unwrap_or_default();
-        learnt.detail("write concern", format!("w {w}{journal} (from the connection string)"));
+        properties.detail("write concern", format!("w {w}{journal} (from the connection string)"));
         if given.journal == Some(true)
             && matches!(
-                learnt.fingerprint.promise,
+                properties.fingerprint.promise,
                 DurabilityGuarantee::Process | DurabilityGuarantee::Interval
             )
         {
-            learnt.fingerprint.promise = DurabilityGuarantee::Journaled;
+            properties.fingerprint.promise = DurabilityGuarantee::Journaled;
         }
         if given.w == Some(Acknowledgment::Nodes(0)) {
-            learnt.fingerprint.promise = DurabilityGuarantee::Unknown;
+            properties.fingerprint.promise = DurabilityGuarantee::Unknown;
         }
         return;
     }
-    let told = match answers.default_concern.get_document("defaultWriteConcern") {
+    let journal_text = match answers.default_concern.get_document("defaultWriteConcern") {
         Ok(default) => {
             let journal = default.get_bool("j").map(|j| format!(", j {j}")).unwrap_or_default();
             let w =
                 default.get("w").map_or("1".to_string(), |w| w.as_str().map_or(w.to_string(), String::from));
             format!("w {w}{journal} (the server's default)")
         }
-        Err(_) => "w 1 (the protocol's default: the server tells none)".to_string(),
+        Err(_) => "w 1 (the protocol's default: the server reports none)".to_string(),
     };
-    learnt.detail("write concern", told);
+    properties.detail("write concern", journal_text);
 }
 
 /// Returns the server's command line without the program and without secrets, since reports are published.

@@ -23,7 +23,7 @@ pub(super) fn apply(
     let namespace = Namespace::parse(name).map_err(|_| err!(InvalidNamespace, "invalid ns: {name}"))?;
     let database = call.server.database.clone();
     if database.is_oplog(&namespace) {
-        return Err(err!(IllegalOperation, "local.oplog.rs is the log, which nobody writes to"));
+        return Err(err!(IllegalOperation, "local.oplog.rs is the oplog, which is read-only"));
     }
     if !matches!(kind, "i" | "u" | "d") {
         return Err(err!(

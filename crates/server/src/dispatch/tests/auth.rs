@@ -103,7 +103,7 @@ impl Drop for Peer {
 }
 
 /// A recorded conversation of another client.
-struct Heard {
+struct RecordedLogin {
     first: Vec<u8>,
     reply: Vec<u8>,
     proof: Vec<u8>,
@@ -111,14 +111,14 @@ struct Heard {
 }
 
 /// Authenticates with the right password.
-fn login(peer: &mut Peer, user: &str) -> Heard {
+fn login(peer: &mut Peer, user: &str) -> RecordedLogin {
     let client = Scram::new(Mechanism::Sha256, user, &format!("{user}'s")).unwrap();
     let first = client.first().into_bytes();
     let reply = peer.say("saslStart", &first, "admin", 1, true).unwrap();
     let (verifier, proof) = client.reply(&reply).unwrap();
     let signature = peer.say("saslContinue", proof.as_bytes(), "admin", 1, true).unwrap();
     verifier.check(&signature).unwrap();
-    Heard { first, reply, proof: proof.into_bytes(), signature }
+    RecordedLogin { first, reply, proof: proof.into_bytes(), signature }
 }
 
 /// Returns a message with a few bytes changed, removed or added.
@@ -145,8 +145,8 @@ fn nonce(reply: &[u8]) -> String {
 }
 
 /// Runs one conversation with an error chosen by the seed.
-fn attack(peer: &mut Peer, random: &Random, heard: &[Heard]) {
-    let pick = &heard[(random.draw() as usize) % heard.len()];
+fn attack(peer: &mut Peer, random: &Random, recorded: &[RecordedLogin]) {
+    let pick = &recorded[(random.draw() as usize) % recorded.len()];
     let names = ["alice", "bob", "nobody", "ali=2Cce", "a=lice", "", "alice,m=x"];
     let headers = ["n,,", "y,,", "n,a=bob,", "p=tls-unique,,", "x,,", "n,", ""];
     let databases = ["admin", "admin", "admin", "test", "$external", "local"];
@@ -155,7 +155,7 @@ fn attack(peer: &mut Peer, random: &Random, heard: &[Heard]) {
     for _ in 0..1 + random.draw() % 5 {
         let id = if random.draw().is_multiple_of(8) { random.draw() as i32 } else { 1 };
         let skips = random.draw().is_multiple_of(2);
-        let said = match random.draw() % 8 {
+        let answer = match random.draw() % 8 {
             0 => peer.say("saslStart", &pick.first, db, id, skips),
             1 => peer.say("saslStart", &mutated(&pick.first, random), db, id, skips),
             2 | 3 => {
@@ -186,7 +186,7 @@ fn attack(peer: &mut Peer, random: &Random, heard: &[Heard]) {
                 peer.say(name, &other, db, id, skips)
             }
         };
-        last = said.unwrap_or(last);
+        last = answer.unwrap_or(last);
     }
 }
 
@@ -194,8 +194,8 @@ fn attack(peer: &mut Peer, random: &Random, heard: &[Heard]) {
 fn nobody_gets_in_by_a_conversation_that_is_not_theirs() {
     let server = server();
     let mut alice = Peer::new(&server, 0x7F00_0001);
-    let mut heard = vec![login(&mut alice, "alice"), login(&mut Peer::new(&server, 0x7F00_0001), "bob")];
-    heard.push(login(&mut Peer::new(&server, 0x7F00_0001), "alice"));
+    let mut recorded = vec![login(&mut alice, "alice"), login(&mut Peer::new(&server, 0x7F00_0001), "bob")];
+    recorded.push(login(&mut Peer::new(&server, 0x7F00_0001), "alice"));
     let mut status = Builder::new();
     status.append(c"listCollections", 1).append(c"$db", "admin");
     let status = status.finish();
@@ -203,7 +203,7 @@ fn nobody_gets_in_by_a_conversation_that_is_not_theirs() {
     for conversation in 0..CONVERSATIONS {
         // Addresses differ, so that no attempt is delayed.
         let mut peer = Peer::new(&server, random.draw() as u32);
-        attack(&mut peer, &random, &heard);
+        attack(&mut peer, &random, &recorded);
         assert_eq!(peer.who(), None, "conversation {conversation}");
         if conversation.is_multiple_of(100) {
             let refused = peer.command(status.view()).unwrap();

@@ -107,7 +107,7 @@ pub(super) fn kill(server: &Server, request: &Request<'_>, peer: Peer) -> Answer
         Err(answer) => return answer,
     };
     let Some(number) = request.parameter("op").and_then(|text| text.parse::<i64>().ok()) else {
-        return Response::text(400, "op has to be an operation's number").into();
+        return Response::text(400, "op must be the number of an operation").into();
     };
     let mut command = Builder::new();
     command.append(c"killOp", 1).append(c"op", number).append(c"$db", "admin");
@@ -116,9 +116,9 @@ pub(super) fn kill(server: &Server, request: &Request<'_>, peer: Peer) -> Answer
             let who = guest.state.identity.as_ref().map(|identity| identity.user.to_string());
             log::info!(
                 c = "COMMAND", op = number, user = who.unwrap_or_default().as_str(),
-                client = peer.client.to_string().as_str(); "An operation is ended by HTTP"
+                client = peer.client.to_string().as_str(); "Killing an operation over HTTP"
             );
-            Response::text(200, "told to end").into()
+            Response::text(200, "interrupted").into()
         }
         Err(refused) => refused.into(),
     }
@@ -127,14 +127,14 @@ pub(super) fn kill(server: &Server, request: &Request<'_>, peer: Peer) -> Answer
 /// Authenticates with the form's user name and password.
 pub(super) fn log_in(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
     if !server.auth.enabled() {
-        return Response::text(400, "nobody has to log in here").into();
+        return Response::text(400, "access control is not enabled").into();
     }
     if let Err(answer) = from_own_page(request).and_then(|()| users::check_secrecy(peer)) {
         return answer;
     }
     let field = |name: &str| request.body_parameter(name);
     let (Some(name), Some(password)) = (field("user"), field("password")) else {
-        return Response::text(400, "user and password have to be given").into();
+        return Response::text(400, "user and password are required").into();
     };
     let database = field("authSource").unwrap_or_else(|| users::DATABASE.to_string());
     let guest = Guest::new(server, peer);
@@ -143,7 +143,7 @@ pub(super) fn log_in(server: &Server, request: &Request<'_>, peer: Peer) -> Answ
         Err(answer) => return answer,
     };
     let Some(identity) = guest.state.identity.clone() else {
-        return Response::text(401, "nobody is logged in").into();
+        return Response::text(401, "not logged in").into();
     };
     match server.http.sessions.begin(identity) {
         Ok(cookie) => {
@@ -172,7 +172,8 @@ fn may_change<'a>(guest: Guest<'a>, request: &Request<'_>) -> Result<Guest<'a>, 
     match !wanted.is_empty() && secret::equal(shown.as_bytes(), wanted.as_bytes()) {
         true => Ok(guest),
         false => {
-            Err(Response::text(403, "that takes the token that was printed when the server started").into())
+            Err(Response::text(403, "this requires the token that was printed when the server started")
+                .into())
         }
     }
 }
@@ -181,7 +182,7 @@ fn from_own_page(request: &Request<'_>) -> Result<(), Answer> {
     // The gate has already refused foreign origins. Browsers send Origin with every change.
     match request.origin.is_some() {
         true => Ok(()),
-        false => Err(Response::text(403, "changes are asked for with Origin, as browsers do").into()),
+        false => Err(Response::text(403, "changes require the header Origin").into()),
     }
 }
 
@@ -191,9 +192,9 @@ fn from_own_page(request: &Request<'_>) -> Result<(), Answer> {
 fn run(guest: &mut Guest<'_>, command: Document<'_>) -> Result<DocumentBuf, Response> {
     let mut reply = Vec::new();
     let frame = message::encode(1, 0, command);
-    let begun = Command::begin(&mut guest.state, guest.server, frame, &mut reply);
-    let reply = message::document(&reply).filter(|_| matches!(begun, Ok((Polled::Done, _))));
-    let Some(reply) = reply else { return Err(Response::text(503, "the server is busy with it")) };
+    let started = Command::begin(&mut guest.state, guest.server, frame, &mut reply);
+    let reply = message::document(&reply).filter(|_| matches!(started, Ok((Polled::Done, _))));
+    let Some(reply) = reply else { return Err(Response::text(503, "the command does not return at once")) };
     if reply.view().get("ok").and_then(|ok| ok.as_i64()) == Some(1) {
         return Ok(reply);
     }

@@ -16,7 +16,7 @@ pub(super) fn ready(server: &Server) -> Response {
         return Response::text(503, "shutting down");
     }
     if server.awaits_initiation() {
-        return Response::text(503, "the replica set has yet to be initiated");
+        return Response::text(503, "the replica set is not initiated yet");
     }
     let mut read = Builder::new();
     read.append(c"find", "system.version").append(c"limit", 1).append(c"singleBatch", true);

@@ -54,7 +54,7 @@ pub(super) fn answer(server: &Server, request: &Request<'_>, peer: Peer) -> Answ
         Err(answer) => return answer,
     };
     if !auth::is_authorized(server, &guest.state, Resource::Cluster, Action::ServerStatus) {
-        return Response::text(403, "that takes the right to serverStatus, which clusterMonitor has").into();
+        return Response::text(403, "this requires the privilege serverStatus (role clusterMonitor)").into();
     }
     let (seconds, samples) = server.http.history.samples();
     let mut out = Builder::new();

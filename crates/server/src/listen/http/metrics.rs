@@ -30,7 +30,7 @@ const OTHERS: &str = "all others";
 /// Returns all metrics to a user with the serverStatus privilege.
 pub(super) fn answer(server: &Server, guest: &Guest<'_>) -> Response {
     if !auth::is_authorized(server, &guest.state, Resource::Cluster, Action::ServerStatus) {
-        return Response::text(403, "that takes the right to serverStatus, which clusterMonitor has");
+        return Response::text(403, "this requires the privilege serverStatus (role clusterMonitor)");
     }
     let mut out = Exposition::default();
     about(server, &mut out);
@@ -43,7 +43,7 @@ pub(super) fn answer(server: &Server, guest: &Guest<'_>) -> Response {
     let measured = oplog(server, &mut out).and_then(|()| collections(server, guest, &mut out));
     if let Err(error) = measured {
         log::warn!("measuring for /metrics: {error}");
-        return Response::text(503, format!("the store can't be measured: {}", error.code().name()));
+        return Response::text(503, format!("the store cannot be measured: {}", error.code().name()));
     }
     Response::new(200, CONTENT_TYPE, out.finish())
 }
@@ -55,24 +55,18 @@ fn seconds(micros: i64) -> f64 {
 fn about(server: &Server, out: &mut Exposition) {
     let engine = server.database.engine();
     let durability = if server.settings.ephemeral { "memory" } else { engine.durability().name() };
-    out.family("vellum_info", Gauge, "What runs: its version, its engine, and the durability in force.")
-        .sample(
-            &[
-                ("version", env!("CARGO_PKG_VERSION")),
-                ("engine", server.settings.engine),
-                ("durability", durability),
-            ],
-            1,
-        );
+    out.family("vellum_info", Gauge, "Version, storage engine and durability level.").sample(
+        &[
+            ("version", env!("CARGO_PKG_VERSION")),
+            ("engine", server.settings.engine),
+            ("durability", durability),
+        ],
+        1,
+    );
     let uptime = server.started.elapsed().as_secs_f64();
     let started = now_millis() as f64 / 1000.0 - uptime;
-    out.single(
-        "vellum_start_time_seconds",
-        Gauge,
-        "When the server was started, in seconds since 1970.",
-        started,
-    );
-    let mut primary = out.family("vellum_writable", Gauge, "Whether writes are taken: 1 if they are.");
+    out.single("vellum_start_time_seconds", Gauge, "Start time in seconds since 1970.", started);
+    let mut primary = out.family("vellum_writable", Gauge, "1 if the server accepts writes.");
     primary.sample(&[], i32::from(server.is_primary() && server.database.write_locks() == 0));
 }
 
@@ -86,7 +80,7 @@ fn operations(server: &Server, out: &mut Exposition) {
     let mut family = out.family(
         "vellum_operation_duration_seconds",
         Histogram,
-        "How long commands took, those that failed included.",
+        "Latency of commands, including failed commands.",
     );
     for database in &all {
         for (at, one) in database.commands() {
@@ -104,7 +98,7 @@ fn operations(server: &Server, out: &mut Exposition) {
     let (counters, counted) = (&server.counters, &server.database.counters);
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as i64;
     let mut family =
-        out.family("vellum_documents_total", Counter, "Documents changed, and returned to clients.");
+        out.family("vellum_documents_total", Counter, "Documents inserted, updated, deleted and returned.");
     for (kind, number) in [
         ("inserted", count(&counted.documents_inserted)),
         ("updated", count(&counted.documents_updated)),
@@ -116,20 +110,15 @@ fn operations(server: &Server, out: &mut Exposition) {
     out.single(
         "vellum_ttl_deleted_documents_total",
         Counter,
-        "Documents that expired.",
+        "Documents deleted by TTL indexes.",
         count(&counted.ttl_deleted),
     );
-    out.single(
-        "vellum_ttl_passes_total",
-        Counter,
-        "Looks for documents that have expired.",
-        count(&counted.ttl_passes),
-    );
-    out.single("vellum_errors_total", Counter, "Errors that clients caused.", counters.user_asserts.get());
+    out.single("vellum_ttl_passes_total", Counter, "Passes of the TTL deletion.", count(&counted.ttl_passes));
+    out.single("vellum_errors_total", Counter, "Errors caused by clients.", counters.user_asserts.get());
     out.single(
         "vellum_panics_total",
         Counter,
-        "Handlers that failed by the server's own fault.",
+        "Internal errors and panics of commands.",
         counters.panics.get(),
     );
 }
@@ -137,35 +126,33 @@ fn operations(server: &Server, out: &mut Exposition) {
 fn connections(server: &Server, out: &mut Exposition) {
     let (found, counters) =
         (Connections::of(&server.activities, server.settings.connections_max), &server.counters);
-    out.single("vellum_connections", Gauge, "Connections that are open.", found.open);
-    out.single("vellum_connections_available", Gauge, "How many more there may be.", found.available);
-    out.single("vellum_connections_active", Gauge, "Connections that a command runs on.", found.active);
+    out.single("vellum_connections", Gauge, "Open connections.", found.open);
+    out.single("vellum_connections_available", Gauge, "Connections left before the limit.", found.available);
+    out.single("vellum_connections_active", Gauge, "Connections with a running command.", found.active);
     out.single(
         "vellum_connections_created_total",
         Counter,
-        "All connections there have been.",
+        "Connections accepted since the start.",
         found.created,
     );
     let rejected = counters.connections_rejected.get();
     out.single(
         "vellum_connections_rejected_total",
         Counter,
-        "Connections refused for their number.",
+        "Connections refused because of the limit.",
         rejected,
     );
-    let mut family =
-        out.family("vellum_connections_encrypted_total", Counter, "Connections by their version of TLS.");
+    let mut family = out.family("vellum_connections_encrypted_total", Counter, "Connections by TLS version.");
     let names = PROTOCOLS.iter().map(|(name, _)| *name).chain(["unknown"]);
     for (name, counter) in names.zip(&counters.protocols) {
         family.sample(&[("version", name)], counter.get());
     }
-    let mut family =
-        out.family("vellum_logins_total", Counter, "Tries to log in, and those that let somebody in.");
+    let mut family = out.family("vellum_logins_total", Counter, "Login attempts and successful logins.");
     for (name, counter) in LOGINS.iter().zip(&counters.logins) {
         family.sample(&[("mechanism", name), ("result", "tried")], counter.all.received.get());
         family.sample(&[("mechanism", name), ("result", "succeeded")], counter.all.successful.get());
     }
-    out.single("vellum_requests_total", Counter, "Requests of clients.", counters.requests.get());
+    out.single("vellum_requests_total", Counter, "Requests received from clients.", counters.requests.get());
     out.single(
         "vellum_received_bytes_total",
         Counter,
@@ -178,25 +165,30 @@ fn connections(server: &Server, out: &mut Exposition) {
 fn cursors(server: &Server, out: &mut Exposition) {
     let cursors = &server.database.cursors;
     let (open, without_timeout) = cursors.count();
-    out.single("vellum_cursors", Gauge, "Cursors that are open.", open);
-    out.single("vellum_cursors_pinned", Gauge, "Cursors that are read at the moment.", cursors.pinned());
+    out.single("vellum_cursors", Gauge, "Open cursors.", open);
+    out.single("vellum_cursors_pinned", Gauge, "Cursors in use by an operation.", cursors.pinned());
     out.single(
         "vellum_cursors_without_timeout",
         Gauge,
-        "Cursors that are never closed for idleness.",
+        "Open cursors without an idle timeout.",
         without_timeout,
     );
     out.single(
         "vellum_cursors_timed_out_total",
         Counter,
-        "Cursors closed for idleness.",
+        "Cursors closed by the idle timeout.",
         cursors.timed_out(),
     );
-    out.single("vellum_change_streams", Gauge, "Change streams that are open.", cursors.streams());
-    out.single("vellum_sessions", Gauge, "Sessions that are remembered.", server.sessions.len());
+    out.single("vellum_change_streams", Gauge, "Open change streams.", cursors.streams());
+    out.single("vellum_sessions", Gauge, "Logical sessions in the cache.", server.sessions.len());
     let found = server.transactions.stats();
-    out.single("vellum_transactions", Gauge, "Transactions under way.", found.open);
-    out.single("vellum_transactions_active", Gauge, "Those of them that a statement runs in.", found.active);
+    out.single("vellum_transactions", Gauge, "Open transactions.", found.open);
+    out.single(
+        "vellum_transactions_active",
+        Gauge,
+        "Open transactions with a running statement.",
+        found.active,
+    );
     out.single("vellum_transactions_started_total", Counter, "Transactions begun.", found.started);
     out.single("vellum_transactions_committed_total", Counter, "Transactions committed.", found.committed);
     out.single("vellum_transactions_aborted_total", Counter, "Transactions aborted.", found.aborted);
@@ -204,12 +196,12 @@ fn cursors(server: &Server, out: &mut Exposition) {
 
 fn memory(out: &mut Exposition) {
     if let Some((virtual_bytes, resident_bytes)) = process_bytes() {
-        out.single("vellum_memory_resident_bytes", Gauge, "Memory that the process has.", resident_bytes);
-        out.single("vellum_memory_virtual_bytes", Gauge, "Addresses that the process has.", virtual_bytes);
+        out.single("vellum_memory_resident_bytes", Gauge, "Resident set size (RSS).", resident_bytes);
+        out.single("vellum_memory_virtual_bytes", Gauge, "Virtual memory size.", virtual_bytes);
     }
     let process = Process::now();
     if let (Some(user), Some(system)) = (process.user_micros, process.system_micros) {
-        let mut family = out.family("vellum_cpu_seconds_total", Counter, "Time of processors used.");
+        let mut family = out.family("vellum_cpu_seconds_total", Counter, "CPU time used.");
         family.sample(&[("mode", "user")], seconds(user));
         family.sample(&[("mode", "system")], seconds(system));
     }
@@ -217,52 +209,57 @@ fn memory(out: &mut Exposition) {
 
 fn storage(server: &Server, out: &mut Exposition) {
     let counted = server.database.engine().statistics();
-    out.single("vellum_data_bytes", Gauge, "What documents and indexes hold.", counted.bytes);
+    out.single("vellum_data_bytes", Gauge, "Size of documents and indexes.", counted.bytes);
     if server.settings.ephemeral || server.settings.shared {
         return;
     }
-    out.single("vellum_file_bytes", Gauge, "The files of the data, without the journal.", counted.file_bytes);
-    out.single("vellum_cache_bytes", Gauge, "The cache of what was read.", counted.cache_bytes);
+    out.single("vellum_file_bytes", Gauge, "Size of the data files without the journal.", counted.file_bytes);
+    out.single("vellum_cache_bytes", Gauge, "Size of the page cache.", counted.cache_bytes);
     out.single(
         "vellum_cache_hits_total",
         Counter,
-        "Pages found in the cache, inner ones included.",
+        "Page cache hits, including inner pages.",
         counted.cache_hits,
     );
     out.single(
         "vellum_cache_misses_total",
         Counter,
-        "Pages read from the file system.",
+        "Page cache misses: pages read from the file system.",
         counted.cache_misses,
     );
     out.single(
         "vellum_entry_reads_total",
         Counter,
-        "Pages of entries visited: by lookups that find something, by cursors.",
+        "Leaf pages visited by successful lookups and by cursors.",
         counted.entry_reads,
     );
     out.single(
         "vellum_entry_misses_total",
         Counter,
-        "How many of them waited for the file system.",
+        "Leaf page visits that waited for the file system.",
         counted.entry_misses,
     );
     out.single(
         "vellum_cache_evictions_total",
         Counter,
-        "Pages given up for others.",
+        "Pages evicted from the cache.",
         counted.cache_evictions,
     );
     out.single(
         "vellum_changed_bytes",
         Gauge,
-        "Changes in memory since the last checkpoint.",
+        "Size of changes in memory since the last checkpoint.",
         counted.changed_bytes,
     );
     out.single("vellum_commits_total", Counter, "Batches committed.", counted.commits);
-    out.single("vellum_journal_bytes", Gauge, "Journal since the last checkpoint.", counted.journal_bytes);
+    out.single(
+        "vellum_journal_bytes",
+        Gauge,
+        "Size of the journal since the last checkpoint.",
+        counted.journal_bytes,
+    );
     if let Some(archive) = counted.archive {
-        let what = "Whether the archive of the journal couldn't be written after the last checkpoint.";
+        let what = "1 if the last write to the journal archive failed.";
         out.single("vellum_journal_archive_failing", Gauge, what, u64::from(archive.failing));
     }
     out.single("vellum_checkpoints_total", Counter, "Checkpoints completed.", counted.checkpoints);
@@ -270,8 +267,11 @@ fn storage(server: &Server, out: &mut Exposition) {
     for (span, count) in spans.iter_mut().zip(counted.sync_counts) {
         *span = count;
     }
-    out.family("vellum_journal_sync_duration_seconds", Histogram, "How long syncs of the journal took.")
-        .histogram(&[], &spans, seconds(counted.sync_micros as i64));
+    out.family("vellum_journal_sync_duration_seconds", Histogram, "Latency of journal syncs.").histogram(
+        &[],
+        &spans,
+        seconds(counted.sync_micros as i64),
+    );
 }
 
 /// Appends size and window of the oplog.
@@ -280,11 +280,11 @@ fn storage(server: &Server, out: &mut Exposition) {
 fn oplog(server: &Server, out: &mut Exposition) -> Result<()> {
     let database = &server.database;
     let (Some(bytes), Some(limit)) = (database.log_bytes(), database.log_limit()) else { return Ok(()) };
-    out.single("vellum_oplog_bytes", Gauge, "The changes that are kept.", bytes);
-    out.single("vellum_oplog_limit_bytes", Gauge, "How many bytes of them are kept.", limit);
+    out.single("vellum_oplog_bytes", Gauge, "Size of the oplog.", bytes);
+    out.single("vellum_oplog_limit_bytes", Gauge, "Maximum size of the oplog.", limit);
     if let Some((earliest, latest)) = database.log_window()? {
         let window = (latest >> 32).saturating_sub(earliest >> 32);
-        out.single("vellum_oplog_window_seconds", Gauge, "How far they reach back.", window);
+        out.single("vellum_oplog_window_seconds", Gauge, "Oplog window.", window);
     }
     Ok(())
 }
@@ -319,9 +319,11 @@ fn collections(server: &Server, guest: &Guest<'_>, out: &mut Exposition) -> Resu
     type Size = fn(&CollectionStatistics) -> i64;
     let sizes: [(&str, &str, Size); 4] = [
         ("vellum_collection_documents", "Documents of a collection.", |sizes| sizes.count),
-        ("vellum_collection_data_bytes", "The sizes of its documents together.", |sizes| sizes.size),
-        ("vellum_collection_storage_bytes", "What the engine needs for them.", |sizes| sizes.storage_size),
-        ("vellum_collection_index_bytes", "What the engine needs for its indexes.", |sizes| {
+        ("vellum_collection_data_bytes", "Size of a collection's documents.", |sizes| sizes.size),
+        ("vellum_collection_storage_bytes", "Storage size of a collection's documents.", |sizes| {
+            sizes.storage_size
+        }),
+        ("vellum_collection_index_bytes", "Storage size of a collection's indexes.", |sizes| {
             sizes.total_index_size()
         }),
     ];
@@ -335,29 +337,29 @@ fn collections(server: &Server, guest: &Guest<'_>, out: &mut Exposition) -> Resu
             );
         }
     }
-    let help = "Collections whose sizes aren't told, since others are larger.";
+    let help = "Collections left out of the size metrics because larger collections fill them.";
     out.single("vellum_collections_left_out", Gauge, help, left_out);
     Ok(())
 }
 
 fn http(server: &Server, out: &mut Exposition) {
     let http = &server.http;
+    out.single("vellum_http_connections", Gauge, "Open HTTP connections.", http.connection_limit.count());
     out.single(
-        "vellum_http_connections",
-        Gauge,
-        "Connections of HTTP that are open.",
-        http.connection_limit.count(),
+        "vellum_http_rejected_total",
+        Counter,
+        "HTTP connections refused because of the limit.",
+        http.rejected.get(),
     );
-    out.single("vellum_http_rejected_total", Counter, "Those refused for their number.", http.rejected.get());
     let named = || PATHS.iter().copied().chain(["other"]).zip(&http.requests);
-    let mut family =
-        out.family("vellum_http_requests_total", Counter, "Requests of HTTP by what came of them.");
+    let mut family = out.family("vellum_http_requests_total", Counter, "HTTP requests by status class.");
     for (path, counters) in named() {
         for (class, count) in ["2xx", "3xx", "4xx", "5xx"].iter().zip(&counters.by_class) {
             family.sample(&[("path", path), ("code", class)], count.get());
         }
     }
-    let mut family = out.family("vellum_http_request_duration_seconds", Histogram, "How long they took.");
+    let mut family =
+        out.family("vellum_http_request_duration_seconds", Histogram, "Latency of HTTP requests.");
     for (path, counters) in named() {
         let times = counters.times.snapshot();
         family.histogram(&[("path", path)], &times.counts, times.nanos as f64 / 1e9);

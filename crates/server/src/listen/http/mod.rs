@@ -62,7 +62,7 @@ pub(crate) fn answer(server: &Server, request: &Request<'_>, peer: Peer) -> Answ
     let began = Instant::now();
     let answer = catch_unwind(AssertUnwindSafe(|| route(server, request, peer))).unwrap_or_else(|_| {
         server.counters.panics.add(1);
-        Response::text(500, "the server failed to answer this; its log says how").into()
+        Response::text(500, "the server failed to handle this request; see its log").into()
     });
     if let Answer::Now(response) = &answer {
         server.http.count(request.path, response.status, began.elapsed());
@@ -72,7 +72,7 @@ pub(crate) fn answer(server: &Server, request: &Request<'_>, peer: Peer) -> Answ
 
 fn route(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
     if !PATHS.contains(&request.path) {
-        return Response::text(404, "there are /, /metrics, /healthz and /readyz").into();
+        return Response::text(404, "not found: use /, /metrics, /healthz or /readyz").into();
     }
     let changes = matches!(request.path, "/kill" | "/login" | "/logout");
     let allowed = if changes { "POST" } else { "GET, HEAD" };

@@ -78,13 +78,13 @@ impl<'a> Request<'a> {
         let (mut host, mut body_length, mut connection) = (None, None, None);
         for field in head.headers.iter() {
             let text = || std::str::from_utf8(field.value).map(str::trim);
-            let text = || text().map_err(|_| Malformed(400, "a header field that is no text"));
+            let text = || text().map_err(|_| Malformed(400, "a header field is not text"));
             let place = match field.name.len() {
                 4 if field.name.eq_ignore_ascii_case("host") => &mut host,
                 6 if field.name.eq_ignore_ascii_case("origin") => &mut request.origin,
                 6 if field.name.eq_ignore_ascii_case("cookie") => &mut request.cookie,
                 6 if field.name.eq_ignore_ascii_case("expect") => {
-                    return Err(Malformed(417, "Expect isn't met"));
+                    return Err(Malformed(417, "the header Expect is not supported"));
                 }
                 10 if field.name.eq_ignore_ascii_case("connection") => &mut connection,
                 13 if field.name.eq_ignore_ascii_case("authorization") => &mut request.authorization,
@@ -92,12 +92,12 @@ impl<'a> Request<'a> {
                 14 if field.name.eq_ignore_ascii_case("sec-fetch-site") => &mut request.fetch_site,
                 14 if field.name.eq_ignore_ascii_case("x-vellum-token") => &mut request.token,
                 17 if field.name.eq_ignore_ascii_case("transfer-encoding") => {
-                    return Err(Malformed(501, "bodies in chunks aren't taken"));
+                    return Err(Malformed(501, "chunked bodies are not supported"));
                 }
                 _ => continue,
             };
             if place.replace(text()?).is_some() {
-                return Err(Malformed(400, "a header field is there twice"));
+                return Err(Malformed(400, "a header field is repeated"));
             }
         }
         request.host = host.or(is_old.then_some("")).ok_or(Malformed(400, "no Host"))?;
@@ -111,7 +111,7 @@ impl<'a> Request<'a> {
             Some(text) if text.bytes().all(|c| c.is_ascii_digit()) && !text.is_empty() => {
                 text.parse::<usize>().unwrap_or(usize::MAX)
             }
-            Some(_) => return Err(Malformed(400, "Content-Length isn't a number")),
+            Some(_) => return Err(Malformed(400, "Content-Length is not a number")),
         };
         if body_length > BODY_MAX {
             return Err(Malformed(413, "the body is longer than 4 KiB"));

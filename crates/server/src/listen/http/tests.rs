@@ -193,8 +193,8 @@ fn users_log_in_and_out_and_may_what_their_roles_allow() {
         let cookie = text.lines().find_map(|line| line.strip_prefix("Set-Cookie: ")).unwrap().to_string();
         assert!(cookie.ends_with("; Path=/; HttpOnly; SameSite=Strict"), "{cookie}");
         let cookie = format!("Cookie: other=1; {}\r\n", cookie.split(';').next().unwrap());
-        let asked = format!("GET /session HTTP/1.1\r\nHost: localhost\r\n{}", cookie.trim_end());
-        let (_, session) = ask(&server, HERE, &asked);
+        let requested = format!("GET /session HTTP/1.1\r\nHost: localhost\r\n{}", cookie.trim_end());
+        let (_, session) = ask(&server, HERE, &requested);
         let token =
             session.split("\"token\":\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap().to_string();
         (cookie, format!("X-Vellum-Token: {token}\r\n"), session)
@@ -241,7 +241,7 @@ fn slow_queries_are_told_by_shape_with_an_index() {
     for number in 0..3 {
         run(&format!("{{find: 'c', filter: {{a: {number}}}, sort: {{b: -1}}, $db: 'd'}}"));
     }
-    let told = |text: &str| {
+    let reported = |text: &str| {
         let shapes: Vec<_> = text
             .split("{\"ns\":")
             .filter(|part| part.contains("\"command\":\"find\""))
@@ -250,7 +250,7 @@ fn slow_queries_are_told_by_shape_with_an_index() {
         assert_eq!(shapes.len(), 1, "{text}");
         shapes[0].clone()
     };
-    let shape = told(&get(&server, "/slow").1);
+    let shape = reported(&get(&server, "/slow").1);
     for part in [
         "\"filter\":{\"a\":\"?\"}",
         "\"count\":3",
@@ -261,7 +261,7 @@ fn slow_queries_are_told_by_shape_with_an_index() {
         assert!(shape.contains(part), "{part}: {shape}");
     }
     run("{createIndexes: 'c', indexes: [{key: {a: -1, b: 1, c: 1}, name: 'i'}], $db: 'd'}");
-    assert!(!told(&get(&server, "/slow").1).contains("\"index\""));
+    assert!(!reported(&get(&server, "/slow").1).contains("\"index\""));
 }
 
 #[test]

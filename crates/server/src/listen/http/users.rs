@@ -61,7 +61,8 @@ pub(super) fn guest<'a>(server: &'a Server, request: &Request<'_>, peer: Peer) -
     check_secrecy(peer)?;
     let database = request.parameter("authSource").unwrap_or_else(|| DATABASE.to_string());
     let Some((name, password)) = request.authorization.and_then(basic) else {
-        let why = "log in by a user's name and password; authSource names their database, if it isn't admin";
+        let why = "log in with a user's name and password; authSource is the user's database, if it is not \
+         admin";
         return Err(unauthorized(request, why));
     };
     log_in(guest, &UserName::new(name, database), &password, request, peer)
@@ -81,7 +82,7 @@ pub(super) fn log_in<'a>(
             Some(Duration::ZERO) => {}
             Some(delay) => return Err(Answer::Later(delay)),
             None => {
-                let why = "too many tries for this user from this address wait already";
+                let why = "too many logins of this user from this address are waiting";
                 return Err(Response::text(429, why).into());
             }
         }
@@ -98,7 +99,8 @@ pub(super) fn check_secrecy(peer: Peer) -> Result<(), Answer> {
         true => Ok(()),
         false => Err(Response::text(
             403,
-            "passwords are taken over TLS (--tls-mode, --tls-certificate-key-file) or from this machine alone",
+            "passwords are accepted only over TLS (--tls-mode, --tls-certificate-key-file) or from this \
+             machine",
         )
         .into()),
     }

@@ -123,8 +123,8 @@ fn what_a_commit_waited_counts_as_its_time() {
     // Slow enough for an entry of the slow query, which parses the request once more.
     files.slow_syncs(Duration::from_millis(120));
     assert_eq!(number(ask(&mut socket, &insert(2)).view(), "ok"), 1);
-    let told = ask(&mut socket, "{vellumSlowQueries: 1, $db: 'admin'}");
-    assert!(told.view().to_string().contains("test.c"), "{}", told.view());
+    let reported = ask(&mut socket, "{vellumSlowQueries: 1, $db: 'admin'}");
+    assert!(reported.view().to_string().contains("test.c"), "{}", reported.view());
 }
 
 #[test]

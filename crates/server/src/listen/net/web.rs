@@ -68,7 +68,7 @@ async fn accept(listener: TcpListener, server: Arc<Server>) {
         match listener.accept().await {
             Ok((stream, client)) => admit(stream, client, &server),
             Err(error) => {
-                log::warn!("cannot accept a connection of HTTP: {error}");
+                log::warn!("cannot accept an HTTP connection: {error}");
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         }
@@ -93,7 +93,7 @@ fn admit(socket: TcpStream, client: SocketAddr, server: &Arc<Server>) {
         let lost = async {
             permit.evicted().await;
             server.http.rejected.add(1);
-            Err(io::Error::other("another connection has its place"))
+            Err(io::Error::other("too many HTTP connections"))
         };
         if let Err(error) = race(connection.run(), lost).await {
             log::debug!("HTTP from {client}: {error}");
@@ -143,7 +143,7 @@ impl HttpConnection<'_> {
             return Ok(false);
         }
         if self.input.first() != Some(&TLS_RECORD) {
-            let refused = Malformed(400, "this server speaks HTTPS: ask for https://");
+            let refused = Malformed(400, "this server uses HTTPS: use https://");
             self.refuse(refused).await?;
             return Ok(false);
         }
@@ -192,7 +192,7 @@ impl HttpConnection<'_> {
 
     /// Waits for a whole request. Returns its length; `None` at the end of the stream.
     async fn read(&mut self) -> io::Result<Result<Option<usize>, Malformed>> {
-        let mut begun: Option<Instant> = None;
+        let mut started: Option<Instant> = None;
         loop {
             if !self.input.is_empty() {
                 match Request::read(&self.input) {
@@ -200,14 +200,14 @@ impl HttpConnection<'_> {
                     Ok(None) => {}
                     Err(malformed) => return Ok(Err(malformed)),
                 }
-                begun = begun.or_else(|| Some(Instant::now()));
+                started = started.or_else(|| Some(Instant::now()));
             }
-            let left = begun.map_or(IDLE_MAX, |begun| STEP_MAX.saturating_sub(begun.elapsed()));
+            let left = started.map_or(IDLE_MAX, |started| STEP_MAX.saturating_sub(started.elapsed()));
             match timeout(left, self.stream.fill(&mut self.input)).await {
                 Ok(Ok(0)) => return Ok(Ok(None)),
                 Ok(filled) => _ = filled?,
-                Err(_) if begun.is_none() => return Ok(Ok(None)),
-                Err(_) => return Ok(Err(Malformed(408, "the request takes too long to come"))),
+                Err(_) if started.is_none() => return Ok(Ok(None)),
+                Err(_) => return Ok(Err(Malformed(408, "the request was not received in time"))),
             }
         }
     }

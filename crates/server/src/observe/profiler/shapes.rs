@@ -52,9 +52,9 @@ impl Shapes {
         let document = entry.document.view();
         let text = |name: &str| document.get(name).and_then(|text| text.as_str());
         let number = |name: &str| document.get(name).and_then(|number| number.as_i64()).unwrap_or(0);
-        let asked =
+        let requested =
             document.get("command").and_then(|command| command.as_document()).unwrap_or(Document::EMPTY);
-        let parts = Parts::of(command, asked);
+        let parts = Parts::of(command, requested);
         let shape = parts.shape();
         let micros = i64::try_from(entry.took.as_micros()).unwrap_or(i64::MAX);
         let mut kept = self.0.lock();
@@ -131,11 +131,11 @@ struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    fn of(command: &str, asked: Document<'a>) -> Parts<'a> {
-        let document = |name: &str| asked.get(name).and_then(|value| value.as_document());
+    fn of(command: &str, requested: Document<'a>) -> Parts<'a> {
+        let document = |name: &str| requested.get(name).and_then(|value| value.as_document());
         // The first statement represents all, if they have no entries of their own.
         let first = |list: &str| {
-            let list = asked.get(list).and_then(|list| list.as_array());
+            let list = requested.get(list).and_then(|list| list.as_array());
             list.and_then(|list| list.iter().next()?.as_document()?.get("q")?.as_document())
         };
         match command {
@@ -146,20 +146,20 @@ impl<'a> Parts<'a> {
             "count" => Parts { filter: document("query"), ..Parts::default() },
             "distinct" => Parts {
                 filter: document("query"),
-                key: asked.get("key").and_then(|key| key.as_str()),
+                key: requested.get("key").and_then(|key| key.as_str()),
                 ..Parts::default()
             },
             "update" => Parts { filter: document("q").or_else(|| first("updates")), ..Parts::default() },
             "delete" => Parts { filter: document("q").or_else(|| first("deletes")), ..Parts::default() },
-            "aggregate" => Parts::of_pipeline(asked),
+            "aggregate" => Parts::of_pipeline(requested),
             _ => Parts::default(),
         }
     }
 
     /// Returns filter and sort from the first stages of a pipeline.
-    fn of_pipeline(asked: Document<'a>) -> Parts<'a> {
+    fn of_pipeline(requested: Document<'a>) -> Parts<'a> {
         let mut parts = Parts::default();
-        let stages = asked.get("pipeline").and_then(|pipeline| pipeline.as_array());
+        let stages = requested.get("pipeline").and_then(|pipeline| pipeline.as_array());
         let stages = stages.into_iter().flat_map(|stages| stages.iter());
         for (at, stage) in stages.filter_map(|stage| stage.as_document()?.first()).enumerate() {
             match (stage.name(), stage.value().as_document()) {
@@ -200,14 +200,14 @@ mod tests {
     use base::bson::extended_json::{parse, to_shell};
     use std::time::Duration;
 
-    fn shape(command: &str, asked: &str) -> String {
-        let asked = parse(asked).unwrap();
-        to_shell(Parts::of(command, asked.view()).shape().view())
+    fn shape(command: &str, requested: &str) -> String {
+        let requested = parse(requested).unwrap();
+        to_shell(Parts::of(command, requested.view()).shape().view())
     }
 
     #[test]
     fn values_are_left_out() {
-        for (command, asked, expected) in [
+        for (command, requested, expected) in [
             (
                 "find",
                 "{find: 'c', filter: {a: 5, b: {$gt: 7}}, sort: {d: -1}}",
@@ -228,7 +228,7 @@ mod tests {
             ),
             ("getMore", "{getMore: 7, collection: 'c'}", "{}"),
         ] {
-            assert_eq!(parse(&shape(command, asked)).unwrap(), parse(expected).unwrap(), "{asked}");
+            assert_eq!(parse(&shape(command, requested)).unwrap(), parse(expected).unwrap(), "{requested}");
         }
     }
 

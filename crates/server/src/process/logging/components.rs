@@ -162,9 +162,9 @@ fn append_part(out: &mut Builder, name: &str, at: usize, levels: &[i32]) {
 /// Sets the levels in a document, which may nest components. An error changes nothing.
 ///
 /// Errors: BadValue for an unknown component or an invalid level.
-pub(crate) fn set(asked: Document<'_>) -> Result<()> {
+pub(crate) fn set(requested: Document<'_>) -> Result<()> {
     let mut wanted = Vec::new();
-    gather(asked, 0, &mut wanted)?;
+    gather(requested, 0, &mut wanted)?;
     let mut levels = LEVELS.lock();
     for (at, level) in wanted {
         // The root has no parent, so it cannot inherit.
@@ -177,9 +177,9 @@ pub(crate) fn set(asked: Document<'_>) -> Result<()> {
 }
 
 /// Collects the levels of a component and of its children. Components bound the recursion.
-fn gather(asked: Document<'_>, parent: usize, wanted: &mut Vec<(usize, i32)>) -> Result<()> {
+fn gather(requested: Document<'_>, parent: usize, wanted: &mut Vec<(usize, i32)>) -> Result<()> {
     let path = dotted(parent);
-    for element in asked {
+    for element in requested {
         let name = element.name();
         if name == "verbosity" {
             wanted.push((parent, verbosity(&path, name, element.value())?));
@@ -241,17 +241,17 @@ mod tests {
     #[test]
     fn what_is_asked_of_parts_is_checked_before_anything_is_set() {
         let refused = |build: &dyn Fn(&mut Builder)| {
-            let mut asked = Builder::new();
-            asked.append(c"command", 1);
-            build(&mut asked);
-            set(asked.finish().view()).unwrap_err().to_string()
+            let mut requested = Builder::new();
+            requested.append(c"command", 1);
+            build(&mut requested);
+            set(requested.finish().view()).unwrap_err().to_string()
         };
-        let unknown = refused(&|asked| {
-            asked.append(c"wt", 2);
+        let unknown = refused(&|requested| {
+            requested.append(c"wt", 2);
         });
         assert!(unknown.contains("Invalid component name default.wt"), "{unknown}");
-        let low = refused(&|asked| {
-            asked.begin_document(c"query").append(c"verbosity", -2).end();
+        let low = refused(&|requested| {
+            requested.begin_document(c"query").append(c"verbosity", -2).end();
         });
         assert!(
             low.contains("Expected query.verbosity to be greater than or equal to -1, but found -2"),

@@ -85,7 +85,7 @@ impl Http {
         self.token.get_or_init(|| match sessions::random_text() {
             Ok(token) => token,
             Err(why) => {
-                log::warn!("no token for HTTP: {why}");
+                log::warn!("cannot create the HTTP token: {why}");
                 String::new()
             }
         })

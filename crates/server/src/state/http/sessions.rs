@@ -30,13 +30,13 @@ pub(crate) struct Session {
     pub(crate) identity: Arc<Identity>,
     /// Token that the page sends with each change.
     pub(crate) token: String,
-    begun: Instant,
+    started: Instant,
     used: Instant,
 }
 
 impl Session {
     fn is_over(&self) -> bool {
-        self.used.elapsed() > IDLE_MAX || self.begun.elapsed() > AGE_MAX
+        self.used.elapsed() > IDLE_MAX || self.started.elapsed() > AGE_MAX
     }
 }
 
@@ -53,7 +53,7 @@ impl Sessions {
             let oldest = sessions.iter().min_by_key(|(_, session)| session.used).map(|(key, _)| *key);
             oldest.map(|key| sessions.remove(&key));
         }
-        sessions.insert(key(&cookie), Session { identity, token, begun: now, used: now });
+        sessions.insert(key(&cookie), Session { identity, token, started: now, used: now });
         Ok(cookie)
     }
 

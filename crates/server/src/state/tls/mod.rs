@@ -154,7 +154,7 @@ impl Tls {
         let mut warnings = Vec::new();
         if !self.has_authority() {
             warnings.push(
-                "Certificates of clients are not asked for, as no file of certificate authorities is given"
+                "Client certificates are not requested, because no file of certificate authorities is set"
                     .to_string(),
             );
         }
@@ -186,7 +186,7 @@ fn load(options: &TlsOptions) -> Result<Loaded, String> {
     let path = &options.certificate_key_file;
     let pair = certificates::key_pair(path, options.password.as_deref())?;
     let named = |why: String| format!("{}: {why}", path.display());
-    let first = pair.cert.first().ok_or_else(|| named("there is no certificate in it".to_string()))?;
+    let first = pair.cert.first().ok_or_else(|| named("it contains no certificate".to_string()))?;
     let certificate_info = certificates::certificate_info(first).map_err(named)?;
     let now = SystemTime::now();
     if now < certificate_info.begins || now > certificate_info.ends {

@@ -110,7 +110,7 @@ impl BackupDirectory {
                 _ => {
                     let part = Part::open(&*directory.files, &path.join(&name), number)?;
                     if part.kind.name() != extension {
-                        let what = format!("{} is not what its name says", part.path.display());
+                        let what = format!("the contents of {} do not match its name", part.path.display());
                         return Err(Error::Corrupted(what));
                     }
                     directory.parts.push(part);
@@ -144,7 +144,7 @@ impl BackupDirectory {
             damages.extend(part.check(&self.files).err());
             let follows = last.is_some_and(|last| last.id == part.id && last.end.position == part.from);
             if part.kind == Kind::Changes && !follows {
-                let what = format!("{} doesn't begin where the part before it ends", part.path.display());
+                let what = format!("{} does not continue the previous part", part.path.display());
                 damages.push(Error::Corrupted(what));
             }
             last = Some(part);
@@ -183,7 +183,7 @@ fn numbered(name: &str) -> Option<(u64, &str)> {
 /// Checks the mark and the version of a directory. Refuses a directory with other files.
 fn check_format(files: &dyn Files, path: &Path, names: &[String]) -> Result<()> {
     if !names.iter().any(|name| name == FORMAT_FILE) {
-        return Err(refused(format!("{} is no backup: it has no file {FORMAT_FILE}", path.display())));
+        return Err(refused(format!("{} is not a backup: it has no file {FORMAT_FILE}", path.display())));
     }
     let file = path.join(FORMAT_FILE);
     let read = || {
@@ -197,10 +197,10 @@ fn check_format(files: &dyn Files, path: &Path, names: &[String]) -> Result<()> 
     match text.strip_prefix(FORMAT_BEGINS).and_then(|rest| rest.strip_suffix('\n')?.parse().ok()) {
         Some(FORMAT) => Ok(()),
         Some(other) => Err(refused(format!(
-            "{}: the backup has format {other}, and this version of Vellum reads format {FORMAT} alone",
+            "{}: the backup has format {other}, and this version of Vellum reads only format {FORMAT}",
             path.display()
         ))),
-        None => Err(Error::Corrupted(format!("{} is not as Vellum writes it", file.display()))),
+        None => Err(Error::Corrupted(format!("{} has invalid contents", file.display()))),
     }
 }
 

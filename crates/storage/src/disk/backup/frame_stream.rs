@@ -271,8 +271,7 @@ impl Part {
         let bytes = read().map_err(|error| during("reading", path, error))?;
         let bytes = bytes.ok_or_else(|| damaged("is shorter than any part of a backup"))?;
         let head = Head::read(&head).map_err(|what| damaged(&what))?;
-        let (end, frames) =
-            End::read(&end).ok_or_else(|| damaged("has no end: it is cut off, or damaged there"))?;
+        let (end, frames) = End::read(&end).ok_or_else(|| damaged("is truncated or damaged at its end"))?;
         let Head { kind, id, from } = head;
         Ok(Part { number: part, kind, id, from, end, frames, bytes, path: path.to_path_buf() })
     }
@@ -296,7 +295,7 @@ impl Part {
                 Next::Frame(_) => frames += 1,
                 Next::End if frames == self.frames => return Ok(()),
                 Next::End | Next::Gap(_) => {
-                    let what = format!("{frames} frames are found, {} were written", self.frames);
+                    let what = format!("found {frames} frames, expected {}", self.frames);
                     return Err(Error::Corrupted(format!("{}: {what}", self.path.display())));
                 }
             }

@@ -51,7 +51,7 @@ fn refused(message: String) -> Error {
 }
 
 /// Formats a cluster time for people.
-fn told(time: u64) -> String {
+fn format_time(time: u64) -> String {
     format!("{},{}", time >> 32, time & u64::from(u32::MAX))
 }
 
@@ -68,7 +68,7 @@ pub fn restore(files: &Arc<dyn Files>, what: &Restore) -> Result<Restored> {
     for archive in &what.archives {
         let found = archived(files, archive, full.id)?;
         if found.is_empty() {
-            let what = format!("{} has no journal of this backup's data directory", archive.display());
+            let what = format!("{} contains no journal of this backup's data directory", archive.display());
             return Err(refused(format!("{what} ({:016x})", full.id)));
         }
         sources.extend(found);
@@ -100,16 +100,16 @@ fn choose<'a>(source: &'a BackupDirectory, what: &Restore) -> Result<&'a Part> {
     let fulls = || source.parts().iter().filter(|part| part.kind == Kind::Full);
     let Some(first) = fulls().next() else {
         let why = match source.is_unfinished() {
-            true => "the backup was interrupted: it isn't complete, and can't be restored",
-            false => "there is no full backup",
+            true => "the backup was interrupted: it is incomplete and cannot be restored",
+            false => "it contains no full backup",
         };
         return Err(refused(format!("{}: {why}", what.from.display())));
     };
     let until = what.until.unwrap_or(u64::MAX);
     fulls().rfind(|part| part.end.time <= until).ok_or_else(|| {
         let why = format!(
-            "the oldest backup has commits up to {}, which is later than the moment",
-            told(first.end.time)
+            "the oldest full backup ends at {}, which is after the requested time",
+            format_time(first.end.time)
         );
         refused(format!("{}: {why}", what.from.display()))
     })
@@ -200,10 +200,10 @@ fn fill(
         let known = known.map(|(_, covers)| *covers).fold(restored.time, u64::max);
         if known < until {
             return Err(refused(format!(
-                "what is there goes up to {}, which is before the moment: the last commit is that of {}. Name what \
-                 comes after, such as the archive of the journal, or restore all there is",
-                told(known),
-                told(restored.time)
+                "the backup ends at {}, which is before the requested time: its last commit is at {}. Add \
+                 later parts, such as the archive of the journal, or restore without a time",
+                format_time(known),
+                format_time(restored.time)
             )));
         }
     }
@@ -231,9 +231,9 @@ fn follow(
             Next::Gap(next) => {
                 let which = gap(frame_stream.last() + 1, next - 1);
                 return Err(refused(format!(
-                    "{which}: what is there without a gap goes up to {} (restore to that moment, or find the missing \
+                    "{which}: the parts without a gap end at {} (restore to that time, or find the missing \
                      files)",
-                    told(restored.time)
+                    format_time(restored.time)
                 )));
             }
         }
@@ -243,7 +243,7 @@ fn follow(
 /// Commits the batch of one frame. `of` names the file in errors.
 fn commit(engine: &DiskEngine, frame: &[u8], of: &Path) -> Result<()> {
     let batch = Frame::read(frame).and_then(|frame| frame.decode());
-    let batch = batch.ok_or_else(|| Error::Corrupted(format!("{}: a frame makes no sense", of.display())))?;
+    let batch = batch.ok_or_else(|| Error::Corrupted(format!("{}: a frame is invalid", of.display())))?;
     engine.wait_for_room(&mut || true)?;
     engine.commit(batch).map(drop)
 }

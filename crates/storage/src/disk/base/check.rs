@@ -160,9 +160,9 @@ fn verify_tree(
         whole &= more;
         Ok(more)
     });
-    let said = tree.tree.entries;
-    if read.is_ok() && whole && said != entries {
-        let what = format!("the base's table {name} has {entries} entries, {said} were written");
+    let expected = tree.tree.entries;
+    if read.is_ok() && whole && expected != entries {
+        let what = format!("the base's table {name} has {entries} entries, expected {expected}");
         damages.push(Damage { key: None, what });
     }
 }

@@ -112,10 +112,14 @@ impl Superblock {
             }
         }
         let found = found.ok_or_else(|| {
-            Error::Corrupted(format!("{} has no sound superblock: it is no base, or damaged", path.display()))
+            Error::Corrupted(format!(
+                "{} has no valid superblock: it is not a page store, or it is \
+             damaged",
+                path.display()
+            ))
         })?;
         if len < found.end * UNIT as u64 {
-            let what = format!("{} has been cut: {len} bytes of {}", path.display(), found.end * UNIT as u64);
+            let what = format!("{} is truncated: {len} bytes of {}", path.display(), found.end * UNIT as u64);
             return Err(Error::Corrupted(what));
         }
         Ok(found)
@@ -160,7 +164,7 @@ impl FreeSpace {
         let mut at = begin;
         for extent in used {
             if extent.offset < at || extent.offset + extent.units > end {
-                let what = format!("two pages of the base have the same place, unit {}", extent.offset);
+                let what = format!("two pages of the base overlap at unit {}", extent.offset);
                 return Err(Error::Corrupted(what));
             }
             room.give(Extent { offset: at, units: extent.offset - at });

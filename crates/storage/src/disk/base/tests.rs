@@ -265,12 +265,12 @@ fn a_page_of_zeros_is_named_whatever_it_was() {
         files.tamper(path, |bytes| bytes[at..at + len].fill(0));
         let mut base = open(&files);
         let view = base.view();
-        let mut told: Vec<String> = base.load().err().iter().map(ToString::to_string).collect();
+        let mut reported: Vec<String> = base.load().err().iter().map(ToString::to_string).collect();
         (1..200).for_each(|table| {
-            told.extend(view.verify(table, &mut || true).into_iter().map(|damage| damage.what))
+            reported.extend(view.verify(table, &mut || true).into_iter().map(|damage| damage.what))
         });
         let place = format!("/base: the page at offset {at}, of table ");
-        assert!(told.iter().any(|what| what.contains(&place)), "{number}: {told:?}");
+        assert!(reported.iter().any(|what| what.contains(&place)), "{number}: {reported:?}");
         let written = base.checkpoint(numbers(), &|| true, |to| to.merge(1, &mut entries(1500..4500)));
         match written {
             Err(error) => {
@@ -295,6 +295,6 @@ fn a_page_of_zeros_is_named_whatever_it_was() {
     files.tamper(path, |bytes| bytes[..4 * 4096].fill(0));
     let control = Arc::new(Control::default());
     let opened = Base::open(Arc::new(files.clone()), "/base".into(), 1 << 16, Compression::Lz4, control);
-    let told = opened.err().map(|error| error.to_string()).unwrap_or_default();
-    assert!(told.contains("/base has no sound superblock"), "{told}");
+    let reported = opened.err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(reported.contains("/base has no valid superblock"), "{reported}");
 }

@@ -74,7 +74,7 @@ impl Changes<'_> {
             }
             let mut freed = Vec::new();
             if let Err(error) = stored.each_extent(&self.view.file, number, &mut freed) {
-                log::warn!("the room of what cannot be read stays taken for now: {error}");
+                log::warn!("the space of unreadable pages is not reused yet: {error}");
             }
             self.writer.freed.append(&mut freed);
             self.tables.insert(number, None);
@@ -331,7 +331,7 @@ impl Base {
 
 /// Returns the state without free space, after an unreadable inner page. The file then only grows.
 fn unknown(error: &Error, view: &View) -> FreeSpace {
-    log::warn!("no room of the base is used again: {error}");
+    log::warn!("free space of the base is not reused: {error}");
     FreeSpace::full(view.root.end)
 }
 

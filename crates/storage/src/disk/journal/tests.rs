@@ -112,19 +112,19 @@ fn told_by_others() {
 #[derive(Default)]
 struct Bell {
     rung: Mutex<bool>,
-    heard: Condvar,
+    notified: Condvar,
 }
 
 impl Bell {
     fn ring(&self) {
         *self.rung.lock() = true;
-        self.heard.notify_all();
+        self.notified.notify_all();
     }
 
     fn wait(&self) {
         let mut rung = self.rung.lock();
         while !std::mem::take(&mut *rung) {
-            self.heard.wait(&mut rung);
+            self.notified.wait(&mut rung);
         }
     }
 }
@@ -138,11 +138,11 @@ impl std::task::Wake for Bell {
 /// Every waker is woken, whichever thread syncs. The syncing thread is called when necessary.
 fn waiting_without_threads() {
     let engine = Engine::new();
-    let asked = Arc::new(Bell::default());
-    let asks = Arc::clone(&asked);
+    let requested = Arc::new(Bell::default());
+    let asks = Arc::clone(&requested);
     engine.journal.when_left(Arc::new(move || asks.ring()));
     let stopped = Arc::new(AtomicBool::new(false));
-    let (flusher, stop, bell) = (Arc::clone(&engine), Arc::clone(&stopped), Arc::clone(&asked));
+    let (flusher, stop, bell) = (Arc::clone(&engine), Arc::clone(&stopped), Arc::clone(&requested));
     let flusher = thread::spawn(move || {
         loop {
             bell.wait();
@@ -175,7 +175,7 @@ fn waiting_without_threads() {
     engine.journal.wait(position).unwrap();
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     stopped.store(true, Ordering::SeqCst);
-    asked.ring();
+    requested.ring();
     flusher.join().unwrap();
 }
 
@@ -185,7 +185,7 @@ fn under_any_schedule_whoever_has_waited_finds_his_frame_on_the_disk() {
     explore(SEEDS, waiting_for_writes);
     explore(SEEDS, told_by_others);
     explore(SEEDS, waiting_without_threads);
-    for name in ["what is written during a sync counts as durable", "nobody is told of a sync"] {
+    for name in ["writes during a sync count as durable", "a sync wakes no waiter"] {
         switch_on(Some(name));
         let seen = fails(SEEDS, waiting);
         switch_on(None);

@@ -96,8 +96,8 @@ impl Tally {
         if let Some(cold) = self.cold_spans.get_mut(span) {
             *cold = 0;
         }
-        if let Some(begun) = self.counts.get_mut(span) {
-            *begun = count;
+        if let Some(started) = self.counts.get_mut(span) {
+            *started = count;
         }
         self.idle_turns += 1;
     }
@@ -218,8 +218,8 @@ impl Tallies {
 
     /// Returns the number of seconds that the latest hour covers.
     pub(super) fn hour_seconds(&self, seconds: u64) -> u64 {
-        let begun = self.turn.saturating_sub(SPANS as u64 - 1) * SPAN_SECONDS;
-        seconds.saturating_sub(begun)
+        let started = self.turn.saturating_sub(SPANS as u64 - 1) * SPAN_SECONDS;
+        seconds.saturating_sub(started)
     }
 
     pub(super) fn note(&mut self, table: u64, distance: Option<u64>, weight: u32) {

@@ -81,7 +81,7 @@ fn any_moment_behind_a_full_backup_is_restored_from_changes_and_archive() {
         let restored = restore_to(&files, &to, Some(time), &[ARCHIVE]);
         let expected = last_until(time, 10, end);
         if until == end {
-            assert!(restored.unwrap_err().to_string().contains("goes up to"));
+            assert!(restored.unwrap_err().to_string().contains("the backup ends at"));
             continue;
         }
         let restored = restored.unwrap();
@@ -95,7 +95,7 @@ fn any_moment_behind_a_full_backup_is_restored_from_changes_and_archive() {
     let without = restore_to(&files, "/less", None, &[]).unwrap();
     assert_eq!(without.position, 20);
     let early = restore_to(&files, "/early", Some(3 << 32), &[ARCHIVE]).unwrap_err().to_string();
-    assert!(early.contains("later than the moment"), "{early}");
+    assert!(early.contains("after the requested time"), "{early}");
     // The live journal provides the commits that the archive lacks.
     let last = engine.commit(batch([put(0, b"last", b"1")])).unwrap();
     engine.wait_journaled(last).unwrap();
@@ -135,7 +135,7 @@ fn what_is_missing_or_damaged_is_named() {
             // A missing end is detected only because the point in time is not reached.
             assert_eq!(gap.unwrap().position, 40);
             let late = restore_to(&damaged, "/late", Some(44 << 32), &[ARCHIVE]).unwrap_err().to_string();
-            assert!(late.contains("goes up to 39"), "{late}");
+            assert!(late.contains("the backup ends at 39"), "{late}");
         } else {
             let gap = gap.unwrap_err().to_string();
             let (from, to) = (at * 8 + 1, at * 8 + 8);
@@ -241,12 +241,12 @@ fn a_restore_stopped_anywhere_leaves_no_directory_that_opens() {
         let result = restore_to(&files, "/to", None, &[]);
         for loss in [Loss::Nothing, Loss::Everything, Loss::Some(at * 3)] {
             let files = files.restart(loss);
-            let begun =
+            let started =
                 files.paths().iter().any(|path| path.starts_with("/to") && !path.ends_with("vellum.lock"));
             match opened(&files, "/to") {
                 // The restore had not begun, or it is complete.
                 Ok(engine) if everything(&*engine.snapshot()).is_empty() => {
-                    assert!(!begun, "{at} {loss:?}: an empty database in its place");
+                    assert!(!started, "{at} {loss:?}: an empty database in its place");
                 }
                 Ok(engine) => assert_eq!(everything(&*engine.snapshot()), states[end], "{at} {loss:?}"),
                 Err(_) => refused += 1,
@@ -322,7 +322,7 @@ fn without_an_archive_a_checkpoint_makes_the_next_backup_a_full_one() {
     let since = BackupDirectory::read(shared(&files), Path::new(BACKUP)).unwrap().since();
     let backup = engine.backup(since, 0).unwrap();
     assert!(
-        backup.why_full().is_some_and(|why| why.contains("has not been kept")),
+        backup.why_full().is_some_and(|why| why.contains("is no longer available")),
         "{:?}",
         backup.why_full()
     );

@@ -8,7 +8,7 @@ use super::*;
 use crate::testing::faulty::Random;
 
 /// Acknowledgements and states of a run.
-struct Told {
+struct Acknowledged {
     /// State after each commit, by position.
     states: Vec<Everything>,
     /// Position of the last returned commit.
@@ -20,9 +20,9 @@ struct Told {
     durability: Durability,
 }
 
-impl Told {
-    fn nothing(states: Vec<Everything>, durability: Durability) -> Told {
-        Told { states, committed: 0, journaled: 0, waited: 0, durability }
+impl Acknowledged {
+    fn nothing(states: Vec<Everything>, durability: Durability) -> Acknowledged {
+        Acknowledged { states, committed: 0, journaled: 0, waited: 0, durability }
     }
 }
 
@@ -76,26 +76,26 @@ pub(super) fn time_of(position: u64) -> u64 {
 }
 
 /// Runs the script until its end or a failure.
-fn script(files: &FaultyFiles, told: &mut Told) -> Result<()> {
-    let engine = open_as(files, told.durability)?;
-    let result = commit_all(&engine, told);
+fn script(files: &FaultyFiles, acknowledged: &mut Acknowledged) -> Result<()> {
+    let engine = open_as(files, acknowledged.durability)?;
+    let result = commit_all(&engine, acknowledged);
     // A failing close is expected here.
     let _ = engine.close();
     result
 }
 
-fn commit_all(engine: &DiskEngine, told: &mut Told) -> Result<()> {
+fn commit_all(engine: &DiskEngine, acknowledged: &mut Acknowledged) -> Result<()> {
     for (at, batch) in batches().into_iter().enumerate() {
         let position = engine.commit(batch)?;
-        told.committed = position.0;
+        acknowledged.committed = position.0;
         if at % 4 == 3 {
             engine.wait_journaled(position)?;
-            told.journaled = position.0;
+            acknowledged.journaled = position.0;
         }
         if at % 11 == 7 {
             engine.checkpoint()?;
-            told.journaled = position.0;
-            told.waited = told.waited.max(engine.core.latest().view.waiting());
+            acknowledged.journaled = position.0;
+            acknowledged.waited = acknowledged.waited.max(engine.core.latest().view.waiting());
         }
     }
     Ok(())
@@ -113,18 +113,19 @@ pub(super) fn states() -> Vec<Everything> {
 }
 
 /// Reopens after a stop, checks the state, and continues the workload.
-fn check(files: &FaultyFiles, loss: Loss, told: &Told, what: &str) {
+fn check(files: &FaultyFiles, loss: Loss, acknowledged: &Acknowledged, what: &str) {
     let files = files.restart(loss);
-    let engine = open_as(&files, told.durability).unwrap_or_else(|error| panic!("{what}, {loss:?}: {error}"));
+    let engine =
+        open_as(&files, acknowledged.durability).unwrap_or_else(|error| panic!("{what}, {loss:?}: {error}"));
     let state = engine.core.latest();
     let position = state.position;
-    let at_once = loss == Loss::Nothing && told.durability != Durability::Journaled;
-    let least = if at_once { told.committed } else { told.journaled };
+    let at_once = loss == Loss::Nothing && acknowledged.durability != Durability::Journaled;
+    let least = if at_once { acknowledged.committed } else { acknowledged.journaled };
     assert!(position >= least, "{what}, {loss:?}: {position} recovered, {least} promised");
     let found = everything(&*state);
     let time = (2..=position).map(time_of).max().unwrap_or_default();
     assert_eq!(state.time, time, "{what}, {loss:?}: the time after commit {position}");
-    let expected = told.states.get(position as usize);
+    let expected = acknowledged.states.get(position as usize);
     assert_eq!(Some(&found), expected, "{what}, {loss:?}: not the state after commit {position}");
     drop(state);
     if position > 0 {
@@ -139,13 +140,13 @@ fn check(files: &FaultyFiles, loss: Loss, told: &Told, what: &str) {
 
 /// Stops at each of `count` places and returns the number of survived stops.
 fn stop_everywhere(durability: Durability, count: u64, stop: fn(&FaultyFiles, u64), what: &str) -> u64 {
-    let mut told = Told::nothing(states(), durability);
+    let mut acknowledged = Acknowledged::nothing(states(), durability);
     let mut survived = 0;
     for at in 1..=count {
         let files = FaultyFiles::new();
         stop(&files, at);
-        (told.committed, told.journaled) = (0, 0);
-        let _ = script(&files, &mut told);
+        (acknowledged.committed, acknowledged.journaled) = (0, 0);
+        let _ = script(&files, &mut acknowledged);
         let what = format!("stopped at {what} {at}");
         for loss in [
             Loss::Nothing,
@@ -155,7 +156,7 @@ fn stop_everywhere(durability: Durability, count: u64, stop: fn(&FaultyFiles, u6
             Loss::Blocks(at),
             Loss::Blocks(at * 31),
         ] {
-            check(&files, loss, &told, &what);
+            check(&files, loss, &acknowledged, &what);
             survived += 1;
         }
     }
@@ -165,10 +166,10 @@ fn stop_everywhere(durability: Durability, count: u64, stop: fn(&FaultyFiles, u6
 
 fn counts(durability: Durability) -> (u64, u64) {
     let files = FaultyFiles::new();
-    let mut told = Told::nothing(Vec::new(), durability);
-    script(&files, &mut told).unwrap();
-    assert_eq!(told.committed, batches().len() as u64);
-    assert!(told.waited > 5, "{} changes waited", told.waited);
+    let mut acknowledged = Acknowledged::nothing(Vec::new(), durability);
+    script(&files, &mut acknowledged).unwrap();
+    assert_eq!(acknowledged.committed, batches().len() as u64);
+    assert!(acknowledged.waited > 5, "{} changes waited", acknowledged.waited);
     files.counts()
 }
 

@@ -137,7 +137,7 @@ fn another_format_is_refused_with_both_numbers() {
     let names = |files: &FaultyFiles, number: u32| {
         let error = open(files).err();
         let names_both = |message: &str| {
-            message.contains(&format!("format {number},")) && message.contains("format 4 alone")
+            message.contains(&format!("format {number},")) && message.contains("only format 4")
         };
         assert!(matches!(&error, Some(Error::Unavailable(message)) if names_both(message)), "{error:?}");
     };
@@ -272,10 +272,10 @@ fn a_journal_that_lost_synced_frames_is_damaged() {
             files.tamper(&segment, |bytes| damage(bytes));
             for opened in [still(&files), open(&files).map(drop)] {
                 let Err(Error::Corrupted(what)) = opened else { panic!("{opened:?}") };
-                assert!(what.contains("commits up to 201 had been synced"), "{what}");
+                assert!(what.contains("commits up to 201 were synced"), "{what}");
             }
             let salvage = DiskEngine::salvage_on(Arc::new(files.clone()), &options()).unwrap();
-            assert!(salvage.lost().iter().any(|lost| lost.what.contains("had been synced")));
+            assert!(salvage.lost().iter().any(|lost| lost.what.contains("were synced")));
             salvage.finish().unwrap();
             let repaired = open(&files).unwrap();
             assert_eq!(repaired.snapshot().entries(Ident(1)).unwrap(), 1);

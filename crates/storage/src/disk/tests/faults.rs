@@ -150,12 +150,12 @@ fn who_waits_for_room_may_be_called_off_and_who_does_not_wait_is_refused() {
     let numbers =
         (0..).find(|number| engine.core.changed() >= 40_000 || engine.commit(one(*number)).is_err());
     let numbers = numbers.unwrap();
-    let (mut asked, started) = (0, Instant::now());
+    let (mut requested, started) = (0, Instant::now());
     let waited = engine.wait_for_room(&mut || {
-        asked += 1;
-        asked < 4
+        requested += 1;
+        requested < 4
     });
-    assert_eq!((waited, asked), (Ok(()), 4));
+    assert_eq!((waited, requested), (Ok(()), 4));
     assert!(started.elapsed() < Duration::from_millis(250), "{:?}", started.elapsed());
     let refused = (numbers..).find_map(|number| engine.commit(one(number)).err());
     assert!(matches!(&refused, Some(Error::Full(why)) if why.contains("checkpoints")), "{refused:?}");
@@ -170,33 +170,33 @@ fn who_waits_for_room_may_be_called_off_and_who_does_not_wait_is_refused() {
 fn what_is_durable_is_told_after_each_sync() {
     let files = FaultyFiles::new();
     let engine = Arc::new(open(&files).unwrap());
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let (told_too, engine_too) = (Arc::clone(&told), Arc::downgrade(&engine));
+    let reported = Arc::new(Mutex::new(Vec::new()));
+    let (reported_too, engine_too) = (Arc::clone(&reported), Arc::downgrade(&engine));
     engine.when_durable(Arc::new(move || {
         // With locks held this would wait forever.
         let Some(engine) = engine_too.upgrade() else { return };
         engine.sync_soon();
         drop(engine.snapshot());
-        told_too.lock().push(engine.durable());
+        reported_too.lock().push(engine.durable());
     }));
     start(&*engine);
     assert_eq!(engine.durable(), Position(0));
     let waited = engine.commit(batch([put(1, b"a", b"1")])).unwrap();
     engine.wait_journaled(waited).unwrap();
-    assert_eq!((engine.durable(), told.lock().clone()), (waited, vec![waited]));
+    assert_eq!((engine.durable(), reported.lock().clone()), (waited, vec![waited]));
     // No sync runs at this durability, unless requested.
-    let asked = engine.commit(batch([put(1, b"b", b"1")])).unwrap();
+    let requested = engine.commit(batch([put(1, b"b", b"1")])).unwrap();
     assert_eq!(engine.durable(), waited);
     engine.sync_soon();
-    within_seconds("a sync", || *told.lock() == [waited, asked]);
+    within_seconds("a sync", || *reported.lock() == [waited, requested]);
     let checkpointed = engine.commit(batch([put(1, b"c", b"1")])).unwrap();
     engine.checkpoint().unwrap();
-    assert_eq!((engine.durable(), told.lock().last()), (checkpointed, Some(&checkpointed)));
+    assert_eq!((engine.durable(), reported.lock().last()), (checkpointed, Some(&checkpointed)));
     // A failed sync advances nothing; the checkpoint that repairs the journal does.
     let mended = engine.commit(batch([put(1, b"d", b"1")])).unwrap();
     files.fail_syncs(1);
     engine.sync_soon();
-    within_seconds("a checkpoint", || told.lock().last() == Some(&mended));
+    within_seconds("a checkpoint", || reported.lock().last() == Some(&mended));
     let files = files.restart(Loss::Everything);
     drop(engine);
     let engine = open(&files).unwrap();

@@ -20,18 +20,18 @@ fn vellum_on_disk(arguments: &[&str]) -> Answers {
     }
 }
 
-fn detail(learnt: &ReportedProperties, name: &str) -> String {
-    let found = learnt.fingerprint.details.iter().find(|(known, _)| known == name);
-    found.unwrap_or_else(|| panic!("no {name} in {learnt:?}")).1.clone()
+fn detail(properties: &ReportedProperties, name: &str) -> String {
+    let found = properties.fingerprint.details.iter().find(|(known, _)| known == name);
+    found.unwrap_or_else(|| panic!("no {name} in {properties:?}")).1.clone()
 }
 
 #[test]
 fn mongod_may_lose_the_last_interval_with_the_process() {
-    let learnt = read(&wired_tiger(doc! { "dbPath": "/x", "journal": { "commitIntervalMs": 30 } }));
-    assert_eq!(learnt.fingerprint.server, "MongoDB 4.2.24");
-    assert_eq!(learnt.fingerprint.promise, DurabilityGuarantee::Delayed);
-    assert_eq!(detail(&learnt, "journal"), "flushed every 30 ms");
-    assert_eq!(learnt.directory.unwrap().to_str(), Some("/x"));
+    let properties = read(&wired_tiger(doc! { "dbPath": "/x", "journal": { "commitIntervalMs": 30 } }));
+    assert_eq!(properties.fingerprint.server, "MongoDB 4.2.24");
+    assert_eq!(properties.fingerprint.promise, DurabilityGuarantee::Delayed);
+    assert_eq!(detail(&properties, "journal"), "flushed every 30 ms");
+    assert_eq!(properties.directory.unwrap().to_str(), Some("/x"));
     let none = read(&wired_tiger(doc! { "journal": { "enabled": false } }));
     assert_eq!(detail(&none, "journal"), "none");
 }
@@ -40,18 +40,18 @@ fn mongod_may_lose_the_last_interval_with_the_process() {
 fn a_write_concern_may_ask_for_the_journal() {
     let mut answers = wired_tiger(doc! {});
     answers.given_concern = Some(WriteConcern::builder().journal(true).build());
-    let learnt = read(&answers);
-    assert_eq!(learnt.fingerprint.promise, DurabilityGuarantee::Journaled);
-    assert_eq!(detail(&learnt, "write concern"), "w default, j true (from the connection string)");
+    let properties = read(&answers);
+    assert_eq!(properties.fingerprint.promise, DurabilityGuarantee::Journaled);
+    assert_eq!(detail(&properties, "write concern"), "w default, j true (from the connection string)");
 }
 
 #[test]
 fn majority_is_journaled_on_members_of_a_set_only() {
     let mut answers = wired_tiger(doc! {});
     answers.default_concern = doc! { "defaultWriteConcern": { "w": "majority", "wtimeout": 0 } };
-    let learnt = read(&answers);
-    assert_eq!(learnt.fingerprint.promise, DurabilityGuarantee::Delayed);
-    assert_eq!(detail(&learnt, "write concern"), "w majority (the server's default)");
+    let properties = read(&answers);
+    assert_eq!(properties.fingerprint.promise, DurabilityGuarantee::Delayed);
+    assert_eq!(detail(&properties, "write concern"), "w majority (the server's default)");
     answers.hello = doc! { "setName": "rs0" };
     assert_eq!(read(&answers).fingerprint.promise, DurabilityGuarantee::Journaled);
     answers.given_concern = Some(WriteConcern::nodes(1));
@@ -78,11 +78,11 @@ fn vellum_is_told_apart_at_each_notch() {
             "synced before a write is acknowledged",
         ),
     ] {
-        let learnt = read(&vellum_on_disk(arguments));
-        assert_eq!(learnt.fingerprint.server, "Vellum 0.1.0");
-        assert_eq!(learnt.fingerprint.promise, promise, "{arguments:?}");
-        assert_eq!(detail(&learnt, "journal"), journal);
-        assert_eq!(learnt.directory.unwrap().to_str(), Some("/d"));
+        let properties = read(&vellum_on_disk(arguments));
+        assert_eq!(properties.fingerprint.server, "Vellum 0.1.0");
+        assert_eq!(properties.fingerprint.promise, promise, "{arguments:?}");
+        assert_eq!(detail(&properties, "journal"), journal);
+        assert_eq!(properties.directory.unwrap().to_str(), Some("/d"));
     }
     let memory = Answers {
         build: doc! { "version": "8.0.0", "vellum": "0.1.0" },
@@ -99,14 +99,14 @@ fn others_of_the_protocol_are_recognised() {
         status: doc! { "process": "java", "version": "5.0.0" },
         ..Answers::default()
     };
-    let learnt = read(&java);
-    assert_eq!(learnt.fingerprint.server, "mongo-java-server");
-    assert_eq!(learnt.fingerprint.promise, DurabilityGuarantee::Memory);
+    let properties = read(&java);
+    assert_eq!(properties.fingerprint.server, "mongo-java-server");
+    assert_eq!(properties.fingerprint.promise, DurabilityGuarantee::Memory);
     let ferret =
         Answers { build: doc! { "version": "7.0.42", "ferretdbVersion": "v1.24.2" }, ..Answers::default() };
-    let learnt = read(&ferret);
-    assert_eq!(learnt.fingerprint.server, "FerretDB 1.24.2");
-    assert_eq!(learnt.fingerprint.promise, DurabilityGuarantee::Unknown);
+    let properties = read(&ferret);
+    assert_eq!(properties.fingerprint.server, "FerretDB 1.24.2");
+    assert_eq!(properties.fingerprint.promise, DurabilityGuarantee::Unknown);
 }
 
 #[test]
@@ -123,14 +123,14 @@ fn options_are_shown_without_secrets() {
         "host=db password=hidden",
         "--port",
     ];
-    let told = options(&words.map(Bson::from));
+    let parsed = options(&words.map(Bson::from));
     let wanted = "--dbpath /x --tlsCertificateKeyFilePassword *** *** --postgres postgres://db/x *** --port";
-    assert_eq!(told, wanted);
+    assert_eq!(parsed, wanted);
 }
 
 #[test]
 fn a_server_that_tells_nothing_promises_nothing_known() {
-    let learnt = read(&Answers::default());
-    assert_eq!(learnt.fingerprint.promise, DurabilityGuarantee::Unknown);
-    assert!(detail(&learnt, "write concern").starts_with("w 1"));
+    let properties = read(&Answers::default());
+    assert_eq!(properties.fingerprint.promise, DurabilityGuarantee::Unknown);
+    assert!(detail(&properties, "write concern").starts_with("w 1"));
 }

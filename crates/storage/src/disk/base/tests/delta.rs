@@ -173,10 +173,10 @@ fn a_damaged_page_of_changes_is_told() {
         assert_eq!(lost, if page.height() > 0 { 300 } else { page.len() });
         let damages = view.verify(1, &mut || true);
         assert!(damages.len() == 1 && damages[0].what.contains(&format!("offset {}", at - 20)));
-        let (mut entries, mut before, mut told) = (0, 0, 0);
+        let (mut entries, mut before, mut reported) = (0, 0, 0);
         let saved = view.read_all(1, &mut |found| {
             match found {
-                Found::Damage(_) => told += 1,
+                Found::Damage(_) => reported += 1,
                 Found::Entry(key, value) => {
                     entries += 1;
                     let number = u32::from_be_bytes(key.try_into().unwrap());
@@ -185,7 +185,7 @@ fn a_damaged_page_of_changes_is_told() {
             }
             Ok(true)
         });
-        assert_eq!((saved, entries, before, told), (Ok(()), 6000, lost, 1));
+        assert_eq!((saved, entries, before, reported), (Ok(()), 6000, lost, 1));
         // Checkpoints that need the page fail and change nothing.
         let numbers = Numbers { position: 1, time: 2, next_table: 9 };
         let sorted = || Sorted(few.iter().cloned().collect::<BTreeMap<_, _>>().into_iter().peekable());

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Timeout for a state on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Runs a command in the shell's form, with its `$db`, and returns the reply.
 pub(crate) fn run(client: &mut Client, command: &str) -> DocumentBuf {
@@ -49,9 +49,9 @@ pub(crate) fn running(client: &mut Client, command: &str) -> usize {
 
 /// Waits until a condition holds. Tests wait for states in this way, never for a time.
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
+    let started = Instant::now();
     while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
+        assert!(started.elapsed() < TIMEOUT, "not within {TIMEOUT:?}: {what}");
         thread::sleep(Duration::from_millis(10));
     }
 }

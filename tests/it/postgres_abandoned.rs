@@ -1,10 +1,10 @@
 //! Abandoned operations over PostgreSQL: their statements are cancelled at the server. A server that accepts no
 //! connections delays a client only up to the client's limit.
 
-use crate::ask::code;
 use crate::authority::{Authority, Files};
 use crate::client::Client;
-use crate::say;
+use crate::print_line;
+use crate::requests::code;
 use crate::server::Server;
 use base::bson::DocumentBuf;
 use base::bson::extended_json::parse;
@@ -26,7 +26,7 @@ fn run(client: &mut Client, command: &str) -> DocumentBuf {
 }
 
 fn skipped(what: &str) {
-    say(&format!("{what} over PostgreSQL skipped: it isn't installed (apt-get install postgresql)"));
+    print_line(&format!("{what} over PostgreSQL skipped: it isn't installed (apt-get install postgresql)"));
 }
 
 /// Waits until this number of statements sleep at the server.
@@ -210,14 +210,14 @@ fn a_write_concern_waits_no_longer_for_a_connection_than_it_says() {
 
     wire.hangs.store(true, Ordering::Release);
     let begin = Instant::now();
-    for (id, asked, wanted) in [
+    for (id, requested, wanted) in [
         (2, "{w: 'majority'}, maxTimeMS: 300", 50),
         (3, "{w: 'majority', wtimeout: 300}", 64),
         (4, "{w: 1, j: true, wtimeout: 300}", 64),
         (5, "{w: 1, j: true}, maxTimeMS: 300", 50),
     ] {
-        let told = run(&mut client, &insert(id, asked));
-        assert_eq!((code(&told), concern(&told)), (0, wanted), "{asked}: {}", told.view());
+        let reported = run(&mut client, &insert(id, requested));
+        assert_eq!((code(&reported), concern(&reported)), (0, wanted), "{requested}: {}", reported.view());
     }
     std::thread::scope(|scope| {
         let mut other = server.connect().unwrap();

@@ -43,19 +43,23 @@ fn a_failed_part_stops_no_later_part() {
         ("4-installs", "missing() { echo a thing; }; run() { step never true; }".to_string()),
     ];
     let parts: Vec<_> = parts.iter().map(|(name, body)| (*name, body.as_str())).collect();
-    let (said, code) = run(&folder, &parts, &["--no-install"]);
-    assert_eq!(code, Some(1), "{said}");
-    let table = &said[said.find("part        passed").unwrap_or_else(|| panic!("{said}"))..];
+    let (printed, code) = run(&folder, &parts, &["--no-install"]);
+    assert_eq!(code, Some(1), "{printed}");
+    let table = &printed[printed.find("part        passed").unwrap_or_else(|| panic!("{printed}"))..];
     let words = |line: &str| line.split_whitespace().take(4).collect::<Vec<_>>().join(" ");
     let rows: Vec<_> = table.lines().take(5).map(words).collect();
     // The skipped part is known first.
-    assert_eq!(rows[1..], ["4-installs - - 1", "1-rust 3 1 3", "2-breaks 0 1 0", "3-python 4 0 1"], "{said}");
+    assert_eq!(
+        rows[1..],
+        ["4-installs - - 1", "1-rust 3 1 3", "2-breaks 0 1 0", "3-python 4 0 1"],
+        "{printed}"
+    );
     assert!(
         table.contains("a::b\n  log: target/test-logs/1-rust.log\n  again: ./test one 'a::b'\n"),
-        "{said}"
+        "{printed}"
     );
-    assert!(table.contains("again: ./test 2-breaks"), "{said}");
-    assert_eq!(said.lines().last(), Some("7 passed, 2 failed, 5 skipped"));
+    assert!(table.contains("again: ./test 2-breaks"), "{printed}");
+    assert_eq!(printed.lines().last(), Some("7 passed, 2 failed, 5 skipped"));
 }
 
 #[test]
@@ -66,11 +70,11 @@ fn a_part_that_hangs_is_ended() {
     std::fs::write(folder.join("hangs"), "# Minutes: 1\nrun() { step sleep sleep 600; }\n").unwrap();
     command.env("VELLUM_TEST_SLOWNESS", "0");
     let Output { stdout, status, .. } = command.output().unwrap();
-    let said = String::from_utf8_lossy(&stdout);
-    assert_eq!(status.code(), Some(1), "{said}");
+    let printed = String::from_utf8_lossy(&stdout);
+    assert_eq!(status.code(), Some(1), "{printed}");
     assert!(
-        said.contains("0 times its budget") && said.ends_with("0 passed, 1 failed, 0 skipped\n"),
-        "{said}"
+        printed.contains("0 times its budget") && printed.ends_with("0 passed, 1 failed, 0 skipped\n"),
+        "{printed}"
     );
 }
 
@@ -79,9 +83,9 @@ fn one_step_runs_alone() {
     let folder = Scratch::new("parts");
     std::fs::create_dir_all(&*folder).unwrap();
     let parts = [("part", "run() { step one echo first; step two echo second; }")];
-    let (said, code) = run(&folder, &parts, &["one", "part/two"]);
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("second") && !said.contains("first"), "{said}");
+    let (printed, code) = run(&folder, &parts, &["one", "part/two"]);
+    assert_eq!(code, Some(0), "{printed}");
+    assert!(printed.contains("second") && !printed.contains("first"), "{printed}");
     assert_eq!(run(&folder, &parts, &["one", "part/three"]).1, Some(2));
 }
 
@@ -120,7 +124,7 @@ fn a_silent_part_does_not_end_the_run() {
         ("silent", "missing() { :; }; run() { sleep 11; step a true; }"),
         ("then", "run() { step b true; }"),
     ];
-    let (said, code) = run(&folder, &parts, &["silent", "then"]);
-    assert_eq!(code, Some(0), "{said}");
-    assert_eq!(said.lines().last(), Some("2 passed, 0 failed, 0 skipped"));
+    let (printed, code) = run(&folder, &parts, &["silent", "then"]);
+    assert_eq!(code, Some(0), "{printed}");
+    assert_eq!(printed.lines().last(), Some("2 passed, 0 failed, 0 skipped"));
 }

@@ -1,10 +1,10 @@
 //! Values of the maximum depth, as operands of every operator and on every path of documents through a server. Every
 //! command is answered. No answer nests deeper than clients can read, and no stored document exceeds the depth limit.
 
-use crate::ask::code as code_of;
 use crate::bombs::generate::{Core, Maker, cores};
 use crate::client::Client;
-use crate::say;
+use crate::print_line;
+use crate::requests::code as code_of;
 use crate::server::{Scratch, Server};
 use base::bson::extended_json::parse;
 use base::bson::{Builder, Document, DocumentBuf, MAX_STORED_DEPTH, Value, nests_deeper};
@@ -102,7 +102,7 @@ fn every_operator_takes_the_deepest_values() {
         }
     }
     check_stored(&mut client);
-    say(&format!("deep values: {} operators, {took_deep} with such, codes {codes:?}", cores.len()));
+    print_line(&format!("deep values: {} operators, {took_deep} with such, codes {codes:?}", cores.len()));
     // Other operators take no expression.
     assert!(took_deep > cores.len() / 2, "{took_deep}");
 }

@@ -12,10 +12,10 @@ use base::bson::extended_json::parse;
 use crate::server::{Scratch, Server};
 
 /// An unprivileged user, for tests that run as root.
-const NOBODY: u32 = 65534;
+const UNPRIVILEGED_USER: u32 = 65534;
 
 /// Returns the exit code and the output of both streams, with `DIR` for the scratch directory.
-fn said(command: &mut Command, scratch: &Path) -> String {
+fn printed(command: &mut Command, scratch: &Path) -> String {
     let output = command.stdin(Stdio::null()).output().unwrap();
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8(text).unwrap().replace(&scratch.display().to_string(), "DIR");
@@ -24,7 +24,7 @@ fn said(command: &mut Command, scratch: &Path) -> String {
 
 fn vellum(scratch: &Path, arguments: &[&str]) -> String {
     let arguments = arguments.iter().map(|argument| argument.replace("DIR", &scratch.display().to_string()));
-    said(Command::new(env!("CARGO_BIN_EXE_vellum")).args(arguments), scratch)
+    printed(Command::new(env!("CARGO_BIN_EXE_vellum")).args(arguments), scratch)
 }
 
 /// Creates a directory with empty files of these names.
@@ -50,9 +50,8 @@ fn mongodbs_directory_is_refused_and_left_as_it_was() {
     let files = ["WiredTiger", "WiredTiger.lock", "_mdb_catalog.wt", "mongod.lock", "storage.bson"];
     let data = directory("mongodb", &files);
     let before = names(&data);
-    let refused = "DIR holds MongoDB's files (WiredTiger, WiredTiger.lock, _mdb_catalog.wt and 2 more). Vellum cannot \
-                   read them, and has changed nothing. Copy the data with mongodump and mongorestore, as \
-                   docs/moving.md says, and choose another directory";
+    let refused = "DIR holds MongoDB's files (WiredTiger, WiredTiger.lock, _mdb_catalog.wt and 2 more). \
+     Vellum cannot read them, and has changed nothing. Copy the data with mongodump and mongorestore (see docs/moving.md), and choose another directory";
     for arguments in [
         &[&SERVE[..], &["DIR"]].concat()[..],
         &[&SERVE[..], &["DIR", "--allow-other-files"]].concat(),
@@ -87,7 +86,7 @@ fn mongodbs_files_beside_vellums_are_warned_of() {
     let log = server.end();
     let warning = format!(
         "{} holds MongoDB's files (WiredTiger, _mdb_catalog.wt, mongod.lock and 1 more) beside Vellum's. The server \
-         reads only Vellum's. Copy MongoDB's data with mongodump and mongorestore, as docs/moving.md says",
+         reads only Vellum's. Copy MongoDB's data with mongodump and mongorestore (see docs/moving.md)",
         data.display()
     );
     assert_eq!(log.matches(&warning).count(), 1, "{log}");
@@ -104,7 +103,9 @@ fn advise_without_reads_says_what_to_do() {
     assert!(text.starts_with("0: HOST: --cache-size 64M\n"), "{text}");
     assert_eq!(
         text.lines().last(),
-        Some("Nothing was read: run your application's usual reads for some minutes, then ask again.")
+        Some(
+            "No reads yet: run your application's usual reads for some minutes, then run this command again."
+        )
     );
 }
 
@@ -121,17 +122,19 @@ fn a_repair_reports_what_was_read_kept_and_lost() {
     server.end();
     assert_eq!(
         vellum(&parent, &["--repair", "--data", "DIR/data"]),
-        "0: read: DIR/data: 5 trees\nlost: nothing\nkept: test.people: 2 documents, 2 indexes built anew\nthe old files \
+        "0: read: DIR/data: 5 trees\nlost: nothing\nkept: test.people: 2 documents, 2 indexes rebuilt\nthe \
+         old files \
          are in DIR/data/before-repair.1"
     );
     let empty = parent.join("empty");
     Server::start_on(&empty, &[]).unwrap().end();
     assert_eq!(
         vellum(&parent, &["--repair", "--data", "DIR/empty"]),
-        "0: read: DIR/empty: 2 trees\nlost: nothing\nkept: no documents, since there were no collections\nthe old files \
+        "0: read: DIR/empty: 2 trees\nlost: nothing\nkept: no documents, because no collection was \
+         found\nthe old files \
          are in DIR/empty/before-repair.1"
     );
-    let none = "vellum: there is no directory DIR/none. Check the path";
+    let none = "vellum: the directory DIR/none does not exist. Check the path";
     for arguments in [
         &["--repair", "--data", "DIR/none"][..],
         &["verify", "DIR/none"],
@@ -192,16 +195,16 @@ fn a_path_that_cannot_be_a_data_directory_is_named() {
     }
     let closed = scratch.join("closed");
     fs::create_dir(&closed).unwrap();
-    let as_nobody = |arguments: &[&str]| {
+    let as_unprivileged_user = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_vellum"));
         if nix::unistd::geteuid().is_root() {
-            command.uid(NOBODY);
+            command.uid(UNPRIVILEGED_USER);
         }
-        said(command.args(arguments).arg(&closed), &closed)
+        printed(command.args(arguments).arg(&closed), &closed)
     };
     for (mode, what) in [(0o555, "locking DIR"), (0o000, "reading DIR")] {
         fs::set_permissions(&closed, fs::Permissions::from_mode(mode)).unwrap();
-        let text = as_nobody(&SERVE);
+        let text = as_unprivileged_user(&SERVE);
         let user = text.split("user ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap_or_default();
         assert_eq!(
             text,
@@ -264,13 +267,13 @@ fn a_path_or_an_address_in_the_place_of_a_verb_names_the_option() {
     for arguments in [&["./mydata"][..], &["serve", "./mydata"]] {
         assert_eq!(
             vellum(&scratch, arguments),
-            "2: vellum: './mydata' looks like a directory. To keep documents in it: vellum --data './mydata'"
+            "2: vellum: './mydata' looks like a directory. To store data in it: vellum --data './mydata'"
         );
     }
     assert_eq!(
         vellum(&scratch, &["mongodb://localhost/"]),
-        "2: vellum: 'mongodb://localhost/' is the address of a server. To see whether it answers: vellum ping \
-         'mongodb://localhost/'. To see what it does: vellum top 'mongodb://localhost/'"
+        "2: vellum: 'mongodb://localhost/' is the address of a server. To check that it responds: vellum \
+         ping 'mongodb://localhost/'. To watch its load: vellum top 'mongodb://localhost/'"
     );
     let text = vellum(&scratch, &["pin"]);
     assert!(text.starts_with("2: error: unrecognized subcommand 'pin'"), "{text}");
@@ -282,7 +285,7 @@ fn a_wrong_name_in_a_file_has_its_line_and_the_nearest_name() {
     fs::write(scratch.join("bad.toml"), "# options\nreplset = \"rs0\"\nprot = 27018\n").unwrap();
     assert_eq!(
         vellum(&scratch, &["--config", "DIR/bad.toml"]),
-        "2: vellum: DIR/bad.toml:3: there is no option 'prot'. Is 'port' meant?"
+        "2: vellum: DIR/bad.toml:3: unknown option 'prot'. Did you mean 'port'?"
     );
 }
 
@@ -295,7 +298,8 @@ fn a_ping_without_a_server_says_how_to_start_one() {
     assert_eq!(
         vellum(&scratch, &["ping", &format!("mongodb://{address}/")]),
         format!(
-            "1: vellum: {address}: no server listens there (connection refused). Start one with: vellum --port {}",
+            "1: vellum: {address}: connection refused, no server listens at this address. Start one with: \
+             vellum --port {}",
             address.port()
         )
     );
@@ -320,7 +324,7 @@ fn a_used_port_of_http_is_explained_as_any_other() {
 fn a_server_without_users_says_how_the_first_is_made() {
     let mut server = Server::start_with(&["--auth"]).unwrap();
     let log = server.end();
-    assert!(log.contains("There are no users yet (--auth). Make the first one on this machine"), "{log}");
+    assert!(log.contains("no user exists. Create the first user on this machine"), "{log}");
 }
 
 #[test]
