@@ -14,6 +14,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("query", &["base"]),
     ("replay", &["base", "wire"]),
     ("server", &["base", "database", "wire"]),
+    ("simulate", &["base", "database", "server", "storage", "wire"]),
     ("storage", &[]),
     ("vellum", &["base", "database", "postgres", "server", "storage", "wire"]),
     ("wire", &["base"]),

@@ -15,6 +15,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
+use storage::time;
 
 /// Most bytes of documents in one batch: a reply must stay a valid document.
 const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -115,7 +116,7 @@ impl Cursor {
             opener: Opener::List,
             batches: 0,
             documents: 0,
-            created: Instant::now(),
+            created: time::now(),
             wanted: None,
             remaining_millis: 0,
             stream: None,
@@ -388,7 +389,7 @@ impl Cursors {
                 slot.namespace
             ));
         }
-        slot.used = Instant::now();
+        slot.used = time::now();
         let cursor =
             slot.cursor.take().ok_or_else(|| err!(CursorInUse, "cursor id {id} is already in use"))?;
         cursor.operation.set_max_time(cursor.remaining_millis);
@@ -406,7 +407,7 @@ impl Cursors {
             if slot.killed {
                 open.remove(&id);
             } else {
-                slot.used = Instant::now();
+                slot.used = time::now();
                 slot.cursor = Some(cursor);
                 if slot.dead {
                     remains = slot.release_stage();
@@ -505,7 +506,7 @@ impl Cursors {
     pub fn close_idle(&self, after: Duration) -> u64 {
         let mut closed = 0;
         self.open.lock().retain(|_, slot| {
-            let stays = slot.cursor.is_none() || slot.no_timeout || slot.used.elapsed() < after;
+            let stays = slot.cursor.is_none() || slot.no_timeout || time::since(slot.used) < after;
             closed += u64::from(!stays);
             stays
         });
@@ -551,8 +552,8 @@ impl Cursors {
                 namespace: slot.namespace.clone(),
                 tag: slot.tag.clone(),
                 session: slot.session,
-                age: cursor.created.elapsed(),
-                idle: slot.used.elapsed(),
+                age: time::since(cursor.created),
+                idle: time::since(slot.used),
                 batches: cursor.batches,
                 documents: cursor.documents,
                 no_timeout: slot.no_timeout,
@@ -590,7 +591,7 @@ impl Slot {
             no_timeout: cursor.no_timeout,
             is_stream: cursor.stream.is_some(),
             operation: cursor.operation.clone(),
-            used: Instant::now(),
+            used: time::now(),
             killed: false,
             dead: false,
             lost: false,

@@ -22,6 +22,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 use storage::Snapshot;
 use storage::store::{Change, Expect, SideEffect};
+use storage::time;
 
 /// Default retention of a view (parameter minSnapshotHistoryWindowInSeconds).
 const AGE_MAX: Duration = Duration::from_secs(300);
@@ -58,7 +59,7 @@ impl History {
         if kept.len() == VIEWS_MAX {
             kept.pop_front();
         }
-        kept.push_back(HistoryEntry { time, view: view.clone(), since: Instant::now() });
+        kept.push_back(HistoryEntry { time, view: view.clone(), since: time::now() });
     }
 
     /// Returns the view of a time.
@@ -82,7 +83,7 @@ impl History {
     pub(crate) fn forget_old(&self) {
         let age_max = *self.age_max.lock();
         let mut kept = self.kept.lock();
-        while kept.front().is_some_and(|oldest| oldest.since.elapsed() > age_max) {
+        while kept.front().is_some_and(|oldest| time::since(oldest.since) > age_max) {
             kept.pop_front();
         }
     }

@@ -73,7 +73,7 @@ pub use retry_record::{NOBODY, RetryKey, SessionId, StoredRetry};
 pub use scope::Scope;
 pub use statistics::{CollectionStatistics, WorkingSets};
 pub use storage::store::{Acknowledged, Member, MemberPreference, StandbyRead, WriteConcernStatus};
-pub use storage::{JournalWait, Position, Reads, Span, cancellation, threads};
+pub use storage::{JournalWait, Position, Reads, Span, cancellation, threads, time};
 pub use strict::{StrictReport, filter_shape};
 pub use watch::{Interest, Wake, Watch};
 pub use write::{

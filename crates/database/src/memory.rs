@@ -9,8 +9,9 @@ use base::memory;
 use base::{Result, err};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use storage::Engine;
+use storage::time;
 
 /// Server parameter with the memory limit of one operation.
 pub const OPERATION_MEMORY: &str = "internalQueryMaxOperationMemoryBytes";
@@ -277,9 +278,9 @@ impl Account {
     ///
     /// Errors: ExceededMemoryLimit after a timeout.
     pub(crate) fn wait(&self, shared: &Shared, should_continue: &dyn Fn() -> bool) -> Result<()> {
-        let end = Instant::now() + WAIT;
+        let end = time::now() + WAIT;
         while self.begins_large(shared) && should_continue() {
-            if Instant::now() >= end {
+            if time::now() >= end {
                 if !shared.ledger.exceeds(BUSY_SHARE) {
                     self.become_large(shared);
                     return Ok(());
@@ -291,7 +292,7 @@ impl Account {
                     WAIT.as_secs()
                 ));
             }
-            std::thread::sleep(LOOK);
+            time::sleep(LOOK);
         }
         Ok(())
     }

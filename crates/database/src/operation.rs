@@ -16,6 +16,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 #[cfg(debug_assertions)]
 use storage::cpu_slice::{self, CpuSlice};
+use storage::time;
 
 /// Runs work that may take long, without blocking other users of the thread. Set by the owner of
 /// the threads.
@@ -129,7 +130,7 @@ fn epoch() -> Instant {
 }
 
 fn micros_now() -> u64 {
-    epoch().elapsed().as_micros() as u64
+    time::since(epoch()).as_micros() as u64
 }
 
 /// Returns a number that no other operation has.
@@ -434,7 +435,7 @@ impl Operation {
         let interval = (2 * self.way_interval.load(Relaxed)).min(YIELD_MAX_MICROS);
         self.way_interval.store(interval, Relaxed);
         self.way_due.store(now + interval, Relaxed);
-        (self.blocking)(&mut || std::thread::sleep(YIELD_PAUSE));
+        (self.blocking)(&mut || time::sleep(YIELD_PAUSE));
     }
 
     /// Errors: MaxTimeMSExpired.

@@ -10,6 +10,7 @@ use base::bson::{Document, DocumentBuf};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::time::Duration;
+use storage::time;
 use storage::{Batch, Direction, Engine, Ident, Key, Range, Value};
 
 /// Size of the session's UUID and the statement number in a record's key. The digest of a user
@@ -123,7 +124,7 @@ pub(crate) fn make_tree(engine: &dyn Engine, tree: Ident) -> Result<()> {
         batch.create(tree);
         match engine.commit(batch) {
             Ok(_) => return Ok(()),
-            Err(storage::Error::WriteConflict) => std::thread::sleep(MAKE_PAUSE),
+            Err(storage::Error::WriteConflict) => time::sleep(MAKE_PAUSE),
             Err(error) => return Err(storage_error(error)),
         }
     }

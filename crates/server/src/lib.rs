@@ -21,6 +21,8 @@ mod state;
 pub use dispatch::local::LocalConnection;
 pub use listen::http::request_length;
 pub use listen::net::serve;
+#[cfg(any(test, debug_assertions, feature = "testing"))]
+pub use listen::simulated::{Advance, SimulatedBackground, SimulatedConnection};
 pub use process::logging;
 pub use process::memory_limit::MemoryLimit;
 pub use protocol::compatible_with::CompatibleWith;

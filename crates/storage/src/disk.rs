@@ -169,6 +169,8 @@ pub struct DiskEngine {
     cache_bytes: u64,
     /// Locked like the directory.
     archive: Mutex<Option<Arc<Archive>>>,
+    /// The checkpointer of an engine without threads.
+    stepped: Mutex<Option<Checkpointer>>,
 }
 
 impl DiskEngine {
@@ -195,9 +197,44 @@ impl DiskEngine {
         DiskEngine::open_with(files, options, options.bounds())
     }
 
+    /// Opens a data directory without threads. The caller runs their work by [`step_flush`](Self::step_flush) and
+    /// [`step_checkpoint`](Self::step_checkpoint). A write to a full disk fails at once.
+    #[cfg(any(test, debug_assertions, feature = "testing"))]
+    pub fn open_stepped(files: Arc<dyn Files>, options: &DiskOptions) -> Result<Self> {
+        let (engine, checkpointer) =
+            DiskEngine::recover(files, options, options.bounds(), Control::impatient())?;
+        *engine.stepped.lock() = Some(checkpointer);
+        Ok(engine)
+    }
+
+    /// Does the work of the syncing thread once. `periodic` is true at the end of an interval. Otherwise only a
+    /// requested sync runs.
+    #[cfg(any(test, debug_assertions, feature = "testing"))]
+    pub fn step_flush(&self, periodic: bool) {
+        self.core.step_flush(periodic && self.durability != Durability::None);
+    }
+
+    /// Does the work of the checkpointer once: a checkpoint, if one is ordered or due.
+    #[cfg(any(test, debug_assertions, feature = "testing"))]
+    pub fn step_checkpoint(&self) -> Result<()> {
+        self.stepped.lock().as_mut().map_or(Ok(()), Checkpointer::step_if_due)
+    }
+
     fn open_with(files: Arc<dyn Files>, options: &DiskOptions, bounds: Bounds) -> Result<Self> {
+        let (engine, checkpointer) = DiskEngine::recover(files, options, bounds, Control::default())?;
+        engine.start(checkpointer, options.journal_commit_interval)?;
+        Ok(engine)
+    }
+
+    /// Recovers the state of a data directory. Returns an engine without threads, and its checkpointer.
+    fn recover(
+        files: Arc<dyn Files>,
+        options: &DiskOptions,
+        bounds: Bounds,
+        control: Control,
+    ) -> Result<(Self, Checkpointer)> {
         let directory = Directory::open(Arc::clone(&files), options)?;
-        let control = Arc::new(Control::default());
+        let control = Arc::new(control);
         let cache = options.cache_bytes / CHANGES_SHARE * (CHANGES_SHARE - 1);
         let (path, compression) = (directory.base.clone(), options.compression);
         let base = Base::open(Arc::clone(&files), path, cache, compression, Arc::clone(&control))?;
@@ -229,10 +266,16 @@ impl DiskEngine {
             replayed: count,
             reuse,
             cache_bytes: options.cache_bytes,
-            archive: Mutex::new(archive),
+            archive: Mutex::new(archive.clone()),
+            stepped: Mutex::default(),
         };
-        engine.start(loaded.next_table, options.journal_commit_interval)?;
-        Ok(engine)
+        let (core, asked) = (Arc::clone(&engine.core), Arc::downgrade(&engine.core));
+        engine.core.journal.when_left(Arc::new(move || {
+            if let Some(core) = asked.upgrade() {
+                core.sync_soon();
+            }
+        }));
+        Ok((engine, Checkpointer::new(core, loaded.next_table, archive)))
     }
 
     /// Returns the number of commits replayed from the journal at the opening.
@@ -240,16 +283,10 @@ impl DiskEngine {
         self.replayed
     }
 
-    fn start(&self, next_table: u64, interval: Duration) -> Result<()> {
-        let checkpointer = Checkpointer::new(Arc::clone(&self.core), next_table, self.archive.lock().clone());
+    fn start(&self, checkpointer: Checkpointer, interval: Duration) -> Result<()> {
         self.spawn("storage-keeper", move || checkpointer.run())?;
         let interval = (self.durability != Durability::None).then_some(interval);
-        let (core, requested) = (Arc::clone(&self.core), Arc::downgrade(&self.core));
-        self.core.journal.when_left(Arc::new(move || {
-            if let Some(core) = requested.upgrade() {
-                core.sync_soon();
-            }
-        }));
+        let core = Arc::clone(&self.core);
         self.spawn("storage-flush", move || core.flush_every(interval))
     }
 
@@ -272,6 +309,9 @@ impl DiskEngine {
         for thread in std::mem::take(&mut *self.threads.lock()) {
             // A panicked thread has already reported its error.
             let _ = thread.join();
+        }
+        if let Some(mut checkpointer) = self.stepped.lock().take() {
+            checkpointer.finish_last();
         }
         self.core.base.lock().close();
         *self.archive.lock() = None;
@@ -367,6 +407,11 @@ impl Engine for DiskEngine {
     }
 
     fn wait_for_room(&self, should_continue: &mut dyn FnMut() -> bool) -> Result<()> {
+        #[cfg(any(test, debug_assertions, feature = "testing"))]
+        if self.core.needs_checkpoint() {
+            // A failure is reported by the wait.
+            let _ = self.step_checkpoint();
+        }
         self.core.wait_for_room(should_continue)
     }
 
@@ -455,6 +500,11 @@ impl Journaling for DiskEngine {
     }
 
     fn checkpoint(&self) -> Result<()> {
+        #[cfg(any(test, debug_assertions, feature = "testing"))]
+        if self.stepped.lock().is_some() {
+            self.core.checkpoint_queue.order();
+            return self.step_checkpoint();
+        }
         self.core.checkpoint_queue.order_and_wait()
     }
 

@@ -27,6 +27,7 @@ pub mod sync;
 #[path = "../tests/support/mod.rs"]
 pub mod testing;
 pub mod threads;
+pub mod time;
 mod tree;
 mod working_set;
 

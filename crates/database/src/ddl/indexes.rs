@@ -18,6 +18,7 @@ use query::{Context, Interrupt};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
+use storage::time;
 
 /// Most indexes of a collection.
 const INDEXES_MAX: usize = 64;
@@ -151,7 +152,7 @@ impl Database {
         };
         self.waiting(operation, |should_continue| {
             while is_registered() && should_continue() {
-                std::thread::sleep(ASK);
+                time::sleep(ASK);
             }
         })
     }

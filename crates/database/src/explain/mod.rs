@@ -18,6 +18,7 @@ use base::{Namespace, Result, err};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
+use storage::time;
 
 /// Most results requested from each rejected plan.
 const TRIAL_RESULTS: u64 = 101;
@@ -143,7 +144,7 @@ impl Subject<'_> {
     }
 
     fn execution_stats(&self, verbosity: Verbosity, run: Run<'_>, out: &mut Builder) -> Result<()> {
-        let start = Instant::now();
+        let start = time::now();
         self.plan.note_explained();
         let tree = &self.plan.tree;
         let (stream, effect) = run(self.plan.open(tree)?)?;
@@ -161,7 +162,7 @@ impl Subject<'_> {
     fn all_plans(&self, out: &mut Builder) -> Result<()> {
         out.begin_array(c"allPlansExecution");
         for tree in &self.rejected() {
-            let start = Instant::now();
+            let start = time::now();
             let mut stream = self.plan.open(tree)?;
             let mut found = 0;
             while found < TRIAL_RESULTS && stream.next()?.is_some() {
@@ -254,7 +255,7 @@ impl Printed {
     fn append_to(&self, returned: u64, start: Instant, is_kept: Option<bool>, out: &mut Builder) {
         let number = |count: u64| i32::try_from(count).unwrap_or(i32::MAX);
         out.append(c"nReturned", number(returned));
-        out.append(c"executionTimeMillis", number(start.elapsed().as_millis() as u64));
+        out.append(c"executionTimeMillis", number(time::since(start).as_millis() as u64));
         out.append(c"totalKeysExamined", number(self.keys_examined));
         out.append(c"totalDocsExamined", number(self.docs_examined));
         out.begin_document(c"executionStages");
@@ -301,7 +302,7 @@ fn missing(
     if verbosity != Verbosity::QueryPlanner {
         let printed = Printed { stages: stages(true), keys_examined: 0, docs_examined: 0 };
         out.begin_document(c"executionStats").append(c"executionSuccess", true);
-        printed.append_to(0, Instant::now(), Some(false), &mut out);
+        printed.append_to(0, time::now(), Some(false), &mut out);
         if verbosity == Verbosity::AllPlansExecution {
             out.begin_array(c"allPlansExecution").end();
         }

@@ -10,8 +10,8 @@ use crate::state::connection::ConnectionState;
 use crate::state::server::Server;
 use base::bson::{Document, Value};
 use base::{Error, Result, err};
+use database::time;
 use std::sync::Arc;
-use std::time::Instant;
 
 /// A successful proof of identity.
 pub(crate) struct Login<'a> {
@@ -114,7 +114,7 @@ fn again(known: &Identity, login: &Login<'_>) -> Result<()> {
 pub(crate) fn refresh(server: &Server, state: &mut ConnectionState) -> Result<()> {
     let Some(known) = &state.identity else { return Ok(()) };
     let generation = generation(server);
-    let is_old = server.settings.shared && known.read.elapsed() > super::SHARED_MEMORY;
+    let is_old = server.settings.shared && time::since(known.read) > super::SHARED_MEMORY;
     if known.generation == generation && !is_old {
         return Ok(());
     }
@@ -164,7 +164,7 @@ fn identify(
         mechanism,
         privileges,
         generation,
-        read: Instant::now(),
+        read: time::now(),
     }))
 }
 
@@ -172,7 +172,7 @@ fn identify(
 pub(crate) fn failed(server: &Server, state: &ConnectionState, failure: &Failure<'_>) -> Error {
     let Failure { user, mechanism, is_speculative, why } = *failure;
     if !user.name.is_empty() {
-        server.auth.delays.failed(user, state.activity.client.ip(), Instant::now());
+        server.auth.delays.failed(user, state.activity.client.ip(), time::now());
     }
     log::info!(
         id = 5286307, c = "ACCESS", client = state.activity.client.to_string().as_str(),

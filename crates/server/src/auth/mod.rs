@@ -26,7 +26,8 @@ use crate::state::connection::ConnectionState;
 use crate::state::parameters::Setting;
 use crate::state::server::Server;
 use base::{Error, Result, err};
-use std::time::{Duration, Instant};
+use database::time;
+use std::time::Duration;
 use user::User;
 use wire::scram::Mechanism;
 
@@ -124,14 +125,14 @@ pub(crate) fn has_any(server: &Server) -> bool {
     let generation = generation(server);
     if let Some((at, since, found)) = *server.auth.has_any.lock()
         && at == generation
-        && !(server.settings.shared && since.elapsed() > SHARED_MEMORY)
+        && !(server.settings.shared && time::since(since) > SHARED_MEMORY)
     {
         return found;
     }
     let found = store::has_any(server, store::USERS)
         .and_then(|users| Ok(users || store::has_any(server, store::ROLES)?));
     match found {
-        Ok(found) => *server.auth.has_any.lock() = Some((generation, Instant::now(), found)),
+        Ok(found) => *server.auth.has_any.lock() = Some((generation, time::now(), found)),
         Err(ref error) => log::warn!(c = "ACCESS"; "reading users and roles: {error}"),
     }
     found.unwrap_or(true)

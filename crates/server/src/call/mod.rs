@@ -17,6 +17,7 @@ use crate::state::connection::ConnectionState;
 use crate::state::server::Server;
 use base::Error;
 use base::bson::{Builder, Document};
+use database::time;
 use database::{OpenTransaction, Operation, Position, QuerySettings};
 use std::sync::Arc;
 use std::task::Waker;
@@ -121,7 +122,7 @@ impl<'a> Call<'a> {
         let operation = Arc::new(operation);
         if let Some(limit) = self.arguments.max_time {
             // Time in waits counts.
-            let waited = self.progress.began.map_or(Duration::ZERO, |began| began.at.elapsed());
+            let waited = self.progress.began.map_or(Duration::ZERO, |began| time::since(began.at));
             let left = limit.saturating_sub(waited).as_micros().div_ceil(1000);
             operation.set_max_time((left as u64).max(1));
         }
@@ -144,7 +145,7 @@ impl<'a> Call<'a> {
         at_most: Duration,
         ready: impl FnMut(&Waker) -> bool + Send + 'static,
     ) -> Option<HandlerStatus> {
-        let now = Instant::now();
+        let now = time::now();
         let until = *self.progress.waiting_until.get_or_insert(now + at_most);
         (now < until).then(|| HandlerStatus::Wait(Event::Other { until, ready: Box::new(ready) }))
     }

@@ -14,6 +14,7 @@ use crate::state::parameters::Setting;
 use crate::state::server::Server;
 use base::{ErrorCode, Result, err};
 use database::cancellation;
+use database::time;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -25,7 +26,7 @@ const LONGEST: Duration = Duration::from_secs(24 * 3600);
 ///
 /// Errors: MaxTimeMSExpired after the deadline.
 fn deadline(progress: &Progress, arguments: &Arguments<'_>) -> Result<Instant> {
-    let now = Instant::now();
+    let now = time::now();
     let began = progress.began.map_or(now, |began| began.at);
     let deadline = began + arguments.max_time.unwrap_or(LONGEST);
     match now < deadline {
@@ -40,17 +41,17 @@ pub(crate) fn over(
     progress: &Progress,
     arguments: &Arguments<'_>,
 ) -> impl Fn() -> Option<cancellation::Reason> + 'static {
-    let began = progress.began.map_or_else(Instant::now, |began| began.at);
+    let began = progress.began.map_or_else(time::now, |began| began.at);
     let (activity, until) = (state.activity.clone(), arguments.max_time.map(|time| began + time));
     move || {
-        let is_late = || until.filter(|until| Instant::now() >= *until).map(|_| ErrorCode::MaxTimeMSExpired);
+        let is_late = || until.filter(|until| time::now() >= *until).map(|_| ErrorCode::MaxTimeMSExpired);
         activity.ending().or_else(is_late).map(ErrorCode::number)
     }
 }
 
 /// Returns the delay of a fail point.
 pub(crate) fn for_delay(delay: Duration) -> Event {
-    Event::Other { until: Instant::now() + delay, ready: Box::new(|_: &Waker| false) }
+    Event::Other { until: time::now() + delay, ready: Box::new(|_: &Waker| false) }
 }
 
 /// Checks out the session for a command with a transaction number, as MongoDB does. Returns the
@@ -93,8 +94,8 @@ pub(crate) fn for_unlock(
     }
     let mut until = deadline(progress, arguments)?;
     if let Some(limit) = server.lock_timeout().filter(|_| is_statement) {
-        let end = progress.began.map_or_else(Instant::now, |began| began.at) + limit;
-        if end <= Instant::now() {
+        let end = progress.began.map_or_else(time::now, |began| began.at) + limit;
+        if end <= time::now() {
             return Err(err!(
                 LockTimeout,
                 "Unable to acquire IX lock on '{{Global}}' within {}ms.",

@@ -16,6 +16,7 @@ use crate::state::server::Server;
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Value};
 use base::{Result, err};
 use database::SessionId;
+use database::time;
 use std::sync::Arc;
 
 /// The row of `currentOp`.
@@ -196,7 +197,7 @@ fn entry(server: &Server, activity: &Activity, current: Option<Current>) -> Docu
     entry.append(c"active", current.is_some()).append(c"currentOpTime", &format_time(now_millis()));
     append_user(&mut entry, activity.user().as_ref());
     if let Some(current) = current {
-        let micros = current.started.elapsed().as_micros() as i64;
+        let micros = time::since(current.started).as_micros() as i64;
         entry.append(c"opid", current.operation_id as i64).append(c"secs_running", micros / 1_000_000);
         entry.append(c"microsecs_running", micros).append(c"op", operation_kind(current.command));
         entry.append(c"ns", &current.namespace);

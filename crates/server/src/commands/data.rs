@@ -11,12 +11,12 @@ use base::bson::Document;
 use base::{Error, Namespace, Result, err};
 use database::language::Interrupt;
 use database::language::{Collation, Context};
+use database::time;
 use database::{
     Acknowledged, Committed, Hint, MemberPreference, Operation, Position, Scope, StandbyRead,
     WriteConcernStatus,
 };
 use std::sync::Arc;
-use std::time::Instant;
 
 impl Call<'_> {
     /// Returns the scope of a command that reads documents. The read preference may choose a
@@ -157,7 +157,7 @@ impl Call<'_> {
                 committed.map_or_else(|| database.latest_position(), |committed| committed.position);
             // The reply already reports an unsatisfiable concern, so only the journal is awaited.
             let timeout = concern.timeout().filter(|_| unsatisfiable.is_none());
-            let timeout = timeout.map(|timeout| (Instant::now() + timeout, concern.timed_out()));
+            let timeout = timeout.map(|timeout| (time::now() + timeout, concern.timed_out()));
             DurabilityWait { position, timeout }.join(&mut self.durability_wait);
         }
         Ok(())
@@ -176,14 +176,14 @@ impl Call<'_> {
         position: Position,
         by: Acknowledged,
     ) -> Result<Option<Error>> {
-        let end = concern.timeout().map(|timeout| Instant::now() + timeout);
+        let end = concern.timeout().map(|timeout| time::now() + timeout);
         let operation = self.operation();
         let mut ended = None;
         let mut reached = Ok(WriteConcernStatus::Interrupted);
         blocking::in_place(&mut || {
             let mut should_continue = || {
                 ended = operation.check_now(false).err();
-                ended.is_none() && end.is_none_or(|end| Instant::now() < end)
+                ended.is_none() && end.is_none_or(|end| time::now() < end)
             };
             reached = self.server.database.wait_acknowledged(position, by, &mut should_continue);
         });

@@ -12,7 +12,8 @@ use base::bson::{Builder, Document, Value};
 use base::{Error, Result, err};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use std::time::{Duration, Instant};
+use database::time;
+use std::time::Duration;
 
 /// Id of each conversation. A connection has one conversation at a time.
 const CONVERSATION_ID: i32 = 1;
@@ -33,7 +34,7 @@ fn start(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let client = call.connection.activity.client.ip();
     let is_first = call.progress.waiting_until.is_none();
     let delay = match is_first {
-        true => call.server.auth.delays.reserve(&opening.user, client, Instant::now()),
+        true => call.server.auth.delays.reserve(&opening.user, client, time::now()),
         false => Some(Duration::ZERO),
     };
     let Some(delay) = delay else {

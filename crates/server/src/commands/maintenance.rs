@@ -9,7 +9,7 @@ use crate::commands::diagnostics::host_name;
 use crate::protocol::fields::Fields;
 use base::bson::{Builder, FieldName, Value};
 use base::{Namespace, Result, err};
-use std::time::Instant;
+use database::time;
 
 /// The row of `compact`.
 pub(crate) const COMPACT: Row = Row::new(
@@ -57,7 +57,7 @@ fn db_hash(call: &mut Call<'_>) -> Result<HandlerStatus> {
     };
     fields.flag("skipTempCollections")?;
     fields.ignore_rest();
-    let began = Instant::now();
+    let began = time::now();
     let (operation, context) = call.surroundings();
     let database = &call.server.database;
     let catalog = database.catalog();
@@ -87,7 +87,10 @@ fn db_hash(call: &mut Call<'_>) -> Result<HandlerStatus> {
     for (name, uuid, ..) in &hashes {
         reply.append(FieldName::known(name), Value::Binary { subtype: 4, bytes: uuid });
     }
-    reply.end().append(c"md5", &all.hex()).append_number(c"timeMillis", began.elapsed().as_millis() as i64);
+    reply
+        .end()
+        .append(c"md5", &all.hex())
+        .append_number(c"timeMillis", time::since(began).as_millis() as i64);
     Ok(HandlerStatus::Done)
 }
 

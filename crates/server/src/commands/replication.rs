@@ -10,6 +10,7 @@ use crate::state::own_address::own_address;
 use crate::state::replica_set::ReplicaSet;
 use base::bson::{Builder, FieldName, Value};
 use base::{Result, err};
+use database::time;
 
 /// Returns the replica set.
 ///
@@ -84,7 +85,7 @@ fn get_status(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let durable = Status { time: durable_time, ..status };
     let config = set.config();
     let address = own_address(call.server, call.connection.local);
-    let uptime = i32::try_from(call.server.started.elapsed().as_secs()).unwrap_or(i32::MAX);
+    let uptime = i32::try_from(time::since(call.server.started).as_secs()).unwrap_or(i32::MAX);
     let reply = &mut *call.reply;
     reply.append(c"set", &set.name).append(c"date", Value::DateTime(now_millis()));
     reply.append(c"myState", status.state().0).append(c"term", status.term);

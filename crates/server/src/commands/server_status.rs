@@ -15,6 +15,7 @@ use crate::process::logging::now_millis;
 use crate::state::server::Server;
 use base::bson::{Builder, FieldName, Value};
 use base::{Namespace, Result};
+use database::time;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -70,7 +71,7 @@ fn server_status(call: &mut Call<'_>) -> Result<HandlerStatus> {
     // unknown names too.
     drop(fields.rest());
     let (server, reply) = (call.server, &mut *call.reply);
-    let uptime = server.started.elapsed();
+    let uptime = time::since(server.started);
     reply.append(c"host", &format!("{}:{}", host_name(), call.connection.local.port()));
     reply
         .append(c"version", server.settings.compatible_with.version())
@@ -170,7 +171,7 @@ fn connections(server: &Server, reply: &mut Builder) {
 fn global_lock(server: &Server, reply: &mut Builder) {
     let active =
         server.activities.all().iter().filter(|activity| activity.current().is_some()).count() as i32;
-    reply.append(c"totalTime", server.started.elapsed().as_micros() as i64);
+    reply.append(c"totalTime", time::since(server.started).as_micros() as i64);
     reply
         .begin_document(c"currentQueue")
         .append(c"total", 0)

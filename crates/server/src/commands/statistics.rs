@@ -8,8 +8,8 @@ use crate::protocol::fields::Fields;
 use base::bson::{Document, Value};
 use base::{Namespace, Result, err};
 use database::MeasuredRange;
+use database::time;
 use std::path::Path;
-use std::time::Instant;
 
 /// The row of `collStats`.
 pub(crate) const COLL_STATS: Row = Row::new(
@@ -139,7 +139,7 @@ fn data_size(call: &mut Call<'_>) -> Result<HandlerStatus> {
         fields.refuse_unless_default(part)?;
     }
     fields.finish()?;
-    let began = Instant::now();
+    let began = time::now();
     let (size, count) = match bounds {
         // The counts are exact, so they also serve as the estimate.
         [None, None] => {
@@ -154,6 +154,6 @@ fn data_size(call: &mut Call<'_>) -> Result<HandlerStatus> {
         _ => return Err(err!(BadValue, "only one of min or max specified")),
     };
     call.reply.append(c"estimate", estimate).append(c"size", size).append(c"numObjects", count);
-    call.reply.append(c"millis", i32::try_from(began.elapsed().as_millis()).unwrap_or(i32::MAX));
+    call.reply.append(c"millis", i32::try_from(time::since(began).as_millis()).unwrap_or(i32::MAX));
     Ok(HandlerStatus::Done)
 }

@@ -27,6 +27,7 @@ use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::namespace::is_internal_database;
 use base::{Error, ErrorCode, Namespace, Result, err};
 use database::language::first_stage;
+use database::time;
 use database::{OpenTransaction, Position, cancellation};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
@@ -73,7 +74,7 @@ pub(crate) fn run(
         let setting = server.profiler.setting(request.database);
         let record = CommandRecord {
             at,
-            began: Instant::now(),
+            began: time::now(),
             context: LabelContext::default(),
             labels: None,
             write_concern_error: None,
@@ -200,7 +201,7 @@ impl<'a> Run<'a, '_> {
         let database = &self.server.database;
         let is_late = !database.is_journaled(durability_wait.position);
         match durability_wait.timeout {
-            Some((until, error)) if is_late && Instant::now() >= until => {
+            Some((until, error)) if is_late && time::now() >= until => {
                 if result.is_ok() {
                     reply.document.truncate(self.record.tail);
                     reply::write_concern_error(&mut reply.document, &error);
@@ -229,7 +230,7 @@ impl<'a> Run<'a, '_> {
 
     /// Counts a finished command and passes it to the profiler if it is slow or profiled.
     fn report(&mut self, state: &mut ConnectionState, reply: &Reply, result: &Result<()>) {
-        let (server, request, took) = (self.server, self.request, self.record.began.elapsed());
+        let (server, request, took) = (self.server, self.request, time::since(self.record.began));
         let exists = || database_exists(server, request.database);
         let counted = server.counters.operations.of(&mut state.counted, request.database, exists);
         counted.record(self.record.at, took, result.is_err());
@@ -340,7 +341,7 @@ impl<'a> Run<'a, '_> {
             }
             false => state.activity.begin(operation_id, self.command.name, arguments.session, place, body),
         }
-        self.progress.began = Some(Began { operation_id, at: Instant::now() });
+        self.progress.began = Some(Began { operation_id, at: time::now() });
         Ok(())
     }
 

@@ -2,18 +2,23 @@
 
 use crate::commands::table;
 use crate::dispatch::request::command_of_server;
-use crate::state::server::{Commands, Server, Settings};
+use crate::state::server::{Commands, Server, Settings, seed};
 use database::Database;
 use std::sync::Arc;
 
 impl Server {
     /// Creates a server of this database. It does not listen yet.
     pub fn new(settings: Settings, database: Arc<Database>) -> Server {
+        Server::with_seed(settings, database, seed())
+    }
+
+    /// Creates a server whose random numbers start from this seed.
+    pub fn with_seed(settings: Settings, database: Arc<Database>, seed: u64) -> Server {
         let commands = Commands {
             count: table::ROWS.len(),
             requirements_of: |name| table::find(name).map(|command| command.requirements),
             run: command_of_server,
         };
-        Server::with_commands(commands, settings, database)
+        Server::with_commands(commands, settings, database, seed)
     }
 }

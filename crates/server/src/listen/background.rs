@@ -4,6 +4,7 @@
 use crate::process::heap::{self, MemoryUsage, PurgePolicy};
 use crate::state::parameters::Setting;
 use crate::state::server::Server;
+use database::time;
 use std::sync::Weak;
 use std::time::{Duration, Instant};
 
@@ -21,11 +22,32 @@ const REAP_EVERY: Duration = Duration::from_secs(300);
 
 /// Runs until the server is dropped. Needs a dedicated thread.
 pub(crate) fn run(server: &Weak<Server>) {
-    let mut policy = PurgePolicy::default();
-    let (mut swept, mut closed, mut reaped) = (Instant::now(), Instant::now(), Instant::now());
+    let mut background = Background::default();
     loop {
-        std::thread::sleep(TICK);
+        time::sleep(TICK);
         let Some(server) = server.upgrade() else { return };
+        background.tick(&server);
+    }
+}
+
+/// Times of the latest background work.
+pub(crate) struct Background {
+    purge_policy: PurgePolicy,
+    swept: Instant,
+    closed: Instant,
+    reaped: Instant,
+}
+
+impl Default for Background {
+    fn default() -> Background {
+        let now = time::now();
+        Background { purge_policy: PurgePolicy::default(), swept: now, closed: now, reaped: now }
+    }
+}
+
+impl Background {
+    /// Does the work that is due. Called once a second.
+    pub(crate) fn tick(&mut self, server: &Server) {
         let lifetime = server.transaction_lifetime();
         let sessions = if server.transactions.any_open() { server.sessions.all() } else { Vec::new() };
         for session in sessions {
@@ -38,19 +60,19 @@ pub(crate) fn run(server: &Weak<Server>) {
         }
         // The check each second also reports the end of a stepDown to waiting clients.
         let may_write = server.is_primary() && server.database.write_locks() == 0;
-        if may_write && swept.elapsed() >= server.ttl_pause() {
-            swept = Instant::now();
+        if may_write && time::since(self.swept) >= server.ttl_pause() {
+            self.swept = time::now();
             if server.parameters.get("ttlMonitorEnabled") == Some(Setting::Boolean(true)) {
                 let deleted = server.database.sweep_ttl();
                 log::debug!(c = "INDEX"; "TTL pass: {deleted} documents expired");
             }
         }
-        if policy.is_due(server.memory_usage()) {
+        if self.purge_policy.is_due(server.memory_usage()) {
             heap::purge();
-            policy.record_purge(server.memory_usage());
+            self.purge_policy.record_purge(server.memory_usage());
         }
-        if closed.elapsed() >= IDLE_EVERY {
-            closed = Instant::now();
+        if time::since(self.closed) >= IDLE_EVERY {
+            self.closed = time::now();
             server.database.cursors.close_idle(server.parameters.cursor_timeout());
             server.database.forget_old_views();
             for session in server.sessions.remove_expired() {
@@ -58,8 +80,8 @@ pub(crate) fn run(server: &Weak<Server>) {
                 server.database.cursors.kill_session(&session.id);
             }
         }
-        if may_write && reaped.elapsed() >= REAP_EVERY {
-            reaped = Instant::now();
+        if may_write && time::since(self.reaped) >= REAP_EVERY {
+            self.reaped = time::now();
             if let Err(error) = server.database.reap_retries(&|key| server.sessions.needs_record(key)) {
                 log::warn!("removing old records of retryable writes: {error}");
             }

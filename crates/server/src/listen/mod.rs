@@ -5,3 +5,5 @@ pub(crate) mod driver;
 pub(crate) mod http;
 pub(crate) mod memory;
 pub(crate) mod net;
+#[cfg(any(test, debug_assertions, feature = "testing"))]
+pub(crate) mod simulated;

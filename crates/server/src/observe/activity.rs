@@ -7,6 +7,7 @@ use crate::observe::usage::Usage;
 use crate::protocol::names::UserName;
 use base::ErrorCode;
 use base::bson::Document;
+use database::time;
 use database::{Database, Operation, SessionId};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -134,7 +135,7 @@ impl Activity {
         let runs = |current: &Current| {
             let is_read = READS.contains(&current.command)
                 && current.operation.as_ref().is_some_and(|operation| !operation.writes());
-            is_read && current.started.elapsed() >= after
+            is_read && time::since(current.started) >= after
         };
         let is_due = {
             let current = self.current.lock();
@@ -163,7 +164,7 @@ impl Activity {
         current.command = command;
         current.session = session;
         current.killed = None;
-        current.started = Instant::now();
+        current.started = time::now();
         // Reuses the allocation of the text.
         current.namespace.clear();
         current.namespace.push_str(database);
@@ -227,7 +228,7 @@ impl Activity {
     }
 
     fn count(&self, current: &Current) {
-        let micros = current.started.elapsed().as_micros() as i64;
+        let micros = time::since(current.started).as_micros() as i64;
         let mut usage = self.usage.lock();
         if usage.record(&current.namespace, current.command, micros) {
             self.past.lock().add(&std::mem::take(&mut usage));
@@ -289,7 +290,7 @@ impl Activities {
                 session: None,
                 user: None,
                 body: Vec::new(),
-                started: Instant::now(),
+                started: time::now(),
                 killed: None,
                 waiting: None,
                 operation: None,

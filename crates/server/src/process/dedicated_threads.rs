@@ -1,6 +1,7 @@
 //! The limit on dedicated threads, each of which serves one client.
 
 use crate::process::blocking::threads_most;
+use database::time;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -35,7 +36,7 @@ impl Threads {
             count: AtomicUsize::new(0),
             limit: if is_shared { limit } else { limit.min(MAX_PER_PROCESSOR * processors) },
             yields_at_limit: !is_shared,
-            since: Instant::now(),
+            since: time::now(),
             saturated_until: AtomicU64::new(0),
         }
     }
@@ -53,7 +54,7 @@ impl Threads {
     }
 
     fn milliseconds(&self) -> u64 {
-        self.since.elapsed().as_millis() as u64
+        time::since(self.since).as_millis() as u64
     }
 
     /// Counts a thread, unless the limit is reached.

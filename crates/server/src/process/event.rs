@@ -3,6 +3,7 @@
 //! An event can be polled with a waker, as a future, or awaited by a thread.
 
 use crate::process::blocking;
+use database::time;
 use database::{Database, JournalWait, Position};
 use std::sync::Arc;
 use std::task::{Wake, Waker};
@@ -65,7 +66,7 @@ impl Event {
         }
         let waker = Waker::from(Arc::new(Unpark(thread::current())));
         while !self.has_happened(database, &waker) {
-            match self.until().map(|until| until.saturating_duration_since(Instant::now())) {
+            match self.until().map(|until| until.saturating_duration_since(time::now())) {
                 Some(left) if left.is_zero() => return,
                 Some(left) => thread::park_timeout(left),
                 None => thread::park(),

@@ -10,6 +10,7 @@ use crate::protocol::session_id;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::random::Random;
 use base::{Result, err};
+use database::time;
 use database::{Clock, Committed, RetryKey, SessionId, StoredRetry};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
@@ -193,7 +194,7 @@ impl Sessions {
     /// Creates an empty registry. `seed` starts the random ids of startSession.
     pub(crate) fn new(seed: u64, clock: Arc<dyn Clock>) -> Sessions {
         Sessions {
-            start: Instant::now(),
+            start: time::now(),
             clock,
             sessions: Mutex::default(),
             result_bytes: Arc::default(),
@@ -205,7 +206,7 @@ impl Sessions {
     /// by `vellumClock` do.
     fn seconds(&self) -> u64 {
         let shift = self.clock.settable().map_or(0, |clock| clock.shift_millis());
-        TIMEOUT_SECONDS + (self.start.elapsed().as_millis() as i64 + shift).max(0) as u64 / 1000
+        TIMEOUT_SECONDS + (time::since(self.start).as_millis() as i64 + shift).max(0) as u64 / 1000
     }
 
     /// Restores the sessions of an earlier process from their records. Their age is the time of

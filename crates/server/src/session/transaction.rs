@@ -10,6 +10,7 @@ use crate::protocol::read_concern::{ReadConcern, RequestedReadConcern};
 use crate::protocol::session_id;
 use base::bson::{Builder, Value};
 use base::{Error, Result, err};
+use database::time;
 use database::{Committed, Database, OpenTransaction, Operation, RetryKey};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -110,7 +111,7 @@ impl Session {
             own.number = Some(number);
             own.state = State::Open(Open {
                 transaction,
-                began: Instant::now(),
+                began: time::now(),
                 began_millis: database.now_millis(),
                 read_concern: concern.level,
                 active: Duration::ZERO,
@@ -214,7 +215,7 @@ impl Session {
         limit: Duration,
     ) -> bool {
         let mut own = self.transaction.lock();
-        let expired = matches!(&own.state, State::Open(open) if open.began.elapsed() >= limit);
+        let expired = matches!(&own.state, State::Open(open) if time::since(open.began) >= limit);
         if expired {
             log::info!(
                 "aborting transaction {} on session {}: it has been open for longer than \
@@ -264,8 +265,8 @@ impl Session {
         if idle != open.running.is_none() {
             return false;
         }
-        let time_open = open.began.elapsed();
-        let active = open.active + open.running.map_or(Duration::ZERO, |since| since.elapsed());
+        let time_open = time::since(open.began);
+        let active = open.active + open.running.map_or(Duration::ZERO, time::since);
         out.begin_document(c"transaction").begin_document(c"parameters");
         out.append(c"txnNumber", own.number.unwrap_or_default()).append(c"autocommit", false);
         out.begin_document(c"readConcern");
@@ -348,7 +349,7 @@ impl Transaction {
             self.abort(database, counters);
             return Err(error);
         }
-        open.running = Some(Instant::now());
+        open.running = Some(time::now());
         counters.active.fetch_add(1, Relaxed);
         Ok(open.transaction.clone())
     }
@@ -357,7 +358,7 @@ impl Transaction {
         if let State::Open(open) = &mut self.state
             && let Some(since) = open.running.take()
         {
-            open.active += since.elapsed();
+            open.active += time::since(since);
         }
         counters.active.fetch_sub(1, Relaxed);
     }

@@ -11,6 +11,7 @@ use crate::state::system_collections;
 use base::bson::{Builder, ObjectId};
 use base::{Namespace, Result, err};
 use database::Database;
+use database::time;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -108,7 +109,7 @@ impl ReplicaSet {
             return true;
         }
         let mut election_state = self.election_state.lock();
-        if election_state.until.is_some_and(|until| Instant::now() < until) {
+        if election_state.until.is_some_and(|until| time::now() < until) {
             return false;
         }
         election_state.until = None;
@@ -131,7 +132,7 @@ impl ReplicaSet {
         if !self.primary.swap(false, Ordering::AcqRel) {
             return Err(err!(NotWritablePrimary, "not primary so can't step down"));
         }
-        election_state.until = Some(Instant::now() + time);
+        election_state.until = Some(time::now() + time);
         drop(election_state);
         log::info!("replica set {}: secondary for {} s", self.name, time.as_secs());
         self.changed.raise();
@@ -149,7 +150,7 @@ impl ReplicaSet {
                 "cannot freeze node when primary or running for election. state: Primary"
             ));
         }
-        let until = Instant::now() + time;
+        let until = time::now() + time;
         election_state.until = match time.is_zero() {
             true => None,
             false => election_state.until.max(Some(until)),

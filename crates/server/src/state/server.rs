@@ -5,7 +5,6 @@ use crate::observe::activity::Activities;
 use crate::observe::counters::Counters;
 use crate::observe::profiler::Profiler;
 use crate::process::blocking::in_place;
-use crate::process::logging::now_millis;
 use crate::process::memory_limit::{MemoryLimit, MemoryLimitStats};
 use crate::process::signal::Signal;
 use crate::protocol::compatible_with::CompatibleWith;
@@ -23,6 +22,7 @@ use crate::state::tls::{ReportedErrors, Tls};
 use base::bson::{Builder, Document, DocumentBuf, ObjectId};
 use base::random::Random;
 use base::{Result, err};
+use database::time;
 use database::{Database, SessionId};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -208,13 +208,17 @@ impl TopologyState {
 
 impl Server {
     /// Creates a server for this database with these commands. It does not listen yet.
-    pub(crate) fn with_commands(commands: Commands, settings: Settings, database: Arc<Database>) -> Server {
-        let seed = seed();
+    pub(crate) fn with_commands(
+        commands: Commands,
+        settings: Settings,
+        database: Arc<Database>,
+        seed: u64,
+    ) -> Server {
         if settings.strict {
             database.enable_strict_mode();
         }
         let fail_points = FailPoints::new(settings.test_commands, seed);
-        let seconds = (now_millis() / 1000) as u32;
+        let seconds = (database.now_millis() / 1000) as u32;
         let process = std::array::from_fn(|i| (seed >> (8 * i)) as u8);
         let sessions = Arc::new(Sessions::new(seed, database.clock().clone()));
         sessions.restore(database.take_retries(), settings.shared);
@@ -257,7 +261,7 @@ impl Server {
             active_requests: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
             stop: Arc::default(),
-            started: Instant::now(),
+            started: time::now(),
             random: Random::new(seed),
             message_ids: AtomicU64::new(0),
         };

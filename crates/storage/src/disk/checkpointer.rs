@@ -4,6 +4,7 @@
 //! checkpoint is old. It writes the changes to the base, then removes obsolete segments and frees space. A failed
 //! checkpoint is retried with the same frozen state. Meanwhile readers and writers continue, writers ever more slowly.
 
+use crate::time;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -156,7 +157,7 @@ struct Started {
 
 impl Checkpointer {
     pub(super) fn new(core: Arc<Core>, next_table: u64, archive: Option<Arc<Archive>>) -> Self {
-        let attempted = Instant::now();
+        let attempted = time::now();
         Checkpointer { core, next_table, started: None, attempted, completed: 0, rewritten: 0, archive }
     }
 
@@ -164,28 +165,51 @@ impl Checkpointer {
     pub(super) fn run(mut self) {
         self.take_back();
         while let Some(order) = self.next_order() {
-            let result = self.attempt(order);
-            if result.is_ok() {
-                self.take_back();
-            }
-            let mut orders = self.core.checkpoint_queue.orders.lock();
-            // After the cleanup, since a caller that waited may copy the files now.
-            orders.completed = orders.completed.max(self.completed);
-            if let Err(error) = &result {
-                if orders.error.is_none() {
-                    log::warn!("a checkpoint failed and is retried: {error}");
-                }
-                orders.error = Some(error.clone());
-                orders.wanted = orders.wanted.max(orders.started + 1);
-                self.core.checkpoint_queue.done.notify_all();
+            if self.step(order).is_err() {
+                let mut orders = self.core.checkpoint_queue.orders.lock();
                 if !orders.closing {
                     self.core.checkpoint_queue.ordered.wait_for(&mut orders, RETRY);
                 }
-            } else {
-                orders.error = None;
-                self.core.checkpoint_queue.done.notify_all();
             }
         }
+        self.finish_last();
+    }
+
+    /// Makes a checkpoint if one is ordered or due, for an engine without threads.
+    #[cfg(any(test, debug_assertions, feature = "testing"))]
+    pub(super) fn step_if_due(&mut self) -> Result<()> {
+        let mut orders = self.core.checkpoint_queue.orders.lock();
+        if orders.wanted <= orders.started && !self.is_due() {
+            return Ok(());
+        }
+        orders.started = orders.wanted;
+        let order = orders.started;
+        drop(orders);
+        self.step(order)
+    }
+
+    /// Makes an ordered checkpoint, and reports its result to the waiters.
+    fn step(&mut self, order: u64) -> Result<()> {
+        let result = self.attempt(order);
+        if result.is_ok() {
+            self.take_back();
+        }
+        let mut orders = self.core.checkpoint_queue.orders.lock();
+        // After the cleanup, since a caller that waited may copy the files now.
+        orders.completed = orders.completed.max(self.completed);
+        if let Err(error) = &result {
+            if orders.error.is_none() {
+                log::warn!("a checkpoint failed and is retried: {error}");
+            }
+            orders.wanted = orders.wanted.max(orders.started + 1);
+        }
+        orders.error = result.clone().err();
+        self.core.checkpoint_queue.done.notify_all();
+        result
+    }
+
+    /// Makes the last checkpoint if necessary.
+    pub(super) fn finish_last(&mut self) {
         if (self.started.is_some() || self.core.has_changes())
             && let Err(error) = self.attempt(u64::MAX)
         {
@@ -243,12 +267,12 @@ impl Checkpointer {
         let core = &self.core;
         core.journal.is_broken()
             || is_much(core.latest().garbage_bytes, core.file_bytes())
-            || core.checkpoint_queue.is_long(self.attempted.elapsed()) && core.has_changes()
+            || core.checkpoint_queue.is_long(time::since(self.attempted)) && core.has_changes()
     }
 
     /// Resumes the checkpoint of a failed attempt, then begins another if the order is later.
     fn attempt(&mut self, order: u64) -> Result<()> {
-        self.attempted = Instant::now();
+        self.attempted = time::now();
         if let Some(started) = self.started.take() {
             let late = started.order < order;
             self.complete(started)?;

@@ -4,9 +4,9 @@
 //! writers, the freeze of changes for a checkpoint and the timed syncs are methods here too. State of one thread alone
 //! belongs to its module: `checkpointer.rs`, `journal.rs`.
 
+use crate::time;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
@@ -184,6 +184,12 @@ impl Core {
         changed.max(self.journal.bytes() * 1000 / self.bounds.journal_bytes)
     }
 
+    /// Returns true if a checkpoint has to make room.
+    #[cfg(any(test, debug_assertions, feature = "testing"))]
+    pub(super) fn needs_checkpoint(&self) -> bool {
+        self.fullness() >= 1000
+    }
+
     /// Orders the checkpoint that a broken journal needs.
     fn mend_journal(&self) {
         if self.journal.is_broken() {
@@ -204,7 +210,7 @@ impl Core {
                 return Ok(());
             }
             if fullness < 2000 {
-                thread::sleep(SLOWEST * (fullness - 1000) as u32 / 1000);
+                time::sleep(SLOWEST * (fullness - 1000) as u32 / 1000);
                 return Ok(());
             }
             if let Some(message) = self.control.full() {
@@ -315,15 +321,31 @@ impl Core {
             flushing.requested = false;
             self.requested.store(false, Ordering::Release);
             drop(flushing);
-            if self.journal.has_unsynced() && !self.journal.is_broken() {
-                if let Err(error) = self.journal.sync() {
-                    log::error!("commits are blocked until the next checkpoint: {error}");
-                    self.checkpoint_queue.order();
-                }
-            } else {
-                self.journal.needs_no_sync();
-            }
+            self.flush();
             flushing = self.flushing.lock();
+        }
+    }
+
+    /// Syncs the journal if necessary.
+    fn flush(&self) {
+        if self.journal.has_unsynced() && !self.journal.is_broken() {
+            if let Err(error) = self.journal.sync() {
+                log::error!("commits are blocked until the next checkpoint: {error}");
+                self.checkpoint_queue.order();
+            }
+        } else {
+            self.journal.needs_no_sync();
+        }
+    }
+
+    /// Does the syncing thread's work once, for an engine without threads. `periodic` is true at the end of an
+    /// interval. Otherwise only a requested sync runs.
+    #[cfg(any(test, debug_assertions, feature = "testing"))]
+    pub(super) fn step_flush(&self, periodic: bool) {
+        let requested = std::mem::take(&mut self.flushing.lock().requested);
+        self.requested.store(false, Ordering::Release);
+        if requested || periodic {
+            self.flush();
         }
     }
 

@@ -16,7 +16,6 @@ use super::{
 use crate::{Batch, Engine, Error, Ident, Journaling, Position, Result, Snapshot, Statistics};
 use parking_lot::Mutex;
 use std::any::Any;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -89,7 +88,7 @@ fn locking(path: &Path, error: io::Error) -> Error {
 
 /// Creates an empty base under a temporary name, the journal's first segment, and then the format file.
 fn set_up(path: &Path, segments: &mut Segments) -> Result<()> {
-    segments.id = RandomState::new().build_hasher().finish();
+    segments.id = segments.files.random();
     let journal = &segments.directory;
     segments.files.create_directory(journal).map_err(|error| during("making", journal, error))?;
     // A segment with frames belongs to other data. A segment without frames remains from an interrupted creation.

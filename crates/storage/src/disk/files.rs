@@ -6,6 +6,7 @@
 use std::any::Any;
 use std::fmt::Debug;
 use std::fs;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -36,6 +37,11 @@ pub trait Files: Send + Sync {
     /// Takes a lock that excludes other processes until it is dropped. Returns `WouldBlock` if another process holds
     /// it.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Any + Send + Sync>>;
+
+    /// Returns a random number, for the id of a new directory.
+    fn random(&self) -> u64 {
+        RandomState::new().build_hasher().finish()
+    }
 }
 
 /// An open file, read and written at offsets by many threads.

@@ -20,10 +20,10 @@
 #[allow(clippy::unwrap_used)]
 mod tests;
 
+use crate::time;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::task::Waker;
-use std::time::Instant;
 
 use super::files::{BLOCK, File, Files};
 use super::latency::Latency;
@@ -540,7 +540,7 @@ impl Journal {
         let mut appended = self.appended.load(Ordering::Acquire);
         let files = syncing.files.clone();
         drop(syncing);
-        let started = Instant::now();
+        let started = time::now();
         let result = match &self.write_buffer {
             Some(write_buffer) => {
                 let parts: Vec<Part>;
@@ -558,7 +558,7 @@ impl Journal {
             true => self.appended.load(Ordering::Acquire),
             false => appended,
         };
-        self.latency.note(started.elapsed());
+        self.latency.note(time::since(started));
         if result.is_ok() {
             self.mark.note(appended);
         }

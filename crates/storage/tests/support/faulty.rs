@@ -8,6 +8,7 @@
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -59,6 +60,8 @@ struct Disk {
     slowness: Duration,
     /// Number of bytes by which files may still grow.
     room: Option<u64>,
+    /// What [`Files::random`] returns, for tests that repeat bit for bit.
+    random: Option<u64>,
     stopped: bool,
 }
 
@@ -112,6 +115,21 @@ impl FaultyFiles {
         self.disk.lock().room = room;
     }
 
+    /// Sets the number that all calls of [`Files::random`] return.
+    pub fn set_random(&self, random: u64) {
+        self.disk.lock().random = Some(random);
+    }
+
+    /// Stops now.
+    pub fn stop(&self) {
+        self.disk.lock().stopped = true;
+    }
+
+    /// Returns true once the file system has stopped.
+    pub fn has_stopped(&self) -> bool {
+        self.disk.lock().stopped
+    }
+
     /// Returns the numbers of writes and syncs so far.
     pub fn counts(&self) -> (u64, u64) {
         let disk = self.disk.lock();
@@ -128,7 +146,7 @@ impl FaultyFiles {
             Loss::Nothing | Loss::Everything => 0,
         });
         let names = before.names_after(loss, &mut random);
-        let mut disk = Disk { next: before.next, ..Disk::default() };
+        let mut disk = Disk { next: before.next, random: before.random, ..Disk::default() };
         for (number, content) in &before.contents {
             let kept = match loss {
                 Loss::Nothing => content.now.clone(),
@@ -418,6 +436,10 @@ impl Files for FaultyFiles {
         disk.durable_names.retain(|path, _| !inside(path));
         disk.durable_names.extend(now);
         Ok(())
+    }
+
+    fn random(&self) -> u64 {
+        self.disk.lock().random.unwrap_or_else(|| RandomState::new().build_hasher().finish())
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Any + Send + Sync>> {

@@ -2,6 +2,7 @@
 
 use base::bson::{Builder, Document, DocumentBuf};
 use database::Operation;
+use database::time;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
@@ -27,7 +28,7 @@ pub(crate) struct Notes {
 
 impl Default for Notes {
     fn default() -> Notes {
-        Notes { began: Instant::now(), examined: (0, 0), list: Vec::new() }
+        Notes { began: time::now(), examined: (0, 0), list: Vec::new() }
     }
 }
 
@@ -39,7 +40,7 @@ impl Notes {
         operation: &Operation,
         count: impl FnOnce(&mut Builder),
     ) {
-        let now = Instant::now();
+        let now = time::now();
         let examined = (operation.keys_examined.load(Relaxed), operation.docs_examined.load(Relaxed));
         let mut counts = Builder::new();
         count(&mut counts);

@@ -1,0 +1,300 @@
+//! What clients do with documents, and what a correct server answers.
+
+use base::bson::{Document, Value};
+use base::random::Random;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// The collections. `a` has a unique index on `u`, `b` is dropped and created by clients.
+pub(crate) const COLLECTIONS: [&str; 3] = ["a", "b", "c"];
+/// Number of different ids.
+const IDS: u64 = 8;
+/// Number of different values of the unique field.
+const UNIQUE: u64 = 12;
+
+const DUPLICATE_KEY: i32 = 11_000;
+
+/// A document: an id, a count of increments, a unique number, and the number of the latest operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Doc {
+    pub(crate) id: i64,
+    pub(crate) n: i64,
+    pub(crate) u: i64,
+    pub(crate) w: i64,
+}
+
+/// Documents by id, by collection. A missing collection has no entry.
+pub(crate) type State = BTreeMap<&'static str, Rc<BTreeMap<i64, Doc>>>;
+
+/// A changed document: its new content, `None` if it is removed.
+pub(crate) type Change = (&'static str, i64, Option<Doc>);
+
+/// One statement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    Insert(Doc),
+    Increment(Filter),
+    SetUnique(i64, i64),
+    Delete(Filter),
+    /// An increment that returns the document before or after.
+    FindAndModify {
+        id: i64,
+        new: bool,
+    },
+    FindAndRemove(i64),
+    Find(Option<i64>),
+    Count,
+    Drop,
+    Create,
+}
+
+/// A filter that matches at most one document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Filter {
+    Id(i64),
+    /// By the unique index.
+    Unique(i64),
+}
+
+/// The part of a reply that depends on data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Number of changed documents.
+    Changed(i64),
+    Value(Option<Doc>),
+    Docs(Vec<Doc>),
+    Count(i64),
+    Done,
+    Error(i32, String),
+}
+
+impl Outcome {
+    fn error(code: i32) -> Outcome {
+        Outcome::Error(code, String::new())
+    }
+
+    /// Compares two outcomes without the texts of errors.
+    pub(crate) fn is_like(&self, other: &Outcome) -> bool {
+        match (self, other) {
+            (Outcome::Error(code, _), Outcome::Error(other, _)) => code == other,
+            _ => self == other,
+        }
+    }
+}
+
+impl Filter {
+    fn matches(&self, doc: &Doc) -> bool {
+        match *self {
+            Filter::Id(id) => doc.id == id,
+            Filter::Unique(u) => doc.u == u,
+        }
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Filter::Id(id) => format!("{{_id: {id}}}"),
+            Filter::Unique(u) => format!("{{u: {u}}}"),
+        }
+    }
+}
+
+impl Action {
+    /// Draws a statement and its collection. Statements of transactions leave the catalog alone.
+    pub(crate) fn draw(random: &Random, in_transaction: bool, w: i64) -> (Action, &'static str) {
+        let id = random.below(IDS) as i64;
+        let u = random.below(UNIQUE) as i64;
+        let places: &[&'static str] =
+            if in_transaction { &["a", "a", "c"] } else { &["a", "a", "a", "b", "c"] };
+        let place = places[random.index(places.len())];
+        // Only `a` has an index that makes the field unique.
+        let filter = if place == "a" && random.below(3) == 0 { Filter::Unique(u) } else { Filter::Id(id) };
+        let action = match random.below(if place == "b" { 22 } else { 20 }) {
+            0..=5 => Action::Insert(Doc { id, n: 0, u, w }),
+            6..=8 => Action::Increment(filter),
+            9..=10 => Action::SetUnique(id, u),
+            11..=12 => Action::Delete(filter),
+            13..=14 => Action::FindAndModify { id, new: random.below(2) == 0 },
+            15 => Action::FindAndRemove(id),
+            16 => Action::Find(Some(id)),
+            17..=18 => Action::Find(None),
+            19 if !in_transaction => Action::Count,
+            19 => Action::Find(None),
+            20 => Action::Drop,
+            _ => Action::Create,
+        };
+        (action, place)
+    }
+
+    /// Returns true if a driver repeats the statement with a transaction number.
+    pub(crate) fn is_retryable(&self) -> bool {
+        !self.is_read() && !matches!(self, Action::Drop | Action::Create)
+    }
+
+    pub(crate) fn is_read(&self) -> bool {
+        matches!(self, Action::Find(_) | Action::Count)
+    }
+
+    /// Returns true if a commit of the statement stores a document with its number.
+    pub(crate) fn stores(&self) -> bool {
+        matches!(
+            self,
+            Action::Insert(_) | Action::Increment(_) | Action::SetUnique(..) | Action::FindAndModify { .. }
+        )
+    }
+
+    /// Returns the beginning of the command.
+    pub(crate) fn command(&self, place: &str, w: i64) -> String {
+        let increment = format!("{{$inc: {{n: 1}}, $set: {{w: {w}}}}}");
+        match self {
+            Action::Insert(Doc { id, n, u, w }) => {
+                format!("insert: '{place}', documents: [{{_id: {id}, n: {n}, u: {u}, w: {w}}}]")
+            }
+            Action::Increment(filter) => {
+                format!("update: '{place}', updates: [{{q: {}, u: {increment}}}]", filter.text())
+            }
+            Action::SetUnique(id, u) => {
+                format!("update: '{place}', updates: [{{q: {{_id: {id}}}, u: {{$set: {{u: {u}, w: {w}}}}}}}]")
+            }
+            Action::Delete(filter) => {
+                format!("delete: '{place}', deletes: [{{q: {}, limit: 1}}]", filter.text())
+            }
+            Action::FindAndModify { id, new } => {
+                format!("findAndModify: '{place}', query: {{_id: {id}}}, update: {increment}, new: {new}")
+            }
+            Action::FindAndRemove(id) => {
+                format!("findAndModify: '{place}', query: {{_id: {id}}}, remove: true")
+            }
+            Action::Find(Some(id)) => format!("find: '{place}', filter: {{_id: {id}}}"),
+            Action::Find(None) => format!("find: '{place}', filter: {{}}"),
+            Action::Count => format!("count: '{place}', query: {{}}"),
+            Action::Drop => format!("drop: '{place}'"),
+            Action::Create => format!("create: '{place}'"),
+        }
+    }
+
+    /// Returns the answer of a correct server in this state, and the changes.
+    pub(crate) fn evaluate(&self, state: &State, place: &'static str, w: i64) -> (Outcome, Vec<Change>) {
+        let docs = state.get(place);
+        let empty = BTreeMap::new();
+        let docs_or_none = docs.map_or(&empty, |docs| docs);
+        let one = |filter: &Filter| docs_or_none.values().find(|doc| filter.matches(doc)).copied();
+        let is_taken = |doc: &Doc| {
+            place == "a" && docs_or_none.values().any(|other| other.u == doc.u && other.id != doc.id)
+        };
+        let put = |outcome: Outcome, doc: Doc| (outcome, vec![(place, doc.id, Some(doc))]);
+        let remove = |outcome: Outcome, id: i64| (outcome, vec![(place, id, None)]);
+        let increment = |doc: Doc| Doc { n: doc.n + 1, w, ..doc };
+        match self {
+            Action::Insert(doc) if docs_or_none.contains_key(&doc.id) || is_taken(doc) => {
+                (Outcome::error(DUPLICATE_KEY), Vec::new())
+            }
+            Action::Insert(doc) => put(Outcome::Changed(1), *doc),
+            Action::Increment(filter) => match one(filter) {
+                Some(doc) => put(Outcome::Changed(1), increment(doc)),
+                None => (Outcome::Changed(0), Vec::new()),
+            },
+            Action::SetUnique(id, u) => match one(&Filter::Id(*id)).map(|doc| Doc { u: *u, w, ..doc }) {
+                Some(doc) if is_taken(&doc) => (Outcome::error(DUPLICATE_KEY), Vec::new()),
+                Some(doc) => put(Outcome::Changed(1), doc),
+                None => (Outcome::Changed(0), Vec::new()),
+            },
+            Action::Delete(filter) => match one(filter) {
+                Some(doc) => remove(Outcome::Changed(1), doc.id),
+                None => (Outcome::Changed(0), Vec::new()),
+            },
+            Action::FindAndModify { id, new } => match one(&Filter::Id(*id)) {
+                Some(doc) => {
+                    put(Outcome::Value(Some(if *new { increment(doc) } else { doc })), increment(doc))
+                }
+                None => (Outcome::Value(None), Vec::new()),
+            },
+            Action::FindAndRemove(id) => match one(&Filter::Id(*id)) {
+                Some(doc) => remove(Outcome::Value(Some(doc)), doc.id),
+                None => (Outcome::Value(None), Vec::new()),
+            },
+            Action::Find(Some(id)) => {
+                (Outcome::Docs(one(&Filter::Id(*id)).into_iter().collect()), Vec::new())
+            }
+            Action::Find(None) => (Outcome::Docs(docs_or_none.values().copied().collect()), Vec::new()),
+            Action::Count => (Outcome::Count(docs_or_none.len() as i64), Vec::new()),
+            // MongoDB drops a missing collection, and creates an existing one with equal options, without an error.
+            Action::Drop | Action::Create => (Outcome::Done, Vec::new()),
+        }
+    }
+
+    /// Applies changes of the catalog. Returns true if there are any.
+    pub(crate) fn change_catalog(&self, state: &mut State, place: &'static str) -> bool {
+        match self {
+            Action::Drop => state.remove(place).is_some(),
+            Action::Create => state.insert(place, Rc::default()).is_none(),
+            _ => false,
+        }
+    }
+
+    /// Reads the outcome from a reply.
+    pub(crate) fn outcome(&self, reply: Document<'_>) -> Result<Outcome, String> {
+        if let Some(error) = failure(reply) {
+            return Ok(error);
+        }
+        if reply.get("writeConcernError").is_some() {
+            return Err("a write concern was not met".to_string());
+        }
+        let number = |name: &str| integer(reply, name);
+        Ok(match self {
+            Action::Insert(_) | Action::Delete(_) => Outcome::Changed(number("n")?),
+            Action::Increment(_) | Action::SetUnique(..) => match number("n")? == number("nModified")? {
+                true => Outcome::Changed(number("n")?),
+                false => return Err("n differs from nModified".to_string()),
+            },
+            Action::FindAndModify { .. } | Action::FindAndRemove(_) => {
+                Outcome::Value(reply.get("value").and_then(|value| value.as_document()).map(doc).transpose()?)
+            }
+            Action::Find(_) => {
+                let batch = reply.get("cursor").and_then(|cursor| cursor.as_document()?.get("firstBatch"));
+                let batch = batch.and_then(|batch| batch.as_array()).ok_or("no batch")?;
+                let docs = batch.iter().map(|value| value.as_document().ok_or("no document"));
+                let docs: Result<Vec<Doc>, String> = docs.map(|value| doc(value?)).collect();
+                let mut docs = docs?;
+                docs.sort_by_key(|doc| doc.id);
+                Outcome::Docs(docs)
+            }
+            Action::Count => Outcome::Count(number("n")?),
+            Action::Drop | Action::Create => Outcome::Done,
+        })
+    }
+}
+
+/// Applies changes of documents.
+pub(crate) fn apply(state: &mut State, changes: &[Change]) {
+    for (place, id, doc) in changes {
+        let docs = Rc::make_mut(state.entry(place).or_default());
+        match doc {
+            Some(doc) => _ = docs.insert(*id, *doc),
+            None => _ = docs.remove(id),
+        }
+    }
+}
+
+/// Returns the error of a reply: of the command or of its first statement.
+pub(crate) fn failure(reply: Document<'_>) -> Option<Outcome> {
+    let errors = reply.get("writeErrors").and_then(|errors| errors.as_array());
+    let first = errors.and_then(|errors| errors.iter().next()).and_then(|error| error.as_document());
+    let failed = first.or((integer(reply, "ok") != Ok(1)).then_some(reply))?;
+    let message = failed.get("errmsg").and_then(|message| message.as_str()).unwrap_or_default();
+    Some(Outcome::Error(integer(failed, "code").unwrap_or_default() as i32, message.to_string()))
+}
+
+fn integer(document: Document<'_>, name: &str) -> Result<i64, String> {
+    let value = document.get(name).and_then(|value| value.as_number()).map(|number| number.to_i64_clamped());
+    value.ok_or_else(|| format!("no number {name}"))
+}
+
+/// Reads a document of a collection.
+pub(crate) fn doc(document: Document<'_>) -> Result<Doc, String> {
+    let field = |name: &str| match document.get(name) {
+        Some(Value::Int32(number)) => Ok(i64::from(number)),
+        Some(Value::Int64(number)) => Ok(number),
+        other => Err(format!("{name} is {other:?}")),
+    };
+    Ok(Doc { id: field("_id")?, n: field("n")?, u: field("u")?, w: field("w")? })
+}

@@ -1,0 +1,170 @@
+//! A simulated client: one session, one request at a time, repeated after a lost reply as by a driver.
+
+use crate::action::{Action, Outcome};
+use crate::model::Views;
+use base::random::Random;
+use server::SimulatedConnection;
+use std::time::Duration;
+
+/// What a request asks for.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    /// A statement of its own.
+    Single(Action),
+    /// A statement of the open transaction.
+    Statement(Action),
+    Commit,
+    Abort,
+}
+
+/// A request until its reply.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    pub(crate) step: Step,
+    pub(crate) place: &'static str,
+    /// Number of the operation, which its documents contain.
+    pub(crate) w: i64,
+    /// The command as extended JSON.
+    pub(crate) text: String,
+    /// Latest version when the client first sent it.
+    pub(crate) from: usize,
+    /// True if a reply promises that no crash undoes what it shows.
+    pub(crate) is_durable: bool,
+    /// True if the client repeats it after a lost reply.
+    pub(crate) is_repeated: bool,
+    /// Commit of the request, and the answer there.
+    pub(crate) applied: Option<(u64, Outcome)>,
+    /// True if it ran inside of another request's commit, where it cannot wait.
+    pub(crate) is_nested: bool,
+}
+
+impl Request {
+    /// Returns the statement for the model.
+    pub(crate) fn action(&self) -> Option<(&Action, &'static str, i64)> {
+        match &self.step {
+            Step::Single(action) | Step::Statement(action) => Some((action, self.place, self.w)),
+            Step::Commit | Step::Abort => None,
+        }
+    }
+}
+
+/// The transaction of a session.
+#[derive(Clone, Debug)]
+pub(crate) struct Transaction {
+    pub(crate) number: i64,
+    /// Possible read views, after the first reply.
+    pub(crate) views: Option<Views>,
+    /// Latest version at its start.
+    pub(crate) from: usize,
+    pub(crate) began: Duration,
+    /// Number of the server process that it began in.
+    pub(crate) incarnation: u64,
+    /// True after a lost reply: the client only aborts it.
+    pub(crate) is_lost: bool,
+    pub(crate) is_committing: bool,
+}
+
+/// A client.
+#[derive(Default)]
+pub(crate) struct Client {
+    pub(crate) number: usize,
+    pub(crate) connection: Option<SimulatedConnection>,
+    /// True while the thread is inside of its request.
+    pub(crate) is_running: bool,
+    /// The request in flight, or to be repeated.
+    pub(crate) request: Option<Request>,
+    /// True if the server has received the request.
+    pub(crate) is_sent: bool,
+    /// Number of steps since the server has received it.
+    pub(crate) waited: u64,
+    pub(crate) transaction: Option<Transaction>,
+    pub(crate) transaction_number: i64,
+}
+
+/// Write concerns, and whether their replies promise durability at `relaxed`.
+const WRITE_CONCERNS: [(&str, bool); 4] = [
+    ("", true),
+    (", writeConcern: {w: 1}", false),
+    (", writeConcern: {w: 1, j: true}", true),
+    (", writeConcern: {w: 'majority'}", true),
+];
+const READ_CONCERNS: [(&str, bool); 3] =
+    [("", false), (", readConcern: {level: 'local'}", false), (", readConcern: {level: 'majority'}", true)];
+
+impl Client {
+    fn session(&self) -> String {
+        format!("lsid: {{id: {{$uuid: '00000000-0000-4000-8000-{:012}'}}}}", self.number)
+    }
+
+    /// Draws the next request. `is_journaled` is true if every write waits for the journal.
+    pub(crate) fn draw(
+        &mut self,
+        random: &Random,
+        w: i64,
+        (from, now, incarnation): (usize, Duration, u64),
+        is_journaled: bool,
+    ) -> Request {
+        let session = self.session();
+        let (write_concern, write_durable) = WRITE_CONCERNS[random.index(WRITE_CONCERNS.len())];
+        let (read_concern, read_durable) = READ_CONCERNS[random.index(READ_CONCERNS.len())];
+        let request = |step, place, text, is_durable, is_repeated| Request {
+            step,
+            place,
+            w,
+            text,
+            from,
+            is_durable,
+            is_repeated,
+            applied: None,
+            is_nested: false,
+        };
+        let begins = self.transaction.is_none() && random.below(5) == 0;
+        if begins {
+            self.transaction_number += 1;
+            self.transaction = Some(Transaction {
+                number: self.transaction_number,
+                views: None,
+                from,
+                began: now,
+                incarnation,
+                is_lost: false,
+                is_committing: false,
+            });
+        }
+        if let Some(transaction) = &mut self.transaction {
+            let rest =
+                format!("{session}, txnNumber: {{$numberLong: '{}'}}, autocommit: false", transaction.number);
+            let ends = !begins && random.below(3) == 0;
+            if transaction.is_lost || ends && random.below(5) == 0 {
+                let text = format!("{{abortTransaction: 1, $db: 'admin', {rest}}}");
+                return request(Step::Abort, "admin", text, false, false);
+            }
+            if ends {
+                transaction.is_committing = true;
+                let text = format!("{{commitTransaction: 1, $db: 'admin', {rest}{write_concern}}}");
+                return request(Step::Commit, "admin", text, write_durable || is_journaled, true);
+            }
+            let (action, place) = Action::draw(random, true, w);
+            let start = if begins { ", startTransaction: true" } else { "" };
+            let text = format!("{{{}, $db: 'test', {rest}{start}}}", action.command(place, w));
+            return request(Step::Statement(action), place, text, false, false);
+        }
+        let (action, place) = Action::draw(random, false, w);
+        let command = action.command(place, w);
+        let takes_read_concern = action.is_read();
+        let concern = if takes_read_concern { read_concern } else { write_concern };
+        let is_durable = match takes_read_concern {
+            true => read_durable && is_journaled,
+            false => write_durable || is_journaled,
+        };
+        let is_repeated = action.is_retryable() && random.below(4) != 0;
+        let number = if is_repeated {
+            self.transaction_number += 1;
+            format!(", txnNumber: {{$numberLong: '{}'}}", self.transaction_number)
+        } else {
+            String::new()
+        };
+        let text = format!("{{{command}, $db: 'test', {session}{number}{concern}}}");
+        request(Step::Single(action), place, text, is_durable, is_repeated)
+    }
+}

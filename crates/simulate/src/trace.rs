@@ -1,0 +1,53 @@
+//! The trace of a run: a hash over all events, counts, and the events themselves if they are shown.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+/// Result of a run without violations.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Hash over all events: requests, replies, commits, crashes, with their times.
+    pub hash: u64,
+    /// Time of the simulated clock.
+    pub simulated: Duration,
+    /// Counts of events by name: the coverage of a run.
+    pub marks: BTreeMap<&'static str, u64>,
+}
+
+impl Report {
+    /// Adds the counts of another run.
+    pub fn add(&mut self, other: &Report) {
+        self.hash ^= other.hash;
+        self.simulated += other.simulated;
+        for (mark, count) in &other.marks {
+            *self.marks.entry(mark).or_default() += count;
+        }
+    }
+}
+
+/// The events of a run in progress.
+#[derive(Default)]
+pub(crate) struct Trace {
+    pub(crate) report: Report,
+    pub(crate) is_shown: bool,
+}
+
+impl Trace {
+    /// Adds an event to the hash.
+    pub(crate) fn event(&mut self, text: fmt::Arguments<'_>) {
+        let line = format!("{:>12?} {text}", self.report.simulated);
+        // FNV-1a: a change of any byte changes the hash.
+        for byte in line.bytes() {
+            self.report.hash = (self.report.hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+        }
+        if self.is_shown {
+            eprintln!("{line}");
+        }
+    }
+
+    /// Counts a mark.
+    pub(crate) fn mark(&mut self, name: &'static str) {
+        *self.report.marks.entry(name).or_default() += 1;
+    }
+}
