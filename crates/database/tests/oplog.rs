@@ -103,8 +103,7 @@ fn each_change_has_its_entry_in_the_order_of_commits() {
         "\"u\" \"test.c\" { $v: 2, diff: { u: { a: 2 } } } { _id: 1 }",
         "\"u\" \"test.c\" { _id: 1, b: 5 } { _id: 1 }",
         "\"c\" \"admin.$cmd\" { applyOps: [ { op: \"i\"",
-        "\"d\" \"test.c\" { _id: 1 }",
-        "\"d\" \"test.c\" { _id: 2 }",
+        "\"c\" \"admin.$cmd\" { applyOps: [ { op: \"d\"",
         "\"c\" \"test.$cmd\" { drop: \"c\" }",
         "\"c\" \"test.$cmd\" { dropDatabase: 1 }",
     ];
