@@ -317,15 +317,7 @@ pub(crate) fn from_entry(entry: Document<'_>, context: &Context) -> Result<Colle
     }
     let data = match options.view {
         Some(_) => None,
-        None => Some(Data {
-            ident: ident(entry).ok_or_else(broken)?,
-            indexes,
-            building: Vec::new(),
-            counts: Arc::default(),
-            index_filters: Arc::default(),
-            scans: Arc::default(),
-            cached_plans: Arc::default(),
-        }),
+        None => Some(Data::new(ident(entry).ok_or_else(broken)?, indexes, Arc::default())),
     };
     let uuid = bytes.try_into().map_err(|_| broken())?;
     Ok(Collection { namespace, uuid, options, data, generation: stored_generation(entry) })

@@ -118,16 +118,7 @@ impl Database {
                     indexes.push(Arc::new(Index::new(spec, self.store.new_ident(), &[], self.now_millis())));
                 }
                 let counts = self.new_counts(ident);
-                let (index_filters, cached_plans) = (Arc::default(), Arc::default());
-                Some(Data {
-                    ident,
-                    indexes,
-                    building: Vec::new(),
-                    counts,
-                    index_filters,
-                    cached_plans,
-                    scans: Arc::default(),
-                })
+                Some(Data::new(ident, indexes, counts))
             }
         };
         let (namespace, uuid) = (namespace.clone(), self.random.uuid());

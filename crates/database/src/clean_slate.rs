@@ -188,16 +188,7 @@ impl CatalogChange<'_> {
         counts.records.store(origin.counts.records.load(Relaxed), Relaxed);
         counts.bytes.store(origin.counts.bytes.load(Relaxed), Relaxed);
         counts.next_record.store(origin.counts.next_record.load(Relaxed), Relaxed);
-        let (index_filters, cached_plans) = (Arc::default(), Arc::default());
-        Data {
-            ident,
-            indexes,
-            building: Vec::new(),
-            counts,
-            index_filters,
-            cached_plans,
-            scans: Arc::default(),
-        }
+        Data::new(ident, indexes, counts)
     }
 
     /// Clears the multikey bits of an emptied collection's indexes, so that the plans of the next test do not depend on

@@ -164,6 +164,12 @@ impl Collection {
 }
 
 impl Data {
+    /// Returns the data of a new collection, without index builds, index filters and cached plans.
+    pub(crate) fn new(ident: Ident, indexes: Vec<Arc<Index>>, counts: Arc<Counts>) -> Data {
+        let (index_filters, cached_plans, scans) = (Arc::default(), Arc::default(), Arc::default());
+        Data { ident, indexes, building: Vec::new(), counts, index_filters, cached_plans, scans }
+    }
+
     /// Returns the number of indexes as in the reply of createIndexes, without the clustered index.
     pub(crate) fn listed_indexes(&self) -> usize {
         self.indexes.len() - usize::from(self.clustered_index().is_some())

@@ -141,7 +141,7 @@ impl PostgresCursor {
         }
     }
 
-    /// Reads a page of the log, whose rows have another form than those of other trees.
+    /// Reads a page of the log. Its rows have a time and packed parts, not a key.
     fn read_log(&mut self) -> Result<()> {
         let limit = self.next_page;
         let mut params = log_bounds(&self.range).map(Param::Int).to_vec();

@@ -56,7 +56,7 @@ struct Process {
 
 struct World {
     script: Script,
-    /// Decides the schedule. Each operation has its own generator, so that dropping one keeps the others.
+    /// Decides the schedule. Each operation has its own generator: a dropped operation does not change later ones.
     random: Random,
     durability: Durability,
     clock: Arc<ManualClock>,

@@ -122,16 +122,7 @@ impl Repair<'_> {
         let index = self.create(batch);
         let index = Index::new(IndexSpec::id(Collation::default()), index, &[], self.now_millis);
         let indexes = vec![Arc::new(index)];
-        let (counts, index_filters, cached_plans) = (Arc::default(), Arc::default(), Arc::default());
-        let data = Data {
-            ident,
-            indexes,
-            building: Vec::new(),
-            counts,
-            index_filters,
-            cached_plans,
-            scans: Arc::default(),
-        };
+        let data = Data::new(ident, indexes, Arc::default());
         let uuid = self.random.uuid();
         Collection { namespace, uuid, options: Default::default(), data: Some(data), generation: 0 }
     }

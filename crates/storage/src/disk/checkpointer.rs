@@ -42,9 +42,9 @@ pub(super) struct CheckpointQueue {
 /// Orders and results, under the lock.
 #[derive(Default)]
 struct QueueState {
-    /// Numbers of checkpoints ordered and begun.
+    /// Numbers of checkpoints ordered and started.
     wanted: u64,
-    /// Number of the last order that has begun.
+    /// Number of the last order that has started.
     started: u64,
     /// Number of the last completed order.
     completed: u64,
