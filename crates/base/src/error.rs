@@ -80,6 +80,14 @@ macro_rules! err {
     };
 }
 
+/// Returns an [`Error`] from the function: `return Err(err!(…))`.
+#[macro_export]
+macro_rules! bail {
+    ($($error:tt)+) => {
+        return ::std::result::Result::Err($crate::err!($($error)+))
+    };
+}
+
 #[cfg(test)]
 mod tests {
     #[test]

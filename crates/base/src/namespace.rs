@@ -1,6 +1,6 @@
 //! Names of databases and collections, and their limits.
 
-use crate::{Result, err};
+use crate::{Result, bail, err};
 use std::fmt;
 
 /// The longest name of a database, in bytes.
@@ -69,7 +69,7 @@ pub fn check_database_name(name: &str) -> Result<()> {
         || name.len() > DATABASE_NAME_MAX
         || name.bytes().any(|byte| matches!(byte, b'\0' | b'/' | b'\\' | b'.' | b' ' | b'"' | b'$'));
     if bad {
-        return Err(err!(InvalidNamespace, "Invalid namespace specified '{name}'"));
+        bail!(InvalidNamespace, "Invalid namespace specified '{name}'");
     }
     Ok(())
 }
@@ -81,13 +81,13 @@ pub fn check_collection_name(database: &str, name: &str) -> Result<()> {
         || name.contains('\0')
         || (name.contains('$') && !(name.starts_with("$cmd") || name == "oplog.$main"));
     if bad {
-        return Err(err!(InvalidNamespace, "Invalid namespace specified '{database}.{name}'"));
+        bail!(InvalidNamespace, "Invalid namespace specified '{database}.{name}'");
     }
     if database.len() + 1 + name.len() > NAMESPACE_MAX {
-        return Err(err!(
+        bail!(
             InvalidNamespace,
             "Fully qualified namespace is too long. Namespace: {database}.{name} Max: {NAMESPACE_MAX}"
-        ));
+        );
     }
     Ok(())
 }

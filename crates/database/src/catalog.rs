@@ -14,7 +14,7 @@ use crate::keys::SAVED;
 use crate::options;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::namespace::check_database_name;
-use base::{Namespace, Result, err};
+use base::{Namespace, Result, bail, err};
 use imbl::OrdMap;
 use query::Context;
 use std::collections::BTreeMap;
@@ -166,10 +166,10 @@ impl StateName {
     pub fn new(database: &str, name: &str) -> Result<StateName> {
         check_database_name(database)?;
         if name.is_empty() || name.len() > STATE_NAME_MAX || name.contains('\0') {
-            return Err(err!(
+            bail!(
                 BadValue,
                 "a snapshot's name has 1 to {STATE_NAME_MAX} bytes and no null character: '{name}'"
-            ));
+            );
         }
         Ok(StateName { database: database.into(), name: name.into() })
     }

@@ -10,7 +10,7 @@ use crate::plan::Read;
 use crate::storage_error;
 use crate::watch::{Progress, State};
 use base::bson::{Builder, Document, DocumentCow};
-use base::{Namespace, Result, err};
+use base::{Namespace, Result, bail};
 use parking_lot::Mutex;
 use query::change::{
     Action, ChangeStream, Entry, Event, EventContext, ResumeToken, Scope, Spec, history_lost, id_modified,
@@ -53,12 +53,12 @@ impl Database {
     ) -> Result<(Box<dyn Stage>, Progress)> {
         let described = pipeline.describe().next().cloned();
         let Some(stage) = described.as_ref().and_then(|stage| stage.view().first()) else {
-            return Err(err!(InternalError, "a change stream without its stage"));
+            bail!(InternalError, "a change stream without its stage");
         };
         let spec = Spec::parse(&stage)?;
         spec.check(namespace)?;
         if !self.logs() {
-            return Err(err!(40573, "The $changeStream stage is only supported on replica sets"));
+            bail!(40573, "The $changeStream stage is only supported on replica sets");
         }
         let splits = pipeline.splits_events();
         let now = self.log_now()?;

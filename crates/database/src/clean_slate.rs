@@ -16,7 +16,7 @@ use crate::database::Database;
 use crate::index::Index;
 use crate::logged::LoggedCommand;
 use base::namespace::check_database_name;
-use base::{Namespace, Result, err};
+use base::{Namespace, Result, bail, err};
 use query::Interrupt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -40,12 +40,12 @@ impl Database {
         check_database_name(from)?;
         check_replaceable(to)?;
         if from == to {
-            return Err(err!(IllegalOperation, "cannot fork database '{from}' onto itself"));
+            bail!(IllegalOperation, "cannot fork database '{from}' onto itself");
         }
         self.must_change_catalog(interrupt, |change| {
             let origin = change.collections(from)?;
             if change.has_database(to) && !replace {
-                return Err(err!(NamespaceExists, "database '{to}' exists; replace: true replaces it"));
+                bail!(NamespaceExists, "database '{to}' exists; replace: true replaces it");
             }
             change.replace_database(to, &origin, self.now_millis())
         })
@@ -65,12 +65,12 @@ impl Database {
             let origin = change.collections(&name.database)?;
             if let Some(state) = change.catalog().saved(name).cloned() {
                 if !replace {
-                    return Err(err!(
+                    bail!(
                         NamespaceExists,
                         "database '{}' has a snapshot named '{}'; replace: true replaces it",
                         name.database,
                         name.name
-                    ));
+                    );
                 }
                 change.drop_saved(&state);
             }

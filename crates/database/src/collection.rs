@@ -9,7 +9,7 @@ use crate::index::{Building, Index};
 use crate::option_field;
 use crate::validator::Validator;
 use base::bson::{Builder, Document, DocumentBuf, Value, ValueBuf, equal};
-use base::{Namespace, Result, err};
+use base::{Namespace, Result, bail, err};
 use query::Collation;
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -269,13 +269,13 @@ pub(crate) fn append_clustered(name: &str, out: &mut Builder) {
 /// Errors: InvalidOptions for negative values and values beyond int32.
 pub(crate) fn clustered_expiry(seconds: i64) -> Result<i64> {
     if seconds < 0 {
-        return Err(err!(InvalidOptions, "TTL index 'expireAfterSeconds' option cannot be less than 0"));
+        bail!(InvalidOptions, "TTL index 'expireAfterSeconds' option cannot be less than 0");
     }
     if seconds > i64::from(i32::MAX) {
-        return Err(err!(
+        bail!(
             InvalidOptions,
             "TTL index 'expireAfterSeconds' option must be within an acceptable range, try a lower number"
-        ));
+        );
     }
     Ok(seconds)
 }
@@ -301,7 +301,7 @@ impl<'a> ClusteredFields<'a> {
                 "unique" => fields.unique = Some(option_field::flag(&path, value)?),
                 "name" => fields.name = Some(option_field::text(&path, value)?),
                 "v" => fields.version = Some(option_field::count(&path, value)?),
-                _ => return Err(err!(40415, "BSON field 'create.{path}' is an unknown field.")),
+                _ => bail!(40415, "BSON field 'create.{path}' is an unknown field."),
             }
         }
         Ok(fields)
@@ -313,24 +313,24 @@ impl<'a> ClusteredFields<'a> {
         };
         let key = self.key.ok_or_else(|| missing("key"))?;
         if !self.unique.ok_or_else(|| missing("unique"))? {
-            return Err(err!(5979700, "The clusteredIndex option requires unique: true to be specified"));
+            bail!(5979700, "The clusteredIndex option requires unique: true to be specified");
         }
         let mut parts = key.iter();
         let on_id =
             parts.next().is_some_and(|part| part.name() == "_id" && equal(part.value(), Value::Int32(1)));
         if !on_id || parts.next().is_some() {
-            return Err(err!(
+            bail!(
                 InvalidIndexSpecificationOption,
                 "The clusteredIndex option is only supported for key: {{_id: 1}}"
-            ));
+            );
         }
         match self.version {
             None | Some(2) => {}
             Some(version) => {
-                return Err(err!(
+                bail!(
                     5979704,
                     "Invalid clusteredIndex specification {spec}; cannot create a clusteredIndex with v={version}"
-                ));
+                );
             }
         }
         match self.name {

@@ -11,7 +11,7 @@ use crate::database::Database;
 use crate::history::replaced_by;
 use crate::operation::{Operation, wait_through};
 use crate::storage_error;
-use base::{Result, err};
+use base::{Result, bail};
 use query::Interrupt;
 use std::task::Waker;
 use storage::store::{Acknowledged, CommitError, Member, TransactionId, WriteConcernStatus};
@@ -70,10 +70,10 @@ impl Database {
                 CommitError::Changed => return Ok(Applied::Again),
                 CommitError::Expectation(number) if changes.fails_build(number) => return Ok(Applied::Again),
                 CommitError::Expectation(number) if changes.is_retry(number) => {
-                    return Err(err!(
+                    bail!(
                         ConflictingOperationInProgress,
                         "the same retryable write was carried out by another process at the same time"
-                    ));
+                    );
                 }
                 CommitError::Expectation(number) => return Ok(changes.outcome_of(number)),
             }

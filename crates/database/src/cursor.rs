@@ -6,7 +6,7 @@ use crate::retry_record::SessionId;
 use crate::watch::{Interest, Progress};
 use base::bson::{Builder, Document, DocumentBuf, DocumentCow};
 use base::random::Random;
-use base::{Error, ErrorCode, Namespace, Result, err};
+use base::{Error, ErrorCode, Namespace, Result, bail, err};
 use parking_lot::Mutex;
 use query::change::Scope;
 use query::{Row, Stage};
@@ -383,11 +383,11 @@ impl Cursors {
         let mut open = self.open.lock();
         let slot = open.get_mut(&id).ok_or_else(|| not_found(id))?;
         if slot.namespace != *namespace {
-            return Err(err!(
+            bail!(
                 Unauthorized,
                 "Requested getMore on namespace '{namespace}', but cursor belongs to a different namespace {}",
                 slot.namespace
-            ));
+            );
         }
         slot.used = time::now();
         let cursor =

@@ -16,7 +16,7 @@ use crate::operation::Operation;
 use crate::storage_error;
 use base::bson::{Builder, Document, DocumentBuf, Element};
 use base::namespace::check_database_name;
-use base::{Namespace, Result, err};
+use base::{Namespace, Result, bail};
 use query::change::{between, describe, same_value};
 use query::{Context, Interrupt, Row, Stage};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -55,7 +55,7 @@ impl Database {
                 check_database_name(origin)?;
                 let collections: Vec<_> = view.catalog.collections(origin).cloned().collect();
                 if collections.is_empty() {
-                    return Err(err!(NamespaceNotFound, "database '{origin}' does not exist"));
+                    bail!(NamespaceNotFound, "database '{origin}' does not exist");
                 }
                 collections
             }

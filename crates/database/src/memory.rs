@@ -6,7 +6,7 @@
 //! the engine, once the operation seems to hold a fraction of its limit.
 
 use base::memory;
-use base::{Result, err};
+use base::{Result, bail, err};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
@@ -285,12 +285,12 @@ impl Account {
                     self.become_large(shared);
                     return Ok(());
                 }
-                return Err(err!(
+                bail!(
                     ExceededMemoryLimit,
                     "other operations and replies used most of the memory limit (--memory-limit) for {} \
                      seconds",
                     WAIT.as_secs()
-                ));
+                );
             }
             time::sleep(LOOK);
         }

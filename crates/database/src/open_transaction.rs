@@ -12,7 +12,7 @@ use crate::history::View;
 use crate::logged::Logged;
 use crate::retry_record::RetryKey;
 use crate::storage_error;
-use base::{Error, Namespace, Result, err};
+use base::{Error, Namespace, Result, bail, err};
 use smallvec::SmallVec;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
@@ -260,11 +260,11 @@ impl Inner {
         };
         self.bytes += change.batch.ops().iter().map(size).sum::<usize>();
         if self.bytes as u64 > bytes_max {
-            return Err(err!(
+            bail!(
                 TransactionTooLargeForCache,
                 "transaction is too large and will not fit in the storage engine cache: its changes take more than \
                  {bytes_max} bytes"
-            ));
+            );
         }
         Arc::make_mut(&mut self.overlay).apply(&change.batch).map_err(storage_error)?;
         self.change.batch.append(change.batch);

@@ -6,7 +6,7 @@ use crate::index::Index;
 use crate::memory::{Account, Shared};
 use crate::open_transaction::OpenTransaction;
 use base::bson::DocumentBuf;
-use base::{Error, ErrorCode, Namespace, Result, err};
+use base::{Error, ErrorCode, Namespace, Result, bail, err};
 use parking_lot::Mutex;
 use query::Interrupt;
 #[cfg(debug_assertions)]
@@ -443,7 +443,7 @@ impl Operation {
         let now = micros_now();
         self.memory.publish();
         if deadline != 0 && now >= deadline {
-            return Err(err!(MaxTimeMSExpired, "operation exceeded time limit"));
+            bail!(MaxTimeMSExpired, "operation exceeded time limit");
         }
         if (yield_thread || now >= self.way_due.load(Relaxed)) && !self.long.load(Relaxed) {
             self.yield_thread(now);
@@ -534,7 +534,7 @@ impl Interrupt for Operation {
             return Err(interrupted(ErrorCode::from_number(killed)));
         }
         if self.shared.stopping.load(Relaxed) {
-            return Err(err!(InterruptedAtShutdown, "interrupted at shutdown"));
+            bail!(InterruptedAtShutdown, "interrupted at shutdown");
         }
         self.memory.check(&self.shared)?;
         if self.memory.must_wait(&self.shared) {

@@ -1,7 +1,7 @@
 //! The types of the create command's fields, checked.
 
 use base::bson::{Document, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 
 /// A boolean, or a number that stands for one. Errors: TypeMismatch.
 pub(crate) fn flag(name: &str, value: Value<'_>) -> Result<bool> {
@@ -54,20 +54,17 @@ pub(crate) fn check_storage_engine(engines: Document<'_>) -> Result<()> {
     for engine in engines {
         let name = engine.name();
         if name != "wiredTiger" {
-            return Err(err!(InvalidOptions, "{name} is not a registered storage engine for this server"));
+            bail!(InvalidOptions, "{name} is not a registered storage engine for this server");
         }
         let Value::Document(options) = engine.value() else {
-            return Err(err!(BadValue, "'storageEngine.{name}' has to be an embedded document."));
+            bail!(BadValue, "'storageEngine.{name}' has to be an embedded document.");
         };
         for option in options {
             match (option.name(), option.value()) {
                 ("configString", Value::String(config)) => check_config(config)?,
-                ("configString", _) => return Err(err!(TypeMismatch, "'configString' must be a string.")),
+                ("configString", _) => bail!(TypeMismatch, "'configString' must be a string."),
                 (other, _) => {
-                    return Err(err!(
-                        InvalidOptions,
-                        "'{other}' is not a supported option in {name} options"
-                    ));
+                    bail!(InvalidOptions, "'{other}' is not a supported option in {name} options");
                 }
             }
         }
@@ -78,7 +75,7 @@ pub(crate) fn check_storage_engine(engines: Document<'_>) -> Result<()> {
 /// Checks the names in a configuration of WiredTiger: `name=value` or `name=(…)`, separated by commas.
 fn check_config(config: &str) -> Result<()> {
     if config.contains('\0') {
-        return Err(err!(FailedToParse, "'configString' must not contain NUL bytes"));
+        bail!(FailedToParse, "'configString' must not contain NUL bytes");
     }
     let mut depth = 0usize;
     let options = config.split(|c: char| {
@@ -92,7 +89,7 @@ fn check_config(config: &str) -> Result<()> {
     for option in options.map(str::trim).filter(|option| !option.is_empty()) {
         let name = option.split(['=', ':']).next().unwrap_or_default().trim();
         if !WIRED_TIGER.contains(&name) {
-            return Err(err!(BadValue, "unknown configuration key '{name}': Invalid argument"));
+            bail!(BadValue, "unknown configuration key '{name}': Invalid argument");
         }
     }
     Ok(())

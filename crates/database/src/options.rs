@@ -7,7 +7,7 @@ use crate::collection::{Capped, Options, View, clustered_expiry, parse_clustered
 use crate::option_field::{check_storage_engine, count, flag, object, text, wrong_type};
 use crate::validator::Validator;
 use base::bson::{Builder, Document, FieldName, Value, ValueBuf};
-use base::{Namespace, Result, err};
+use base::{Namespace, Result, bail, err};
 use query::{Collation, Context};
 use std::sync::Arc;
 
@@ -116,7 +116,7 @@ impl<'a> Seen<'a> {
                 let defaults = object(name, value)?;
                 if let Some(unknown) = defaults.iter().find(|option| option.name() != "storageEngine") {
                     let option = unknown.name();
-                    return Err(err!(40415, "BSON field 'create.{name}.{option}' is an unknown field."));
+                    bail!(40415, "BSON field 'create.{name}.{option}' is an unknown field.");
                 }
                 self.keep(name, defaults)?;
             }
@@ -126,10 +126,7 @@ impl<'a> Seen<'a> {
                 let id = object(name, value)?;
                 let key = id.get("key").and_then(|key| key.as_document());
                 if key.is_none_or(|key| key.iter().count() != 1 || key.get("_id").is_none()) {
-                    return Err(err!(
-                        BadValue,
-                        "The field 'key' for an _id index must be {{_id: 1}}, but got {id}"
-                    ));
+                    bail!(BadValue, "The field 'key' for an _id index must be {{_id: 1}}, but got {id}");
                 }
                 if let Some(collation) = id.get("collation").and_then(|value| value.as_document()) {
                     self.id_collation = Some(Collation::parse(collation, "create.idIndex.collation")?);
@@ -144,9 +141,9 @@ impl<'a> Seen<'a> {
             "temp" | "flags" if !value.is_truthy() => {}
             "changeStreamPreAndPostImages" => self.pre_images = Some(images(object(name, value)?, "create")?),
             "timeseries" | "encryptedFields" | "temp" | "flags" => {
-                return Err(err!(NotImplemented, "create option '{name}' is not supported"));
+                bail!(NotImplemented, "create option '{name}' is not supported");
             }
-            _ => return Err(err!(40415, "BSON field 'create.{name}' is an unknown field.")),
+            _ => bail!(40415, "BSON field 'create.{name}' is an unknown field."),
         }
         Ok(())
     }
@@ -162,10 +159,10 @@ impl<'a> Seen<'a> {
     fn finish(self, namespace: &Namespace, context: &Context) -> Result<Options> {
         self.check_clustered()?;
         if self.no_id_index && namespace.database() != "local" {
-            return Err(err!(
+            bail!(
                 50001,
                 "autoIndexId:false is not allowed for collection {namespace} because it can be replicated"
-            ));
+            );
         }
         let capped = self.capped()?;
         if self.pre_images == Some(true) {
@@ -175,7 +172,7 @@ impl<'a> Seen<'a> {
             check_id_collation(id, &self.collation)?;
         }
         if let (Some(_), true) = (self.view_on, self.id_index) {
-            return Err(err!(InvalidOptions, "'idIndex' is not allowed with 'viewOn'"));
+            bail!(InvalidOptions, "'idIndex' is not allowed with 'viewOn'");
         }
         let view = match (self.view_on, self.pipeline) {
             (Some(on), pipeline) => {
@@ -183,7 +180,7 @@ impl<'a> Seen<'a> {
                 Some(View { on: on.to_string(), pipeline })
             }
             (None, Some(_)) => {
-                return Err(err!(InvalidOptions, "'pipeline' requires 'viewOn' to also be specified"));
+                bail!(InvalidOptions, "'pipeline' requires 'viewOn' to also be specified");
             }
             (None, None) => None,
         };
@@ -193,10 +190,10 @@ impl<'a> Seen<'a> {
         let validator = match has_validator {
             true => {
                 if self.validator.is_some() && namespace.is_internal() {
-                    return Err(err!(
+                    bail!(
                         InvalidOptions,
                         "Document validators are not allowed on {namespace}, a collection of the server's own"
-                    ));
+                    );
                 }
                 let filter = self.validator.unwrap_or(Document::EMPTY);
                 // Validation uses the collection's collation, independent of the writing command.
@@ -289,14 +286,14 @@ pub(crate) fn images(option: Document<'_>, command: &str) -> Result<bool> {
             ("enabled", Value::Boolean(flag)) => enabled = Some(flag),
             ("enabled", value) if value.is_nullish() => {}
             ("enabled", value) => {
-                return Err(err!(
+                bail!(
                     TypeMismatch,
                     "BSON field '{command}.{OPTION}.enabled' is the wrong type '{}', expected type 'bool'",
                     value.kind().alias()
-                ));
+                );
             }
             (other, _) => {
-                return Err(err!(40415, "BSON field '{command}.{OPTION}.{other}' is an unknown field."));
+                bail!(40415, "BSON field '{command}.{OPTION}.{other}' is an unknown field.");
             }
         }
     }
@@ -309,7 +306,7 @@ pub(crate) fn images(option: Document<'_>, command: &str) -> Result<bool> {
 /// Errors: InvalidOptions for views and in internal databases.
 pub(crate) fn check_images(namespace: &Namespace, is_view: bool) -> Result<()> {
     if is_view {
-        return Err(err!(InvalidOptions, "option not supported on a view: changeStreamPreAndPostImages"));
+        bail!(InvalidOptions, "option not supported on a view: changeStreamPreAndPostImages");
     }
     match namespace.database() {
         "admin" | "config" | "local" => Err(err!(

@@ -5,7 +5,7 @@ use crate::database::Database;
 use crate::history::View;
 use crate::operation::Operation;
 use base::bson::{Document, ValueBuf};
-use base::{Namespace, Result, err};
+use base::{Namespace, Result, bail, err};
 use query::expression::{Dependencies, check_name_for_binding};
 use query::{Arena, Collation, Context, Expression};
 use std::borrow::Cow;
@@ -154,15 +154,12 @@ fn in_force(
     context.collation = requested.or(own).cloned().unwrap_or_default();
     for variable in variables.into_iter().flatten() {
         if matches!(variable.name(), "NOW" | "CLUSTER_TIME" | "JS_SCOPE" | "IS_MR") {
-            return Err(err!(4738901, "Attempt to set internal constant: {}", variable.name()));
+            bail!(4738901, "Attempt to set internal constant: {}", variable.name());
         }
         check_name_for_binding(variable.name())?;
         let expression = Expression::parse(variable.value(), &context)?;
         if expression.dependencies() != Dependencies::Paths(Vec::new()) {
-            return Err(err!(
-                4890500,
-                "The command's 'let' reads a field, but it is evaluated before all documents"
-            ));
+            bail!(4890500, "The command's 'let' reads a field, but it is evaluated before all documents");
         }
         let arena = Arena::new();
         let value = expression.evaluate(Document::EMPTY, &context, &arena)?.map(|value| value.to_owned());

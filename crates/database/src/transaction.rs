@@ -31,7 +31,7 @@ use crate::operation::Operation;
 use crate::retry_record::{COMMIT, RetryKey, SessionId, from_entry, to_value};
 use crate::storage_error;
 use base::bson::{Builder, Document};
-use base::{Namespace, Result, err};
+use base::{Namespace, Result, bail};
 use query::Interrupt;
 use std::sync::Arc;
 use storage::store::{Change, CommitError, Expect, WriteIntent};
@@ -209,12 +209,12 @@ impl Database {
         let is_empty = collection.data()?.ident;
         let is_empty = inner.overlay.entries(is_empty).map_err(storage_error)? == 0;
         let Some(own) = own.filter(|_| is_empty) else {
-            return Err(err!(
+            bail!(
                 OperationNotSupportedInTransaction,
                 "Cannot create new indexes on {} collection {} in a multi-document transaction.",
                 if is_empty { "existing" } else { "non-empty" },
                 collection.namespace
-            ));
+            );
         };
         let mut changed = Collection::clone(own);
         let mut batch = Batch::new();

@@ -6,7 +6,7 @@
 
 use crate::Collation;
 use base::bson::{Document, Path, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 use std::cmp::Ordering;
 
 /// A value in the order of a collation.
@@ -81,7 +81,7 @@ impl ElementOrder {
 /// path.
 fn parse_fields(fields: Document<'_>) -> Result<Vec<(Path, Direction)>> {
     if fields.is_empty() {
-        return Err(err!(BadValue, "The $sort pattern is empty when it should be a set of fields."));
+        bail!(BadValue, "The $sort pattern is empty when it should be a set of fields.");
     }
     let mut order = Vec::new();
     for field in fields {
@@ -89,10 +89,10 @@ fn parse_fields(fields: Document<'_>) -> Result<Vec<(Path, Direction)>> {
         let direction = direction(field.value())
             .ok_or_else(|| err!(BadValue, "The $sort element value must be either 1 or -1"))?;
         if name.is_empty() {
-            return Err(err!(BadValue, "The $sort field cannot be empty"));
+            bail!(BadValue, "The $sort field cannot be empty");
         }
         if name.split('.').any(str::is_empty) {
-            return Err(err!(BadValue, "The $sort field is a dotted field but has an empty part: {name}"));
+            bail!(BadValue, "The $sort field is a dotted field but has an empty part: {name}");
         }
         order.push((Path::new(field.field_name()), direction));
     }

@@ -2,7 +2,7 @@
 //! any path.
 
 use base::bson::{FieldName, MAX_DEPTH, Path};
-use base::{Result, err};
+use base::{Result, bail};
 
 /// Names with a dollar sign that a path may contain: the parts of a DBRef, and internal metadata that servers attach to
 /// documents.
@@ -15,13 +15,13 @@ const DOLLAR_NAMES: [&str; 7] =
 /// [`check_field_name`].
 pub fn checked_path(text: &str) -> Result<Path> {
     if text.is_empty() {
-        return Err(err!(40352, "FieldPath cannot be constructed with empty string"));
+        bail!(40352, "FieldPath cannot be constructed with empty string");
     }
     if text.ends_with('.') {
-        return Err(err!(40353, "FieldPath must not end with a '.'."));
+        bail!(40353, "FieldPath must not end with a '.'.");
     }
     if text.split('.').count() > MAX_DEPTH {
-        return Err(err!(Overflow, "FieldPath is too long"));
+        bail!(Overflow, "FieldPath is too long");
     }
     text.split('.').try_for_each(check_field_name)?;
     Ok(Path::new(FieldName::new(text)?))
@@ -32,23 +32,17 @@ pub fn checked_path(text: &str) -> Result<Path> {
 /// Errors: 15998 empty, 16410 a leading dollar, 16411 NUL, 16412 a dot.
 pub fn check_field_name(name: &str) -> Result<()> {
     if name.is_empty() {
-        return Err(err!(15998, "FieldPath field names may not be empty strings."));
+        bail!(15998, "FieldPath field names may not be empty strings.");
     }
     if name.starts_with('$') && !DOLLAR_NAMES.contains(&name) {
-        return Err(err!(
-            16410,
-            "FieldPath field names may not start with '$'. Consider using $getField or $setField."
-        ));
+        bail!(16410, "FieldPath field names may not start with '$'. Consider using $getField or $setField.");
     }
     if name.contains('\0') {
         // MongoDB's own message ends at the NUL that it tries to print.
-        return Err(err!(16411, "FieldPath field names may not contain '"));
+        bail!(16411, "FieldPath field names may not contain '");
     }
     if name.contains('.') {
-        return Err(err!(
-            16412,
-            "FieldPath field names may not contain '.'. Consider using $getField or $setField."
-        ));
+        bail!(16412, "FieldPath field names may not contain '.'. Consider using $getField or $setField.");
     }
     Ok(())
 }

@@ -6,7 +6,7 @@
 //! field name.
 
 use base::bson::{Array, Document, Path, PathComponent, Value};
-use base::{Result, err};
+use base::{Result, bail};
 
 /// One compound key: a value for each path, `None` for a missing value. An empty array at a path's end gives
 /// [`Value::Undefined`], which sorts below null.
@@ -177,10 +177,7 @@ fn common_array<'a>(walks: &[Walk<'_, 'a>]) -> Result<Option<Array<'a>>> {
         match found {
             None => found = Some((array, name)),
             Some((first, other)) if !std::ptr::eq(first.bytes(), array.bytes()) => {
-                return Err(err!(
-                    CannotIndexParallelArrays,
-                    "cannot index parallel arrays [{name}] [{other}]"
-                ));
+                bail!(CannotIndexParallelArrays, "cannot index parallel arrays [{name}] [{other}]");
             }
             Some(_) => {}
         }
@@ -195,12 +192,12 @@ fn picked<'a>(walk: &Walk<'_, 'a>) -> Result<Option<Value<'a>>> {
     let name = first.name();
     let is_field = |value: Value<'_>| value.as_document().is_some_and(|inner| inner.find(name).is_some());
     if array.iter().any(is_field) {
-        return Err(err!(
+        bail!(
             16746,
             "Ambiguous field name found in array (do not use numeric field names in embedded elements in \
              an array), field: '{name}' for array: {}",
             array.as_document()
-        ));
+        );
     }
     Ok(Some(picked))
 }

@@ -3,7 +3,7 @@
 //! An operation reads them once at its start. A change therefore applies to the next operation and never to a running
 //! one.
 
-use base::{Result, err};
+use base::{Result, bail};
 
 /// 100 MB as MongoDB counts them.
 pub const DEFAULT_BYTES: usize = 100 * 1024 * 1024;
@@ -98,10 +98,10 @@ impl Limits {
     #[inline]
     pub(crate) fn check_document(&self, size: usize) -> Result<()> {
         if size > self.document {
-            return Err(err!(
+            bail!(
                 BSONObjectTooLarge,
                 "BSONObj size: {size} ({size:#X}) is invalid. Size must be between 0 and 16793600(16MB)"
-            ));
+            );
         }
         Ok(())
     }

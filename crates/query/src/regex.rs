@@ -17,7 +17,7 @@ pub(crate) use literal::Literals;
 pub use search::Searcher;
 
 use crate::Interrupt;
-use base::{Result, err};
+use base::{Result, bail, err};
 use bounded::Compiled;
 use pcre::{Code, Failure};
 use pcre2_sys::{PCRE2_CASELESS, PCRE2_DOTALL, PCRE2_EXTENDED, PCRE2_MULTILINE, PCRE2_UTF};
@@ -71,7 +71,7 @@ impl Flags {
                 'x' => flags.extended = true,
                 'u' => {}
                 // The leading blank is MongoDB's: its message has no operator name here.
-                _ => return Err(err!(51108, " invalid flag in regex options: {option}")),
+                _ => bail!(51108, " invalid flag in regex options: {option}"),
             }
         }
         Ok(flags)
@@ -84,13 +84,13 @@ impl Regex {
     /// Errors: 51091 for a pattern that PCRE refuses, 51108 for an unknown option, BadValue for a NUL in the pattern.
     pub fn new(pattern: &str, options: &str) -> Result<Regex> {
         if pattern.contains('\0') {
-            return Err(err!(BadValue, "Regular expression cannot contain an embedded null byte"));
+            bail!(BadValue, "Regular expression cannot contain an embedded null byte");
         }
         if pattern.len() > PATTERN_BYTES_MAX {
-            return Err(err!(
+            bail!(
                 51091,
                 "Regular expression is invalid: pattern string is longer than the limit set by the application"
-            ));
+            );
         }
         let flags = Flags::parse(options)?;
         if let Some(compiled) = cache::get(pattern, flags) {

@@ -10,7 +10,7 @@ use crate::keys::compound_keys;
 use crate::metadata::unavailable;
 use crate::{Collation, Context, Interrupt, MetaKind, Row, RowView};
 use base::bson::{Array, Builder, Document, DocumentBuf, FieldName, FieldNameBuf, Path, Value, ValueBuf};
-use base::{ErrorCode, Result, err};
+use base::{ErrorCode, Result, bail, err};
 
 /// Maximum number of keys in a pattern, as documented by MongoDB.
 const KEYS_MAX: usize = 32;
@@ -128,10 +128,10 @@ impl SortPattern {
 
     fn add(&mut self, path: Path, ascending: bool) -> Result<()> {
         if self.paths.contains(&path) {
-            return Err(err!(7472500, "$sort key must not contain duplicate keys (duplicate: '{path}')"));
+            bail!(7472500, "$sort key must not contain duplicate keys (duplicate: '{path}')");
         }
         if self.paths.len() == KEYS_MAX {
-            return Err(err!(13103, "too many compound keys"));
+            bail!(13103, "too many compound keys");
         }
         self.paths.push(path.clone());
         self.fields.push((path, ascending));
@@ -289,7 +289,7 @@ fn parallel(error: base::Error) -> base::Error {
 /// Parses the direction of `$natural`, which must be the only key. Errors: BadValue.
 fn natural_direction(spec: Document<'_>, value: Value<'_>) -> Result<bool> {
     if spec.iter().count() > 1 {
-        return Err(err!(BadValue, "Cannot include '$natural' in compound sort: {spec}"));
+        bail!(BadValue, "Cannot include '$natural' in compound sort: {spec}");
     }
     match value.as_i64() {
         Some(1) => Ok(true),
@@ -302,7 +302,7 @@ fn natural_direction(spec: Document<'_>, value: Value<'_>) -> Result<bool> {
 /// other than 1 and -1.
 fn direction(name: &str, value: Value<'_>) -> Result<bool> {
     let Some(number) = value.as_number() else {
-        return Err(err!(15974, "Illegal key in $sort specification: {name}: {value}"));
+        bail!(15974, "Illegal key in $sort specification: {name}: {value}");
     };
     // The double 1.5 is accepted as ascending, the decimal 1.5 is not.
     match number.to_i64_coerced() {
@@ -315,10 +315,10 @@ fn direction(name: &str, value: Value<'_>) -> Result<bool> {
 /// Parses the metadata of `name: {$meta: kind}`.
 fn meta_kind(name: &str, meta: Document<'_>) -> Result<MetaKind> {
     let Some(first) = meta.first().filter(|first| first.name() == "$meta") else {
-        return Err(err!(17312, "$meta is the only expression supported by $sort right now"));
+        bail!(17312, "$meta is the only expression supported by $sort right now");
     };
     if meta.iter().count() > 1 {
-        return Err(err!(FailedToParse, "Cannot have additional keys in a $meta sort specification"));
+        bail!(FailedToParse, "Cannot have additional keys in a $meta sort specification");
     }
     match first.value().as_str() {
         Some("textScore") => Ok(MetaKind::TextScore),

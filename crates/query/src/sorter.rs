@@ -7,7 +7,7 @@
 
 use crate::spill::{Run, SpillFile, SpillFolder, Spilled};
 use base::bson::DocumentCow;
-use base::{Result, err};
+use base::{Result, bail};
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::ops::Range;
@@ -205,11 +205,11 @@ impl Sorter {
     /// Errors: 292 if spilling is not allowed; errors of temporary files.
     pub fn spill(&mut self) -> Result<()> {
         if !self.allow_disk_use {
-            return Err(err!(
+            bail!(
                 QueryExceededMemoryLimitNoDiskUseAllowed,
                 "Sort exceeded memory limit of {} bytes, but did not opt in to external sorting.",
                 self.memory
-            ));
+            );
         }
         let mut writer = self.file.begin()?;
         for top in std::mem::take(&mut self.heap).into_sorted_vec() {

@@ -5,7 +5,7 @@
 //! leaves no file behind.
 
 use base::bson::{DocumentBuf, DocumentCow};
-use base::{Result, err};
+use base::{Result, bail, err};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -270,7 +270,7 @@ impl Run {
         }
         self.at += more as u64;
         if self.buffer.len() < count {
-            return Err(err!(FileStreamFailed, "a temporary file ends early"));
+            bail!(FileStreamFailed, "a temporary file ends early");
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use crate::header::{
 };
 use crate::request::{Documents, Request, Sequence, Sequences};
 use base::bson::{Document, DocumentBuf, validate};
-use base::{Result, err};
+use base::{Result, bail, err};
 use smallvec::SmallVec;
 
 /// Flag: a crc32c of the whole message follows the sections.
@@ -115,7 +115,7 @@ fn check_documents<'a>(body: &'a [u8], raw: RawSequences<'a>) -> Result<Request<
         let name = std::str::from_utf8(name)
             .map_err(|_| err!(InvalidBSON, "the name of a document sequence is not UTF-8"))?;
         if sequences.iter().any(|known| known.name == name) {
-            return Err(err!(40431, "Duplicate document sequence: {name}"));
+            bail!(40431, "Duplicate document sequence: {name}");
         }
         sequences.push(Sequence { name, documents: check_sequence(name, bytes)? });
     }
@@ -141,11 +141,11 @@ fn check_sequence<'a>(name: &str, bytes: &'a [u8]) -> Result<Documents<'a>> {
 /// Checks one document from outside. Errors: InvalidBSON, Overflow, BSONObjectTooLarge.
 pub fn checked(bytes: &[u8]) -> Result<Document<'_>> {
     if bytes.len() > MAX_INTERNAL_DOCUMENT_SIZE {
-        return Err(err!(
+        bail!(
             BSONObjectTooLarge,
             "BSONObj size: {} is invalid. Size must be between 0 and {MAX_INTERNAL_DOCUMENT_SIZE}",
             bytes.len()
-        ));
+        );
     }
     validate(bytes)?;
     Ok(Document::from_valid(bytes))

@@ -4,7 +4,7 @@ use crate::header::{self, FrameError, Opcode, document_length, malformed, read_i
 use crate::message::checked;
 use crate::request::{Request, Sequences};
 use base::bson::{Document, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 
 /// The suffix of the pseudo-collection that legacy commands address.
 const COMMAND_COLLECTION: &str = ".$cmd";
@@ -40,11 +40,11 @@ fn handshake<'a>(namespace: &'a [u8], query: &'a [u8]) -> Result<Request<'a>> {
     let request = Request { body, database, sequences: Sequences::default() };
     let name = request.name();
     if !["hello", "isMaster", "ismaster", "saslContinue", "saslStart"].contains(&name) {
-        return Err(err!(
+        bail!(
             UnsupportedOpQueryCommand,
             "Unsupported OP_QUERY command: {name}. The client driver may require an upgrade. For more details \
              see https://dochub.mongodb.org/core/legacy-opcode-removal"
-        ));
+        );
     }
     Ok(request)
 }

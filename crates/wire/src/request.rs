@@ -4,7 +4,7 @@
 //! either from an array in the body or from a sequence.
 
 use base::bson::{Array, Document, Value};
-use base::{Result, err};
+use base::{Result, bail};
 
 /// One request: the command and the database it is for.
 #[derive(Clone, Debug)]
@@ -65,16 +65,16 @@ impl<'a> Request<'a> {
         let database = match body.get("$db") {
             Some(Value::String(name)) => name,
             Some(other) => {
-                return Err(err!(
+                bail!(
                     TypeMismatch,
                     "BSON field '$db' is the wrong type '{}', expected type 'string'",
                     other.kind().alias()
-                ));
+                );
             }
-            None => return Err(err!(40571, "OP_MSG requests require a $db argument")),
+            None => bail!(40571, "OP_MSG requests require a $db argument"),
         };
         if let Some(twice) = sequences.iter().find(|sequence| body.find(sequence.name).is_some()) {
-            return Err(err!(IDLDuplicateField, "BSON field '{}' is a duplicate field", twice.name));
+            bail!(IDLDuplicateField, "BSON field '{}' is a duplicate field", twice.name);
         }
         Ok(Request { body, database, sequences })
     }

@@ -4,7 +4,7 @@
 //! scanned, and in these only nested documents that are long enough.
 
 use super::{Document, Element, Type};
-use crate::{Result, err};
+use crate::{Result, bail};
 
 /// Maximum nesting depth of documents in messages and operations, as in MongoDB; the outermost document counts as one.
 pub const MAX_DEPTH: usize = 200;
@@ -27,10 +27,10 @@ pub fn nests_deeper(document: Document<'_>, levels: usize) -> bool {
 #[inline]
 pub fn check_depth(document: Document<'_>) -> Result<()> {
     if nests_deeper(document, MAX_DEPTH) {
-        return Err(err!(
+        bail!(
             Overflow,
             "cannot convert document to BSON because it exceeds the limit of {MAX_DEPTH} levels of nesting"
-        ));
+        );
     }
     Ok(())
 }

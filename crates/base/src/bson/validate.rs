@@ -6,7 +6,7 @@
 use super::Type;
 use super::depth::MAX_DEPTH;
 use super::raw::{read_length, value_length};
-use crate::{Result, err};
+use crate::{Result, bail, err};
 use smallvec::{SmallVec, smallvec};
 
 /// Maximum size of a stored document, in bytes.
@@ -26,14 +26,14 @@ type Stack = SmallVec<[Open; 8]>;
 pub fn validate(bytes: &[u8]) -> Result<()> {
     let length = read_length(bytes).ok_or_else(|| err!(InvalidBSON, "BSON document is cut off"))?;
     if length != bytes.len() || length < 5 {
-        return Err(err!(InvalidBSON, "BSON length {length} doesn't match the {} bytes given", bytes.len()));
+        bail!(InvalidBSON, "BSON length {length} doesn't match the {} bytes given", bytes.len());
     }
     let mut stack: Stack = smallvec![Open { end: length - 1 }];
     let mut position = 4;
     while let Some(open) = stack.last() {
         if position == open.end {
             if bytes[position] != 0 {
-                return Err(err!(InvalidBSON, "BSON document not terminated at offset {position}"));
+                bail!(InvalidBSON, "BSON document not terminated at offset {position}");
             }
             position += 1;
             stack.pop();
@@ -44,7 +44,7 @@ pub fn validate(bytes: &[u8]) -> Result<()> {
         position = validate_element(body, position, &mut stack)
             .ok_or_else(|| err!(InvalidBSON, "invalid BSON element at offset {position}"))?;
         if stack.len() > MAX_DEPTH {
-            return Err(err!(Overflow, "BSONObj exceeded maximum nested object depth: {MAX_DEPTH}"));
+            bail!(Overflow, "BSONObj exceeded maximum nested object depth: {MAX_DEPTH}");
         }
     }
     Ok(())

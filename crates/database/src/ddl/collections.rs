@@ -10,7 +10,7 @@ use crate::operation::Operation;
 use crate::options;
 use crate::validator::Validator;
 use base::bson::Document;
-use base::{Namespace, Result, err};
+use base::{Namespace, Result, bail, err};
 use query::{Context, Interrupt};
 use std::sync::Arc;
 
@@ -67,7 +67,7 @@ impl Database {
             // Transactions must create a new collection. An existing one may belong to another
             // client.
             if view.catalog.get(namespace).is_some() {
-                return Err(err!(NamespaceExists, "Collection {namespace} already exists."));
+                bail!(NamespaceExists, "Collection {namespace} already exists.");
             }
             if options.view.is_none() {
                 check_makeable(namespace)?;
@@ -87,11 +87,11 @@ impl Database {
                 if existing.options.to_document() == options.to_document() {
                     return Ok(None);
                 }
-                return Err(err!(
+                bail!(
                     NamespaceExists,
                     "namespace {namespace} already exists, but with different options: {}",
                     existing.options.to_document()
-                ));
+                );
             }
             check_makeable(namespace)?;
             if let (Some(view), false) = (&options.view, is_checked) {
@@ -177,7 +177,7 @@ impl Database {
     pub fn rename_collection(&self, interrupt: &dyn Interrupt, request: &RenameRequest) -> Result<Committed> {
         let RenameRequest { from, to, drop_target, uuid, target_uuid } = request;
         if from == to {
-            return Err(err!(IllegalOperation, "Can't rename a collection to itself"));
+            bail!(IllegalOperation, "Can't rename a collection to itself");
         }
         check_creatable(to).map_err(|error| error.context("error with target namespace"))?;
         self.must_change_catalog(interrupt, |change| {
@@ -187,14 +187,14 @@ impl Database {
             let source =
                 source.ok_or_else(|| err!(NamespaceNotFound, "Source collection {from} does not exist"))?;
             if source.is_view() {
-                return Err(err!(CommandNotSupportedOnView, "cannot rename view: {from}"));
+                bail!(CommandNotSupportedOnView, "cannot rename view: {from}");
             }
             match change.catalog().get(to) {
                 None => {}
                 Some(target) if target.is_view() => {
-                    return Err(err!(NamespaceExists, "a view already exists with that name: {to}"));
+                    bail!(NamespaceExists, "a view already exists with that name: {to}");
                 }
-                Some(_) if !drop_target => return Err(err!(NamespaceExists, "target namespace exists")),
+                Some(_) if !drop_target => bail!(NamespaceExists, "target namespace exists"),
                 Some(target) => {
                     let target = target.clone();
                     change.drop_collection(to);
@@ -276,7 +276,7 @@ impl Database {
     ) -> Result<Committed> {
         self.change_collection(interrupt, namespace, |collection| {
             let Some(capped) = &mut collection.options.capped else {
-                return Err(err!(InvalidOptions, "Collection must be capped."));
+                bail!(InvalidOptions, "Collection must be capped.");
             };
             capped.size = size.unwrap_or(capped.size);
             capped.max = max.unwrap_or(capped.max).max(0);
@@ -296,10 +296,10 @@ impl Database {
     ) -> Result<Committed> {
         self.change_collection(interrupt, namespace, |collection| {
             if collection.options.clustered.is_none() {
-                return Err(err!(
+                bail!(
                     InvalidOptions,
                     "'expireAfterSeconds' is only supported on collections clustered by _id"
-                ));
+                );
             }
             collection.options.expire_after_seconds = seconds.map(clustered_expiry).transpose()?;
             Ok(())
@@ -337,7 +337,7 @@ impl CatalogChange<'_> {
         uuid: Option<[u8; 16]>,
     ) -> Result<Arc<Collection>> {
         if self.database().is_oplog(namespace) {
-            return Err(err!(IllegalOperation, "{namespace} is the oplog, which is read-only"));
+            bail!(IllegalOperation, "{namespace} is the oplog, which is read-only");
         }
         let mut collection = self.database().new_collection(namespace, options);
         collection.uuid = uuid.unwrap_or(collection.uuid);
@@ -365,7 +365,7 @@ impl CatalogChange<'_> {
 /// [`check_creatable`].
 pub fn check_writable(namespace: &Namespace) -> Result<()> {
     if matches!(namespace.collection(), "system.views" | "system.profile") {
-        return Err(err!(InvalidNamespace, "cannot write to {namespace}"));
+        bail!(InvalidNamespace, "cannot write to {namespace}");
     }
     check_creatable(namespace)
 }
@@ -389,7 +389,7 @@ pub(crate) fn check_creatable(namespace: &Namespace) -> Result<()> {
         ["system.js", "system.users", "system.roles", "system.profile", "system.views", "system.version"];
     let is_own = namespace.database() == "config" || namespace.as_str() == "local.system.replset";
     if name.starts_with("system.") && !allowed.contains(&name) && !is_own {
-        return Err(err!(InvalidNamespace, "Invalid system namespace: {namespace}"));
+        bail!(InvalidNamespace, "Invalid system namespace: {namespace}");
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ use crate::operation::Operation;
 use crate::options::check_id_collation;
 use crate::storage_error;
 use base::bson::{Document, Value};
-use base::{ErrorCode, Namespace, Result, err};
+use base::{ErrorCode, Namespace, Result, bail, err};
 use query::{Context, Interrupt};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -173,7 +173,7 @@ impl Database {
             let collection = found.ok_or_else(|| err!(NamespaceNotFound, "ns not found {namespace}"))?;
             let mut changed = Collection::clone(&collection);
             let Some(data) = &mut changed.data else {
-                return Err(err!(CommandNotSupportedOnView, "Cannot drop indexes on view {namespace}"));
+                bail!(CommandNotSupportedOnView, "Cannot drop indexes on view {namespace}");
             };
             before = data.indexes.len();
             if let Some(names) = names {
@@ -228,7 +228,7 @@ impl Database {
     ) -> Result<Committed> {
         self.change_collection(interrupt, namespace, |collection| {
             let Some(data) = &mut collection.data else {
-                return Err(err!(InvalidOptions, "option not supported on a view: index"));
+                bail!(InvalidOptions, "option not supported on a view: index");
             };
             let place = data.indexes.iter_mut().find(|index| index.spec.name == name);
             let place =
@@ -246,27 +246,24 @@ impl Database {
 /// Checks that an index with the option `clustered` equals the clustered index made by create.
 fn check_clustered(data: &Data, spec: &IndexSpec, created_collection: bool) -> Result<()> {
     if created_collection {
-        return Err(err!(
-            6100900,
-            "Cannot implicitly create a new collection with createIndex 'clustered' option"
-        ));
+        bail!(6100900, "Cannot implicitly create a new collection with createIndex 'clustered' option");
     }
     if data.clustered_index().is_none() || !spec.is_id_pattern() {
-        return Err(err!(
+        bail!(
             6243700,
             "the option 'clustered' is only for the index that create clustered the collection by, not for {}",
             spec.key
-        ));
+        );
     }
     Ok(())
 }
 
 fn check_droppable(data: &Data, name: &str) -> Result<()> {
     if data.clustered_index().is_some_and(|index| index.spec.name == name) {
-        return Err(err!(5979800, "It is illegal to drop the clusteredIndex"));
+        bail!(5979800, "It is illegal to drop the clusteredIndex");
     }
     if name == "_id_" {
-        return Err(err!(InvalidOptions, "cannot drop _id index"));
+        bail!(InvalidOptions, "cannot drop _id index");
     }
     match data.index(name).or_else(|| data.written_indexes().find(|index| index.spec.name == name)) {
         Some(_) => Ok(()),
@@ -321,34 +318,30 @@ fn is_there(data: &Data, spec: &IndexSpec) -> Result<bool> {
 fn is_among<'s>(others: impl Iterator<Item = &'s IndexSpec> + Clone, spec: &IndexSpec) -> Result<bool> {
     if let Some(same_name) = others.clone().find(|other| other.name == spec.name) {
         if !same_name.same_signature(spec) {
-            return Err(err!(
+            bail!(
                 IndexKeySpecsConflict,
                 "An existing index has the same name as the requested index. When index names are not \
                  specified, they are auto generated and can cause conflicts. Please refer to our \
                  documentation. Requested index: {}, existing index: {}",
                 spec.to_document(),
                 same_name.to_document()
-            ));
+            );
         }
         if !same_name.same_options(spec) {
-            return Err(err!(
+            bail!(
                 IndexOptionsConflict,
                 "An equivalent index already exists with the same name but different options. Requested \
                  index: {}, existing index: {}",
                 spec.to_document(),
                 same_name.to_document()
-            ));
+            );
         }
         return Ok(true);
     }
     let mut others = others;
     let Some(same_keys) = others.find(|other| other.same_signature(spec)) else { return Ok(false) };
     if same_keys.same_options(spec) {
-        return Err(err!(
-            IndexOptionsConflict,
-            "Index already exists with a different name: {}",
-            same_keys.name
-        ));
+        bail!(IndexOptionsConflict, "Index already exists with a different name: {}", same_keys.name);
     }
     Err(err!(
         IndexOptionsConflict,
@@ -421,7 +414,7 @@ impl CatalogChange<'_> {
         };
         let mut changed = Collection::clone(&collection);
         let Some(data) = &mut changed.data else {
-            return Err(err!(CommandNotSupportedOnView, "Cannot create indexes on a view: {namespace}"));
+            bail!(CommandNotSupportedOnView, "Cannot create indexes on a view: {namespace}");
         };
         outcome.before = data.listed_indexes();
         let is_empty = self
@@ -452,11 +445,11 @@ impl CatalogChange<'_> {
             }
             check_text_alone(data.written_indexes().map(|index| &*index.spec), spec)?;
             if data.indexes.len() + data.building.len() >= INDEXES_MAX {
-                return Err(err!(
+                bail!(
                     CannotCreateIndex,
                     "add index fails, too many indexes for {namespace} key:{}",
                     spec.key
-                ));
+                );
             }
             let index = Index::new(spec.clone(), self.create_ident(), &[], now_millis);
             match is_empty {

@@ -12,7 +12,7 @@ use crate::index::{Index, IndexSpec};
 use crate::operation::Operation;
 use crate::storage_error;
 use base::bson::{Builder, Document};
-use base::{Error, Namespace, Result, err};
+use base::{Error, Namespace, Result, bail, err};
 use query::Context;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -37,7 +37,7 @@ impl Database {
         let registered = self.change_catalog(operation, |change| {
             let mut changed = Collection::clone(change.catalog().require(namespace)?);
             let Some(data) = &mut changed.data else {
-                return Err(err!(InvalidOptions, "option not supported on a view: index"));
+                bail!(InvalidOptions, "option not supported on a view: index");
             };
             let found = data.index(name).cloned();
             let found =
@@ -46,10 +46,10 @@ impl Database {
                 return Ok(None);
             }
             if !found.spec.prepare_unique {
-                return Err(err!(
+                bail!(
                     InvalidOptions,
                     "Cannot make index unique with 'prepareUnique=false'. Run collMod to set it first."
-                ));
+                );
             }
             let mut spec = IndexSpec::clone(&found.spec);
             spec.set_unique();
@@ -77,7 +77,7 @@ impl Database {
             let place = collection.data.iter_mut().flat_map(|data| &mut data.indexes);
             let place = place.into_iter().find(|index| index.ident == old.ident);
             let (Some(place), Some(built)) = (place, build.builds.first()) else {
-                return Err(err!(IndexNotFound, "cannot find index {name} for ns {}", build.namespace));
+                bail!(IndexNotFound, "cannot find index {name} for ns {}", build.namespace);
             };
             *place = built.index.clone();
             change.drop_ident(old.ident);

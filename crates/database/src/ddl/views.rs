@@ -7,7 +7,7 @@ use crate::commit::Committed;
 use crate::database::Database;
 use crate::scope::check_view;
 use base::bson::{Array, Builder, DocumentBuf, Value};
-use base::{Namespace, Result, err};
+use base::{Namespace, Result, bail, err};
 use query::pipeline::stages_of;
 use query::{Collation, Context, Pipeline};
 use std::collections::HashMap;
@@ -126,12 +126,12 @@ pub(crate) fn check_pipeline(namespace: &Namespace, view: &View, context: &Conte
     Namespace::new(namespace.database(), &view.on)?;
     let pipeline = Pipeline::parse(view.pipeline.view().as_array().unwrap_or(Array::EMPTY), context)?;
     if let Some(writer) = pipeline.writer() {
-        return Err(err!(
+        bail!(
             OptionNotSupportedOnView,
             "The aggregation stage {} in location {} of the pipeline cannot be used in the view definition of {namespace} because it writes to disk",
             writer.name,
             pipeline.len().saturating_sub(1)
-        ));
+        );
     }
     Ok(())
 }
@@ -173,7 +173,7 @@ impl Database {
         self.must_change_catalog(context.interrupt.as_ref(), |change| {
             let mut collection = crate::collection::Collection::clone(change.catalog().require(namespace)?);
             if !collection.is_view() {
-                return Err(err!(InvalidOptions, "ns: {namespace} is not a view"));
+                bail!(InvalidOptions, "ns: {namespace} is not a view");
             }
             if !is_checked {
                 check_pipeline(namespace, &view, context)?;
@@ -224,10 +224,7 @@ impl Views {
             let Ok(other) = Namespace::new(made.database(), name) else { continue };
             let view = catalog.get(&other).filter(|collection| collection.is_view());
             if view.is_some_and(|view| view.options.collation != *collation) {
-                return Err(err!(
-                    OptionNotSupportedOnView,
-                    "View {made} has conflicting collation with view {other}"
-                ));
+                bail!(OptionNotSupportedOnView, "View {made} has conflicting collation with view {other}");
             }
         }
         Ok(())
@@ -249,7 +246,7 @@ impl Views {
         if let Some(start) = path.iter().position(|on_path| *on_path == name) {
             let cycle = path.iter().skip(start).chain([&name]).map(|name| format!("{database}.{name}"));
             let cycle: Vec<String> = cycle.collect();
-            return Err(err!(GraphContainsCycle, "View cycle detected: {}", cycle.join(" => ")));
+            bail!(GraphContainsCycle, "View cycle detected: {}", cycle.join(" => "));
         }
         if path.len() >= DEPTH_MAX {
             return Err(depth_error());

@@ -11,7 +11,7 @@ use crate::plan::{self, Plan, Read};
 use crate::read::{AggregateRequest, Front, OtherCollections, check_first_stage, stages};
 use crate::scope::Scope;
 use base::bson::{Builder, Document, DocumentBuf, Path, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 use parking_lot::Mutex;
 use query::pipeline::Environment;
 use query::{Pipeline, Row, Stage};
@@ -36,12 +36,7 @@ impl Database {
         pipeline.check_metadata(context)?;
         check_first_stage(namespace, &pipeline)?;
         if let Some(writer) = pipeline.writer().filter(|_| verbosity != Verbosity::QueryPlanner) {
-            return Err(err!(
-                51029,
-                "explain of {} is not allowed with verbosity {}",
-                writer.name,
-                verbosity.name()
-            ));
+            bail!(51029, "explain of {} is not allowed with verbosity {}", writer.name, verbosity.name());
         }
         let others = OtherCollections::new(self, operation, namespace, view, request);
         let mut environment = Environment::new(Arc::new(others), context.clone());

@@ -13,7 +13,7 @@ use crate::read::{AggregateRequest, FindRequest, stages};
 use crate::scope::Scope;
 use crate::write::{Action, DeleteRequest, FindAndModifyRequest, UpdateRequest};
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Path, Value};
-use base::{Result, err};
+use base::{Result, bail};
 use query::Context;
 use query::matcher::Matcher;
 use std::sync::Arc;
@@ -181,7 +181,7 @@ impl Database {
         let read = request.read();
         let database = namespace.database();
         if !self.confirmed_view().catalog.databases().any(|name| name == database) {
-            return Err(err!(NamespaceNotFound, "database {database} does not exist"));
+            bail!(NamespaceNotFound, "database {database} does not exist");
         }
         match &request.action {
             Action::Remove => {

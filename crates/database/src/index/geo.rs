@@ -8,7 +8,7 @@ mod sphere;
 
 use super::{DocumentKeys, IndexSpec, KeyKind, KeyPart};
 use base::bson::{Builder, Document, FieldName, PathComponent, Value, ValueBuf};
-use base::{Result, err};
+use base::{Result, bail, err};
 use query::Collation;
 use query::geo::Geometry;
 use query::geo::cells::Covering;
@@ -51,10 +51,7 @@ impl GeoIndex {
             (_, true) => {
                 let collation = collation.document().filter(|_| !collation.is_simple());
                 if let Some(collation) = collation {
-                    return Err(err!(
-                        CannotCreateIndex,
-                        "Index type '2d' does not support collation: {collation}"
-                    ));
+                    bail!(CannotCreateIndex, "Index type '2d' does not support collation: {collation}");
                 }
                 Ok(Some(GeoIndex::Flat(flat::parse(parts, options)?)))
             }

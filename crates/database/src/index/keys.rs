@@ -3,7 +3,7 @@
 use super::{IndexSpec, KeyKind, KeyPart, Wildcard, wildcard};
 use base::bson::{Document, Value, ValueBuf};
 use base::key_string::{Decoder, KeyBuilder};
-use base::{Result, err};
+use base::{Result, bail, err};
 use query::Context;
 use query::keys::compound_keys;
 use smallvec::SmallVec;
@@ -162,10 +162,7 @@ impl IndexSpec {
     fn note_array(&self, part: usize, behind: usize, multikey: &mut [u32]) -> Result<()> {
         let Some(KeyPart { path, kind }) = self.parts.get(part) else { return Ok(()) };
         if *kind == KeyKind::Hashed {
-            return Err(err!(
-                16766,
-                "hashed indexes do not currently support array values. Found array at path: {path}"
-            ));
+            bail!(16766, "hashed indexes do not currently support array values. Found array at path: {path}");
         }
         let holder = path.components().len().saturating_sub(behind + 1);
         if let Some(bits) = multikey.get_mut(part) {

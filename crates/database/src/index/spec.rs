@@ -5,7 +5,7 @@ use super::text::{self as text_index, TextIndex};
 use super::wildcard::{Wildcard, is_wildcard};
 use crate::option_field::check_storage_engine;
 use base::bson::{Builder, Document, DocumentBuf, Element, FieldName, Path, Value};
-use base::{ErrorCode, Namespace, Result, err};
+use base::{ErrorCode, Namespace, Result, bail, err};
 use query::matcher::Matcher;
 use query::{Collation, Context, collation};
 use std::sync::Arc;
@@ -143,7 +143,7 @@ impl IndexSpec {
     /// engine.
     pub(crate) fn check_new(&self, specification: Document<'_>) -> Result<()> {
         if self.text.is_none() && specification.get("weights").is_some() {
-            return Err(err!(CannotCreateIndex, "'weights' is an option of text indexes"));
+            bail!(CannotCreateIndex, "'weights' is an option of text indexes");
         }
         match specification.get("storageEngine") {
             Some(Value::Document(engines)) => check_storage_engine(engines),
@@ -311,7 +311,7 @@ impl Parser {
             "collation" => {
                 let collation = document(name, value)?;
                 if collation.is_empty() {
-                    return Err(err!(BadValue, "The field 'collation' cannot be an empty object."));
+                    bail!(BadValue, "The field 'collation' cannot be an empty object.");
                 }
                 self.collation = Some(Collation::parse(collation, name)?);
             }
@@ -335,7 +335,7 @@ impl Parser {
             }
             // An option of geoHaystack indexes, which MongoDB 5.0 removed.
             "bucketSize" => {
-                return Err(err!(NotImplemented, "geoHaystack indexes are not supported: option '{name}'"));
+                bail!(NotImplemented, "geoHaystack indexes are not supported: option '{name}'");
             }
             "wildcardProjection" => {
                 let projection = document(name, value)?;
@@ -348,10 +348,10 @@ impl Parser {
             "clustered" => self.clustered = flag(name, value)?,
             "prepareUnique" => self.prepare_unique = flag(name, value)?,
             _ => {
-                return Err(err!(
+                bail!(
                     InvalidIndexSpecificationOption,
                     "The field '{name}' is not valid for an index specification. Specification: {whole}"
-                ));
+                );
             }
         }
         Ok(())
@@ -382,7 +382,7 @@ impl Parser {
         let wildcard = Wildcard::parse(&parts, self.wildcard_projection.as_ref(), context)?;
         if text.is_some() && !collation.is_simple() {
             let collation = collation.document().unwrap_or(Document::EMPTY);
-            return Err(err!(CannotCreateIndex, "Index type 'text' does not support collation: {collation}"));
+            bail!(CannotCreateIndex, "Index type 'text' does not support collation: {collation}");
         }
         let geo = GeoIndex::parse(&parts, options.view(), &collation)?;
         let spec = IndexSpec {
@@ -417,55 +417,52 @@ impl Parser {
 /// Checks rules that involve several fields.
 fn check(spec: &IndexSpec, whole: Document<'_>) -> Result<()> {
     if spec.name.is_empty() {
-        return Err(err!(CannotCreateIndex, "index name cannot be empty"));
+        bail!(CannotCreateIndex, "index name cannot be empty");
     }
     if spec.name == "*" {
-        return Err(err!(BadValue, "The index name '*' is not valid."));
+        bail!(BadValue, "The index name '*' is not valid.");
     }
     if spec.name.contains('\0') {
-        return Err(err!(CannotCreateIndex, "index name cannot contain NUL bytes"));
+        bail!(CannotCreateIndex, "index name cannot contain NUL bytes");
     }
     if spec.wildcard.is_some() {
         check_wildcard(spec, whole)?;
     }
     if spec.partial.is_some() && spec.sparse {
-        return Err(err!(CannotCreateIndex, "cannot mix \"partialFilterExpression\" and \"sparse\" options"));
+        bail!(CannotCreateIndex, "cannot mix \"partialFilterExpression\" and \"sparse\" options");
     }
     if spec.is_hashed() {
         if spec.unique || spec.prepare_unique {
-            return Err(err!(
-                16764,
-                "Currently hashed indexes cannot guarantee uniqueness. Use a regular index."
-            ));
+            bail!(16764, "Currently hashed indexes cannot guarantee uniqueness. Use a regular index.");
         }
         if spec.parts.iter().filter(|part| part.kind == KeyKind::Hashed).count() > 1 {
-            return Err(err!(
+            bail!(
                 31303,
                 "A maximum of one index field is allowed to be hashed but found {} for 'key' {}",
                 spec.parts.iter().filter(|part| part.kind == KeyKind::Hashed).count(),
                 spec.key
-            ));
+            );
         }
     }
     // Fields as given: a text index on one field counts as one, though two are stored.
     let fields = whole.get("key").and_then(|key| key.as_document()).map_or(0, |key| key.iter().count());
     let is_stored_text = spec.text.is_some() && fields == 2 && whole.get("weights").is_some();
     if spec.expire_after_seconds.is_some() && fields > 1 && !is_stored_text {
-        return Err(err!(
+        bail!(
             CannotCreateIndex,
             "TTL indexes are single-field indexes, compound indexes do not support TTL. Index spec: {whole}"
-        ));
+        );
     }
     if spec.is_id_pattern() {
         return check_id(spec, whole);
     }
     if spec.name == "_id_" {
-        return Err(err!(
+        bail!(
             BadValue,
             "The index name '_id_' is reserved for the _id index, which must have key pattern {{_id: 1}}, \
              found key: {}",
             spec.key
-        ));
+        );
     }
     Ok(())
 }
@@ -473,16 +470,16 @@ fn check(spec: &IndexSpec, whole: Document<'_>) -> Result<()> {
 /// Checks the rules of wildcard indexes.
 fn check_wildcard(spec: &IndexSpec, whole: Document<'_>) -> Result<()> {
     if spec.sparse {
-        return Err(err!(CannotCreateIndex, "Index type 'wildcard' does not support the sparse option"));
+        bail!(CannotCreateIndex, "Index type 'wildcard' does not support the sparse option");
     }
     if spec.unique || spec.prepare_unique {
-        return Err(err!(CannotCreateIndex, "Index type 'wildcard' does not support the unique option"));
+        bail!(CannotCreateIndex, "Index type 'wildcard' does not support the unique option");
     }
     if spec.expire_after_seconds.is_some() {
-        return Err(err!(CannotCreateIndex, "Index type 'wildcard' cannot be a TTL index"));
+        bail!(CannotCreateIndex, "Index type 'wildcard' cannot be a TTL index");
     }
     if whole.get("v").and_then(|version| version.as_i64()) == Some(1) {
-        return Err(err!(CannotCreateIndex, "Index type 'wildcard' requires version 2, not 1"));
+        bail!(CannotCreateIndex, "Index type 'wildcard' requires version 2, not 1");
     }
     Ok(())
 }
@@ -492,19 +489,15 @@ fn check_id(spec: &IndexSpec, whole: Document<'_>) -> Result<()> {
     const FIELDS: [&str; 5] = ["collation", "key", "name", "ns", "v"];
     let option = whole.iter().find(|option| !FIELDS.contains(&option.name()));
     if let Some(option) = option.filter(|_| !spec.clustered) {
-        return Err(err!(
+        bail!(
             InvalidIndexSpecificationOption,
             "The field '{}' is not valid for an _id index specification. Specification: {whole}",
             option.name()
-        ));
+        );
     }
     let direction = spec.key.view().first().and_then(|part| part.value().as_number());
     if direction.and_then(|direction| direction.to_i64_exact()) != Some(1) {
-        return Err(err!(
-            BadValue,
-            "The field 'key' for an _id index must be {{_id: 1}}, but got {}",
-            spec.key
-        ));
+        bail!(BadValue, "The field 'key' for an _id index must be {{_id: 1}}, but got {}", spec.key);
     }
     Ok(())
 }
@@ -514,7 +507,7 @@ fn check_plugins(key: Document<'_>) -> Result<()> {
     let mut plugins = key.iter().filter_map(|part| part.value().as_str());
     let first = plugins.next();
     if plugins.any(|plugin| Some(plugin) != first) {
-        return Err(err!(CannotCreateIndex, "Can't use more than one index plugin for a single index."));
+        bail!(CannotCreateIndex, "Can't use more than one index plugin for a single index.");
     }
     for part in key.iter().filter(|part| matches!(part.value(), Value::String("text"))) {
         check_path(part.name())?;
@@ -530,23 +523,23 @@ fn key_pattern(key: Document<'_>) -> Result<Vec<KeyPart>> {
     let mut names: Vec<&str> = Vec::new();
     for element in key {
         if names.contains(&element.name()) {
-            return Err(err!(
+            bail!(
                 BadValue,
                 "The field '{}' appears multiple times in the index key pattern {key}",
                 element.name()
-            ));
+            );
         }
         names.push(element.name());
     }
     if key.bytes().len() > KEY_PATTERN_MAX {
-        return Err(err!(CannotCreateIndex, "Index key pattern too large."));
+        bail!(CannotCreateIndex, "Index key pattern too large.");
     }
     if key.is_empty() {
-        return Err(err!(CannotCreateIndex, "Index keys cannot be empty."));
+        bail!(CannotCreateIndex, "Index keys cannot be empty.");
     }
     let parts: Vec<KeyPart> = key.iter().map(|e| key_part(e.name(), e.value())).collect::<Result<_>>()?;
     if parts.len() > PARTS_MAX {
-        return Err(err!(13103, "too many compound keys"));
+        bail!(13103, "too many compound keys");
     }
     Ok(parts)
 }
@@ -556,41 +549,41 @@ fn key_part(name: &str, value: Value<'_>) -> Result<KeyPart> {
     check_path(name)?;
     let kind = match value {
         Value::String("hashed") if is_wildcard(name) => {
-            return Err(err!(
+            bail!(
                 CannotCreateIndex,
                 "The key pattern value for an '$**' index must be a non-zero number, not a string."
-            ));
+            );
         }
         Value::String("hashed") => KeyKind::Hashed,
         Value::String("2dsphere" | "2d") if is_wildcard(name) => {
-            return Err(err!(
+            bail!(
                 CannotCreateIndex,
                 "The key pattern value for an '$**' index must be a non-zero number, not a string."
-            ));
+            );
         }
         Value::String("2dsphere") => KeyKind::Sphere,
         Value::String("2d") => KeyKind::Flat,
         Value::String("wildcard") if !is_wildcard(name) => {
-            return Err(err!(7246202, "The key '{name}' of a wildcard index must be '$**' or end in '.$**'"));
+            bail!(7246202, "The key '{name}' of a wildcard index must be '$**' or end in '.$**'");
         }
-        Value::String("") => return Err(err!(CannotCreateIndex, "Empty string index value not allowed")),
-        Value::String(plugin) => return Err(err!(CannotCreateIndex, "Unknown index plugin '{plugin}'")),
+        Value::String("") => bail!(CannotCreateIndex, "Empty string index value not allowed"),
+        Value::String(plugin) => bail!(CannotCreateIndex, "Unknown index plugin '{plugin}'"),
         _ => match value.as_number() {
             Some(number) if number.is_nan() => {
-                return Err(err!(CannotCreateIndex, "Values in the index key pattern cannot be NaN."));
+                bail!(CannotCreateIndex, "Values in the index key pattern cannot be NaN.");
             }
             Some(number) if number.is_zero() => {
-                return Err(err!(CannotCreateIndex, "Values in the index key pattern cannot be 0."));
+                bail!(CannotCreateIndex, "Values in the index key pattern cannot be 0.");
             }
             Some(number) if number.to_f64() > 0.0 => KeyKind::Ascending,
             Some(_) => KeyKind::Descending,
             None => {
-                return Err(err!(
+                bail!(
                     CannotCreateIndex,
                     "Values in v:2 index key pattern cannot be of type {}. Only numbers > 0, numbers < 0, \
                      and strings are allowed.",
                     value.kind().alias()
-                ));
+                );
             }
         },
     };
@@ -604,7 +597,7 @@ fn check_path(name: &str) -> Result<()> {
         _ => name.strip_suffix(".$**").unwrap_or(name),
     };
     if name.is_empty() || name.split('.').any(str::is_empty) {
-        return Err(err!(CannotCreateIndex, "Index keys cannot contain an empty field."));
+        bail!(CannotCreateIndex, "Index keys cannot contain an empty field.");
     }
     let dollar = name.split('.').any(|part| part.starts_with('$') && !matches!(part, "$id" | "$db" | "$ref"));
     if dollar { Err(illegal_name()) } else { Ok(()) }
@@ -633,7 +626,7 @@ fn check_partial(filter: Document<'_>, _top: bool) -> Result<()> {
                     check_partial(clause.as_document().unwrap_or(Document::EMPTY), false)?;
                 }
             }
-            "$expr" => return Err(err!(QueryFeatureNotAllowed, "$expr is not allowed in this context")),
+            "$expr" => bail!(QueryFeatureNotAllowed, "$expr is not allowed in this context"),
             name if name.starts_with('$') => return Err(unsupported_partial(name)),
             _ => match element.value() {
                 Value::Regex { .. } => return Err(unsupported_partial(element.name())),
@@ -727,16 +720,16 @@ fn expiry(value: Value<'_>) -> Result<f64> {
     })?;
     let seconds = number.to_f64();
     if seconds < 0.0 {
-        return Err(err!(CannotCreateIndex, "TTL index 'expireAfterSeconds' option cannot be less than 0"));
+        bail!(CannotCreateIndex, "TTL index 'expireAfterSeconds' option cannot be less than 0");
     }
     if seconds > f64::from(i32::MAX) {
-        return Err(err!(
+        bail!(
             CannotCreateIndex,
             "TTL index 'expireAfterSeconds' option must be within an acceptable range, try a lower number"
-        ));
+        );
     }
     if seconds.is_nan() {
-        return Err(err!(CannotCreateIndex, "TTL index 'expireAfterSeconds' option cannot be NaN"));
+        bail!(CannotCreateIndex, "TTL index 'expireAfterSeconds' option cannot be NaN");
     }
     Ok(seconds.trunc())
 }

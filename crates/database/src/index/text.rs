@@ -7,7 +7,7 @@
 use super::{DocumentKeys, IndexSpec, KeyKind, KeyOf, KeyPart};
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Path, Value};
 use base::key_string::{Decoder, KeyBuilder};
-use base::{Result, err};
+use base::{Result, bail, err};
 use query::text::{Language, TextSpec, Version};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -56,7 +56,7 @@ pub(super) fn stored(key: Document<'_>, options: Document<'_>) -> Result<Stored>
         .ok_or_else(|| err!(CannotCreateIndex, "default_language is not valid"))?;
     let language_override = text_option(options, "language_override", "language", "must be a string")?;
     if language_override.is_empty() || language_override.starts_with('$') || language_override.contains('.') {
-        return Err(err!(CannotCreateIndex, "language_override is not valid"));
+        bail!(CannotCreateIndex, "language_override is not valid");
     }
     let mut shown = Builder::new();
     shown.append(c"weights", &weights).append(c"default_language", default_language.as_str());
@@ -105,19 +105,16 @@ fn fixed_pattern(key: Document<'_>) -> Result<(DocumentBuf, Vec<KeyPart>, Vec<St
                 let score = pattern.next().filter(|score| score.name() == SCORE);
                 let score = score.ok_or_else(|| err!(CannotCreateIndex, "expected _ftsx after _fts"))?;
                 if score.value().as_number().map(|number| number.to_i64_clamped()) != Some(1) {
-                    return Err(err!(CannotCreateIndex, "expecting _ftsx:1"));
+                    bail!(CannotCreateIndex, "expecting _ftsx:1");
                 }
                 push_term(&mut fixed, &mut parts);
                 is_fixed = true;
             }
             TERM | SCORE => {
-                return Err(err!(
-                    CannotCreateIndex,
-                    "text index with reserved fields _fts/_ftsx not allowed"
-                ));
+                bail!(CannotCreateIndex, "text index with reserved fields _fts/_ftsx not allowed");
             }
             _ if is_text && (ended || is_fixed) => {
-                return Err(err!(CannotCreateIndex, "'text' fields in index must all be adjacent"));
+                bail!(CannotCreateIndex, "'text' fields in index must all be adjacent");
             }
             field if is_text => {
                 if fields.is_empty() {
@@ -130,10 +127,7 @@ fn fixed_pattern(key: Document<'_>) -> Result<(DocumentBuf, Vec<KeyPart>, Vec<St
                     Some(1) => KeyKind::Ascending,
                     Some(-1) => KeyKind::Descending,
                     _ => {
-                        return Err(err!(
-                            CannotCreateIndex,
-                            "expected value 1 or -1 for non-text key in compound index"
-                        ));
+                        bail!(CannotCreateIndex, "expected value 1 or -1 for non-text key in compound index");
                     }
                 };
                 ended = !fields.is_empty();
@@ -170,23 +164,20 @@ fn weights(fields: Vec<String>, given: Option<Value<'_>>) -> Result<DocumentBuf>
             weights.insert("$**".to_string(), 1);
         }
         Some(Value::String(_) | Value::Array(_)) => {
-            return Err(err!(CannotCreateIndex, "text index option 'weights' must be an object"));
+            bail!(CannotCreateIndex, "text index option 'weights' must be an object");
         }
-        Some(_) => return Err(err!(TypeMismatch, "text index option 'weights' must be an object")),
+        Some(_) => bail!(TypeMismatch, "text index option 'weights' must be an object"),
     }
     if weights.is_empty() {
-        return Err(err!(
-            CannotCreateIndex,
-            "text index option 'weights' must specify fields or the wildcard"
-        ));
+        bail!(CannotCreateIndex, "text index option 'weights' must specify fields or the wildcard");
     }
     let mut out = Builder::new();
     for (field, weight) in &weights {
         if *weight <= 0 || *weight >= WEIGHT_MAX {
-            return Err(err!(
+            bail!(
                 CannotCreateIndex,
                 "text index weight must be in the exclusive interval (0,{WEIGHT_MAX}) but found: {weight}"
-            ));
+            );
         }
         check_field(field)?;
         out.append(FieldName::new(field)?, i32::try_from(*weight).unwrap_or(i32::MAX));

@@ -5,7 +5,7 @@
 
 use super::{Index, IndexSpec, KeyKind, KeyPart};
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Path, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 use query::{Context, Projection};
 
 /// Name of the path part in keys.
@@ -61,14 +61,14 @@ impl Wildcard {
             };
         };
         if found.next().is_some() {
-            return Err(err!(7246201, "wildcard indexes do not allow more than one wildcard field"));
+            bail!(7246201, "wildcard indexes do not allow more than one wildcard field");
         }
         let below = key.path.as_str().strip_suffix(".$**").map(|path| Path::new(FieldName::known(path)));
         if below.is_some() && projection.is_some() {
-            return Err(err!(
+            bail!(
                 FailedToParse,
                 "The field 'wildcardProjection' is only allowed when 'key' is {{\"$**\": ±1}}"
-            ));
+            );
         }
         let mut wildcard = Wildcard { part, id: below.is_some(), below, includes: false, paths: Vec::new() };
         if let Some(projection) = projection {
@@ -81,13 +81,13 @@ impl Wildcard {
     /// Takes the projection of the specification. Mixed inclusion and exclusion is an error of `flatten`.
     fn project(&mut self, projection: Document<'_>, context: &Context) -> Result<()> {
         if projection.is_empty() {
-            return Err(err!(FailedToParse, "The 'wildcardProjection' field can't be an empty object"));
+            bail!(FailedToParse, "The 'wildcardProjection' field can't be an empty object");
         }
         let mut fields = Vec::new();
         flatten(projection, "", &mut fields)?;
         for (at, (path, _)) in fields.iter().enumerate() {
             if fields.iter().take(at).any(|(other, _)| path.starts_with(other) && path != other) {
-                return Err(err!(31249, "Path collision at {path}"));
+                bail!(31249, "Path collision at {path}");
             }
         }
         // Checks for the errors of any projection.
@@ -108,7 +108,7 @@ impl Wildcard {
     fn check_others(&self, parts: &[KeyPart], has_projection: bool) -> Result<()> {
         for (place, part) in parts.iter().enumerate().filter(|(place, _)| *place != self.part) {
             if part.kind == KeyKind::Hashed {
-                return Err(err!(CannotCreateIndex, "wildcard indexes do not allow hashed fields"));
+                bail!(CannotCreateIndex, "wildcard indexes do not allow hashed fields");
             }
             let within = self.below.iter().chain(self.paths.iter().filter(|_| self.includes));
             if self.covers(&part.path) || within.into_iter().any(|path| path.starts_with(&part.path)) {
@@ -202,10 +202,7 @@ fn flatten(projection: Document<'_>, above: &str, fields: &mut Vec<(Path, bool)>
                 fields.push((Path::new(FieldName::new(&path)?), value.is_truthy()));
             }
             _ => {
-                return Err(err!(
-                    51271,
-                    "wildcardProjection only includes or excludes fields, found '{path}'"
-                ));
+                bail!(51271, "wildcardProjection only includes or excludes fields, found '{path}'");
             }
         }
     }

@@ -11,7 +11,7 @@ use crate::history::View;
 use crate::index::Index;
 use crate::operation::{Operation, PlanUse, QuerySettings};
 use base::bson::{Builder, DocumentBuf, Path, Type};
-use base::{Result, err};
+use base::{Result, bail, err};
 use query::collation::depends_on_collation;
 use query::matcher::{self, ComparisonOp, Predicate};
 use query::text::TextQuery;
@@ -115,7 +115,7 @@ pub(crate) fn plan(
     let near = read.matcher.near();
     let searched = text::query(&read)?;
     if near.is_some() && searched.is_some() {
-        return Err(err!(BadValue, "text and geoNear not allowed in same query"));
+        bail!(BadValue, "text and geoNear not allowed in same query");
     }
     let gives = |kind: MetaKind| match kind {
         MetaKind::TextScore => searched.is_some(),
@@ -209,21 +209,21 @@ fn sources(
     let mut range = None;
     let (source, rejected) = match (hint, natural) {
         (None, _) if bounded => {
-            return Err(err!(51173, "When using min()/max() a hint of which index to use must be provided"));
+            bail!(51173, "When using min()/max() a hint of which index to use must be provided");
         }
         (Some(Hint::Natural { .. }), _) if bounded => {
-            return Err(err!(
+            bail!(
                 NoQueryExecutionPlans,
                 "error processing query: {}\n planner returned error :: caused by :: min and max are \
                  incompatible with $natural",
                 describe()
-            ));
+            );
         }
         (_, Some(_)) if near.is_some() => {
-            return Err(err!(BadValue, "geoNear expression not allowed with $natural sort order"));
+            bail!(BadValue, "geoNear expression not allowed with $natural sort order");
         }
         (Some(Hint::Natural { .. }), _) if near.is_some() => {
-            return Err(err!(BadValue, "geoNear expression not allowed with $natural hint"));
+            bail!(BadValue, "geoNear expression not allowed with $natural hint");
         }
         (_, Some(forward)) => (Source::Collection { forward }, Vec::new()),
         (None, None) => match (near, searched) {

@@ -14,7 +14,7 @@ use crate::access::interval::Intervals;
 use crate::exec::NearAccess;
 use crate::index::{GeoIndex, Index, IndexSpec};
 use base::bson::Path;
-use base::{Result, err};
+use base::{Result, bail};
 use query::matcher::{Geo, Near, Node, Predicate};
 use std::sync::Arc;
 
@@ -107,12 +107,12 @@ pub(super) fn near(
         leads.then_some((index, geo, part))
     });
     let Some((index, geo, part)) = found else {
-        return Err(err!(
+        bail!(
             NoQueryExecutionPlans,
             "error processing query: {}\n planner returned error :: caused by :: unable to find index for \
              $geoNear query",
             describe()
-        ));
+        );
     };
     let access = others(index, geo, &conjuncts);
     if access.is_empty() {

@@ -5,7 +5,7 @@ use crate::collection::{Collection, Data};
 use crate::index::{Index, IndexSpec, KeyKind};
 use crate::operation::{IndexHint, QuerySettings};
 use base::bson::{Document, DocumentBuf, Value, equal};
-use base::{Result, err};
+use base::{Result, bail, err};
 use query::collation::{Collation, depends_on_collation};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -76,7 +76,7 @@ impl Hint {
     fn parse_key(key: Document<'_>) -> Result<Hint> {
         let Some(natural) = key.get("$natural") else { return Ok(Hint::Key(key.to_owned())) };
         if key.iter().count() > 1 {
-            return Err(err!(BadValue, "$natural must be the only field of a hint: {key}"));
+            bail!(BadValue, "$natural must be the only field of a hint: {key}");
         }
         match natural.as_number().map(|number| number.to_f64()) {
             Some(1.0) => Ok(Hint::Natural { forward: true }),
@@ -142,7 +142,7 @@ pub(crate) fn range(index: &Index, read: &Read) -> Result<Range> {
             document.view().iter().map(|element| element.name().to_string()).collect()
         };
         if names(min) != names(max) {
-            return Err(err!(51176, "min and max must have the same field names"));
+            bail!(51176, "min and max must have the same field names");
         }
     }
     let bound = |document: &Option<DocumentBuf>| match document {
@@ -153,10 +153,7 @@ pub(crate) fn range(index: &Index, read: &Read) -> Result<Range> {
     if let (Some(lower), Some(upper)) = (&lower, &upper)
         && lower >= upper
     {
-        return Err(err!(
-            51175,
-            "The value provided for min() does not come before the value provided for max()"
-        ));
+        bail!(51175, "The value provided for min() does not come before the value provided for max()");
     }
     Ok(Range {
         lower: lower.map_or(Bound::Unbounded, |key| Bound::Included(Key::from(key))),

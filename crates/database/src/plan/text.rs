@@ -8,7 +8,7 @@ use super::{Access, Read, access, covering};
 use crate::exec::{Covering, TextSearch};
 use crate::index::KeyKind;
 use base::bson::{Builder, DocumentBuf};
-use base::{Namespace, Result, err};
+use base::{Namespace, Result, bail, err};
 use query::matcher::{Matcher, Node, Part};
 use query::text::TextQuery;
 use std::sync::Arc;
@@ -32,10 +32,10 @@ pub(crate) struct TextAccess {
 pub(super) fn query(read: &Read) -> Result<Option<&TextQuery>> {
     let Some(query) = read.matcher.text()? else { return Ok(None) };
     if read.sort.as_ref().is_some_and(|sort| sort.natural().is_some()) {
-        return Err(err!(BadValue, "text expression not allowed with $natural sort order"));
+        bail!(BadValue, "text expression not allowed with $natural sort order");
     }
     if read.hint.is_some() {
-        return Err(err!(BadValue, "text and hint not allowed in same query"));
+        bail!(BadValue, "text and hint not allowed in same query");
     }
     Ok(Some(query))
 }
@@ -58,7 +58,7 @@ pub(super) fn choose(
 ) -> Result<Source> {
     let index = planning.indexes.iter().find(|index| index.spec.text.is_some() && !index.spec.hidden);
     let Some((index, text)) = index.and_then(|index| Some((index, index.spec.text.as_ref()?))) else {
-        return Err(err!(IndexNotFound, "text index required for $text query"));
+        bail!(IndexNotFound, "text index required for $text query");
     };
     let search = Arc::new(query.by(&text.spec)?);
     let refused = |why: &str| {

@@ -17,7 +17,7 @@ use crate::plan::{Grouped, Hint, Read, no_sort};
 use crate::scope::Scope;
 use crate::write::InsertRequest;
 use base::bson::{Array, Document, DocumentBuf, DocumentCow, FieldName, Path};
-use base::{Namespace, Result, err};
+use base::{Namespace, Result, bail, err};
 use query::context::Uninterrupted;
 use query::field_path::check_field_name;
 use query::matcher::Matcher;
@@ -204,11 +204,11 @@ fn place_field(collection: &Collection) -> Result<String> {
         let mut fields = parts.filter(|part| part.kind == kind).map(|part| part.path.as_str());
         let Some(first) = fields.next() else { continue };
         if fields.next().is_some() {
-            return Err(err!(
+            bail!(
                 IndexNotFound,
                 "There is more than one {name} index on {}; unsure which to use for $geoNear",
                 collection.namespace
-            ));
+            );
         }
         return Ok(first.to_string());
     }

@@ -7,7 +7,7 @@ use crate::plan::{Hint, Read, refuse_missing};
 use crate::scope::Scope;
 use crate::storage_error;
 use base::bson::{Builder, Document, DocumentBuf, FieldName, MAX_DOCUMENT_SIZE, Path, PathComponent, Value};
-use base::{Result, err};
+use base::{Result, bail};
 use query::matcher::Matcher;
 use query::{Collation, Stage};
 use std::collections::BTreeMap;
@@ -124,7 +124,7 @@ impl Values {
         }
         self.out.push(value);
         if self.out.len() > MAX_DOCUMENT_SIZE {
-            return Err(err!(17217, "distinct too big, 16mb cap"));
+            bail!(17217, "distinct too big, 16mb cap");
         }
         Ok(())
     }

@@ -17,7 +17,7 @@ use crate::scope::Scope;
 use crate::storage_error;
 use crate::watch::Interest;
 use base::bson::{Builder, Document, DocumentBuf, DocumentCow, Element, FieldName};
-use base::{Namespace, Result, err};
+use base::{Namespace, Result, bail, err};
 use query::matcher::Matcher;
 use query::{Arena, Context, Interrupt, MetaKind, Projection, Row, SortPattern, Stage};
 use std::ops::Bound;
@@ -117,7 +117,7 @@ impl<'a> FindRequest<'a> {
     pub(crate) fn to_pipeline(&self) -> Result<DocumentBuf> {
         let unsupported = |what: &str| Err(err!(InvalidPipelineOperator, "{what} not supported on views"));
         if self.tailable {
-            return Err(err!(OptionNotSupportedOnView, "option 'tailable' not supported on views"));
+            bail!(OptionNotSupportedOnView, "option 'tailable' not supported on views");
         }
         if self.min.is_some() || self.max.is_some() || self.return_key || self.show_record_id {
             return unsupported("min, max, returnKey and showRecordId");
@@ -263,7 +263,7 @@ impl Database {
         context: &Arc<Context>,
     ) -> Result<Tail> {
         if read.matcher.text()?.is_some() {
-            return Err(err!(BadValue, "text and tailable cursor not allowed in same query"));
+            bail!(BadValue, "text and tailable cursor not allowed in same query");
         }
         if collection.options.capped.is_none() {
             return Err(uncapped_tail(&collection.namespace));
@@ -420,17 +420,17 @@ impl Tail {
         let view = self.database.confirmed_view();
         let collection = view.catalog.get(&self.namespace).filter(|now| now.uuid == self.uuid);
         let Some(data) = collection.and_then(|collection| collection.data.as_ref()) else {
-            return Err(err!(QueryPlanKilled, "collection dropped. UUID {}", uuid_text(&self.uuid)));
+            bail!(QueryPlanKilled, "collection dropped. UUID {}", uuid_text(&self.uuid));
         };
         let mut range = Range::all();
         if let Some(last) = self.last {
             if view.snapshot.get(data.ident, &last.key()).map_err(storage_error)?.is_none() {
-                return Err(err!(
+                bail!(
                     CappedPositionLost,
                     "CollectionScan died due to position in capped collection being deleted. Last seen record \
                      id: RecordId({})",
                     last.0
-                ));
+                );
             }
             range.lower = Bound::Excluded(last.key());
         }

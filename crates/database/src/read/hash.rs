@@ -6,7 +6,7 @@ use crate::operation::Operation;
 use crate::plan::{Hint, Read};
 use base::bson::{Builder, Document, Value};
 use base::hash::Md5Sum;
-use base::{Namespace, Result, err};
+use base::{Namespace, Result, bail};
 use query::matcher::Matcher;
 use query::{Context, SortPattern};
 use std::sync::Arc;
@@ -55,10 +55,10 @@ impl Database {
         self.each(operation, chunks, read, context, &mut |chunk| {
             let number = chunk.get("n").and_then(|number| number.as_i64());
             if number != Some(i64::from(count)) {
-                return Err(err!(10040, "chunks out of order"));
+                bail!(10040, "chunks out of order");
             }
             let Some(Value::Binary { bytes, .. }) = chunk.get("data") else {
-                return Err(err!(50849, "The element that calls binDataClean() must be type of BinData"));
+                bail!(50849, "The element that calls binDataClean() must be type of BinData");
             };
             sum.update(bytes);
             count += 1;

@@ -20,7 +20,7 @@ use crate::cursor::Cursor;
 use crate::database::Database;
 use crate::exec::RecordStream;
 use crate::plan::note_sort_key;
-use base::{Result, err};
+use base::{Result, bail, err};
 use query::{Context, MetaKind, Row, SortPattern, Stage};
 use std::sync::Arc;
 
@@ -48,10 +48,10 @@ impl Database {
     /// Errors: QueryPlanKilled if the collection was dropped or replaced, or the snapshot released.
     pub fn check_cursor(&self, cursor: &Cursor) -> Result<()> {
         if cursor.lost {
-            return Err(err!(
+            bail!(
                 QueryPlanKilled,
                 "the cursor's snapshot was released: it kept more than maxSnapshotHistoryBytes"
-            ));
+            );
         }
         let Some(uuid) = cursor.uuid else { return Ok(()) };
         match self.collection(&cursor.namespace) {

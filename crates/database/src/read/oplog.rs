@@ -11,7 +11,7 @@ use crate::operation::Operation;
 use crate::retry_record::{StoredRetry, from_entry};
 use crate::storage_error;
 use base::bson::{Builder, Document, DocumentBuf, Value};
-use base::{Result, err};
+use base::{Result, bail};
 use query::change::{Entry, oplog_documents};
 use query::matcher::Matcher;
 use query::{Context, Interrupt, Row};
@@ -171,11 +171,11 @@ impl OplogScan {
         if let (Some(last), Some(begin)) = (self.last, self.database.log_begin()?)
             && begin > last
         {
-            return Err(err!(
+            bail!(
                 CappedPositionLost,
                 "CollectionScan died due to position in capped collection being deleted. Last seen record id: \
                  RecordId({last})"
-            ));
+            );
         }
         let end = *self.end.get_or_insert(end);
         let mut ahead = 0;

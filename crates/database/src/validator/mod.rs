@@ -6,7 +6,7 @@ mod tests;
 
 use self::details::Refused;
 use base::bson::{Builder, Document, DocumentBuf};
-use base::{Result, err};
+use base::{Result, bail, err};
 use query::Context;
 use query::matcher::Matcher;
 
@@ -60,10 +60,10 @@ impl Validator {
             "moderate" => Level::Moderate,
             "strict" => Level::Strict,
             _ => {
-                return Err(err!(
+                bail!(
                     BadValue,
                     "Enumeration value '{level}' for field 'validationLevel' is not a valid value."
-                ));
+                );
             }
         };
         let action = match action {
@@ -71,10 +71,10 @@ impl Validator {
             "errorAndLog" => Action::ErrorAndLog,
             "warn" => Action::Warn,
             _ => {
-                return Err(err!(
+                bail!(
                     BadValue,
                     "Enumeration value '{action}' for field 'validationAction' is not a valid value."
-                ));
+                );
             }
         };
         let matcher = Matcher::parse(filter, context)?;

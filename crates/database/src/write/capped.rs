@@ -9,7 +9,7 @@ use crate::operation::Operation;
 use crate::options;
 use crate::scope::Scope;
 use base::bson::{Builder, Document, DocumentBuf};
-use base::{Namespace, Result, err};
+use base::{Namespace, Result, bail, err};
 use query::Context;
 use storage::Direction;
 
@@ -28,10 +28,7 @@ impl Database {
         let parsed = options::parse(capped(size).view(), namespace, context)?;
         let collection = self.catalog().require(namespace)?.clone();
         if collection.data()?.clustered_index().is_some() {
-            return Err(err!(
-                InvalidOptions,
-                "cannot convert a clustered collection to a capped one: {namespace}"
-            ));
+            bail!(InvalidOptions, "cannot convert a clustered collection to a capped one: {namespace}");
         }
         let interrupt = context.interrupt.as_ref();
         self.drop_indexes(interrupt, namespace, None)?;
@@ -54,13 +51,13 @@ impl Database {
             source.ok_or_else(|| err!(NamespaceNotFound, "source collection {from} does not exist"))?;
         let target = view.catalog.get(to);
         if target.is_some_and(|target| target.is_view()) {
-            return Err(err!(CommandNotSupportedOnView, "cloneCollectionAsCapped to the view {to}"));
+            bail!(CommandNotSupportedOnView, "cloneCollectionAsCapped to the view {to}");
         }
         if target.is_some() {
-            return Err(err!(
+            bail!(
                 NamespaceExists,
                 "cloneCollectionAsCapped failed - destination collection {to} already exists. source collection: {from}"
-            ));
+            );
         }
         let data = source.data()?;
         self.create_collection(operation, to, capped(size).view(), context)?;

@@ -12,7 +12,7 @@ use crate::storage_error;
 use base::bson::{
     Builder, Document, Element, MAX_DOCUMENT_SIZE, MAX_STORED_DEPTH, Type, Value, nests_deeper,
 };
-use base::{Error, Namespace, Result, err};
+use base::{Error, Namespace, Result, bail, err};
 use query::{Context, Interrupt};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -259,7 +259,7 @@ impl Database {
             if !is_id(&element) {
                 fills_in |= is_empty_time(&element) && !context.keep_empty_timestamps;
             } else if id.replace((at, element)).is_some() {
-                return Err(err!(BadValue, "can't have multiple _id fields in one document"));
+                bail!(BadValue, "can't have multiple _id fields in one document");
             }
         }
         let out = || Builder::with_buffer(Vec::with_capacity(document.bytes().len() + 17));
@@ -290,10 +290,7 @@ impl Database {
         let document = Document::from_valid(&stored);
         check_stored(document)?;
         if nests_deeper(document, MAX_STORED_DEPTH) {
-            return Err(err!(
-                Overflow,
-                "cannot insert document because it exceeds {MAX_STORED_DEPTH} levels of nesting"
-            ));
+            bail!(Overflow, "cannot insert document because it exceeds {MAX_STORED_DEPTH} levels of nesting");
         }
         Ok(stored)
     }
@@ -303,10 +300,10 @@ impl Database {
 pub(crate) fn check_stored(document: Document<'_>) -> Result<()> {
     let size = document.bytes().len();
     if size > MAX_DOCUMENT_SIZE {
-        return Err(err!(
+        bail!(
             BSONObjectTooLarge,
             "object to insert too large. size in bytes: {size}, max size: {MAX_DOCUMENT_SIZE}"
-        ));
+        );
     }
     let Some(id) = document.get("_id") else { return Ok(()) };
     match id {
@@ -337,11 +334,7 @@ impl Database {
         context: &Context,
     ) -> Result<()> {
         if incoming > capped.size {
-            return Err(err!(
-                BadValue,
-                "object to insert exceeds cappedMaxSize: {incoming} > {}",
-                capped.size
-            ));
+            bail!(BadValue, "object to insert exceeds cappedMaxSize: {incoming} > {}", capped.size);
         }
         let limits = Capped { size: capped.size - incoming, max: capped.max.checked_sub(1).unwrap_or(0) };
         self.remove_oldest(operation, changes, collection, (limits, capped.max > 0), context)

@@ -27,7 +27,7 @@ use crate::operation::Operation;
 use crate::storage_error;
 use crate::write_queues::QueueGuard;
 use base::bson::{Document, DocumentCow};
-use base::{Error, Result, err};
+use base::{Error, Result, bail, err};
 use query::{Context, Interrupt, Row};
 use std::sync::Arc;
 use storage::{Value, mutant};
@@ -122,11 +122,11 @@ fn too_many_retries() -> Error {
 /// Errors: OperationNotSupportedInTransaction.
 fn check_writable_within(operation: &Operation, collection: &Collection) -> Result<()> {
     if operation.transaction().is_some() && collection.options.capped.is_some() {
-        return Err(err!(
+        bail!(
             OperationNotSupportedInTransaction,
             "Collection '{}' is a capped collection. Writes in transactions are not allowed on capped collections.",
             collection.namespace
-        ));
+        );
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use crate::accumulator_state::Accumulator;
 use crate::expression::{Dependencies, Expression};
 use crate::{Arena, Context, RowView, SortPattern};
 use base::bson::{Builder, Document, Element, FieldNameBuf, Number, Value};
-use base::{Error, ErrorCode, Result, err};
+use base::{Error, ErrorCode, Result, bail, err};
 use std::sync::Arc;
 
 /// Creates the state of a group. The number is the accumulator's `n`, or 1.
@@ -64,7 +64,7 @@ impl Accumulation {
         make: impl Fn() -> Box<dyn Accumulator> + Send + Sync + 'static,
     ) -> Result<Accumulation> {
         if matches!(spec.value(), Value::Array(_)) {
-            return Err(err!(40237, "The {name} accumulator is a unary operator"));
+            bail!(40237, "The {name} accumulator is a unary operator");
         }
         let argument = Argument::Value(Expression::parse(spec.value(), context)?);
         Ok(Accumulation::of(argument, Arc::new(move |_| make())))
@@ -133,10 +133,10 @@ impl Accumulation {
 fn checked_count(value: Option<Value<'_>>) -> Result<usize> {
     let shown = value.map_or_else(|| "missing".to_string(), |value| value.to_string());
     let Some(number) = value.and_then(|value| value.as_number()) else {
-        return Err(err!(5787902, "Value for 'n' must be of integral type, but found {shown}"));
+        bail!(5787902, "Value for 'n' must be of integral type, but found {shown}");
     };
     let Some(count) = number.to_i64_exact() else {
-        return Err(err!(5787903, "Value for 'n' must be of integral type, but found {shown}"));
+        bail!(5787903, "Value for 'n' must be of integral type, but found {shown}");
     };
     match usize::try_from(count) {
         Ok(count) if count > 0 => Ok(count),
@@ -160,7 +160,7 @@ pub(crate) fn input_and_count(spec: &Element<'_>, context: &Context) -> Result<(
         match field.name() {
             "input" => input = Some(Expression::parse(field.value(), context)?),
             "n" => count = Some(parse_count(field.value(), context)?),
-            other => return Err(err!(5787901, "Unknown argument for 'n' operator: {other}")),
+            other => bail!(5787901, "Unknown argument for 'n' operator: {other}"),
         }
     }
     let count = count.ok_or_else(|| err!(5787906, "Missing value for 'n'"))?;
@@ -182,7 +182,7 @@ pub(crate) fn parse_count(value: Value<'_>, context: &Context) -> Result<Express
 pub(crate) fn parse_field(field: &Element<'_>, context: &Context) -> Result<(FieldNameBuf, Accumulation)> {
     let name = output_name(field)?;
     let Value::Document(spec) = field.value() else {
-        return Err(err!(40234, "The field '{name}' must be an accumulator object"));
+        bail!(40234, "The field '{name}' must be an accumulator object");
     };
     let mut fields = spec.iter();
     match (fields.next(), fields.next()) {
@@ -201,10 +201,10 @@ pub(crate) fn count_value(count: u64) -> Number {
 fn output_name(field: &Element<'_>) -> Result<FieldNameBuf> {
     let name = field.name();
     if name.contains('.') {
-        return Err(err!(40235, "The field name '{name}' cannot contain '.'"));
+        bail!(40235, "The field name '{name}' cannot contain '.'");
     }
     if name.starts_with('$') {
-        return Err(err!(40236, "The field name '{name}' cannot be an operator name"));
+        bail!(40236, "The field name '{name}' cannot be an operator name");
     }
     Ok(field.field_name().to_owned())
 }

@@ -10,7 +10,7 @@ use crate::Context;
 use crate::accumulator_state::{Accumulator, Ranked};
 use crate::expression::Expression;
 use base::bson::{Element, Value};
-use base::{Error, ErrorCode, Result, err};
+use base::{Error, ErrorCode, Result, bail, err};
 use std::sync::Arc;
 
 /// Parses both accumulators.
@@ -32,7 +32,7 @@ pub(super) fn parse(name: &'static str, spec: &Element<'_>, context: &Context) -
             "input" => input = Some(Expression::parse(field.value(), context)?),
             "p" if !median => ranked = Some(parse_ranks(&field, context)?),
             "method" => method = check_method(&field)?,
-            other => return Err(err!(40415, "BSON field '{name}.{other}' is an unknown field.")),
+            other => bail!(40415, "BSON field '{name}.{other}' is an unknown field."),
         }
     }
     let missing = |field: &str| err!(40414, "BSON field '{name}.{field}' is missing but a required field");
@@ -50,20 +50,20 @@ pub(super) fn parse(name: &'static str, spec: &Element<'_>, context: &Context) -
 fn parse_ranks(field: &Element<'_>, context: &Context) -> Result<Ranked> {
     let expression = Expression::parse(field.value(), context)?;
     if !expression.is_constant() {
-        return Err(err!(
+        bail!(
             7750300,
             "The $percentile 'p' field must be an array of constant values, but found value: {}.",
             field.value()
-        ));
+        );
     }
     let Some(Value::Array(ranks)) =
         expression.constant().filter(|value| value.as_array().is_some_and(|ranks| !ranks.is_empty()))
     else {
-        return Err(err!(
+        bail!(
             7750301,
             "The $percentile 'p' field must be an array of numbers from [0.0, 1.0], but found: {}",
             field.value()
-        ));
+        );
     };
     Ranked::percentiles(ranks)
 }

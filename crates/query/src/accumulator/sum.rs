@@ -11,7 +11,7 @@ use super::{Accumulation, Argument};
 use crate::Context;
 use crate::accumulator_state::{Accumulator, Deviation, Folding, Total};
 use base::bson::{Decimal128, Element, Value, ValueBuf};
-use base::{Result, err};
+use base::{Result, bail};
 use std::sync::Arc;
 
 pub(super) fn parse_sum(name: &'static str, spec: &Element<'_>, context: &Context) -> Result<Accumulation> {
@@ -84,7 +84,7 @@ pub(super) fn parse_count(
     _context: &Context,
 ) -> Result<Accumulation> {
     if !spec.value().as_document().is_some_and(|argument| argument.is_empty()) {
-        return Err(err!(TypeMismatch, "$count takes no arguments, i.e. $count:{{}}"));
+        bail!(TypeMismatch, "$count takes no arguments, i.e. $count:{{}}");
     }
     Ok(Accumulation::of(Argument::Nothing, Arc::new(|_| Box::new(Count(0)))))
 }

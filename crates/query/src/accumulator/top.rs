@@ -11,13 +11,13 @@ use crate::accumulator_state::{Accumulator, FEW, Folding, absorb_each, array, ch
 use crate::expression::Expression;
 use crate::{Context, SortPattern};
 use base::bson::{Builder, Element, Value, ValueBuf};
-use base::{Result, err};
+use base::{Result, bail, err};
 use std::sync::Arc;
 
 /// Parses the accumulators. Errors: 5788001 to 5788005 as in MongoDB.
 pub(super) fn parse(name: &'static str, spec: &Element<'_>, context: &Context) -> Result<Accumulation> {
     let Value::Document(fields) = spec.value() else {
-        return Err(err!(5788001, "specification must be an object; found {spec}"));
+        bail!(5788001, "specification must be an object; found {spec}");
     };
     let many = name.ends_with('N');
     let (mut count, mut output, mut pattern) = (None, None, None);
@@ -26,11 +26,11 @@ pub(super) fn parse(name: &'static str, spec: &Element<'_>, context: &Context) -
             "n" if many => count = Some(parse_count(field.value(), context)?),
             "output" => output = Some(Expression::parse(field.value(), context)?),
             "sortBy" => pattern = Some(sort_by(&field)?.wanted(context).collated(&context.collation)),
-            other => return Err(err!(5788002, "Unknown argument to {name} '{other}'")),
+            other => bail!(5788002, "Unknown argument to {name} '{other}'"),
         }
     }
     if many && count.is_none() {
-        return Err(err!(5788003, "Missing value for 'n'"));
+        bail!(5788003, "Missing value for 'n'");
     }
     let output = output.ok_or_else(|| err!(5788004, "Missing value for 'output'"))?;
     let pattern = pattern.ok_or_else(|| err!(5788005, "Missing value for 'sortBy'"))?;

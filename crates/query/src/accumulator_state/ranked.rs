@@ -6,7 +6,7 @@
 use super::{Accumulator, Folding, array, check_memory};
 use crate::limits::DEFAULT_BYTES;
 use base::bson::{Array, Value, ValueBuf};
-use base::{Result, err};
+use base::{Result, bail, err};
 use std::borrow::Cow;
 
 /// The numbers so far, and the requested ranks.
@@ -121,10 +121,10 @@ fn at_rank(sorted: &[f64], rank: f64) -> Value<'static> {
 /// Parses one rank. Errors: 7750302 for a value that is not a number, 7750303 outside 0 to 1.
 fn parse_rank(value: Value<'_>) -> Result<f64> {
     let Some(number) = value.as_number() else {
-        return Err(err!(
+        bail!(
             7750302,
             "The $percentile 'p' field must be an array of numbers from [0.0, 1.0], but found: {value}"
-        ));
+        );
     };
     let rank = number.to_f64();
     if (0.0..=1.0).contains(&rank) {

@@ -14,7 +14,7 @@
 
 use super::token::{ResumeToken, TokenParts};
 use base::bson::{Document, Element, Type, Value};
-use base::{Namespace, Result, err};
+use base::{Namespace, Result, bail, err};
 
 /// `fullDocument`: the document returned with updates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -98,7 +98,7 @@ impl Spec {
     /// errors of resume tokens.
     pub fn parse(spec: &Element<'_>) -> Result<Spec> {
         let Value::Document(fields) = spec.value() else {
-            return Err(err!(6188500, "$changeStream stage expects a document as argument"));
+            bail!(6188500, "$changeStream stage expects a document as argument");
         };
         let mut parsed = Spec::default();
         for field in fields {
@@ -120,7 +120,7 @@ impl Spec {
                 // Accepted without effect: chunks migrate only between shards.
                 "showMigrationEvents" => drop(flag(&field)?),
                 other => {
-                    return Err(err!(40415, "BSON field '$changeStream.{other}' is an unknown field."));
+                    bail!(40415, "BSON field '$changeStream.{other}' is an unknown field.");
                 }
             }
         }
@@ -134,11 +134,11 @@ impl Spec {
         let (database, collection) = (namespace.database(), namespace.collection());
         let whole = collection == "$cmd.aggregate";
         if self.all_changes && !(database == "admin" && whole) {
-            return Err(err!(
+            bail!(
                 InvalidOptions,
                 "A $changeStream with 'allChangesForCluster:true' may only be opened on the 'admin' database, \
                  and with no collection name; found {namespace}"
-            ));
+            );
         }
         let internal = match database {
             "admin" => !self.all_changes,
@@ -147,22 +147,13 @@ impl Spec {
             _ => false,
         };
         if internal {
-            return Err(err!(
-                InvalidNamespace,
-                "$changeStream may not be opened on the internal {database} database"
-            ));
+            bail!(InvalidNamespace, "$changeStream may not be opened on the internal {database} database");
         }
         if collection.starts_with("system.") && !self.on_system {
-            return Err(err!(
-                InvalidNamespace,
-                "$changeStream may not be opened on the internal {namespace} collection"
-            ));
+            bail!(InvalidNamespace, "$changeStream may not be opened on the internal {namespace} collection");
         }
         if self.resume_after.is_some() && self.start_after.is_some() {
-            return Err(err!(
-                50865,
-                "Do not specify both 'resumeAfter' and 'startAfter' in a $changeStream stage"
-            ));
+            bail!(50865, "Do not specify both 'resumeAfter' and 'startAfter' in a $changeStream stage");
         }
         let Some(token) = self.token().map(ResumeToken::parts).transpose()? else { return Ok(()) };
         self.check_token(&token, whole)
@@ -174,20 +165,20 @@ impl Spec {
     /// Errors: 40674 with a second starting point; InvalidResumeToken.
     fn check_token(&self, token: &TokenParts, whole: bool) -> Result<()> {
         if self.start_at.is_some() {
-            return Err(err!(40674, "Only one type of resume option is allowed, but multiple were found"));
+            bail!(40674, "Only one type of resume option is allowed, but multiple were found");
         }
         if self.resume_after.is_some() && token.from_invalidate {
-            return Err(err!(
+            bail!(
                 InvalidResumeToken,
                 "Attempting to resume a change stream using 'resumeAfter' is not allowed from an invalidate \
                  notification"
-            ));
+            );
         }
         if !whole && token.is_event && token.uuid.is_none() {
-            return Err(err!(
+            bail!(
                 InvalidResumeToken,
                 "Attempted to resume a single-collection stream, but the resume token does not include a UUID"
-            ));
+            );
         }
         Ok(())
     }

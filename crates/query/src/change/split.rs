@@ -2,7 +2,7 @@
 
 use super::token::ResumeToken;
 use base::bson::{Builder, Document, DocumentBuf, Element, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 
 /// Splits an event into fragments of at most `most` bytes. Small fields come first, which keeps the number of fragments
 /// low and their content equal after a resume.
@@ -14,7 +14,7 @@ pub(crate) fn split(event: Document<'_>, token: &ResumeToken, most: usize) -> Re
     let mut fields: Vec<_> = event.iter().filter(|field| field.name() != "_id").collect();
     fields.sort_by(|a, b| size(a).cmp(&size(b)).then_with(|| a.name_bytes().cmp(b.name_bytes())));
     if fields.is_empty() {
-        return Err(err!(7182502, "Cannot split an empty event or an event containing solely '_id' field"));
+        bail!(7182502, "Cannot split an empty event or an event containing solely '_id' field");
     }
     let head = |number: usize, of: usize| {
         let mut out = Builder::new();
@@ -34,11 +34,11 @@ pub(crate) fn split(event: Document<'_>, token: &ResumeToken, most: usize) -> Re
         }
         filled += size(&field);
         if filled > most {
-            return Err(err!(
+            bail!(
                 7182500,
                 "Splitting change event failed: fragment size {filled} is greater than maximum allowed fragment \
                  size {most}"
-            ));
+            );
         }
         if let Some(last) = fragments.last_mut() {
             last.push(field);

@@ -5,7 +5,7 @@ use super::event::{Event, EventContext, PendingEvent, Placed, invalidation};
 use super::spec::{Scope, Spec};
 use super::token::ResumeToken;
 use base::namespace::is_internal_database;
-use base::{Result, err};
+use base::{Result, bail, err};
 use std::collections::VecDeque;
 
 /// The events that streams show without `showExpandedEvents`.
@@ -162,11 +162,11 @@ impl ChangeStream {
             return Ok(false);
         }
         if *is_event && !*found {
-            return Err(err!(
+            bail!(
                 ChangeStreamFatalError,
                 "cannot resume stream; the resume token was not found. {{_data: \"{}\"}}",
                 event.hex()
-            ));
+            );
         }
         self.resume = Resume::Passed;
         Ok(true)

@@ -3,7 +3,7 @@
 use super::collator::{Collator, Named, Requested};
 use super::locales::{self, Found, SIMPLE};
 use base::bson::{Document, DocumentBuf, Element, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ fn parse_new(document: Document<'_>, place: &str) -> Result<Option<Arc<Collator>
             "normalization" => requested.normalization = Some(flag(&element, place)?),
             "backwards" => requested.backwards = Some(flag(&element, place)?),
             "version" => version(&element, place, document)?,
-            name => return Err(err!(IDLUnknownField, "BSON field '{place}.{name}' is an unknown field.")),
+            name => bail!(IDLUnknownField, "BSON field '{place}.{name}' is an unknown field."),
         }
     }
     let missing = || err!(IDLFailedToParse, "BSON field '{place}.locale' is missing but a required field");
@@ -71,10 +71,10 @@ fn parse_new(document: Document<'_>, place: &str) -> Result<Option<Arc<Collator>
 /// Returns the BCP 47 tag of a locale.
 fn tag(locale: &str, document: Document<'_>) -> Result<String> {
     if locale.is_empty() {
-        return Err(err!(BadValue, "Field 'locale' cannot be the empty string in: {document}"));
+        bail!(BadValue, "Field 'locale' cannot be the empty string in: {document}");
     }
     if locale.contains('\0') {
-        return Err(err!(BadValue, "Field 'locale' cannot contain null byte. Collation spec: {document}"));
+        bail!(BadValue, "Field 'locale' cannot contain null byte. Collation spec: {document}");
     }
     match locales::find(locale) {
         Found::Tag(tag) => Ok(tag),
@@ -146,18 +146,14 @@ fn unknown_value(element: &Element<'_>, place: &str, value: &str) -> base::Error
 /// Refuses combinations of options without effect.
 pub(super) fn check(collator: &Collator, backwards: bool, strength: u8, has_case: bool) -> Result<()> {
     if backwards && strength == 1 {
-        return Err(err!(
-            BadValue,
-            "'backwards' is invalid with 'strength' of 1 in: {}",
-            collator.document()
-        ));
+        bail!(BadValue, "'backwards' is invalid with 'strength' of 1 in: {}", collator.document());
     }
     if has_case && strength < 3 {
-        return Err(err!(
+        bail!(
             BadValue,
             "'caseFirst' is invalid unless 'caseLevel' is on or 'strength' is greater than 2 in: {}",
             collator.document()
-        ));
+        );
     }
     Ok(())
 }

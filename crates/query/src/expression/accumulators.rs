@@ -97,7 +97,7 @@ pub(super) mod ranks {
     use super::super::named::{ErrorTemplate, Named, Parameter};
     use super::{Accumulator, Ranked};
     use base::bson::Value;
-    use base::{ErrorCode, Result, err};
+    use base::{ErrorCode, Result, bail, err};
 
     macro_rules! arguments {
         ($name:ident, $operator:literal, $no_object:literal, $($parameter:literal),+) => {
@@ -131,11 +131,11 @@ pub(super) mod ranks {
     pub(in super::super) fn percentile<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
         let ranks = call.get(2)?.and_then(|ranks| ranks.as_array()).filter(|ranks| !ranks.is_empty());
         let Some(ranks) = ranks else {
-            return Err(err!(
+            bail!(
                 7750301,
                 "The $percentile 'p' field must be an array of numbers from [0.0, 1.0], but found: {}",
                 super::super::show::optional(call.get(2)?)
-            ));
+            );
         };
         run(call, Ranked::percentiles(ranks)?)
     }

@@ -2,7 +2,7 @@
 
 use super::evaluate::{Call, Computed, null, value};
 use base::bson::Value;
-use base::err;
+use base::{bail, err};
 
 /// Combines the operands; the result is an int64 if any operand is one.
 ///
@@ -22,7 +22,7 @@ fn combine<'a>(call: &Call<'_, 'a>, start: i64, operation: fn(i64, i64) -> i64) 
                 bits
             }
             Some(_) => {
-                return Err(err!(TypeMismatch, "{} only supports int and long operands.", call.name()));
+                bail!(TypeMismatch, "{} only supports int and long operands.", call.name());
             }
         };
     }

@@ -12,7 +12,7 @@ use super::node::{CallNode, Node};
 use super::parse::Parser;
 use super::table::Operator;
 use base::bson::{Builder, FieldName, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 
 /// Parses `$cond`, as three arguments or as `{if, then, else}`.
 ///
@@ -37,7 +37,7 @@ pub(super) fn parse_cond(
             "if" => &mut condition,
             "then" => &mut then,
             "else" => &mut otherwise,
-            other => return Err(err!(17083, "Unrecognized parameter to $cond: {other}")),
+            other => bail!(17083, "Unrecognized parameter to $cond: {other}"),
         };
         *place = Some(parser.operand(element.value())?);
     }
@@ -60,7 +60,7 @@ pub(super) fn parse_if_null(
     let node = parser.positional(operator, argument)?;
     let count = node.children().count();
     if count < 2 {
-        return Err(err!(1257300, "$ifNull needs at least two arguments, had: {count}"));
+        bail!(1257300, "$ifNull needs at least two arguments, had: {count}");
     }
     Ok(node)
 }
@@ -86,7 +86,7 @@ pub(super) fn parse_switch(
 ) -> Result<Node> {
     let Value::Document(argument) = argument else {
         let found = argument.kind().alias();
-        return Err(err!(40060, "$switch requires an object as an argument, found: {found}"));
+        bail!(40060, "$switch requires an object as an argument, found: {found}");
     };
     let (mut operands, mut default) = (Vec::new(), Node::Absent);
     for element in argument {
@@ -98,14 +98,14 @@ pub(super) fn parse_switch(
             }
             ("branches", other) => {
                 let found = other.kind().alias();
-                return Err(err!(40061, "$switch expected an array for 'branches', found: {found}"));
+                bail!(40061, "$switch expected an array for 'branches', found: {found}");
             }
             ("default", value) => default = parser.operand(value)?,
-            (other, _) => return Err(err!(40067, "$switch found an unknown argument: {other}")),
+            (other, _) => bail!(40067, "$switch found an unknown argument: {other}"),
         }
     }
     if operands.is_empty() {
-        return Err(err!(40068, "$switch requires at least one branch."));
+        bail!(40068, "$switch requires at least one branch.");
     }
     operands.push(default);
     Ok(Node::call(operator, operands))
@@ -115,14 +115,14 @@ pub(super) fn parse_switch(
 fn parse_branch(parser: &mut Parser<'_>, branch: Value<'_>, operands: &mut Vec<Node>) -> Result<()> {
     let Value::Document(branch) = branch else {
         let found = branch.kind().alias();
-        return Err(err!(40062, "$switch expected each branch to be an object, found: {found}"));
+        bail!(40062, "$switch expected each branch to be an object, found: {found}");
     };
     let (mut case, mut then) = (None, None);
     for element in branch {
         let place = match element.name() {
             "case" => &mut case,
             "then" => &mut then,
-            other => return Err(err!(40063, "$switch found an unknown argument to a branch: {other}")),
+            other => bail!(40063, "$switch found an unknown argument to a branch: {other}"),
         };
         *place = Some(parser.operand(element.value())?);
     }
@@ -157,10 +157,7 @@ pub(super) fn switch<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
         }
     }
     if !call.given(default) {
-        return Err(err!(
-            40066,
-            "$switch could not find a matching branch for an input, and no default was specified."
-        ));
+        bail!(40066, "$switch could not find a matching branch for an input, and no default was specified.");
     }
     call.get(default)
 }

@@ -5,7 +5,7 @@ use super::table::Operator;
 use super::{array_literal, field_path, object_literal};
 use crate::{Arena, Collation, Context, RowView};
 use base::bson::{Array, Builder, Document, Number, Value, ValueBuf};
-use base::{Result, err};
+use base::{Result, bail};
 
 /// Result of an evaluation: a value, `None` for missing, or MongoDB's error.
 pub(crate) type Computed<'a> = Result<Option<Value<'a>>>;
@@ -53,10 +53,7 @@ impl<'e, 'a> Scope<'e, 'a> {
     pub(crate) fn check_room(&self, bytes: usize) -> Result<()> {
         let limit = self.context.limits.expression;
         if bytes > limit {
-            return Err(err!(
-                ExceededMemoryLimit,
-                "an expression used over {limit} bytes of memory, which is the limit"
-            ));
+            bail!(ExceededMemoryLimit, "an expression used over {limit} bytes of memory, which is the limit");
         }
         Ok(())
     }

@@ -2,8 +2,8 @@
 
 use super::evaluate::{Computed, Scope};
 use super::node::{FieldNode, Source};
+use base::bail;
 use base::bson::{Array, Builder, PathComponent, Value, ValueBuf};
-use base::err;
 
 /// Evaluates a path or a variable.
 ///
@@ -19,7 +19,7 @@ pub(super) fn evaluate<'a>(field: &'a FieldNode, scope: &Scope<'_, 'a>) -> Compu
         Source::Now => Some(Value::DateTime(scope.context.now_millis)),
         Source::ClusterTime => match scope.context.cluster_time {
             Some(time) => Some(Value::Timestamp(time)),
-            None => return Err(err!(51144, "Builtin variable '$$CLUSTER_TIME' is not available")),
+            None => bail!(51144, "Builtin variable '$$CLUSTER_TIME' is not available"),
         },
     };
     match (&field.path, start) {

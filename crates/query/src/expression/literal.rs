@@ -11,7 +11,7 @@ use super::parse::Parser;
 use super::table::Operator;
 use super::variables;
 use base::bson::{Builder, FieldName, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 
 /// Parses `$literal`, whose argument is not evaluated.
 pub(super) fn parse_literal(_: &mut Parser<'_>, _: &'static Operator, value: Value<'_>) -> Result<Node> {
@@ -27,20 +27,20 @@ pub(super) fn parse_let(
     value: Value<'_>,
 ) -> Result<Node> {
     let Value::Document(argument) = value else {
-        return Err(err!(16874, "$let only supports an object as its argument"));
+        bail!(16874, "$let only supports an object as its argument");
     };
     let (mut variables, mut body) = (None, None);
     for element in argument {
         match element.name() {
             "vars" => variables = Some(element.value()),
             "in" => body = Some(element.value()),
-            other => return Err(err!(16875, "Unrecognized parameter to $let: {other}")),
+            other => bail!(16875, "Unrecognized parameter to $let: {other}"),
         }
     }
     let variables = variables.ok_or_else(|| err!(16876, "Missing 'vars' parameter to $let"))?;
     let body = body.ok_or_else(|| err!(16877, "Missing 'in' parameter to $let"))?;
     let Value::Document(variables) = variables else {
-        return Err(err!(10065, "invalid parameter: expected an object (vars)"));
+        bail!(10065, "invalid parameter: expected an object (vars)");
     };
     let (mut names, mut operands) = (Vec::new(), Vec::new());
     for element in variables {

@@ -7,7 +7,7 @@ use super::table::Operator;
 use crate::MetaKind;
 use base::bson::{Builder, FieldName, Value};
 use base::hash::hash64;
-use base::{Result, err};
+use base::{Result, bail, err};
 
 /// `$binarySize`: the size of a string or a binary in bytes. Errors: 51276 for other types.
 pub(super) fn binary_size<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
@@ -49,9 +49,9 @@ pub(super) fn parse_rand(
         Value::Document(document) if document.is_empty() => {}
         Value::Array(array) if array.is_empty() => {}
         Value::Document(_) | Value::Array(_) => {
-            return Err(err!(3040501, "$rand does not currently accept arguments"));
+            bail!(3040501, "$rand does not currently accept arguments");
         }
-        _ => return Err(err!(10065, "invalid parameter: expected an object ($rand)")),
+        _ => bail!(10065, "invalid parameter: expected an object ($rand)"),
     }
     Ok(Node::call(operator, Vec::new()))
 }

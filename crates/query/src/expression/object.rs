@@ -14,7 +14,7 @@ use super::parse::Parser;
 use super::show;
 use super::table::Operator;
 use base::bson::{Builder, Document, FieldName, Value};
-use base::{Error, ErrorCode, Result, err};
+use base::{Error, ErrorCode, Result, bail, err};
 use std::ffi::CStr;
 
 /// `$mergeObjects`: later values win, in the position of the first. Null and missing are ignored.
@@ -76,7 +76,7 @@ pub(super) fn parse_get(
         let place = match element.name() {
             "field" => &mut field,
             "input" => &mut input,
-            other => return Err(err!(3041701, "$getField found an unknown argument: {other}")),
+            other => bail!(3041701, "$getField found an unknown argument: {other}"),
         };
         *place = Some(parser.operand(element.value())?);
     }
@@ -93,7 +93,7 @@ pub(super) fn get<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let field = call.get(0)?;
     let Some(Value::String(field)) = field else {
         let found = type_name(field);
-        return Err(err!(3041704, "$getField requires 'field' to evaluate to type String, but got {found}"));
+        bail!(3041704, "$getField requires 'field' to evaluate to type String, but got {found}");
     };
     match call.get(1)? {
         Some(Value::Document(document)) => Ok(document.get(field)),
@@ -148,7 +148,7 @@ pub(super) fn parse_set(
     let name = operator.name;
     let Value::Document(argument) = argument else {
         let found = argument.kind().alias();
-        return Err(err!(4161100, "{name} only supports an object as an argument, found {found}"));
+        bail!(4161100, "{name} only supports an object as an argument, found {found}");
     };
     let takes_value = name == "$setField";
     let (mut field, mut input, mut value) = (None, None, None);
@@ -157,7 +157,7 @@ pub(super) fn parse_set(
             "field" => field = Some(element.value()),
             "input" => input = Some(parser.operand(element.value())?),
             "value" if takes_value => value = Some(parser.operand(element.value())?),
-            other => return Err(err!(4161101, "{name} found an unknown argument: {other}")),
+            other => bail!(4161101, "{name} found an unknown argument: {other}"),
         }
     }
     let absent = |code, which: &str| {
@@ -216,7 +216,7 @@ pub(super) fn set<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
         Some(Value::Document(document)) => document,
         Some(other) => {
             let (name, found) = (call.name(), other.kind().alias());
-            return Err(err!(4161105, "{name} requires 'input' to evaluate to type Object, but got {found}"));
+            bail!(4161105, "{name} requires 'input' to evaluate to type Object, but got {found}");
         }
     };
     let value = call.get(2)?;

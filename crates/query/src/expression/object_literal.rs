@@ -6,7 +6,7 @@ use super::ordered_fields::OrderedFields;
 use super::parse::Parser;
 use crate::field_path::check_field_name;
 use base::bson::{Builder, Document, FieldNameBuf, Value};
-use base::{Result, err};
+use base::{Result, bail};
 
 /// Parses the fields of a document without an operator.
 ///
@@ -18,7 +18,7 @@ pub(super) fn parse(parser: &mut Parser<'_>, document: Document<'_>) -> Result<N
         let name = element.name();
         check_field_name(name)?;
         if names.set(element.field_name(), Value::Null) {
-            return Err(err!(16406, "duplicate field name specified in object literal: {document}"));
+            bail!(16406, "duplicate field name specified in object literal: {document}");
         }
         fields.push((element.field_name().to_owned(), parser.operand(element.value())?));
     }

@@ -6,7 +6,7 @@ use super::{named, object_literal, variables};
 use crate::Context;
 use crate::field_path::checked_path;
 use base::bson::{Array, Document, FieldName, Path, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 
 /// The parser, with the names of the currently bound variables.
 pub(crate) struct Parser<'c> {
@@ -49,10 +49,10 @@ impl<'c> Parser<'c> {
         match document.first() {
             Some(first) if first.name_bytes().first() == Some(&b'$') => {
                 if document.iter().count() != 1 {
-                    return Err(err!(
+                    bail!(
                         15983,
                         "An object representing an expression must have exactly one field: {document}"
-                    ));
+                    );
                 }
                 self.call(first.name(), first.value())
             }
@@ -87,7 +87,7 @@ impl<'c> Parser<'c> {
     pub(crate) fn field(&mut self, text: &str) -> Result<Node> {
         let path = text.get(1..).unwrap_or_default();
         if path.is_empty() {
-            return Err(err!(16872, "'$' by itself is not a valid FieldPath"));
+            bail!(16872, "'$' by itself is not a valid FieldPath");
         }
         let Some(variable) = path.strip_prefix('$') else {
             let path = Some(checked_path(path)?);

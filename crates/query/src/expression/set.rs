@@ -7,7 +7,7 @@ use super::parse::Parser;
 use super::table::Operator;
 use crate::element_order::Ordered;
 use base::bson::{Array, Builder, Value};
-use base::{Error, ErrorCode, Result, err};
+use base::{Error, ErrorCode, Result, bail};
 use std::collections::BTreeSet;
 
 /// A set of values in the order of the collation.
@@ -105,7 +105,7 @@ pub(super) fn parse_equals(
     let node = parser.positional(operator, argument)?;
     let count = node.children().count();
     if count < 2 {
-        return Err(err!(17045, "$setEquals needs at least two arguments had: {count}"));
+        bail!(17045, "$setEquals needs at least two arguments had: {count}");
     }
     Ok(node)
 }

@@ -1,16 +1,16 @@
 //! Validation of variable names, with MongoDB's errors.
 
-use base::{Result, err};
+use base::{Result, bail, err};
 
 /// Checks a name that `$$name` refers to.
 ///
 /// Errors: FailedToParse for an empty name or an invalid character.
 pub(crate) fn check_name_for_reading(name: &str) -> Result<()> {
     let Some(first) = name.chars().next() else {
-        return Err(err!(FailedToParse, "empty variable names are not allowed"));
+        bail!(FailedToParse, "empty variable names are not allowed");
     };
     if first.is_ascii() && !first.is_ascii_alphabetic() {
-        return Err(err!(FailedToParse, "'{name}' starts with an invalid character for a variable name"));
+        bail!(FailedToParse, "'{name}' starts with an invalid character for a variable name");
     }
     match bad_character(name) {
         Some(bad) => {
@@ -26,16 +26,13 @@ pub(crate) fn check_name_for_reading(name: &str) -> Result<()> {
 /// Errors: FailedToParse for an empty name or an invalid character.
 pub fn check_name_for_binding(name: &str) -> Result<()> {
     let Some(first) = name.chars().next() else {
-        return Err(err!(FailedToParse, "empty variable names are not allowed"));
+        bail!(FailedToParse, "empty variable names are not allowed");
     };
     if name == "CURRENT" {
         return Ok(());
     }
     if first.is_ascii() && !first.is_ascii_lowercase() {
-        return Err(err!(
-            FailedToParse,
-            "'{name}' starts with an invalid character for a user variable name"
-        ));
+        bail!(FailedToParse, "'{name}' starts with an invalid character for a user variable name");
     }
     match bad_character(name) {
         Some(bad) => {

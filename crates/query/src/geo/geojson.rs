@@ -6,7 +6,7 @@ use super::geometry::{Form, Geometry, Part};
 use super::position::fields_of;
 use super::{Position, rings};
 use base::bson::{Array, Document, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 use s2rst::s2::Point;
 use s2rst::s2::polyline::Polyline;
 
@@ -15,7 +15,7 @@ use s2rst::s2::polyline::Polyline;
 /// Errors: BadValue with MongoDB's message.
 pub(super) fn parse(geometry: Document<'_>) -> Result<Geometry> {
     let Some(kind) = Kind::of(geometry) else {
-        return Err(err!(BadValue, "unknown GeoJSON type: {geometry}"));
+        bail!(BadValue, "unknown GeoJSON type: {geometry}");
     };
     if kind != Kind::GeometryCollection {
         return kind.parse(geometry);
@@ -72,7 +72,7 @@ impl Kind {
                 let all: Vec<Part> =
                     elements(coordinates)?.iter().map(point_of_many).collect::<Result<_>>()?;
                 if all.is_empty() {
-                    return Err(err!(BadValue, "MultiPoint coordinates must have at least 1 element"));
+                    bail!(BadValue, "MultiPoint coordinates must have at least 1 element");
                 }
                 all
             }
@@ -95,17 +95,17 @@ impl Kind {
 /// Parses one geometry of a GeometryCollection, which cannot contain collections.
 fn member_of_collection(place: usize, member: Value<'_>) -> Result<Vec<Part>> {
     let Value::Document(geometry) = member else {
-        return Err(err!(
+        bail!(
             BadValue,
             "Element {place} of \"geometries\" is not an object, it is of type {}",
             member.kind().alias()
-        ));
+        );
     };
     let Some(kind) = Kind::of(geometry) else {
-        return Err(err!(BadValue, "Unknown GeoJSON type: {geometry}"));
+        bail!(BadValue, "Unknown GeoJSON type: {geometry}");
     };
     if kind == Kind::GeometryCollection {
-        return Err(err!(BadValue, "GeometryCollections cannot be nested: {geometry}"));
+        bail!(BadValue, "GeometryCollections cannot be nested: {geometry}");
     }
     match kind.parse(geometry)? {
         Geometry::Sphere { form: Form::Strict, .. } => {
@@ -180,11 +180,7 @@ fn line(coordinates: Option<Value<'_>>) -> Result<Part> {
     let mut vertices: Vec<Point> = array.iter().map(vertex).collect::<Result<_>>()?;
     vertices.dedup();
     if vertices.len() < 2 {
-        return Err(err!(
-            BadValue,
-            "GeoJSON LineString must have at least 2 vertices: {}",
-            Value::Array(array)
-        ));
+        bail!(BadValue, "GeoJSON LineString must have at least 2 vertices: {}", Value::Array(array));
     }
     let line = Polyline::new(vertices);
     match line.find_validation_error() {
@@ -218,7 +214,7 @@ fn parse_crs(geometry: Document<'_>, strict_allowed: bool) -> Result<Crs> {
         err!(BadValue, "GeoJSON CRS must be an object, instead got type {}", crs.kind().alias())
     })?;
     if fields.get("type").and_then(|kind| kind.as_str()) != Some("name") {
-        return Err(err!(BadValue, "GeoJSON CRS must have field \"type\": \"name\""));
+        bail!(BadValue, "GeoJSON CRS must have field \"type\": \"name\"");
     }
     let properties = fields.get("properties");
     let properties = properties.and_then(|value| fields_of(&value)).ok_or_else(|| {

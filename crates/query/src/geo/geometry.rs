@@ -7,7 +7,7 @@
 use super::position::{fields_of, is_legacy};
 use super::{Circle, EARTH_RADIUS, FlatBox, FlatPolygon, Position, geojson};
 use base::bson::{Document, Element, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 use s2rst::s1::Angle;
 use s2rst::s2::polyline::Polyline;
 use s2rst::s2::{Point, Polygon};
@@ -217,10 +217,10 @@ fn circle(fields: Document<'_>) -> Result<Circle> {
     let number = radius.and_then(|field| field.value().as_number()).map(|number| number.to_f64());
     let Some(radius) = number.filter(|number| *number >= 0.0) else {
         let given = radius.map_or(Value::Undefined, |field| field.value());
-        return Err(err!(BadValue, "Radius must be a non-negative number: {given}"));
+        bail!(BadValue, "Radius must be a non-negative number: {given}");
     };
     if fields.next().is_some() {
-        return Err(err!(BadValue, "Only 2 fields allowed for circular region, but more were provided"));
+        bail!(BadValue, "Only 2 fields allowed for circular region, but more were provided");
     }
     Ok(Circle { center, radius })
 }

@@ -7,7 +7,7 @@
 
 use super::{Circle, FlatBox, FlatPolygon, Geometry, Position};
 use base::bson::Document;
-use base::{Result, err};
+use base::{Result, bail};
 use std::collections::VecDeque;
 
 /// Maximum number of cells in a covering; cell borders may require more.
@@ -46,19 +46,16 @@ impl Grid {
     pub fn new(bits: Option<f64>, min: Option<f64>, max: Option<f64>) -> Result<Grid> {
         let bits = bits.unwrap_or(26.0).trunc();
         if !(1.0..=32.0).contains(&bits) {
-            return Err(err!(
-                InvalidOptions,
-                "bits for hash must be > 0 and <= 32, but {bits} bits were specified"
-            ));
+            bail!(InvalidOptions, "bits for hash must be > 0 and <= 32, but {bits} bits were specified");
         }
         let grid = Grid { bits: bits as u32, min: min.unwrap_or(-180.0), max: max.unwrap_or(180.0) };
         if grid.min >= grid.max || !(grid.max - grid.min).is_finite() {
-            return Err(err!(
+            bail!(
                 InvalidOptions,
                 "region for hash must be valid and have positive area, but [{}, {}] was specified",
                 grid.min,
                 grid.max
-            ));
+            );
         }
         Ok(grid)
     }
@@ -68,12 +65,7 @@ impl Grid {
     /// Errors: 13027 for a point outside the bounds.
     pub fn key(&self, place: Position, source: Document<'_>) -> Result<u64> {
         if !self.holds(place) {
-            return Err(err!(
-                13027,
-                "point not in interval of [ {}, {} ] :: caused by :: {source}",
-                self.min,
-                self.max
-            ));
+            bail!(13027, "point not in interval of [ {}, {} ] :: caused by :: {source}", self.min, self.max);
         }
         let cell = Cell { x: self.along(place.x), y: self.along(place.y), level: 32 };
         Ok(cell.first() & !(u64::MAX.checked_shr(2 * self.bits).unwrap_or(0)))

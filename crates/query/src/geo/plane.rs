@@ -1,7 +1,7 @@
 //! Shapes in the plane: `$box`, `$center` and `$polygon`. Shapes include their borders.
 
 use super::Position;
-use base::{Result, err};
+use base::{Result, bail};
 
 /// An axis-aligned rectangle.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -96,7 +96,7 @@ impl FlatPolygon {
     /// Errors: BadValue for fewer than three corners.
     pub(crate) fn new(corners: Vec<Position>) -> Result<FlatPolygon> {
         if corners.len() < 3 {
-            return Err(err!(BadValue, "Polygon must have at least 3 points"));
+            bail!(BadValue, "Polygon must have at least 3 points");
         }
         Ok(FlatPolygon { corners })
     }

@@ -1,7 +1,7 @@
 //! A pair of numbers: a place in the plane, or a longitude and a latitude in degrees.
 
 use base::bson::{Document, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 use s2rst::s2::{LatLng, Point};
 
 /// A point in the plane, or on the sphere as longitude and latitude in degrees.
@@ -20,11 +20,11 @@ impl Position {
     /// Errors: BadValue.
     pub(crate) fn parse(value: Option<Value<'_>>, more_fields: bool) -> Result<Position> {
         let Some(fields) = value.and_then(|value| fields_of(&value)) else {
-            return Err(err!(
+            bail!(
                 BadValue,
                 "Point must be an array or object, instead got type {}",
                 value.map_or("missing", |value| value.kind().alias())
-            ));
+            );
         };
         let mut fields = fields.iter();
         let mut number = || {
@@ -37,10 +37,10 @@ impl Position {
         };
         let position = Position { x: number()?, y: number()? };
         if !more_fields && fields.next().is_some() {
-            return Err(err!(BadValue, "Point must only contain two numeric elements"));
+            bail!(BadValue, "Point must only contain two numeric elements");
         }
         if !position.x.is_finite() || !position.y.is_finite() {
-            return Err(err!(BadValue, "Point coordinates must be finite numbers"));
+            bail!(BadValue, "Point coordinates must be finite numbers");
         }
         Ok(position)
     }

@@ -2,7 +2,7 @@
 
 use super::geojson::{elements, kind_of, vertex};
 use base::bson::{Array, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 use s2rst::s2::{LatLng, Loop, Point, Polygon};
 
 /// Parses a polygon. Each ring bounds the smaller of its two sides.
@@ -10,11 +10,7 @@ use s2rst::s2::{LatLng, Loop, Point, Polygon};
 /// Errors: BadValue.
 pub(super) fn polygon(coordinates: Option<Value<'_>>) -> Result<Polygon> {
     let Some(Value::Array(rings)) = coordinates else {
-        return Err(err!(
-            BadValue,
-            "Polygon coordinates must be an array, instead got type {}",
-            kind_of(coordinates)
-        ));
+        bail!(BadValue, "Polygon coordinates must be an array, instead got type {}", kind_of(coordinates));
     };
     let mut loops: Vec<Loop> = Vec::new();
     for ring in rings.iter() {
@@ -22,17 +18,17 @@ pub(super) fn polygon(coordinates: Option<Value<'_>>) -> Result<Polygon> {
         let mut own = checked(vertices).map_err(|error| not_valid(ring, &error))?;
         own.normalize();
         if loops.first().is_some_and(|outer| !outer.contains_loop(&own)) {
-            return Err(err!(
+            bail!(
                 BadValue,
                 "Secondary loops not contained by first exterior loop - secondary loops must be holes: {ring} \
                  first loop: {}",
                 rings.iter().next().unwrap_or(Value::Null)
-            ));
+            );
         }
         loops.push(own);
     }
     if loops.is_empty() {
-        return Err(err!(BadValue, "Polygon has no loops."));
+        bail!(BadValue, "Polygon has no loops.");
     }
     if loops.len() == 1 {
         return Ok(Polygon::from_loops(loops));
@@ -47,15 +43,15 @@ pub(super) fn polygon(coordinates: Option<Value<'_>>) -> Result<Polygon> {
 /// Errors: BadValue.
 pub(super) fn strict(coordinates: Option<Value<'_>>) -> Result<Polygon> {
     let Some(Value::Array(rings)) = coordinates else {
-        return Err(err!(BadValue, "Coordinates of polygon must be an array"));
+        bail!(BadValue, "Coordinates of polygon must be an array");
     };
     let (Some(ring), 1) = (rings.iter().next(), rings.len()) else {
-        return Err(err!(
+        bail!(
             BadValue,
             "Only one simple loop is allowed in a big polygon, instead provided {} loops: {}",
             rings.len(),
             Value::Array(rings)
-        ));
+        );
     };
     let own = checked(ring_vertices(ring)?).map_err(|error| not_valid(Value::Array(rings), &error))?;
     Ok(Polygon::from_loops(vec![own]))
@@ -69,19 +65,19 @@ fn not_valid(ring: Value<'_>, error: &str) -> base::Error {
 fn ring_vertices(ring: Value<'_>) -> Result<Vec<Point>> {
     let mut vertices: Vec<Point> = elements(Some(ring))?.iter().map(vertex).collect::<Result<_>>()?;
     let (Some(first), Some(last)) = (vertices.first(), vertices.last()) else {
-        return Err(err!(BadValue, "Loop has no vertices: {ring}"));
+        bail!(BadValue, "Loop has no vertices: {ring}");
     };
     if first != last {
-        return Err(err!(BadValue, "Loop is not closed: {ring}"));
+        bail!(BadValue, "Loop is not closed: {ring}");
     }
     vertices.dedup();
     vertices.pop();
     if vertices.len() < 3 {
-        return Err(err!(
+        bail!(
             BadValue,
             "Loop must have at least 3 different vertices, {} unique vertices were provided: {ring}",
             vertices.len()
-        ));
+        );
     }
     Ok(vertices)
 }
@@ -159,17 +155,17 @@ fn crossing(vertices: &[Point]) -> Option<String> {
 fn check_holes(polygon: &Polygon, rings: Array<'_>) -> Result<()> {
     let whole = Value::Array(rings);
     if let Some(error) = polygon.find_validation_error() {
-        return Err(err!(BadValue, "Polygon isn't valid: {} {whole}", error.message));
+        bail!(BadValue, "Polygon isn't valid: {} {whole}", error.message);
     }
     if !polygon.is_normalized() {
-        return Err(err!(BadValue, "A loop shares more than one vertex with its parent loop: {whole}"));
+        bail!(BadValue, "A loop shares more than one vertex with its parent loop: {whole}");
     }
     let depths = || polygon.loops().iter().map(Loop::depth);
     if depths().filter(|depth| *depth == 0).count() > 1 {
-        return Err(err!(BadValue, "Only one exterior polygon loop is allowed: {whole}"));
+        bail!(BadValue, "Only one exterior polygon loop is allowed: {whole}");
     }
     if depths().any(|depth| depth > 1) {
-        return Err(err!(BadValue, "Polygon interior loops cannot be nested: {whole}"));
+        bail!(BadValue, "Polygon interior loops cannot be nested: {whole}");
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ use super::operators::{self, FieldArgument};
 use super::parse::{Parser, is_database_reference};
 use super::{number, regex_match};
 use base::bson::{Array, Document, Element, Path, Type, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 
 /// `$size`: the required number of elements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,7 +44,7 @@ pub(super) fn parse_elem_match(parser: &Parser<'_>, argument: &FieldArgument<'_>
 /// Parses the argument of `$elemMatch`: operators on the elements, or a filter of documents.
 fn elem_match(parser: &Parser<'_>, path: &Path, value: Value<'_>) -> Result<Node> {
     let Value::Document(inner) = value else {
-        return Err(err!(BadValue, "$elemMatch needs an Object"));
+        bail!(BadValue, "$elemMatch needs an Object");
     };
     let parser = parser.deeper()?.inside();
     let predicate = if takes_values(inner) {
@@ -64,7 +64,7 @@ fn takes_values(inner: Document<'_>) -> bool {
 /// `$all`: every constant, pattern or `$elemMatch` must match.
 pub(super) fn parse_all(parser: &Parser<'_>, argument: &FieldArgument<'_>) -> Result<Option<Node>> {
     let Value::Array(array) = argument.value() else {
-        return Err(err!(BadValue, "$all needs an array"));
+        bail!(BadValue, "$all needs an array");
     };
     let children = if array.iter().next().is_some_and(|first| elem_match_of(first).is_some()) {
         all_elem_match(parser, argument.path, array)?

@@ -12,7 +12,7 @@ use super::number;
 use super::operators::FieldArgument;
 use super::parse::Parser;
 use base::bson::{Array, Element, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 
 /// Maximum size of a mask in binary form, in bytes. MongoDB has no such limit. A filter has no use for a million bits,
 /// and the list of positions takes 32 times the memory of the mask.
@@ -95,7 +95,7 @@ fn parse(op: BitsOp, argument: &FieldArgument<'_>) -> Result<Option<Node>> {
     let positions = match argument.value() {
         Value::Array(array) => parse_positions(array)?,
         Value::Binary { bytes, .. } if bytes.len() > MASK_BYTES_MAX => {
-            return Err(err!(BadValue, "{} mask is longer than {MASK_BYTES_MAX} bytes", argument.name()));
+            bail!(BadValue, "{} mask is longer than {MASK_BYTES_MAX} bytes", argument.name());
         }
         Value::Binary { bytes, .. } => set_bits(bytes),
         value if value.as_number().is_some() => {
@@ -104,7 +104,7 @@ fn parse(op: BitsOp, argument: &FieldArgument<'_>) -> Result<Option<Node>> {
         value => {
             let message = "takes an Array, a number, or a BinData but received";
             let (path, name) = (argument.path, argument.name());
-            return Err(err!(BadValue, "{path} {message}: {name}: {value}"));
+            bail!(BadValue, "{path} {message}: {name}: {value}");
         }
     };
     let predicate = Predicate::Bits(BitTest::new(op, positions));

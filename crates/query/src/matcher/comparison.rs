@@ -9,7 +9,7 @@ use super::operators::FieldArgument;
 use super::parse::Parser;
 use crate::Collation;
 use base::bson::{Decimal128, Element, Number, Path, Type, Value, ValueBuf};
-use base::{Result, err};
+use base::{Result, bail};
 use std::cmp::Ordering;
 
 /// A comparison, with the value on the left and the constant on the right.
@@ -70,10 +70,10 @@ impl Comparison {
     /// Errors: BadValue for undefined, and for a regex with an operator other than `$eq`.
     pub(super) fn new(op: ComparisonOp, operand: Value<'_>, path: &Path) -> Result<Comparison> {
         match operand.kind() {
-            Type::Undefined => return Err(err!(BadValue, "cannot compare to undefined")),
+            Type::Undefined => bail!(BadValue, "cannot compare to undefined"),
             Type::Regex if op != ComparisonOp::Eq => {
                 let message = "Can't have RegEx as arg to non-equality predicate over field";
-                return Err(err!(BadValue, "{message} '{path}'."));
+                bail!(BadValue, "{message} '{path}'.");
             }
             _ => {}
         }
@@ -175,7 +175,7 @@ parse_functions!(parse_eq => Eq, parse_lte => Lte, parse_lt => Lt, parse_gt => G
 /// `$ne`: no value equals the constant.
 pub(super) fn parse_ne(_: &Parser<'_>, argument: &FieldArgument<'_>) -> Result<Option<Node>> {
     if argument.value().kind() == Type::Regex {
-        return Err(err!(BadValue, "Can't have regex as arg to $ne."));
+        bail!(BadValue, "Can't have regex as arg to $ne.");
     }
     let equal = field(argument.path, ComparisonOp::Eq, argument.value())?;
     Ok(Some(Node::Not(Box::new(equal))))

@@ -7,7 +7,7 @@ use super::node::Node;
 use super::number;
 use super::parse::Parser;
 use base::bson::{Element, Path};
-use base::{Result, err};
+use base::{Result, bail, err};
 
 /// `$comment`: for logs and profilers; no condition.
 pub(super) fn parse_comment(_: &Parser<'_>, _: &Element<'_>) -> Result<Option<Node>> {
@@ -35,11 +35,11 @@ fn require_one(element: &Element<'_>) -> Result<()> {
 /// `$sampleRate`: matches each document with the given probability.
 pub(super) fn parse_sample_rate(_: &Parser<'_>, element: &Element<'_>) -> Result<Option<Node>> {
     let Some(number) = element.value().as_number() else {
-        return Err(err!(BadValue, "argument to $sampleRate must be a numeric type"));
+        bail!(BadValue, "argument to $sampleRate must be a numeric type");
     };
     let rate = number.to_f64();
     if !(0.0..=1.0).contains(&rate) {
-        return Err(err!(BadValue, "numeric argument to $sampleRate must be in [0, 1]"));
+        bail!(BadValue, "numeric argument to $sampleRate must be in [0, 1]");
     }
     Ok(Some(Node::SampleRate(rate)))
 }

@@ -9,7 +9,7 @@ use super::node::{Node, Predicate};
 use super::operators::FieldArgument;
 use super::parse::Parser;
 use base::bson::{Element, Number, Type, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 
 /// The types that `$type` matches.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -39,7 +39,7 @@ impl TypeSet {
         match value {
             Value::Array(array) => {
                 if array.is_empty() {
-                    return Err(err!(FailedToParse, "{operator} must match at least one type"));
+                    bail!(FailedToParse, "{operator} must match at least one type");
                 }
                 array.iter().try_for_each(|value| set.add(value))?;
             }
@@ -58,7 +58,7 @@ impl TypeSet {
                 self.types.push(kind.ok_or_else(|| err!(BadValue, "Unknown type name alias: {alias}"))?);
             }
             (_, Some(number)) => self.types.push(by_number(number)?),
-            _ => return Err(err!(TypeMismatch, "type must be represented as a number or a string")),
+            _ => bail!(TypeMismatch, "type must be represented as a number or a string"),
         }
         Ok(())
     }

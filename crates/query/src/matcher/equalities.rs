@@ -3,7 +3,7 @@
 use super::comparison::ComparisonOp;
 use super::node::{Node, Predicate};
 use base::bson::{Path, Value};
-use base::{Result, err};
+use base::{Result, bail};
 
 /// Returns the equalities at the top of the tree or within `$and`.
 ///
@@ -26,11 +26,11 @@ pub(super) fn equalities(root: &Node) -> Result<Vec<(&Path, Value<'_>)>> {
 fn check_conflict(a: &Path, b: &Path) -> Result<()> {
     const WHY: &str = "cannot infer query fields to set";
     if a == b {
-        return Err(err!(NotSingleValueField, "{WHY}, path '{a}' is matched twice"));
+        bail!(NotSingleValueField, "{WHY}, path '{a}' is matched twice");
     }
     if a.starts_with(b) || b.starts_with(a) {
         let (shorter, longer) = if a.starts_with(b) { (b, a) } else { (a, b) };
-        return Err(err!(NotSingleValueField, "{WHY}, both paths '{longer}' and '{shorter}' are matched"));
+        bail!(NotSingleValueField, "{WHY}, both paths '{longer}' and '{shorter}' are matched");
     }
     Ok(())
 }

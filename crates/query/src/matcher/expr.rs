@@ -5,7 +5,7 @@ use super::parse::Parser;
 use crate::expression::Place;
 use crate::{Arena, Context, Expression};
 use base::bson::{Document, Element, ValueBuf};
-use base::{Result, err};
+use base::{Result, bail};
 
 /// An aggregation expression that must be true for the document.
 #[derive(Clone, Debug)]
@@ -29,7 +29,7 @@ pub(super) fn parse_expr(parser: &Parser<'_>, element: &Element<'_>) -> Result<O
     parser.require_top_level("$expr")?;
     let expression = Expression::parse_at(element.value(), parser.context, Place::Filter)?;
     if expression.reads_metadata() {
-        return Err(err!(NotImplemented, "$meta is not supported in $expr"));
+        bail!(NotImplemented, "$meta is not supported in $expr");
     }
     Ok(Some(match (expression.is_constant(), expression.constant()) {
         (true, Some(value)) if value.is_truthy() => Node::AlwaysTrue,

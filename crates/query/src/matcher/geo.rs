@@ -11,7 +11,7 @@ use super::operators::FieldArgument;
 use super::parse::Parser;
 use crate::geo::Geometry;
 use base::bson::{DocumentBuf, Element, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 use std::sync::Arc;
 
 /// Required relation of stored geometry to a shape.
@@ -59,7 +59,7 @@ impl Geo {
 pub(super) fn parse_within(_: &Parser<'_>, argument: &FieldArgument<'_>) -> Result<Option<Node>> {
     let geo = parse(argument, Relation::Within)?;
     if !geo.shape.has_inside() {
-        return Err(err!(BadValue, "$within not supported with provided geometry: {}", argument.siblings));
+        bail!(BadValue, "$within not supported with provided geometry: {}", argument.siblings);
     }
     Ok(Some(Node::Field { path: argument.path.clone(), predicate: Predicate::Geo(Arc::new(geo)) }))
 }
@@ -72,11 +72,7 @@ pub(super) fn parse_intersects(_: &Parser<'_>, argument: &FieldArgument<'_>) -> 
         shape => !shape.is_flat(),
     };
     if !on_sphere {
-        return Err(err!(
-            BadValue,
-            "$geoIntersect not supported with provided geometry: {}",
-            argument.siblings
-        ));
+        bail!(BadValue, "$geoIntersect not supported with provided geometry: {}", argument.siblings);
     }
     Ok(Some(Node::Field { path: argument.path.clone(), predicate: Predicate::Geo(Arc::new(geo)) }))
 }
@@ -86,20 +82,20 @@ fn parse(argument: &FieldArgument<'_>, relation: Relation) -> Result<Geo> {
     let mut operators = argument.siblings.iter();
     let first = operators.next();
     if let Some(extra) = operators.next() {
-        return Err(err!(BadValue, "can't parse extra field: {}: {}", extra.name(), extra.value()));
+        bail!(BadValue, "can't parse extra field: {}: {}", extra.name(), extra.value());
     }
     let Some(Value::Document(specifiers)) = first.map(|operator| operator.value()) else {
-        return Err(err!(BadValue, "geometry must be an object"));
+        bail!(BadValue, "geometry must be an object");
     };
     let mut shape = None;
     for specifier in specifiers {
         if shape.is_some() && argument.name() == "$geoWithin" {
-            return Err(err!(
+            bail!(
                 BadValue,
                 "$geoWithin doesn't accept multiple shapes {}: {}",
                 argument.name(),
                 argument.value()
-            ));
+            );
         }
         // Accepted without effect, as in MongoDB since 2.6.
         if specifier.name() != "$uniqueDocs" {

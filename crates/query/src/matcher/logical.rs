@@ -10,17 +10,17 @@ use super::operators::FieldArgument;
 use super::parse::Parser;
 use super::regex_match;
 use base::bson::{Element, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 
 /// Parses the filters of `$and`, `$or` and `$nor`. Errors: BadValue unless the argument is a non-empty array of
 /// documents.
 fn parse_group(parser: &Parser<'_>, element: &Element<'_>) -> Result<Vec<Node>> {
     let name = element.name();
     let Value::Array(array) = element.value() else {
-        return Err(err!(BadValue, "{name} argument must be an array"));
+        bail!(BadValue, "{name} argument must be an array");
     };
     if array.is_empty() {
-        return Err(err!(BadValue, "{name} argument must be a non-empty array"));
+        bail!(BadValue, "{name} argument must be a non-empty array");
     }
     let inner = parser.deeper()?;
     array
@@ -53,10 +53,10 @@ pub(super) fn parse_not(parser: &Parser<'_>, argument: &FieldArgument<'_>) -> Re
     let inner = match argument.value() {
         Value::Regex { pattern, options } => regex_match::field(argument.path, &pattern, &options)?,
         Value::Document(operators) if operators.is_empty() => {
-            return Err(err!(BadValue, "$not argument must be a non-empty object"));
+            bail!(BadValue, "$not argument must be a non-empty object");
         }
         Value::Document(operators) => Node::And(parser.deeper()?.field_operators(argument.path, operators)?),
-        _ => return Err(err!(BadValue, "$not argument must be a regex or an object")),
+        _ => bail!(BadValue, "$not argument must be a regex or an object"),
     };
     Ok(Some(Node::Not(Box::new(inner))))
 }

@@ -9,7 +9,7 @@ use crate::regex::{Literals, check_before};
 use crate::sort_runs::sort_in_runs;
 use crate::{Collation, Context, Interrupt};
 use base::bson::{Element, Number, Type, Value, ValueBuf};
-use base::{Result, err};
+use base::{Result, bail};
 use std::sync::Arc;
 
 /// The constants and patterns of an `$in`.
@@ -87,7 +87,7 @@ impl In {
 /// Parses the array of constants and patterns. Errors: BadValue for undefined and for operators.
 fn parse(parser: &Parser<'_>, argument: &FieldArgument<'_>) -> Result<Node> {
     let Value::Array(array) = argument.value() else {
-        return Err(err!(BadValue, "{} needs an array", argument.name()));
+        bail!(BadValue, "{} needs an array", argument.name());
     };
     let (mut values, mut regexes) = (Vec::new(), Vec::new());
     for (position, value) in array.iter().enumerate() {
@@ -95,10 +95,10 @@ fn parse(parser: &Parser<'_>, argument: &FieldArgument<'_>) -> Result<Node> {
         match value {
             Value::Regex { pattern, options } => regexes.push(RegexMatch::new(&pattern, &options)?),
             Value::Undefined => {
-                return Err(err!(BadValue, "InMatchExpression equality cannot be undefined"));
+                bail!(BadValue, "InMatchExpression equality cannot be undefined");
             }
             Value::Document(inner) if is_operator_document(inner) => {
-                return Err(err!(BadValue, "cannot nest $ under $in"));
+                bail!(BadValue, "cannot nest $ under $in");
             }
             _ => values.push(value.to_owned()),
         }

@@ -8,7 +8,7 @@ use super::node::{Node, Predicate};
 use super::operators::FieldArgument;
 use super::parse::Parser;
 use base::bson::{Element, Number, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 
 /// A divisor and the required remainder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,16 +47,16 @@ fn truncate(number: Number) -> std::result::Result<i64, &'static str> {
 /// `$mod`: an array of a divisor and a remainder. Errors: BadValue, also for a zero divisor.
 pub(super) fn parse_mod(_: &Parser<'_>, argument: &FieldArgument<'_>) -> Result<Option<Node>> {
     let Value::Array(array) = argument.value() else {
-        return Err(err!(BadValue, "malformed mod, needs to be an array"));
+        bail!(BadValue, "malformed mod, needs to be an array");
     };
     let mut values = array.iter();
     let divisor = part("divisor", values.next())?;
     let remainder = part("remainder", values.next())?;
     if values.next().is_some() {
-        return Err(err!(BadValue, "malformed mod, too many elements"));
+        bail!(BadValue, "malformed mod, too many elements");
     }
     if divisor == 0 {
-        return Err(err!(BadValue, "divisor cannot be 0"));
+        bail!(BadValue, "divisor cannot be 0");
     }
     let predicate = Predicate::Mod(Modulo { divisor, remainder });
     Ok(Some(Node::Field { path: argument.path.clone(), predicate }))
@@ -65,7 +65,7 @@ pub(super) fn parse_mod(_: &Parser<'_>, argument: &FieldArgument<'_>) -> Result<
 fn part(what: &str, value: Option<Value<'_>>) -> Result<i64> {
     let value = value.ok_or_else(|| err!(BadValue, "malformed mod, not enough elements"))?;
     let Some(number) = value.as_number() else {
-        return Err(err!(BadValue, "malformed mod, {what} not a number"));
+        bail!(BadValue, "malformed mod, {what} not a number");
     };
     truncate(number)
         .map_err(|why| err!(BadValue, "malformed mod, {what} value is invalid :: caused by :: {why}"))

@@ -12,7 +12,7 @@ use super::operators::FieldArgument;
 use super::parse::Parser;
 use crate::geo::{EARTH_RADIUS, Position};
 use base::bson::{Document, DocumentBuf, Element, Path, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 use s2rst::s2::Point;
 
 /// A near condition: a center and distance limits.
@@ -96,7 +96,7 @@ fn parse(operators: Document<'_>) -> Result<Near> {
         None => with_geometry(operators)?,
     };
     let NearSpec { position: Some((position, geojson)), near_sphere, min, max } = spec else {
-        return Err(err!(BadValue, "$geometry is required for geo near query"));
+        bail!(BadValue, "$geometry is required for geo near query");
     };
     let radians = near_sphere && !geojson;
     let center = match near_sphere || geojson {
@@ -135,7 +135,7 @@ fn legacy(operators: Document<'_>) -> Result<Option<NearSpec>> {
                     spec.near_sphere = name == "$nearSphere";
                 } else if let Some((position, max)) = with_distance(value) {
                     if max < 0.0 {
-                        return Err(err!(18522, "max distance must be non-negative"));
+                        bail!(18522, "max distance must be non-negative");
                     }
                     spec.position = Some((position, false));
                     spec.near_sphere = name == "$nearSphere";
@@ -146,7 +146,7 @@ fn legacy(operators: Document<'_>) -> Result<Option<NearSpec>> {
             "$maxDistance" => spec.max = Some(distance(&element, 16895, 16896)?),
             // Accepted without effect, as in MongoDB since 2.6.
             "$uniqueDocs" => {}
-            name => return Err(err!(34413, "invalid argument in geo near query: {name}")),
+            name => bail!(34413, "invalid argument in geo near query: {name}"),
         }
     }
     Ok(spec.position.is_some().then_some(spec))
@@ -157,16 +157,16 @@ fn with_geometry(operators: Document<'_>) -> Result<NearSpec> {
     let mut operators = operators.iter();
     let operator = operators.next();
     if let Some(extra) = operators.next() {
-        return Err(err!(
+        bail!(
             BadValue,
             "geo near accepts just one argument when querying for a GeoJSON point. Extra field found: {}: {}",
             extra.name(),
             extra.value()
-        ));
+        );
     }
     let argument = operator.and_then(|operator| crate::geo::fields_of(&operator.value()));
     let Some(argument) = argument else {
-        return Err(err!(BadValue, "geo near query argument is not an object"));
+        bail!(BadValue, "geo near query argument is not an object");
     };
     let mut spec = NearSpec::default();
     for element in argument {
@@ -178,14 +178,14 @@ fn with_geometry(operators: Document<'_>) -> Result<NearSpec> {
             "$geometry" => {}
             name @ ("$minDistance" | "$maxDistance") => {
                 let Some(number) = value.as_number().map(|number| number.to_f64()) else {
-                    return Err(err!(BadValue, "{name} must be a number"));
+                    bail!(BadValue, "{name} must be a number");
                 };
                 if !(number >= 0.0 && number.is_finite()) {
-                    return Err(err!(BadValue, "{name} must be non-negative"));
+                    bail!(BadValue, "{name} must be non-negative");
                 }
                 if name == "$minDistance" { spec.min = Some(number) } else { spec.max = Some(number) }
             }
-            name => return Err(err!(BadValue, "invalid argument in geo near query: {name}")),
+            name => bail!(BadValue, "invalid argument in geo near query: {name}"),
         }
     }
     Ok(spec)
@@ -196,7 +196,7 @@ fn geometry(value: Value<'_>) -> Result<(Position, bool)> {
         err!(BadValue, "invalid point in geo near query $geometry argument: {value}  {}", error.message())
     })?;
     if !geojson {
-        return Err(err!(BadValue, "$near requires geojson point, given {value}"));
+        bail!(BadValue, "$near requires geojson point, given {value}");
     }
     Ok((position, geojson))
 }
@@ -230,14 +230,14 @@ pub(super) fn check_place(root: &Node) -> Result<()> {
     let is_near = |node: &Node| matches!(node, Node::Field { predicate: Predicate::Near(_), .. });
     let count = root.count(&is_near);
     if count > 1 {
-        return Err(err!(BadValue, "Too many geoNear expressions"));
+        bail!(BadValue, "Too many geoNear expressions");
     }
     let at_top = match root {
         Node::And(children) => children.iter().any(is_near),
         single => is_near(single),
     };
     if count > 0 && !at_top {
-        return Err(err!(BadValue, "geoNear must be top-level expr"));
+        bail!(BadValue, "geoNear must be top-level expr");
     }
     Ok(())
 }
@@ -248,11 +248,11 @@ pub(super) fn check_place(root: &Node) -> Result<()> {
 pub(super) fn refuse(root: &Node) -> Result<()> {
     let is_near = |node: &Node| matches!(node, Node::Field { predicate: Predicate::Near(_), .. });
     if root.any(&is_near) {
-        return Err(err!(
+        bail!(
             5626500,
             "$geoNear, $near, and $nearSphere are not allowed in this context, as these operators require sorting \
              geospatial data. If you do not need sort, consider using $geoWithin instead."
-        ));
+        );
     }
     Ok(())
 }

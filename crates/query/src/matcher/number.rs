@@ -1,24 +1,24 @@
 //! Parses integer arguments.
 
 use base::bson::Value;
-use base::{Result, err};
+use base::{Result, bail, err};
 
 /// Parses an integer of any numeric type.
 ///
 /// Errors: FailedToParse, naming the argument and its value.
 pub(super) fn parse_integer(name: &str, value: Value<'_>) -> Result<i64> {
     let Some(number) = value.as_number() else {
-        return Err(err!(FailedToParse, "Expected a number in: {name}: {value}"));
+        bail!(FailedToParse, "Expected a number in: {name}: {value}");
     };
     if number.is_nan() {
-        return Err(err!(FailedToParse, "Expected an integer, but found NaN in: {name}: {value}"));
+        bail!(FailedToParse, "Expected an integer, but found NaN in: {name}: {value}");
     }
     if let Some(exact) = number.to_i64_exact() {
         return Ok(exact);
     }
     let float = number.to_f64();
     if !(-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&float) && !number.is_integer() {
-        return Err(err!(FailedToParse, "Cannot represent as a 64-bit integer: {name}: {value}"));
+        bail!(FailedToParse, "Cannot represent as a 64-bit integer: {name}: {value}");
     }
     Err(err!(FailedToParse, "Expected an integer: {name}: {value}"))
 }
@@ -27,7 +27,7 @@ pub(super) fn parse_integer(name: &str, value: Value<'_>) -> Result<i64> {
 pub(super) fn parse_non_negative(name: &str, value: Value<'_>) -> Result<i64> {
     let number = parse_integer(name, value)?;
     if number < 0 {
-        return Err(err!(FailedToParse, "Expected a non-negative number in: {name}: {value}"));
+        bail!(FailedToParse, "Expected a non-negative number in: {name}: {value}");
     }
     Ok(number)
 }

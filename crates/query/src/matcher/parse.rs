@@ -5,7 +5,7 @@ use super::operators::{self, FieldArgument};
 use super::{comparison, near, regex_match};
 use crate::Context;
 use base::bson::{Document, MAX_DEPTH, Path, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 
 /// Number of conditions parsed between two interruption checks.
 const POSITIONS_PER_CHECK: usize = 16;
@@ -27,7 +27,7 @@ impl<'c> Parser<'c> {
     /// from all other sources.
     pub(super) fn deeper(self) -> Result<Parser<'c>> {
         if self.depth >= MAX_DEPTH {
-            return Err(err!(Overflow, "exceeded depth limit of {MAX_DEPTH} when parsing the filter"));
+            bail!(Overflow, "exceeded depth limit of {MAX_DEPTH} when parsing the filter");
         }
         Ok(Parser { depth: self.depth + 1, ..self })
     }
@@ -48,7 +48,7 @@ impl<'c> Parser<'c> {
     /// Refuses an operator on the whole document if only a part of the document is available.
     pub(super) fn require_top_level(&self, name: &str) -> Result<()> {
         if self.inside_elem_match {
-            return Err(err!(BadValue, "{name} can only be applied to the top-level document"));
+            bail!(BadValue, "{name} can only be applied to the top-level document");
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ use super::parse::Parser;
 use crate::Interrupt;
 use crate::regex::{Literals, Regex, check_before};
 use base::bson::{Document, Element, Path, RegexText, Type, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 
 /// A pattern that matches values.
 #[derive(Clone, Debug)]
@@ -88,7 +88,7 @@ pub(super) fn parse_regex(_: &Parser<'_>, argument: &FieldArgument<'_>) -> Resul
     let (pattern, own_options) = match argument.value() {
         Value::String(pattern) => (pattern, ""),
         Value::Regex { pattern, options } => (pattern.as_str(), options.as_str()),
-        _ => return Err(err!(BadValue, "$regex has to be a string")),
+        _ => bail!(BadValue, "$regex has to be a string"),
     };
     let options = sibling_options(argument.siblings, own_options)?.unwrap_or(own_options);
     field(argument.path, pattern, options).map(Some)
@@ -102,7 +102,7 @@ fn sibling_options<'a>(siblings: Document<'a>, own: &str) -> Result<Option<&'a s
             "$regex" => seen_regex = true,
             "$options" => {
                 let Value::String(options) = element.value() else {
-                    return Err(err!(BadValue, "$options has to be a string"));
+                    bail!(BadValue, "$options has to be a string");
                 };
                 return match (own.is_empty(), seen_regex) {
                     (true, _) => Ok(Some(options)),

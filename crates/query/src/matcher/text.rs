@@ -9,7 +9,7 @@ use super::node::Node;
 use super::parse::Parser;
 use crate::text::TextQuery;
 use base::bson::Element;
-use base::{Result, err};
+use base::{Result, bail, err};
 use std::sync::Arc;
 
 /// Parses `$text`.
@@ -46,11 +46,11 @@ impl Matcher {
         let mut found = Vec::new();
         collect(&self.root, &mut found);
         if found.len() > 1 {
-            return Err(err!(BadValue, "Too many text expressions"));
+            bail!(BadValue, "Too many text expressions");
         }
         let within = |node: &Node| node.any(&|node| matches!(node, Node::Text(_)));
         if self.root.any(&|node| matches!(node, Node::Nor(_) | Node::Not(_)) && within(node)) {
-            return Err(err!(BadValue, "text expression not allowed in nor"));
+            bail!(BadValue, "text expression not allowed in nor");
         }
         Ok(found.pop())
     }

@@ -1,7 +1,7 @@
 //! The kinds of metadata, by their names in `$meta`.
 
 use base::bson::{Array, Document, Value};
-use base::{Error, Result, err};
+use base::{Error, Result, bail, err};
 
 /// The supported kinds of metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ impl MetaKind {
     /// name.
     pub(crate) fn parse(argument: Value<'_>) -> Result<MetaKind> {
         let Value::String(name) = argument else {
-            return Err(err!(17307, "$meta only supports string arguments"));
+            bail!(17307, "$meta only supports string arguments");
         };
         MetaKind::named(name).ok_or_else(|| unavailable(name))
     }

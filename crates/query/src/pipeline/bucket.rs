@@ -14,17 +14,13 @@ use super::parse::{Parsed, Scope};
 use crate::Collation;
 use crate::expression::Expression;
 use base::bson::{Builder, Document, Element, Value, ValueBuf};
-use base::{Result, err};
+use base::{Result, bail, err};
 use std::cmp::Ordering;
 
 /// Parses `$bucket`. Errors: 40191 to 40202 as in MongoDB, and errors of expressions and accumulators.
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let Value::Document(options) = spec.value() else {
-        return Err(err!(
-            40201,
-            "Argument to $bucket stage must be an object, but found type: {}.",
-            spec.kind().alias()
-        ));
+        bail!(40201, "Argument to $bucket stage must be an object, but found type: {}.", spec.kind().alias());
     };
     let (mut group_by, mut boundaries, mut default, mut output) = (None, None, None, None);
     for option in options {
@@ -33,11 +29,11 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
             "boundaries" => boundaries = Some(parse_boundaries(option.value(), scope)?),
             "default" => default = Some(parse_default(option.value(), scope)?),
             "output" => output = Some(parse_output(option.value())?),
-            other => return Err(err!(40197, "Unrecognized option to $bucket: {other}.")),
+            other => bail!(40197, "Unrecognized option to $bucket: {other}."),
         }
     }
     let (Some(group_by), Some(boundaries)) = (group_by, boundaries) else {
-        return Err(err!(40198, "$bucket requires 'groupBy' and 'boundaries' to be specified."));
+        bail!(40198, "$bucket requires 'groupBy' and 'boundaries' to be specified.");
     };
     if let Some(default) = &default {
         check_default(default, &boundaries, &scope.context.collation)?;
@@ -74,25 +70,25 @@ pub(super) fn parse_group_by<'a>(stage: &str, code: i32, value: Value<'a>) -> Re
 fn parse_boundaries(value: Value<'_>, scope: &Scope<'_>) -> Result<Vec<ValueBuf>> {
     let Value::Array(array) = value else {
         let found = value.kind().alias();
-        return Err(err!(40200, "The $bucket 'boundaries' field must be an array, but found type: {found}."));
+        bail!(40200, "The $bucket 'boundaries' field must be an array, but found type: {found}.");
     };
     let mut boundaries: Vec<ValueBuf> = Vec::new();
     for boundary in array.iter() {
         let expression = Expression::parse(boundary, scope.context)?;
         let Some(constant) = expression.constant() else {
-            return Err(err!(
+            bail!(
                 40191,
                 "The $bucket 'boundaries' field must be an array of constant values, but found value: {boundary}."
-            ));
+            );
         };
         boundaries.push(constant.to_owned());
     }
     if boundaries.len() < 2 {
         let count = boundaries.len();
-        return Err(err!(
+        bail!(
             40192,
             "The $bucket 'boundaries' field must have at least 2 values, but found {count} value(s)."
-        ));
+        );
     }
     for (at, pair) in boundaries.windows(2).enumerate() {
         let [lower, upper] = pair else { continue };
@@ -104,13 +100,13 @@ fn parse_boundaries(value: Value<'_>, scope: &Scope<'_>) -> Result<Vec<ValueBuf>
 /// Checks two adjacent boundaries. Errors: 40193 for different types, 40194 unless ascending.
 fn check_pair(at: usize, lower: Value<'_>, upper: Value<'_>, collation: &Collation) -> Result<()> {
     if lower.kind().canonical_rank() != upper.kind().canonical_rank() {
-        return Err(err!(
+        bail!(
             40193,
             "All values in the the 'boundaries' option to $bucket must have the same type. Found conflicting types {} \
              and {}.",
             lower.kind().alias(),
             upper.kind().alias()
-        ));
+        );
     }
     if collation.compare(lower, upper) == Ordering::Less {
         return Ok(());

@@ -20,7 +20,7 @@ use crate::row::Carrier;
 use crate::tick::Tick;
 use crate::{Arena, Context, Expression, Row, RowView, Sorter};
 use base::bson::{Builder, DocumentBuf, Element, FieldNameBuf, Number, Value, ValueBuf};
-use base::{Result, err};
+use base::{Result, bail, err};
 use std::sync::Arc;
 
 /// A parsed `$bucketAuto`.
@@ -35,7 +35,7 @@ struct BucketAuto {
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let Value::Document(options) = spec.value() else {
         let found = spec.kind().alias();
-        return Err(err!(40240, "The argument to $bucketAuto must be an object, but found type: {found}."));
+        bail!(40240, "The argument to $bucketAuto must be an object, but found type: {found}.");
     };
     let (mut group_by, mut buckets, mut output, mut granularity) = (None, None, None, None);
     for option in options {
@@ -47,11 +47,11 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
             "buckets" => buckets = Some(parse_buckets(option.value())?),
             "output" => output = Some(parse_output(option.value(), scope.context)?),
             "granularity" => granularity = Some(Granularity::parse(option.value())?),
-            other => return Err(err!(40245, "Unrecognized option to $bucketAuto: {other}.")),
+            other => bail!(40245, "Unrecognized option to $bucketAuto: {other}."),
         }
     }
     let (Some(group_by), Some(buckets)) = (group_by, buckets) else {
-        return Err(err!(40246, "$bucketAuto requires 'groupBy' and 'buckets' to be specified."));
+        bail!(40246, "$bucketAuto requires 'groupBy' and 'buckets' to be specified.");
     };
     let output = match output {
         Some(output) => output,
@@ -64,17 +64,14 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
 fn parse_buckets(value: Value<'_>) -> Result<u64> {
     let Some(number) = value.as_number() else {
         let found = value.kind().alias();
-        return Err(err!(
-            40241,
-            "The $bucketAuto 'buckets' field must be a numeric value, but found type: {found}."
-        ));
+        bail!(40241, "The $bucketAuto 'buckets' field must be a numeric value, but found type: {found}.");
     };
     let whole = number.to_i64_exact().and_then(|whole| i32::try_from(whole).ok());
     let Some(whole) = whole else {
-        return Err(err!(
+        bail!(
             40242,
             "The $bucketAuto 'buckets' field must be representable as a 32-bit integer, but found {value}."
-        ));
+        );
     };
     u64::try_from(whole).ok().filter(|buckets| *buckets > 0).ok_or_else(|| {
         err!(40243, "The $bucketAuto 'buckets' field must be greater than 0, but found: {whole}.")
@@ -85,10 +82,7 @@ fn parse_buckets(value: Value<'_>) -> Result<u64> {
 fn parse_output(value: Value<'_>, context: &Context) -> Result<Vec<(FieldNameBuf, Accumulation)>> {
     let Value::Document(fields) = value else {
         let found = value.kind().alias();
-        return Err(err!(
-            40244,
-            "The $bucketAuto 'output' field must be an object, but found type: {found}."
-        ));
+        bail!(40244, "The $bucketAuto 'output' field must be an object, but found type: {found}.");
     };
     fields.iter().map(|field| parse_field(&field, context)).collect()
 }

@@ -6,7 +6,7 @@ use super::parse::{Parsed, Scope};
 use super::{Environment, Pipeline, Step, Stream};
 use crate::change::Spec;
 use base::bson::{Document, Element, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 use std::sync::Arc;
 
 /// A parsed `$changeStream`. The database reads its options from the specification.
@@ -16,7 +16,7 @@ struct ChangeStream;
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     Spec::parse(spec)?;
     if scope.context.cluster_time.is_none() {
-        return Err(err!(40573, "The $changeStream stage is only supported on replica sets"));
+        bail!(40573, "The $changeStream stage is only supported on replica sets");
     }
     Ok(Parsed::one(ChangeStream))
 }
@@ -54,7 +54,7 @@ impl Pipeline {
     pub(super) fn check_change_stream(&self) -> Result<()> {
         let splits = |step: &&Step| step.definition.streams == Streams::Required;
         if let Some(step) = self.steps.iter().rev().skip(1).find(splits) {
-            return Err(err!(7182802, "{} must be the last stage in the pipeline", step.definition.name));
+            bail!(7182802, "{} must be the last stage in the pipeline", step.definition.name);
         }
         if !self.is_change_stream() {
             return self.steps.iter().find(splits).map_or(Ok(()), |step| {

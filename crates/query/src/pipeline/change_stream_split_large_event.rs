@@ -7,7 +7,7 @@ use crate::Row;
 use crate::change::split::{split, token_of};
 use crate::change::{ResumeToken, Spec, id_modified};
 use base::bson::{Document, DocumentBuf, Element, MAX_DOCUMENT_SIZE, Value};
-use base::{Result, err};
+use base::{Result, bail};
 use std::sync::Arc;
 
 /// A parsed `$changeStreamSplitLargeEvent`.
@@ -21,7 +21,7 @@ struct SplitLargeEvent {
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     match spec.value() {
         Value::Document(fields) if fields.is_empty() => {}
-        _ => return Err(err!(7182800, "$changeStreamSplitLargeEvent spec should be an empty object")),
+        _ => bail!(7182800, "$changeStreamSplitLargeEvent spec should be an empty object"),
     }
     let stream = scope.first().and_then(|first| first.find("$changeStream"));
     let token = match stream.map(|stream| Spec::parse(&stream)).transpose()? {
@@ -58,11 +58,11 @@ impl Running {
             return Ok(0);
         };
         if !is_large {
-            return Err(err!(
+            bail!(
                 ChangeStreamFatalError,
                 "Attempted to resume from a split event fragment, but the event in the resumed stream was not large \
                  enough to be split"
-            ));
+            );
         }
         Ok(resume.parts()?.fragment.map_or(0, |fragment| fragment as usize + 1))
     }
@@ -73,11 +73,11 @@ impl Running {
         let skipped = self.skipped(token, true)?;
         self.queue = split(event, token, self.stage.most)?;
         if skipped > self.queue.len() {
-            return Err(err!(
+            bail!(
                 ChangeStreamFatalError,
                 "Attempted to resume from a split event, but the resumed stream produced a different split. Ensure \
                  that the pipeline used to resume is the same as the original"
-            ));
+            );
         }
         self.queue.drain(..skipped);
         self.queue.reverse();

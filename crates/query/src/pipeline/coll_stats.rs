@@ -13,7 +13,7 @@
 
 use super::external::External;
 use base::bson::{Document, Element, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 
 /// The requested parts of the statistics.
 #[derive(Clone, Debug, Default)]
@@ -34,7 +34,7 @@ pub struct CollStats {
 /// 31170 for an unexpected argument.
 pub(crate) fn parse(spec: &Element<'_>) -> Result<External> {
     let Value::Document(options) = spec.value() else {
-        return Err(err!(5447000, "$collStats must take a nested object but found: {spec}"));
+        bail!(5447000, "$collStats must take a nested object but found: {spec}");
     };
     Ok(External::CollStats(CollStats::parse(options)?))
 }
@@ -60,7 +60,7 @@ impl CollStats {
                 "latencyStats" => {
                     asked.latencies = Some(parse_latency_stats(object(&element)?)?);
                 }
-                name => return Err(err!(40415, "BSON field '$collStats.{name}' is an unknown field.")),
+                name => bail!(40415, "BSON field '$collStats.{name}' is an unknown field."),
             }
         }
         Ok(asked)
@@ -76,11 +76,11 @@ fn parse_storage_stats(argument: Document<'_>) -> Result<i64> {
             ("scale" | "verbose" | "waitForLock" | "numericOnly", value) if value.is_nullish() => {}
             ("scale", value) => scale = parse_scale(value)?,
             (name @ ("verbose" | "waitForLock" | "numericOnly"), value) if value.as_bool().is_none() => {
-                return Err(err!(
+                bail!(
                     TypeMismatch,
                     "BSON field '$collStats.storageStats.{name}' is the wrong type '{}', expected type 'bool'",
                     element.kind().alias()
-                ));
+                );
             }
             _ => {}
         }
@@ -95,14 +95,14 @@ fn parse_latency_stats(argument: Document<'_>) -> Result<bool> {
         match (element.name(), element.value()) {
             ("histograms", Value::Boolean(wanted)) => histograms = wanted,
             ("histograms", _) => {
-                return Err(err!(
+                bail!(
                     TypeMismatch,
                     "Field 'histograms' should be a boolean value, but found: {}",
                     element.kind().alias()
-                ));
+                );
             }
             (name, _) => {
-                return Err(err!(40415, "BSON field '$collStats.latencyStats.{name}' is an unknown field."));
+                bail!(40415, "BSON field '$collStats.latencyStats.{name}' is an unknown field.");
             }
         }
     }

@@ -6,7 +6,7 @@
 use super::{External, Pipeline, Stream};
 use crate::{Collation, Context, Matcher, Sorter};
 use base::bson::{Document, DocumentBuf, DocumentCow, Path, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 use std::sync::Arc;
 
 /// Maximum number of stages that wait for one another, in nested pipelines and pipelines of views together.
@@ -122,11 +122,11 @@ impl Environment {
     pub(crate) fn below(&self, stages: usize) -> Result<Environment> {
         let above = self.above + stages;
         if above > STAGES_AT_ONCE_MAX {
-            return Err(err!(
+            bail!(
                 7749501,
                 "Pipeline length must be no longer than {STAGES_AT_ONCE_MAX} stages, including the stages \
                  of enclosing pipelines"
-            ));
+            );
         }
         Ok(Environment { above, ..self.clone() })
     }

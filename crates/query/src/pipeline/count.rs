@@ -11,7 +11,7 @@ use crate::Row;
 use crate::accumulator::count_value;
 use crate::tick::Tick;
 use base::bson::{Builder, DocumentBuf, Element, FieldName, FieldNameBuf, Value};
-use base::{Result, err};
+use base::{Result, bail};
 use std::sync::Arc;
 
 /// A parsed `$count`: the name of the output field.
@@ -20,22 +20,22 @@ struct Count(FieldNameBuf);
 /// Parses `$count`. Errors: 40156 to 40160 for an invalid name.
 pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
     let Some(name) = spec.value().as_str() else {
-        return Err(err!(40156, "the count field must be a non-empty string"));
+        bail!(40156, "the count field must be a non-empty string");
     };
     if name.is_empty() {
-        return Err(err!(40157, "the count field must be a non-empty string"));
+        bail!(40157, "the count field must be a non-empty string");
     }
     if name.starts_with('$') {
-        return Err(err!(40158, "the count field cannot be a $-prefixed path"));
+        bail!(40158, "the count field cannot be a $-prefixed path");
     }
     let Ok(field_name) = FieldName::new(name) else {
-        return Err(err!(40159, "the count field cannot contain a null byte"));
+        bail!(40159, "the count field cannot contain a null byte");
     };
     if name.contains('.') {
-        return Err(err!(40160, "the count field cannot contain '.'"));
+        bail!(40160, "the count field cannot contain '.'");
     }
     if name == "_id" {
-        return Err(err!(9039800, "the count field cannot be '_id'"));
+        bail!(9039800, "the count field cannot be '_id'");
     }
     Ok(Parsed::one(Count(field_name.to_owned())))
 }

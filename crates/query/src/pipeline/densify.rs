@@ -12,7 +12,7 @@ use crate::row::Carrier;
 use crate::tick::Tick;
 use crate::{Collation, Row, Sorter};
 use base::bson::{Document, DocumentBuf, Element, Value, ValueBuf, compare};
-use base::{Result, err};
+use base::{Result, bail};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -183,13 +183,13 @@ impl Running {
         steps.advance(&self.stage);
         self.made += 1;
         if self.made > self.made_max {
-            return Err(err!(
+            bail!(
                 5897900,
                 "Generated {} documents in $densify, which is over the limit of {}. Increase the \
                  'internalQueryMaxAllowedDensifyDocs' parameter to allow more generated documents",
                 self.made,
                 self.made_max
-            ));
+            );
         }
         Ok(Some(made))
     }

@@ -15,7 +15,7 @@
 use crate::field_path::checked_path;
 use crate::window::Unit;
 use base::bson::{Array, Document, Element, Number, Path, Value, ValueBuf, compare};
-use base::{Result, err};
+use base::{Result, bail, err};
 use std::cmp::Ordering;
 
 /// A parsed `$densify`.
@@ -45,10 +45,7 @@ impl Densify {
     pub(super) fn parse(spec: &Element<'_>) -> Result<Densify> {
         let Value::Document(options) = spec.value() else {
             let found = spec.kind().alias();
-            return Err(err!(
-                FailedToParse,
-                "the $densify stage specification must be an object, found {found}"
-            ));
+            bail!(FailedToParse, "the $densify stage specification must be an object, found {found}");
         };
         check_fields("$densify", options, &["field", "partitionByFields", "range"])?;
         let field = parse_field(required("$densify", options, "field")?)?;
@@ -58,10 +55,7 @@ impl Densify {
             Some(other) => return Err(wrong_type("$densify.partitionByFields", other, "array")),
         };
         if partition_by.iter().any(|path| path.starts_with(&field) || field.starts_with(path)) {
-            return Err(err!(
-                8993000,
-                "BSON field '$densify.partitionByFields' contains the field that is densified"
-            ));
+            bail!(8993000, "BSON field '$densify.partitionByFields' contains the field that is densified");
         }
         let range = required("$densify", options, "range")?;
         let Value::Document(range) = range else {
@@ -76,11 +70,11 @@ impl Densify {
         let step = parse_step(required("$densify.range", range, "step")?, unit)?;
         let ends = parse_ends(required("$densify.range", range, "bounds")?, unit)?;
         if matches!(ends, Ends::Partition) && partition_by.is_empty() {
-            return Err(err!(
+            bail!(
                 5733408,
                 "one may not specify the bounds as 'partition' without specifying a non-empty array of \
                  partitionByFields. You may have meant to specify 'full' bounds."
-            ));
+            );
         }
         Ok(Densify { field, partition_by, ends, step, unit })
     }
@@ -142,16 +136,13 @@ fn parse_field(value: Value<'_>) -> Result<Path> {
 fn parse_step(value: Value<'_>, unit: Option<Unit>) -> Result<Number> {
     let positive = value.as_number().filter(|number| number.compare(Number::Int32(0)) == Ordering::Greater);
     let Some(step) = positive.filter(|step| step.to_f64().is_finite()) else {
-        return Err(err!(
-            5733401,
-            "the step parameter in a range statement must be a strictly positive numeric value"
-        ));
+        bail!(5733401, "the step parameter in a range statement must be a strictly positive numeric value");
     };
     if unit.is_some() && step.to_i64_exact().is_none() {
-        return Err(err!(
+        bail!(
             6586400,
             "The step parameter in a range statement must be a whole number when densifying a date range"
-        ));
+        );
     }
     Ok(step)
 }

@@ -6,7 +6,7 @@ use super::operator::{Kind, Operator};
 use super::{Environment, Stream, registry};
 use base::ErrorCode;
 use base::bson::{Array, Document, DocumentBuf, Element, Value};
-use base::{Error, Result, err};
+use base::{Error, Result, bail, err};
 use std::sync::Arc;
 
 /// A parsed source.
@@ -70,14 +70,14 @@ pub(super) fn check_flags(name: &str, options: Document<'_>, flags: &[&str]) -> 
     for option in options {
         let flag = option.name();
         if !flags.contains(&flag) {
-            return Err(err!(40415, "BSON field '{name}.{flag}' is an unknown field."));
+            bail!(40415, "BSON field '{name}.{flag}' is an unknown field.");
         }
         if option.value().as_bool().is_none() {
-            return Err(err!(
+            bail!(
                 TypeMismatch,
                 "BSON field '{name}.{flag}' is the wrong type '{}', expected type 'bool'",
                 option.kind().alias()
-            ));
+            );
         }
     }
     Ok(())

@@ -14,7 +14,7 @@ use crate::row::Carrier;
 use crate::spill::{Run, RunWriter, SpillFile};
 use crate::tick::Tick;
 use base::bson::{Builder, Document, DocumentCow, Element, FieldNameBuf, Value};
-use base::{Result, err};
+use base::{Result, bail};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -24,14 +24,14 @@ struct Facet(Vec<(FieldNameBuf, Pipeline)>);
 /// Parses `$facet`. Errors: 40169, 40170 and the errors of pipelines and field names.
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let Some(facets) = spec.value().as_document().filter(|facets| !facets.is_empty()) else {
-        return Err(err!(40169, "the $facet specification must be a non-empty object"));
+        bail!(40169, "the $facet specification must be a non-empty object");
     };
     let mut parsed = Vec::new();
     for facet in facets {
         let name = facet.name();
         let Value::Array(stages) = facet.value() else {
             let found = facet.kind().alias();
-            return Err(err!(40170, "arguments to $facet must be arrays, {name} is type {found}"));
+            bail!(40170, "arguments to $facet must be arrays, {name} is type {found}");
         };
         check_field_name(name)?;
         let mut pipeline = scope.within(Outer::Facet, scope.context)?.pipeline(stages)?;
@@ -120,11 +120,11 @@ impl Running {
             documents.push(document);
             if held > self.environment.context.limits.facet_buffer {
                 if !self.environment.allow_disk_use {
-                    return Err(err!(
+                    bail!(
                         QueryExceededMemoryLimitNoDiskUseAllowed,
                         "Exceeded memory limit for $facet, but didn't allow external spilling. Pass \
                          allowDiskUse:true to opt in."
-                    ));
+                    );
                 }
                 writer = Some(file.begin()?);
             }
@@ -148,11 +148,11 @@ impl Stage for Running {
                 self.tick.weigh(document.view().bytes().len())?;
                 builder.push(document.view());
                 if builder.len() > limit {
-                    return Err(err!(
+                    bail!(
                         4031700,
                         "document constructed by $facet is {} bytes, which exceeds the limit of {limit} bytes",
                         builder.len()
-                    ));
+                    );
                 }
             }
             builder.end();

@@ -12,25 +12,25 @@
 
 use super::parse::{Parsed, Scope};
 use base::bson::{Builder, Document, Element, FieldName, FieldNameBuf, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 
 /// Parses `$fill`. Errors: FailedToParse, 40414, 40415 for invalid, missing and unknown options, 6050200 to 6050204 as
 /// in MongoDB.
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let Value::Document(options) = spec.value() else {
         let found = spec.kind().alias();
-        return Err(err!(FailedToParse, "the $fill stage specification must be an object, found {found}"));
+        bail!(FailedToParse, "the $fill stage specification must be an object, found {found}");
     };
     for option in options {
         if !matches!(option.name(), "partitionBy" | "partitionByFields" | "sortBy" | "output") {
-            return Err(err!(40415, "BSON field '$fill.{}' is an unknown field.", option.name()));
+            bail!(40415, "BSON field '$fill.{}' is an unknown field.", option.name());
         }
     }
     let Some(output) = options.get("output") else {
-        return Err(err!(40414, "BSON field '$fill.output' is missing but a required field"));
+        bail!(40414, "BSON field '$fill.output' is missing but a required field");
     };
     let Some(output) = output.as_document().filter(|output| !output.is_empty()) else {
-        return Err(err!(6050203, "$fill 'output' must be an object with at least one field"));
+        bail!(6050203, "$fill 'output' must be an object with at least one field");
     };
     let mut stages = Builder::new();
     stages.begin_array(c"stages");
@@ -49,7 +49,7 @@ enum Filling<'a> {
 /// method.
 fn filling<'a>(field: &Element<'a>) -> Result<Filling<'a>> {
     let Value::Document(spec) = field.value() else {
-        return Err(err!(6050200, "$fill output '{}' must be an object", field.name()));
+        bail!(6050200, "$fill output '{}' must be an object", field.name());
     };
     let mut options = spec.iter();
     match (options.next(), options.next()) {
@@ -88,7 +88,7 @@ fn append_windows(stages: &mut Builder, options: Document<'_>, output: Document<
         method.and_then(|method| method.as_str()) == Some("linear")
     };
     if options.find("sortBy").is_none() && output.iter().any(is_linear) {
-        return Err(err!(6050207, "$fill with the method 'linear' requires 'sortBy'"));
+        bail!(6050207, "$fill with the method 'linear' requires 'sortBy'");
     }
     stages.push_document().begin_document(c"$setWindowFields");
     stages.append_all(partition.finish().view());
@@ -104,10 +104,7 @@ fn partition(options: Document<'_>) -> Result<Builder> {
     let mut partition = Builder::new();
     match (options.get("partitionBy"), options.get("partitionByFields")) {
         (Some(_), Some(_)) => {
-            return Err(err!(
-                6050204,
-                "Maximum one of 'partitionBy' and 'partitionByFields can be specified in '$fill'"
-            ));
+            bail!(6050204, "Maximum one of 'partitionBy' and 'partitionByFields can be specified in '$fill'");
         }
         (Some(expression), None) => {
             partition.append(c"partitionBy", expression);
@@ -127,11 +124,11 @@ fn partition(options: Document<'_>) -> Result<Builder> {
             partition.end();
         }
         (None, Some(other)) => {
-            return Err(err!(
+            bail!(
                 TypeMismatch,
                 "BSON field '$fill.partitionByFields' is the wrong type '{}', expected type 'array'",
                 other.kind().alias()
-            ));
+            );
         }
         (None, None) => {}
     }

@@ -1,7 +1,7 @@
 //! Static analysis of filters: their paths, to move `$match`, and operators that only a find may use.
 
 use base::bson::{Document, Path, Value};
-use base::{Result, err};
+use base::{Result, bail};
 
 /// Returns the paths that a filter reads; `None` if it may read the whole document (`$expr`, `$jsonSchema`, …).
 pub(crate) fn paths(filter: Document<'_>) -> Option<Vec<Path>> {
@@ -56,16 +56,16 @@ impl ForbiddenOperators {
 pub(crate) fn check_filter(filter: Document<'_>, forbidden: &ForbiddenOperators) -> Result<()> {
     for element in filter {
         match (element.name(), element.value()) {
-            ("$where", _) => return Err(err!(BadValue, "$where is not allowed in this context")),
+            ("$where", _) => bail!(BadValue, "$where is not allowed in this context"),
             ("$text", _) if !forbidden.first => {
-                return Err(err!(17313, "$match with $text is only allowed as the first pipeline stage"));
+                bail!(17313, "$match with $text is only allowed as the first pipeline stage");
             }
             ("$near" | "$nearSphere" | "$geoNear", _) => {
-                return Err(err!(
+                bail!(
                     5626500,
                     "$geoNear, $near, and $nearSphere are not allowed in this context, as these operators require \
                      sorting geospatial data. If you do not need sort, consider using $geoWithin instead."
-                ));
+                );
             }
             ("$and" | "$or" | "$nor", Value::Array(branches)) => {
                 for branch in branches.iter().filter_map(|branch| branch.as_document()) {

@@ -24,7 +24,7 @@ use crate::expression::Dependencies;
 use crate::field_path::checked_path;
 use crate::{Arena, Context, Expression, Matcher, MetaKind, Row};
 use base::bson::{Builder, Document, DocumentBuf, Element, FieldName, Path, PathComponent, Value, ValueBuf};
-use base::{Result, err};
+use base::{Result, bail, err};
 use std::sync::Arc;
 
 /// A parsed `$geoNear`.
@@ -56,13 +56,10 @@ impl GeoNear {
     /// distances that are not constant numbers or are negative.
     pub fn filter(&self, path: FieldName<'_>, context: &Context) -> Result<DocumentBuf> {
         let Some(near) = constant(&self.near, context)? else {
-            return Err(err!(5860402, "$geoNear requires a constant near argument"));
+            bail!(5860402, "$geoNear requires a constant near argument");
         };
         if !matches!(near.view(), Value::Document(_) | Value::Array(_)) {
-            return Err(err!(
-                5860401,
-                "$geoNear requires near argument to be a GeoJSON object or a legacy point(array)"
-            ));
+            bail!(5860401, "$geoNear requires near argument to be a GeoJSON object or a legacy point(array)");
         }
         let mut out = Builder::new();
         out.append_all(self.query.view());
@@ -111,10 +108,10 @@ fn distance(name: &str, given: &Expression, code: i32, context: &Context) -> Res
 /// distance; the errors of each option, BadValue for an unknown option.
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     if let Value::Array(_) = spec.value() {
-        return Err(err!(5860400, "$geoNear requires a 'near' argument"));
+        bail!(5860400, "$geoNear requires a 'near' argument");
     }
     let Value::Document(options) = spec.value() else {
-        return Err(err!(10065, "invalid parameter: expected an object ($geoNear)"));
+        bail!(10065, "invalid parameter: expected an object ($geoNear)");
     };
     check_gone(options)?;
     let near = options.get("near").ok_or_else(|| err!(5860400, "$geoNear requires a 'near' argument"))?;
@@ -155,7 +152,7 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
                 include_locs = Some(name.ok_or_else(missing)?);
             }
             "key" => stage.key = Some(key(value)?),
-            name => return Err(err!(BadValue, "Unknown argument to $geoNear: {name}")),
+            name => bail!(BadValue, "Unknown argument to $geoNear: {name}"),
         }
     }
     let distance_field = distance_field
@@ -168,26 +165,20 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
 fn check_gone(options: Document<'_>) -> Result<()> {
     let has = |name: &str| options.find(name).is_some();
     if has("collation") {
-        return Err(err!(
+        bail!(
             40227,
             "$geoNear does not accept the 'collation' parameter. Instead, specify a collation for the entire \
              aggregation command."
-        ));
+        );
     }
     if has("limit") {
-        return Err(err!(
-            50858,
-            "$geoNear no longer supports the 'limit' parameter. Use a $limit stage instead."
-        ));
+        bail!(50858, "$geoNear no longer supports the 'limit' parameter. Use a $limit stage instead.");
     }
     if has("num") {
-        return Err(err!(
-            50857,
-            "$geoNear no longer supports the 'num' parameter. Use a $limit stage instead."
-        ));
+        bail!(50857, "$geoNear no longer supports the 'num' parameter. Use a $limit stage instead.");
     }
     if has("start") {
-        return Err(err!(50856, "$geoNear no longer supports the 'start' argument."));
+        bail!(50856, "$geoNear no longer supports the 'start' argument.");
     }
     Ok(())
 }

@@ -5,7 +5,7 @@
 //! values of the next.
 
 use base::bson::{Decimal128, Number, Value};
-use base::{Result, err};
+use base::{Result, bail};
 
 /// A parsed granularity.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,10 +35,7 @@ impl Granularity {
     pub(super) fn parse(value: Value<'_>) -> Result<Granularity> {
         let Value::String(name) = value else {
             let found = value.kind().alias();
-            return Err(err!(
-                40261,
-                "The $bucketAuto 'granularity' field must be a string, but found type: {found}."
-            ));
+            bail!(40261, "The $bucketAuto 'granularity' field must be a string, but found type: {found}.");
         };
         let series = |numbers: &[u16]| Granularity::Series(numbers.iter().map(|n| f64::from(*n)).collect());
         Ok(match name {
@@ -60,7 +57,7 @@ impl Granularity {
             "E96" => series(&every(&e192(), 2)),
             "E192" => series(&e192()),
             "POWERSOF2" => Granularity::PowersOfTwo,
-            _ => return Err(err!(40257, "Unknown rounding granularity '{name}'")),
+            _ => bail!(40257, "Unknown rounding granularity '{name}'"),
         })
     }
 
@@ -104,23 +101,20 @@ impl Granularity {
 pub(super) fn checked(value: Option<Value<'_>>) -> Result<Number> {
     let Some(number) = value.and_then(|value| value.as_number()) else {
         let found = value.map_or("missing", |value| value.kind().alias());
-        return Err(err!(
+        bail!(
             40258,
             "$bucketAuto can specify a 'granularity' with numeric boundaries only, but found a value with \
              type: {found}"
-        ));
+        );
     };
     if number.is_nan() {
-        return Err(err!(
-            40259,
-            "$bucketAuto can specify a 'granularity' with numeric boundaries only, but found a NaN"
-        ));
+        bail!(40259, "$bucketAuto can specify a 'granularity' with numeric boundaries only, but found a NaN");
     }
     if number.compare(Number::Int32(0)).is_lt() {
-        return Err(err!(
+        bail!(
             40260,
             "$bucketAuto can specify a 'granularity' with non-negative numbers only, but found a negative number"
-        ));
+        );
     }
     let infinite = match number {
         Number::Double(number) => number.is_infinite(),
@@ -128,7 +122,7 @@ pub(super) fn checked(value: Option<Value<'_>>) -> Result<Number> {
         Number::Int32(_) | Number::Int64(_) => false,
     };
     if infinite {
-        return Err(err!(11785400, "A granularity rounder can only round finite numbers"));
+        bail!(11785400, "A granularity rounder can only round finite numbers");
     }
     Ok(number)
 }

@@ -27,7 +27,7 @@ use crate::field_path::checked_path;
 use crate::tick::Tick;
 use crate::{Arena, Context, Matcher, Row, RowView};
 use base::bson::{Builder, Document, DocumentBuf, Element, Path, Value, ValueBuf};
-use base::{Result, err, key_string};
+use base::{Result, bail, err, key_string};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -48,10 +48,7 @@ struct GraphLookup {
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let Value::Document(options) = spec.value() else {
         let found = spec.kind().alias();
-        return Err(err!(
-            FailedToParse,
-            "the $graphLookup stage specification must be an object, but found {found}"
-        ));
+        bail!(FailedToParse, "the $graphLookup stage specification must be an object, but found {found}");
     };
     let (mut from, mut output, mut start, mut connect_from, mut connect_to) = (None, None, None, None, None);
     let (mut depth_max, mut depth_field, mut restrict) = (None, None, None);
@@ -65,7 +62,7 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
             "connectFromField" => connect_from = Some(checked_path(text(&option)?)?),
             "connectToField" => connect_to = Some(checked_path(text(&option)?)?),
             "depthField" => depth_field = Some(checked_path(text(&option)?)?),
-            other => return Err(err!(40104, "unknown argument to $graphLookup: {other}")),
+            other => bail!(40104, "unknown argument to $graphLookup: {other}"),
         }
     }
     let missing = || {
@@ -97,7 +94,7 @@ fn text<'a>(option: &Element<'a>) -> Result<&'a str> {
 /// Parses `maxDepth`. Errors: 40100 to 40102.
 fn parse_depth(value: Value<'_>) -> Result<u64> {
     let Some(number) = value.as_number() else {
-        return Err(err!(40100, "maxDepth must be numeric, found type: {}", value.kind().alias()));
+        bail!(40100, "maxDepth must be numeric, found type: {}", value.kind().alias());
     };
     match number.to_i64_exact() {
         None => Err(err!(40102, "maxDepth could not be represented as a long long: {value}")),
@@ -109,7 +106,7 @@ fn parse_depth(value: Value<'_>) -> Result<u64> {
 fn parse_restriction(value: Value<'_>, scope: &Scope<'_>) -> Result<Arc<Matcher>> {
     let Value::Document(filter) = value else {
         let found = value.kind().alias();
-        return Err(err!(40185, "restrictSearchWithMatch must be an object, found {found}"));
+        bail!(40185, "restrictSearchWithMatch must be an object, found {found}");
     };
     Ok(Arc::new(Matcher::parse(filter, scope.context)?))
 }
@@ -192,7 +189,7 @@ impl Search {
             return Ok(());
         }
         if self.held > self.limit {
-            return Err(err!(40099, "$graphLookup reached maximum memory consumption"));
+            bail!(40099, "$graphLookup reached maximum memory consumption");
         }
         match &stage.depth_field {
             Some(path) => {

@@ -18,7 +18,7 @@ use crate::expression::{Dependencies, Expression};
 use crate::tick::Tick;
 use crate::{Arena, Row, Sorter};
 use base::bson::{Builder, DocumentBuf, DocumentCow, Element, FieldNameBuf, Value, ValueBuf};
-use base::{Error, ErrorCode, Result, err};
+use base::{Error, ErrorCode, Result, bail, err};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -31,21 +31,21 @@ pub(crate) struct Group {
 /// Parses `$group`. Errors: 15947, 15955 and the errors of accumulators.
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let Value::Document(spec) = spec.value() else {
-        return Err(err!(15947, "a group's fields must be specified in an object"));
+        bail!(15947, "a group's fields must be specified in an object");
     };
     let mut id = None;
     let mut fields: Vec<(FieldNameBuf, Accumulation)> = Vec::new();
     for field in spec {
         if field.name() == "_id" {
             if id.is_some() {
-                return Err(err!(15948, "a group's _id may only be specified once"));
+                bail!(15948, "a group's _id may only be specified once");
             }
             check_id(field.value())?;
             id = Some(Expression::parse(field.value(), scope.context)?);
             continue;
         }
         if matches!(field.name(), "$doingMerge" | "$willBeMerged") {
-            return Err(err!(17030, "{} should be true if present", field.name()));
+            bail!(17030, "{} should be true if present", field.name());
         }
         fields.push(parse_field(&field, scope.context)?);
     }
@@ -204,10 +204,10 @@ impl Running {
     /// Errors: 292 if spilling is not allowed; the errors of temporary files.
     fn spill(&mut self) -> Result<()> {
         if !self.environment.allow_disk_use {
-            return Err(err!(
+            bail!(
                 QueryExceededMemoryLimitNoDiskUseAllowed,
                 "Exceeded memory limit for $group, but didn't allow external sort. Pass allowDiskUse:true to opt in."
-            ));
+            );
         }
         let mut table = std::mem::take(&mut self.table);
         let folder = &self.environment.context.spills;

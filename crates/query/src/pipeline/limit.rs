@@ -5,7 +5,7 @@ use super::parse::{Parsed, Scope, non_negative};
 use super::{Environment, Stage, Step, Stream};
 use crate::Row;
 use base::bson::{Builder, Element};
-use base::{Result, err};
+use base::{Result, bail, err};
 use std::sync::Arc;
 
 /// A parsed `$limit`.
@@ -15,7 +15,7 @@ struct Limit(u64);
 pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
     let limit = non_negative(spec).map_err(|why| err!(5107201, "invalid argument to $limit stage: {why}"))?;
     if limit == 0 {
-        return Err(err!(15958, "the limit must be positive"));
+        bail!(15958, "the limit must be positive");
     }
     Ok(Parsed::one(Limit(limit)))
 }

@@ -9,7 +9,7 @@ use super::parse::{Parsed, Scope};
 use super::source::from_documents;
 use super::{Environment, Stream};
 use base::bson::{Builder, DocumentBuf, Element, Value};
-use base::{Result, err};
+use base::{Result, bail};
 use std::sync::Arc;
 
 /// A parsed `$listClusterCatalog`: which optional fields to return.
@@ -21,7 +21,7 @@ struct ListClusterCatalog {
 /// Parses the stage. Errors: 9621302 unless the options are a document; the errors of flags.
 pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
     let Value::Document(options) = spec.value() else {
-        return Err(err!(9621302, "$listClusterCatalog must take an object but found: {spec}"));
+        bail!(9621302, "$listClusterCatalog must take an object but found: {spec}");
     };
     // The balancer has settings only for sharded collections.
     check_flags(spec.name(), options, &["shards", "tracked", "balancingConfiguration"])?;
@@ -70,10 +70,7 @@ impl Operator for ListClusterCatalog {
     fn start(self: Arc<Self>, _input: Stream, environment: &Environment) -> Result<Stream> {
         let (database, collection) = environment.collections.namespace();
         if collection != "$cmd.aggregate" {
-            return Err(err!(
-                9621301,
-                "The $listClusterCatalog stage must run on a database, not a collection."
-            ));
+            bail!(9621301, "The $listClusterCatalog stage must run on a database, not a collection.");
         }
         let listed = environment.collections.list(Some(database).filter(|database| *database != "admin"));
         Ok(from_documents(listed.iter().map(|(database, listed)| self.document(database, listed)).collect()))

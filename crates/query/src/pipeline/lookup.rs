@@ -30,7 +30,7 @@ use crate::field_path::checked_path;
 use crate::tick::Tick;
 use crate::{Arena, Matcher, Row, RowView};
 use base::bson::{Array, Builder, Document, DocumentBuf, Element, Path, Value, ValueBuf};
-use base::{Result, err};
+use base::{Result, bail, err};
 use std::sync::Arc;
 
 /// A parsed `$lookup`.
@@ -55,7 +55,7 @@ pub(super) struct Lookup {
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let Value::Document(options) = spec.value() else {
         let found = spec.kind().alias();
-        return Err(err!(FailedToParse, "the $lookup specification must be an Object, but found {found}"));
+        bail!(FailedToParse, "the $lookup specification must be an Object, but found {found}");
     };
     let (mut from, mut output, mut local, mut foreign) = (None, None, None, None);
     let (mut stages, mut variables) = (None, None);
@@ -69,30 +69,30 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
             "localField" | "foreignField" if option.value().is_nullish() => {}
             "localField" => local = Some(field_option(&option)?),
             "foreignField" => foreign = Some(field_option(&option)?),
-            other => return Err(err!(FailedToParse, "unknown argument to $lookup: {other}")),
+            other => bail!(FailedToParse, "unknown argument to $lookup: {other}"),
         }
     }
     let output = output.ok_or_else(|| err!(FailedToParse, "must specify 'as' field for a $lookup"))?;
     let equality = equality(local, foreign, stages.is_some())?;
     if variables.is_some() && stages.is_none() {
-        return Err(err!(FailedToParse, "$lookup with a 'let' argument must also specify 'pipeline'"));
+        bail!(FailedToParse, "$lookup with a 'let' argument must also specify 'pipeline'");
     }
     let variables = variables.unwrap_or_default();
     let begins = stages.and_then(|stages| stages.get(0)?.as_document()?.first());
     if from.is_none() && begins.is_none_or(|first| !first.name().starts_with("$documents")) {
-        return Err(err!(FailedToParse, "missing 'from' option to $lookup stage specification: {spec}"));
+        bail!(FailedToParse, "missing 'from' option to $lookup stage specification: {spec}");
     }
     let pipeline = stages.map(|stages| sub_pipeline(stages, &variables, scope)).transpose()?;
     let generates_documents =
         pipeline.as_ref().is_some_and(|pipeline| !pipeline.is_empty() && !pipeline.reads_collection());
     if from.is_none() && !generates_documents {
-        return Err(err!(FailedToParse, "missing 'from' option to $lookup stage specification: {spec}"));
+        bail!(FailedToParse, "missing 'from' option to $lookup stage specification: {spec}");
     }
     let runs_on = pipeline.as_ref().and_then(|pipeline| pipeline.first());
     if let Some(first) = runs_on.filter(|first| from.is_some() && first.name != "$documents")
         && matches!(first.runs_on, RunsOn::Admin | RunsOn::Database)
     {
-        return Err(err!(InvalidNamespace, "{} can only be run with {{aggregate: 1}}", first.name));
+        bail!(InvalidNamespace, "{} can only be run with {{aggregate: 1}}", first.name);
     }
     let from = from.filter(|_| !generates_documents).map(Namespace::local);
     let hashed = Equality::of(equality.as_ref(), pipeline.as_ref(), &variables.declare(scope.context));
@@ -124,7 +124,7 @@ fn from_option<'a>(option: &Element<'a>) -> Result<&'a str> {
 fn field_option(option: &Element<'_>) -> Result<Path> {
     let Value::String(text) = option.value() else {
         let found = option.kind().alias();
-        return Err(err!(TypeMismatch, "$lookup argument '{option}' must be a string, is type {found}"));
+        bail!(TypeMismatch, "$lookup argument '{option}' must be a string, is type {found}");
     };
     match text {
         "" => Err(err!(FailedToParse, "$lookup argument '{}' must not be empty", option.name())),
@@ -302,10 +302,10 @@ impl Search {
             builder.push(found.document.view());
             if builder.len() > limit {
                 let from = stage.from.as_ref().map_or("", |from| from.collection.as_str());
-                return Err(err!(
+                bail!(
                     4568,
                     "Total size of documents in {from} matching pipeline's $lookup stage exceeds {limit} bytes"
-                ));
+                );
             }
         }
         Ok(builder.finish())

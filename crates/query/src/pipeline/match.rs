@@ -8,7 +8,7 @@ use super::{Environment, Stage, Step, Stream, registry};
 use crate::tick::Tick;
 use crate::{Context, Matcher, Row};
 use base::bson::{Builder, Document, DocumentBuf, Element, Path, Value};
-use base::{Result, err};
+use base::{Result, bail};
 use std::sync::Arc;
 
 /// A parsed `$match`.
@@ -32,11 +32,11 @@ pub(crate) struct Condition {
 /// `$near`, which MongoDB refuses here.
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let Value::Document(filter) = spec.value() else {
-        return Err(err!(15959, "the match filter must be an expression in an object"));
+        bail!(15959, "the match filter must be an expression in an object");
     };
     check_filter(filter, &ForbiddenOperators::of_match(scope.position()))?;
     if scope.is_inside(Outer::Facet) && has_text(filter) {
-        return Err(err!(40600, "$match is not allowed to be used within a $facet stage"));
+        bail!(40600, "$match is not allowed to be used within a $facet stage");
     }
     Ok(Parsed::one(Match::new(filter, scope.context)?))
 }

@@ -9,7 +9,7 @@ use super::{Environment, Stage, Stream};
 use crate::tick::Tick;
 use crate::{Arena, Context, Row, RowView};
 use base::bson::{Builder, Document, DocumentBuf, Element, Path, Value};
-use base::{ErrorCode, Result, err};
+use base::{ErrorCode, Result, bail, err};
 use std::sync::Arc;
 
 /// Parses `$merge`. Errors: see [`Merge::parse`].
@@ -44,7 +44,7 @@ impl Operator for Merge {
                 &fields,
                 &environment.context.collation,
             )? {
-                return Err(err!(51183, "Cannot find index to verify that join fields will be unique"));
+                bail!(51183, "Cannot find index to verify that join fields will be unique");
             }
         }
         Ok(Box::new(Running { stage: self, input: Some(input), environment: environment.clone() }))
@@ -199,13 +199,13 @@ fn filter(on: &[Path], document: Document<'_>) -> Result<Option<DocumentBuf>> {
         match path.get(document) {
             None if path.as_str() == "_id" => return Ok(None),
             None | Some(Value::Null | Value::Undefined) if path.as_str() != "_id" => {
-                return Err(err!(
+                bail!(
                     51132,
                     "$merge write error: 'on' field '{path}' cannot be missing, null, undefined or an array"
-                ));
+                );
             }
             Some(Value::Array(_)) => {
-                return Err(err!(51185, "$merge write error: 'on' field '{path}' is an array"));
+                bail!(51185, "$merge write error: 'on' field '{path}' is an array");
             }
             None => return Ok(None),
             Some(value) => {
@@ -223,10 +223,10 @@ fn check_no_arrays(path: &Path, document: Document<'_>) -> Result<()> {
     for component in parents {
         match inner.get(component.name()) {
             Some(Value::Array(_)) => {
-                return Err(err!(
+                bail!(
                     51132,
                     "$merge write error: 'on' field '{path}' cannot be missing, null, undefined or an array"
-                ));
+                );
             }
             Some(Value::Document(next)) => inner = next,
             _ => return Ok(()),

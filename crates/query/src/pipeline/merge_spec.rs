@@ -17,7 +17,7 @@ use super::variables::{Let, parse_let};
 use crate::field_path::checked_path;
 use crate::{Context, Update};
 use base::bson::{Builder, Document, DocumentBuf, Element, Path, Value, ValueBuf};
-use base::{Result, err};
+use base::{Result, bail, err};
 
 /// A parsed `$merge`.
 pub(super) struct Merge {
@@ -51,17 +51,17 @@ impl Merge {
     /// 51181, 51186, 51187, 51191, 51199, 5786800 and the errors of [`target`] for invalid fields.
     pub(super) fn parse(spec: &Element<'_>, context: &Context) -> Result<Merge> {
         let options = match spec.value() {
-            Value::String("") => return Err(err!(InvalidNamespace, "$merge needs the name of a collection")),
+            Value::String("") => bail!(InvalidNamespace, "$merge needs the name of a collection"),
             Value::String(_) => return Ok(Merge::by_default(parse_into(spec)?)),
             Value::Document(options) => options,
             other => {
                 let found = other.kind().alias();
-                return Err(err!(51182, "$merge only supports a string or object argument, not {found}"));
+                bail!(51182, "$merge only supports a string or object argument, not {found}");
             }
         };
         for option in options {
             if !matches!(option.name(), "into" | "on" | "let" | "whenMatched" | "whenNotMatched") {
-                return Err(err!(40415, "BSON field '$merge.{}' is an unknown field.", option.name()));
+                bail!(40415, "BSON field '$merge.{}' is an unknown field.", option.name());
             }
         }
         let find = |name| options.find(name).filter(|option| !option.value().is_nullish());
@@ -69,13 +69,13 @@ impl Merge {
             && variables.value().as_document().is_none()
         {
             let found = variables.kind().alias();
-            return Err(err!(
+            bail!(
                 TypeMismatch,
                 "BSON field '$merge.let' is the wrong type '{found}', expected type 'object'"
-            ));
+            );
         }
         let Some(into) = options.find("into") else {
-            return Err(err!(40414, "BSON field '$merge.into' is missing but a required field"));
+            bail!(40414, "BSON field '$merge.into' is missing but a required field");
         };
         let mut merge = Merge::by_default(parse_into(&into)?);
         if let Some(on) = options.find("on") {
@@ -105,21 +105,17 @@ impl Merge {
                 (Matched::KeepExisting, NotMatched::Discard | NotMatched::Fail)
             )
         {
-            return Err(err!(
+            bail!(
                 51181,
                 "Combination of $merge modes 'whenMatched: {}' and 'whenNotMatched: {}' is not supported",
                 self.matched.name(),
                 self.not_matched.name()
-            ));
+            );
         }
         if options.get("let").is_some_and(|variables| !variables.is_nullish())
             && !matches!(self.matched, Matched::Pipeline { .. })
         {
-            return Err(err!(
-                51199,
-                "Cannot use 'let' variables with 'whenMatched: {}' mode",
-                self.matched.name()
-            ));
+            bail!(51199, "Cannot use 'let' variables with 'whenMatched: {}' mode", self.matched.name());
         }
         Ok(())
     }
@@ -151,16 +147,13 @@ impl NotMatched {
 fn parse_into(into: &Element<'_>) -> Result<Namespace> {
     let into = match into.value() {
         Value::String("") => {
-            return Err(err!(5786800, "Invalid $merge namespace: the name of the collection is empty"));
+            bail!(5786800, "Invalid $merge namespace: the name of the collection is empty");
         }
         Value::String(collection) => Namespace::local(collection),
         Value::Document(into) => target::from_document("$merge.into", into)?,
         other => {
             let found = other.kind().alias();
-            return Err(err!(
-                51178,
-                "$merge 'into' field  must be either a string or an object, but found {found}"
-            ));
+            bail!(51178, "$merge 'into' field  must be either a string or an object, but found {found}");
         }
     };
     target::check(&into, "$merge", (31319, 31320))?;
@@ -174,14 +167,14 @@ fn parse_on(on: Value<'_>) -> Result<Vec<Path>> {
         Value::Array(fields) => fields.iter().collect(),
         other => {
             let found = other.kind().alias();
-            return Err(err!(
+            bail!(
                 51186,
                 "$merge 'on' field  must be either a string or an array of strings, but found {found}"
-            ));
+            );
         }
     };
     if fields.is_empty() {
-        return Err(err!(51187, "If explicitly specifying $merge 'on', must include at least one field"));
+        bail!(51187, "If explicitly specifying $merge 'on', must include at least one field");
     }
     let mut paths: Vec<Path> = Vec::new();
     for field in fields {
@@ -191,7 +184,7 @@ fn parse_on(on: Value<'_>) -> Result<Vec<Path>> {
             text.ok_or_else(|| err!(51134, "$merge 'on' array elements must be strings, but found {found}"))?;
         let path = checked_path(text)?;
         if paths.contains(&path) {
-            return Err(err!(31465, "Found a duplicate field '{text}'"));
+            bail!(31465, "Found a duplicate field '{text}'");
         }
         paths.push(path);
     }
@@ -257,18 +250,18 @@ fn parse_variables(options: Document<'_>, context: &Context) -> Result<Let> {
                 spec.append_element(&variable);
             }
             if variables.get("new").is_some_and(|new| new.as_str() != Some("$$ROOT")) {
-                return Err(err!(
+                bail!(
                     51273,
                     "'let' may not define a value for the reserved 'new' variable other than '$$ROOT'"
-                ));
+                );
             }
         }
         Some(other) if !other.is_nullish() => {
             let found = other.kind().alias();
-            return Err(err!(
+            bail!(
                 TypeMismatch,
                 "BSON field '$merge.let' is the wrong type '{found}', expected type 'object'"
-            ));
+            );
         }
         _ => {}
     }

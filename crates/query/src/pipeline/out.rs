@@ -13,7 +13,7 @@ use super::{Environment, Stage, Stream, target};
 use crate::Row;
 use crate::tick::Tick;
 use base::bson::{Element, Value};
-use base::{Result, err};
+use base::{Result, bail};
 use std::sync::Arc;
 
 /// A parsed `$out`: its target.
@@ -29,12 +29,12 @@ pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
         Value::Document(into) => target::from_document("$out", into)?,
         other => {
             let found = other.kind().alias();
-            return Err(err!(16990, "$out only supports a string or object argument, but found {found}"));
+            bail!(16990, "$out only supports a string or object argument, but found {found}");
         }
     };
     target::check(&into, "$out", (17385, 31321))?;
     if into.collection.starts_with('$') {
-        return Err(err!(IllegalOperation, "$out cannot write to the invalid name '{}'", into.collection));
+        bail!(IllegalOperation, "$out cannot write to the invalid name '{}'", into.collection);
     }
     Ok(Parsed::one(Out(into)))
 }

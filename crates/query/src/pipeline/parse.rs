@@ -7,7 +7,7 @@ use super::registry;
 use super::{Pipeline, Step};
 use crate::Context;
 use base::bson::{Array, Builder, Document, Element, Number, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 use std::sync::Arc;
 
 /// Maximum number of stages in a pipeline, as in MongoDB (internalPipelineLengthLimit).
@@ -90,9 +90,9 @@ impl<'p> Scope<'p> {
         for (at, stage) in stages.iter().enumerate() {
             let Value::Document(stage) = stage else {
                 if self.is_inside(Outer::Facet) {
-                    return Err(err!(40171, "elements of arrays in $facet spec must be non-empty objects"));
+                    bail!(40171, "elements of arrays in $facet spec must be non-empty objects");
                 }
-                return Err(err!(TypeMismatch, "Each element of the 'pipeline' array must be an object"));
+                bail!(TypeMismatch, "Each element of the 'pipeline' array must be an object");
             };
             Scope { position: at, first, ..*self }.stage(stage, count, &mut pipeline)?;
         }
@@ -104,7 +104,7 @@ impl<'p> Scope<'p> {
     fn stage(&self, stage: Document<'_>, count: usize, pipeline: &mut Pipeline) -> Result<()> {
         let mut fields = stage.iter();
         let (Some(spec), None) = (fields.next(), fields.next()) else {
-            return Err(err!(40323, "A pipeline stage specification object must contain exactly one field."));
+            bail!(40323, "A pipeline stage specification object must contain exactly one field.");
         };
         let definition = registry::find(spec.name())?;
         self.check_position(definition, count)?;
@@ -130,10 +130,10 @@ impl<'p> Scope<'p> {
         let (name, at) = (definition.name, self.position);
         match definition.position {
             Position::Last if at + 1 < count => {
-                return Err(err!(40601, "{name} can only be the final stage in the pipeline"));
+                bail!(40601, "{name} can only be the final stage in the pipeline");
             }
             Position::First if at > 0 => {
-                return Err(err!(40602, "{name} is only valid as the first stage in a pipeline."));
+                bail!(40602, "{name} is only valid as the first stage in a pipeline.");
             }
             _ => {}
         }
@@ -173,7 +173,7 @@ impl<'p> Scope<'p> {
 /// Checks the number of stages. Errors: 7749501 beyond the maximum.
 pub(crate) fn check_length(stages: usize) -> Result<()> {
     if stages > STAGES_MAX {
-        return Err(err!(7749501, "Pipeline length must be no longer than {STAGES_MAX} stages"));
+        bail!(7749501, "Pipeline length must be no longer than {STAGES_MAX} stages");
     }
     Ok(())
 }

@@ -14,7 +14,7 @@ use super::{Environment, Stage, Stream};
 use crate::expression::{Dependencies, Expression};
 use crate::{Arena, Context, Projection, Row};
 use base::bson::{Document, Element, FieldName, Path, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 use std::sync::Arc;
 
 /// A parsed stage of any of these kinds.
@@ -29,7 +29,7 @@ struct Reshape {
 /// Parses `$project`. Errors: 15969 unless it is a document; the errors of projections.
 pub(crate) fn parse_project(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let Value::Document(fields) = spec.value() else {
-        return Err(err!(15969, "$project specification must be an object"));
+        bail!(15969, "$project specification must be an object");
     };
     let projection = Projection::parse_aggregate(fields, scope.context)?;
     let exclusion = projection.is_exclusion();
@@ -49,7 +49,7 @@ pub(crate) fn parse_project(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Par
 pub(crate) fn parse_add_fields(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let name = if spec.name() == "$set" { "$set" } else { "$addFields" };
     let Value::Document(fields) = spec.value() else {
-        return Err(err!(40272, "{name} specification stage must be an object, got {}", spec.kind().alias()));
+        bail!(40272, "{name} specification stage must be an object, got {}", spec.kind().alias());
     };
     let projection = Projection::add_fields(name, fields, scope.context)?;
     let effect = Effect::Changes(top_names(fields));
@@ -66,10 +66,10 @@ pub(crate) fn parse_unset(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Pars
                 err!(31120, "$unset specification must be a string or an array containing only string values")
             })?
         }
-        _ => return Err(err!(31002, "$unset specification must be a string or an array")),
+        _ => bail!(31002, "$unset specification must be a string or an array"),
     };
     if paths.is_empty() {
-        return Err(err!(31119, "$unset specification must be a string or an array with at least one field"));
+        bail!(31119, "$unset specification must be a string or an array with at least one field");
     }
     let projection = Projection::unset(&paths)?;
     let effect = Effect::Changes(paths.iter().map(|path| first_component(path)).collect());

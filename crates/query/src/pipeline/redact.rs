@@ -11,7 +11,7 @@ use crate::expression::Expression;
 use crate::tick::Tick;
 use crate::{Arena, Context, Row, RowView};
 use base::bson::{Array, Builder, DocumentBuf, Element, MAX_DEPTH, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 use std::sync::Arc;
 
 /// A parsed `$redact`.
@@ -89,7 +89,7 @@ impl Redact {
         builder: &mut Builder,
     ) -> Result<()> {
         if depth >= 2 * MAX_DEPTH {
-            return Err(err!(Overflow, "$redact: document nested deeper than {} levels", 2 * MAX_DEPTH));
+            bail!(Overflow, "$redact: document nested deeper than {} levels", 2 * MAX_DEPTH);
         }
         for value in array.iter() {
             match value {

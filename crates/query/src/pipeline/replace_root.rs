@@ -11,7 +11,7 @@ use super::{Environment, Stage, Stream};
 use crate::expression::{Dependencies, Expression};
 use crate::{Arena, Context, Row};
 use base::bson::{Document, Element, Value};
-use base::{Error, Result, err};
+use base::{Error, Result, bail, err};
 use std::sync::Arc;
 
 /// A parsed stage of either kind.
@@ -25,12 +25,12 @@ struct ReplaceRoot {
 pub(crate) fn parse_replace_root(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let Value::Document(options) = spec.value() else {
         let found = spec.kind().alias();
-        return Err(err!(40229, "expected an object as specification for $replaceRoot stage, got {found}"));
+        bail!(40229, "expected an object as specification for $replaceRoot stage, got {found}");
     };
     let mut new_root = None;
     for option in options {
         if option.name() != "newRoot" {
-            return Err(err!(40415, "BSON field '$replaceRoot.{}' is an unknown field.", option.name()));
+            bail!(40415, "BSON field '$replaceRoot.{}' is an unknown field.", option.name());
         }
         new_root = Some(Expression::parse(option.value(), scope.context)?);
     }

@@ -11,7 +11,7 @@ use crate::row::Carrier;
 use crate::tick::Tick;
 use crate::{Context, Row, Sorter};
 use base::bson::{Element, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 use std::sync::Arc;
 
 /// A parsed `$sample`: the number of documents.
@@ -20,19 +20,19 @@ struct Sample(usize);
 /// Parses `$sample`. Errors: 28745 to 28749 as in MongoDB.
 pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
     let Value::Document(options) = spec.value() else {
-        return Err(err!(28745, "the $sample stage specification must be an object"));
+        bail!(28745, "the $sample stage specification must be an object");
     };
     let mut size = None;
     for option in options {
         if option.name() != "size" {
-            return Err(err!(28748, "unrecognized option to $sample: {}", option.name()));
+            bail!(28748, "unrecognized option to $sample: {}", option.name());
         }
         let Some(number) = option.value().as_number() else {
-            return Err(err!(28746, "size argument to $sample must be a number"));
+            bail!(28746, "size argument to $sample must be a number");
         };
         let whole = number.to_i64_coerced();
         if whole <= 0 {
-            return Err(err!(28747, "size argument to $sample must be a positive integer"));
+            bail!(28747, "size argument to $sample must be a positive integer");
         }
         size = usize::try_from(whole).ok();
     }

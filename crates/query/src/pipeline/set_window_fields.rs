@@ -22,7 +22,7 @@ use crate::tick::Tick;
 use crate::window::{Function, Gathered, Given, Partition, SortBy, parse_output};
 use crate::{Arena, Context, Expression, Row, RowView, SortPattern, Sorter};
 use base::bson::{DocumentCow, Element, Path, Value, ValueBuf};
-use base::{Result, err};
+use base::{Result, bail, err};
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -38,14 +38,11 @@ struct SetWindowFields {
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let Value::Document(options) = spec.value() else {
         let found = spec.kind().alias();
-        return Err(err!(
-            FailedToParse,
-            "the $setWindowFields stage specification must be an object, found {found}"
-        ));
+        bail!(FailedToParse, "the $setWindowFields stage specification must be an object, found {found}");
     };
     for option in options {
         if !matches!(option.name(), "partitionBy" | "sortBy" | "output") {
-            return Err(err!(40415, "BSON field '$setWindowFields.{}' is an unknown field.", option.name()));
+            bail!(40415, "BSON field '$setWindowFields.{}' is an unknown field.", option.name());
         }
     }
     let partition_by =
@@ -56,7 +53,7 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
         .map(|value| parse_sort_by(value, scope.context))
         .transpose()?;
     let Some(output) = options.get("output") else {
-        return Err(err!(40414, "BSON field '$setWindowFields.output' is missing but a required field"));
+        bail!(40414, "BSON field '$setWindowFields.output' is missing but a required field");
     };
     let outputs = parse_outputs(output, sort_by.as_ref(), scope.context)?;
     Ok(Parsed::one(SetWindowFields { partition_by, sort_by, outputs }))
@@ -82,21 +79,21 @@ type Outputs = Vec<(Path, Box<dyn Function>)>;
 /// Parses the output fields. Errors: TypeMismatch unless it is a document, 40176 for overlapping paths.
 fn parse_outputs(value: Value<'_>, sort_by: Option<&SortBy>, context: &Context) -> Result<Outputs> {
     let Value::Document(fields) = value else {
-        return Err(err!(
+        bail!(
             TypeMismatch,
             "BSON field '$setWindowFields.output' is the wrong type '{}', expected type 'object'",
             value.kind().alias()
-        ));
+        );
     };
     let mut outputs: Outputs = Vec::new();
     for field in fields {
         let path = checked_path(field.name())?;
         let conflict = outputs.iter().find(|(other, _)| other.starts_with(&path) || path.starts_with(other));
         if let Some((other, _)) = conflict {
-            return Err(err!(
+            bail!(
                 40176,
                 "specification contains two conflicting paths. Cannot specify both '{path}' and '{other}'"
-            ));
+            );
         }
         outputs.push((path, parse_output(&field, sort_by, context)?));
     }
@@ -148,10 +145,7 @@ impl Running {
             let value = expression.evaluate(row, &self.environment.context, &arena)?;
             let value = value.unwrap_or(Value::Null);
             if let Value::Array(_) = value {
-                return Err(err!(
-                    TypeMismatch,
-                    "An expression used to partition cannot evaluate to value of type array"
-                ));
+                bail!(TypeMismatch, "An expression used to partition cannot evaluate to value of type array");
             }
             let context = &self.environment.context;
             context.collation.append_large_key(value, true, &*context.interrupt, &mut key)?;

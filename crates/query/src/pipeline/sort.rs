@@ -14,7 +14,7 @@ use crate::row::Carrier;
 use crate::tick::Tick;
 use crate::{Context, MetaKind, Row, SortPattern, Sorter};
 use base::bson::{Builder, DocumentBuf, Element, Value};
-use base::{Result, err};
+use base::{Result, bail};
 use std::sync::Arc;
 
 /// A parsed `$sort`.
@@ -27,17 +27,14 @@ pub(crate) struct Sort {
 /// Parses `$sort`. Errors: 15973, 15976, and errors of sort patterns.
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let Value::Document(keys) = spec.value() else {
-        return Err(err!(15973, "the $sort key specification must be an object"));
+        bail!(15973, "the $sort key specification must be an object");
     };
     let pattern = SortPattern::parse(keys)?.wanted(scope.context);
     if pattern.is_empty() {
-        return Err(err!(15976, "$sort stage must have at least one sort key"));
+        bail!(15976, "$sort stage must have at least one sort key");
     }
     if pattern.natural().is_some() {
-        return Err(err!(
-            16410,
-            "FieldPath field names may not start with '$'. Consider using $getField or $setField."
-        ));
+        bail!(16410, "FieldPath field names may not start with '$'. Consider using $getField or $setField.");
     }
     Ok(Parsed::one(Sort { spec: keys.to_owned(), pattern, limit: None }))
 }

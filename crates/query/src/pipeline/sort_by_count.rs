@@ -7,27 +7,27 @@
 
 use super::parse::{Parsed, Scope};
 use base::bson::{Builder, Element, Value};
-use base::{Result, err};
+use base::{Result, bail};
 
 /// Parses `$sortByCount`. Errors: 40147 to 40149 as in MongoDB, and errors of expressions.
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     match spec.value() {
         Value::Document(expression) => {
             if !expression.first().is_some_and(|first| first.name().starts_with('$')) {
-                return Err(err!(
+                bail!(
                     40147,
                     "the sortByCount field must be defined as a $-prefixed path or an expression inside an object"
-                ));
+                );
             }
         }
         Value::String(path) if path.starts_with('$') => {}
         Value::String(_) => {
-            return Err(err!(
+            bail!(
                 40148,
                 "the sortByCount field must be defined as a $-prefixed path or an expression inside an object"
-            ));
+            );
         }
-        _ => return Err(err!(40149, "the sortByCount field must be specified as a string or as an object")),
+        _ => bail!(40149, "the sortByCount field must be specified as a string or as an object"),
     }
     let mut stages = Builder::new();
     stages.begin_array(c"stages");

@@ -2,7 +2,7 @@
 
 use super::collections::Namespace;
 use base::bson::{Document, Element, Value};
-use base::{Error, ErrorCode, Result, err};
+use base::{Error, ErrorCode, Result, bail, err};
 
 /// Parses `{db, coll}`; `prefix` is its name in messages.
 ///
@@ -15,11 +15,11 @@ pub(super) fn from_document(prefix: &str, target: Document<'_>) -> Result<Namesp
             "db" if prefix.starts_with("$merge") && left_out(field.value()) => {}
             "db" => database = Some(text(prefix, &field)?),
             "coll" if prefix.starts_with("$merge") && left_out(field.value()) => {
-                return Err(err!(5786801, "Invalid {prefix}: the name of the collection is empty"));
+                bail!(5786801, "Invalid {prefix}: the name of the collection is empty");
             }
             "coll" => collection = Some(text(prefix, &field)?),
-            "timeseries" => return Err(err!(NotImplemented, "{prefix}.timeseries is not implemented")),
-            other => return Err(err!(40415, "BSON field '{prefix}.{other}' is an unknown field.")),
+            "timeseries" => bail!(NotImplemented, "{prefix}.timeseries is not implemented"),
+            other => bail!(40415, "BSON field '{prefix}.{other}' is an unknown field."),
         }
     }
     match collection {

@@ -3,7 +3,7 @@
 use super::{Collections, Environment, External, Namespace, Pipeline, Sink, Stream, from_documents};
 use crate::{Collation, Context, Matcher};
 use base::bson::{Array, Document, DocumentBuf, DocumentCow, Path, Value, extended_json};
-use base::{Error, Result, err};
+use base::{Error, Result, bail};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -140,7 +140,7 @@ impl Collections for Memory {
         if let Some(id) = id
             && self.position(into, id.view(), context)?.is_some()
         {
-            return Err(err!(DuplicateKey, "E11000 duplicate key error"));
+            bail!(DuplicateKey, "E11000 duplicate key error");
         }
         self.collections.lock().entry(into.collection.clone()).or_default().push(document.to_owned());
         Ok(())

@@ -14,7 +14,7 @@ use super::source::from_documents;
 use super::{Environment, Pipeline, Stage, Stream};
 use crate::Row;
 use base::bson::{Element, Value};
-use base::{Result, err};
+use base::{Result, bail};
 use std::sync::Arc;
 
 /// A parsed `$unionWith`.
@@ -41,28 +41,28 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
                         pipeline.optimize(scope.context)?;
                     }
                     ("pipeline", _) => {
-                        return Err(err!(TypeMismatch, "'pipeline' option must be specified as an array"));
+                        bail!(TypeMismatch, "'pipeline' option must be specified as an array");
                     }
                     (other, _) => {
-                        return Err(err!(40415, "BSON field '$unionWith.{other}' is an unknown field."));
+                        bail!(40415, "BSON field '$unionWith.{other}' is an unknown field.");
                     }
                 }
             }
         }
         other => {
             let found = other.kind().alias();
-            return Err(err!(
+            bail!(
                 FailedToParse,
                 "the $unionWith stage specification must be an object or string, but found {found}"
-            ));
+            );
         }
     }
     let generates_documents = !pipeline.is_empty() && !pipeline.reads_collection();
     if from.is_none() && !generates_documents {
-        return Err(err!(
+        bail!(
             FailedToParse,
             "$unionWith stage without explicit collection must have a pipeline with $documents as first stage"
-        ));
+        );
     }
     Ok(Parsed::one(UnionWith { from: from.map(Namespace::local), pipeline }))
 }

@@ -17,7 +17,7 @@ use crate::Row;
 use crate::field_path::checked_path;
 use crate::tick::Tick;
 use base::bson::{Array, Document, DocumentBuf, Element, Elements, Path, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 use std::sync::Arc;
 
 /// A parsed `$unwind`.
@@ -39,22 +39,22 @@ pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
                     "path" => path = Some(path_option(&option)?),
                     "preserveNullAndEmptyArrays" => preserve = preserve_option(&option)?,
                     "includeArrayIndex" => index = Some(index_option(&option)?),
-                    other => return Err(err!(28811, "unrecognized option to $unwind stage: {other}")),
+                    other => bail!(28811, "unrecognized option to $unwind stage: {other}"),
                 }
             }
         }
         other => {
             let found = other.kind().alias();
-            return Err(err!(
+            bail!(
                 15981,
                 "expected either a string or an object as specification for $unwind stage, got {found}"
-            ));
+            );
         }
     }
     let path = path.filter(|path| !path.is_empty());
     let path = path.ok_or_else(|| err!(28812, "no path specified to $unwind stage"))?;
     let Some(path) = path.strip_prefix('$') else {
-        return Err(err!(28818, "path option to $unwind stage should be prefixed with a '$': {path}"));
+        bail!(28818, "path option to $unwind stage should be prefixed with a '$': {path}");
     };
     Ok(Parsed::one(Unwind { path: checked_path(path)?, preserve, index }))
 }
@@ -87,10 +87,7 @@ fn index_option(option: &Element<'_>) -> Result<Path> {
         )
     })?;
     if text.starts_with('$') {
-        return Err(err!(
-            28822,
-            "includeArrayIndex option to $unwind stage should not be prefixed with a '$': {text}"
-        ));
+        bail!(28822, "includeArrayIndex option to $unwind stage should not be prefixed with a '$': {text}");
     }
     checked_path(text)
 }

@@ -3,7 +3,7 @@
 use crate::expression::{Dependencies, Expression, check_name_for_binding};
 use crate::{Arena, Context, RowView};
 use base::bson::{Element, Path, Value, ValueBuf};
-use base::{Result, err};
+use base::{Result, bail};
 
 /// Parsed variables in the given order.
 #[derive(Clone, Default)]
@@ -15,7 +15,7 @@ pub(crate) struct Let {
 pub(crate) fn parse_let(stage: &str, option: &Element<'_>, context: &Context) -> Result<Let> {
     let Value::Document(spec) = option.value() else {
         let found = option.kind().alias();
-        return Err(err!(TypeMismatch, "{stage} argument '{option}' must be an object, is type {found}"));
+        bail!(TypeMismatch, "{stage} argument '{option}' must be an object, is type {found}");
     };
     let mut variables = Vec::new();
     for variable in spec {

@@ -7,7 +7,7 @@ use crate::expression::Place;
 use crate::field_path::checked_path;
 use crate::{Context, Expression};
 use base::bson::{Builder, Document, Element, FieldName, Path, Value};
-use base::{Error, ErrorCode, Result, err};
+use base::{Error, ErrorCode, Result, bail, err};
 use std::sync::Arc;
 
 /// The origin of a projection.
@@ -58,17 +58,17 @@ impl Parser<'_> {
         self.context.interrupt.check()?;
         let path = super::join(prefix, element.name());
         if self.flavour == Flavour::Find && path.contains(".$.") {
-            return Err(err!(
+            bail!(
                 31394,
                 "As of 4.4, it's illegal to specify positional operator in the middle of a path.Positional \
                  projection may only be used at the end, for example: a.b.$. If the query previously used a \
                  form like a.b.$.d, remove the parts following the '$' and the results will be equivalent."
-            ));
+            );
         }
         match path.strip_suffix(".$") {
             Some(array) if self.flavour == Flavour::Find => return self.positional(array, element),
             Some(_) => {
-                return Err(err!(31324, "Cannot use positional projection in aggregation projection"));
+                bail!(31324, "Cannot use positional projection in aggregation projection");
             }
             None => checked_path(&path)?,
         };
@@ -84,10 +84,7 @@ impl Parser<'_> {
     /// Parses a document at a path: nested fields, an operator of find, or an expression.
     fn document(&mut self, path: &str, inner: Document<'_>) -> Result<()> {
         let Some(first) = inner.first() else {
-            return Err(err!(
-                51270,
-                "An empty sub-projection is not a valid value. Found empty object at path"
-            ));
+            bail!(51270, "An empty sub-projection is not a valid value. Found empty object at path");
         };
         if !first.name().starts_with('$') {
             for element in inner {
@@ -110,17 +107,17 @@ impl Parser<'_> {
     fn listed(&mut self, path: &str, included: bool) -> Result<()> {
         if path == "_id" {
             if self.id.is_some() {
-                return Err(err!(31250, "Path collision at _id"));
+                bail!(31250, "Path collision at _id");
             }
             self.id = Some(included);
             return Ok(());
         }
         if included {
             if self.kind == Some(Kind::Exclude) {
-                return Err(err!(31253, "Cannot do inclusion on field {path} in exclusion projection"));
+                bail!(31253, "Cannot do inclusion on field {path} in exclusion projection");
             }
         } else if self.kind == Some(Kind::Include) {
-            return Err(err!(31254, "Cannot do exclusion on field {path} in inclusion projection"));
+            bail!(31254, "Cannot do exclusion on field {path} in inclusion projection");
         }
         self.kind = Some(if included { Kind::Include } else { Kind::Exclude });
         self.tree.add(path, Node::Listed)
@@ -129,7 +126,7 @@ impl Parser<'_> {
     /// Records a computed field, which only inclusion allows.
     fn include_for_computed(&mut self) -> Result<()> {
         if self.kind == Some(Kind::Exclude) {
-            return Err(err!(31252, "Cannot use expression other than $meta in exclusion projection"));
+            bail!(31252, "Cannot use expression other than $meta in exclusion projection");
         }
         self.kind = Some(Kind::Include);
         Ok(())
@@ -155,17 +152,13 @@ impl Parser<'_> {
     /// Parses find's `$elemMatch` on a top-level field. Errors: 31274, 31275, 31255.
     fn elem_match(&mut self, path: &str, operator: &Element<'_>) -> Result<()> {
         if operator.value().as_document().is_none() {
-            return Err(err!(
-                31274,
-                "elemMatch: Invalid argument, object required, but got {}",
-                operator.kind().alias()
-            ));
+            bail!(31274, "elemMatch: Invalid argument, object required, but got {}", operator.kind().alias());
         }
         if path.contains('.') {
-            return Err(err!(31275, "Cannot use $elemMatch projection on a nested field"));
+            bail!(31275, "Cannot use $elemMatch projection on a nested field");
         }
         if self.positional.is_some() {
-            return Err(err!(31255, "Cannot specify positional operator and $elemMatch"));
+            bail!(31255, "Cannot specify positional operator and $elemMatch");
         }
         self.has_elem_match = true;
         let mut filter = Builder::new();
@@ -177,10 +170,10 @@ impl Parser<'_> {
     /// Parses find's positional `$`, which means inclusion. Errors: 31276, 31256, 31271, 31308, 31395.
     fn positional(&mut self, array: &str, element: &Element<'_>) -> Result<()> {
         if self.positional.is_some() {
-            return Err(err!(31276, "Cannot specify more than one positional projection per query."));
+            bail!(31276, "Cannot specify more than one positional projection per query.");
         }
         if self.has_elem_match {
-            return Err(err!(31256, "Cannot specify positional operator and $elemMatch"));
+            bail!(31256, "Cannot specify positional operator and $elemMatch");
         }
         let path = checked_path(array)?;
         let value = element.value();
@@ -190,7 +183,7 @@ impl Parser<'_> {
             return Err(Error::new(ErrorCode::Location(code), message));
         }
         if self.kind == Some(Kind::Exclude) || !value.is_truthy() {
-            return Err(err!(31395, "positional projection cannot be used with exclusion"));
+            bail!(31395, "positional projection cannot be used with exclusion");
         }
         self.kind = Some(Kind::Include);
         self.positional = Some(path);
@@ -211,7 +204,7 @@ impl Parser<'_> {
             Kind::Exclude | Kind::Add => self.id == Some(false),
         };
         if self.id.is_some() && self.tree.find(b"_id").is_some() {
-            return Err(err!(31250, "Path collision at _id"));
+            bail!(31250, "Path collision at _id");
         }
         if listed {
             self.tree.push_front(FieldName::ID, Node::Listed);
@@ -248,7 +241,7 @@ fn slice(value: Value<'_>) -> Result<Option<Slice>> {
     let (Some(skip), Some(limit)) = (skip.as_number(), limit.as_number()) else { return Ok(None) };
     let (skip, limit) = (skip.to_i64_clamped(), limit.to_i64_clamped());
     if limit <= 0 {
-        return Err(err!(28724, "First argument to $slice must be an array, but is of type: int"));
+        bail!(28724, "First argument to $slice must be an array, but is of type: int");
     }
     Ok(Some(Slice { skip, limit }))
 }
@@ -287,20 +280,16 @@ fn added(tree: &mut Tree, path: &str, element: &Element<'_>, context: &Context) 
     {
         let count = inner.iter().count();
         if first.name().starts_with('$') && count > 1 {
-            return Err(err!(
+            bail!(
                 40181,
                 "an expression specification must contain exactly one field, the name of the expression. Found \
                  {count} fields in {inner}"
-            ));
+            );
         }
         if !first.name().starts_with('$') {
             for field in inner {
                 if field.name().contains('.') {
-                    return Err(err!(
-                        40183,
-                        "cannot use dotted field name '{}' in a sub object: {inner}",
-                        field.name()
-                    ));
+                    bail!(40183, "cannot use dotted field name '{}' in a sub object: {inner}", field.name());
                 }
                 added(tree, &super::join(path, field.name()), &field, context)?;
             }

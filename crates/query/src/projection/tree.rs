@@ -3,7 +3,7 @@
 use crate::Expression;
 use crate::Matcher;
 use base::bson::{FieldName, FieldNameBuf};
-use base::{Result, err};
+use base::{Result, bail};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -96,13 +96,13 @@ impl Tree {
                 }
             };
             let Some((_, Node::Below(inner))) = tree.children.get_mut(at) else {
-                return Err(err!(31249, "Path collision at {path} remaining portion {below}"));
+                bail!(31249, "Path collision at {path} remaining portion {below}");
             };
             (tree, rest) = (inner, below);
         }
         tree.computes |= computes;
         if tree.find(rest.as_bytes()).is_some() {
-            return Err(err!(31250, "Path collision at {path}"));
+            bail!(31250, "Path collision at {path}");
         }
         tree.push(FieldName::new(rest)?, node);
         Ok(())

@@ -6,7 +6,7 @@ use super::spec::Text;
 use super::tokens::{self, Options};
 use super::{Language, TextSpec, Version};
 use base::bson::{Builder, Document, Element, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 use std::collections::BTreeSet;
 use std::ffi::CStr;
 use std::sync::OnceLock;
@@ -44,7 +44,7 @@ impl TextQuery {
     /// TypeMismatch.
     pub(crate) fn parse(element: &Element<'_>) -> Result<TextQuery> {
         let Value::Document(argument) = element.value() else {
-            return Err(err!(BadValue, "$text expects an object"));
+            bail!(BadValue, "$text expects an object");
         };
         let text = |name: &str| match argument.get(name) {
             None => Ok(None),
@@ -67,7 +67,7 @@ impl TextQuery {
         };
         let known = ["$search", "$language", "$caseSensitive", "$diacriticSensitive"];
         if argument.iter().any(|field| !known.contains(&field.name())) {
-            return Err(err!(BadValue, "extra fields in $text"));
+            bail!(BadValue, "extra fields in $text");
         }
         Ok(query)
     }

@@ -5,7 +5,7 @@ use super::operators::Change;
 use super::tree::{Child, Elements, Fields, Node, identifier, join};
 use crate::Context;
 use base::bson::{Builder, Document, DocumentBuf, Element, FieldName, FieldNameBuf, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 use std::borrow::Cow;
 use std::cell::Cell;
 
@@ -170,7 +170,7 @@ impl<'c> Walk<'c> {
             }
             (Node::Elements(elements), Value::Array(_)) => self.elements(elements, element, path, out)?,
             (Node::Elements(_), _) => {
-                return Err(err!(BadValue, "Cannot apply array updates to non-array element {element}"));
+                bail!(BadValue, "Cannot apply array updates to non-array element {element}");
             }
         }
         Ok(())
@@ -243,7 +243,7 @@ impl<'c> Walk<'c> {
             return Ok(length);
         }
         if index.saturating_sub(length) > BACKFILL_MAX {
-            return Err(err!(CannotBackfillArray, "can't backfill more than {BACKFILL_MAX} elements"));
+            bail!(CannotBackfillArray, "can't backfill more than {BACKFILL_MAX} elements");
         }
         for position in length..index {
             out.append(&FieldNameBuf::of_number(position), Value::Null);
@@ -295,7 +295,7 @@ impl<'c> Walk<'c> {
     fn refuse_path(&self, child: &Child, element: Element<'_>, path: &str) -> Result<()> {
         let full = join(path, &child.name);
         if self.creates(&child.node, &full)? {
-            return Err(err!(PathNotViable, "Cannot create field '{}' in element {{{element}}}", child.name));
+            bail!(PathNotViable, "Cannot create field '{}' in element {{{element}}}", child.name);
         }
         let mut refused = None;
         child.node.leaves(&full, &mut |path, operator| {

@@ -3,7 +3,7 @@
 use crate::Context;
 use crate::Matcher;
 use base::bson::{Document, Value};
-use base::{Result, err};
+use base::{Result, bail};
 
 /// One filter with its identifier.
 #[derive(Debug)]
@@ -23,10 +23,10 @@ pub(crate) fn parse(filters: &[Document<'_>], context: &Context) -> Result<Vec<A
         let matcher = Matcher::parse_plain(*filter, context).map_err(in_filter)?;
         let identifier = identifier(*filter).map_err(in_filter)?;
         if parsed.iter().any(|other| other.identifier == identifier) {
-            return Err(err!(
+            bail!(
                 FailedToParse,
                 "Found multiple array filters with the same top-level field name {identifier}"
-            ));
+            );
         }
         parsed.push(ArrayFilter { identifier, filter: matcher });
     }
@@ -45,19 +45,16 @@ fn identifier(filter: Document<'_>) -> Result<String> {
     let mut found: Option<&str> = None;
     collect(filter, &mut found)?;
     let Some(name) = found else {
-        return Err(err!(
-            FailedToParse,
-            "Cannot use an expression without a top-level field name in arrayFilters"
-        ));
+        bail!(FailedToParse, "Cannot use an expression without a top-level field name in arrayFilters");
     };
     let mut characters = name.chars();
     let begins = characters.next().is_some_and(|first| first.is_ascii_lowercase());
     if !begins || !characters.all(|c| c.is_ascii_alphanumeric()) {
-        return Err(err!(
+        bail!(
             BadValue,
             "The top-level field name must be an alphanumeric string beginning with a lowercase letter, \
              found '{name}'"
-        ));
+        );
     }
     Ok(name.to_owned())
 }
@@ -77,10 +74,7 @@ fn collect<'a>(filter: Document<'a>, found: &mut Option<&'a str>) -> Result<()> 
         let name = element.name().split('.').next().unwrap_or("");
         match *found {
             Some(other) if other != name => {
-                return Err(err!(
-                    FailedToParse,
-                    "Expected a single top-level field name, found '{other}' and '{name}'"
-                ));
+                bail!(FailedToParse, "Expected a single top-level field name, found '{other}' and '{name}'");
             }
             _ => *found = Some(name),
         }

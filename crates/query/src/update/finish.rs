@@ -4,7 +4,7 @@ use super::tree::{Child, Fields, Node};
 use base::bson::{
     Builder, Document, DocumentBuf, Element, MAX_DOCUMENT_SIZE, MAX_STORED_DEPTH, Type, equal, nests_deeper,
 };
-use base::{Result, err};
+use base::{Result, bail, err};
 
 /// Checks `_id` and the top-level names after an update by operators.
 ///
@@ -126,7 +126,7 @@ pub(super) fn finish(before: Document<'_>, updated: Updated, is_insert: bool) ->
         });
     }
     if updated.may_deepen && nests_deeper(after.view(), MAX_STORED_DEPTH) {
-        return Err(err!(Overflow, "Document exceeds maximum nesting depth of {MAX_STORED_DEPTH}"));
+        bail!(Overflow, "Document exceeds maximum nesting depth of {MAX_STORED_DEPTH}");
     }
     if let Some(id) = after.view().first().filter(|first| first.name() == "_id") {
         check_id_type(id)?;
@@ -136,7 +136,7 @@ pub(super) fn finish(before: Document<'_>, updated: Updated, is_insert: bool) ->
 
 fn check_id_type(id: Element<'_>) -> Result<()> {
     if matches!(id.kind(), Type::Array | Type::Regex | Type::Undefined) {
-        return Err(err!(InvalidIdField, "The '_id' value cannot be of type {}", id.kind().alias()));
+        bail!(InvalidIdField, "The '_id' value cannot be of type {}", id.kind().alias());
     }
     Ok(())
 }

@@ -20,7 +20,7 @@ use crate::{Context, Matcher};
 use apply::Walk;
 use array_filters::ArrayFilter;
 use base::bson::{Document, DocumentBuf, MAX_STORED_DEPTH, Value};
-use base::{Result, err};
+use base::{Result, bail};
 use finish::Updated;
 use oplog::OplogDiff;
 use pipeline::UpdatePipeline;
@@ -62,13 +62,10 @@ impl Update {
                 Kind::Replacement(Replacement::new(replacement))
             }
             Value::Array(_) if !array_filters.is_empty() => {
-                return Err(err!(
-                    FailedToParse,
-                    "arrayFilters may not be specified for pipeline-syle updates"
-                ));
+                bail!(FailedToParse, "arrayFilters may not be specified for pipeline-syle updates");
             }
             Value::Array(stages) => Kind::Pipeline(UpdatePipeline::parse(stages, context)?),
-            _ => return Err(err!(FailedToParse, "Update argument must be either an object or an array")),
+            _ => bail!(FailedToParse, "Update argument must be either an object or an array"),
         };
         Ok(Update { kind })
     }
@@ -140,16 +137,16 @@ fn check_filters(tree: &Fields, filters: &[ArrayFilter], update: Document<'_>) -
     let used = apply::identifiers(tree);
     for (name, path) in &used {
         if !filters.iter().any(|filter| filter.identifier == *name) {
-            return Err(err!(BadValue, "No array filter found for identifier '{name}' in path '{path}'"));
+            bail!(BadValue, "No array filter found for identifier '{name}' in path '{path}'");
         }
     }
     for filter in filters {
         if !used.iter().any(|(name, _)| *name == filter.identifier) {
-            return Err(err!(
+            bail!(
                 FailedToParse,
                 "The array filter for identifier '{}' was not used in the update {update}",
                 filter.identifier
-            ));
+            );
         }
     }
     Ok(())

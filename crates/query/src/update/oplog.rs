@@ -4,7 +4,7 @@ use super::{Kind, Update};
 use crate::Context;
 use crate::change;
 use base::bson::{Builder, Document, DocumentBuf, Type, Value, equal};
-use base::{Result, err};
+use base::{Result, bail, err};
 
 /// A `diff` of version 2.
 #[derive(Debug)]
@@ -38,11 +38,11 @@ impl Update {
             return Update::parse(Value::Document(object), &[], context);
         };
         if !matches!(version.kind(), Type::Int32 | Type::Int64) {
-            return Err(err!(
+            bail!(
                 4772600,
                 "Expected $v field to be missing or an integer, but got type: {}",
                 version.kind().alias()
-            ));
+            );
         }
         match version.value().as_i64() {
             Some(2) => match object.get("diff") {

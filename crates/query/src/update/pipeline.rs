@@ -5,7 +5,7 @@ use crate::pipeline::depth::{Growth, growth};
 use crate::pipeline::{check_length, stages};
 use crate::{Arena, Context, Expression, Metadata, Projection};
 use base::bson::{Array, Document, DocumentBuf, Element, Value, check_depth};
-use base::{Result, err};
+use base::{Result, bail, err};
 
 /// The parsed stages.
 #[derive(Debug)]
@@ -84,11 +84,11 @@ fn not_a_document(value: Option<Value<'_>>, what: &str, document: Document<'_>) 
 /// Parses one stage.
 fn parse_stage(stage: Value<'_>, context: &Context) -> Result<Stage> {
     let Value::Document(stage) = stage else {
-        return Err(err!(TypeMismatch, "Each element of the 'pipeline' array must be an object"));
+        bail!(TypeMismatch, "Each element of the 'pipeline' array must be an object");
     };
     let mut fields = stage.iter();
     let (Some(spec), None) = (fields.next(), fields.next()) else {
-        return Err(err!(40323, "A pipeline stage specification object must contain exactly one field."));
+        bail!(40323, "A pipeline stage specification object must contain exactly one field.");
     };
     match spec.name() {
         "$addFields" | "$set" => {
@@ -145,20 +145,20 @@ fn unset_paths(value: Value<'_>) -> Result<Vec<&str>> {
 /// Parses `$replaceRoot`. Errors: 40229 to 40231.
 fn parse_replace_root(spec: &Element<'_>, context: &Context) -> Result<Stage> {
     let Value::Document(options) = spec.value() else {
-        return Err(err!(
+        bail!(
             40229,
             "expected an object as specification for $replaceRoot stage, got {}",
             spec.kind().alias()
-        ));
+        );
     };
     let mut root = None;
     for option in options {
         if option.name() != "newRoot" {
-            return Err(err!(
+            bail!(
                 40230,
                 "unrecognized option to $replaceRoot stage: {}, only valid option is 'newRoot'.",
                 option.name()
-            ));
+            );
         }
         root = Some(option.value());
     }

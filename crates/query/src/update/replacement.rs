@@ -3,7 +3,7 @@
 use super::finish::dollar_prefixed;
 use crate::Context;
 use base::bson::{Builder, Document, DocumentBuf, Element, Value, equal};
-use base::{Result, err};
+use base::{Result, bail};
 
 /// A document that replaces another except for its `_id`.
 #[derive(Debug)]
@@ -54,10 +54,10 @@ pub(super) fn replace(
             out.append_element(&old);
         }
         (Some(old), Some(new)) if !equal(old.value(), new.value()) => {
-            return Err(err!(
+            bail!(
                 ImmutableField,
                 "After applying the update, the (immutable) field '_id' was found to have been altered to {new}"
-            ));
+            );
         }
         _ => {}
     }

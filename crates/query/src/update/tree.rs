@@ -6,7 +6,7 @@
 
 use super::operators::Operator;
 use base::bson::{FieldName, FieldNameBuf};
-use base::{Result, err};
+use base::{Result, bail, err};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -70,36 +70,30 @@ pub(crate) fn is_dynamic(path: &str) -> bool {
 /// components.
 pub(crate) fn check_path(path: &str) -> Result<()> {
     if path.is_empty() {
-        return Err(err!(EmptyFieldName, "An empty update path is not valid."));
+        bail!(EmptyFieldName, "An empty update path is not valid.");
     }
     // Most paths are one name.
     if !path.bytes().any(|byte| matches!(byte, b'.' | b'$')) {
         return Ok(());
     }
     if path.split('.').any(str::is_empty) {
-        return Err(err!(
-            EmptyFieldName,
-            "The update path '{path}' contains an empty field name, which is not allowed."
-        ));
+        bail!(EmptyFieldName, "The update path '{path}' contains an empty field name, which is not allowed.");
     }
     if path.split('.').count() > COMPONENTS_MAX {
-        return Err(err!(Overflow, "Field path exceeds the maximum number of components: {COMPONENTS_MAX}"));
+        bail!(Overflow, "Field path exceeds the maximum number of components: {COMPONENTS_MAX}");
     }
     let first = path.split('.').next().unwrap_or("");
     if first == "$" {
-        return Err(err!(
-            BadValue,
-            "Cannot have positional (i.e. '$') element in the first position in path '{path}'"
-        ));
+        bail!(BadValue, "Cannot have positional (i.e. '$') element in the first position in path '{path}'");
     }
     if identifier(first).is_some() {
-        return Err(err!(
+        bail!(
             BadValue,
             "Cannot have array filter identifier (i.e. '$[<id>]') element in the first position in path '{path}'"
-        ));
+        );
     }
     if path.split('.').filter(|component| *component == "$").count() > 1 {
-        return Err(err!(BadValue, "Too many positional (i.e. '$') elements found in path '{path}'"));
+        bail!(BadValue, "Too many positional (i.e. '$') elements found in path '{path}'");
     }
     Ok(())
 }

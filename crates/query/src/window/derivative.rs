@@ -11,7 +11,7 @@ use super::{Function, FunctionSpec, Partition, SortBy, Unit};
 use crate::tick::Tick;
 use crate::{Context, Expression};
 use base::bson::{Element, Number, Path, Value, ValueBuf};
-use base::{Result, err};
+use base::{Result, bail, err};
 
 /// A parsed `$derivative`.
 struct Derivative {
@@ -33,7 +33,7 @@ pub(super) fn parse(given: &FunctionSpec<'_>) -> Result<Box<dyn Function>> {
     let FunctionSpec { function, spec, sort_by, context } = *given;
     let rate = Rate::parse("$derivative", function, sort_by, context)?;
     let Some(window) = window_of(spec, true)? else {
-        return Err(err!(FailedToParse, "$derivative requires explicit window bounds"));
+        bail!(FailedToParse, "$derivative requires explicit window bounds");
     };
     Ok(Box::new(Derivative { rate, bounds: Bounds::parse(window, sort_by)? }))
 }
@@ -47,19 +47,19 @@ impl Rate {
         context: &Context,
     ) -> Result<Rate> {
         let Value::Document(arguments) = function.value() else {
-            return Err(err!(FailedToParse, "{name} expects an object, but got {}", function.value()));
+            bail!(FailedToParse, "{name} expects an object, but got {}", function.value());
         };
         let (mut input, mut unit) = (None, None);
         for argument in arguments {
             match argument.name() {
                 "input" => input = Some(Expression::parse(argument.value(), context)?),
                 "unit" => unit = Some(parse_unit(name, argument.value())?),
-                other => return Err(err!(FailedToParse, "{name} got unexpected argument: {other}")),
+                other => bail!(FailedToParse, "{name} got unexpected argument: {other}"),
             }
         }
         let input = input.ok_or_else(|| err!(FailedToParse, "{name} requires an 'input' expression"))?;
         let Some(path) = sort_by.and_then(SortBy::single_ascending) else {
-            return Err(err!(FailedToParse, "{name} requires a sortBy with exactly one, ascending, field"));
+            bail!(FailedToParse, "{name} requires a sortBy with exactly one, ascending, field");
         };
         Ok(Rate { name, input, path: path.clone(), unit })
     }
@@ -112,7 +112,7 @@ fn in_units(date: i64, unit: i64) -> Number {
 
 fn parse_unit(name: &str, value: Value<'_>) -> Result<i64> {
     let Value::String(unit) = value else {
-        return Err(err!(FailedToParse, "{name} unit must be a string, but found {value}"));
+        bail!(FailedToParse, "{name} unit must be a string, but found {value}");
     };
     Unit::parse(unit)?.milliseconds().ok_or_else(|| {
         err!(5490710, "unit must be 'week' or smaller, because longer units have a variable length: '{unit}'")

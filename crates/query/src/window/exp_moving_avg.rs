@@ -10,7 +10,7 @@ use super::{Function, FunctionSpec, Partition};
 use crate::Expression;
 use crate::tick::Tick;
 use base::bson::{Decimal128, Number, Value, ValueBuf};
-use base::{Result, err};
+use base::{Result, bail, err};
 
 /// A parsed `$expMovingAvg` with its smoothing factor.
 struct ExpMovingAvg {
@@ -22,32 +22,32 @@ struct ExpMovingAvg {
 pub(super) fn parse(given: &FunctionSpec<'_>) -> Result<Box<dyn Function>> {
     let FunctionSpec { function, spec, sort_by, context } = *given;
     if spec.find("window").is_some() {
-        return Err(err!(FailedToParse, "$expMovingAvg does not accept a 'window' field"));
+        bail!(FailedToParse, "$expMovingAvg does not accept a 'window' field");
     }
     window_of(spec, false)?;
     let Value::Document(arguments) = function.value() else {
-        return Err(err!(FailedToParse, "$expMovingAvg must have exactly one argument that is an object"));
+        bail!(FailedToParse, "$expMovingAvg must have exactly one argument that is an object");
     };
     if sort_by.is_none() {
-        return Err(err!(FailedToParse, "$expMovingAvg requires an explicit 'sortBy'"));
+        bail!(FailedToParse, "$expMovingAvg requires an explicit 'sortBy'");
     }
     let mut input = None;
     for argument in arguments {
         match argument.name() {
             "input" => input = Some(Expression::parse(argument.value(), context)?),
             "N" | "alpha" => {}
-            other => return Err(err!(FailedToParse, "Got unrecognized field in $expMovingAvg: {other}")),
+            other => bail!(FailedToParse, "Got unrecognized field in $expMovingAvg: {other}"),
         }
     }
     let alpha = match (arguments.get("N"), arguments.get("alpha")) {
         (Some(count), None) => alpha_of_count(count)?,
         (None, Some(alpha)) => check_alpha(alpha)?,
         _ => {
-            return Err(err!(
+            bail!(
                 FailedToParse,
                 "$expMovingAvg sub object must have exactly two fields: An 'input' field, and either an 'N' field or \
                  an 'alpha' field"
-            ));
+            );
         }
     };
     let input = input.ok_or_else(|| err!(FailedToParse, "$expMovingAvg requires an 'input' field"))?;

@@ -10,7 +10,7 @@ use super::{Function, FunctionSpec, Partition, SortBy};
 use crate::Expression;
 use crate::tick::Tick;
 use base::bson::{Decimal128, Document, Number, Path, Value, ValueBuf};
-use base::{Result, err};
+use base::{Result, bail, err};
 
 /// A parsed `$locf`: the last observation carried forward.
 struct Locf(Expression);
@@ -24,7 +24,7 @@ pub(super) fn parse_locf(given: &FunctionSpec<'_>) -> Result<Box<dyn Function>> 
 
 fn check_no_window(name: &str, spec: Document<'_>) -> Result<()> {
     if spec.find("window").is_some() {
-        return Err(err!(FailedToParse, "'window' field is not allowed in {name}"));
+        bail!(FailedToParse, "'window' field is not allowed in {name}");
     }
     window_of(spec, false).map(drop)
 }
@@ -58,10 +58,10 @@ pub(super) fn parse_linear(given: &FunctionSpec<'_>) -> Result<Box<dyn Function>
     let FunctionSpec { function, spec, sort_by, context } = *given;
     check_no_window("$linearFill", spec)?;
     let Some(path) = sort_by.and_then(SortBy::single) else {
-        return Err(err!(
+        bail!(
             605001,
             "$linearFill must be specified with a top level sortBy expression with exactly one element"
-        ));
+        );
     };
     Ok(Box::new(LinearFill { input: Expression::parse(function.value(), context)?, path: path.clone() }))
 }
@@ -114,7 +114,7 @@ impl Function for LinearFill {
             places.push(coordinate(position.view())?);
         }
         if partition.ties()?.contains(&true) {
-            return Err(err!(6050106, "There can be no repeated values in the sort field"));
+            bail!(6050106, "There can be no repeated values in the sort field");
         }
         let mut results = vec![ValueBuf::null(); values.len()];
         let mut before: Option<(usize, (Number, Number))> = None;

@@ -9,7 +9,7 @@
 
 use super::{Partition, SortBy, Unit};
 use base::bson::{Array, Document, Number, Value, ValueBuf, compare};
-use base::{Result, err};
+use base::{Result, bail, err};
 use std::cmp::Ordering;
 use std::ops::Range;
 
@@ -48,15 +48,15 @@ impl Bounds {
     /// unsuitable sort pattern.
     pub(super) fn parse(window: Value<'_>, sort_by: Option<&SortBy>) -> Result<Bounds> {
         let Value::Document(window) = window else {
-            return Err(err!(FailedToParse, "'window' field must be an object"));
+            bail!(FailedToParse, "'window' field must be an object");
         };
         for field in window {
             if !matches!(field.name(), "documents" | "range" | "unit") {
-                return Err(err!(
+                bail!(
                     FailedToParse,
                     "'window' field can only contain 'documents' as the only argument or 'range' with an optional \
                      'unit' field"
-                ));
+                );
             }
         }
         match (window.get("documents"), window.get("range"), window.get("unit")) {
@@ -120,7 +120,7 @@ fn documents_bounds((lower, upper): (Value<'_>, Value<'_>), sort_by: Option<&Sor
     let (lower, upper) = (bound(lower)?, bound(upper)?);
     let all = matches!((&lower, &upper), (Bound::Unbounded, Bound::Unbounded));
     if sort_by.is_none() && !all {
-        return Err(err!(5339901, "Document-based bounds require a sortBy"));
+        bail!(5339901, "Document-based bounds require a sortBy");
     }
     if position(&lower, 0, i64::MIN) > position(&upper, 0, i64::MAX) {
         return Err(wrong_order());
@@ -154,7 +154,7 @@ fn range_bounds(
     let unit = match unit {
         None => None,
         Some(Value::String(name)) => Some(Unit::parse(name)?),
-        Some(other) => return Err(err!(FailedToParse, "'unit' must be a string: {other}")),
+        Some(other) => bail!(FailedToParse, "'unit' must be a string: {other}"),
     };
     let bound = |value: Value<'_>| match keyword(value)? {
         Some(bound) => Ok(bound),
@@ -165,13 +165,13 @@ fn range_bounds(
     };
     let (lower, upper) = (bound(lower)?, bound(upper)?);
     let Some(sort_by) = sort_by else {
-        return Err(err!(5339902, "Range-based bounds require sortBy a single field"));
+        bail!(5339902, "Range-based bounds require sortBy a single field");
     };
     if sort_by.single().is_none() {
-        return Err(err!(5339902, "Range-based bounds require sortBy a single field"));
+        bail!(5339902, "Range-based bounds require sortBy a single field");
     }
     if sort_by.single_ascending().is_none() {
-        return Err(err!(8947400, "Range-based bounds require an ascending sortBy"));
+        bail!(8947400, "Range-based bounds require an ascending sortBy");
     }
     let zero = || Value::Int32(0).to_owned();
     let order = match (&lower, &upper) {
@@ -268,7 +268,7 @@ pub(super) fn window_of<'a>(spec: Document<'a>, takes_window: bool) -> Result<Op
     for field in spec {
         let known = field.name().starts_with('$') || field.name() == "window" && takes_window;
         if !known {
-            return Err(err!(FailedToParse, "Window function found an unknown argument: {}", field.name()));
+            bail!(FailedToParse, "Window function found an unknown argument: {}", field.name());
         }
     }
     Ok(spec.get("window"))

@@ -4,7 +4,7 @@ use crate::row::Carrier;
 use crate::spill::{Run, RunWriter, SpillFile, SpillFolder};
 use crate::{Row, RowView};
 use base::bson::DocumentCow;
-use base::{Result, err};
+use base::{Result, bail};
 use std::cell::RefCell;
 
 /// Documents in order, which can be iterated repeatedly.
@@ -57,12 +57,12 @@ impl Gathered {
             return Ok(());
         }
         if !allow_disk_use {
-            return Err(err!(
+            bail!(
                 5643011,
                 "Exceeded max memory. Current memory: {} bytes. Max allowed memory: {memory} bytes. Set \
                  'allowDiskUse: true' to spill to disk",
                 self.bytes
-            ));
+            );
         }
         self.spill()
     }

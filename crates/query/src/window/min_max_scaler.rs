@@ -12,7 +12,7 @@ use super::{Function, FunctionSpec, Partition};
 use crate::tick::Tick;
 use crate::{Context, Expression};
 use base::bson::{Element, Value, ValueBuf};
-use base::{Result, err};
+use base::{Result, bail, err};
 
 /// A parsed `$minMaxScaler` with the range of its results.
 struct MinMaxScaler {
@@ -26,7 +26,7 @@ struct MinMaxScaler {
 pub(super) fn parse(given: &FunctionSpec<'_>) -> Result<Box<dyn Function>> {
     let FunctionSpec { function, spec, sort_by, context } = *given;
     let Value::Document(arguments) = function.value() else {
-        return Err(err!(FailedToParse, "$minMaxScaler expects an object, but got {}", function.value()));
+        bail!(FailedToParse, "$minMaxScaler expects an object, but got {}", function.value());
     };
     let (mut input, mut min, mut max) = (None, None, None);
     for argument in arguments {
@@ -34,15 +34,15 @@ pub(super) fn parse(given: &FunctionSpec<'_>) -> Result<Box<dyn Function>> {
             "input" => input = Some(Expression::parse(argument.value(), context)?),
             "min" => min = Some(limit(&argument, context)?),
             "max" => max = Some(limit(&argument, context)?),
-            other => return Err(err!(FailedToParse, "$minMaxScaler got unexpected argument: {other}")),
+            other => bail!(FailedToParse, "$minMaxScaler got unexpected argument: {other}"),
         }
     }
     if min.is_some() != max.is_some() {
-        return Err(err!(FailedToParse, "$minMaxScaler requires both 'min' and 'max', or neither"));
+        bail!(FailedToParse, "$minMaxScaler requires both 'min' and 'max', or neither");
     }
     let (min, max) = (min.unwrap_or(0.0), max.unwrap_or(1.0));
     if min >= max {
-        return Err(err!(FailedToParse, "$minMaxScaler requires 'max' to be strictly greater than 'min'"));
+        bail!(FailedToParse, "$minMaxScaler requires 'max' to be strictly greater than 'min'");
     }
     let bounds = bounds_of(spec, sort_by)?;
     let input = input.ok_or_else(|| err!(FailedToParse, "$minMaxScaler requires an 'input' expression"))?;
@@ -97,10 +97,7 @@ impl Function for MinMaxScaler {
         for (frame, number) in self.bounds.frames(partition)?.into_iter().zip(&numbers.0) {
             tick.check()?;
             let Some(number) = number else {
-                return Err(err!(
-                    TypeMismatch,
-                    "$minMaxScaler requires its input to be a number in every document"
-                ));
+                bail!(TypeMismatch, "$minMaxScaler requires its input to be a number in every document");
             };
             let extremes = sliding.slide(&frame, tick)?.unwrap_or(NO_EXTREMES);
             results.push(Value::Double(self.scaled(*number, extremes)).to_owned());

@@ -9,7 +9,7 @@
 use super::{Function, FunctionSpec, Partition};
 use crate::tick::Tick;
 use base::bson::{Value, ValueBuf};
-use base::{Result, err};
+use base::{Result, bail};
 
 /// The kind of rank.
 #[derive(Clone, Copy)]
@@ -33,18 +33,18 @@ pub(super) fn parse(given: &FunctionSpec<'_>) -> Result<Box<dyn Function>> {
         _ => Rank::Number,
     };
     if spec.iter().count() > 1 {
-        return Err(err!(5371601, "Rank style window functions take no other arguments"));
+        bail!(5371601, "Rank style window functions take no other arguments");
     }
     if !function.value().as_document().is_some_and(|arguments| arguments.is_empty()) {
         // MongoDB does not know the name at this point.
-        return Err(err!(5371603, "(None) must be specified with '{{}}' as the value"));
+        bail!(5371603, "(None) must be specified with '{{}}' as the value");
     }
     if sort_by.is_none_or(|sort_by| sort_by.pattern.len() != 1) {
-        return Err(err!(
+        bail!(
             5371602,
             "{} must be specified with a top level sortBy expression with exactly one element",
             function.name()
-        ));
+        );
     }
     Ok(Box::new(rank))
 }

@@ -11,7 +11,7 @@ use super::{Function, FunctionSpec, Partition};
 use crate::tick::Tick;
 use crate::{Context, Expression};
 use base::bson::{Value, ValueBuf};
-use base::{Result, err};
+use base::{Result, bail, err};
 
 /// A parsed `$shift`. `by` is negative for earlier documents.
 struct Shift {
@@ -24,14 +24,14 @@ struct Shift {
 pub(super) fn parse(given: &FunctionSpec<'_>) -> Result<Box<dyn Function>> {
     let FunctionSpec { function, spec, sort_by, context } = *given;
     if spec.find("window").is_some() {
-        return Err(err!(FailedToParse, "$shift does not accept a 'window' field"));
+        bail!(FailedToParse, "$shift does not accept a 'window' field");
     }
     window_of(spec, false)?;
     if sort_by.is_none() {
-        return Err(err!(FailedToParse, "'$shift' requires a sortBy"));
+        bail!(FailedToParse, "'$shift' requires a sortBy");
     }
     let Value::Document(arguments) = function.value() else {
-        return Err(err!(FailedToParse, "Argument to $shift must be an object"));
+        bail!(FailedToParse, "Argument to $shift must be an object");
     };
     let (mut output, mut by, mut default) = (None, None, ValueBuf::null());
     for argument in arguments {
@@ -39,7 +39,7 @@ pub(super) fn parse(given: &FunctionSpec<'_>) -> Result<Box<dyn Function>> {
             "output" => output = Some(Expression::parse(argument.value(), context)?),
             "by" => by = Some(places(argument.value())?),
             "default" => default = constant(argument.value(), context)?,
-            other => return Err(err!(FailedToParse, "Unknown argument in $shift: {other}")),
+            other => bail!(FailedToParse, "Unknown argument in $shift: {other}"),
         }
     }
     let output = output.ok_or_else(|| err!(FailedToParse, "'$shift' requires an 'output' expression"))?;
@@ -55,7 +55,7 @@ fn places(value: Value<'_>) -> Result<i64> {
 fn constant(value: Value<'_>, context: &Context) -> Result<ValueBuf> {
     let expression = Expression::parse(value, context)?;
     if !expression.is_constant() {
-        return Err(err!(FailedToParse, "'$shift:default' expression must yield a constant value"));
+        bail!(FailedToParse, "'$shift:default' expression must yield a constant value");
     }
     Ok(expression.constant().map_or_else(ValueBuf::null, |value| value.to_owned()))
 }

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::Context;
 use base::bson::{Element, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 
 /// Parses a window function.
 type Parse = fn(&FunctionSpec<'_>) -> Result<Box<dyn Function>>;
@@ -64,16 +64,16 @@ pub(crate) fn parse_output(
     context: &Context,
 ) -> Result<Box<dyn Function>> {
     let Value::Document(spec) = field.value() else {
-        return Err(err!(FailedToParse, "The field '{}' must be an object", field.name()));
+        bail!(FailedToParse, "The field '{}' must be an object", field.name());
     };
     let mut functions = spec.iter().filter(|part| part.name().starts_with('$'));
     let Some(function) = functions.next() else {
-        return Err(err!(FailedToParse, "Expected a $-prefixed window function, {field}"));
+        bail!(FailedToParse, "Expected a $-prefixed window function, {field}");
     };
     let ranks = matches!(function.name(), "$rank" | "$denseRank" | "$documentNumber");
     // Ranks take no other arguments and return their own errors.
     if !ranks && functions.next().is_some() {
-        return Err(err!(FailedToParse, "Cannot specify two functions in window function spec, {field}"));
+        bail!(FailedToParse, "Cannot specify two functions in window function spec, {field}");
     }
     let known = FUNCTIONS.binary_search_by_key(&function.name(), |(name, _)| name).ok();
     match known.and_then(|at| FUNCTIONS.get(at)) {

@@ -1,7 +1,7 @@
 //! Units of time, for windows and rates.
 
 use base::calendar::{days_in_month, from_days, to_days};
-use base::{Result, err};
+use base::{Result, bail};
 
 /// A unit of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ impl Unit {
             "month" => Unit::Months(1),
             "quarter" => Unit::Months(3),
             "year" => Unit::Months(12),
-            other => return Err(err!(FailedToParse, "unknown time unit value: {other}")),
+            other => bail!(FailedToParse, "unknown time unit value: {other}"),
         })
     }
 

@@ -5,7 +5,7 @@
 
 use super::requirements::{Authorizer, RequiredPrivilege, Requirements};
 use crate::protocol::names::UserName;
-use base::{Result, err};
+use base::{Result, bail, err};
 use database::{Cursor, CursorTag};
 use std::sync::Arc;
 
@@ -40,11 +40,11 @@ pub(crate) fn tag(mut authorizer: Authorizer<'_>, requirements: &Requirements) -
 /// Errors: Unauthorized.
 pub(crate) fn check(authorizer: &Authorizer<'_>, id: i64, cursor: &Cursor) -> Result<()> {
     let Some(identity) = authorizer.identity else {
-        return Err(err!(Unauthorized, "not authorized for getMore on {}", authorizer.database));
+        bail!(Unauthorized, "not authorized for getMore on {}", authorizer.database);
     };
     let owner = cursor.tag.as_ref().and_then(|tag| tag.downcast_ref::<Owner>());
     let Some(owner) = owner.filter(|owner| owner.user.as_ref() == Some(&identity.user)) else {
-        return Err(err!(Unauthorized, "cursor id {id} was not created by the authenticated user"));
+        bail!(Unauthorized, "cursor id {id} was not created by the authenticated user");
     };
     let still =
         |needed: &RequiredPrivilege| authorizer.privileges.allows_all(needed.resource.view(), needed.actions);

@@ -2,7 +2,7 @@
 
 use crate::protocol::fields::Fields;
 use base::bson::{Builder, Document};
-use base::{Result, err};
+use base::{Result, bail, err};
 
 /// Name prefix of a bucket collection. The name of the time series follows.
 const BUCKETS: &str = "system.buckets.";
@@ -111,7 +111,7 @@ impl Pattern {
         fields.finish()?;
         for (name, flag) in [("anyResource", any), ("cluster", cluster)] {
             if flag == Some(false) {
-                return Err(err!(BadValue, "resource.{name} must be true when specified"));
+                bail!(BadValue, "resource.{name} must be true when specified");
             }
         }
         let others = [

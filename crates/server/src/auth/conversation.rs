@@ -9,7 +9,7 @@ use super::{iterations, store};
 use crate::protocol::names::UserName;
 use crate::state::connection::{ConnectionState, Conversation, Step};
 use crate::state::server::Server;
-use base::{Result, err};
+use base::{Result, bail};
 use wire::scram::{Credential, First, Mechanism};
 use wire::secret;
 
@@ -47,7 +47,7 @@ impl ClientFirst {
         let enabled = Mechanism::of_name(mechanism).filter(|_| server.auth.takes(mechanism));
         let Some(found) = enabled else {
             let why = format!("Received authentication for mechanism {mechanism} which is not enabled");
-            return Err(err!(MechanismUnavailable, "{why}"));
+            bail!(MechanismUnavailable, "{why}");
         };
         server.counters.count_login(found.name(), is_speculative, |tries| &tries.received);
         let failure = |user: &str, why: &str| {
@@ -78,7 +78,7 @@ impl ClientFirst {
         let known = known.and_then(|user| user.credential(self.mechanism).cloned());
         if self.is_speculative && is_there && known.is_none() {
             // The client guessed the mechanism. The same hello requests the valid mechanisms.
-            return Err(err!(AuthenticationFailed, "Authentication failed."));
+            bail!(AuthenticationFailed, "Authentication failed.");
         }
         let shown = match &known {
             Some(credential) => Ok(credential.clone()),

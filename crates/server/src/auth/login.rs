@@ -9,7 +9,7 @@ use crate::protocol::session_id::digest_of;
 use crate::state::connection::ConnectionState;
 use crate::state::server::Server;
 use base::bson::{Document, Value};
-use base::{Error, Result, err};
+use base::{Error, Result, bail, err};
 use database::time;
 use std::sync::Arc;
 
@@ -94,11 +94,11 @@ fn again(known: &Identity, login: &Login<'_>) -> Result<()> {
         };
     }
     if known.user.db == login.user.db {
-        return Err(err!(
+        bail!(
             5626701,
             "Each client connection may only be authenticated once. Previously authenticated as: {}",
             known.user
-        ));
+        );
     }
     Err(err!(
         5626702,

@@ -5,7 +5,7 @@
 
 use crate::protocol::fields::Fields;
 use base::bson::{Array, Builder, FieldName, Value};
-use base::{Result, err};
+use base::{Result, bail};
 use ipnet::IpNet;
 use std::net::IpAddr;
 
@@ -47,11 +47,11 @@ pub(crate) fn append_checked(document: &mut Builder, place: &str, restrictions: 
     document.begin_array(c"authenticationRestrictions");
     for restriction in restrictions.iter() {
         let Value::Document(restriction) = restriction else {
-            return Err(err!(
+            bail!(
                 TypeMismatch,
                 "BSON field '{place}.authenticationRestrictions' is the wrong type '{}', expected type 'object'",
                 restriction.kind().alias()
-            ));
+            );
         };
         let mut fields = Fields::of_document("address restriction", restriction);
         document.push_document();
@@ -60,7 +60,7 @@ pub(crate) fn append_checked(document: &mut Builder, place: &str, restrictions: 
             document.begin_array(FieldName::literal(name));
             for network in networks {
                 if network_of(network).is_none() {
-                    return Err(err!(BadValue, "Invalid IP address or CIDR string: {network}"));
+                    bail!(BadValue, "Invalid IP address or CIDR string: {network}");
                 }
                 document.push(network);
             }

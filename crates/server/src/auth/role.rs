@@ -8,7 +8,7 @@ use crate::access::resource::Pattern;
 use crate::protocol::names::RoleName;
 use crate::state::server::Server;
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Value, ValueBuf};
-use base::{Result, err};
+use base::{Result, bail, err};
 use std::sync::Arc;
 
 /// Effective content of roles, including inherited roles.
@@ -151,7 +151,7 @@ pub(crate) fn read_name(value: Value<'_>, current: &str) -> Result<RoleName> {
 
 fn part<'a>(parts: Document<'a>, name: &str) -> Result<&'a str> {
     if let Some(unknown) = parts.iter().find(|part| !["role", "db"].contains(&part.name())) {
-        return Err(err!(BadValue, "RoleName contains an unknown field named: '{}", unknown.name()));
+        bail!(BadValue, "RoleName contains an unknown field named: '{}", unknown.name());
     }
     match parts.get(name) {
         Some(Value::String(text)) => Ok(text),

@@ -10,7 +10,7 @@ use crate::protocol::read_preference::ReadPreference;
 use crate::protocol::session_id::{self, Named};
 use crate::protocol::write_concern::WriteConcern;
 use base::bson::{Document, Element, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 use database::SessionId;
 use std::time::Duration;
 
@@ -277,7 +277,7 @@ fn max_time(element: &Element<'_>, command: &Command) -> Result<Option<Duration>
     let millis =
         number.to_i64_exact().ok_or_else(|| err!(FailedToParse, "maxTimeMS has non-integral value"))?;
     if !(0..=i64::from(i32::MAX)).contains(&millis) {
-        return Err(err!(BadValue, "{millis} value for maxTimeMS is out of range [0, {}]", i32::MAX));
+        bail!(BadValue, "{millis} value for maxTimeMS is out of range [0, {}]", i32::MAX);
     }
     Ok((millis > 0).then(|| Duration::from_millis(millis as u64)))
 }

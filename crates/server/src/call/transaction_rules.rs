@@ -2,7 +2,7 @@
 
 use crate::access::command::Command;
 use crate::protocol::read_concern::{ReadConcern, RequestedReadConcern};
-use base::{Result, err};
+use base::{Result, bail, err};
 
 /// Position of a command in its transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,10 +38,10 @@ impl Given {
                 return invalid("Transaction number requires a session ID to also be specified");
             }
             if !is_replica_set {
-                return Err(err!(
+                bail!(
                     IllegalOperation,
                     "Transaction numbers are only allowed on a replica set member or mongos"
-                ));
+                );
             }
         } else if self.autocommit.is_some() {
             return invalid("'autocommit' field requires a transaction number to also be specified");
@@ -126,7 +126,7 @@ pub(crate) fn check_concerns(
     has_write_concern: bool,
 ) -> Result<()> {
     if has_write_concern && !command.ends_transactions() {
-        return Err(err!(InvalidOptions, "writeConcern is not allowed within a multi-statement transaction"));
+        bail!(InvalidOptions, "writeConcern is not allowed within a multi-statement transaction");
     }
     match (part, read.level) {
         (Part::Further, _) if read.is_given => {

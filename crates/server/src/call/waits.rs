@@ -12,7 +12,7 @@ use crate::process::session_queue::QueueTicket;
 use crate::state::connection::ConnectionState;
 use crate::state::parameters::Setting;
 use crate::state::server::Server;
-use base::{ErrorCode, Result, err};
+use base::{ErrorCode, Result, bail, err};
 use database::cancellation;
 use database::time;
 use std::sync::Arc;
@@ -96,11 +96,7 @@ pub(crate) fn for_unlock(
     if let Some(limit) = server.lock_timeout().filter(|_| is_statement) {
         let end = progress.began.map_or_else(time::now, |began| began.at) + limit;
         if end <= time::now() {
-            return Err(err!(
-                LockTimeout,
-                "Unable to acquire IX lock on '{{Global}}' within {}ms.",
-                limit.as_millis()
-            ));
+            bail!(LockTimeout, "Unable to acquire IX lock on '{{Global}}' within {}ms.", limit.as_millis());
         }
         until = until.min(end);
     }

@@ -8,7 +8,7 @@ use crate::call::{Call, HandlerStatus};
 use crate::observe::profiler::{Filter, Setting};
 use crate::process::logging;
 use base::bson::Value;
-use base::{Result, err};
+use base::{Result, bail, err};
 use database::language::Matcher;
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ fn get_log(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let which = match fields.command_value() {
         Value::String(which) => which,
         other if other.is_nullish() => {
-            return Err(err!(IDLFailedToParse, "BSON field 'getLog.getLog' is missing but a required field"));
+            bail!(IDLFailedToParse, "BSON field 'getLog.getLog' is missing but a required field");
         }
         other => return Err(fields.wrong_type("getLog", other.kind(), "string")),
     };
@@ -40,7 +40,7 @@ fn get_log(call: &mut Call<'_>) -> Result<HandlerStatus> {
         "global" => logging::recent(),
         // mongosh prints these warnings when it connects.
         "startupWarnings" => logging::startup_warnings(),
-        other => return Err(err!(OperationFailed, "No log named '{other}'")),
+        other => bail!(OperationFailed, "No log named '{other}'"),
     };
     call.reply.append(c"totalLinesWritten", written as i64).begin_array(c"log");
     for line in &lines {
@@ -131,17 +131,17 @@ fn profile(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let Some(level) =
         level.and_then(|level| i32::try_from(level).ok()).filter(|level| (-1..=2).contains(level))
     else {
-        return Err(err!(BadValue, "Profiling level must be between -1 and 2"));
+        bail!(BadValue, "Profiling level must be between -1 and 2");
     };
     if sample_rate.is_some_and(|rate| !(0.0..=1.0).contains(&rate)) {
-        return Err(err!(BadValue, "'sampleRate' must be between 0.0 and 1.0 inclusive"));
+        bail!(BadValue, "'sampleRate' must be between 0.0 and 1.0 inclusive");
     }
     if level > 0 && call.server.settings.shared {
-        return Err(err!(
+        bail!(
             BadValue,
             "Profiling is not permitted where several servers share their data: the 'profile' field should be 0 to \
              change 'slowms', 'sampleRate' or 'filter' settings for logging, or -1 to view current values"
-        ));
+        );
     }
     let database = call.request.database;
     let before = call.server.profiler.setting(database).as_deref().cloned().unwrap_or_default();
@@ -152,7 +152,7 @@ fn profile(call: &mut Call<'_>) -> Result<HandlerStatus> {
             let matcher = Matcher::parse_query(document, &finished::context(call.server))?;
             Some(Filter { document: document.to_owned(), matcher: Arc::new(matcher) })
         }
-        Some(_) => return Err(err!(BadValue, "Expected an object, or the string 'unset'.")),
+        Some(_) => bail!(BadValue, "Expected an object, or the string 'unset'."),
     };
     let slow = &call.server.profiler.slow;
     call.reply.append(c"was", before.level).append_number(c"slowms", slow.threshold());
@@ -195,10 +195,10 @@ fn set_feature_compatibility_version(call: &mut Call<'_>) -> Result<HandlerStatu
     fields.flag("fromConfigServer")?;
     fields.finish()?;
     if !confirmed {
-        return Err(err!(
+        bail!(
             7369100,
             "setFeatureCompatibilityVersion needs confirm: true, since a change cannot always be undone"
-        ));
+        );
     }
     call.server.set_feature_version(version)?;
     call.acknowledge(None)

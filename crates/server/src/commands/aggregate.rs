@@ -10,7 +10,7 @@ use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use crate::protocol::read_concern::ReadConcern;
 use base::bson::{Array, Document, Value};
-use base::{Error, ErrorCode, Namespace, Result, err};
+use base::{Error, ErrorCode, Namespace, Result, bail, err};
 use database::language::{Collation, StageDefinition, stages_of};
 use database::{AggregateRequest, FIRST_BATCH, Verbosity};
 
@@ -50,13 +50,13 @@ fn aggregate(call: &mut Call<'_>) -> Result<HandlerStatus> {
     }
     let is_stage = |stage: Value<'_>| matches!(stage, Value::Document(_));
     if !parts.pipeline.iter().all(is_stage) {
-        return Err(err!(TypeMismatch, "Each element of the 'pipeline' array must be an object"));
+        bail!(TypeMismatch, "Each element of the 'pipeline' array must be an object");
     }
     if !parts.has_cursor {
-        return Err(err!(
+        bail!(
             FailedToParse,
             "The 'cursor' option is required, except for aggregate with the explain argument"
-        ));
+        );
     }
     if call.arguments.api_strict {
         check_stable_api(parts.pipeline)?;
@@ -75,7 +75,7 @@ fn aggregate(call: &mut Call<'_>) -> Result<HandlerStatus> {
         && call.arguments.read_concern.level == Some(ReadConcern::Linearizable)
     {
         let name = writer.name;
-        return Err(err!(InvalidOptions, "{name} cannot be used with a 'linearizable' read concern level"));
+        bail!(InvalidOptions, "{name} cannot be used with a 'linearizable' read concern level");
     }
     if call.arguments.read_concern.level == Some(ReadConcern::Linearizable) {
         arguments::check_linearizable(call.server.is_replica_set())?;
@@ -111,18 +111,18 @@ fn check_rules(stages: &[&StageDefinition], level: Option<ReadConcern>, in_trans
         if let (Some(only), Some(level)) = (stage.read_concern, level.map(ReadConcern::name))
             && only != level
         {
-            return Err(err!(
+            bail!(
                 InvalidOptions,
                 "Aggregation stage {name} cannot run with a readConcern other than '{only}'. Current readConcern: \
                  {level}"
-            ));
+            );
         }
         if in_transaction && !stage.in_transactions {
-            return Err(err!(
+            bail!(
                 OperationNotSupportedInTransaction,
                 "Operation not permitted in transaction :: caused by :: Aggregation stage {name} cannot run within a \
                  multi-document transaction"
-            ));
+            );
         }
     }
     Ok(())
@@ -187,7 +187,7 @@ impl<'a> Parts<'a> {
         }
         fields.finish()?;
         if parts.explain && (parts.batch_size.is_some()) {
-            return Err(err!(FailedToParse, "The 'cursor' option cannot be used with the 'explain' option"));
+            bail!(FailedToParse, "The 'cursor' option cannot be used with the 'explain' option");
         }
         Ok(parts)
     }

@@ -13,7 +13,7 @@ use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use crate::protocol::names::UserName;
 use base::bson::Document;
-use base::{Result, err};
+use base::{Result, bail};
 
 /// The row of `authenticate`.
 pub(crate) const AUTHENTICATE: Row = Row::new(
@@ -64,17 +64,14 @@ impl<'a> Parts<'a> {
 fn enter(call: &mut Call<'_>, requested: &Parts<'_>, is_speculative: bool) -> Result<String> {
     let Parts { mechanism, db, .. } = *requested;
     if mechanism != X509 || !call.server.auth.takes(X509) {
-        return Err(err!(
-            MechanismUnavailable,
-            "Received authentication for mechanism {mechanism} which is not enabled"
-        ));
+        bail!(MechanismUnavailable, "Received authentication for mechanism {mechanism} which is not enabled");
     }
     call.server.counters.count_login(X509, is_speculative, |tries| &tries.received);
     if call.connection.peer.is_none() {
-        return Err(err!(ProtocolError, "SSL support is required for the MONGODB-X509 mechanism."));
+        bail!(ProtocolError, "SSL support is required for the MONGODB-X509 mechanism.");
     }
     if db != EXTERNAL {
-        return Err(err!(ProtocolError, "X.509 authentication must always use the $external database."));
+        bail!(ProtocolError, "X.509 authentication must always use the $external database.");
     }
     let subject = call.connection.peer.as_ref().and_then(|peer| peer.subject.clone());
     let (name, why) = match (subject, requested.user) {
@@ -89,7 +86,7 @@ fn enter(call: &mut Call<'_>, requested: &Parts<'_>, is_speculative: bool) -> Re
         let failure = Failure { user: &user, mechanism: X509, is_speculative, why };
         // The holder of a certificate may see the reason: it reveals nothing about users.
         login::failed(call.server, call.connection, &failure);
-        return Err(err!(AuthenticationFailed, "{why}"));
+        bail!(AuthenticationFailed, "{why}");
     }
     let login = Login { user: &user, mechanism: X509, is_speculative, api_strict: call.arguments.api_strict };
     login::authenticate(call.server, call.connection, &login, |user| user.is_external)?;

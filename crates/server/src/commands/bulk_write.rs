@@ -11,7 +11,7 @@ use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use crate::protocol::reply;
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Value, ValueBuf};
-use base::{Error, Namespace, Result, err};
+use base::{Error, Namespace, Result, bail, err};
 use database::Scope;
 use database::language::Collation;
 use database::{Committed, Hint, InsertRequest, RetryKey, UpdateOutcome, check_writable};
@@ -70,11 +70,11 @@ fn bulk_write(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let batch_size = cursor_reply::batch_size(fields.document("cursor")?, "bulkWrite")?;
     fields.finish()?;
     if !(1..=OPERATIONS_MAX).contains(&operations.len()) {
-        return Err(err!(
+        bail!(
             InvalidLength,
             "Write batch sizes must be between 1 and {OPERATIONS_MAX}. Got {} operations.",
             operations.len()
-        ));
+        );
     }
     let namespaces: Vec<Target> = namespaces.iter().map(namespace).collect::<Result<_>>()?;
     let in_transaction = call.arguments.transaction.is_some();
@@ -173,7 +173,7 @@ fn read<'a>(operation: Document<'a>, namespaces: &[Target]) -> Result<(Target, O
             let collation = fields.collation()?;
             Operation::Delete { filter, single, hint, collation }
         }
-        _ => return Err(err!(IDLUnknownField, "BSON field 'bulkWrite.ops.{kind}' is an unknown field.")),
+        _ => bail!(IDLUnknownField, "BSON field 'bulkWrite.ops.{kind}' is an unknown field."),
     };
     fields.finish()?;
     Ok((target, read))
@@ -183,7 +183,7 @@ fn read_update<'a>(fields: &mut Fields<'a>) -> Result<Operation<'a>> {
     let filter = fields.required("filter", Fields::document)?;
     let update = fields.required("updateMods", Fields::any)?;
     if !matches!(update, Value::Document(_) | Value::Array(_)) {
-        return Err(err!(FailedToParse, "Update argument must be either an object or an array"));
+        bail!(FailedToParse, "Update argument must be either an object or an array");
     }
     let multi = fields.boolean("multi")?.unwrap_or(false);
     let upsert = fields.boolean("upsert")?.unwrap_or(false);
@@ -193,7 +193,7 @@ fn read_update<'a>(fields: &mut Fields<'a>) -> Result<Operation<'a>> {
     let constants = fields.document("constants")?;
     let collation = fields.collation()?;
     if multi && sort.is_some_and(|sort| !sort.is_empty()) {
-        return Err(err!(FailedToParse, "Cannot specify sort with multi=true"));
+        bail!(FailedToParse, "Cannot specify sort with multi=true");
     }
     let statement = Statement::new(filter, update, (multi, upsert), hint, array_filters);
     Ok(Operation::Update(statement.with(sort, constants, collation)))

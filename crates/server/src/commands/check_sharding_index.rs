@@ -7,7 +7,7 @@ use crate::access::{Requirements, requirements};
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
 use base::bson::{Document, Value, equal};
-use base::{Namespace, Result, err};
+use base::{Namespace, Result, bail, err};
 use database::index::Index;
 
 /// Position in the command table.
@@ -23,20 +23,20 @@ fn check_sharding_index(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let namespace = match fields.command_value() {
         Value::String(name) => Namespace::parse(name)?,
-        _ => return Err(err!(InvalidNamespace, "'checkShardingIndex' must be of type String")),
+        _ => bail!(InvalidNamespace, "'checkShardingIndex' must be of type String"),
     };
     let key = fields.document("keyPattern")?.unwrap_or(Document::EMPTY);
     let bounds = (fields.document("min")?, fields.document("max")?);
     fields.finish()?;
     if key.is_empty() {
-        return Err(err!(UnknownError, "no key pattern found in checkShardingindex"));
+        bail!(UnknownError, "no key pattern found in checkShardingindex");
     }
     if key.iter().map(|part| part.name()).eq(["_id"]) {
         call.reply.append(c"idskip", true);
         return Ok(HandlerStatus::Done);
     }
     if bounds.0.is_some() != bounds.1.is_some() {
-        return Err(err!(UnknownError, "either provide both min and max or leave both empty"));
+        bail!(UnknownError, "either provide both min and max or leave both empty");
     }
     let collection = call.server.database.collection(&namespace);
     let collection = collection.ok_or_else(|| err!(UnknownError, "ns not found"))?;

@@ -6,7 +6,7 @@ use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
 use crate::state::cluster_parameters::{CHANGE_STREAM_OPTIONS, ChangeStreamOptions, PLAIN, PlainParameter};
 use base::bson::Value;
-use base::{Result, err};
+use base::{Result, bail, err};
 
 /// The row of `getClusterParameter`.
 pub(crate) const GET: Row = Row::new(
@@ -38,22 +38,19 @@ fn get(call: &mut Call<'_>) -> Result<HandlerStatus> {
             names.iter().map(|name| name.as_str().ok_or_else(|| text(name))).collect::<Result<_>>()?
         }
         other => {
-            return Err(err!(
+            bail!(
                 TypeMismatch,
                 "BSON field 'getClusterParameter.getClusterParameter' is the wrong type '{}', expected types \
                  '[string, array']",
                 other.kind().alias()
-            ));
+            );
         }
     };
     // All parameters are also in MongoDB's diagnostic data.
     fields.boolean("omitInFTDC")?;
     fields.ignore_rest();
     if wanted.is_empty() {
-        return Err(err!(
-            BadValue,
-            "Must supply at least one cluster server parameter name to getClusterParameter"
-        ));
+        bail!(BadValue, "Must supply at least one cluster server parameter name to getClusterParameter");
     }
     wanted.iter().try_for_each(|name| check_known(name))?;
     let has_time = call.server.is_replica_set();
@@ -96,26 +93,26 @@ fn set(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let parameters = match fields.command_value() {
         Value::Document(parameters) => parameters,
         other => {
-            return Err(err!(
+            bail!(
                 TypeMismatch,
                 "BSON field 'setClusterParameter.setClusterParameter' is the wrong type '{}', expected type 'object'",
                 other.kind().alias()
-            ));
+            );
         }
     };
     fields.ignore_rest();
     if !call.server.is_replica_set() {
-        return Err(err!(51300, "'{}' is not supported on standalone nodes.", call.command.name));
+        bail!(51300, "'{}' is not supported on standalone nodes.", call.command.name);
     }
     let Some(parameter) = parameters.first() else {
-        return Err(err!(NoSuchKey, "No cluster parameter provided"));
+        bail!(NoSuchKey, "No cluster parameter provided");
     };
     if parameters.iter().nth(1).is_some() {
-        return Err(err!(InvalidOptions, "setClusterParameter only supports setting exactly one parameter"));
+        bail!(InvalidOptions, "setClusterParameter only supports setting exactly one parameter");
     }
     check_known(parameter.name())?;
     let Value::Document(value) = parameter.value() else {
-        return Err(err!(IllegalOperation, "Cluster parameter value must be an object"));
+        bail!(IllegalOperation, "Cluster parameter value must be an object");
     };
     let parameters = &call.server.cluster_parameters;
     match PlainParameter::named(parameter.name()) {

@@ -9,7 +9,7 @@ use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::{Fields, uuid};
 use base::bson::{Builder, Value};
-use base::{Namespace, Result, err};
+use base::{Namespace, Result, bail, err};
 use database::RenameRequest;
 
 /// The row of `create`.
@@ -56,7 +56,7 @@ fn drop_collection(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let namespace = fields.namespace()?;
     fields.finish()?;
     if namespace.collection() == "system.profile" && call.server.profiler.level(namespace.database()) > 0 {
-        return Err(err!(IllegalOperation, "turn off profiling before dropping system.profile collection"));
+        bail!(IllegalOperation, "turn off profiling before dropping system.profile collection");
     }
     let Some((dropped, committed)) =
         call.server.database.drop_collection(call.operation().as_ref(), &namespace)?
@@ -87,7 +87,7 @@ fn drop_database(call: &mut Call<'_>) -> Result<HandlerStatus> {
     fields.finish()?;
     let name = call.request.database;
     if name == "admin" {
-        return Err(err!(IllegalOperation, "Dropping the 'admin' database is prohibited."));
+        bail!(IllegalOperation, "Dropping the 'admin' database is prohibited.");
     }
     let committed = call.server.database.drop_database(call.operation().as_ref(), name)?;
     if committed.is_some() {
@@ -127,11 +127,11 @@ fn rename(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let from = match fields.command_value() {
         Value::String(from) => Namespace::parse(from)?,
         other => {
-            return Err(err!(
+            bail!(
                 TypeMismatch,
                 "BSON field 'renameCollection.renameCollection' is the wrong type '{}', expected type 'string'",
                 other.kind().alias()
-            ));
+            );
         }
     };
     let to = Namespace::parse(fields.required("to", Fields::string)?)?;
@@ -141,15 +141,15 @@ fn rename(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let uuid = fields.uuid("collectionUUID")?;
     fields.finish()?;
     if target_uuid.is_some() && from.database() != to.database() {
-        return Err(err!(InvalidOptions, "dropTarget can be a UUID only within one database"));
+        bail!(InvalidOptions, "dropTarget can be a UUID only within one database");
     }
     for namespace in [&from, &to] {
         check_renamable(namespace)?;
         if namespace.as_str().len() > RENAMED_MAX {
-            return Err(err!(
+            bail!(
                 IllegalOperation,
                 "Fully qualified namespace is too long to rename. Namespace: {namespace} Max: {RENAMED_MAX}"
-            ));
+            );
         }
     }
     let operation = call.operation();
@@ -202,7 +202,7 @@ fn convert_to_capped(call: &mut Call<'_>) -> Result<HandlerStatus> {
     // MongoDB ignores other fields of this command.
     fields.rest();
     if size <= 0 {
-        return Err(err!(InvalidOptions, "Capped collection size must be greater than zero"));
+        bail!(InvalidOptions, "Capped collection size must be greater than zero");
     }
     let (operation, context) = call.surroundings();
     let committed = call.server.database.convert_to_capped(&operation, &namespace, size, &context)?;
@@ -222,20 +222,20 @@ fn clone_as_capped(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let from = match fields.command_value() {
         Value::String(name) => Namespace::new(call.request.database, name)?,
-        other => return Err(err!(TypeMismatch, "collection name has invalid type {}", other.kind().alias())),
+        other => bail!(TypeMismatch, "collection name has invalid type {}", other.kind().alias()),
     };
     let Some(to) = fields.string("toCollection")? else {
-        return Err(err!(TypeMismatch, "cloneCollectionAsCapped needs toCollection, a string"));
+        bail!(TypeMismatch, "cloneCollectionAsCapped needs toCollection, a string");
     };
     let to = Namespace::new(call.request.database, to)?;
     let Some(size) = fields.any("size")?.and_then(|size| size.as_number()) else {
-        return Err(err!(InvalidOptions, "Capped collection size must be a number"));
+        bail!(InvalidOptions, "Capped collection size must be a number");
     };
     let size = size.to_i64_clamped();
     fields.refuse_unless_default("temp")?;
     fields.finish()?;
     if size <= 0 {
-        return Err(err!(InvalidOptions, "Capped collection size must be greater than zero"));
+        bail!(InvalidOptions, "Capped collection size must be greater than zero");
     }
     call.server.database.clone_as_capped(&from, &call.scope(to), size)?;
     call.acknowledge(None)
@@ -275,7 +275,7 @@ fn coll_mod(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let namespace = fields.namespace()?;
     let validator = fields.document("validator")?;
     if validator.is_some() && namespace.is_internal() {
-        return Err(err!(InvalidOptions, "Document validators are not allowed on {namespace}"));
+        bail!(InvalidOptions, "Document validators are not allowed on {namespace}");
     }
     let level = fields.string("validationLevel")?;
     let action = fields.string("validationAction")?;
@@ -294,12 +294,12 @@ fn coll_mod(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let (context, interrupt) = (&context, operation.as_ref());
     let database = call.server.database.clone();
     let Some(collection) = database.collection(&namespace) else {
-        return Err(err!(NamespaceNotFound, "ns does not exist"));
+        bail!(NamespaceNotFound, "ns does not exist");
     };
     let others = [validator.is_some(), level.is_some(), action.is_some(), expiry.is_some(), images.is_some()];
     if dry_run && (others.contains(&true) || capped_size.is_some() || capped_max.is_some() || index.is_none())
     {
-        return Err(err!(InvalidOptions, "collMod only supports dry run mode for making an index unique"));
+        bail!(InvalidOptions, "collMod only supports dry run mode for making an index unique");
     }
     if view_on.is_some() || pipeline.is_some() {
         // Each field is optional. A missing field keeps its present value.
@@ -311,7 +311,7 @@ fn coll_mod(call: &mut Call<'_>) -> Result<HandlerStatus> {
     } else if collection.is_view()
         && (validator.is_some() || index.is_some() || level.is_some() || action.is_some())
     {
-        return Err(err!(InvalidOptions, "option not supported on a view"));
+        bail!(InvalidOptions, "option not supported on a view");
     }
     if validator.is_some() || level.is_some() || action.is_some() {
         database.set_validator(interrupt, &namespace, validator, level, action, context)?;

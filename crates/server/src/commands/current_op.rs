@@ -14,7 +14,7 @@ use crate::session::Session;
 use crate::state::connection::ConnectionState;
 use crate::state::server::Server;
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Value};
-use base::{Result, err};
+use base::{Result, bail};
 use database::SessionId;
 use database::time;
 use std::sync::Arc;
@@ -38,11 +38,11 @@ fn current_op(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let conditions = fields.rest();
     let refused = conditions.iter().find(|condition| !is_simple(condition.value()));
     if let Some(condition) = refused {
-        return Err(err!(
+        bail!(
             NotImplemented,
             "currentOp supports only values and {{$exists: …}} as conditions, not the condition on '{}'",
             condition.name()
-        ));
+        );
     }
     let seen = Seen::by(call.server, call.connection, own_only);
     call.reply.begin_array(c"inprog");

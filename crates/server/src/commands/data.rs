@@ -8,7 +8,7 @@ use crate::protocol::read_preference::{Mode, ReadPreference};
 use crate::protocol::reply;
 use crate::protocol::write_concern::Effective;
 use base::bson::Document;
-use base::{Error, Namespace, Result, err};
+use base::{Error, Namespace, Result, bail, err};
 use database::language::Interrupt;
 use database::language::{Collation, Context};
 use database::time;
@@ -223,7 +223,7 @@ impl Call<'_> {
             return Ok(());
         }
         if self.transaction.is_some() && mode != Mode::Primary {
-            return Err(err!(InvalidOptions, "read preference in a transaction must be primary"));
+            bail!(InvalidOptions, "read preference in a transaction must be primary");
         }
         let preference = match mode {
             Mode::Primary => return Ok(()),
@@ -239,16 +239,13 @@ impl Call<'_> {
                 return Ok(());
             }
             Some(ReadConcern::Linearizable) => {
-                return Err(err!(
-                    NotWritablePrimary,
-                    "cannot satisfy linearizable read concern on non-primary node"
-                ));
+                bail!(NotWritablePrimary, "cannot satisfy linearizable read concern on non-primary node");
             }
             Some(ReadConcern::Snapshot) => {
-                return Err(err!(
+                bail!(
                     FailedToSatisfyReadPreference,
                     "readConcern snapshot is read from the primary, and the read preference is secondary"
-                ));
+                );
             }
             _ => {}
         }

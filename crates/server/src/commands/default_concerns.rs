@@ -9,7 +9,7 @@ use crate::protocol::fields::Fields;
 use crate::protocol::read_concern::ReadConcern;
 use crate::protocol::write_concern::WriteConcern;
 use base::bson::{Document, FieldName, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 
 /// The row of `getDefaultRWConcern`.
 pub(crate) const GET: Row = Row::new(
@@ -78,13 +78,13 @@ fn refuse_on_standalone(call: &Call<'_>) -> Result<()> {
 fn level_of(document: Document<'_>) -> Result<Option<ReadConcern>> {
     for name in ["afterOpTime", "afterClusterTime", "atClusterTime"] {
         if document.find(name).is_some() {
-            return Err(err!(BadValue, "'{name}' is not suitable for the default read concern"));
+            bail!(BadValue, "'{name}' is not suitable for the default read concern");
         }
     }
     let mut fields = Fields::of_document("readConcern", document);
     let level = fields.any("level")?.map(ReadConcern::parse).transpose()?;
     if fields.any("provenance")?.is_some() {
-        return Err(err!(BadValue, "'provenance' must be unset in default read concern"));
+        bail!(BadValue, "'provenance' must be unset in default read concern");
     }
     fields.finish()?;
     Ok(level)

@@ -8,7 +8,7 @@ use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use base::bson::Document;
-use base::{ErrorCode, Result, err};
+use base::{ErrorCode, Result, bail};
 use database::Scope;
 use database::language::{Collation, Matcher};
 use database::{DeleteRequest, Hint, delete_answer};
@@ -98,7 +98,7 @@ pub(crate) fn read(document: Document<'_>) -> Result<Statement<'_>> {
     fields.refuse_unless_default("sampleId")?;
     fields.finish()?;
     if limit != 0.0 && limit != 1.0 {
-        return Err(err!(FailedToParse, "The limit field in delete objects must be 0 or 1. Got {limit}"));
+        bail!(FailedToParse, "The limit field in delete objects must be 0 or 1. Got {limit}");
     }
     Ok(Statement { filter, document, single: limit == 1.0, hint, collation })
 }

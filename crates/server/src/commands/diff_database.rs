@@ -7,7 +7,7 @@ use crate::access::command::Kind;
 use crate::access::{Requirements, requirements};
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
-use base::{Result, err};
+use base::{Result, bail};
 use database::{FIRST_BATCH, Since, StateName};
 
 /// Position in the command table.
@@ -35,13 +35,13 @@ fn diff(call: &mut Call<'_>) -> Result<HandlerStatus> {
         }
         (None, Some(origin)) => Since::Database(origin),
         (None, None) => {
-            return Err(err!(
+            bail!(
                 IDLFailedToParse,
                 "BSON field 'diffDatabase.since' is missing but a required field, unless 'origin' names a database"
-            ));
+            );
         }
         (Some(_), Some(_)) => {
-            return Err(err!(InvalidOptions, "diffDatabase takes 'since' or 'origin', and not both"));
+            bail!(InvalidOptions, "diffDatabase takes 'since' or 'origin', and not both");
         }
     };
     let (operation, context) = call.surroundings();

@@ -6,7 +6,7 @@ use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use base::bson::{Document, Value};
-use base::{Namespace, Result, err};
+use base::{Namespace, Result, bail};
 use database::Hint;
 use database::language::Collation;
 
@@ -56,7 +56,7 @@ impl<'a> Parts<'a> {
         };
         fields.finish()?;
         if parts.key.contains('\0') {
-            return Err(err!(31032, "Distinct key contains embedded null byte"));
+            bail!(31032, "Distinct key contains embedded null byte");
         }
         Ok(parts)
     }

@@ -13,7 +13,7 @@ use crate::commands::diagnostics::host_name;
 use crate::protocol::fields::Fields;
 use crate::state::query_settings::hash_of;
 use base::bson::{Document, DocumentBuf, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 use database::Verbosity;
 use database::language::query_shape;
 use wire::request::{Request, Sequences};
@@ -51,11 +51,11 @@ fn explain(call: &mut Call<'_>) -> Result<HandlerStatus> {
     if let Some(Value::String(other)) = inner.get("$db")
         && other != call.request.database
     {
-        return Err(err!(
+        bail!(
             InvalidNamespace,
             "Mismatched $db in explain command. Expected {} but got {other}",
             call.request.database
-        ));
+        );
     }
     let request = Request { body: inner, database: call.request.database, sequences: Sequences::default() };
     let explanation = explain_command(call, &request, verbosity)?;

@@ -8,7 +8,7 @@ use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use crate::protocol::read_concern::ReadConcern;
 use base::bson::Document;
-use base::{Namespace, Result, err};
+use base::{Namespace, Result, bail};
 use database::language::Collation;
 use database::{FIRST_BATCH, FindRequest};
 
@@ -99,10 +99,10 @@ impl<'a> Parts<'a> {
 
     fn check(&self) -> Result<()> {
         if self.request.await_data && !self.request.tailable {
-            return Err(err!(FailedToParse, "Cannot set 'awaitData' without also setting 'tailable'"));
+            bail!(FailedToParse, "Cannot set 'awaitData' without also setting 'tailable'");
         }
         if self.request.tailable && self.single_batch {
-            return Err(err!(FailedToParse, "cannot use tailable option with the 'singleBatch' option"));
+            bail!(FailedToParse, "cannot use tailable option with the 'singleBatch' option");
         }
         Ok(())
     }

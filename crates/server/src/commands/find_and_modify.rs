@@ -8,7 +8,7 @@ use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use base::bson::{Builder, Document, DocumentBuf, Value};
-use base::{Namespace, Result, err};
+use base::{Namespace, Result, bail, err};
 use database::Scope;
 use database::language::{Arena, Collation, Context, Matcher, Projection, SortPattern};
 use database::{Action, AnswerOf, FindAndModifyOutcome, FindAndModifyRequest};
@@ -59,7 +59,7 @@ fn run(call: &mut Call<'_>) -> Result<HandlerStatus> {
         false => Some(Projection::parse_find(parts.projection, context)?),
     };
     if parts.return_new && projection.as_ref().is_some_and(Projection::needs_position) {
-        return Err(err!(BadValue, "cannot use a positional projection and return the new document"));
+        bail!(BadValue, "cannot use a positional projection and return the new document");
     }
     let database = &call.server.database;
     let answer_of = |outcome: &FindAndModifyOutcome| {
@@ -99,7 +99,7 @@ impl<'a> Parts<'a> {
         fields.refuse_unless_default("sampleId")?;
         fields.finish()?;
         if update.is_some_and(|update| !matches!(update, Value::Document(_) | Value::Array(_))) {
-            return Err(err!(FailedToParse, "Update argument must be either an object or an array"));
+            bail!(FailedToParse, "Update argument must be either an object or an array");
         }
         check(remove, update, upsert, return_new, &array_filters)?;
         let statement =

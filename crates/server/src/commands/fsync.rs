@@ -6,7 +6,7 @@ use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
 use crate::process::blocking;
 use base::bson::Value;
-use base::{Result, err};
+use base::{Result, bail, err};
 
 /// The row of `fsync`.
 pub(crate) const FSYNC: Row = Row::new(
@@ -37,10 +37,10 @@ fn fsync(call: &mut Call<'_>) -> Result<HandlerStatus> {
         return Ok(HandlerStatus::Done);
     }
     if call.server.settings.shared {
-        return Err(err!(
+        bail!(
             CommandNotSupported,
             "fsync with lock is not supported on PostgreSQL, whose backups need no lock"
-        ));
+        );
     }
     let count = blocking(|| database.lock_writes())?;
     log::info!("writes are locked, {count} times; fsyncUnlock unlocks them");

@@ -9,7 +9,7 @@ use crate::process::signal::{Listener, Signal};
 use crate::protocol::fields::Fields;
 use crate::state::fail_point::Target;
 use base::bson::Value;
-use base::{Namespace, Result, err};
+use base::{Namespace, Result, bail};
 use database::{Cursor, Wake, Watch};
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,11 +29,11 @@ fn get_more(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let id = match fields.command_value() {
         Value::Int64(id) => id,
         other => {
-            return Err(err!(
+            bail!(
                 TypeMismatch,
                 "BSON field 'getMore.getMore' is the wrong type '{}', expected type 'long'",
                 other.kind().alias()
-            ));
+            );
         }
     };
     let collection = fields.required("collection", Fields::string)?;
@@ -78,37 +78,37 @@ fn check(call: &Call<'_>, id: i64, cursor: &Cursor) -> Result<()> {
         access::cursor::check(&requested, id, cursor)?;
     }
     if cursor.session != call.arguments.session && cursor.session.is_some() {
-        return Err(err!(
+        bail!(
             50738,
             "Cannot run getMore on cursor {id}, which was created in another session than the one given"
-        ));
+        );
     }
     let transaction = call.arguments.transaction_number.filter(|_| call.transaction.is_some());
     match (cursor.transaction, transaction) {
         (None, Some(number)) => {
-            return Err(err!(
+            bail!(
                 50740,
                 "Cannot run getMore on cursor {id}, which was not created in a transaction, in transaction {number}"
-            ));
+            );
         }
         (Some(own), None) => {
-            return Err(err!(
+            bail!(
                 50741,
                 "Cannot run getMore on cursor {id}, which was created in transaction {own}, without a txnNumber"
-            ));
+            );
         }
         (Some(own), Some(number)) if own != number => {
-            return Err(err!(
+            bail!(
                 50742,
                 "Cannot run getMore on cursor {id}, which was created in transaction {own}, in transaction {number}"
-            ));
+            );
         }
         _ => {}
     }
     // A limit of zero means no limit, but the field is present.
     let limit = call.request.body.get("maxTimeMS").filter(|limit| !limit.is_nullish());
     if limit.is_some() && !waits(cursor) {
-        return Err(err!(BadValue, "cannot set maxTimeMS on getMore command for a non-awaitData cursor"));
+        bail!(BadValue, "cannot set maxTimeMS on getMore command for a non-awaitData cursor");
     }
     Ok(())
 }

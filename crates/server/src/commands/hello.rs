@@ -14,7 +14,7 @@ use crate::session::TIMEOUT_MINUTES;
 use crate::state::own_address::own_address;
 use crate::state::replica_set::ReplicaSet;
 use base::bson::{Document, FieldName, MAX_DOCUMENT_SIZE, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use wire::compression::Compressor;
@@ -136,10 +136,10 @@ fn awaits(call: &Call<'_>, fields: &mut Fields<'_>) -> Result<Option<AwaitParame
         (None, None) => return Ok(None),
         (Some(version), Some(at_most)) => (version, at_most),
         (Some(_), None) => {
-            return Err(err!(31368, "A request with a 'topologyVersion' must include 'maxAwaitTimeMS'"));
+            bail!(31368, "A request with a 'topologyVersion' must include 'maxAwaitTimeMS'");
         }
         (None, Some(_)) => {
-            return Err(err!(31368, "A request with 'maxAwaitTimeMS' must include a 'topologyVersion'"));
+            bail!(31368, "A request with 'maxAwaitTimeMS' must include a 'topologyVersion'");
         }
     };
     let millis =
@@ -162,10 +162,10 @@ fn remember_client(call: &mut Call<'_>, client: Document<'_>) -> Result<()> {
         return Ok(());
     }
     if call.connection.metadata.is_some() {
-        return Err(err!(
+        bail!(
             ClientMetadataCannotBeMutated,
             "The client metadata document may only be sent in the first hello"
-        ));
+        );
     }
     match client.iter().next() {
         Some(_) => check_client(client)?,
@@ -191,25 +191,25 @@ fn warn_of_empty_metadata(call: &Call<'_>) {
 
 fn check_client(client: Document<'_>) -> Result<()> {
     if client.bytes().len() > METADATA_MAX {
-        return Err(err!(
+        bail!(
             ClientMetadataDocumentTooLarge,
             "The client metadata document must be less then or equal to {METADATA_MAX} bytes"
-        ));
+        );
     }
     let inner = |name: &str| client.get(name).and_then(|value| value.as_document());
     let text = |part: &str, name: &str| inner(part)?.get(name)?.as_str();
     if text("application", "name").is_some_and(|name| name.len() > APP_NAME_MAX) {
-        return Err(err!(
+        bail!(
             ClientMetadataAppNameTooLarge,
             "The 'application.name' field must be less then or equal to {APP_NAME_MAX} bytes"
-        ));
+        );
     }
     for (part, name) in [("driver", "name"), ("driver", "version"), ("os", "type")] {
         if text(part, name).is_none() {
-            return Err(err!(
+            bail!(
                 ClientMetadataMissingField,
                 "Missing required field '{part}.{name}' in the client metadata document"
-            ));
+            );
         }
     }
     Ok(())
@@ -224,11 +224,11 @@ fn wait_for_change(call: &mut Call<'_>, awaits: &AwaitParameters) -> Result<Opti
         None => awaits.counter,
     };
     if reported > now {
-        return Err(err!(
+        bail!(
             31382,
             "Received a topology version with counter: {reported} which is greater than the server topology version \
              counter: {now}"
-        ));
+        );
     }
     if reported < now {
         return Ok(None);

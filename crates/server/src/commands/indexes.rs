@@ -7,7 +7,7 @@ use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use base::bson::{Builder, Document, Value};
-use base::{Namespace, Result, err};
+use base::{Namespace, Result, bail, err};
 use database::Committed;
 use database::index::IndexSpec;
 
@@ -26,14 +26,14 @@ fn create_indexes(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let namespace = fields.named_collection()?;
     if fields.peek("indexes").is_some_and(|indexes| indexes.is_nullish()) {
-        return Err(err!(10065, "invalid parameter: expected an object (indexes)"));
+        bail!(10065, "invalid parameter: expected an object (indexes)");
     }
     let indexes = fields.required("indexes", Fields::documents)?;
     check_quorum(fields.any("commitQuorum")?)?;
     let ignore_unknown = fields.boolean("ignoreUnknownIndexOptions")?.unwrap_or(false);
     fields.finish()?;
     if indexes.is_empty() {
-        return Err(err!(BadValue, "Must specify at least one index to create"));
+        bail!(BadValue, "Must specify at least one index to create");
     }
     // Indexes use the collection's collation. The call refreshes the catalog, because no later read
     // would detect an old collation.
@@ -132,11 +132,11 @@ fn drop_indexes(call: &mut Call<'_>) -> Result<HandlerStatus> {
             database.drop_indexes(operation.as_ref(), &namespace, Some(&[name]))?
         }
         other => {
-            return Err(err!(
+            bail!(
                 TypeMismatch,
                 "BSON field 'dropIndexes.index' is the wrong type '{}', expected types '[string, object, array]'",
                 other.kind().alias()
-            ));
+            );
         }
     };
     call.reply.append(c"nIndexesWas", before as i32);
@@ -165,16 +165,16 @@ fn list_indexes(call: &mut Call<'_>) -> Result<HandlerStatus> {
         .iter()
         .all(|name| fields.peek(name).is_some_and(|value| value.is_truthy()))
     {
-        return Err(err!(InvalidOptions, "includeBuildUUIDs and includeIndexBuildInfo can't both be true"));
+        bail!(InvalidOptions, "includeBuildUUIDs and includeIndexBuildInfo can't both be true");
     }
     fields.refuse_unless_default("includeBuildUUIDs")?;
     fields.refuse_unless_default("includeIndexBuildInfo")?;
     fields.finish()?;
     let Some(collection) = call.server.database.collection(&namespace) else {
-        return Err(err!(NamespaceNotFound, "ns does not exist: {namespace}"));
+        bail!(NamespaceNotFound, "ns does not exist: {namespace}");
     };
     let Some(data) = &collection.data else {
-        return Err(err!(CommandNotSupportedOnView, "Namespace {namespace} is a view, not a collection"));
+        bail!(CommandNotSupportedOnView, "Namespace {namespace} is a view, not a collection");
     };
     let documents = data.indexes.iter().map(|index| index.spec.to_document()).collect();
     cursor_reply::whole(call, namespace, documents, batch_size.unwrap_or(u64::MAX))?;
@@ -195,12 +195,12 @@ fn re_index(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let namespace = fields.namespace()?;
     fields.finish()?;
     if call.server.is_replica_set() {
-        return Err(err!(IllegalOperation, "reIndex is only allowed on a standalone mongod instance."));
+        bail!(IllegalOperation, "reIndex is only allowed on a standalone mongod instance.");
     }
     let (operation, context) = call.surroundings();
     let database = &call.server.database;
     let Some(collection) = database.collection(&namespace) else {
-        return Err(err!(NamespaceNotFound, "collection does not exist"));
+        bail!(NamespaceNotFound, "collection does not exist");
     };
     let specs: Vec<IndexSpec> =
         collection.data()?.indexes.iter().map(|index| IndexSpec::clone(&index.spec)).collect();
@@ -235,30 +235,27 @@ pub(crate) fn change(
     let wanted = match (name, key) {
         (Some(name), None) => Value::String(name),
         (None, Some(key)) => Value::Document(key),
-        (None, None) => return Err(err!(InvalidOptions, "must specify either index name or key pattern")),
-        (Some(_), Some(_)) => return Err(err!(InvalidOptions, "Cannot specify both key pattern and name.")),
+        (None, None) => bail!(InvalidOptions, "must specify either index name or key pattern"),
+        (Some(_), Some(_)) => bail!(InvalidOptions, "Cannot specify both key pattern and name."),
     };
     let alone = expire.is_none() && hidden.is_none() && prepare_unique.is_none();
     if alone && unique.is_none() {
-        return Err(err!(InvalidOptions, "no expireAfterSeconds, hidden, unique, or prepareUnique field"));
+        bail!(InvalidOptions, "no expireAfterSeconds, hidden, unique, or prepareUnique field");
     }
     if expire.is_some_and(|seconds| seconds < 0.0) {
-        return Err(err!(InvalidOptions, "TTL index 'expireAfterSeconds' option cannot be less than 0"));
+        bail!(InvalidOptions, "TTL index 'expireAfterSeconds' option cannot be less than 0");
     }
     if unique == Some(false) {
-        return Err(err!(BadValue, "'Unique' can only be true"));
+        bail!(BadValue, "'Unique' can only be true");
     }
     if unique.is_some() && prepare_unique.is_some() {
-        return Err(err!(
-            InvalidOptions,
-            "collMod takes 'unique' and 'prepareUnique' one after the other only"
-        ));
+        bail!(InvalidOptions, "collMod takes 'unique' and 'prepareUnique' one after the other only");
     }
     if prepare_unique == Some(true) && (hidden.is_some() || expire.is_some()) {
-        return Err(err!(InvalidOptions, "collMod takes 'prepareUnique' without other changes only"));
+        bail!(InvalidOptions, "collMod takes 'prepareUnique' without other changes only");
     }
     if dry_run && !(alone && unique.is_some()) {
-        return Err(err!(InvalidOptions, "collMod only supports dry run mode for making an index unique"));
+        bail!(InvalidOptions, "collMod only supports dry run mode for making an index unique");
     }
     let database = call.server.database.clone();
     let name = database.index_name(namespace, wanted)?;
@@ -274,13 +271,13 @@ pub(crate) fn change(
         reported = Builder::new();
         let reply = &mut reported;
         if spec.is_id_pattern() && hidden == Some(true) {
-            return Err(err!(BadValue, "can't hide _id index"));
+            bail!(BadValue, "can't hide _id index");
         }
         if let Some(seconds) = expire {
             match spec.expire_after_seconds {
                 Some(old) => reply.append(c"expireAfterSeconds_old", old as i64),
                 None if spec.parts.len() > 1 || spec.is_id_pattern() => {
-                    return Err(err!(InvalidOptions, "TTL indexes are single-field indexes"));
+                    bail!(InvalidOptions, "TTL indexes are single-field indexes");
                 }
                 None => reply,
             };
@@ -307,7 +304,7 @@ pub(crate) fn change(
 /// Errors: InvalidOptions.
 fn check_preparable(spec: &IndexSpec) -> Result<()> {
     if spec.unique || spec.is_hashed() || spec.wildcard.is_some() {
-        return Err(err!(InvalidOptions, "Cannot prepare index {} to become unique", spec.name));
+        bail!(InvalidOptions, "Cannot prepare index {} to become unique", spec.name);
     }
     Ok(())
 }

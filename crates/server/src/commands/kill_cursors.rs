@@ -6,7 +6,7 @@ use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use base::bson::{FieldName, Value};
-use base::{Namespace, Result, err};
+use base::{Namespace, Result, bail};
 
 /// Position in the command table.
 pub(crate) const KILL_CURSORS: Row = Row::new(
@@ -25,7 +25,7 @@ fn kill_cursors(call: &mut Call<'_>) -> Result<HandlerStatus> {
         Value::String(name) => Namespace::new(call.request.database, name)?,
         other => {
             let found = other.kind().alias();
-            return Err(err!(InvalidNamespace, "collection name has invalid type {found}"));
+            bail!(InvalidNamespace, "collection name has invalid type {found}");
         }
     };
     let cursors = fields.required("cursors", Fields::array)?;
@@ -35,16 +35,16 @@ fn kill_cursors(call: &mut Call<'_>) -> Result<HandlerStatus> {
         match value {
             Value::Int64(id) => ids.push(id),
             other => {
-                return Err(err!(
+                bail!(
                     TypeMismatch,
                     "BSON field 'killCursors.cursors.{position}' is the wrong type '{}', expected type 'long'",
                     other.kind().alias()
-                ));
+                );
             }
         }
     }
     if ids.is_empty() {
-        return Err(err!(BadValue, "Must specify at least one cursor id in: {}", call.request.body));
+        bail!(BadValue, "Must specify at least one cursor id in: {}", call.request.body);
     }
     let registry = &call.server.database.cursors;
     let (killed, missing): (Vec<i64>, Vec<i64>) =

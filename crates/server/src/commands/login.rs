@@ -9,7 +9,7 @@ use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use crate::protocol::names::UserName;
 use base::bson::{Builder, Document, Value};
-use base::{Error, Result, err};
+use base::{Error, Result, bail, err};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use database::time;
@@ -43,7 +43,7 @@ fn start(call: &mut Call<'_>) -> Result<HandlerStatus> {
             user = opening.user.to_string().as_str(), result = 18;
             "Failed to authenticate: too many logins of this user from this address are waiting"
         );
-        return Err(err!(AuthenticationFailed, "Authentication failed."));
+        bail!(AuthenticationFailed, "Authentication failed.");
     };
     if (!is_first || !delay.is_zero())
         && let Some(answer) = call.wait(delay, |_| false)
@@ -137,7 +137,7 @@ fn sasl_continue(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let conversation = call.connection.conversation.take();
     let conversation = conversation.ok_or_else(|| err!(ProtocolError, "No SASL session state found"))?;
     if id != i64::from(CONVERSATION_ID) {
-        return Err(err!(ProtocolError, "sasl: Mismatched conversation id"));
+        bail!(ProtocolError, "sasl: Mismatched conversation id");
     }
     let server_message =
         conversation.sasl_continue(call.server, call.connection, &message, call.arguments.api_strict)?;
@@ -176,7 +176,7 @@ pub(crate) fn begin_early(call: &mut Call<'_>, requested: Document<'_>) {
 /// Errors: BadValue for a string that is not a user name; the store's errors.
 pub(crate) fn append_mechanisms(call: &mut Call<'_>, user: &str) -> Result<()> {
     let Some((db, name)) = user.split_once('.') else {
-        return Err(err!(BadValue, "UserName must contain a '.' separated database.user pair"));
+        bail!(BadValue, "UserName must contain a '.' separated database.user pair");
     };
     call.server.counters.mechanisms_asked.add(1);
     call.reply.begin_array(c"saslSupportedMechs");

@@ -8,7 +8,7 @@ use crate::call::{Call, HandlerStatus};
 use crate::commands::diagnostics::host_name;
 use crate::protocol::fields::Fields;
 use base::bson::{Builder, FieldName, Value};
-use base::{Namespace, Result, err};
+use base::{Namespace, Result, bail, err};
 use database::time;
 
 /// The row of `compact`.
@@ -30,10 +30,10 @@ fn compact(call: &mut Call<'_>) -> Result<HandlerStatus> {
     fields.integer("freeSpaceTargetMB")?;
     fields.finish()?;
     let Some(collection) = call.server.database.collection(&namespace) else {
-        return Err(err!(NamespaceNotFound, "collection does not exist"));
+        bail!(NamespaceNotFound, "collection does not exist");
     };
     if collection.is_view() {
-        return Err(err!(CommandNotSupportedOnView, "can't compact a view"));
+        bail!(CommandNotSupportedOnView, "can't compact a view");
     }
     call.reply.append(c"bytesFreed", 0i32);
     Ok(HandlerStatus::Done)

@@ -9,7 +9,7 @@ use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use crate::state::system_collections;
 use base::bson::{Builder, Document, DocumentBuf, Value};
-use base::{Namespace, Result, err};
+use base::{Namespace, Result, bail, err};
 
 /// Position in the command table.
 pub(crate) const MERGE: Row = Row::new(
@@ -45,10 +45,7 @@ fn merge(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let drops = fields.required("drop", Fields::flag)?;
     fields.finish()?;
     if users.is_none() && roles.is_none() {
-        return Err(err!(
-            BadValue,
-            "Must provide at least one of \"tempUsersCollection\" and \"tempRolesCollection\""
-        ));
+        bail!(BadValue, "Must provide at least one of \"tempUsersCollection\" and \"tempRolesCollection\"");
     }
     let _changing = call.server.auth.changing.lock();
     for (part, from) in [(USERS, users), (ROLES, roles)] {

@@ -8,7 +8,7 @@ use crate::process::logging::components;
 use crate::state::parameters::{HISTORY_AGE, HISTORY_BYTES, SYNC_DELAY, SYNC_EVERY, Setting, elsewhere};
 use crate::state::tls::TlsMode;
 use base::bson::{Builder, FieldName, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 use std::time::Duration;
 
 /// Log level: 0 for important messages, up to 5 for debugging.
@@ -153,11 +153,7 @@ fn set_parameter(call: &mut Call<'_>) -> Result<HandlerStatus> {
         .first()
         .ok_or_else(|| err!(InvalidOptions, "no option found to set, use help:true to see options "))?;
     if let Some(second) = wanted.get(1) {
-        return Err(err!(
-            InvalidOptions,
-            "setParameter takes one parameter at a time, also got '{}'",
-            second.name()
-        ));
+        bail!(InvalidOptions, "setParameter takes one parameter at a time, also got '{}'", second.name());
     }
     match first.name() {
         LOG_LEVEL => {
@@ -167,29 +163,25 @@ fn set_parameter(call: &mut Call<'_>) -> Result<HandlerStatus> {
                 err!(BadValue, "Failed to set parameter {LOG_LEVEL}: the value must be a number")
             })?;
             if level < 0 {
-                return Err(err!(
+                bail!(
                     BadValue,
                     "Invalid value for parameter {LOG_LEVEL}: {level} is not greater than or equal to 0"
-                ));
+                );
             }
             call.reply.append(c"was", components::set_level(i32::try_from(level).unwrap_or(i32::MAX)));
         }
         VERBOSITY => {
             let Value::Document(requested) = first.value() else {
-                return Err(err!(
-                    TypeMismatch,
-                    "{VERBOSITY} is not an object: {}",
-                    first.value().kind().alias()
-                ));
+                bail!(TypeMismatch, "{VERBOSITY} is not an object: {}", first.value().kind().alias());
             };
             components::append_to(call.reply, "was");
             components::set(requested)?;
         }
         FEATURE_VERSION => {
-            return Err(err!(
+            bail!(
                 IllegalOperation,
                 "{FEATURE_VERSION} is changed by the command setFeatureCompatibilityVersion"
-            ));
+            );
         }
         name if TLS_MODES.iter().any(|(known, _)| *known == name) => set_tls_mode(call, name, first.value())?,
         name => {
@@ -246,10 +238,10 @@ fn set_tls_mode(call: &mut Call<'_>, name: &str, value: Value<'_>) -> Result<()>
     match (tls, next) {
         (Some(tls), Some(next)) if is_next => tls.set_mode(next),
         _ => {
-            return Err(err!(
+            bail!(
                 BadValue,
                 "Illegal state transition for {name}, attempt to change from {was} to {requested}"
-            ));
+            );
         }
     }
     call.reply.append(c"was", was);

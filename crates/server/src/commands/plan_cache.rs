@@ -9,7 +9,7 @@ use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use base::bson::{Document, DocumentBuf, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 use database::ShapeRequest;
 use database::language::Collation;
 
@@ -38,7 +38,7 @@ fn clear_plans(call: &mut Call<'_>) -> Result<HandlerStatus> {
         return Ok(HandlerStatus::Done);
     }
     if query.is_none() && (sort.is_some() || projection.is_some()) {
-        return Err(err!(BadValue, "sort, projection, and collation are not allowed without query"));
+        bail!(BadValue, "sort, projection, and collation are not allowed without query");
     }
     let shape = Shape { query, sort, projection, collation };
     let scope = call.scope_to_read_here(&namespace, shape.collation.as_ref(), None)?;
@@ -73,22 +73,22 @@ fn set_filter(call: &mut Call<'_>) -> Result<HandlerStatus> {
 /// Errors: BadValue.
 fn allowed_indexes(fields: &mut Fields<'_>) -> Result<(Vec<DocumentBuf>, Vec<String>)> {
     let indexes = match fields.any("indexes")? {
-        None => return Err(err!(BadValue, "required field indexes missing")),
+        None => bail!(BadValue, "required field indexes missing"),
         Some(Value::Array(indexes)) => indexes,
-        Some(_) => return Err(err!(BadValue, "required field indexes must be an array")),
+        Some(_) => bail!(BadValue, "required field indexes must be an array"),
     };
     if indexes.is_empty() {
-        return Err(err!(BadValue, "required field indexes must contain at least one index"));
+        bail!(BadValue, "required field indexes must contain at least one index");
     }
     let (mut keys, mut names) = (Vec::new(), Vec::new());
     for index in indexes.iter() {
         match index {
             Value::Document(key) if key.is_empty() => {
-                return Err(err!(BadValue, "index specification cannot be empty"));
+                bail!(BadValue, "index specification cannot be empty");
             }
             Value::Document(key) => keys.push(key.to_owned()),
             Value::String(name) => names.push(name.to_string()),
-            _ => return Err(err!(BadValue, "each item in indexes must be an object or string")),
+            _ => bail!(BadValue, "each item in indexes must be an object or string"),
         }
     }
     Ok((keys, names))
@@ -115,7 +115,7 @@ fn clear_filters(call: &mut Call<'_>) -> Result<HandlerStatus> {
     if shape.query.is_none()
         && (shape.sort.is_some() || shape.projection.is_some() || shape.collation.is_some())
     {
-        return Err(err!(BadValue, "sort, projection, or collation provided without query"));
+        bail!(BadValue, "sort, projection, or collation provided without query");
     }
     let scope = call.scope_to_read_here(&namespace, shape.collation.as_ref(), None)?;
     let request = shape.request();
@@ -172,7 +172,7 @@ impl<'a> Shape<'a> {
         let collation = match document(fields, "optional field collation")? {
             None => None,
             Some(collation) if collation.is_empty() => {
-                return Err(err!(BadValue, "optional field collation cannot be an empty object"));
+                bail!(BadValue, "optional field collation cannot be an empty object");
             }
             Some(collation) => Some(Collation::parse(collation, "collation")?),
         };

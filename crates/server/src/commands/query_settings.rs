@@ -10,7 +10,7 @@ use crate::protocol::fields::Fields;
 use crate::state::query_settings::hash_of;
 use base::bson::{Document, Value};
 use base::namespace::is_internal_database;
-use base::{Result, err};
+use base::{Result, bail, err};
 use database::language::query_shape;
 use wire::request::{Request, Sequences};
 
@@ -34,7 +34,7 @@ fn set(call: &mut Call<'_>) -> Result<HandlerStatus> {
     fields.finish()?;
     refuse_standalone(call)?;
     if settings.is_empty() {
-        return Err(err!(8727502, "settings field in setQuerySettings command cannot be empty"));
+        bail!(8727502, "settings field in setQuerySettings command cannot be empty");
     }
     target.check()?;
     let representative = target.query.map(|query| query.to_owned());
@@ -106,10 +106,10 @@ impl<'a> Target<'a> {
         let database = query.get("$db").and_then(|name| name.as_str()).unwrap_or("");
         let collection = query.first().and_then(|first| first.value().as_str()).unwrap_or("");
         if is_internal_database(database) {
-            return Err(err!(8584900, "setQuerySettings command cannot be used on internal databases"));
+            bail!(8584900, "setQuerySettings command cannot be used on internal databases");
         }
         if collection.starts_with("system.") {
-            return Err(err!(8584901, "setQuerySettings command cannot be used on system collections"));
+            bail!(8584901, "setQuerySettings command cannot be used on system collections");
         }
         match is_by_id(query) {
             true => {
@@ -123,7 +123,7 @@ impl<'a> Target<'a> {
 /// Errors: BadValue unless all are hexadecimal digits in pairs; InvalidLength unless there are 64.
 fn check_hash(hash: &str) -> Result<()> {
     if !hash.len().is_multiple_of(2) || !hash.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-        return Err(err!(BadValue, "a query shape hash consists of pairs of hexadecimal digits"));
+        bail!(BadValue, "a query shape hash consists of pairs of hexadecimal digits");
     }
     match hash.len() == HASH_DIGITS {
         true => Ok(()),

@@ -11,7 +11,7 @@ use crate::process::logging::format_time;
 use crate::state::own_address::{is_own, own_address};
 use crate::state::set_config::SetConfig;
 use base::bson::{Builder, Document, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 use std::time::Duration;
 
 /// Maximum time of a step-down or freeze, in seconds.
@@ -32,10 +32,10 @@ fn initiate(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let given = fields.command_value().as_document().unwrap_or(Document::EMPTY);
     fields.finish()?;
     let Some(name) = &call.server.settings.replica_set else {
-        return Err(err!(NoReplicationEnabled, "This node was not started with replication enabled."));
+        bail!(NoReplicationEnabled, "This node was not started with replication enabled.");
     };
     if call.server.set().is_some() {
-        return Err(err!(AlreadyInitialized, "already initialized"));
+        bail!(AlreadyInitialized, "already initialized");
     }
     log::info!(id = 21356, c = "REPL"; "replSetInitiate admin command received from client");
     let default;
@@ -94,11 +94,11 @@ fn reconfig(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let set = replica_set(call)?;
     let document = document.as_document().ok_or_else(|| err!(BadValue, "no configuration specified"))?;
     if !force && !set.is_primary(&call.server.database) {
-        return Err(err!(
+        bail!(
             NotWritablePrimary,
             "New config is rejected :: caused by :: replSetReconfig should only be run on a writable PRIMARY. Current \
              state SECONDARY;"
-        ));
+        );
     }
     let old = set.config();
     let (new, named) = SetConfig::read(document, old.set_id())?;
@@ -126,7 +126,7 @@ fn step_down(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let seconds = match fields.command_value().as_number().map(|number| number.to_i64_clamped()) {
         None | Some(0) => 60,
         Some(seconds @ 1..=SECONDS_MAX) => seconds,
-        Some(_) => return Err(err!(BadValue, "stepdown period must be a positive integer")),
+        Some(_) => bail!(BadValue, "stepdown period must be a positive integer"),
     };
     let force = fields.flag("force")?.unwrap_or(false);
     let catch_up = match fields.integer("secondaryCatchUpPeriodSecs")? {
@@ -134,28 +134,28 @@ fn step_down(call: &mut Call<'_>) -> Result<HandlerStatus> {
         None => 10,
         Some(seconds @ 0..) => seconds,
         Some(_) => {
-            return Err(err!(BadValue, "secondaryCatchUpPeriodSecs period must be a positive or absent"));
+            bail!(BadValue, "secondaryCatchUpPeriodSecs period must be a positive or absent");
         }
     };
     fields.finish()?;
     let set = replica_set(call)?;
     if catch_up > seconds {
-        return Err(err!(BadValue, "secondaryCatchUpPeriodSecs must be less than stepDownForSecs"));
+        bail!(BadValue, "secondaryCatchUpPeriodSecs must be less than stepDownForSecs");
     }
     if !set.is_primary(&call.server.database) {
-        return Err(err!(NotWritablePrimary, "not primary so can't step down"));
+        bail!(NotWritablePrimary, "not primary so can't step down");
     }
     // No secondary exists that could catch up, so the command waits for the full time.
     if let Some(wait) = call.wait(Duration::from_secs(catch_up as u64), |_| false) {
         return Ok(wait);
     }
     if !force {
-        return Err(err!(
+        bail!(
             ExceededTimeLimit,
             "No electable secondaries caught up as of {}. Please use the replSetStepDown command with the argument \
              {{force: true}} to force node to step down.",
             format_time(call.server.database.now_millis())
-        ));
+        );
     }
     set.step_down(Duration::from_secs(seconds as u64))?;
     let writes = |name: &str| table::find(name).is_some_and(|command| command.kind == Kind::Write);
@@ -185,7 +185,7 @@ fn freeze(call: &mut Call<'_>) -> Result<HandlerStatus> {
     };
     let seconds = match seconds.unwrap_or(-1) {
         seconds @ 0..=SECONDS_MAX => seconds as u64,
-        _ => return Err(err!(BadValue, "replSetFreeze takes a number of seconds that isn't negative")),
+        _ => bail!(BadValue, "replSetFreeze takes a number of seconds that isn't negative"),
     };
     set.freeze(&call.server.database, Duration::from_secs(seconds))?;
     match seconds {

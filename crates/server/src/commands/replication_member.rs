@@ -6,7 +6,7 @@ use crate::access::{Action, Requirements};
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
 use crate::state::own_address::own_address;
-use base::{Result, err};
+use base::{Result, bail, err};
 
 /// Minimum oplog size in megabytes, as for `--oplog-size`.
 const OPLOG_MEGABYTES_MIN: f64 = 16.0;
@@ -70,10 +70,10 @@ fn sync_from(call: &mut Call<'_>) -> Result<HandlerStatus> {
     fields.finish()?;
     let set = replica_set(call)?;
     if target.is_empty() {
-        return Err(err!(FailedToParse, "Empty host component parsing HostAndPort from \"{target}\""));
+        bail!(FailedToParse, "Empty host component parsing HostAndPort from \"{target}\"");
     }
     if set.is_primary(&call.server.database) {
-        return Err(err!(NotSecondary, "primaries don't sync"));
+        bail!(NotSecondary, "primaries don't sync");
     }
     match target == own_address(call.server, call.connection.local) {
         true => Err(err!(InvalidOptions, "I cannot sync from myself")),
@@ -98,23 +98,14 @@ fn resize_oplog(call: &mut Call<'_>) -> Result<HandlerStatus> {
     fields.finish()?;
     replica_set(call)?;
     if hours.is_some_and(|hours| hours != 0.0) {
-        return Err(err!(
-            NotImplemented,
-            "BSON field 'replSetResizeOplog.minRetentionHours' is not implemented"
-        ));
+        bail!(NotImplemented, "BSON field 'replSetResizeOplog.minRetentionHours' is not implemented");
     }
     let Some(megabytes) = megabytes else { return Ok(HandlerStatus::Done) };
     if megabytes.is_nan() || megabytes < OPLOG_MEGABYTES_MIN {
-        return Err(err!(
-            51024,
-            "BSON field 'size' value must be >= {OPLOG_MEGABYTES_MIN}, actual value '{megabytes}'"
-        ));
+        bail!(51024, "BSON field 'size' value must be >= {OPLOG_MEGABYTES_MIN}, actual value '{megabytes}'");
     }
     if megabytes > OPLOG_MEGABYTES_MAX {
-        return Err(err!(
-            51024,
-            "BSON field 'size' value must be <= {OPLOG_MEGABYTES_MAX}, actual value '{megabytes}'"
-        ));
+        bail!(51024, "BSON field 'size' value must be <= {OPLOG_MEGABYTES_MAX}, actual value '{megabytes}'");
     }
     call.server.database.set_log_limit((megabytes * 1024.0 * 1024.0) as u64)?;
     log::info!("the oplog keeps {megabytes} MB until the next start");

@@ -11,7 +11,7 @@ use crate::protocol::fields::Fields;
 use crate::protocol::names::RoleName;
 use crate::state::server::Server;
 use base::bson::{Array, Builder, Document, DocumentBuf, Value};
-use base::{ErrorCode, Result, err};
+use base::{ErrorCode, Result, bail, err};
 
 /// The row of `createRole`.
 pub(crate) const CREATE: Row = Row::new(
@@ -30,10 +30,10 @@ fn create(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let restrictions = fields.array("authenticationRestrictions")?;
     fields.finish()?;
     match role.db.as_str() {
-        "local" => return Err(err!(BadValue, "Cannot create roles in the local database")),
-        "$external" => return Err(err!(BadValue, "Cannot create roles in the $external database")),
+        "local" => bail!(BadValue, "Cannot create roles in the local database"),
+        "$external" => bail!(BadValue, "Cannot create roles in the $external database"),
         _ if builtin::is_builtin(&role) => {
-            return Err(err!(BadValue, "Cannot create roles with the same name as a built-in role"));
+            bail!(BadValue, "Cannot create roles with the same name as a built-in role");
         }
         _ => {}
     }
@@ -51,7 +51,7 @@ fn create(call: &mut Call<'_>) -> Result<HandlerStatus> {
     insert.append(c"$db", "admin");
     match server.run_own(insert.finish().view()) {
         Err(error) if error.code() == ErrorCode::DuplicateKey => {
-            return Err(err!(51002, "Role \"{role}\" already exists"));
+            bail!(51002, "Role \"{role}\" already exists");
         }
         written => written?,
     };
@@ -76,7 +76,7 @@ fn update(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let restrictions = fields.array("authenticationRestrictions")?;
     fields.finish()?;
     if privileges.is_none() && roles.is_none() && restrictions.is_none() {
-        return Err(err!(BadValue, "Must specify at least one field to update in updateRole"));
+        bail!(BadValue, "Must specify at least one field to update in updateRole");
     }
     let changing = call.server.auth.changing.lock();
     check_changeable(call.server, &role)?;
@@ -311,7 +311,7 @@ fn append_restrictions(out: &mut Builder, place: &str, restrictions: Option<Arra
 /// Errors: InvalidRoleModification for a built-in role, RoleNotFound.
 fn check_changeable(server: &Server, role: &RoleName) -> Result<DocumentBuf> {
     if builtin::is_builtin(role) {
-        return Err(err!(InvalidRoleModification, "{role} is a built-in role and cannot be modified"));
+        bail!(InvalidRoleModification, "{role} is a built-in role and cannot be modified");
     }
     role::document(server, role)?.ok_or_else(|| err!(RoleNotFound, "Could not find role: {role}"))
 }
@@ -322,14 +322,14 @@ fn check_changeable(server: &Server, role: &RoleName) -> Result<DocumentBuf> {
 /// inherit this role.
 fn check_grantable(server: &Server, role: &RoleName, given: &[RoleName]) -> Result<()> {
     if given.contains(role) {
-        return Err(err!(InvalidRoleModification, "Cannot grant role {role} to itself."));
+        bail!(InvalidRoleModification, "Cannot grant role {role} to itself.");
     }
     if role.db != "admin" && given.iter().any(|other| other.db != role.db) {
-        return Err(err!(
+        bail!(
             InvalidRoleModification,
             "Roles on the '{}' database cannot be granted roles from other databases",
             role.db
-        ));
+        );
     }
     let context = |error: base::Error| {
         base::Error::new(error.code(), format!("Cannot grant roles to '{role}': {}", error.message()))

@@ -10,7 +10,7 @@ use crate::protocol::fields::Fields;
 use crate::protocol::names::RoleName;
 use crate::state::server::Server;
 use base::bson::{Builder, Document, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 
 /// Position in the command table.
 pub(crate) const INFO: Row =
@@ -39,17 +39,17 @@ fn info(call: &mut Call<'_>) -> Result<HandlerStatus> {
         name @ (Value::String(_) | Value::Document(_)) => vec![role::read_name(name, database)?],
         number if number.as_number().is_some_and(|number| number.to_f64() == 1.0) => {
             if as_fragment {
-                return Err(err!(IllegalOperation, "Cannot get user fragment for all roles in a database"));
+                bail!(IllegalOperation, "Cannot get user fragment for all roles in a database");
             }
             append_all(call, shown, builtin_too)?;
             return Ok(HandlerStatus::Done);
         }
         other => {
-            return Err(err!(
+            bail!(
                 BadValue,
                 "UserName or RoleName must be either a string, an object, an array, or 1, but found {}",
                 other.kind().alias()
-            ));
+            );
         }
     };
     if as_fragment {

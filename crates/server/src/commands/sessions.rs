@@ -9,7 +9,7 @@ use crate::protocol::fields::Fields;
 use crate::protocol::session_id::{self, Named};
 use crate::session::TIMEOUT_MINUTES;
 use base::bson::{Document, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 use database::SessionId;
 
 /// The row of `startSession`.
@@ -176,10 +176,7 @@ impl Pattern {
         fields.refuse_unless_default("roles")?;
         fields.finish()?;
         if session.is_some() && user.is_some() {
-            return Err(err!(
-                InvalidOptions,
-                "Too many fields specified in pattern for killAllSessionsByPattern"
-            ));
+            bail!(InvalidOptions, "Too many fields specified in pattern for killAllSessionsByPattern");
         }
         Ok(Pattern { session, user })
     }

@@ -6,7 +6,7 @@ use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use base::bson::{Document, Value};
-use base::{Namespace, Result, err};
+use base::{Namespace, Result, bail};
 use database::MeasuredRange;
 use database::time;
 use std::path::Path;
@@ -38,7 +38,7 @@ fn coll_stats(call: &mut Call<'_>) -> Result<HandlerStatus> {
 fn scale(fields: &mut Fields<'_>) -> Result<i64> {
     let scale = fields.integer("scale")?.unwrap_or(1);
     if scale < 1 {
-        return Err(err!(BadValue, "BSON field 'scale' value must be >= 1, actual value '{scale}'"));
+        bail!(BadValue, "BSON field 'scale' value must be >= 1, actual value '{scale}'");
     }
     Ok(scale)
 }
@@ -151,7 +151,7 @@ fn data_size(call: &mut Call<'_>) -> Result<HandlerStatus> {
             let range = MeasuredRange { key, min, max };
             call.server.database.measure_range(&operation, &namespace, &range, &context)?
         }
-        _ => return Err(err!(BadValue, "only one of min or max specified")),
+        _ => bail!(BadValue, "only one of min or max specified"),
     };
     call.reply.append(c"estimate", estimate).append(c"size", size).append(c"numObjects", count);
     call.reply.append(c"millis", i32::try_from(time::since(began).as_millis()).unwrap_or(i32::MAX));

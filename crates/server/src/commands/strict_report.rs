@@ -4,7 +4,7 @@ use crate::access::command::Kind;
 use crate::access::{Action, Requirements};
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
-use base::{Result, err};
+use base::{Result, bail};
 
 /// The row of `strictReport`.
 pub(crate) const STRICT_REPORT: Row = Row::new(
@@ -21,7 +21,7 @@ fn report(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let reset = fields.flag("reset")?.unwrap_or(false);
     fields.finish()?;
     if !call.server.settings.strict {
-        return Err(err!(CommandNotSupported, "strictReport needs a server started with --strict"));
+        bail!(CommandNotSupported, "strictReport needs a server started with --strict");
     }
     let database = &call.server.database;
     database.strict_report().append_to(call.reply);

@@ -8,7 +8,7 @@ use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use base::bson::{Document, Value, ValueBuf};
-use base::{ErrorCode, Result, err};
+use base::{ErrorCode, Result, bail};
 use database::Scope;
 use database::language::{Collation, Context, Matcher, SortPattern, Update, mentions_expr};
 use database::{Hint, UpdateOutcome, UpdateRequest};
@@ -128,7 +128,7 @@ impl<'a> Statement<'a> {
         let filter = fields.required("q", Fields::document)?;
         let update = fields.required("u", Fields::any)?;
         if !matches!(update, Value::Document(_) | Value::Array(_)) {
-            return Err(err!(FailedToParse, "Update argument must be either an object or an array"));
+            bail!(FailedToParse, "Update argument must be either an object or an array");
         }
         let statement = Statement {
             filter,
@@ -146,7 +146,7 @@ impl<'a> Statement<'a> {
         fields.refuse_unless_default("sampleId")?;
         fields.finish()?;
         if statement.multi && statement.sort.is_some_and(|sort| !sort.is_empty()) {
-            return Err(err!(FailedToParse, "Cannot specify sort with multi=true"));
+            bail!(FailedToParse, "Cannot specify sort with multi=true");
         }
         Ok(statement)
     }
@@ -197,18 +197,15 @@ impl<'a> Statement<'a> {
     pub(crate) fn parse(&self, context: &Context, bypass_validation: bool) -> Result<UpdateRequest> {
         let is_pipeline = matches!(self.update, Value::Array(_));
         if self.constants.is_some() && !is_pipeline {
-            return Err(err!(51198, "Constant values may only be specified for pipeline updates"));
+            bail!(51198, "Constant values may only be specified for pipeline updates");
         }
         let matcher = Arc::new(Matcher::parse_query(self.filter, context)?);
         if self.upsert && mentions_expr(self.filter) {
-            return Err(err!(
-                QueryFeatureNotAllowed,
-                "$expr is not allowed in the query predicate for an upsert"
-            ));
+            bail!(QueryFeatureNotAllowed, "$expr is not allowed in the query predicate for an upsert");
         }
         let update = Update::parse(self.update, &self.array_filters, context)?;
         if self.multi && update.is_replacement() {
-            return Err(err!(FailedToParse, "multi update is not supported for replacement-style update"));
+            bail!(FailedToParse, "multi update is not supported for replacement-style update");
         }
         let sort = self.sort.filter(|sort| !sort.is_empty()).map(SortPattern::parse).transpose()?;
         let sort = sort.map(|sort| sort.collated(&context.collation));

@@ -10,7 +10,7 @@ use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use crate::protocol::names::RoleName;
 use base::bson::Builder;
-use base::{Result, err};
+use base::{Result, bail};
 
 /// The row of `grantRolesToUser`.
 pub(crate) const GRANT: Row = Row::new(
@@ -53,7 +53,7 @@ fn change_roles(
     let named = fields.required("roles", Fields::array)?;
     fields.finish()?;
     if named.is_empty() {
-        return Err(err!(BadValue, "{} command requires a non-empty \"roles\" array", call.command.name));
+        bail!(BadValue, "{} command requires a non-empty \"roles\" array", call.command.name);
     }
     let named = named_roles(named, &user.db)?;
     let _changing = call.server.auth.changing.lock();

@@ -6,7 +6,7 @@ use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use crate::state::server::user_write_block::Reason;
-use base::{Result, err};
+use base::{Result, bail};
 
 /// Position in the command table.
 pub(crate) const SET: Row = Row::new(
@@ -25,7 +25,7 @@ fn set(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let reason = fields.string("reason")?.map_or(Ok(Reason::Unspecified), Reason::parse)?;
     fields.finish()?;
     if !call.server.is_replica_set() {
-        return Err(err!(IllegalOperation, "setUserWriteBlockMode cannot be run on standalones"));
+        bail!(IllegalOperation, "setUserWriteBlockMode cannot be run on standalones");
     }
     call.server.block_user_writes(blocks, reason)?;
     call.acknowledge(None)

@@ -10,7 +10,7 @@ use crate::protocol::fields::Fields;
 use crate::protocol::names::{RoleName, UserName};
 use base::bson::{Array, Builder, Document, DocumentBuf, FieldName, Value};
 use base::random::Random;
-use base::{Error, ErrorCode, Result, err};
+use base::{Error, ErrorCode, Result, bail, err};
 use wire::scram::{Credential, Mechanism};
 use wire::secret;
 
@@ -45,7 +45,7 @@ impl<'a> Parts<'a> {
         let password = fields.string("pwd")?;
         let custom_data = fields.document("customData")?;
         let roles = match fields.peek("roles") {
-            Some(Value::Null) => return Err(err!(10065, "invalid parameter: expected an object (roles)")),
+            Some(Value::Null) => bail!(10065, "invalid parameter: expected an object (roles)"),
             None if needs_roles => Some(fields.required("roles", Fields::array)?),
             _ => fields.array("roles")?,
         };
@@ -60,7 +60,7 @@ impl<'a> Parts<'a> {
         };
         fields.finish()?;
         if parts.mechanisms.as_ref().is_some_and(Vec::is_empty) {
-            return Err(err!(BadValue, "mechanisms field must not be empty"));
+            bail!(BadValue, "mechanisms field must not be empty");
         }
         Ok(parts)
     }
@@ -86,10 +86,10 @@ impl<'a> Parts<'a> {
         let Some(names) = &self.mechanisms else { return Ok(call.server.auth.takes(mechanism.name())) };
         for name in names {
             if Mechanism::of_name(name).is_none() {
-                return Err(err!(BadValue, "Unknown auth mechanism '{name}'"));
+                bail!(BadValue, "Unknown auth mechanism '{name}'");
             }
             if !call.server.auth.takes(name) {
-                return Err(err!(BadValue, "{name} not supported in authMechanisms"));
+                bail!(BadValue, "{name} not supported in authMechanisms");
             }
         }
         Ok(names.contains(&mechanism.name()))
@@ -101,13 +101,10 @@ impl<'a> Parts<'a> {
         let random = secret::random::<32>().map_err(|why| err!(InternalError, "{why}"))?;
         if mechanism == Mechanism::Sha256 {
             if !self.digests {
-                return Err(err!(BadValue, "Use of SCRAM-SHA-256 requires undigested passwords"));
+                bail!(BadValue, "Use of SCRAM-SHA-256 requires undigested passwords");
             }
             if password.is_empty() {
-                return Err(err!(
-                    50687,
-                    "Error preflighting UTF-8 conversion: U_STRING_NOT_TERMINATED_WARNING"
-                ));
+                bail!(50687, "Error preflighting UTF-8 conversion: U_STRING_NOT_TERMINATED_WARNING");
             }
         }
         let operation = call.operation();
@@ -142,18 +139,18 @@ fn create(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let parts = Parts::read(call, true)?;
     let user = &parts.user;
     if user.db == "local" {
-        return Err(err!(BadValue, "Cannot create users in the local database"));
+        bail!(BadValue, "Cannot create users in the local database");
     }
     if user.name.contains('\0') {
-        return Err(err!(BadValue, "Username cannot contain NULL characters"));
+        bail!(BadValue, "Username cannot contain NULL characters");
     }
     match (parts.password, user.db == EXTERNAL) {
         (None, false) => {
-            return Err(err!(
+            bail!(
                 BadValue,
                 "Must provide a 'pwd' field for all user documents, except those with '$external' as the user's \
                  source db"
-            ));
+            );
         }
         (Some(_), true) => return Err(external_password()),
         _ => {}
@@ -171,7 +168,7 @@ fn create(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let wanted = parts.roles.unwrap_or_default();
     append_roles(&mut document, &wanted);
     if user.name.is_empty() {
-        return Err(err!(BadValue, "User document needs 'user' field to be non-empty"));
+        bail!(BadValue, "User document needs 'user' field to be non-empty");
     }
     let _changing = call.server.auth.changing.lock();
     auth::create_first_user(call.server, call.connection, call.command, || {
@@ -250,7 +247,7 @@ fn update(call: &mut Call<'_>) -> Result<HandlerStatus> {
     }
     let (set, unset) = (set.finish(), unset.finish());
     if set.view().is_empty() && unset.view().is_empty() {
-        return Err(err!(BadValue, "Must specify at least one field to update in updateUser"));
+        bail!(BadValue, "Must specify at least one field to update in updateUser");
     }
     let _changing = call.server.auth.changing.lock();
     if let Some(roles) = &parts.roles {
@@ -279,13 +276,10 @@ fn trim_credentials(
         err!(UnsupportedFormat, "Unable to trim credentials from a user document with no credentials")
     })?;
     if kept.iter().any(|name| credentials.get(name).is_none()) {
-        return Err(err!(BadValue, "mechanisms field must be a subset of previously set mechanisms"));
+        bail!(BadValue, "mechanisms field must be a subset of previously set mechanisms");
     }
     if !Mechanism::ALL.iter().any(|mechanism| kept.contains(&mechanism.name())) {
-        return Err(err!(
-            BadValue,
-            "mechanisms field must contain at least one previously set known mechanism"
-        ));
+        bail!(BadValue, "mechanisms field must contain at least one previously set known mechanism");
     }
     for mechanism in Mechanism::ALL {
         if !kept.contains(&mechanism.name()) {
@@ -309,7 +303,7 @@ pub(super) fn change_user(
     update.end().append(c"u", change).end().end();
     let reply = call.server.run_own(admin(update).view())?;
     if count(&reply) == 0 {
-        return Err(err!(UserNotFound, "User {user} not found"));
+        bail!(UserNotFound, "User {user} not found");
     }
     call.acknowledge(None)
 }
@@ -331,7 +325,7 @@ fn drop_user(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let user = named_user(call, &mut fields)?;
     fields.finish()?;
     if remove(call, Some(&user.name))? == 0 {
-        return Err(err!(UserNotFound, "User '{user}' not found"));
+        bail!(UserNotFound, "User '{user}' not found");
     }
     call.acknowledge(None)
 }

@@ -7,7 +7,7 @@ use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
 use crate::protocol::names::UserName;
 use base::bson::{Builder, Document, DocumentBuf, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 
 /// Position in the command table.
 pub(crate) const USERS_INFO: Row = Row::new(
@@ -43,10 +43,7 @@ fn users_info(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let users = match (&requested.whom, requested.privileges || requested.restrictions) {
         (Whom::Named(names), true) if requested.filter.is_none() => one_by_one(call, names, &requested)?,
         (_, true) => {
-            return Err(err!(
-                IllegalOperation,
-                "Privilege or restriction details require exact-match usersInfo queries"
-            ));
+            bail!(IllegalOperation, "Privilege or restriction details require exact-match usersInfo queries");
         }
         (_, false) => by_pipeline(call, &requested)?,
     };
@@ -105,10 +102,10 @@ fn read_name(name: Value<'_>, db: &str) -> Result<UserName> {
     let parts = match name {
         Value::String(name) => return Ok(UserName::new(name, db)),
         Value::Document(parts) => parts,
-        _ => return Err(err!(BadValue, "UserName must be either a string or an object")),
+        _ => bail!(BadValue, "UserName must be either a string or an object"),
     };
     if let Some(unknown) = parts.iter().find(|part| !["user", "db"].contains(&part.name())) {
-        return Err(err!(BadValue, "UserName contains an unknown field named: '{}", unknown.name()));
+        bail!(BadValue, "UserName contains an unknown field named: '{}", unknown.name());
     }
     let part = |name: &str| match parts.get(name) {
         Some(Value::String(text)) => Ok(text),
@@ -211,7 +208,7 @@ fn by_pipeline(call: &Call<'_>, requested: &Parts<'_>) -> Result<Vec<DocumentBuf
     let reply = call.server.run_own(command.finish().view())?;
     let cursor = reply.view().get("cursor").and_then(|cursor| cursor.as_document());
     if cursor.and_then(|cursor| cursor.get("id")).and_then(|id| id.as_i64()) != Some(0) {
-        return Err(err!(BSONObjectTooLarge, "the users do not fit into one reply: request fewer users"));
+        bail!(BSONObjectTooLarge, "the users do not fit into one reply: request fewer users");
     }
     let batch = cursor.and_then(|cursor| cursor.get("firstBatch")).and_then(|batch| batch.as_array());
     let users = batch.into_iter().flat_map(|batch| batch.iter());

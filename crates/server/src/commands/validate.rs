@@ -8,7 +8,7 @@ use crate::access::{Action, Requirements};
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
 use base::bson::{Builder, FieldName, Value};
-use base::{Result, err};
+use base::{Result, bail};
 use database::validate::{Depth, IndexFindings};
 
 /// The row of `validate`.
@@ -33,24 +33,24 @@ fn validate(call: &mut Call<'_>) -> Result<HandlerStatus> {
     fields.ignore_rest();
     let is_set = call.server.is_replica_set();
     if background && !is_set {
-        return Err(err!(CommandNotSupported, "Background validation needs a replica set"));
+        bail!(CommandNotSupported, "Background validation needs a replica set");
     }
     if (repair || fix_multikey) && is_set {
-        return Err(err!(InvalidOptions, "A repair is possible only on a standalone"));
+        bail!(InvalidOptions, "A repair is possible only on a standalone");
     }
     for (with, name) in [(full, "full"), (counts, "enforceFastCount")] {
         if background && with {
-            return Err(err!(
+            bail!(
                 InvalidOptions,
                 "Running the validate command with both {{ background: true }} and {{ {name}: true }} is not supported."
-            ));
+            );
         }
     }
     if metadata && (background || full || counts || conformance || repair) {
-        return Err(err!(
+        bail!(
             InvalidOptions,
             "Running the validate command with {{ metadata: true }} is not supported with any other options"
-        ));
+        );
     }
     let depth = match (metadata, full) {
         (true, _) => Depth::Metadata,

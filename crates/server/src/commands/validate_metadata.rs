@@ -7,7 +7,7 @@ use crate::call::{Call, HandlerStatus};
 use crate::commands::aggregate;
 use crate::protocol::fields::Fields;
 use base::bson::Array;
-use base::{ErrorCode, Result, err};
+use base::{ErrorCode, Result, bail};
 use database::collection::Collection;
 
 /// Maximum bytes of errors in a reply. Above it the reply reports only that errors are missing.
@@ -37,7 +37,7 @@ fn validate_metadata(call: &mut Call<'_>) -> Result<HandlerStatus> {
     if let Some(name) = name
         && (name.is_empty() || name.starts_with('.') || name.contains('\0'))
     {
-        return Err(err!(InvalidNamespace, "Invalid collection name specified '{name}'"));
+        bail!(InvalidNamespace, "Invalid collection name specified '{name}'");
     }
     let catalog = call.server.database.catalog();
     let reply = &mut *call.reply;

@@ -8,7 +8,7 @@ use crate::access::{Action, Requirements};
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
 use base::bson::Value;
-use base::{Result, err};
+use base::{Result, bail, err};
 use database::SettableClock;
 
 /// The row of `vellumClock`.
@@ -33,7 +33,7 @@ fn clock(call: &mut Call<'_>) -> Result<HandlerStatus> {
         None => None,
         Some(Value::DateTime(millis)) if (0..=SettableClock::MAX_MILLIS).contains(&millis) => Some(millis),
         Some(Value::DateTime(_)) => {
-            return Err(err!(BadValue, "vellumClock.set must be between 1970 and 2106"));
+            bail!(BadValue, "vellumClock.set must be between 1970 and 2106");
         }
         Some(other) => return Err(fields.wrong_type("set", other.kind(), "date")),
     };

@@ -4,7 +4,7 @@ use super::retry::Retryable;
 use crate::call::{Call, HandlerStatus};
 use crate::protocol::reply;
 use base::bson::DocumentBuf;
-use base::{Error, ErrorCode, Result, err};
+use base::{Error, ErrorCode, Result, bail};
 use database::{Committed, RetryKey};
 
 /// Maximum number of statements in a command.
@@ -27,10 +27,10 @@ impl WriteBatch {
     /// Errors: InvalidLength for no statements or too many.
     pub(crate) fn begin(call: &Call<'_>, count: usize, ordered: bool) -> Result<WriteBatch> {
         if !(1..=STATEMENTS_MAX).contains(&count) {
-            return Err(err!(
+            bail!(
                 InvalidLength,
                 "Write batch sizes must be between 1 and {STATEMENTS_MAX}. Got {count} operations."
-            ));
+            );
         }
         let retryable = Retryable::begin(call, count)?;
         let in_transaction = call.transaction.is_some();

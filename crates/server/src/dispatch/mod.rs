@@ -25,7 +25,7 @@ use crate::state::fail_point::{Failure, Target};
 use crate::state::server::Server;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::namespace::is_internal_database;
-use base::{Error, ErrorCode, Namespace, Result, err};
+use base::{Error, ErrorCode, Namespace, Result, bail, err};
 use database::language::first_stage;
 use database::time;
 use database::{OpenTransaction, Position, cancellation};
@@ -258,7 +258,7 @@ impl<'a> Run<'a, '_> {
             base::namespace::check_database_name(self.request.database)?;
         }
         if command.admin_only && self.request.database != "admin" {
-            return Err(err!(Unauthorized, "{} may only be run against the admin database.", command.name));
+            bail!(Unauthorized, "{} may only be run against the admin database.", command.name);
         }
         login::refresh(server, state)?;
         auth::check(server, state, command)?;
@@ -279,17 +279,17 @@ impl<'a> Run<'a, '_> {
         // The command is known here, so the error has labels that let drivers retry on another
         // server.
         if server.stopping.load(Acquire) && !state.is_system {
-            return Err(err!(ShutdownInProgress, "the server is shutting down"));
+            bail!(ShutdownInProgress, "the server is shutting down");
         }
         if in_transaction {
             let writes = command.kind == Kind::Write && !command.ends_transactions();
             transaction_rules::check_namespace(self.request.database, self.collection(), writes)?;
         }
         if command.kind == Kind::Write && self.names_oplog() {
-            return Err(err!(IllegalOperation, "local.oplog.rs is the oplog, which is read-only"));
+            bail!(IllegalOperation, "local.oplog.rs is the oplog, which is read-only");
         }
         if command.kind == Kind::Write && self.names_transactions() {
-            return Err(err!(IllegalOperation, "config.transactions is written by the server alone"));
+            bail!(IllegalOperation, "config.transactions is written by the server alone");
         }
         let is_resumed = self.progress.began.is_some();
         self.begin(state, &arguments)?;

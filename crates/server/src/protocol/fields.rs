@@ -20,7 +20,7 @@
 //! are truncated.
 
 use base::bson::{Array, Document, Element, Type, Value};
-use base::{Namespace, Result, err};
+use base::{Namespace, Result, bail, err};
 use database::check_writable;
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -137,12 +137,12 @@ impl<'a> Fields<'a> {
         for name in names {
             let Some(value) = self.peek(name).filter(|value| !value.is_nullish()) else { continue };
             if value.as_bool().is_none() && value.as_number().is_none() {
-                return Err(err!(
+                bail!(
                     TypeMismatch,
                     "BSON field '{}.{name}' is the wrong type '{}', expected types '{BOOLEAN_LIKE}",
                     self.place,
                     value.kind().alias()
-                ));
+                );
             }
         }
         Ok(())
@@ -357,7 +357,7 @@ impl<'a> Fields<'a> {
         let Some(at) = self.elements.iter().position(is_named) else { return Ok(None) };
         let element = self.elements.remove(at);
         if self.elements.iter().any(is_named) {
-            return Err(err!(IDLDuplicateField, "BSON field '{}.{name}' is a duplicate field", self.place));
+            bail!(IDLDuplicateField, "BSON field '{}.{name}' is a duplicate field", self.place);
         }
         Ok(Some(element))
     }

@@ -4,7 +4,7 @@
 //! for the journal.
 
 use base::bson::{Document, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 
 /// Levels of a read concern.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,17 +58,17 @@ impl ReadConcern {
             Some("linearizable") => ReadConcern::Linearizable,
             Some("snapshot") => ReadConcern::Snapshot,
             Some(other) => {
-                return Err(err!(
+                bail!(
                     BadValue,
                     "Enumeration value '{other}' for field 'readConcern.level' is not a valid value."
-                ));
+                );
             }
             None => {
-                return Err(err!(
+                bail!(
                     TypeMismatch,
                     "BSON field 'readConcern.level' is the wrong type '{}', expected type 'string'",
                     value.kind().alias()
-                ));
+                );
             }
         })
     }
@@ -100,10 +100,7 @@ impl RequestedReadConcern {
                 ("level", value) => requested.level = Some(ReadConcern::parse(value)?),
                 // The primary has seen all cluster times that were ever returned.
                 ("afterClusterTime", Value::Timestamp(0)) => {
-                    return Err(err!(
-                        InvalidOptions,
-                        "readConcern.afterClusterTime must not be a null timestamp"
-                    ));
+                    bail!(InvalidOptions, "readConcern.afterClusterTime must not be a null timestamp");
                 }
                 ("afterClusterTime", Value::Timestamp(time)) => requested.after = Some(time),
                 ("atClusterTime", Value::Timestamp(time)) => requested.at = Some(time),
@@ -113,17 +110,14 @@ impl RequestedReadConcern {
                 }
                 (name @ ("afterClusterTime" | "atClusterTime" | "provenance"), value) => {
                     let wanted = if name == "provenance" { "string" } else { "timestamp" };
-                    return Err(err!(
+                    bail!(
                         TypeMismatch,
                         "BSON field '{command}.readConcern.{name}' is the wrong type '{}', expected type '{wanted}'",
                         value.kind().alias()
-                    ));
+                    );
                 }
                 (name, _) => {
-                    return Err(err!(
-                        IDLUnknownField,
-                        "BSON field '{command}.readConcern.{name}' is an unknown field."
-                    ));
+                    bail!(IDLUnknownField, "BSON field '{command}.readConcern.{name}' is an unknown field.");
                 }
             }
         }

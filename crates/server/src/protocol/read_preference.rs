@@ -4,7 +4,7 @@
 //! a standby. Drivers leave the choice to a mongos, and a front acts as one.
 
 use base::bson::{Document, Element, Type, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 
 /// Minimum of maxStalenessSeconds in the driver specification.
 const STALENESS_MIN: i64 = 90;
@@ -69,10 +69,10 @@ impl ReadPreference {
         let mode = mode(document)?;
         let has_tags = tags(document)?;
         if has_tags && mode == Mode::Primary {
-            return Err(err!(BadValue, "Only empty tags are allowed with primary read preference"));
+            bail!(BadValue, "Only empty tags are allowed with primary read preference");
         }
         if staleness(document)? > 0 && mode == Mode::Primary {
-            return Err(err!(BadValue, "maxStalenessSeconds can not be set for the primary mode"));
+            bail!(BadValue, "maxStalenessSeconds can not be set for the primary mode");
         }
         Ok(ReadPreference { mode, has_tags })
     }

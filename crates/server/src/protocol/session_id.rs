@@ -2,7 +2,7 @@
 
 use crate::protocol::fields::Fields;
 use base::bson::{Builder, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use database::{SessionId, uuid_text};
@@ -36,7 +36,7 @@ pub(crate) fn read(value: Value<'_>) -> Result<Named> {
         Value::Binary { subtype: 4, bytes } => bytes
             .try_into()
             .map_err(|_| err!(InvalidUUID, "uuid must be a 16-byte binary field with UUID (4) subtype"))?,
-        _ => return Err(err!(TypeMismatch, "BSON field 'lsid.id' must be a UUID")),
+        _ => bail!(TypeMismatch, "BSON field 'lsid.id' must be a UUID"),
     };
     let id = user.map_or(SessionId::of_nobody(uuid), |user| SessionId::new(uuid, user));
     Ok(Named { id, has_user: user.is_some() })
@@ -47,11 +47,11 @@ pub(crate) fn read(value: Value<'_>) -> Result<Named> {
 /// Errors: TypeMismatch; UnsupportedFormat for a wrong length.
 pub(crate) fn user_digest(value: Value<'_>) -> Result<[u8; 32]> {
     let Value::Binary { subtype: 0, bytes } = value else {
-        return Err(err!(
+        bail!(
             TypeMismatch,
             "BSON field 'lsid.uid' is the wrong type '{}', expected type 'binData'",
             value.kind().alias()
-        ));
+        );
     };
     bytes
         .try_into()

@@ -6,7 +6,7 @@
 
 use crate::protocol::read_concern::check_provenance;
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Value};
-use base::{Error, Result, err};
+use base::{Error, Result, bail, err};
 use database::Acknowledged;
 use std::time::Duration;
 
@@ -82,14 +82,14 @@ impl WriteConcern {
                         continue;
                     }
                     if value.as_number().is_none() && value.as_bool().is_none() {
-                        return Err(err!(TypeMismatch, "{name} must be numeric or a boolean value"));
+                        bail!(TypeMismatch, "{name} must be numeric or a boolean value");
                     }
                     requested[usize::from(name == "fsync")] = Some(value.is_truthy());
                 }
                 "wtimeout" | "wtimeoutMS" => {
                     let millis = value.as_number().map_or(0, |number| number.to_i64_clamped());
                     if millis > i64::from(i32::MAX) {
-                        return Err(err!(FailedToParse, "wtimeout must be at most {}", i32::MAX));
+                        bail!(FailedToParse, "wtimeout must be at most {}", i32::MAX);
                     }
                     concern.timeout_millis = millis.clamp(0, i64::from(i32::MAX));
                 }
@@ -97,19 +97,16 @@ impl WriteConcern {
                 "provenance" => match value.as_str() {
                     Some(provenance) => check_provenance("writeConcern", provenance)?,
                     None => {
-                        return Err(err!(
+                        bail!(
                             TypeMismatch,
                             "BSON field 'writeConcern.provenance' is the wrong type '{}', expected type 'string'",
                             value.kind().alias()
-                        ));
+                        );
                     }
                 },
                 "getLastError" => {}
                 name => {
-                    return Err(err!(
-                        IDLUnknownField,
-                        "BSON field 'writeConcern.{name}' is an unknown field."
-                    ));
+                    bail!(IDLUnknownField, "BSON field 'writeConcern.{name}' is an unknown field.");
                 }
             }
         }
@@ -117,7 +114,7 @@ impl WriteConcern {
         concern.fsync = fsync == Some(true);
         concern.journal = match journal {
             Some(true) if concern.fsync => {
-                return Err(err!(FailedToParse, "fsync and j options cannot be used together"));
+                bail!(FailedToParse, "fsync and j options cannot be used together");
             }
             journal => {
                 if concern.fsync {
@@ -128,7 +125,7 @@ impl WriteConcern {
             }
         };
         if concern.w == Some(Acknowledgement::Members(0)) && journal == Some(true) {
-            return Err(err!(FailedToParse, "cannot use 'j' option with w:0"));
+            bail!(FailedToParse, "cannot use 'j' option with w:0");
         }
         Ok(concern)
     }
@@ -143,7 +140,7 @@ impl WriteConcern {
         is_replica_set: bool,
     ) -> Result<WriteConcern> {
         if !takes_write_concern {
-            return Err(err!(InvalidOptions, "Command does not support writeConcern"));
+            bail!(InvalidOptions, "Command does not support writeConcern");
         }
         let mut concern = WriteConcern::parse(document)?;
         match &concern.w {
@@ -223,10 +220,10 @@ impl Acknowledgement {
                     .ok_or_else(|| err!(FailedToParse, "w has to be a number, string, or object"))?;
                 let members = if number.is_nan() { -1 } else { number.to_i64_coerced() };
                 if !(0..=MEMBERS_MAX).contains(&members) {
-                    return Err(err!(
+                    bail!(
                         FailedToParse,
                         "w has to be a non-negative number and not greater than {MEMBERS_MAX}"
-                    ));
+                    );
                 }
                 Ok(Acknowledgement::Members(members))
             }

@@ -9,7 +9,7 @@ use crate::process::session_queue::{HasQueue, SessionQueue};
 use crate::protocol::session_id;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::random::Random;
-use base::{Result, err};
+use base::{Result, bail, err};
 use database::time;
 use database::{Clock, Committed, RetryKey, SessionId, StoredRetry};
 use parking_lot::Mutex;
@@ -257,7 +257,7 @@ impl Sessions {
             return Ok(session.clone());
         }
         if sessions.len() >= SESSIONS_MAX {
-            return Err(err!(TooManyLogicalSessions, "cannot add session into the cache: too many sessions"));
+            bail!(TooManyLogicalSessions, "cannot add session into the cache: too many sessions");
         }
         let session = Arc::new(Session {
             id,

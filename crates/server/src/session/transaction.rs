@@ -9,7 +9,7 @@ use super::Session;
 use crate::protocol::read_concern::{ReadConcern, RequestedReadConcern};
 use crate::protocol::session_id;
 use base::bson::{Builder, Value};
-use base::{Error, Result, err};
+use base::{Error, Result, bail, err};
 use database::time;
 use database::{Committed, Database, OpenTransaction, Operation, RetryKey};
 use std::sync::Arc;
@@ -94,10 +94,10 @@ impl Session {
         own.check_age(self, number)?;
         if starts {
             if newest == Some(number) {
-                return Err(err!(
+                bail!(
                     ConflictingOperationInProgress,
                     "Only servers in a sharded cluster can start a new transaction at the active transaction number"
-                ));
+                );
             }
             own.abort(database, counters);
             // The store may be remote and its connections busy. Other readers of the session must

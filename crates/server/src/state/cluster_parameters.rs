@@ -6,7 +6,7 @@
 use crate::protocol::fields::Fields;
 use crate::state::system_collections::SettingLocation;
 use base::bson::{Builder, Document, FieldName, Value};
-use base::{Error, Result, err};
+use base::{Error, Result, bail, err};
 use database::Database;
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
@@ -166,10 +166,10 @@ impl ChangeStreamOptions {
             Expiry::Off => None,
             Expiry::Seconds(seconds @ 1..) => Some(seconds),
             Expiry::Seconds(_) => {
-                return Err(err!(BadValue, "Numeric value of 'expireAfterSeconds' should be positive"));
+                bail!(BadValue, "Numeric value of 'expireAfterSeconds' should be positive");
             }
             Expiry::Other => {
-                return Err(err!(BadValue, "Non-numeric value of 'expireAfterSeconds' should be 'off'"));
+                bail!(BadValue, "Non-numeric value of 'expireAfterSeconds' should be 'off'");
             }
         };
         Ok(ChangeStreamOptions { expire_after_seconds, time: 0 })

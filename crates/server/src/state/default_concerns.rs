@@ -7,7 +7,7 @@ use crate::protocol::read_concern::ReadConcern;
 use crate::protocol::write_concern::{Provenance, WriteConcern};
 use crate::state::system_collections::SettingLocation;
 use base::bson::{Builder, Document, Value};
-use base::{Result, err};
+use base::{Result, bail};
 use database::Database;
 use parking_lot::RwLock;
 use std::sync::Arc;
@@ -120,29 +120,23 @@ impl Custom {
     ) -> Result<Custom> {
         use crate::protocol::write_concern::Acknowledgement::Members;
         if read.is_none() && write.is_none() {
-            return Err(err!(
+            bail!(
                 BadValue,
                 "At least one of the \"defaultReadConcern\" or \"defaultWriteConcern\" fields must be present"
-            ));
+            );
         }
         if let Some(Some(level @ (ReadConcern::Snapshot | ReadConcern::Linearizable))) = read {
             let level = level.name();
-            return Err(err!(BadValue, "level: '{level}' is not suitable for the default read concern"));
+            bail!(BadValue, "level: '{level}' is not suitable for the default read concern");
         }
         if write.as_ref().is_some_and(|concern| concern.w.is_none() && !concern.is_empty()) {
-            return Err(err!(BadValue, "The default write concern must have the field 'w'"));
+            bail!(BadValue, "The default write concern must have the field 'w'");
         }
         if write.as_ref().is_some_and(|concern| concern.w == Some(Members(0))) {
-            return Err(err!(
-                BadValue,
-                "Unacknowledged write concern is not suitable for the default write concern"
-            ));
+            bail!(BadValue, "Unacknowledged write concern is not suitable for the default write concern");
         }
         if self.write.is_some() && write.as_ref().is_some_and(WriteConcern::is_empty) {
-            return Err(err!(
-                IllegalOperation,
-                "The global default write concern cannot be unset once it is set."
-            ));
+            bail!(IllegalOperation, "The global default write concern cannot be unset once it is set.");
         }
         Ok(Custom {
             read: read.unwrap_or(self.read),

@@ -9,7 +9,7 @@
 
 use base::bson::{Document, DocumentBuf, Value};
 use base::random::Random;
-use base::{Error, ErrorCode, Result, err};
+use base::{Error, ErrorCode, Result, bail, err};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -274,7 +274,7 @@ fn check_fail_command(data: Document<'_>) -> Result<()> {
     take_client(&mut fields)?;
     fields.finish()?;
     if blocks && block_millis.is_none() {
-        return Err(err!(InvalidOptions, "must specify 'blockTimeMS' when 'blockConnection' is true"));
+        bail!(InvalidOptions, "must specify 'blockTimeMS' when 'blockConnection' is true");
     }
     Ok(())
 }

@@ -6,7 +6,7 @@
 pub(crate) mod elsewhere;
 
 use base::bson::{Builder, FieldName, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 use database::OPERATION_MEMORY;
 use database::language::{DEFAULT_BYTES, Limits};
 use parking_lot::RwLock;
@@ -278,7 +278,7 @@ impl Parameters {
             Setting::Word(_) => word_value(parameter, value)?,
         };
         if setting != parameter.initial && ONLY_ONE_WAY.contains(&parameter.name) {
-            return Err(err!(NotImplemented, "the parameter '{name}' has a fixed value in this server"));
+            bail!(NotImplemented, "the parameter '{name}' has a fixed value in this server");
         }
         self.limit(parameter.name, &setting);
         let mut values = self.values.write();
@@ -321,18 +321,18 @@ fn not_a_number(parameter: &Parameter) -> base::Error {
 fn integer_value(parameter: &Parameter, value: Value<'_>) -> Result<i64> {
     let number = value.as_number().ok_or_else(|| not_a_number(parameter))?.to_i64_clamped();
     if number < i64::from(parameter.lowest) {
-        return Err(err!(
+        bail!(
             BadValue,
             "Invalid value for parameter {}: {number} is not greater than or equal to {}",
             parameter.name,
             parameter.lowest
-        ));
+        );
     }
     if parameter.name == SYNC_EVERY && number > SYNC_EVERY_MAX {
-        return Err(err!(
+        bail!(
             BadValue,
             "Invalid value for parameter {SYNC_EVERY}: {number} is not less than or equal to {SYNC_EVERY_MAX}"
-        ));
+        );
     }
     Ok(number)
 }

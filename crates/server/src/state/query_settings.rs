@@ -6,7 +6,7 @@
 use crate::protocol::fields::Fields;
 use crate::state::system_collections::SettingLocation;
 use base::bson::{Builder, Document, DocumentBuf, Value};
-use base::{Namespace, Result, err};
+use base::{Namespace, Result, bail, err};
 use database::language::query_shape;
 use database::{Database, Hint, IndexHint, QuerySettings};
 use parking_lot::{Mutex, RwLock};
@@ -207,7 +207,7 @@ impl Settings {
             specs.map(|specs| specs.into_iter().map(document).collect::<Result<Vec<_>>>()).transpose()?;
         let query_framework = fields.string("queryFramework")?.map(str::to_string);
         if let Some(other) = query_framework.as_deref().filter(|name| !matches!(*name, "classic" | "sbe")) {
-            return Err(err!(BadValue, "'{other}' is not a query framework: use 'classic' or 'sbe'"));
+            bail!(BadValue, "'{other}' is not a query framework: use 'classic' or 'sbe'");
         }
         let reject = fields.strict_boolean("reject")?;
         let comment = fields.any("comment")?.map(|comment| {
@@ -219,11 +219,7 @@ impl Settings {
         let hints = index_hints.as_deref().unwrap_or_default();
         for (at, spec) in hints.iter().enumerate() {
             if hints.iter().take(at).any(|other| other.namespace == spec.namespace) {
-                return Err(err!(
-                    7746608,
-                    "Collection '{}' has index hints already",
-                    spec.namespace.as_str()
-                ));
+                bail!(7746608, "Collection '{}' has index hints already", spec.namespace.as_str());
             }
         }
         Ok(Settings { index_hints, query_framework, reject, comment })

@@ -9,7 +9,7 @@ use crate::process::signal::Signal;
 use crate::state::set_config::SetConfig;
 use crate::state::system_collections;
 use base::bson::{Builder, ObjectId};
-use base::{Namespace, Result, err};
+use base::{Namespace, Result, bail};
 use database::Database;
 use database::time;
 use parking_lot::Mutex;
@@ -130,7 +130,7 @@ impl ReplicaSet {
     pub(crate) fn step_down(&self, time: Duration) -> Result<()> {
         let mut election_state = self.election_state.lock();
         if !self.primary.swap(false, Ordering::AcqRel) {
-            return Err(err!(NotWritablePrimary, "not primary so can't step down"));
+            bail!(NotWritablePrimary, "not primary so can't step down");
         }
         election_state.until = Some(time::now() + time);
         drop(election_state);
@@ -145,10 +145,7 @@ impl ReplicaSet {
     pub(crate) fn freeze(&self, database: &Database, time: Duration) -> Result<()> {
         let mut election_state = self.election_state.lock();
         if self.primary.load(Ordering::Acquire) {
-            return Err(err!(
-                NotSecondary,
-                "cannot freeze node when primary or running for election. state: Primary"
-            ));
+            bail!(NotSecondary, "cannot freeze node when primary or running for election. state: Primary");
         }
         let until = time::now() + time;
         election_state.until = match time.is_zero() {

@@ -2,7 +2,7 @@
 
 use crate::protocol::fields::Fields;
 use base::bson::{Builder, Document, DocumentBuf, FieldName, ObjectId, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 
 /// Settings with their defaults. Most concern other members and have no effect. Tools read the
 /// values.
@@ -108,39 +108,39 @@ impl SetConfig {
         }
         let (config, named) = SetConfig::read(given.finish().view(), set_id)?;
         if named.set != name {
-            return Err(err!(
+            bail!(
                 InvalidReplicaSetConfig,
                 "Attempting to initiate a replica set with name {}, but command line reports {name}; rejecting",
                 named.set
-            ));
+            );
         }
         if config.version != 1 {
-            return Err(err!(
+            bail!(
                 NewReplicaSetConfigurationIncompatible,
                 "Configuration used to initiate a replica set must have version 1, but found {}",
                 config.version
-            ));
+            );
         }
         if config.set_id != set_id {
-            return Err(err!(
+            bail!(
                 InvalidReplicaSetConfig,
                 "replica set configuration cannot contain 'replicaSetId' field when called from replSetInitiate: {}",
                 config.set_id
-            ));
+            );
         }
         let Some(host) = named.hosts.iter().find(|host| own(host)).cloned() else {
-            return Err(err!(
+            bail!(
                 InvalidReplicaSetConfig,
                 "No host described in new configuration with {{version: 1, term: 0}} for replica set {name} maps to \
                  this node"
-            ));
+            );
         };
         if let Some(other) = named.hosts.iter().find(|other| **other != host) {
-            return Err(err!(
+            bail!(
                 NodeNotFound,
                 "replSetInitiate quorum check failed because not all proposed set members responded affirmatively: \
                  {other} failed with: a set of Vellum has one member"
-            ));
+            );
         }
         Ok((SetConfig { term: 1, host: Some(host.clone()), ..config }, host))
     }
@@ -159,13 +159,13 @@ impl SetConfig {
         })?;
         config.term = fields.integer("term")?.unwrap_or(1);
         if fields.integer("protocolVersion")?.unwrap_or(1) != 1 {
-            return Err(err!(BadValue, "protocolVersion of 1 is the only one supported"));
+            bail!(BadValue, "protocolVersion of 1 is the only one supported");
         }
         if fields.boolean("writeConcernMajorityJournalDefault")? == Some(false) {
-            return Err(err!(
+            bail!(
                 NotImplemented,
                 "BSON field 'ReplSetConfig.writeConcernMajorityJournalDefault' is not implemented as false"
-            ));
+            );
         }
         fields.refuse_unless_default("configsvr")?;
         let members = fields.required("members", Fields::documents)?;
@@ -184,10 +184,7 @@ impl SetConfig {
             }
         }
         if hosts.is_empty() {
-            return Err(err!(
-                InvalidReplicaSetConfig,
-                "Number of members must be between 1 and 50, but was 0"
-            ));
+            bail!(InvalidReplicaSetConfig, "Number of members must be between 1 and 50, but was 0");
         }
         Ok((config, Named { set, hosts }))
     }
@@ -213,10 +210,10 @@ impl SetConfig {
             _ => false,
         });
         if !is_default {
-            return Err(err!(
+            bail!(
                 InvalidReplicaSetConfig,
                 "'settings.getLastErrorDefaults' cannot be changed; use the 'setDefaultRWConcern' command instead"
-            ));
+            );
         }
         fields.refuse_unless_default("getLastErrorModes")?;
         fields.finish()
@@ -230,11 +227,11 @@ impl SetConfig {
             .ok_or_else(|| err!(BadValue, "_id field value of {id} is out of range."))?;
         self.priority = fields.number("priority")?.unwrap_or(1.0);
         if !(0.0..=1000.0).contains(&self.priority) {
-            return Err(err!(
+            bail!(
                 BadValue,
                 "BSON field 'priority' value must be >= 0 and <= 1000, actual value '{}'",
                 self.priority
-            ));
+            );
         }
         self.tags = fields.document("tags")?.unwrap_or(Document::EMPTY).to_owned();
         let electable = self.priority > 0.0
@@ -245,10 +242,10 @@ impl SetConfig {
             && fields.integer("secondaryDelaySecs")?.unwrap_or(0) == 0;
         fields.refuse_unless_default("horizons")?;
         if !electable {
-            return Err(err!(
+            bail!(
                 InvalidReplicaSetConfig,
                 "Replica set configuration must contain at least one non-arbiter member with priority > 0"
-            ));
+            );
         }
         fields.finish()
     }
@@ -283,48 +280,48 @@ impl SetConfig {
         forced_by: Option<i32>,
     ) -> Result<SetConfig> {
         if named.set != name {
-            return Err(err!(
+            bail!(
                 NewReplicaSetConfigurationIncompatible,
                 "New and old configurations differ in replica set name; old was {name}, and new is {}",
                 named.set
-            ));
+            );
         }
         if forced_by.is_none() && other.version <= self.version {
-            return Err(err!(
+            bail!(
                 NewReplicaSetConfigurationIncompatible,
                 "New replica set configuration version must be greater than old, but {} is not greater than {} for \
                  replica set {name}",
                 other.version,
                 self.version
-            ));
+            );
         }
         if other.set_id != self.set_id {
-            return Err(err!(
+            bail!(
                 NewReplicaSetConfigurationIncompatible,
                 "New and old configurations differ in replica set ID; old was {}, and new is {}",
                 self.set_id,
                 other.set_id
-            ));
+            );
         }
         let (version, term) = (other.version, self.term);
         if !named.hosts.iter().any(|host| host.eq_ignore_ascii_case(own)) {
-            return Err(err!(
+            bail!(
                 NodeNotFound,
                 "No host described in new configuration with {{version: {version}, term: {term}}} for replica set \
                  {name} maps to this node"
-            ));
+            );
         }
         if let [_, _, ..] = named.hosts.as_slice() {
             let (count, others) = (named.hosts.len(), &named.hosts);
             let missing: Vec<&str> =
                 others.iter().filter(|host| !host.eq_ignore_ascii_case(own)).map(String::as_str).collect();
-            return Err(err!(
+            bail!(
                 NodeNotFound,
                 "Quorum check failed because not enough voting nodes responded; required {} but only the following 1 \
                  voting nodes responded: {own}; the following nodes did not respond affirmatively: {}",
                 count / 2 + 1,
                 missing.join(", ")
-            ));
+            );
         }
         // A forced reconfig skips versions, so that it supersedes concurrent configurations.
         let version = forced_by.map_or(version, |skip| version.max(self.version).saturating_add(skip));

@@ -5,7 +5,7 @@ use super::{elements, hash, number};
 use crate::index::{DocumentKeys, IndexSpec, KeyKind, KeyOf, KeyPart};
 use base::bson::{Builder, Document, Value, ValueBuf, compare};
 use base::key_string::KeyBuilder;
-use base::{Result, err};
+use base::{Result, bail, err};
 use query::geo::Position;
 use query::geo::hash::Grid;
 
@@ -14,10 +14,10 @@ use query::geo::hash::Grid;
 /// Errors: 16800 and 16801 for key patterns, InvalidOptions for a grid.
 pub(super) fn parse(parts: &[KeyPart], options: Document<'_>) -> Result<Grid> {
     if parts.iter().filter(|part| part.kind == KeyKind::Flat).count() > 1 {
-        return Err(err!(16800, "can't have 2 geo fields"));
+        bail!(16800, "can't have 2 geo fields");
     }
     if parts.first().is_none_or(|part| part.kind != KeyKind::Flat) {
-        return Err(err!(16801, "2d has to be first in index"));
+        bail!(16801, "2d has to be first in index");
     }
     Grid::new(number(options, "bits"), number(options, "min"), number(options, "max"))
 }
@@ -89,10 +89,10 @@ fn fields_of<'d>(value: &Value<'d>) -> Option<Document<'d>> {
 fn position(pair: Document<'_>, document: Document<'_>) -> Result<Position> {
     let mut fields = pair.iter().map(|field| field.value());
     let (Some(x), y) = (fields.next(), fields.next()) else {
-        return Err(err!(13067, "geo field is empty :: caused by :: {document}"));
+        bail!(13067, "geo field is empty :: caused by :: {document}");
     };
     let Some(y) = y else {
-        return Err(err!(13068, "geo field only has 1 element :: caused by :: {document}"));
+        bail!(13068, "geo field only has 1 element :: caused by :: {document}");
     };
     match (x.as_number(), y.as_number()) {
         (Some(x), Some(y)) => Ok(Position { x: x.to_f64(), y: y.to_f64() }),

@@ -7,7 +7,7 @@ use super::{KeyRange, VERSION, elements, number};
 use crate::index::{DocumentKeys, GeoIndex, IndexSpec, KeyKind, KeyOf};
 use base::bson::{Document, Value, ValueBuf};
 use base::key_string::KeyBuilder;
-use base::{Result, err};
+use base::{Result, bail, err};
 use query::geo::cells::{Covering, Levels, text};
 use query::geo::{Form, Geometry};
 
@@ -29,13 +29,13 @@ impl Sphere {
         let finest = number(options, "finestIndexedLevel").unwrap_or(f64::from(levels.finest));
         let coarsest = number(options, "coarsestIndexedLevel").unwrap_or(f64::from(levels.coarsest));
         if coarsest < 0.0 || coarsest.is_nan() {
-            return Err(err!(16747, "coarsestIndexedLevel must be >= 0"));
+            bail!(16747, "coarsestIndexedLevel must be >= 0");
         }
         if finest > 30.0 || finest.is_nan() {
-            return Err(err!(16748, "finestIndexedLevel must be <= 30"));
+            bail!(16748, "finestIndexedLevel must be <= 30");
         }
         if finest < coarsest {
-            return Err(err!(16749, "finestIndexedLevel must be >= coarsestIndexedLevel"));
+            bail!(16749, "finestIndexedLevel must be >= coarsestIndexedLevel");
         }
         (levels.finest, levels.coarsest) = (finest as u8, coarsest as u8);
         Ok(Sphere { version, levels })
@@ -129,10 +129,7 @@ impl Sphere {
                 .cells_of(*value)
                 .map_err(|error| err!(16755, "Can't extract geo keys: {document}  {}", error.message()))?;
             if cells.is_empty() {
-                return Err(err!(
-                    16756,
-                    "Unable to generate keys for (likely malformed) geometry: {document}"
-                ));
+                bail!(16756, "Unable to generate keys for (likely malformed) geometry: {document}");
             }
             several |= cells.len() > 1;
             keys.extend(cells.into_iter().map(|cell| self.key(cell)));
@@ -147,11 +144,11 @@ impl Sphere {
     fn cells_of(&self, value: Value<'_>) -> Result<Vec<i64>> {
         let geometry = Geometry::stored(value)?;
         if geometry.is_strict() {
-            return Err(err!(BadValue, "can't index geometry with strict winding order"));
+            bail!(BadValue, "can't index geometry with strict winding order");
         }
         let single = !matches!(geometry, Geometry::Sphere { form: Form::Several, .. });
         if self.version == 1 && !single {
-            return Err(err!(BadValue, "given geometry can't be indexed in the old index format"));
+            bail!(BadValue, "given geometry can't be indexed in the old index format");
         }
         let parts = geometry
             .stored_parts()
@@ -168,16 +165,16 @@ fn version(options: Document<'_>) -> Result<u8> {
     let name = VERSION;
     let known = "only versions: [1,2,3] are supported";
     let Some(number) = given.as_number() else {
-        return Err(err!(
+        bail!(
             CannotCreateIndex,
             "Invalid type for geo index version {{ {name} : {name}: {given} }}, {known}"
-        ));
+        );
     };
     if matches!(given, Value::Double(double) if !double.is_normal()) {
-        return Err(err!(
+        bail!(
             CannotCreateIndex,
             "Invalid value for geo index version {{ {name} : {name}: {given} }}, {known}"
-        ));
+        );
     }
     match number.to_i64_clamped() {
         version @ 1..=3 => Ok(version as u8),

@@ -2,7 +2,7 @@
 
 use super::reader::{ArrayDiff, ArrayEntry, DocumentDiff, SubDiff};
 use base::bson::{Array, Builder, Document, DocumentBuf, Element, FieldNameBuf, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 use std::collections::HashMap;
 
 /// Maximum number of nulls inserted before a position beyond an array's end, as in MongoDB's updates.
@@ -133,7 +133,7 @@ fn items(before: Array<'_>, diff: &ArrayDiff<'_>, out: &mut Builder) -> Result<(
         let (position, entry) = entry?;
         end = end.max(position.saturating_add(1));
         if entries.insert(position, entry).is_some() {
-            return Err(err!(4728000, "duplicate field name in diff: {position}"));
+            bail!(4728000, "duplicate field name in diff: {position}");
         }
     }
     let mut length = 0;
@@ -151,7 +151,7 @@ fn items(before: Array<'_>, diff: &ArrayDiff<'_>, out: &mut Builder) -> Result<(
     }
     let end = end.min(diff.length.unwrap_or(usize::MAX));
     if end.saturating_sub(length) > PADDING_MAX + entries.len() {
-        return Err(err!(CannotBackfillArray, "can't backfill more than {PADDING_MAX} elements"));
+        bail!(CannotBackfillArray, "can't backfill more than {PADDING_MAX} elements");
     }
     for position in length..end {
         let name = FieldNameBuf::of_number(position);

@@ -1,7 +1,7 @@
 //! Parser and validator of diffs, which may also come from outside, by `applyOps`.
 
 use base::bson::{Document, Element, Elements, Type, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 
 /// The sections of a document's diff.
 pub(in crate::change) struct DocumentDiff<'a> {
@@ -56,7 +56,7 @@ impl<'a> DocumentDiff<'a> {
             let here = rest.clone();
             let Some(element) = rest.next() else { return Ok(read) };
             let Some(first) = element.name().chars().next() else {
-                return Err(err!(4770505, "Expected sections field names in diff to be non-empty "));
+                bail!(4770505, "Expected sections field names in diff to be non-empty ");
             };
             let order = match first {
                 'd' => 1,
@@ -66,7 +66,7 @@ impl<'a> DocumentDiff<'a> {
                 _ => 0,
             };
             if order <= last {
-                return Err(err!(4770503, "Unexpected section: {first} in document diff"));
+                bail!(4770503, "Unexpected section: {first} in document diff");
             }
             last = order;
             match first {
@@ -88,7 +88,7 @@ impl<'a> DocumentDiff<'a> {
         self.subs.clone().map(|element| {
             let Some(name) = element.name().strip_prefix('s') else {
                 let name = element.name();
-                return Err(err!(4770514, "Did not expect more sections in diff but found one: {name}"));
+                bail!(4770514, "Did not expect more sections in diff but found one: {name}");
             };
             match element.value() {
                 Value::Document(diff) => Ok((name, SubDiff::read(diff)?)),
@@ -107,16 +107,16 @@ impl<'a> ArrayDiff<'a> {
         match header.map(|header| header.value()) {
             Some(Value::Boolean(true)) => {}
             Some(Value::Boolean(_)) => {
-                return Err(err!(4770520, "Expected array header to be value true but got a: false"));
+                bail!(4770520, "Expected array header to be value true but got a: false");
             }
-            _ => return Err(err!(4770519, "Expected array header to be bool but got {diff}")),
+            _ => bail!(4770519, "Expected array header to be bool but got {diff}"),
         }
         let mut length = None;
         let behind = entries.clone();
         match entries.next() {
             Some(element) if element.name() == "l" => {
                 let Value::Int32(new) = element.value() else {
-                    return Err(err!(4770507, "Expected l section to be type {}", Type::Int32.alias()));
+                    bail!(4770507, "Expected l section to be type {}", Type::Int32.alias());
                 };
                 length = Some(usize::try_from(new).unwrap_or(0));
             }
@@ -134,14 +134,11 @@ impl<'a> ArrayDiff<'a> {
         self.entries.clone().map(|element| {
             let name = element.name();
             let Some((kind, position)) = name.split_at_checked(1).filter(|(_, rest)| !rest.is_empty()) else {
-                return Err(err!(
-                    4770521,
-                    "expected field name to be at least two characters long, but found: {name}"
-                ));
+                bail!(4770521, "expected field name to be at least two characters long, but found: {name}");
             };
             let digits = position.bytes().all(|byte| byte.is_ascii_digit());
             let Some(at) = digits.then(|| position.parse().ok()).flatten() else {
-                return Err(err!(4770512, "Expected integer but got {position}"));
+                bail!(4770512, "Expected integer but got {position}");
             };
             match (kind, element.value()) {
                 ("u", _) => Ok((at, ArrayEntry::Value(element))),

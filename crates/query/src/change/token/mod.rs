@@ -10,7 +10,7 @@ mod key;
 mod tests;
 
 use base::bson::{Builder, Document, DocumentBuf, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 use key::Reader;
 
 /// The version of new tokens.
@@ -128,14 +128,11 @@ impl ResumeToken {
     /// that are not a key string, and the errors of [`parts`](Self::parts).
     pub fn parse(token: Document<'_>) -> Result<ResumeToken> {
         let Some(Value::String(hex)) = token.get("_data") else {
-            return Err(err!(
-                40647,
-                "Bad resume token: _data of missing or of wrong type. Expected string, got {token}"
-            ));
+            bail!(40647, "Bad resume token: _data of missing or of wrong type. Expected string, got {token}");
         };
         // Type bits are the types in an event's `_id`, which are not needed here.
         if !matches!(token.get("_typeBits"), None | Some(Value::Binary { subtype: 0, .. })) {
-            return Err(err!(40648, "Bad resume token: _typeBits of wrong type {token}"));
+            bail!(40648, "Bad resume token: _typeBits of wrong type {token}");
         }
         let bytes = unhex(hex)
             .ok_or_else(|| err!(FailedToParse, "resume token string was not a valid hex string"))?;
@@ -150,7 +147,7 @@ impl ResumeToken {
     pub fn parts(&self) -> Result<TokenParts> {
         let mut reader = Reader::new(&self.bytes);
         let broken = |first: u8| err!(50811, "KeyString format error: Unknown type: {first}");
-        let Some(first) = reader.peek() else { return Err(err!(40649, "invalid empty resume token")) };
+        let Some(first) = reader.peek() else { bail!(40649, "invalid empty resume token") };
         if first != key::TIMESTAMP {
             return Err(broken(first));
         }
@@ -162,7 +159,7 @@ impl ResumeToken {
             (50854, "Invalid resume token: wrong type for version"),
         )?;
         if !(0..=2).contains(&version) {
-            return Err(err!(50795, "Invalid Resume Token: only supports version 0, 1 and 2"));
+            bail!(50795, "Invalid Resume Token: only supports version 0, 1 and 2");
         }
         let mut parts =
             TokenParts { time, is_event: true, from_invalidate: false, uuid: None, fragment: None };
@@ -173,7 +170,7 @@ impl ResumeToken {
                 (51056, "Resume Token tokenType is not an int."),
             )?;
             if kind != 0 && kind != EVENT {
-                return Err(err!(51057, "Token type {kind} not recognized"));
+                bail!(51057, "Token type {kind} not recognized");
             }
             parts.is_event = kind == EVENT;
         }
@@ -183,14 +180,14 @@ impl ResumeToken {
             (50855, "Resume Token txnOpIndex is not an integer"),
         )?;
         if index < 0 {
-            return Err(err!(50794, "Invalid Resume Token: txnOpIndex should be non-negative"));
+            bail!(50794, "Invalid Resume Token: txnOpIndex should be non-negative");
         }
         if version >= 1 {
             parts.from_invalidate = match reader.byte().filter(|byte| *byte != key::END) {
                 Some(key::FALSE) => false,
                 Some(key::TRUE) => true,
-                Some(_) => return Err(err!(50870, "Resume Token fromInvalidate is not a boolean.")),
-                None => return Err(err!(50872, "Resume Token does not contain fromInvalidate")),
+                Some(_) => bail!(50870, "Resume Token fromInvalidate is not a boolean."),
+                None => bail!(50872, "Resume Token does not contain fromInvalidate"),
             };
         }
         read_event(&mut reader, version, &mut parts)?;
@@ -211,9 +208,9 @@ fn read_event(reader: &mut Reader<'_>, version: i64, parts: &mut TokenParts) -> 
         key::NULL => {}
         key::BINARY => match (reader.byte(), reader.byte(), reader.chunk::<16>()) {
             (Some(16), Some(UUID_SUBTYPE), Some(uuid)) => parts.uuid = Some(uuid),
-            _ => return Err(err!(InvalidUUID, "uuid must be a 16-byte binary field with UUID (4) subtype")),
+            _ => bail!(InvalidUUID, "uuid must be a 16-byte binary field with UUID (4) subtype"),
         },
-        _ => return Err(err!(InvalidUUID, "uuid must be a 16-byte binary field with UUID (4) subtype")),
+        _ => bail!(InvalidUUID, "uuid must be a 16-byte binary field with UUID (4) subtype"),
     }
     let Some(first) = reader.peek() else {
         return match parts.is_event && version >= 2 {
@@ -222,10 +219,10 @@ fn read_event(reader: &mut Reader<'_>, version: i64, parts: &mut TokenParts) -> 
         };
     };
     if !parts.is_event {
-        return Err(err!(6189504, "Invalid high water mark token"));
+        bail!(6189504, "Invalid high water mark token");
     }
     if first != key::OBJECT {
-        return Err(err!(6189503, "Resume Token eventIdentifier is not an object"));
+        bail!(6189503, "Resume Token eventIdentifier is not an object");
     }
     reader.skip().ok_or_else(|| broken(first))?;
     if let Some(first) = reader.peek()

@@ -3,7 +3,7 @@
 use super::super::evaluate::{Call, Computed, null, number};
 use super::non_null;
 use base::bson::{Number, Value};
-use base::err;
+use base::{bail, err};
 
 /// `$divide`: a double, or a decimal if either operand is one; never an integer.
 ///
@@ -11,15 +11,15 @@ use base::err;
 pub(in super::super) fn divide<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let (Some(left), Some(right)) = (non_null(call.get(0)?), non_null(call.get(1)?)) else { return null() };
     let (Some(a), Some(b)) = (left.as_number(), right.as_number()) else {
-        return Err(err!(
+        bail!(
             TypeMismatch,
             "$divide only supports numeric types, not {} and {}",
             left.kind().alias(),
             right.kind().alias()
-        ));
+        );
     };
     if b.is_zero() {
-        return Err(err!(BadValue, "can't $divide by zero"));
+        bail!(BadValue, "can't $divide by zero");
     }
     if a.is_decimal() || b.is_decimal() {
         return number(Number::Decimal128(a.to_decimal().divided_by(b.to_decimal())));
@@ -33,12 +33,12 @@ pub(in super::super) fn divide<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
 pub(in super::super) fn modulo<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let (Some(left), Some(right)) = (non_null(call.get(0)?), non_null(call.get(1)?)) else { return null() };
     let (Some(a), Some(b)) = (left.as_number(), right.as_number()) else {
-        return Err(err!(
+        bail!(
             16611,
             "$mod only supports numeric types, not {} and {}",
             left.kind().alias(),
             right.kind().alias()
-        ));
+        );
     };
     if b.is_zero() {
         return Err(match a.is_decimal() || b.is_decimal() {

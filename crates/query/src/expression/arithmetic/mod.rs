@@ -13,7 +13,7 @@ pub(super) mod trigonometry;
 use super::evaluate::{Call, Computed, null, number, type_name, value};
 use crate::accumulator_state::Total;
 use base::bson::{Number, Rounding, Value};
-use base::{Error, Result, err};
+use base::{Error, Result, bail, err};
 
 /// `$add`: the sum of numbers. With one date operand, the result is the date plus milliseconds.
 ///
@@ -26,7 +26,7 @@ pub(super) fn add<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
             None | Some(Value::Null | Value::Undefined) => return null(),
             Some(Value::DateTime(millis)) => {
                 if date.is_some() {
-                    return Err(err!(16612, "only one date allowed in an $add expression"));
+                    bail!(16612, "only one date allowed in an $add expression");
                 }
                 date = Some(millis);
             }

@@ -7,7 +7,7 @@ use super::super::show;
 use super::super::table::Operator;
 use super::{non_null, numeric_operand};
 use base::bson::{Decimal128, Number, Value};
-use base::{Error, Result, err};
+use base::{Error, Result, bail, err};
 use std::cmp::Ordering;
 
 /// Applies a function of decimals or doubles; integers are converted to doubles.
@@ -42,7 +42,7 @@ pub(in super::super) fn sigmoid<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let Some(operand) = call.get_non_null(0)? else { return null() };
     let Some(operand) = operand.as_number() else {
         let found = operand.kind().alias();
-        return Err(err!(TypeMismatch, "$sigmoid only supports numeric types, not {found}"));
+        bail!(TypeMismatch, "$sigmoid only supports numeric types, not {found}");
     };
     let one = Decimal128::from_i64(1);
     match operand {
@@ -58,7 +58,7 @@ pub(in super::super) fn sigmoid<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
 pub(in super::super) fn sqrt<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let Some(operand) = numeric_operand(call)? else { return null() };
     if !operand.is_nan() && operand.compare(Number::Int32(0)) == Ordering::Less {
-        return Err(err!(28714, "$sqrt's argument must be greater than or equal to 0"));
+        bail!(28714, "$sqrt's argument must be greater than or equal to 0");
     }
     match operand {
         // The root of a negative zero is negative zero, for decimals as for doubles.
@@ -79,7 +79,7 @@ fn printed(number: Number) -> String {
 pub(in super::super) fn ln<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let Some(operand) = numeric_operand(call)? else { return null() };
     if !positive(operand) {
-        return Err(err!(28766, "$ln's argument must be a positive number, but is {}", printed(operand)));
+        bail!(28766, "$ln's argument must be a positive number, but is {}", printed(operand));
     }
     apply(operand, f64::ln, Decimal128::natural_logarithm)
 }
@@ -88,7 +88,7 @@ pub(in super::super) fn ln<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
 pub(in super::super) fn log10<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let Some(operand) = numeric_operand(call)? else { return null() };
     if !positive(operand) {
-        return Err(err!(28761, "$log10's argument must be a positive number, but is {}", printed(operand)));
+        bail!(28761, "$log10's argument must be a positive number, but is {}", printed(operand));
     }
     apply(operand, f64::log10, Decimal128::logarithm_10)
 }
@@ -107,11 +107,11 @@ pub(in super::super) fn log<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
         .as_number()
         .ok_or_else(|| err!(28757, "$log's base must be numeric, not {}", base.kind().alias()))?;
     if !positive(x) {
-        return Err(err!(28758, "$log's argument must be a positive number, but is {}", printed(x)));
+        bail!(28758, "$log's argument must be a positive number, but is {}", printed(x));
     }
     if !positive(b) || b.compare(Number::Int32(1)) == Ordering::Equal {
         let found = printed(b);
-        return Err(err!(28759, "$log's base must be a positive number not equal to 1, but is {found}"));
+        bail!(28759, "$log's base must be a positive number not equal to 1, but is {found}");
     }
     let is_number = !x.is_nan() && !b.is_nan();
     if is_number && (x.is_decimal() || b.is_decimal()) {
@@ -130,7 +130,7 @@ pub(in super::super) fn pow<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let b = base.as_number().ok_or_else(|| not_numeric(28762, "base", base))?;
     let e = exponent.as_number().ok_or_else(|| not_numeric(28763, "exponent", exponent))?;
     if b.is_zero() && e.compare(Number::Int32(0)) == Ordering::Less && !e.is_nan() {
-        return Err(err!(28764, "$pow cannot take a base of 0 and a negative exponent"));
+        bail!(28764, "$pow cannot take a base of 0 and a negative exponent");
     }
     if b.is_decimal() || e.is_decimal() {
         return value(b.to_decimal().power(e.to_decimal()).with_all_digits());

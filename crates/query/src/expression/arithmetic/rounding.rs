@@ -5,7 +5,7 @@ use super::super::show;
 use super::decimals::round_to_places;
 use super::{non_null, numeric_operand};
 use base::bson::{Decimal128, Number, Rounding, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 
 /// `$abs`. Errors: 28765 for a value that is not a number, 28680 for the smallest int64.
 pub(in super::super) fn abs<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
@@ -56,7 +56,7 @@ fn places<'a>(call: &Call<'_, 'a>, rounding: Rounding) -> Computed<'a> {
     let Some(operand) = non_null(call.get(0)?) else { return null() };
     let Some(value) = operand.as_number() else {
         let found = operand.kind().alias();
-        return Err(err!(51081, "{} only supports numeric types, not {found}", call.name()));
+        bail!(51081, "{} only supports numeric types, not {found}", call.name());
     };
     let wanted = if call.len() > 1 {
         let Some(precision) = non_null(call.get(1)?) else { return null() };
@@ -86,16 +86,13 @@ fn places<'a>(call: &Call<'_, 'a>, rounding: Rounding) -> Computed<'a> {
 /// to 100.
 fn read_places(name: &str, precision: Value<'_>) -> Result<i32> {
     if precision.as_number().is_none() {
-        return Err(err!(16004, "can't convert from BSON type {} to long", precision.kind().alias()));
+        bail!(16004, "can't convert from BSON type {} to long", precision.kind().alias());
     }
     let Some(wanted) = super::divide::as_int32(precision) else {
-        return Err(err!(51082, "precision argument to  {name} must be a integral value"));
+        bail!(51082, "precision argument to  {name} must be a integral value");
     };
     if !(-20..=100).contains(&wanted) {
-        return Err(err!(
-            51083,
-            "cannot apply {name} with precision value {wanted} value must be in [-20, 100]"
-        ));
+        bail!(51083, "cannot apply {name} with precision value {wanted} value must be in [-20, 100]");
     }
     Ok(wanted)
 }

@@ -4,7 +4,7 @@ use super::super::evaluate::{Call, Computed, null, value};
 use super::super::show;
 use super::{non_null, numeric_operand};
 use base::bson::{Decimal128, Number, Value};
-use base::err;
+use base::{bail, err};
 use std::cmp::Ordering;
 
 /// The domain of a function, as its error prints it.
@@ -45,13 +45,13 @@ fn apply<'a>(
 ) -> Computed<'a> {
     let Some(operand) = numeric_operand(call)? else { return null() };
     if !domain.holds(nearest_inside(operand)) {
-        return Err(err!(
+        bail!(
             50989,
             "cannot apply {} to {}, value must in {}",
             call.name(),
             show::value(Value::from(operand)),
             domain.text()
-        ));
+        );
     }
     match operand {
         Number::Decimal128(operand) => value(of_decimal(operand)),

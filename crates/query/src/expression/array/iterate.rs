@@ -16,7 +16,7 @@ use super::super::{show, variables};
 use super::array_or_null;
 use crate::Arena;
 use base::bson::{Array, Builder, FieldName, FieldNameBuf, MAX_DEPTH, Type, Value, nests_deeper};
-use base::{Result, err};
+use base::{Result, bail, err};
 use std::ffi::CStr;
 
 /// Parses `$map`. The operands are `input` and `in`. `in` sees the variable `as`, by default `this`.
@@ -28,7 +28,7 @@ pub(in super::super) fn parse_map(
     argument: Value<'_>,
 ) -> Result<Node> {
     let Value::Document(argument) = argument else {
-        return Err(err!(16878, "$map only supports an object as its argument"));
+        bail!(16878, "$map only supports an object as its argument");
     };
     let (mut input, mut name, mut body) = (None, None, None);
     for element in argument {
@@ -36,7 +36,7 @@ pub(in super::super) fn parse_map(
             "input" => input = Some(element.value()),
             "as" => name = Some(element.value()),
             "in" => body = Some(element.value()),
-            other => return Err(err!(16879, "Unrecognized parameter to $map: {other}")),
+            other => bail!(16879, "Unrecognized parameter to $map: {other}"),
         }
     }
     let input = input.ok_or_else(|| err!(16880, "Missing 'input' parameter to $map"))?;
@@ -53,7 +53,7 @@ fn variable(name: Option<Value<'_>>) -> Result<&str> {
         None => return Ok("this"),
         Some(Value::String(name)) => name,
         Some(other) => {
-            return Err(err!(FailedToParse, "'as' must be a string, found: {}", other.kind().alias()));
+            bail!(FailedToParse, "'as' must be a string, found: {}", other.kind().alias());
         }
     };
     variables::check_name_for_binding(name)?;
@@ -86,7 +86,7 @@ pub(in super::super) fn parse_filter(
     argument: Value<'_>,
 ) -> Result<Node> {
     let Value::Document(argument) = argument else {
-        return Err(err!(28646, "$filter only supports an object as its argument"));
+        bail!(28646, "$filter only supports an object as its argument");
     };
     let (mut input, mut name, mut condition, mut limit) = (None, None, None, None);
     for element in argument {
@@ -95,7 +95,7 @@ pub(in super::super) fn parse_filter(
             "as" => name = Some(element.value()),
             "cond" => condition = Some(element.value()),
             "limit" => limit = Some(element.value()),
-            other => return Err(err!(28647, "Unrecognized parameter to $filter: {other}")),
+            other => bail!(28647, "Unrecognized parameter to $filter: {other}"),
         }
     }
     let input = input.ok_or_else(|| err!(28648, "Missing 'input' parameter to $filter"))?;
@@ -151,7 +151,7 @@ pub(in super::super) fn parse_reduce(
 ) -> Result<Node> {
     let Value::Document(argument) = argument else {
         let found = argument.kind().alias();
-        return Err(err!(40075, "$reduce requires an object as an argument, found: {found}"));
+        bail!(40075, "$reduce requires an object as an argument, found: {found}");
     };
     let (mut input, mut initial, mut body) = (None, None, None);
     let (mut bindings, mut given) = (Default::default(), false);
@@ -164,7 +164,7 @@ pub(in super::super) fn parse_reduce(
                 let (bound, parsed) = parser.binding(&["this", "value"], parse)?;
                 (bindings, body, given) = (bound, Some(parsed), true);
             }
-            other => return Err(err!(40076, "$reduce found an unknown argument: {other}")),
+            other => bail!(40076, "$reduce found an unknown argument: {other}"),
         }
     }
     debug_assert_eq!(given, body.is_some());
@@ -322,7 +322,7 @@ fn check_depth(value: Option<Value<'_>>) -> Result<()> {
         _ => return Ok(()),
     };
     if nests_deeper(nested, MAX_DEPTH) {
-        return Err(err!(Overflow, "$reduce: the value exceeds the limit of {MAX_DEPTH} levels of nesting"));
+        bail!(Overflow, "$reduce: the value exceeds the limit of {MAX_DEPTH} levels of nesting");
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ use super::arithmetic::divide::as_int32;
 use super::evaluate::{Call, Computed, null, type_name, value};
 use super::show;
 use base::bson::{Array, Builder, Value};
-use base::{Error, Result, err};
+use base::{Error, Result, bail, err};
 
 /// Pushes the raw elements of an array with new positions, within the memory limit.
 ///
@@ -38,11 +38,11 @@ pub(super) fn element_at<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let (Some(array), Some(position)) = (call.get_non_null(0)?, call.get_non_null(1)?) else { return null() };
     let Value::Array(array) = array else {
         let found = array.kind().alias();
-        return Err(err!(28689, "$arrayElemAt's first argument must be an array, but is {found}"));
+        bail!(28689, "$arrayElemAt's first argument must be an array, but is {found}");
     };
     if position.as_number().is_none() {
         let found = position.kind().alias();
-        return Err(err!(28690, "$arrayElemAt's second argument must be a numeric value, but is {found}"));
+        bail!(28690, "$arrayElemAt's second argument must be a numeric value, but is {found}");
     }
     let position = as_int32(position).ok_or_else(|| {
         let found = show::value(position);
@@ -90,7 +90,7 @@ pub(super) fn concat<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
             None => return null(),
             Some(Value::Array(array)) => push_all(call, array.iter(), &mut builder)?,
             Some(other) => {
-                return Err(err!(28664, "$concatArrays only supports arrays, not {}", other.kind().alias()));
+                bail!(28664, "$concatArrays only supports arrays, not {}", other.kind().alias());
             }
         }
     }
@@ -102,7 +102,7 @@ pub(super) fn contains<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let (wanted, array) = (call.get(0)?, call.get(1)?);
     let Some(Value::Array(array)) = array else {
         let found = type_name(array);
-        return Err(err!(40081, "$in requires an array as a second argument, found: {found}"));
+        bail!(40081, "$in requires an array as a second argument, found: {found}");
     };
     let Some(wanted) = wanted else { return value(false) };
     if let Some(found) = call.has_member(wanted) {
@@ -146,10 +146,7 @@ pub(super) fn reverse<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
         Some(Value::Array(array)) => array,
         Some(other) => {
             let found = other.kind().alias();
-            return Err(err!(
-                34435,
-                "The argument to $reverseArray must be an array, but was of type: {found}"
-            ));
+            bail!(34435, "The argument to $reverseArray must be an array, but was of type: {found}");
         }
     };
     let mut elements = Vec::new();

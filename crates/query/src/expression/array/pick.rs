@@ -9,7 +9,7 @@ use super::super::named::{Named, Parameter, error_template, required};
 use super::super::show;
 use crate::sort_runs::sort_in_runs;
 use base::bson::{Builder, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 
 /// The arguments of `$maxN` and `$minN`: `n` and `input`, in this order.
 pub(in super::super) static EXTREMES: Named = arguments(5787900);
@@ -51,7 +51,7 @@ fn pick<'a>(
 ) -> Computed<'a> {
     let count = count(call.get(0)?)?;
     let Some(Value::Array(input)) = call.get(1)? else {
-        return Err(err!(5788200, "Input must be an array"));
+        bail!(5788200, "Input must be an array");
     };
     let mut elements: Vec<_> = input.iter().collect();
     choose(&mut elements, count)?;

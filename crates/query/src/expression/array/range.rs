@@ -8,7 +8,7 @@ use super::super::arithmetic::divide::as_int32;
 use super::super::evaluate::{Call, Computed, type_name};
 use super::super::show;
 use base::bson::Builder;
-use base::{Error, ErrorCode, Result, err};
+use base::{Error, ErrorCode, Result, bail};
 
 /// Error codes and messages of one argument.
 struct ArgumentErrors {
@@ -56,7 +56,7 @@ pub(in super::super) fn range<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let (start, end) = (argument(call, 0, &START)?, argument(call, 1, &END)?);
     let step = if call.len() > 2 { argument(call, 2, &STEP)? } else { 1 };
     if step == 0 {
-        return Err(err!(34449, "$range requires a non-zero step value"));
+        bail!(34449, "$range requires a non-zero step value");
     }
     let mut builder = Builder::new();
     let mut current = start;

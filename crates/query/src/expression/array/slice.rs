@@ -8,7 +8,7 @@ use super::super::arithmetic::divide::as_int32;
 use super::super::evaluate::{Call, Computed, null};
 use super::super::show;
 use base::bson::{Builder, Value};
-use base::{Error, ErrorCode, Result, err};
+use base::{Error, ErrorCode, Result, bail};
 
 fn error(code: i32, message: String) -> Error {
     Error::new(ErrorCode::Location(code), message)
@@ -37,7 +37,7 @@ pub(in super::super) fn slice<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let (Some(array), Some(second)) = (call.get_non_null(0)?, call.get_non_null(1)?) else { return null() };
     let Value::Array(array) = array else {
         let found = array.kind().alias();
-        return Err(err!(28724, "First argument to $slice must be an array, but is of type: {found}"));
+        bail!(28724, "First argument to $slice must be an array, but is of type: {found}");
     };
     let second = whole(second, (28725, 28726), "Second", "a numeric value")?;
     let length = array.len();
@@ -51,7 +51,7 @@ pub(in super::super) fn slice<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
         let Some(third) = call.get_non_null(2)? else { return null() };
         let count = whole(third, (28727, 28728), "Third", "numeric")?;
         if count <= 0 {
-            return Err(err!(28729, "Third argument to $slice must be positive: {count}"));
+            bail!(28729, "Third argument to $slice must be positive: {count}");
         }
         (usize::try_from(second).unwrap_or_else(|_| from_end(second)), count as usize)
     };

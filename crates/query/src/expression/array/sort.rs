@@ -12,7 +12,7 @@ use super::array_or_null;
 use crate::element_order::ElementOrder;
 use crate::sort_runs::sort_in_runs;
 use base::bson::{Builder, FieldName, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 
 /// Parses `$sortArray`. The operands are `input` and the constant `sortBy`.
 ///
@@ -24,14 +24,14 @@ pub(in super::super) fn parse(
 ) -> Result<Node> {
     let Value::Document(argument) = argument else {
         let found = argument.kind().alias();
-        return Err(err!(2942500, "$sortArray requires an object as an argument, found: {found}"));
+        bail!(2942500, "$sortArray requires an object as an argument, found: {found}");
     };
     let (mut input, mut by) = (None, None);
     for element in argument {
         match element.name() {
             "input" => input = Some(parser.operand(element.value())?),
             "sortBy" => by = Some(element.value()),
-            other => return Err(err!(2942501, "$sortArray found an unknown argument: {other}")),
+            other => bail!(2942501, "$sortArray found an unknown argument: {other}"),
         }
     }
     let input = input.ok_or_else(|| err!(2942502, "$sortArray requires 'input' to be specified"))?;

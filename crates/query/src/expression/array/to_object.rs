@@ -5,7 +5,7 @@ use super::super::ordered_fields::OrderedFields;
 use super::super::show;
 use super::array_or_null;
 use base::bson::{Builder, Document, FieldName, Value};
-use base::{Error, ErrorCode, Result, err};
+use base::{Error, ErrorCode, Result, bail, err};
 
 /// `$objectToArray`: `[{k: name, v: value}, …]`. Errors: 40390 for a value that is not a document.
 pub(in super::super) fn object_to_array<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
@@ -14,7 +14,7 @@ pub(in super::super) fn object_to_array<'a>(call: &Call<'_, 'a>) -> Computed<'a>
         Some(Value::Document(document)) => document,
         Some(other) => {
             let found = other.kind().alias();
-            return Err(err!(40390, "$objectToArray requires a document input, found: {found}"));
+            bail!(40390, "$objectToArray requires a document input, found: {found}");
         }
     };
     let mut builder = Builder::new();
@@ -81,17 +81,17 @@ fn pair<'a>(element: Value<'a>, first_is_array: Option<bool>) -> Result<(&'a str
 fn named_pair(document: Document<'_>) -> Result<(&str, Value<'_>)> {
     let count = document.iter().count();
     if count != 2 {
-        return Err(err!(
+        bail!(
             40392,
             "$arrayToObject requires an object keys of 'k' and 'v'. Found incorrect number of keys:{count}"
-        ));
+        );
     }
     let (Some(name), Some(value)) = (document.get("k"), document.get("v")) else {
         let found = show::document(document);
-        return Err(err!(
+        bail!(
             40393,
             "$arrayToObject requires an object with keys 'k' and 'v'. Missing either or both keys from: {found}"
-        ));
+        );
     };
     let name = name.as_str().ok_or_else(|| {
         let found = name.kind().alias();

@@ -10,7 +10,7 @@ use super::super::node::{CallNode, Node};
 use super::super::parse::Parser;
 use super::super::table::Operator;
 use base::bson::{Builder, FieldName, Value};
-use base::{Result, err};
+use base::{Result, bail};
 
 /// Parses `$zip`. The operands are the inputs as an array literal, the defaults as another (or absent), and whether the
 /// longest array counts.
@@ -23,7 +23,7 @@ pub(in super::super) fn parse(
 ) -> Result<Node> {
     let Value::Document(argument) = argument else {
         let found = argument.kind().alias();
-        return Err(err!(34460, "$zip only supports an object as an argument, found {found}"));
+        bail!(34460, "$zip only supports an object as an argument, found {found}");
     };
     let (mut inputs, mut defaults, mut longest) = (Vec::new(), None, false);
     for element in argument {
@@ -31,22 +31,22 @@ pub(in super::super) fn parse(
             ("inputs", Value::Array(array)) => inputs = parser.operands(array)?,
             ("inputs", other) => {
                 let found = other.kind().alias();
-                return Err(err!(34461, "inputs must be an array of expressions, found {found}"));
+                bail!(34461, "inputs must be an array of expressions, found {found}");
             }
             ("defaults", Value::Array(array)) => defaults = Some(parser.operands(array)?),
             ("defaults", other) => {
                 let found = other.kind().alias();
-                return Err(err!(34462, "defaults must be an array of expressions, found {found}"));
+                bail!(34462, "defaults must be an array of expressions, found {found}");
             }
             ("useLongestLength", Value::Boolean(value)) => longest = value,
             ("useLongestLength", other) => {
-                return Err(err!(34463, "useLongestLength must be a bool, found {}", other.kind().alias()));
+                bail!(34463, "useLongestLength must be a bool, found {}", other.kind().alias());
             }
-            (other, _) => return Err(err!(34464, "$zip found an unknown argument: {other}")),
+            (other, _) => bail!(34464, "$zip found an unknown argument: {other}"),
         }
     }
     if inputs.is_empty() {
-        return Err(err!(34465, "$zip requires at least one input array"));
+        bail!(34465, "$zip requires at least one input array");
     }
     let defaults = check_defaults(defaults, longest, inputs.len())?;
     let longest = Node::Constant(Some(Value::Boolean(longest).to_owned()));
@@ -57,10 +57,10 @@ pub(in super::super) fn parse(
 fn check_defaults(defaults: Option<Vec<Node>>, longest: bool, inputs: usize) -> Result<Node> {
     let Some(defaults) = defaults else { return Ok(Node::Absent) };
     if !longest && !defaults.is_empty() {
-        return Err(err!(34466, "cannot specify defaults unless useLongestLength is true"));
+        bail!(34466, "cannot specify defaults unless useLongestLength is true");
     }
     if !defaults.is_empty() && defaults.len() != inputs {
-        return Err(err!(34467, "defaults and inputs must have the same length"));
+        bail!(34467, "defaults and inputs must have the same length");
     }
     Ok(Node::Array(defaults))
 }
@@ -75,7 +75,7 @@ pub(in super::super) fn zip<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
                 nullish if nullish.is_nullish() => return null(),
                 other => {
                     let found = other.kind().alias();
-                    return Err(err!(34468, "$zip found a non-array expression in input: {found}"));
+                    bail!(34468, "$zip found a non-array expression in input: {found}");
                 }
             }
         }

@@ -4,7 +4,7 @@ use super::super::evaluate::{Computed, Scope, type_name};
 use super::unsupported;
 use base::bson::extended_json::base64;
 use base::bson::{Type, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 
 /// Text format of a binary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl Format {
             Some(Value::String(name)) => name,
             other => {
                 let found = type_name(other);
-                return Err(err!(4341114, "$convert requires that 'format' be a string, found: {found}"));
+                bail!(4341114, "$convert requires that 'format' be a string, found: {found}");
             }
         };
         Ok(Some(match name {
@@ -41,7 +41,7 @@ impl Format {
             "hex" => Format::Hex,
             "utf8" => Format::Utf8,
             "uuid" => Format::Uuid,
-            other => return Err(err!(4341125, "Invalid 'format' argument for $convert: {other}")),
+            other => bail!(4341125, "Invalid 'format' argument for $convert: {other}"),
         }))
     }
 }
@@ -81,10 +81,10 @@ pub(super) fn to_binary<'a>(
         Value::String(text) => text,
         Value::Binary { subtype: found, .. } if found == subtype => return Ok(Some(input)),
         Value::Binary { .. } => {
-            return Err(err!(
+            bail!(
                 ConversionFailure,
                 "Conversions between different BinData subtypes are not supported in $convert with no onError value"
-            ));
+            );
         }
         other => return Err(unsupported(other, Type::Binary)),
     };

@@ -2,7 +2,7 @@
 
 use super::super::show;
 use base::bson::{Decimal128, Number, Rounding, Type, Value};
-use base::{Error, Result, err};
+use base::{Error, Result, bail, err};
 
 /// Two to the 63rd: the first double beyond the int64 range.
 const TWO_63: f64 = 9_223_372_036_854_775_808.0;
@@ -45,16 +45,16 @@ fn overflow(number: Number) -> Error {
 /// Truncates a number.
 fn to_whole(number: Number) -> Result<i64> {
     if number.is_nan() {
-        return Err(err!(
+        bail!(
             ConversionFailure,
             "Attempt to convert NaN value to integer type in $convert with no onError value"
-        ));
+        );
     }
     if is_infinite(number) {
-        return Err(err!(
+        bail!(
             ConversionFailure,
             "Attempt to convert infinity value to integer type in $convert with no onError value"
-        ));
+        );
     }
     match number {
         Number::Int32(value) => Ok(i64::from(value)),
@@ -96,10 +96,7 @@ fn parse(text: &str, target: Type) -> Result<Value<'static>> {
         return Ok(Value::Double(value));
     }
     if unsigned.starts_with("0x") || unsigned.starts_with("0X") {
-        return Err(err!(
-            ConversionFailure,
-            "Illegal hexadecimal input in $convert with no onError value: {text}"
-        ));
+        bail!(ConversionFailure, "Illegal hexadecimal input in $convert with no onError value: {text}");
     }
     if unsigned.starts_with(|c: char| c.is_whitespace()) {
         return Err(failed("Leading whitespace"));

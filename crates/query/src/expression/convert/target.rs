@@ -2,7 +2,7 @@
 
 use super::super::show;
 use base::bson::{Type, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 
 /// The target type of a conversion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,20 +40,14 @@ fn kind(to: Value<'_>) -> Result<Type> {
     }
     let Some(number) = to.as_number() else {
         let found = to.kind().alias();
-        return Err(err!(
-            FailedToParse,
-            "$convert's 'to' argument must be a string or number, but is {found}"
-        ));
+        bail!(FailedToParse, "$convert's 'to' argument must be a string or number, but is {found}");
     };
     let whole = number
         .to_i64_exact()
         .ok_or_else(|| err!(FailedToParse, "In $convert, numeric 'to' argument is not an integer"))?;
     if whole == 0 {
         // This number marks the end of a document and is not a value's type.
-        return Err(err!(
-            ConversionFailure,
-            "Unsupported conversion to missing in $convert with no onError value"
-        ));
+        bail!(ConversionFailure, "Unsupported conversion to missing in $convert with no onError value");
     }
     i32::try_from(whole).ok().and_then(Type::from_number).ok_or_else(|| {
         let found = show::value(to);
@@ -65,7 +59,7 @@ fn kind(to: Value<'_>) -> Result<Type> {
 fn read_subtype(found: Value<'_>) -> Result<u8> {
     if found.as_number().is_none() {
         let kind = found.kind().alias();
-        return Err(err!(4341108, "In $convert, 'subtype' must be a number, but is {kind}"));
+        bail!(4341108, "In $convert, 'subtype' must be a number, but is {kind}");
     }
     let whole = found.as_i64().ok_or_else(|| {
         err!(4341106, "In $convert, 'subtype' must be an integer, found: {}", show::value(found))

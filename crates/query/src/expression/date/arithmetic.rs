@@ -11,7 +11,7 @@ use super::unit::{Length, Unit};
 use super::zone::Zone;
 use super::{to_millis, zone};
 use base::bson::Value;
-use base::err;
+use base::{bail, err};
 
 macro_rules! arguments {
     ($name:ident, $operator:literal) => {
@@ -73,11 +73,7 @@ fn shift_by<'a>(call: &Call<'_, 'a>, sign: i64) -> Computed<'a> {
             Some(Unit::parse(text).ok_or_else(|| err!(FailedToParse, "unknown time unit value: {text}"))?)
         }
         Some(other) => {
-            return Err(err!(
-                5439013,
-                "{name} requires 'unit' to be a string, but got {}",
-                other.kind().alias()
-            ));
+            bail!(5439013, "{name} requires 'unit' to be a string, but got {}", other.kind().alias());
         }
     };
     let amount = call.get_non_null(2)?;
@@ -90,7 +86,7 @@ fn shift_by<'a>(call: &Call<'_, 'a>, sign: i64) -> Computed<'a> {
         amount.as_i64().ok_or_else(|| err!(5166405, "{name} expects integer amount of time units"))?;
     let months = matches!(unit.length(), Length::Months(_));
     if months && i32::try_from(amount).is_err() {
-        return Err(err!(5976500, "{name} overflowed: {amount} is out of the range of 'amount'"));
+        bail!(5976500, "{name} overflowed: {amount} is out of the range of 'amount'");
     }
     let moved = amount.checked_mul(sign).and_then(|amount| shift(start, unit, amount, &zone));
     match moved {

@@ -1,6 +1,6 @@
 //! Format strings of `$dateToString` and `$dateFromString`: literal text and `%` specifiers.
 
-use base::{Result, err};
+use base::{Result, bail};
 
 /// A piece of a format string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,10 +38,10 @@ fn pieces(format: &str, known: impl Fn(char) -> bool) -> Result<Vec<Piece>> {
             continue;
         }
         pieces.push(match rest.next() {
-            None => return Err(err!(18535, "Unmatched '%' at end of format string")),
+            None => bail!(18535, "Unmatched '%' at end of format string"),
             Some('%') => Piece::Literal('%'),
             Some(letter) if known(letter) => Piece::Specifier(letter),
-            Some(letter) => return Err(err!(18536, "Invalid format character '%{letter}' in format string")),
+            Some(letter) => bail!(18536, "Invalid format character '%{letter}' in format string"),
         });
     }
     Ok(pieces)

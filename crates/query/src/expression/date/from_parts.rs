@@ -17,7 +17,7 @@ use super::super::table::Operator;
 use super::calendar::{self, Civil, DAY, IsoDate};
 use super::zone;
 use base::bson::{Builder, FieldName, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 
 const YEAR: usize = 0;
 const ISO_YEAR: usize = 7;
@@ -52,13 +52,13 @@ pub(in super::super) fn parse(
     let given: Vec<bool> = node.children().map(|child| !matches!(child, Node::Absent)).collect();
     let has = |position: usize| given.get(position).copied().unwrap_or(false);
     if !has(YEAR) && !has(ISO_YEAR) {
-        return Err(err!(40516, "$dateFromParts requires either 'year' or 'isoWeekYear' to be present"));
+        bail!(40516, "$dateFromParts requires either 'year' or 'isoWeekYear' to be present");
     }
     if has(YEAR) && (ISO_YEAR..ZONE).any(has) {
-        return Err(err!(40489, "$dateFromParts does not allow mixing natural dates with ISO dates"));
+        bail!(40489, "$dateFromParts does not allow mixing natural dates with ISO dates");
     }
     if has(ISO_YEAR) && (1..3).any(has) {
-        return Err(err!(40525, "$dateFromParts does not allow mixing ISO dates with natural dates"));
+        bail!(40525, "$dateFromParts does not allow mixing ISO dates with natural dates");
     }
     Ok(node)
 }
@@ -76,20 +76,17 @@ fn part(call: &Call<'_, '_>, position: usize, default: i64) -> Result<Option<i64
     let whole = if wide { found.as_i64() } else { as_int32(found).map(i64::from) };
     let Some(whole) = whole else {
         let (kind, value) = (found.kind().alias(), show::value(found));
-        return Err(err!(40515, "'{name}' must evaluate to an integer, found {kind} with value {value}"));
+        bail!(40515, "'{name}' must evaluate to an integer, found {kind} with value {value}");
     };
     if position == YEAR || position == ISO_YEAR {
         if !(1..=9999).contains(&whole) {
-            return Err(err!(
-                40523,
-                "'{name}' must evaluate to an integer in the range 1 to 9999, found {whole}"
-            ));
+            bail!(40523, "'{name}' must evaluate to an integer in the range 1 to 9999, found {whole}");
         }
     } else if !wide && !(-32_768..=32_767).contains(&whole) {
-        return Err(err!(
+        bail!(
             31034,
             "'{name}' must evaluate to a value in the range [-32768, 32767]; value {whole} is not in range"
-        ));
+        );
     }
     Ok(Some(whole))
 }

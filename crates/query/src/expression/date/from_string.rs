@@ -12,7 +12,7 @@ use super::format::{Piece, for_parsing, month_number};
 use super::free_form::{self, Cursor};
 use super::zone::Zone;
 use base::bson::Value;
-use base::{Error, Result, err};
+use base::{Error, Result, bail, err};
 
 /// The arguments in the order of their evaluation.
 pub(in super::super) static ARGUMENTS: Named = Named {
@@ -68,10 +68,10 @@ pub(in super::super) fn from_string<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
         Some(Value::String(format)) => Some(for_parsing(format)?),
         Some(other) => {
             let (kind, value) = (other.kind().alias(), show::value(other));
-            return Err(err!(
+            bail!(
                 40684,
                 "$dateFromString requires that 'format' be a string, found: {kind} with value {value}"
-            ));
+            );
         }
     };
     let zone = super::zone(call, 2)?;

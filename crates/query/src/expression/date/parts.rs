@@ -8,7 +8,7 @@ use super::super::table::Operator;
 use super::calendar::{self, Civil, DAY};
 use super::{instant, zone};
 use base::bson::{Builder, FieldName, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 use std::ffi::CStr;
 
 /// Parses a date part: `{$year: date}`, `{$year: [date]}` or `{$year: {date, timezone}}`. The operands are the date and
@@ -26,10 +26,7 @@ pub(in super::super) fn parse(
             let parts: Vec<_> = array.iter().collect();
             let [single] = parts[..] else {
                 let count = parts.len();
-                return Err(err!(
-                    40536,
-                    "{name} accepts exactly one argument if given an array, but was given {count}"
-                ));
+                bail!(40536, "{name} accepts exactly one argument if given an array, but was given {count}");
             };
             parser.operand(single)?
         }
@@ -39,7 +36,7 @@ pub(in super::super) fn parse(
                 match element.name() {
                     "date" => date = Some(parser.operand(element.value())?),
                     "timezone" => zone = parser.operand(element.value())?,
-                    other => return Err(err!(40535, "unrecognized option to {name}: \"{other}\"")),
+                    other => bail!(40535, "unrecognized option to {name}: \"{other}\""),
                 }
             }
             let given = Value::Document(document);
@@ -129,7 +126,7 @@ pub(in super::super) fn to_parts<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
         (true, None) => return null(),
         (true, Some(Value::Boolean(iso))) => iso,
         (true, Some(other)) => {
-            return Err(err!(40521, "iso8601 must evaluate to a bool, found {}", other.kind().alias()));
+            bail!(40521, "iso8601 must evaluate to a bool, found {}", other.kind().alias());
         }
     };
     let Some(local) = local(call)? else { return null() };

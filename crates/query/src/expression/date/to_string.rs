@@ -12,7 +12,7 @@ use super::format::{MONTHS, Piece, for_printing};
 use super::zone::Zone;
 use super::{instant, zone};
 use base::bson::Value;
-use base::{Result, err};
+use base::{Result, bail, err};
 use std::fmt::Write;
 
 /// The arguments in the order of their evaluation.
@@ -39,10 +39,10 @@ pub(in super::super) fn to_string<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
         (true, Some(Value::String(format))) => Some(format),
         (true, Some(other)) => {
             let (kind, value) = (other.kind().alias(), show::value(other));
-            return Err(err!(
+            bail!(
                 18533,
                 "$dateToString requires that 'format' be a string, found: {kind} with value {value}"
-            ));
+            );
         }
     };
     let pieces = format.map(for_printing).transpose()?;

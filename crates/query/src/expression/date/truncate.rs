@@ -15,7 +15,7 @@ use super::unit::{self, Length, Unit};
 use super::zone::Zone;
 use super::{to_millis, zone};
 use base::bson::Value;
-use base::{ErrorCode, Result, err};
+use base::{ErrorCode, Result, bail, err};
 
 /// The arguments in the order of their evaluation.
 pub(in super::super) static ARGUMENTS: Named = Named {
@@ -77,10 +77,7 @@ fn bin_size(call: &Call<'_, '_>) -> Result<Option<i64>> {
         )
     })?;
     if size <= 0 {
-        return Err(err!(
-            5439018,
-            "$dateTrunc requires 'binSize' to be greater than 0, but got value {size}"
-        ));
+        bail!(5439018, "$dateTrunc requires 'binSize' to be greater than 0, but got value {size}");
     }
     Ok(Some(size))
 }

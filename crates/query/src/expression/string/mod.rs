@@ -12,7 +12,7 @@ use super::convert::to_text;
 use super::evaluate::{Call, Computed, null, type_name, value};
 use super::show;
 use base::bson::Value;
-use base::{Result, err};
+use base::{Result, bail, err};
 
 /// `$concat`. Errors: 16702 for a value that is not a string.
 pub(super) fn concat<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
@@ -22,7 +22,7 @@ pub(super) fn concat<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
             None => return null(),
             Some(Value::String(part) | Value::Symbol(part)) => text.push_str(part),
             Some(other) => {
-                return Err(err!(16702, "$concat only supports strings, not {}", other.kind().alias()));
+                bail!(16702, "$concat only supports strings, not {}", other.kind().alias());
             }
         }
         call.scope.check_room(text.len())?;

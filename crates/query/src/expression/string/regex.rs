@@ -8,7 +8,7 @@ use super::super::evaluate::{Call, Computed, null, value};
 use super::super::named::{Named, error_template, optional, required};
 use crate::regex::{Captures, Regex};
 use base::bson::{Builder, Value};
-use base::{Error, ErrorCode, Result, err};
+use base::{Error, ErrorCode, Result, bail, err};
 
 macro_rules! arguments {
     ($name:ident, $operator:literal) => {
@@ -40,7 +40,7 @@ fn operands<'a>(call: &Call<'_, 'a>) -> Result<Option<(&'a str, Regex)>> {
     let text = match call.get_non_null(0)? {
         None => None,
         Some(Value::String(text)) => Some(text),
-        Some(_) => return Err(err!(51104, "{} needs 'input' to be of type string", call.name())),
+        Some(_) => bail!(51104, "{} needs 'input' to be of type string", call.name()),
     };
     let regex = pattern(call)?;
     Ok(text.zip(regex))
@@ -61,28 +61,25 @@ fn pattern(call: &Call<'_, '_>) -> Result<Option<Regex>> {
     let given = match call.get_non_null(2)? {
         None => None,
         Some(Value::String(options)) => Some(options),
-        Some(_) => return Err(err!(51106, "{name} needs 'options' to be of type string")),
+        Some(_) => bail!(51106, "{name} needs 'options' to be of type string"),
     };
     let (pattern, options) = match regex {
         None => return Ok(None),
         Some(Value::String(pattern)) => (pattern, given.unwrap_or("")),
         Some(Value::Regex { pattern, options }) => {
             if given.is_some() && !options.is_empty() {
-                return Err(err!(
-                    51107,
-                    "{name}: found regex option(s) specified in both 'regex' and 'option' fields"
-                ));
+                bail!(51107, "{name}: found regex option(s) specified in both 'regex' and 'option' fields");
             }
             (pattern.as_str(), given.unwrap_or(options.as_str()))
         }
-        Some(_) => return Err(err!(51105, "{name} needs 'regex' to be of type string or regex")),
+        Some(_) => bail!(51105, "{name} needs 'regex' to be of type string or regex"),
     };
     compile(name, pattern, options).map(Some)
 }
 
 fn check_options(name: &str, options: &str) -> Result<()> {
     if options.contains('\0') {
-        return Err(err!(51110, "{name}: regular expression options cannot contain an embedded null byte"));
+        bail!(51110, "{name}: regular expression options cannot contain an embedded null byte");
     }
     match options.chars().find(|flag| !"imsxu".contains(*flag)) {
         Some(bad) => Err(err!(51108, "{name} invalid flag in regex options: {bad}")),
@@ -94,7 +91,7 @@ fn check_options(name: &str, options: &str) -> Result<()> {
 /// invalid pattern.
 pub(super) fn compile(name: &str, pattern: &str, options: &str) -> Result<Regex> {
     if pattern.contains('\0') {
-        return Err(err!(51109, "{name}: regular expression cannot contain an embedded null byte"));
+        bail!(51109, "{name}: regular expression cannot contain an embedded null byte");
     }
     check_options(name, options)?;
     Regex::new(pattern, options).map_err(|error| {
@@ -138,10 +135,7 @@ pub(in super::super) fn find_all<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
         builder.end();
         bytes += approximate_size(&captures);
         if bytes > FOUND_BYTES_MAX {
-            return Err(err!(
-                51151,
-                "$regexFindAll: the size of buffer to store output exceeded the 64MB limit"
-            ));
+            bail!(51151, "$regexFindAll: the size of buffer to store output exceeded the 64MB limit");
         }
         start = captures.whole.end;
         if captures.whole.end == captures.whole.start {

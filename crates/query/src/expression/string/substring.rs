@@ -9,7 +9,7 @@ use super::super::evaluate::{Call, Computed, type_name};
 use super::super::show;
 use super::coerced;
 use base::bson::{Number, Value};
-use base::{Error, ErrorCode, Result, err};
+use base::{Error, ErrorCode, Result, bail, err};
 
 /// `$substrBytes`: a negative length means up to the end; a range beyond the end is empty.
 ///
@@ -26,7 +26,7 @@ pub(in super::super) fn bytes<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
         err!(16035, "{name}:  length must be a numeric type (is BSON type {})", type_name(length))
     })?;
     let Ok(start) = usize::try_from(start) else {
-        return Err(err!(50752, "{name}:  starting index must be non-negative (got: {start})"));
+        bail!(50752, "{name}:  starting index must be non-negative (got: {start})");
     };
     if start >= text.len() {
         return call.scope.text("");
@@ -34,7 +34,7 @@ pub(in super::super) fn bytes<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let end =
         usize::try_from(length).map_or(text.len(), |length| start.saturating_add(length).min(text.len()));
     if !text.is_char_boundary(start) {
-        return Err(err!(28656, "{name}:  Invalid range, starting index is a UTF-8 continuation byte."));
+        bail!(28656, "{name}:  Invalid range, starting index is a UTF-8 continuation byte.");
     }
     let cut = text.get(start..end).ok_or_else(|| {
         err!(28657, "{name}:  Invalid range, ending index is in the middle of a UTF-8 character.")

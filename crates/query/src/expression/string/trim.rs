@@ -7,8 +7,8 @@
 use super::super::evaluate::{Call, Computed, null};
 use super::super::named::{Named, error_template, optional, required};
 use super::super::show;
+use base::bail;
 use base::bson::Value;
-use base::err;
 
 macro_rules! arguments {
     ($name:ident, $operator:literal) => {
@@ -40,10 +40,7 @@ fn trim<'a>(call: &Call<'_, 'a>, left: bool, right: bool) -> Computed<'a> {
     let Value::String(text) = input else {
         let (found, kind) = (show::value(input), input.kind().alias());
         let name = call.name();
-        return Err(err!(
-            50699,
-            "{name} requires its input to be a string, got {found} (of type {kind}) instead."
-        ));
+        bail!(50699, "{name} requires its input to be a string, got {found} (of type {kind}) instead.");
     };
     let chars = match (call.given(1), call.get_non_null(1)?) {
         (false, _) => None,
@@ -52,10 +49,7 @@ fn trim<'a>(call: &Call<'_, 'a>, left: bool, right: bool) -> Computed<'a> {
         (true, Some(other)) => {
             let (found, kind) = (show::value(other), other.kind().alias());
             let name = call.name();
-            return Err(err!(
-                50700,
-                "{name} requires 'chars' to be a string, got {found} (of type {kind}) instead."
-            ));
+            bail!(50700, "{name} requires 'chars' to be a string, got {found} (of type {kind}) instead.");
         }
     };
     let unwanted = |c: char| chars.map_or_else(|| is_blank(c), |chars| chars.contains(c));

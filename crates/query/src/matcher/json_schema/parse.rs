@@ -6,7 +6,7 @@ use crate::matcher::element::TypeSet;
 use crate::matcher::number;
 use crate::regex::Regex;
 use base::bson::{Document, MAX_DEPTH, Number, Type, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 
 /// A keyword being parsed: its name, its value and its depth in the schema.
 pub(super) struct Argument<'a> {
@@ -107,7 +107,7 @@ pub(super) fn owned(texts: Vec<&str>) -> Vec<String> {
 /// Parses a schema at a depth of `depth` levels within another.
 pub(super) fn parse(schema: Document<'_>, depth: usize) -> Result<Keywords> {
     if depth > MAX_DEPTH {
-        return Err(err!(Overflow, "$jsonSchema exceeded maximum nested depth: {MAX_DEPTH}"));
+        bail!(Overflow, "$jsonSchema exceeded maximum nested depth: {MAX_DEPTH}");
     }
     let mut keywords = Keywords::default();
     for element in schema {
@@ -125,12 +125,12 @@ pub(super) fn parse(schema: Document<'_>, depth: usize) -> Result<Keywords> {
 fn check_together(schema: Document<'_>) -> Result<()> {
     let has = |name: &str| schema.find(name).is_some();
     if has("type") && has("bsonType") {
-        return Err(err!(FailedToParse, "Cannot specify both $jsonSchema keywords 'type' and 'bsonType'"));
+        bail!(FailedToParse, "Cannot specify both $jsonSchema keywords 'type' and 'bsonType'");
     }
     for (bound, exclusive) in [("maximum", "exclusiveMaximum"), ("minimum", "exclusiveMinimum")] {
         if has(exclusive) && !has(bound) {
             let why = format!("must be a present if {exclusive} is present");
-            return Err(err!(FailedToParse, "$jsonSchema keyword '{bound}' {why}"));
+            bail!(FailedToParse, "$jsonSchema keyword '{bound}' {why}");
         }
     }
     let mut names: Vec<_> = schema.iter().map(|element| element.name()).collect();
@@ -139,7 +139,7 @@ fn check_together(schema: Document<'_>) -> Result<()> {
         if let [first, second] = pair
             && first == second
         {
-            return Err(err!(FailedToParse, "Duplicate $jsonSchema keyword: {first}"));
+            bail!(FailedToParse, "Duplicate $jsonSchema keyword: {first}");
         }
     }
     Ok(())
@@ -179,7 +179,7 @@ fn multiple_of(keywords: &mut Keywords, argument: &Argument<'_>) -> Result<()> {
         return Err(argument.unfit("must have a positive value"));
     }
     if number.to_f64().is_infinite() {
-        return Err(err!(BadValue, "divisor cannot be infinite"));
+        bail!(BadValue, "divisor cannot be infinite");
     }
     keywords.numbers.multiple_of = Some(number);
     Ok(())

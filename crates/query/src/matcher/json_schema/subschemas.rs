@@ -4,7 +4,7 @@ use super::keywords::{Additional, Dependency, Items, Keywords};
 use super::parse::{Argument, owned, parse};
 use crate::regex::Regex;
 use base::bson::{Document, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 
 impl<'a> Argument<'a> {
     fn object(&self) -> Result<Document<'a>> {
@@ -20,7 +20,7 @@ impl<'a> Argument<'a> {
 pub(super) fn list(argument: &Argument<'_>) -> Result<Vec<Keywords>> {
     let array = argument.value.as_array().ok_or_else(|| argument.mismatch("must be an array"))?;
     if array.is_empty() {
-        return Err(err!(BadValue, "$jsonSchema keyword '{}' must be a non-empty array", argument.name));
+        bail!(BadValue, "$jsonSchema keyword '{}' must be a non-empty array", argument.name);
     }
     let schemas = array.iter().map(|value| {
         let kind = value.kind().alias();

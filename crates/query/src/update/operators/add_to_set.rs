@@ -11,7 +11,7 @@ use crate::element_order::Ordered;
 use crate::update::apply::At;
 use crate::{Collation, Context};
 use base::bson::{Array, Element, Value, ValueBuf};
-use base::{Result, err};
+use base::{Result, bail};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -36,14 +36,14 @@ pub(super) fn parse(argument: &Element<'_>, context: &Context) -> Result<Arc<dyn
 /// Returns the array of `$each`, which allows no other fields. Errors: TypeMismatch, BadValue.
 fn each_values<'a>(argument: &Element<'a>, each: &Element<'a>) -> Result<Array<'a>> {
     let Value::Array(values) = each.value() else {
-        return Err(err!(
+        bail!(
             TypeMismatch,
             "The argument to $each in $addToSet must be an array but it was of type {}",
             each.kind().alias()
-        ));
+        );
     };
     if argument.value().as_document().is_some_and(|document| document.iter().count() > 1) {
-        return Err(err!(BadValue, "Found unexpected fields after $each in $addToSet: {}", argument.value()));
+        bail!(BadValue, "Found unexpected fields after $each in $addToSet: {}", argument.value());
     }
     Ok(values)
 }
@@ -59,12 +59,12 @@ const MANY: usize = 8;
 impl Operator for AddToSet {
     fn existing<'v>(&'v self, value: Value<'v>, at: &At<'v>) -> Result<Change<'v>> {
         let Value::Array(array) = value else {
-            return Err(err!(
+            bail!(
                 BadValue,
                 "Cannot apply $addToSet to non-array field. Field named '{}' has non-array type {}",
                 at.name,
                 value.kind().alias()
-            ));
+            );
         };
         let collation = &at.context.collation;
         let values = self.values.iter().map(ValueBuf::view);

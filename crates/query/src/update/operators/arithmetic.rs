@@ -8,7 +8,7 @@ use super::{Change, Operator};
 use crate::Context;
 use crate::update::apply::At;
 use base::bson::{Element, Number, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 use std::sync::Arc;
 
 /// A parsed `$inc` or `$mul`.
@@ -42,14 +42,14 @@ fn number(argument: &Element<'_>, verb: &str) -> Result<Number> {
 impl Operator for Arithmetic {
     fn existing<'v>(&'v self, value: Value<'v>, at: &At<'v>) -> Result<Change<'v>> {
         let Some(current) = value.as_number() else {
-            return Err(err!(
+            bail!(
                 TypeMismatch,
                 "Cannot apply {} to a value of non-numeric type. {{{}}} has the field '{}' of non-numeric type {}",
                 self.name,
                 at.id_text(),
                 at.name,
                 value.kind().alias()
-            ));
+            );
         };
         match (self.apply)(current, self.operand) {
             // An operation without effect keeps even a negative zero.

@@ -8,7 +8,7 @@ use super::{Change, Operator};
 use crate::Context;
 use crate::update::apply::At;
 use base::bson::{Element, Number, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 use std::sync::Arc;
 
 /// A bitwise operation.
@@ -23,20 +23,20 @@ struct Bit {
 /// Parses the operations in order. Errors: BadValue.
 pub(super) fn parse(argument: &Element<'_>, _context: &Context) -> Result<Arc<dyn Operator>> {
     let Value::Document(arguments) = argument.value() else {
-        return Err(err!(
+        bail!(
             BadValue,
             "The $bit modifier is not compatible with a {}. You must pass in an embedded document: {{$bit: \
              {{field: {{and/or/xor: #}}}}",
             argument.kind().alias()
-        ));
+        );
     };
     let operations = arguments.iter().map(|part| parse_operation(&part)).collect::<Result<Vec<_>>>()?;
     if operations.is_empty() {
-        return Err(err!(
+        bail!(
             BadValue,
             "You must pass in at least one bitwise operation. The format is: {{$bit: {{field: {{and/or/xor: \
              #}}}}"
-        ));
+        );
     }
     Ok(Arc::new(Bit { operations }))
 }
@@ -48,11 +48,11 @@ fn parse_operation(part: &Element<'_>) -> Result<(Operation, Number)> {
         "or" => |a, b| a | b,
         "xor" => |a, b| a ^ b,
         other => {
-            return Err(err!(
+            bail!(
                 BadValue,
                 "The $bit modifier only supports 'and', 'or', and 'xor', not '{other}' which is an unknown \
                  operator: {{{part}}}"
-            ));
+            );
         }
     };
     match part.value().as_number() {

@@ -9,7 +9,7 @@ use super::{Change, Operator};
 use crate::Context;
 use crate::update::apply::At;
 use base::bson::{Document, Element, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 use std::sync::Arc;
 
 /// A parsed `$currentDate`.
@@ -25,12 +25,12 @@ pub(super) fn parse(argument: &Element<'_>, _context: &Context) -> Result<Arc<dy
         Value::Boolean(_) => false,
         Value::Document(options) => wants_timestamp(options)?,
         other => {
-            return Err(err!(
+            bail!(
                 BadValue,
                 "{} is not valid type for $currentDate. Please use a boolean ('true') or a $type expression \
                  ({{$type: 'timestamp/date'}}).",
                 other.kind().alias()
-            ));
+            );
         }
     };
     Ok(Arc::new(CurrentDate { as_timestamp }))
@@ -41,7 +41,7 @@ fn wants_timestamp(options: Document<'_>) -> Result<bool> {
     let mut wanted = None;
     for option in options {
         if option.name() != "$type" {
-            return Err(err!(BadValue, "Unrecognized $currentDate option: {}", option.name()));
+            bail!(BadValue, "Unrecognized $currentDate option: {}", option.name());
         }
         wanted = option.value().as_str();
     }

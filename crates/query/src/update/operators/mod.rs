@@ -19,7 +19,7 @@ use super::apply::At;
 use super::tree::Fields;
 use crate::Context;
 use base::bson::{Array, Document, Element, Value};
-use base::{Result, err};
+use base::{Result, bail};
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -113,19 +113,19 @@ pub(crate) fn parse(update: Document<'_>, context: &Context) -> Result<Fields> {
     for element in update {
         let name = element.name();
         let Ok(row) = TABLE.binary_search_by_key(&name, |row| row.0) else {
-            return Err(err!(
+            bail!(
                 FailedToParse,
                 "Unknown modifier: {name}. Expected a valid update modifier or pipeline-style update \
                  specified as an array"
-            ));
+            );
         };
         let Value::Document(arguments) = element.value() else {
-            return Err(err!(
+            bail!(
                 FailedToParse,
                 "Modifiers operate on fields but we found type {} instead. For example: {{$mod: {{<field>: \
                  ...}}}} not {{{element}}}",
                 element.kind().alias()
-            ));
+            );
         };
         let Some((_, entry)) = TABLE.get(row) else { continue };
         for argument in arguments {

@@ -8,7 +8,7 @@ use super::{Change, Operator};
 use crate::Context;
 use crate::update::apply::At;
 use base::bson::{Element, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 use std::sync::Arc;
 
 /// A parsed `$pop`.
@@ -20,10 +20,10 @@ struct Pop {
 /// Parses 1 (the last element) or -1 (the first). Errors: FailedToParse.
 pub(super) fn parse(argument: &Element<'_>, _context: &Context) -> Result<Arc<dyn Operator>> {
     let Some(number) = argument.value().as_number() else {
-        return Err(err!(FailedToParse, "Expected a number in: {argument}"));
+        bail!(FailedToParse, "Expected a number in: {argument}");
     };
     let Some(integer) = number.to_i64_exact() else {
-        return Err(err!(FailedToParse, "Expected an integer: {argument}"));
+        bail!(FailedToParse, "Expected an integer: {argument}");
     };
     match integer {
         1 => Ok(Arc::new(Pop { first: false })),
@@ -35,12 +35,12 @@ pub(super) fn parse(argument: &Element<'_>, _context: &Context) -> Result<Arc<dy
 impl Operator for Pop {
     fn existing<'v>(&'v self, value: Value<'v>, at: &At<'v>) -> Result<Change<'v>> {
         let Value::Array(array) = value else {
-            return Err(err!(
+            bail!(
                 TypeMismatch,
                 "Path '{}' contains an element of non-array type '{}'",
                 at.path,
                 value.kind().alias()
-            ));
+            );
         };
         let mut values: Vec<_> = array.iter().collect();
         if values.is_empty() {

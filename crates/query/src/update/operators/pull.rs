@@ -10,7 +10,7 @@ use crate::Context;
 use crate::Matcher;
 use crate::update::apply::At;
 use base::bson::{Builder, Document, DocumentBuf, Element, FieldName, Value, ValueBuf};
-use base::{Result, err};
+use base::{Result, bail};
 use std::sync::Arc;
 
 /// Selects the elements to remove.
@@ -45,11 +45,7 @@ pub(super) fn parse(argument: &Element<'_>, context: &Context) -> Result<Arc<dyn
 /// Parses `$pullAll`. The values are sorted for binary search. Errors: BadValue unless it is an array.
 pub(super) fn parse_all(argument: &Element<'_>, context: &Context) -> Result<Arc<dyn Operator>> {
     let Value::Array(values) = argument.value() else {
-        return Err(err!(
-            BadValue,
-            "$pullAll requires an array argument but was given a {}",
-            argument.kind().alias()
-        ));
+        bail!(BadValue, "$pullAll requires an array argument but was given a {}", argument.kind().alias());
     };
     let mut values: Vec<ValueBuf> = values.iter().map(|value| value.to_owned()).collect();
     values.sort_by(|a, b| context.collation.compare(a.view(), b.view()));
@@ -87,7 +83,7 @@ impl Pull {
 impl Operator for Pull {
     fn existing<'v>(&'v self, value: Value<'v>, at: &At<'v>) -> Result<Change<'v>> {
         let Value::Array(array) = value else {
-            return Err(err!(BadValue, "Cannot apply $pull to a non-array value"));
+            bail!(BadValue, "Cannot apply $pull to a non-array value");
         };
         let mut kept = Vec::new();
         let mut pulled = false;

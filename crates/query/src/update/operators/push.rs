@@ -15,7 +15,7 @@ use crate::element_order::ElementOrder;
 use crate::update::apply::At;
 use crate::{Collation, Context};
 use base::bson::{Document, Element, Value, ValueBuf};
-use base::{Result, err};
+use base::{Result, bail, err};
 use std::sync::Arc;
 
 /// A parsed `$push`.
@@ -44,7 +44,7 @@ fn parse_clauses(clauses: Document<'_>) -> Result<Push> {
             "$slice" => push.slice = Some(parse_integer(&clause, "but was given type:")?),
             "$position" => push.position = Some(parse_integer(&clause, "not of type:")?),
             "$sort" => push.sort = Some(ElementOrder::parse(clause.value())?),
-            other => return Err(err!(BadValue, "Unrecognized clause in $push: {other}")),
+            other => bail!(BadValue, "Unrecognized clause in $push: {other}"),
         }
     }
     Ok(push)
@@ -53,11 +53,11 @@ fn parse_clauses(clauses: Document<'_>) -> Result<Push> {
 /// Parses the array of `$each`. Errors: BadValue.
 fn parse_each(clause: &Element<'_>) -> Result<Vec<ValueBuf>> {
     let Value::Array(values) = clause.value() else {
-        return Err(err!(
+        bail!(
             BadValue,
             "The argument to $each in $push must be an array but it was of type: {}",
             clause.kind().alias()
-        ));
+        );
     };
     Ok(values.iter().map(|value| value.to_owned()).collect())
 }
@@ -102,13 +102,13 @@ impl Push {
 impl Operator for Push {
     fn existing<'v>(&'v self, value: Value<'v>, at: &At<'v>) -> Result<Change<'v>> {
         let Value::Array(array) = value else {
-            return Err(err!(
+            bail!(
                 BadValue,
                 "The field '{}' must be an array but is of type {} in document {{{}}}",
                 at.path,
                 value.kind().alias(),
                 at.id_text()
-            ));
+            );
         };
         let cuts = self.slice.is_some_and(|slice| array.len() as u64 > slice.unsigned_abs());
         if self.values.is_empty() && self.sort.is_none() && !cuts {

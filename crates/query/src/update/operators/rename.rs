@@ -12,7 +12,7 @@ use super::{Change, Operator};
 use crate::update::apply::At;
 use crate::update::tree::{Fields, check_path, is_dynamic};
 use base::bson::{Document, Element, FieldName, Path, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 use std::sync::Arc;
 
 /// The leaf at the target of a `$rename`, which reads the source.
@@ -27,29 +27,26 @@ struct RenameTo {
 /// Errors: BadValue for a target that is not a string, equals the source, or lies on its path.
 pub(super) fn add(tree: &mut Fields, argument: &Element<'_>) -> Result<()> {
     let Value::String(target) = argument.value() else {
-        return Err(err!(BadValue, "The 'to' field for $rename must be a string: {argument}"));
+        bail!(BadValue, "The 'to' field for $rename must be a string: {argument}");
     };
     let Ok(target_name) = FieldName::new(target) else {
-        return Err(err!(BadValue, "The 'to' field for $rename cannot contain an embedded null byte"));
+        bail!(BadValue, "The 'to' field for $rename cannot contain an embedded null byte");
     };
     let source = argument.name();
     check_path(source)?;
     check_path(target)?;
     let (from, to) = (Path::new(argument.field_name()), Path::new(target_name));
     if from == to {
-        return Err(err!(BadValue, "The source and target field for $rename must differ: {argument}"));
+        bail!(BadValue, "The source and target field for $rename must differ: {argument}");
     }
     if from.starts_with(&to) || to.starts_with(&from) {
-        return Err(err!(
-            BadValue,
-            "The source and target field for $rename must not be on the same path: {argument}"
-        ));
+        bail!(BadValue, "The source and target field for $rename must not be on the same path: {argument}");
     }
     if is_dynamic(source) {
-        return Err(err!(BadValue, "The source field for $rename may not be dynamic: {source}"));
+        bail!(BadValue, "The source field for $rename may not be dynamic: {source}");
     }
     if is_dynamic(target) {
-        return Err(err!(BadValue, "The destination field for $rename may not be dynamic: {target}"));
+        bail!(BadValue, "The destination field for $rename may not be dynamic: {target}");
     }
     tree.add(source, Arc::new(Unset))?;
     tree.add(target, Arc::new(RenameTo { source: from, target: to }))
@@ -96,11 +93,11 @@ fn source<'v, 'p>(root: Document<'v>, path: &'p Path) -> Result<(Option<Value<'v
             _ => {
                 let element =
                     held.map_or_else(String::new, |(element, _): (Element<'_>, _)| element.to_string());
-                return Err(err!(
+                bail!(
                     PathNotViable,
                     "cannot use the part ({} of {path}) to traverse the element ({{{element}}})",
                     component.name()
-                ));
+                );
             }
         };
         let Some(element) = found else { return Ok((None, array)) };

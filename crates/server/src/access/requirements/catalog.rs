@@ -6,7 +6,7 @@ use super::data::full;
 use super::pipeline::stages;
 use super::{Authorizer, values};
 use base::bson::{Array, Value};
-use base::{Result, err};
+use base::{Result, bail};
 
 /// `create`: a view also requires the privileges to read its source, unless the user cannot read
 /// the view.
@@ -31,10 +31,10 @@ pub(crate) fn coll_mod(authorizer: &mut Authorizer<'_>) -> Result<()> {
     authorizer.require(authorizer.collection(), Action::CollMod)?;
     let has = |name: &str| authorizer.body.get(name).is_some();
     if has("viewOn") != has("pipeline") {
-        return Err(err!(
+        bail!(
             InvalidOptions,
             "Must specify both 'viewOn' and 'pipeline' when modifying a view and auth is enabled"
-        ));
+        );
     }
     view(authorizer)
 }

@@ -2,7 +2,7 @@
 
 use crate::protocol::fields::Fields;
 use base::bson::{Document, Element, Type, Value};
-use base::{Error, Result, err};
+use base::{Error, Result, bail, err};
 
 /// Name of a field that MongoDB no longer accepts.
 const PRE_CONDITION: &str = "preCondition";
@@ -22,7 +22,7 @@ pub(super) fn operations(command: Document<'_>) -> Result<Vec<Document<'_>>> {
         check_operation(*operation, at)?;
     }
     if operations.len() > 1 && operations.iter().any(|operation| is_command(*operation, "dropDatabase")) {
-        return Err(err!(6275900, "dropDatabase in an applyOps must be the only entry"));
+        bail!(6275900, "dropDatabase in an applyOps must be the only entry");
     }
     Ok(operations)
 }
@@ -40,13 +40,13 @@ fn documents(command: Document<'_>) -> Result<Vec<Document<'_>>> {
 fn check_nesting(command: Document<'_>, depth: usize) -> Result<()> {
     for operation in documents(command)? {
         if depth > 0 && is_command(operation, "dropDatabase") {
-            return Err(err!(9585500, "dropDatabase is not allowed inside nested applyOps"));
+            bail!(9585500, "dropDatabase is not allowed inside nested applyOps");
         }
         if is_command(operation, "applyOps")
             && let Some(nested) = operation.get("o").and_then(|object| object.as_document())
         {
             if depth >= DEPTH_MAX {
-                return Err(err!(FailedToParse, "Too many nested applyOps"));
+                bail!(FailedToParse, "Too many nested applyOps");
             }
             check_nesting(nested, depth + 1)?;
         }
@@ -63,26 +63,23 @@ fn is_command(operation: Document<'_>, name: &str) -> bool {
 
 fn check_operation(operation: Document<'_>, at: usize) -> Result<()> {
     let kind = match operation.get("op") {
-        None => return Err(err!(NoSuchKey, "op does not contain required \"op\" field: {at}")),
+        None => bail!(NoSuchKey, "op does not contain required \"op\" field: {at}"),
         Some(Value::String(kind)) => kind,
-        Some(_) => return Err(err!(TypeMismatch, "\"op\" field is not a string: {at}")),
+        Some(_) => bail!(TypeMismatch, "\"op\" field is not a string: {at}"),
     };
     if kind.is_empty() {
-        return Err(err!(IllegalOperation, "\"op\" field value cannot be empty: {at}"));
+        bail!(IllegalOperation, "\"op\" field value cannot be empty: {at}");
     }
     let namespace = match operation.get("ns") {
-        None => return Err(err!(IllegalOperation, "op does not contain required \"ns\" field: {at}")),
+        None => bail!(IllegalOperation, "op does not contain required \"ns\" field: {at}"),
         Some(Value::String(namespace)) => namespace,
-        Some(_) => return Err(err!(IllegalOperation, "\"ns\" field is not a string: {at}")),
+        Some(_) => bail!(IllegalOperation, "\"ns\" field is not a string: {at}"),
     };
     if namespace.contains('\0') {
-        return Err(err!(IllegalOperation, "namespaces cannot have embedded null characters"));
+        bail!(IllegalOperation, "namespaces cannot have embedded null characters");
     }
     if namespace.is_empty() && kind != "n" {
-        return Err(err!(
-            IllegalOperation,
-            "\"ns\" field value cannot be empty when op type is not 'n': {at}"
-        ));
+        bail!(IllegalOperation, "\"ns\" field value cannot be empty when op type is not 'n': {at}");
     }
     Ok(())
 }
@@ -108,13 +105,13 @@ pub(super) fn check_options(fields: &mut Fields<'_>, command: Document<'_>) -> R
         return Err(error.context(&format!("Failed to parse applyOps command: {command}")));
     }
     if fields.boolean("prepare")?.unwrap_or(false) {
-        return Err(err!(BadValue, "applyOps command can't have 'prepare' field"));
+        bail!(BadValue, "applyOps command can't have 'prepare' field");
     }
     if fields.boolean("partialTxn")?.unwrap_or(false) {
-        return Err(err!(31056, "applyOps command can't have 'partialTxn' field."));
+        bail!(31056, "applyOps command can't have 'partialTxn' field.");
     }
     if fields.integer("count")?.is_some() {
-        return Err(err!(31240, "applyOps command can't have 'count' field."));
+        bail!(31240, "applyOps command can't have 'count' field.");
     }
     // Since MongoDB 7.0 no application is atomic, so the value has no effect.
     fields.any("allowAtomic")?;

@@ -6,7 +6,7 @@ use crate::call::{Call, HandlerStatus};
 use crate::commands::table;
 use crate::protocol::write_concern::WriteConcern;
 use base::bson::{Builder, Document, DocumentBuf, Element, Value};
-use base::{Error, ErrorCode, Namespace, Result, err};
+use base::{Error, ErrorCode, Namespace, Result, bail, err};
 use database::RenameRequest;
 use wire::request::{Request, Sequences};
 
@@ -19,10 +19,10 @@ pub(super) fn apply(call: &mut Call<'_>, operation: Document<'_>, options: Optio
     let name = operation.get("ns").and_then(|name| name.as_str()).unwrap_or_default();
     let namespace = Namespace::parse(name).map_err(|_| err!(InvalidNamespace, "invalid ns: {name}"))?;
     if call.server.database.collection(&namespace).is_some_and(|collection| collection.is_view()) {
-        return Err(err!(CommandNotSupportedOnView, "applyOps not supported on view:{namespace}"));
+        bail!(CommandNotSupportedOnView, "applyOps not supported on view:{namespace}");
     }
     let Some(first) = object.first() else {
-        return Err(err!(BadValue, "Invalid key '' found in field 'o'"));
+        bail!(BadValue, "Invalid key '' found in field 'o'");
     };
     use ErrorCode::{IndexAlreadyExists, IndexNotFound, NamespaceExists, NamespaceNotFound};
     let database = namespace.database();
@@ -43,18 +43,18 @@ pub(super) fn apply(call: &mut Call<'_>, operation: Document<'_>, options: Optio
         }
         "applyOps" => (nested(call, object, options), &[]),
         name @ ("startIndexBuild" | "commitIndexBuild" | "abortIndexBuild") => {
-            return Err(err!(CommandNotSupported, "The {name} operation is not supported in applyOps mode"));
+            bail!(CommandNotSupported, "The {name} operation is not supported in applyOps mode");
         }
         "commitTransaction" => {
-            return Err(err!(50987, "commitTransaction is only used internally by secondaries."));
+            bail!(50987, "commitTransaction is only used internally by secondaries.");
         }
         "abortTransaction" => {
-            return Err(err!(50972, "abortTransaction is only used internally by secondaries."));
+            bail!(50972, "abortTransaction is only used internally by secondaries.");
         }
         name @ ("dbCheck" | "emptycapped" | "importCollection" | "modifyCollectionShardingIndexCatalog") => {
-            return Err(err!(NotImplemented, "applyOps of the command '{name}' is not implemented"));
+            bail!(NotImplemented, "applyOps of the command '{name}' is not implemented");
         }
-        name => return Err(err!(BadValue, "Invalid key '{name}' found in field 'o'")),
+        name => bail!(BadValue, "Invalid key '{name}' found in field 'o'"),
     };
     match outcome {
         Err(error) if acceptable.contains(&error.code()) => Ok(()),

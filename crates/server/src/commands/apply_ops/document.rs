@@ -3,7 +3,7 @@
 use super::{Options, goes_on, object, uuid};
 use crate::call::Call;
 use base::bson::{Builder, Document, DocumentBuf, Element};
-use base::{Error, ErrorCode, Namespace, Result, err};
+use base::{Error, ErrorCode, Namespace, Result, bail, err};
 use database::Scope;
 use database::language::{Matcher, Update};
 use database::{DeleteRequest, InsertRequest, UpdateRequest, uuid_text};
@@ -23,13 +23,10 @@ pub(super) fn apply(
     let namespace = Namespace::parse(name).map_err(|_| err!(InvalidNamespace, "invalid ns: {name}"))?;
     let database = call.server.database.clone();
     if database.is_oplog(&namespace) {
-        return Err(err!(IllegalOperation, "local.oplog.rs is the oplog, which is read-only"));
+        bail!(IllegalOperation, "local.oplog.rs is the oplog, which is read-only");
     }
     if !matches!(kind, "i" | "u" | "d") {
-        return Err(err!(
-            BadValue,
-            "Enumeration value '{kind}' for field 'OplogEntryBase.op' is not a valid value."
-        ));
+        bail!(BadValue, "Enumeration value '{kind}' for field 'OplogEntryBase.op' is not a valid value.");
     }
     let object = object(operation)?;
     let collection = database.collection(&namespace);
@@ -45,13 +42,13 @@ pub(super) fn apply(
     match collection {
         None if kind == "d" => return Ok(true),
         None => {
-            return Err(err!(
+            bail!(
                 NamespaceNotFound,
                 "cannot apply insert or update operation on a non-existent namespace {namespace}: {operation}"
-            ));
+            );
         }
         Some(collection) if collection.is_view() => {
-            return Err(err!(CommandNotSupportedOnView, "applyOps not supported on view: {namespace}"));
+            bail!(CommandNotSupportedOnView, "applyOps not supported on view: {namespace}");
         }
         Some(_) => {}
     }

@@ -5,7 +5,7 @@
 
 use super::line::component;
 use base::bson::{Builder, Document, FieldName, Value};
-use base::{Result, err};
+use base::{Result, bail, err};
 use log::{Level, LevelFilter, Record};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -192,11 +192,7 @@ fn gather(requested: Document<'_>, parent: usize, wanted: &mut Vec<(usize, i32)>
             Value::Document(inner) => gather(inner, at, wanted)?,
             value if value.as_number().is_some() => wanted.push((at, verbosity(&path, name, value)?)),
             value => {
-                return Err(err!(
-                    BadValue,
-                    "Invalid type {} for component {path}.{name}",
-                    value.kind().alias()
-                ));
+                bail!(BadValue, "Invalid type {} for component {path}.{name}", value.kind().alias());
             }
         }
     }

@@ -4,7 +4,7 @@
 use crate::protocol::compatible_with::CompatibleWith;
 use crate::state::server::Server;
 use crate::state::system_collections::SettingLocation;
-use base::{Result, err};
+use base::{Result, bail};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 const LOCATION: SettingLocation =
@@ -43,10 +43,10 @@ impl Server {
         let own = self.settings.compatible_with.feature_version();
         let lowest = CompatibleWith::V8_0.feature_version();
         if version != own && version != lowest {
-            return Err(err!(
+            bail!(
                 4926900,
                 "Invalid feature compatibility version value '{version}'; expected '{lowest}' or '{own}'"
-            ));
+            );
         }
         LOCATION.write(&self.database, |document| _ = document.append(c"version", version))?;
         self.feature_version.0.store(version == lowest, Relaxed);

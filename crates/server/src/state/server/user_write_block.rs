@@ -5,7 +5,7 @@
 use crate::state::server::Server;
 use crate::state::system_collections::SettingLocation;
 use base::bson::Document;
-use base::{Result, err};
+use base::{Result, bail, err};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
@@ -80,10 +80,10 @@ impl Server {
         match self.user_write_block.reason() {
             Some(before) if before != reason => {
                 let verb = if blocks { "enable" } else { "disable" };
-                return Err(err!(
+                bail!(
                     IllegalOperation,
                     "Cannot {verb} user write blocking with reason {reason:?}: it is enabled with reason {before:?}"
-                ));
+                );
             }
             before if before.is_some() == blocks => return Ok(()),
             _ => {}
