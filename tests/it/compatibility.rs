@@ -66,9 +66,8 @@ fn page(client: &mut Client) -> String {
         expression_probes(name).iter().any(|probe| is_refused(client, probe))
     });
     let accumulators: Vec<&str> = query::accumulator::accumulators().collect();
-    section(&mut page, "Accumulators and window operators", &accumulators, |name| {
-        is_refused(client, &accumulator_probe(name))
-    });
+    section(&mut page, "Accumulators", &accumulators, |name| is_refused(client, &accumulator_probe(name)));
+    section(&mut page, "Window functions", &query::window::window_functions().collect::<Vec<_>>(), |_| false);
     parameters(client, &mut page);
     page.push_str(WITHOUT_EFFECT);
     page
@@ -80,9 +79,29 @@ const INTRODUCTION: &str = "# Compatibility
 This page is for developers who want to know which commands, fields, operators and stages of MongoDB work.
 
 - The server presents itself as MongoDB 8.2, or as 8.0 with `--compatible-with 8.0`. Error codes and texts are those of 8.2 in both cases.
-- Names that are not on this page do not exist in MongoDB 8.0 or are unknown to Vellum. The server refuses them as unknown.
+- The server refuses names that are not on this page as unknown. *Refused by name* means an error that names the feature.
 - `VELLUM_BLESS=1 cargo test --test it compatibility` makes this page from the sources and a running server. `./test` checks that it is
   up to date.
+
+## Features
+
+| feature | support |
+|---|---|
+| transactions, retryable writes, change streams | with `--replset NAME`, or over [PostgreSQL](postgres.md) |
+| replica sets | one member |
+| sharding | none: `enableSharding` and `shardCollection` are unknown commands (59) |
+| collections | capped, clustered, views, validators, pre- and post-images, GridFS. Refused: time series, encrypted fields |
+| indexes | compound, multikey, unique, sparse, partial, TTL, hidden, wildcard, hashed, text, `2d`, `2dsphere`. Refused: search indexes, `geoHaystack` |
+| projections | inclusion, exclusion, expressions, `$slice`, `$elemMatch`, `$meta`, the positional `$` |
+| modifiers of updates | `$each` `$position` `$slice` `$sort`; the paths `$`, `$[]` and `$[name]` |
+| variables | `$$NOW` `$$CLUSTER_TIME` `$$ROOT` `$$CURRENT` `$$REMOVE`; in `$redact` `$$KEEP` `$$PRUNE` `$$DESCEND`. Unknown: `$$USER_ROLES` `$$SEARCH_META` |
+| collations | all options. Refused: the locales `bo` `dz` `kl` `lkt` `ln` `se` `smn` `wae` `yi`, the variants `big5han` `gb2312han` `phonetic` `reformed` `search` `searchjl` |
+| JavaScript on the server | refused |
+| logins | SCRAM-SHA-256, SCRAM-SHA-1, MONGODB-X509 ([security](security.md#users)) |
+| Stable API | version 1, also strict |
+| compression of messages | snappy, zlib, zstd |
+| fields of all commands | `comment` `maxTimeMS` `readConcern` `writeConcern` `$readPreference` `lsid` `txnNumber` `autocommit` `startTransaction` `stmtId` `stmtIds` `apiVersion` `apiStrict` `apiDeprecationErrors` |
+| limits | documents: 16 MiB and 180 levels; messages: 48,000,000 bytes; statements of a command: 100,000 |
 ";
 
 /// End of the page, after its tables.
@@ -92,6 +111,7 @@ const WITHOUT_EFFECT: &str = "
 | command | fields |
 |---|---|
 | `find` | `allowPartialResults` `oplogReplay` |
+| `count` | `fields` |
 | `getMore` | `lastKnownCommittedOpTime` |
 | `hello` | unknown fields |
 | `delete` | `bypassDocumentValidation` `bypassEmptyTsReplacement` |
@@ -109,6 +129,7 @@ A write with `w: 0` returns no result.
 - A cursor over a dropped collection returns 175. The server remembers the latest 256 of these cursors and returns 43 (not found) for older ones.
 - A find by a collection's UUID is refused. Only members of a cluster send it.
 - A single server answers every valid `$readPreference`. Fronts over PostgreSQL [read from standbys](postgres.md#reads-from-standbys).
+- Events of change streams have no `nsType`.
 - `listCollections` does not list `system.views`, and this collection has no documents.
 - `$meta` in the `$expr` of a filter is refused. Store the value with `$set` and filter the new field.
 - `$text` uses Snowball's stop words. MongoDB's lists for French, Romanian and Turkish differ, and a few words in Finnish, German, Hungarian, Norwegian and Russian.
@@ -179,7 +200,8 @@ fn commands(client: &mut Client, page: &mut String) {
     let mut refused = Vec::new();
     let _ = write!(
         page,
-        "\n## Commands\n\n| command | fields | refused unless they have no effect |\n|---|---|---|\n"
+        "\n## Commands\n\nThe server accepts a field of the last column if its value has no effect, such as null. It refuses other values (238).\n\n\
+         | command | fields | refused with other values |\n|---|---|---|\n"
     );
     for command in commands {
         let help = command.value().as_document().and_then(|about| about.get("help"));
@@ -281,7 +303,7 @@ fn declared_fields() -> Declared {
 fn options_of_create() -> (BTreeSet<String>, BTreeSet<String>) {
     let text = std::fs::read_to_string(root().join("crates/database/src/options.rs")).unwrap();
     let arms = text.split("match name {").nth(1).unwrap_or_default();
-    let arms = arms.split("_ => return Err").next().unwrap_or_default();
+    let arms = arms.split("_ => bail!").next().unwrap_or_default();
     let (mut taken, mut refused) = (BTreeSet::new(), BTreeSet::new());
     for arm in arms.split("\n            \"").skip(1) {
         let (names, body) = arm.split_once("=>").unwrap_or_default();
@@ -293,7 +315,7 @@ fn options_of_create() -> (BTreeSet<String>, BTreeSet<String>) {
     (taken, refused)
 }
 
-/// Returns the source of a file, or of all files of a folder.
+/// Returns the source of a file without comments and tests, or of all files of a folder.
 fn source(path: &Path) -> String {
     if path.is_dir() {
         let mut files: Vec<_> =
@@ -302,7 +324,12 @@ fn source(path: &Path) -> String {
         return files.iter().map(|file| source(file)).collect();
     }
     let text = std::fs::read_to_string(path).unwrap();
-    text.split("#[cfg(test)]").next().unwrap_or_default().to_string()
+    let product = text.split("#[cfg(test)]").next().unwrap_or_default();
+    product
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("//"))
+        .flat_map(|line| [line, "\n"])
+        .collect()
 }
 
 fn declared_in(path: &Path, declared: &mut Declared) {
