@@ -300,7 +300,7 @@ pub(crate) struct ServeOptions {
 
     /// Milliseconds between journal syncs
     ///
-    /// For --durability relaxed.
+    /// For --durability relaxed: 1 to 500.
     #[arg(long, hide_short_help = true, value_name = "MS", requires = "data", default_value_t = 100,
         value_parser = clap::value_parser!(u64).range(1..=500))]
     pub(crate) journal_commit_interval: u64,
@@ -367,7 +367,8 @@ pub(crate) struct ServeOptions {
     /// Microseconds to poll for the next request of a single client
     ///
     /// Polling reduces the latency of a client that sends one request after the other. The server polls rarely if it
-    /// finds no requests or several connections are active. Default: 50 with several processors. 0 turns polling off.
+    /// finds no requests or several connections are active. Default: 50 with several processors, at most 1000.
+    /// 0 turns polling off.
     #[arg(long, hide_short_help = true, value_name = "MICROS", value_parser = clap::value_parser!(u32).range(0..=1000))]
     pub(crate) busy_poll: Option<u32>,
 
@@ -430,7 +431,7 @@ pub(crate) struct ServeOptions {
     #[arg(long)]
     pub(crate) parent_pipe: bool,
 
-    /// TLS: see man vellum
+    /// Connections with TLS
     ///
     /// disabled: no TLS. allow and prefer: connections with and without TLS. require: TLS only. The options that follow
     /// name the files.

@@ -22,6 +22,12 @@ this text.
 
 Each option of the server can also be set in the environment or in the file of `--config`. `--cache-size 4G` is
 `VELLUM_CACHE_SIZE=4G` there, or a line `cache-size = \"4G\"`. Precedence: command line, then environment, then file.
+
+A size is a number of bytes, or a number with K, M or G for powers of 1,024, and at least 16M. A time is a number with s, m, h or d.
+`--durability`, `--cache-size`, `--compression`, `--journal-…`, `--init-scripts` and `--repair` need `--data`.
+
+Each verb exits with 0 on success, with 1 on failure, and with 2 for a wrong option. `vellum verify`, `vellum mongod` and `vellum
+lab` have their own codes: see [backup.md](backup.md#checking), [mongod.md](mongod.md#exit-codes) and [lab.md](lab.md#output).
 ";
 
 /// Subcommands that forward their arguments, and the page with their options.
@@ -42,7 +48,8 @@ fn the_page_matches_the_options_of_the_program() {
 }
 
 fn page() -> String {
-    let command = cli::Cli::command();
+    let mut command = cli::Cli::command();
+    command.build();
     let mut page = INTRODUCTION.to_string();
     for verb in command.get_subcommands() {
         let name = verb.get_name();
@@ -61,6 +68,10 @@ fn page() -> String {
 }
 
 fn table(verb: &Command, page: &mut String) {
+    if verb.get_positionals().next().is_some() {
+        let usage = verb.clone().render_usage().to_string().replace("Usage: ", "").replace("\n       ", "\n");
+        let _ = write!(page, "\n\n```\n{usage}\n```");
+    }
     page.push_str("\n\n| option | default | description |\n|---|---|---|\n");
     for argument in verb.get_arguments() {
         let default: Vec<_> =
@@ -83,6 +94,7 @@ fn spelling(argument: &Arg) -> String {
     let short = argument.get_short().map(|short| format!("-{short}, ")).unwrap_or_default();
     match argument.get_long() {
         None => value,
+        Some(long) if argument.is_require_equals_set() => format!("{short}--{long}[={value}]"),
         Some(long) if takes_value(argument) => format!("{short}--{long} {value}"),
         Some(long) => format!("{short}--{long}"),
     }
