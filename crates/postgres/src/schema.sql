@@ -213,7 +213,7 @@ begin
         perform 1 from SCHEMA.fronts where until > now() and front <> own;
         if found then
             raise exception using errcode = 'VE002',
-                message = 'others use the schema: whether it has a log is said when the first starts';
+                message = 'other servers use the schema: only the first one can turn the change log on or off';
         end if;
         truncate SCHEMA.log, SCHEMA.log_order, SCHEMA.log_stretches;
     end if;
