@@ -243,6 +243,32 @@ fn links_in_documents_lead_somewhere() {
 }
 
 #[test]
+fn documents_name_sources_that_exist() {
+    let sources: Vec<_> = files("rs").iter().map(|path| (path.display().to_string(), read(path))).collect();
+    let mut findings = Vec::new();
+    for path in files("md") {
+        // Code is at odd places, as is the text of a block between fences.
+        for name in
+            read(&path).split('`').skip(1).step_by(2).filter(|name| !name.contains(char::is_whitespace))
+        {
+            let in_crate = name.split_once('/').map(|(name, rest)| format!("crates/{name}/src/{rest}"));
+            let is_file = |(file, _): &(String, String)| {
+                file.ends_with(&format!("/{name}"))
+                    || in_crate.as_ref().is_some_and(|name| file.ends_with(name))
+            };
+            let item = name.rsplit_once("::").map_or("", |(_, item)| item);
+            let exists =
+                (!name.ends_with(".rs") || name.starts_with("local.") || sources.iter().any(is_file))
+                    && sources.iter().any(|(_, text)| text.contains(item));
+            if !exists {
+                findings.push(format!("{}: {name}", path.display()));
+            }
+        }
+    }
+    report(findings);
+}
+
+#[test]
 fn anchors_are_those_of_headings() {
     let text = "# A `--flag`, twice\n```\n# code\n```\n## Twice\n## Twice\n";
     assert_eq!(anchors(text), ["a---flag-twice", "twice", "twice-1"]);
