@@ -63,6 +63,7 @@ impl MemoryEngine {
         let discarded = next.apply(batch);
         let position = Position(next.commits);
         let before = mem::replace(&mut *self.state.lock(), Arc::new(next));
+        debug_assert_eq!(before.commits + 1, position.0, "another commit came between, and is lost");
         drop(before);
         Ok((position, discarded))
     }
@@ -84,6 +85,7 @@ impl Engine for MemoryEngine {
             true => self.commit_large(batch)?,
             false => self.commit_small(batch)?,
         };
+        debug_assert!(self.durable() == position, "the commit is not visible");
         self.time.fetch_max(time, Ordering::AcqRel);
         drop(writer);
         discarded.into_iter().for_each(|table| self.reaper.free(table));

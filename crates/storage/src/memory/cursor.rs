@@ -66,6 +66,7 @@ impl<V> TreeCursor<V> {
         if self.at == self.limit && !self.next_leaf() {
             return None;
         }
+        debug_assert!(self.is_within(), "entry {} behind the limit {}", self.at, self.limit);
         let at = match self.direction {
             Direction::Forward => self.at,
             Direction::Backward => self.at - 1,
@@ -75,6 +76,15 @@ impl<V> TreeCursor<V> {
             Direction::Backward => at,
         };
         self.place.leaf.as_ref()?.entry(at)
+    }
+
+    /// Returns true if the next entry is before the end of the leaf's part, and that is in the leaf.
+    fn is_within(&self) -> bool {
+        let len = self.place.leaf.as_ref().map_or(0, |leaf| leaf.len());
+        match self.direction {
+            Direction::Forward => self.at <= self.limit && self.limit <= len,
+            Direction::Backward => self.limit <= self.at && self.at <= len,
+        }
     }
 
     /// Skips, in the direction of the scan, to a key or the first entry after it.
@@ -116,6 +126,7 @@ impl<V> TreeCursor<V> {
             Direction::Forward => at.max(self.at).min(self.limit),
             Direction::Backward => at.min(self.at).max(self.limit),
         };
+        debug_assert!(self.is_within(), "entry {} behind the limit {}", self.at, self.limit);
     }
 
     /// Moves to the near edge of the leaf and computes the end of the scan in it.
@@ -147,6 +158,7 @@ impl<V> TreeCursor<V> {
             self.last = true;
             return false;
         };
+        debug_assert!(self.place.is_before(&next, self.direction), "the next leaf has keys of the last");
         self.place = next;
         self.enter();
         self.at != self.limit
@@ -154,6 +166,15 @@ impl<V> TreeCursor<V> {
 }
 
 impl<V> Place<V> {
+    /// Returns true if a scan passes all keys of this leaf before all keys of another leaf.
+    fn is_before(&self, other: &Place<V>, direction: Direction) -> bool {
+        let (Some(leaf), Some(other)) = (&self.leaf, &other.leaf) else { return false };
+        match direction {
+            Direction::Forward => leaf.len() > 0 && leaf.keys.last() < other.keys.first(),
+            Direction::Backward => other.len() > 0 && leaf.keys.first() > other.keys.last(),
+        }
+    }
+
     /// Returns the leaf of a key, which may be missing.
     fn of(root: &Node<V>, key: &[u8]) -> Self {
         let (mut node, mut parent, mut child) = (root, None, 0);
@@ -206,6 +227,7 @@ impl<V> Place<V> {
     /// branches off at the last node with a further child.
     fn distant_neighbour(&self, root: &Node<V>, direction: Direction) -> Option<Self> {
         let key = self.leaf.as_ref()?.keys.first()?;
+        debug_assert!(matches!(root, Node::Inner(_)), "a leaf without a root has a parent");
         let (mut node, mut turn) = (root, None);
         while let Node::Inner(inner) = node {
             let child = inner.child_at(key);
@@ -262,6 +284,7 @@ impl<V: Clone> Ahead<V> {
 
     /// Takes the head.
     pub(crate) fn take(&mut self) -> Option<(Key, V)> {
+        debug_assert!(self.head.is_some(), "an entry is taken without a look ahead");
         self.head.take()
     }
 

@@ -147,6 +147,11 @@ impl Side {
     }
 
     fn pass(&mut self) {
+        debug_assert!(!self.rest.is_empty(), "nothing is left to pass");
+        debug_assert!(
+            self.rest.windows(2).all(|pair| matches!(pair, [(below, _), (next, _)] if below >= next)),
+            "a lower subtree is behind a higher one"
+        );
         self.rest.pop();
         self.at = 0;
     }
@@ -155,6 +160,11 @@ impl Side {
     fn open(&mut self) {
         match self.rest.pop() {
             Some((height, Node::Inner(inner))) => {
+                debug_assert!(
+                    height > 0 && self.at == 0,
+                    "an inner node of height {height}, read up to {}",
+                    self.at
+                );
                 self.rest.extend(inner.children.iter().rev().map(|child| (height - 1, child.clone())));
             }
             Some(leaf) => self.rest.push(leaf),
@@ -164,7 +174,10 @@ impl Side {
 
     fn leaf(&self) -> Option<&Leaf<Value>> {
         match self.rest.last() {
-            Some((_, Node::Leaf(leaf))) => Some(leaf),
+            Some((height, Node::Leaf(leaf))) => {
+                debug_assert_eq!(*height, 0, "a leaf above the lowest level");
+                Some(leaf)
+            }
             _ => None,
         }
     }
@@ -175,6 +188,7 @@ impl Side {
 
     /// Moves to the next entry.
     fn step(&mut self) {
+        debug_assert!(self.entry().is_some(), "no entry to pass");
         self.at += 1;
         if self.entry().is_none() {
             self.pass();

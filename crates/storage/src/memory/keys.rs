@@ -47,6 +47,24 @@ impl<const N: usize> Keys<N> {
         self.len as usize
     }
 
+    /// Asserts what a search relies on: the order of the keys, their common prefix, their heads. Reads all keys, so it
+    /// is called only where all keys change.
+    fn assert_valid(&self) {
+        if !cfg!(debug_assertions) {
+            return;
+        }
+        let len = self.len();
+        debug_assert!(len <= N, "{len} keys in a node of {N}");
+        debug_assert_eq!(self.start(len), self.bytes.len(), "the last key ends elsewhere");
+        for at in 0..len {
+            let key = self.get(at);
+            debug_assert!(at == 0 || self.get(at - 1) < key, "keys {at} of {len} are out of order");
+            let rest = key.strip_prefix(self.prefix());
+            debug_assert_eq!(rest.map(head), Some(self.heads[at]), "key {at} has another prefix or head");
+        }
+        debug_assert!(self.heads[len..].iter().all(|head| *head == u32::MAX), "an unused head counts");
+    }
+
     /// Returns the total length of all keys.
     #[inline]
     pub(super) fn bytes(&self) -> usize {
@@ -135,6 +153,7 @@ impl<const N: usize> Keys<N> {
 
     /// Inserts a key at the position from [`Keys::search`]. The node must not be full.
     pub(super) fn insert(&mut self, at: usize, key: &[u8]) {
+        debug_assert!(at <= self.len() && self.len() < N, "key {at} of {} in a node of {N}", self.len());
         debug_assert!(at == 0 || self.get(at - 1) < key);
         debug_assert!(at == self.len() || key < self.get(at));
         self.share(key);
@@ -154,6 +173,7 @@ impl<const N: usize> Keys<N> {
         for end in &mut self.ends[at..=len] {
             *end += key.len() as u32;
         }
+        debug_assert_eq!(self.ends[len] as usize, self.bytes.len(), "the last key ends elsewhere");
     }
 
     /// Shortens the common prefix for a new key.
@@ -162,6 +182,10 @@ impl<const N: usize> Keys<N> {
             self.shared = key.len() as u32;
             return copy_prefix(&mut self.prefix, key);
         }
+        debug_assert!(
+            self.shared as usize <= self.ends[0] as usize,
+            "the prefix is longer than the first key"
+        );
         let common = common_prefix(self.prefix(), key);
         if common < self.shared as usize {
             self.shared = common as u32;
@@ -192,6 +216,7 @@ impl<const N: usize> Keys<N> {
 
     pub(super) fn remove(&mut self, at: usize) {
         let (start, end, len) = (self.start(at), self.ends[at] as usize, self.len());
+        debug_assert!(at < len && start <= end, "key {at} of {len} is from {start} to {end}");
         self.bytes.copy_within(end.., start);
         self.bytes.truncate(self.bytes.len() - (end - start));
         self.heads.copy_within(at + 1..len, at);
@@ -201,6 +226,7 @@ impl<const N: usize> Keys<N> {
         for other in &mut self.ends[at..len - 1] {
             *other -= (end - start) as u32;
         }
+        debug_assert_eq!(self.start(len - 1), self.bytes.len(), "the last key ends elsewhere");
     }
 
     /// Removes and returns the keys from `at` on.
@@ -214,12 +240,16 @@ impl<const N: usize> Keys<N> {
         self.len = at as u32;
         self.reshare();
         right.reshare();
+        debug_assert_eq!(self.len() + right.len(), len, "a key is lost");
+        self.assert_valid();
+        right.assert_valid();
         right
     }
 
     /// Appends keys that are greater than all present keys. The node must have room.
     pub(super) fn append(&mut self, right: &Self) {
         debug_assert!(right.len() == 0 || self.last() < right.first());
+        debug_assert!(self.len() + right.len() <= N, "{} and {} keys in a node", self.len(), right.len());
         let shift = self.bytes.len() as u32;
         self.bytes.extend_from_slice(&right.bytes);
         for (to, end) in self.ends[self.len as usize..].iter_mut().zip(&right.ends[..right.len()]) {
@@ -227,6 +257,7 @@ impl<const N: usize> Keys<N> {
         }
         self.len += right.len;
         self.reshare();
+        self.assert_valid();
     }
 
     /// Frees the spare room of a node that will not grow, and reserves as much in the node that
@@ -252,6 +283,7 @@ pub(super) fn clone_with_room<T: Clone>(from: &[T], room: usize) -> Vec<T> {
 
 /// Returns the shortest prefix of `right` that is greater than `left`.
 pub(super) fn separator<'a>(left: &[u8], right: &'a [u8]) -> &'a [u8] {
+    debug_assert!(left < right, "no key separates {left:?} and {right:?}");
     let end = common_prefix(left, right) + 1;
     right.get(..end).unwrap_or(right)
 }

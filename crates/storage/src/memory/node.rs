@@ -221,6 +221,7 @@ impl<V: Clone> Leaf<V> {
     fn place(&mut self, at: usize, key: &[u8], value: V) {
         self.keys.insert(at, key);
         self.values.insert(at, value);
+        debug_assert_eq!(self.keys.len(), self.values.len(), "one value for each key");
     }
 
     /// Splits the leaf for a new entry at `at`.
@@ -238,12 +239,15 @@ impl<V: Clone> Leaf<V> {
             self.keys.hand_over_room(&mut right.keys);
             right.values.reserve(LEAF_MAX - 1);
         }
+        debug_assert!(self.len() > 0 && right.len() > 0, "a split leaves an empty leaf");
+        debug_assert_eq!(self.len() + right.len(), len + 1, "a split loses an entry");
         let between = separator(self.keys.last().unwrap_or_default(), right.keys.first().unwrap_or_default());
         Split { key: Key::from(between), right: Node::Leaf(Arc::new(right)) }
     }
 
     fn remove(&mut self, key: &[u8]) -> Option<V> {
         let at = self.keys.search(key).ok()?;
+        debug_assert_eq!(self.keys.len(), self.values.len(), "one value for each key");
         self.keys.remove(at);
         Some(self.values.remove(at))
     }
@@ -254,10 +258,22 @@ impl<V: Clone> Leaf<V> {
             Ok(mut right) => self.values.append(&mut right.values),
             Err(shared) => self.values.extend_from_slice(&shared.values),
         }
+        debug_assert_eq!(self.keys.len(), self.values.len(), "one value for each key");
     }
 }
 
 impl<V> Inner<V> {
+    /// Asserts the number of separators and children, and that all children have one height.
+    fn assert_valid(&self) {
+        debug_assert_eq!(self.keys.len() + 1, self.children.len(), "a key between each two children");
+        debug_assert!(self.children.len() <= INNER_MAX, "{} children", self.children.len());
+        let is_leaf = |child: &Node<V>| matches!(child, Node::Leaf(_));
+        debug_assert!(
+            self.children.first().map(is_leaf) == self.children.last().map(is_leaf),
+            "leaves and inner nodes are on one level"
+        );
+    }
+
     /// Returns the position of the child for a key.
     #[inline]
     pub(super) fn child_at(&self, key: &[u8]) -> usize {
@@ -273,6 +289,7 @@ impl<V: Clone> Inner<V> {
     fn adopt(&mut self, at: usize, split: Split<V>) -> Option<Split<V>> {
         self.keys.insert(at, &split.key);
         self.children.insert(at + 1, split.right);
+        debug_assert_eq!(self.keys.len() + 1, self.children.len(), "a key between each two children");
         let len = self.children.len();
         let full = len > INNER_MAX || (self.keys.bytes() > BYTES_MAX && len > 3);
         full.then(|| {
@@ -285,11 +302,20 @@ impl<V: Clone> Inner<V> {
     }
 
     fn split(&mut self, cut: usize) -> Split<V> {
+        debug_assert!(cut > 0 && cut < self.children.len(), "a split leaves an empty node");
         let children = self.children.split_off(cut);
         let keys = self.keys.split_off(cut);
         let key = Key::from(self.keys.get(cut - 1));
         self.keys.remove(cut - 1);
-        Split { key, right: Node::Inner(Arc::new(Inner { keys, children })) }
+        let right = Inner { keys, children };
+        debug_assert!(self.keys.last().is_none_or(|left| left < &*key), "the left node has the separator");
+        debug_assert!(
+            right.keys.first().is_none_or(|right| &*key < right),
+            "the right node has the separator"
+        );
+        self.assert_valid();
+        right.assert_valid();
+        Split { key, right: Node::Inner(Arc::new(right)) }
     }
 
     /// Cleans up after a removal below the child at `at`. Removes an empty child, and merges a
@@ -302,6 +328,7 @@ impl<V: Clone> Inner<V> {
             if self.keys.len() > 0 {
                 self.keys.remove(at.saturating_sub(1));
             }
+            debug_assert_eq!(self.keys.len(), self.children.len().saturating_sub(1), "a separator too many");
         } else if width < most / 4 {
             for left in [Some(at), at.checked_sub(1)].into_iter().flatten() {
                 if self.can_join(left) {
@@ -326,6 +353,7 @@ impl<V: Clone> Inner<V> {
             (Node::Inner(left), Node::Inner(right)) => Arc::make_mut(left).append(&key, right),
             _ => unreachable!("all leaves of a tree are on one level"),
         }
+        self.assert_valid();
     }
 
     fn append(&mut self, between: &[u8], right: Arc<Inner<V>>) {
@@ -335,6 +363,7 @@ impl<V: Clone> Inner<V> {
             Ok(mut right) => self.children.append(&mut right.children),
             Err(shared) => self.children.extend_from_slice(&shared.children),
         }
+        self.assert_valid();
     }
 }
 
@@ -447,14 +476,17 @@ impl<V: Clone> Tree<V> {
             root.grow(split);
         }
         self.len += usize::from(old.is_none());
+        debug_assert!(self.len > 0, "a tree with a root counts no entry");
         old
     }
 
     /// Removes a key. Returns its value.
     pub fn remove(&mut self, key: &[u8]) -> Option<V> {
         let removed = self.root.as_mut()?.remove(key)?;
+        debug_assert!(self.len > 0, "the removed key was not counted");
         self.len -= 1;
         self.root = self.root.take().and_then(Node::collapsed);
+        debug_assert_eq!(self.root.is_none(), self.len == 0, "{} entries", self.len);
         Some(removed)
     }
 
@@ -465,6 +497,7 @@ impl<V: Clone> Tree<V> {
 
     /// Returns a cursor over a range of the present tree. The cursor holds a clone.
     pub fn cursor(&self, range: Range, direction: Direction) -> TreeCursor<V> {
+        debug_assert_eq!(self.root.is_none(), self.len == 0, "{} entries", self.len);
         TreeCursor::new(self.root.clone(), range, direction)
     }
 }

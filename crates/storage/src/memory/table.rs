@@ -33,11 +33,14 @@ impl Table {
             Some(old) => self.bytes -= old.len() as u64,
             None => self.bytes += key.len() as u64,
         }
+        debug_assert!(self.bytes >= (key.len() as u64) + added, "{} bytes", self.bytes);
     }
 
     fn delete(&mut self, key: &[u8]) {
         if let Some(old) = self.tree.remove(key) {
+            debug_assert!(self.bytes >= (key.len() + old.len()) as u64, "a deleted key is not counted");
             self.bytes -= (key.len() + old.len()) as u64;
+            debug_assert!(self.bytes == 0 || !self.tree.is_empty(), "{} bytes in no entry", self.bytes);
         }
     }
 }
@@ -64,6 +67,7 @@ impl State {
         while let Some((key, _)) = cursor.next() {
             idents.extend(key.first_chunk().map(|bytes| Ident(u64::from_be_bytes(*bytes))));
         }
+        debug_assert_eq!(idents.len(), self.tables.len(), "a tree has a key that is no number");
         idents
     }
 
@@ -106,11 +110,15 @@ impl State {
     }
 
     fn place(&mut self, ident: Ident, table: Table) {
-        self.tables.insert(&ident.0.to_be_bytes(), table);
+        let replaced = self.tables.insert(&ident.0.to_be_bytes(), table);
+        debug_assert!(replaced.is_none(), "{ident:?} existed");
     }
 
     fn discard(&mut self, ident: Ident) -> Option<Table> {
-        let table = self.tables.remove(&ident.0.to_be_bytes())?;
+        let table = self.tables.remove(&ident.0.to_be_bytes());
+        debug_assert!(table.is_some(), "{ident:?} was not validated");
+        let table = table?;
+        debug_assert!(self.bytes >= table.bytes, "{ident:?} has more bytes than all trees");
         self.bytes -= table.bytes;
         Some(table)
     }
@@ -119,6 +127,7 @@ impl State {
     fn change<R>(&mut self, ident: Ident, change: impl FnOnce(&mut Table) -> R) -> Option<R> {
         let table = self.tables.get_mut(&ident.0.to_be_bytes())?;
         let before = table.bytes;
+        debug_assert!(self.bytes >= before, "{ident:?} has more bytes than all trees");
         let result = change(table);
         self.bytes = self.bytes - before + table.bytes;
         Some(result)
