@@ -236,6 +236,7 @@ impl DiskEngine {
         let directory = Directory::open(Arc::clone(&files), options)?;
         let control = Arc::new(control);
         let cache = options.cache_bytes / CHANGES_SHARE * (CHANGES_SHARE - 1);
+        debug_assert!(cache <= options.cache_bytes, "the pages have more than the whole cache");
         let (path, compression) = (directory.base.clone(), options.compression);
         let base = Base::open(Arc::clone(&files), path, cache, compression, Arc::clone(&control))?;
         let reuse = Arc::clone(&base.reuse);
@@ -253,6 +254,7 @@ impl DiskEngine {
             Ok(())
         };
         let appender = recovery::recover(&directory.segments, loaded.position, replay)?;
+        debug_assert_eq!(state.position, loaded.position + count, "a replayed commit is not counted");
         let journal = match options.durability {
             Durability::Journaled => Journal::written_by_syncs(directory.segments.clone(), &appender)?,
             _ => Journal::new(directory.segments.clone(), &appender),
@@ -333,6 +335,7 @@ fn of_state(
     covers: u64,
 ) -> Result<Backup> {
     let end = End { position: state.position, time: state.time, covers: covers.max(state.time) };
+    debug_assert!(end.covers >= end.time, "a commit of the backup is later than its end");
     let mut why = None;
     if let Some(since) = since {
         match changes(segments, archive, since, end.position)? {

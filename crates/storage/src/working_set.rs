@@ -62,6 +62,8 @@ pub struct Curve {
 impl Curve {
     /// Returns a curve through points with growing sizes.
     pub fn new(points: Vec<(u64, f64)>) -> Self {
+        debug_assert!(points.is_sorted_by(|(a, _), (b, _)| a < b), "sizes are out of order");
+        debug_assert!(points.iter().all(|(_, rate)| (0.0..1.000_001).contains(rate)), "a rate is above 1");
         Curve { points }
     }
 
@@ -80,6 +82,7 @@ impl Curve {
         let after = self.points.partition_point(|(size, _)| *size <= bytes);
         let before = after.checked_sub(1).and_then(|at| self.points.get(at)).copied().unwrap_or((0, 0.0));
         let Some(&(size, rate)) = self.points.get(after) else { return before.1 };
+        debug_assert!(before.0 <= bytes && bytes < size, "{bytes} is not between {} and {size}", before.0);
         before.1 + (rate - before.1) * (bytes - before.0) as f64 / (size - before.0).max(1) as f64
     }
 

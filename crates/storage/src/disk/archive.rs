@@ -65,6 +65,7 @@ impl Name {
 
     /// Returns the file name.
     fn text(&self) -> String {
+        debug_assert!(self.first <= self.last, "commits {} to {}", self.first, self.last);
         format!("{:016}-{:016}-{}{SUFFIX}", self.first, self.last, self.seconds)
     }
 }
@@ -143,7 +144,10 @@ impl Archive {
     pub(super) fn take(&self, journal: &Segments, numbers: &[u64], upto: u64) -> bool {
         // Only the checkpointer's thread changes it. The copy keeps readers from waiting.
         let mut state = self.counts();
+        let before = state.position;
         let taken = self.try_take(journal, numbers, upto, &mut state.position);
+        debug_assert!(state.position >= before, "the archive goes back");
+        debug_assert!(state.position <= upto.max(before), "the archive is ahead of the base");
         if let Err(error) = &taken
             && !state.failing
         {
@@ -175,6 +179,7 @@ impl Archive {
             match copied.next {
                 Some(next) => {
                     let missing = before.max(*last);
+                    debug_assert!(next > missing + 1, "commit {next} is next, and no commit is missing");
                     log::warn!(
                         "the archive {} lacks the commits {} to {}: only a new backup can be restored to \
                          later times",
@@ -218,6 +223,7 @@ impl Archive {
         while last < upto {
             match frame_stream.next()? {
                 Next::Frame(frame) => {
+                    debug_assert_eq!(frame.position, last + 1, "a file of the archive has a gap");
                     (last, seconds) = (frame.position, seconds.max(frame.time >> 32));
                     bytes.extend_from_slice(&frame.bytes);
                     if bytes.len() >= PIECE_BYTES {
@@ -236,6 +242,7 @@ impl Archive {
         }
         write(&mut bytes, &mut file)?;
         // Commits without a time count as old as their archiving.
+        debug_assert!(bytes.is_empty() && last <= upto, "{last} of {upto}, {} bytes", bytes.len());
         let seconds = if seconds == 0 { now().as_secs() } else { seconds };
         let name = self.directory().join(Name { first, last, seconds }.text());
         let Some(file) = file else { return Err(Error::Closed) };

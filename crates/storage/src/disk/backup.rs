@@ -32,6 +32,7 @@ pub(super) struct Changes {
 impl Pieces for Changes {
     fn piece(&mut self, frames: &mut u64) -> Result<Option<Vec<u8>>> {
         let Changes { frame_stream, end } = self;
+        debug_assert!(frame_stream.last() <= *end, "the part is longer than announced");
         let mut piece = Vec::new();
         while frame_stream.last() < *end && piece.len() < PIECE_BYTES {
             match frame_stream.next()? {
@@ -43,6 +44,7 @@ impl Pieces for Changes {
                 Next::End => return Err(frame_stream::gap(frame_stream.last() + 1, *end)),
             }
         }
+        debug_assert!(!piece.is_empty() || frame_stream.last() == *end, "the part ends early");
         Ok((!piece.is_empty()).then_some(piece))
     }
 }

@@ -201,6 +201,11 @@ impl View {
         Error::Corrupted(format!("{path}: the entry of a tree is invalid"))
     }
 
+    /// Returns the position of the last commit in the view.
+    pub(super) fn position(&self) -> u64 {
+        self.root.position
+    }
+
     /// Returns the table of each tree.
     pub(super) fn trees(&self) -> Result<Vec<(Ident, Table)>> {
         let rows = self.rows(IDENTS_TABLE, self.root.idents)?.into_iter();

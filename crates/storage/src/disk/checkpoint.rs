@@ -62,12 +62,21 @@ impl Plan {
             let step = freeze.state.table(ident).ok().map(|table| plan.step(table, &mut users));
             plan.trees.push((ident, step));
         });
+        debug_assert!(
+            freeze.dirty.is_empty() || plan.trees.is_sorted_by(|(a, _), (b, _)| a < b),
+            "a tree is written twice"
+        );
+        debug_assert!(
+            plan.wanted.iter().all(|number| *number < plan.next_table),
+            "a table has a later number"
+        );
         plan
     }
 
     /// Decides the table of a changed tree. `users` counts the trees that share each table.
     fn step(&mut self, table: &Table, users: &mut HashMap<u64, u64>) -> Step {
         let sharers = users.get(&table.base).copied().unwrap_or_default();
+        debug_assert!(sharers > 0, "table {} is not counted", table.base);
         let Some(frozen) = &table.frozen else {
             return Step { table: table.clone(), number: table.base, copied: false };
         };
@@ -85,8 +94,11 @@ impl Plan {
         {
             *sharers -= 1;
         }
-        self.wanted.insert(number);
-        self.tables.insert(frozen.number, number);
+        let is_free = self.wanted.insert(number);
+        debug_assert!(is_free || number == 0, "two trees write table {number}");
+        debug_assert_eq!(number == 0, table.entries == 0, "{} entries in table {number}", table.entries);
+        let written = self.tables.insert(frozen.number, number);
+        debug_assert!(written.is_none(), "two trees have the frozen changes {}", frozen.number);
         Step { table: table.clone(), number, copied }
     }
 

@@ -54,6 +54,14 @@ struct QueueState {
     error: Option<Error>,
 }
 
+impl QueueState {
+    /// Asserts the order of the numbers.
+    fn assert_valid(&self) {
+        debug_assert!(self.completed <= self.started, "{} ended, {} began", self.completed, self.started);
+        debug_assert!(self.started <= self.wanted, "{} began, {} ordered", self.started, self.wanted);
+    }
+}
+
 impl Default for CheckpointQueue {
     fn default() -> Self {
         CheckpointQueue {
@@ -79,6 +87,7 @@ impl CheckpointQueue {
     /// Orders a checkpoint, unless one is already ordered.
     pub(super) fn order(&self) {
         let mut orders = self.orders.lock();
+        orders.assert_valid();
         if orders.wanted == orders.started {
             orders.wanted += 1;
             self.ordered.notify_all();
@@ -90,6 +99,7 @@ impl CheckpointQueue {
         let mut orders = self.orders.lock();
         orders.wanted = orders.wanted.max(orders.started + 1);
         let mine = orders.wanted;
+        debug_assert!(mine > orders.completed, "the order is complete before it began");
         self.ordered.notify_all();
         orders.error = None;
         loop {
@@ -197,6 +207,7 @@ impl Checkpointer {
         let mut orders = self.core.checkpoint_queue.orders.lock();
         // After the cleanup, since a caller that waited may copy the files now.
         orders.completed = orders.completed.max(self.completed);
+        orders.assert_valid();
         if let Err(error) = &result {
             if orders.error.is_none() {
                 log::warn!("a checkpoint failed and is retried: {error}");
@@ -243,6 +254,7 @@ impl Checkpointer {
         if later || file < REWRITE_BYTES_MIN || file <= self.rewritten {
             return;
         }
+        debug_assert!(self.started.is_none(), "a compaction during a checkpoint");
         let core = Arc::clone(&self.core);
         let mut base = core.base.lock();
         if file < REWRITE_BYTES_MIN + 3 * base.live_bytes() {
@@ -286,11 +298,14 @@ impl Checkpointer {
 
     /// Freezes the state and switches the journal to a new segment.
     fn begin(&mut self, order: u64) -> Result<Started> {
+        debug_assert!(self.started.is_none(), "an incomplete checkpoint is forgotten");
         let segments = &self.core.journal.segments;
         let segment = segments.next(self.core.segment())?;
+        debug_assert!(segment > self.core.segment(), "segment {segment} exists");
         let file = segments.create(segment)?;
         let freeze = self.core.freeze(segment, file);
         let plan = Plan::new(&freeze, self.next_table);
+        debug_assert!(plan.next_table >= self.next_table, "a table's number is given again");
         self.next_table = plan.next_table;
         Ok(Started { freeze, plan, segment, order })
     }
@@ -309,6 +324,10 @@ impl Checkpointer {
         let view = Arc::clone(&self.core.latest().view);
         let written = {
             let mut base = self.core.base.lock();
+            debug_assert!(
+                base.view().position() <= started.plan.position(),
+                "the base is ahead of its checkpoint"
+            );
             base.settle().and_then(|()| started.plan.write(&mut base, &view)).map(|()| base.view())
         };
         drop(view);
@@ -326,7 +345,12 @@ impl Checkpointer {
 
     /// Removes what a complete checkpoint made obsolete.
     fn finish(&mut self, started: &Started) -> Result<()> {
+        debug_assert!(started.segment <= self.core.segment(), "the journal has not reached the checkpoint");
         self.core.journal.checkpointed(started.plan.position());
+        debug_assert!(
+            self.core.journal.durable() >= started.plan.position(),
+            "commits of the base are not durable"
+        );
         let segments = &self.core.journal.segments;
         let mut superfluous = Vec::new();
         for number in segments.list()?.into_iter().filter(|number| *number < started.segment) {

@@ -100,6 +100,12 @@ impl Core {
         control: Arc<Control>,
         bounds: Bounds,
     ) -> Self {
+        debug_assert!(bounds.changed_bytes > 0 && bounds.journal_bytes > 0, "divisors");
+        debug_assert!(
+            bounds.refused_bytes >= bounds.changed_bytes,
+            "commits fail before a checkpoint begins"
+        );
+        debug_assert_eq!(appender.position(), state.position, "the journal continues elsewhere");
         Core {
             writer: Mutex::new(Writer { appender, closed: false }),
             changed_bytes: AtomicU64::new(state.changed_bytes),
@@ -173,6 +179,7 @@ impl Core {
 
     /// Replaces the state after a large batch was applied to a copy.
     fn publish(&self, next: Arc<State>) {
+        debug_assert!(next.position > self.latest().position, "a commit is lost");
         self.changed_bytes.store(next.changed_bytes, Ordering::Relaxed);
         let before = std::mem::replace(&mut *self.state.lock(), next);
         drop(before);
@@ -251,6 +258,7 @@ impl Core {
         let mut writer = self.writer.lock();
         self.journal.switch(&mut writer.appender, number, file);
         let mut state = self.state.lock();
+        debug_assert_eq!(state.position, writer.appender.position(), "the older segments lack a commit");
         self.changed_bytes.store(0, Ordering::Relaxed);
         Arc::make_mut(&mut state).freeze()
     }
@@ -261,6 +269,7 @@ impl Core {
         let writer = self.writer.lock();
         let mut state = self.state.lock();
         let before = Arc::clone(&state);
+        debug_assert_eq!(view.position(), plan.position(), "the base is of another checkpoint");
         Arc::make_mut(&mut state).thaw(&plan.tables, view);
         drop(state);
         drop(writer);
@@ -273,7 +282,8 @@ impl Core {
         let writer = self.writer.lock();
         let mut state = self.state.lock();
         let before = Arc::clone(&state);
-        Arc::make_mut(&mut state).view = view;
+        debug_assert_eq!(view.position(), state.view.position(), "the view has other contents");
+        Arc::make_mut(&mut state).replace_view(view);
         drop(state);
         drop(writer);
         drop(before);

@@ -31,6 +31,7 @@ impl MergeCursor {
         base: Option<BaseCursor>,
         direction: Direction,
     ) -> Self {
+        debug_assert!(layers.len() <= 2, "{} layers of changes", layers.len());
         let layers = layers.into_iter().map(Ahead::new).collect();
         MergeCursor { layers, base, direction, current: (Key::from(b""), Value::empty()) }
     }
@@ -64,6 +65,13 @@ impl MergeCursor {
         let Some((key, change)) = self.layers.get_mut(at).and_then(Ahead::take) else {
             return Ok(false);
         };
+        let (last, direction) = (&self.current.0, self.direction);
+        debug_assert!(last.is_empty() || direction.is_before(last, &key), "the cursor goes back to {key:?}");
+        let is_passed = |other: Option<&[u8]>| other.is_some_and(|other| direction.is_before(other, &key));
+        debug_assert!(
+            !self.layers.iter().any(|layer| is_passed(layer.key())),
+            "a layer has a key before {key:?}"
+        );
         for below in self.layers.iter_mut().skip(at + 1) {
             if below.key() == Some(&key) {
                 below.take();

@@ -223,6 +223,7 @@ impl Engine for ReadOnlyEngine {
     fn commit(&self, batch: Batch) -> Result<Position> {
         let mut latest = self.latest.lock();
         let below = latest.prepare(&batch)?;
+        debug_assert!(latest.position >= self.found.position, "the state goes back");
         let position = latest.position + 1;
         Arc::make_mut(&mut latest).apply(batch, &below, position);
         self.commits.fetch_add(1, Ordering::Relaxed);

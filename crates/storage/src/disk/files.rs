@@ -195,6 +195,9 @@ impl File for SystemFile {
 
     #[cfg(unix)]
     fn write_durably(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        debug_assert!(offset.is_multiple_of(BLOCK as u64), "direct I/O at offset {offset}");
+        debug_assert!(bytes.len().is_multiple_of(BLOCK), "direct I/O of {} bytes", bytes.len());
+        debug_assert_eq!(bytes.as_ptr().align_offset(BLOCK), 0, "direct I/O needs an aligned address");
         if let Some(direct) = self.direct.get_or_init(|| open_directly(&self.path)) {
             match std::os::unix::fs::FileExt::write_all_at(direct, bytes, offset) {
                 // Some file systems accept the flag and refuse such writes.

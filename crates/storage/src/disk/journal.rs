@@ -29,7 +29,7 @@ use super::files::{BLOCK, File, Files};
 use super::latency::Latency;
 use super::mark::Mark;
 use super::write_buffer::{Part, WriteBuffer};
-use crate::record::Encoded;
+use crate::record::{Encoded, HEADER_BYTES};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex};
 use crate::{Error, JournalWait, Result, mutant};
@@ -59,7 +59,11 @@ pub(super) struct Segments {
 
 impl Segments {
     pub(super) fn path(&self, number: u64) -> PathBuf {
-        self.directory.join(format!("{number:016}{SUFFIX}"))
+        self.directory.join(self.name(number))
+    }
+
+    fn name(&self, number: u64) -> String {
+        format!("{number:016}{SUFFIX}")
     }
 
     /// Returns the numbers of the segments in ascending order. Ignores other names.
@@ -87,7 +91,9 @@ impl Segments {
 
     /// Returns a number greater than `number` and than the number of any file.
     pub(super) fn next(&self, number: u64) -> Result<u64> {
-        Ok(self.list()?.last().copied().unwrap_or_default().max(number) + 1)
+        let next = self.list()?.last().copied().unwrap_or_default().max(number) + 1;
+        debug_assert!(number_of(&self.name(next)) == Some(next), "the name of segment {next} is not listed");
+        Ok(next)
     }
 
     /// Creates an empty segment, durably.
@@ -113,6 +119,7 @@ impl Segments {
         header[20..28].copy_from_slice(&number.to_le_bytes());
         let checksum = crc32c::crc32c(&header[..28]);
         header[28..].copy_from_slice(&checksum.to_le_bytes());
+        debug_assert!(!Segments::begins_otherwise(&header), "a reader takes the segment for another file");
         header
     }
 
@@ -185,6 +192,7 @@ pub(super) struct Appender {
 impl Appender {
     /// Continues a file without zeros at its end.
     pub(super) fn new(number: u64, file: Arc<dyn File>, len: u64, position: u64) -> Self {
+        debug_assert!(len >= SEGMENT_HEADER_BYTES as u64, "segment {number} is shorter than its header");
         Appender { number, file, len, ahead: len, position }
     }
 
@@ -192,10 +200,16 @@ impl Appender {
     pub(super) fn number(&self) -> u64 {
         self.number
     }
+
+    /// Returns the position of the last frame.
+    pub(super) fn position(&self) -> u64 {
+        self.position
+    }
 }
 
 /// Writes zeros behind the last frame. On a full disk the file stays unchanged.
 fn write_ahead(appender: &mut Appender) {
+    debug_assert_eq!(appender.ahead, appender.len, "zeros would overwrite zeros");
     // On the heap, since a constant of this size would enlarge the program.
     match appender.file.write_at(&vec![0; AHEAD_BYTES], appender.len) {
         Ok(()) => appender.ahead = appender.len + AHEAD_BYTES as u64,
@@ -217,6 +231,8 @@ fn fill_ahead(appender: &mut Appender, len: usize) -> std::io::Result<bool> {
     };
     // On a nearly full disk, only the required length.
     appender.ahead = fill(end + AHEAD_BYTES as u64).or_else(|_| fill(end))?;
+    debug_assert!(appender.ahead >= end, "the frame ends behind the zeros");
+    debug_assert!(appender.ahead.is_multiple_of(BLOCK as u64), "the file ends within a block");
     Ok(true)
 }
 
@@ -324,6 +340,7 @@ impl Journal {
 
     /// Advances the durable position. Returns true if it changed.
     fn advance(&self, position: u64) -> bool {
+        debug_assert!(position <= self.appended.load(Ordering::Acquire), "durable before it was written");
         self.durable.fetch_max(position, Ordering::AcqRel) < position
     }
 
@@ -395,6 +412,8 @@ impl Journal {
         if let Some(error) = &self.syncing.lock().broken {
             return Err(error.clone());
         }
+        debug_assert_eq!(appender.position, self.appended.load(Ordering::Acquire), "another appender writes");
+        debug_assert!(appender.len <= appender.ahead, "the file ends within the last frame");
         let position = appender.position + 1;
         let frame = encoded.frame(position, self.durable.load(Ordering::Acquire));
         if let Some(write_buffer) = &self.write_buffer {
@@ -422,6 +441,8 @@ impl Journal {
     }
 
     fn note(&self, appender: &mut Appender, position: u64, len: u64) {
+        debug_assert!(len >= HEADER_BYTES as u64, "a frame of {len} bytes");
+        debug_assert_eq!(position, appender.position + 1, "a position is missing");
         appender.len += len;
         appender.position = position;
         self.bytes.fetch_add(len, Ordering::Relaxed);
@@ -444,6 +465,7 @@ impl Journal {
         if let Some(write_buffer) = &self.write_buffer {
             write_buffer.lock().switch(Arc::clone(&file), &self.segments.header(number));
         }
+        debug_assert!(number > appender.number, "segment {number} after {}", appender.number);
         self.syncing.lock().files.push(Arc::clone(&file));
         appender.number = number;
         appender.file = file;
@@ -455,6 +477,7 @@ impl Journal {
     /// Records a checkpoint: everything up to `position` is durable in the base.
     pub(super) fn checkpointed(&self, position: u64) {
         let mut syncing = self.syncing.lock();
+        debug_assert!(!syncing.files.is_empty(), "the journal has no segment");
         if position >= self.appended.load(Ordering::Acquire) {
             syncing.broken = None;
         }
@@ -477,12 +500,14 @@ impl Journal {
 
     /// Waits until everything up to `position` is durable.
     pub(super) fn wait(&self, position: u64) -> Result<()> {
+        debug_assert!(position <= self.appended.load(Ordering::Acquire), "no commit has position {position}");
         self.waited.store(true, Ordering::Relaxed);
         self.sync_to(position)
     }
 
     /// Returns the state of a wait for a position, for a waiter without a thread.
     pub(super) fn await_sync(&self, position: u64, waker: &Waker) -> JournalWait {
+        debug_assert!(position <= self.appended.load(Ordering::Acquire), "no commit has position {position}");
         if self.durable.load(Ordering::Acquire) >= position {
             return JournalWait::Satisfied;
         }
@@ -540,6 +565,7 @@ impl Journal {
         let mut appended = self.appended.load(Ordering::Acquire);
         let files = syncing.files.clone();
         drop(syncing);
+        debug_assert!(!files.is_empty(), "the journal has no segment");
         let started = time::now();
         let result = match &self.write_buffer {
             Some(write_buffer) => {
@@ -568,6 +594,7 @@ impl Journal {
     /// Records the result of a sync and sends the notifications.
     fn finish(&self, appended: u64, files: &[Arc<dyn File>], result: std::io::Result<()>) -> Result<()> {
         let mut syncing = self.syncing.lock();
+        debug_assert!(syncing.running, "two syncs have ended, and one has begun");
         syncing.running = false;
         let result = match result {
             Ok(()) => {

@@ -33,6 +33,7 @@ fn bucket(micros: u64) -> usize {
 
 /// Returns the greatest number of microseconds in a bucket.
 fn greatest(bucket: usize) -> u64 {
+    debug_assert!(bucket < BUCKETS, "no bucket {bucket}");
     let (doubling, quarter) = (bucket / 4, bucket as u64 % 4);
     ((5 + quarter) << doubling) - 1
 }
@@ -41,6 +42,7 @@ impl Latency {
     /// Adds a duration.
     pub(super) fn note(&self, took: Duration) {
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        debug_assert!(bucket(micros) < BUCKETS, "{micros} microseconds are not counted");
         if let Some(count) = self.counts.get(bucket(micros)) {
             count.fetch_add(1, Ordering::Relaxed);
         }
@@ -73,6 +75,7 @@ impl Latency {
 
     /// Returns a percentile in microseconds; 0 without durations.
     pub(super) fn percentile(&self, percent: u64) -> u64 {
+        debug_assert!(percent <= 100, "{percent} percent");
         let wanted = (self.count() * percent).div_ceil(100);
         let mut seen = 0;
         for (at, count) in self.counts.iter().enumerate() {

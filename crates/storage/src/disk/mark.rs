@@ -38,7 +38,9 @@ impl Mark {
     /// Records that a sync has covered everything up to a position. An error leaves an older mark, or none.
     pub(super) fn note(&self, position: u64) {
         if let Some(file) = &self.file {
-            let _ = file.write_at(&encode(self.id, position), 0);
+            let mark = encode(self.id, position);
+            debug_assert_eq!(mark.get(16..24), Some(&position.to_le_bytes()[..]), "a reader reads elsewhere");
+            let _ = file.write_at(&mark, 0);
         }
     }
 }

@@ -88,7 +88,10 @@ impl Reader {
             let read = self.file.read_at(&mut self.piece, offset);
             read.map_err(|error| during("reading", &self.path, error))?;
         }
-        Ok(self.piece.get((offset - self.start) as usize..).unwrap_or_default())
+        let found = self.piece.get((offset - self.start) as usize..).unwrap_or_default();
+        debug_assert!(found.len() as u64 >= wanted, "{} bytes of {wanted} at {offset}", found.len());
+        debug_assert!(found.len() as u64 <= left, "bytes behind the end of the segment");
+        Ok(found)
     }
 
     /// Frees the memory.
@@ -119,6 +122,7 @@ impl Reader {
             }
             checksum = crc32c::crc32c_append(checksum, bytes);
             at += bytes.len() as u64;
+            debug_assert!(at <= end, "the checksum covers bytes of the next frame");
         }
         Ok(header.seals(checksum))
     }
@@ -140,6 +144,7 @@ impl Reader {
             at += ahead as u64;
             if let Some(frame) = self.frame(at)? {
                 let (position, durable, len) = (frame.position, frame.durable, frame.len() as u64);
+                debug_assert!(at >= from && at + len <= self.len, "a frame at {at} of {len} bytes");
                 return Ok(Some(Found { offset: at, position, durable, len }));
             }
             at += 1;

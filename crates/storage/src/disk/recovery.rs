@@ -42,6 +42,7 @@ pub(super) fn recover(
     }
     let mut walk = Walk { segments, read, last: base, lenient: false, replay };
     let end = walk.run()?;
+    debug_assert!(walk.last >= base, "the journal ends before the base");
     mark::check(segments, walk.last)?;
     match end {
         Some(end) => cut(segments, &mut walk.read, end, walk.last),
@@ -122,6 +123,7 @@ fn readers(segments: &Segments) -> Result<Vec<Reader>> {
             }
         }
     }
+    debug_assert!(read.is_sorted_by(|a, b| a.number < b.number), "segments are out of order");
     Ok(read)
 }
 
@@ -200,10 +202,15 @@ impl<R: FnMut(u64, Batch) -> Result<()>> Walk<'_, R> {
                 }
             }
             if let Some(batch) = frame.batch {
+                debug_assert_eq!(frame.position, self.last + 1, "a batch is replayed out of order");
                 (self.replay)(frame.position, batch).map_err(|error| self.unfit(*place, error))?;
                 self.last = frame.position;
             }
             place.offset += frame.len;
+            debug_assert!(
+                self.read.get(place.segment).is_some_and(|segment| place.offset <= segment.len()),
+                "a frame ends behind its segment"
+            );
         }
         Ok(None)
     }
@@ -228,6 +235,7 @@ impl<R: FnMut(u64, Batch) -> Result<()>> Walk<'_, R> {
         for (segment, later) in self.read.iter_mut().enumerate().skip(place.segment) {
             let mut from = if segment == place.segment { place.offset } else { 0 };
             while let Some(found) = later.find(from)? {
+                debug_assert!(found.offset >= from, "a search goes back");
                 from = found.offset + found.len;
                 if found.position > self.last {
                     let next = (Place { segment, offset: found.offset }, found.position);
@@ -304,6 +312,8 @@ fn resume_appending(segments: &Segments, read: &[Reader], position: u64) -> Resu
 
 /// Truncates everything after an incomplete frame, durably, and continues there.
 fn cut(segments: &Segments, read: &mut [Reader], end: Place, position: u64) -> Result<Appender> {
+    debug_assert!(end.segment < read.len(), "no segment ends the journal");
+    debug_assert!(read.get(end.segment).is_none_or(|last| end.offset <= last.len()), "a cut behind the end");
     let lost = read.iter().skip(end.segment).map(Reader::len).sum::<u64>() - end.offset;
     let ahead = match read.get_mut(end.segment..) {
         Some([last]) => end.offset > 0 && last.is_zero_from(end.offset)?,

@@ -293,6 +293,7 @@ impl Stack {
         if self.now as usize >= self.sizes.len() {
             self.renumber();
         }
+        debug_assert!(self.visits.len() <= self.limit, "{} sampled pages", self.visits.len());
         let now = self.now;
         self.now += 1;
         let before = self.visits.insert(hash, Visit { at: now, units });
@@ -301,6 +302,7 @@ impl Stack {
             self.raise();
             return None;
         };
+        debug_assert!(then < now, "a visit at {then} before that at {now}");
         self.sizes.subtract(then, before);
         let newer = self.sizes.total() - self.sizes.up_to(then) - u64::from(units);
         Some((newer << self.shift) + u64::from(units))
@@ -317,6 +319,7 @@ impl Stack {
     fn raise(&mut self) {
         while self.visits.len() > self.limit {
             self.shift += 1;
+            debug_assert!(self.shift < u64::BITS, "no hash has so many zeros");
             let (shift, sizes) = (self.shift, &mut self.sizes);
             self.visits.retain(|hash, visit| {
                 let stays = is_sampled(*hash, shift);
@@ -339,6 +342,8 @@ impl Stack {
             self.sizes.add(self.now, visit.units);
             self.now += 1;
         }
+        debug_assert_eq!(self.now as usize, self.visits.len(), "the numbers have gaps");
+        debug_assert!((self.now as usize) < self.sizes.len(), "no number is free");
     }
 
     /// Removes all pages.
@@ -374,11 +379,13 @@ impl Sums {
     }
 
     fn subtract(&mut self, at: u32, units: u32) {
+        debug_assert!(self.total >= u64::from(units), "{units} units of {}", self.total);
         self.total -= u64::from(units);
         self.change(at, |sum| sum.wrapping_sub(units));
     }
 
     fn change(&mut self, at: u32, change: impl Fn(u32) -> u32) {
+        debug_assert!((at as usize) < self.tree.len(), "no sum has place {at}");
         let mut at = at as usize;
         while let Some(sum) = self.tree.get_mut(at) {
             *sum = change(*sum);
@@ -394,6 +401,7 @@ impl Sums {
             sum += u64::from(*part);
             end &= end - 1;
         }
+        debug_assert!(sum <= self.total, "a part is larger than the whole");
         sum
     }
 

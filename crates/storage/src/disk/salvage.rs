@@ -253,6 +253,8 @@ impl Copy<'_> {
 
     /// Adds an entry to the batch, and commits the batch when it is full.
     fn put(&mut self, ident: Ident, key: Key, value: Value) -> Result<()> {
+        debug_assert!(self.idents.contains(&ident), "an entry of an unknown tree");
+        debug_assert!(self.batch.len() < BATCH_ENTRIES, "a full batch was not committed");
         self.bytes += key.len() + value.len();
         self.batch.put(ident, key, value);
         match self.batch.len() >= BATCH_ENTRIES || self.bytes >= BATCH_BYTES {
@@ -321,6 +323,7 @@ fn ident_of(op: &Op) -> Ident {
 fn fitting(batch: Batch, idents: &mut BTreeSet<Ident>) -> Batch {
     let mut fit = Batch::new();
     fit.set_time(batch.time());
+    let most = 2 * batch.len();
     for op in batch {
         match op {
             Op::Put { ident, key, value } => {
@@ -343,5 +346,6 @@ fn fitting(batch: Batch, idents: &mut BTreeSet<Ident>) -> Batch {
             _ => {}
         }
     }
+    debug_assert!(fit.len() <= most, "more than one creation or drop for an operation");
     fit
 }

@@ -68,6 +68,11 @@ impl Table {
         Table { base, entries, bytes, ..Table::default() }
     }
 
+    /// Asserts that a tree without entries has no bytes.
+    fn assert_counts(&self) {
+        debug_assert!(self.entries > 0 || self.bytes == 0, "no entries, and {} bytes", self.bytes);
+    }
+
     /// Returns the value of a key in the topmost layer that has it.
     fn get(&self, key: &[u8], view: &View) -> Result<Option<Value>> {
         match self.top.get(key) {
@@ -131,6 +136,7 @@ impl Table {
                 self.entries += 1;
             }
         }
+        debug_assert!(self.entries > 0, "a stored key is not counted");
     }
 
     /// Deletes a key and updates the counts. A key that only `top` holds leaves no trace.
@@ -140,8 +146,13 @@ impl Table {
             true => self.top.insert(key, Change::Tombstone),
             false => self.top.remove(key),
         };
+        debug_assert!(
+            self.entries > 0 && self.bytes >= (key.len() + len) as u64,
+            "a deleted key is not counted"
+        );
         self.bytes -= (key.len() + len) as u64;
         self.entries -= 1;
+        self.assert_counts();
     }
 
     /// Returns a cursor over the layers of this tree.
@@ -154,6 +165,7 @@ impl Table {
             layers.push(frozen.changes.cursor(range.clone(), direction));
         }
         let base = view.scan(self.base, range, direction)?;
+        debug_assert!(layers.len() <= 2, "{} layers of changes", layers.len());
         Ok(MergeCursor::new(layers, base, direction))
     }
 }
@@ -216,7 +228,34 @@ impl State {
             state.bytes += table.bytes;
             state.tables.insert(&tree_key(ident), table);
         }
+        state.assert_clean();
         state
+    }
+
+    /// Asserts what holds between the trees and the sets and sums of the state. Reads all trees, so it is called at a
+    /// checkpoint only.
+    fn assert_valid(&self) {
+        if !cfg!(debug_assertions) {
+            return;
+        }
+        let mut bytes = 0;
+        let mut cursor = self.tables.cursor(Range::all(), Direction::Forward);
+        while let Some((key, table)) = cursor.next() {
+            bytes += table.bytes;
+            let is_dirty = self.dirty.get(key).is_some();
+            debug_assert!(is_dirty || table.top.is_empty(), "a checkpoint would omit changes of {key:?}");
+            let is_freezing = self.freezing.get(key).is_some();
+            debug_assert!(is_freezing || table.frozen.is_none(), "frozen changes of {key:?} would stay");
+            table.assert_counts();
+        }
+        debug_assert_eq!(bytes, self.bytes, "the sum of all trees");
+        self.assert_clean();
+    }
+
+    /// Asserts that a state without changes counts none, and that the base is not ahead of the state.
+    fn assert_clean(&self) {
+        debug_assert!(!self.is_clean() || self.changed_bytes + self.garbage_bytes == 0, "clean with changes");
+        debug_assert!(self.view.position() <= self.position, "the base is ahead of the journal");
     }
 
     pub(super) fn table(&self, ident: Ident) -> Result<&Table> {
@@ -263,11 +302,14 @@ impl State {
         for (op, is_new) in batch.with_new() {
             below.push(known.admit(op, is_new)?);
         }
+        debug_assert_eq!(below.len(), batch.len(), "one length for each operation");
         Ok(below)
     }
 
     /// Applies a prepared batch. Returns the discarded trees, which the caller frees outside of any lock.
     pub(super) fn apply(&mut self, batch: Batch, below: &[Option<usize>], position: u64) -> Vec<Table> {
+        debug_assert_eq!(below.len(), batch.len(), "the batch was not prepared");
+        debug_assert_eq!(position, self.position + 1, "a position is missing");
         let mut discarded = Vec::new();
         self.time = self.time.max(batch.time());
         for (at, op) in batch.into_iter().enumerate() {
@@ -291,22 +333,29 @@ impl State {
             }
         }
         self.position = position;
+        self.assert_clean();
         discarded
     }
 
     /// Changes a tree, and marks it as dirty at its first change since the freeze.
     fn write(&mut self, ident: Ident, write: impl FnOnce(&mut Table)) {
-        let Some(table) = self.tables.get_mut(&tree_key(ident)) else { return };
+        let Some(table) = self.tables.get_mut(&tree_key(ident)) else {
+            debug_assert!(false, "{ident:?} was not prepared");
+            return;
+        };
         if table.top.is_empty() {
             self.dirty.insert(&tree_key(ident), ());
         }
+        debug_assert!(self.dirty.get(&tree_key(ident)).is_some(), "changes of {ident:?} are not marked");
         let before = table.bytes;
         write(table);
+        debug_assert!(self.bytes >= before, "{ident:?} has more bytes than all trees");
         self.bytes = self.bytes - before + table.bytes;
     }
 
     /// Adds a fork: the clone shares all layers with the original.
     fn fork(&mut self, from: Ident, to: Ident) {
+        debug_assert!(self.table(from).is_ok(), "{from:?} was not prepared");
         let Ok(table) = self.table(from).cloned() else { return };
         if table.frozen.is_some() {
             self.freezing.insert(&tree_key(to), ());
@@ -319,12 +368,16 @@ impl State {
         self.changed_bytes += ENTRY_OVERHEAD;
         self.bytes += table.bytes;
         self.dirty.insert(&tree_key(ident), ());
-        self.tables.insert(&tree_key(ident), table);
+        let replaced = self.tables.insert(&tree_key(ident), table);
+        debug_assert!(replaced.is_none(), "{ident:?} existed");
     }
 
     /// Removes a tree. Its table in the base becomes garbage for the next checkpoint.
     fn discard(&mut self, ident: Ident) -> Option<Table> {
-        let table = self.tables.remove(&tree_key(ident))?;
+        let table = self.tables.remove(&tree_key(ident));
+        debug_assert!(table.is_some(), "{ident:?} was not prepared");
+        let table = table?;
+        debug_assert!(self.bytes >= table.bytes, "{ident:?} has more bytes than all trees");
         self.bytes -= table.bytes;
         if table.base != 0 {
             self.garbage_bytes += table.bytes;
@@ -341,6 +394,8 @@ impl State {
 
     /// Moves all changes down one layer, for a checkpoint to write them. No frozen layers may exist.
     pub(super) fn freeze(&mut self) -> Freeze {
+        debug_assert!(self.freezing.is_empty(), "a checkpoint is still writing");
+        self.assert_valid();
         let dirty = std::mem::take(&mut self.dirty);
         self.freezing = dirty.clone();
         self.changed_bytes = 0;
@@ -351,6 +406,7 @@ impl State {
             if let Some(table) = self.tables.get_mut(&tree_key(ident))
                 && !table.top.is_empty()
             {
+                debug_assert!(table.frozen.is_none(), "frozen changes of {ident:?} are lost");
                 let changes = std::mem::take(&mut table.top);
                 table.frozen = Some(Arc::new(Frozen { number: self.next_frozen, changes }));
                 self.next_frozen += 1;
@@ -366,10 +422,19 @@ impl State {
             if let Some(table) = self.tables.get_mut(&tree_key(ident))
                 && let Some(frozen) = table.frozen.take()
             {
+                debug_assert!(written.contains_key(&frozen.number), "changes of {ident:?} were not written");
                 // Every frozen layer has been written, unless its tree was dropped; a dropped tree is not here.
                 table.base = written.get(&frozen.number).copied().unwrap_or_default();
             }
         });
+        self.replace_view(view);
+        self.assert_valid();
+    }
+
+    /// Replaces the view of the base by a later one, or by one of equal contents.
+    pub(super) fn replace_view(&mut self, view: Arc<View>) {
+        debug_assert!(view.position() >= self.view.position(), "the base goes back");
+        debug_assert!(view.position() <= self.position, "the base is ahead of the journal");
         self.view = view;
     }
 }

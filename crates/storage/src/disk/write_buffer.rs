@@ -29,6 +29,7 @@ impl Blocks {
         if let Some(to) = room.get_mut(from..from + bytes.len()) {
             to.copy_from_slice(bytes);
         }
+        debug_assert!(from + len <= room.len(), "the blocks have no room behind their aligned address");
         room.truncate(from + len);
         Blocks { bytes: room, from }
     }
@@ -68,6 +69,12 @@ pub(super) struct Part {
 impl Part {
     /// Writes it durably.
     pub(super) fn write(&self) -> io::Result<()> {
+        debug_assert!(
+            self.start.is_multiple_of(BLOCK as u64),
+            "a write begins within a block: {}",
+            self.start
+        );
+        debug_assert!(self.blocks.bytes().len().is_multiple_of(BLOCK), "a write ends within a block");
         if self.zeros {
             self.file.sync()?;
         }
@@ -82,6 +89,7 @@ impl WriteBuffer {
     pub(super) fn new(file: Arc<dyn File>, len: u64) -> io::Result<Self> {
         let start = len - len % BLOCK as u64;
         let mut bytes = vec![0; (len - start) as usize];
+        debug_assert!(bytes.len() < BLOCK, "a whole block would be written again");
         file.read_at(&mut bytes, start)?;
         Ok(WriteBuffer { older: Vec::new(), last: Tail { file, start, bytes, zeros: false } })
     }
@@ -99,6 +107,7 @@ impl WriteBuffer {
     /// Switches to a new file, which already contains these bytes.
     pub(super) fn switch(&mut self, file: Arc<dyn File>, bytes: &[u8]) {
         let next = Tail { file, start: 0, bytes: bytes.to_vec(), zeros: false };
+        debug_assert!(!Arc::ptr_eq(&next.file, &self.last.file), "the segment is the one before");
         self.older.push(std::mem::replace(&mut self.last, next));
     }
 
@@ -124,12 +133,14 @@ impl WriteBuffer {
     /// Records that the writes succeeded or failed.
     pub(super) fn written(&mut self, parts: &[Part], is_durable: bool) {
         let Some(part) = parts.last().filter(|part| Arc::ptr_eq(&part.file, &self.last.file)) else { return };
+        debug_assert_eq!(part.start, self.last.start, "another sync has written the same blocks");
         if !is_durable {
             self.last.zeros |= part.zeros;
             return;
         }
         // Later frames may have arrived. The last block is then written again.
         let whole = part.blocks.bytes().len().saturating_sub(BLOCK).min(self.last.bytes.len());
+        debug_assert!(whole.is_multiple_of(BLOCK), "a block is half forgotten");
         self.last.bytes.drain(..whole);
         self.last.start += whole as u64;
         self.last.bytes.shrink_to(KEPT_BYTES);

@@ -157,6 +157,7 @@ impl BackupDirectory {
     /// Errors: I/O.
     pub fn begin(&mut self) -> Result<PartWriter<'_>> {
         let number = self.parts.last().map_or(1, |part| part.number + 1);
+        debug_assert!(self.parts.iter().all(|part| part.number < number), "part {number} exists");
         let path = self.file(number, UNFINISHED);
         let open = || {
             let file = self.files.open(&path, true)?;
@@ -231,6 +232,7 @@ impl PartWriter<'_> {
         let rename =
             files.rename(&self.path, &name).and_then(|()| files.sync_directory(&self.directory.path));
         rename.map_err(|error| during("renaming", &self.path, error))?;
+        debug_assert_eq!(part.number, self.number, "another part was read");
         part.path = name;
         let kind = part.kind.name();
         self.directory.parts.push(part);

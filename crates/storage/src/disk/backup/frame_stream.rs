@@ -67,6 +67,7 @@ pub(in crate::disk) fn gap(from: u64, to: u64) -> Error {
 impl Source {
     /// Creates a source for a file that is opened when needed.
     pub(in crate::disk) fn closed(path: PathBuf, first: u64, last: u64, range: Option<Range<u64>>) -> Self {
+        debug_assert!(range.as_ref().is_none_or(|range| range.start <= range.end), "{range:?}");
         Source { path, first, last: Some(last), range, reader: None, offset: 0, head: None, seen: 0 }
     }
 
@@ -115,6 +116,7 @@ impl Source {
     /// Returns the position of the first frame after `last`; `None` at the end of the file.
     fn head(&mut self, last: u64) -> Result<Option<u64>> {
         loop {
+            debug_assert!(self.head.is_none() || self.reader.is_some(), "a frame of a closed file");
             if let Some(head) = self.head.filter(|head| *head > last) {
                 return Ok(Some(head));
             }
@@ -162,7 +164,9 @@ impl Source {
         let (Some(reader), Some(position)) = (&mut self.reader, self.head) else { return Ok(None) };
         let Some(frame) = reader.frame(self.offset)? else { return Ok(None) };
         let (len, time) = (frame.len(), frame.time());
+        debug_assert_eq!(frame.position, position, "the frame is not the one that was found");
         let bytes = reader.bytes(self.offset, len)?.get(..len).unwrap_or_default().to_vec();
+        debug_assert_eq!(bytes.len(), len, "a part of a frame");
         Ok(Some(Step { position, time, bytes }))
     }
 }
@@ -210,6 +214,7 @@ impl FrameStream {
             match source.head(self.last)? {
                 Some(head) if head == wanted => {
                     let Some(step) = source.take()? else { return Err(Error::Closed) };
+                    debug_assert_eq!(step.position, wanted, "commits are out of order");
                     self.last = wanted;
                     return Ok(Next::Frame(step));
                 }
@@ -220,6 +225,7 @@ impl FrameStream {
                 None => drop(self.open.swap_remove(at)),
             }
         }
+        debug_assert!(nearest.is_none_or(|nearest| nearest > wanted), "commit {wanted} was overlooked");
         Ok(nearest.map_or(Next::End, Next::Gap))
     }
 }

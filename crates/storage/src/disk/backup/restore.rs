@@ -207,6 +207,8 @@ fn fill(
             )));
         }
     }
+    debug_assert_eq!(restored.position, full.end.position + restored.commits, "{restored:?}");
+    debug_assert!(engine.latest_time() >= full.end.time, "a time could be given again");
     engine.close()?;
     Ok(restored)
 }
@@ -223,6 +225,7 @@ fn follow(
             Next::End => return Ok(false),
             Next::Frame(frame) if until.is_some_and(|until| frame.time > until) => return Ok(true),
             Next::Frame(frame) => {
+                debug_assert_eq!(frame.position, restored.position + 1, "a commit is missing");
                 commit(engine, &frame.bytes, Path::new("the journal"))?;
                 restored.commits += 1;
                 restored.position = frame.position;

@@ -57,6 +57,14 @@ struct Part {
     bytes: u64,
 }
 
+impl Part {
+    /// Asserts that the partition is within its limit, and counts no bytes without pages.
+    fn assert_bounded(&self, limit: u64) {
+        debug_assert!(self.bytes <= limit, "{} bytes in a partition of {limit}", self.bytes);
+        debug_assert_eq!(self.pages.is_empty(), self.bytes == 0, "{} pages", self.pages.len());
+    }
+}
+
 impl PageCache {
     /// Creates a cache of this size in bytes.
     pub(super) fn new(bytes: u64) -> Self {
@@ -83,7 +91,9 @@ impl PageCache {
     /// Returns the partition of a page.
     fn part(&self, number: u64) -> Option<&Mutex<Part>> {
         let spread = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
-        self.parts.get(((spread * self.parts.len() as u64) >> 32) as usize)
+        let at = ((spread * self.parts.len() as u64) >> 32) as usize;
+        debug_assert!(at < self.parts.len(), "page {number} has no partition");
+        self.parts.get(at)
     }
 
     /// Returns a page for reading.
@@ -115,6 +125,7 @@ impl PageCache {
             self.evictions.fetch_add(1, Ordering::Relaxed);
             gone.push(page);
         }
+        part.assert_bounded(self.part_bytes);
         // Evicted pages are freed outside of the lock.
         drop(part);
     }
@@ -125,6 +136,7 @@ impl PageCache {
         let mut part = part.lock();
         let page = part.pages.pop(&number);
         part.bytes -= page.as_ref().map_or(0, |page| page.memory());
+        part.assert_bounded(self.part_bytes);
         drop(part);
     }
 
@@ -140,6 +152,7 @@ impl PageCache {
                 .collect();
             let gone: Vec<Arc<Page>> = found.iter().filter_map(|number| part.pages.pop(number)).collect();
             part.bytes -= gone.iter().map(|page| page.memory()).sum::<u64>();
+            debug_assert_eq!(part.bytes, part.pages.iter().map(|(_, page)| page.memory()).sum::<u64>());
             drop(part);
         }
     }
@@ -171,7 +184,12 @@ pub(super) struct PageFile {
 
 impl PageFile {
     pub(super) fn new(file: Arc<dyn File>, path: PathBuf, cache: Arc<PageCache>, reuse: Arc<Reuse>) -> Self {
-        let number = cache.next_file() << OFFSET_BITS;
+        let number = cache.next_file();
+        debug_assert!(
+            number < 1 << (u64::BITS - OFFSET_BITS),
+            "file {number} shares its numbers with another"
+        );
+        let number = number << OFFSET_BITS;
         PageFile { file, path, cache, reuse, number, closed: AtomicBool::new(false) }
     }
 
@@ -253,6 +271,7 @@ impl PageFile {
 
     /// Records a written page. Keeps it in memory if `page` is given.
     pub(super) fn note(&self, offset: u64, page: Option<Page>) {
+        debug_assert!(offset < 1 << OFFSET_BITS, "the offset {offset} is in the pages of another file");
         let number = self.number | offset;
         match page {
             Some(page) => {
@@ -271,6 +290,7 @@ impl PageFile {
 
     /// Removes a page that is no longer needed.
     pub(super) fn forget(&self, offset: u64) {
+        debug_assert!(offset < 1 << OFFSET_BITS, "the offset {offset} is in the pages of another file");
         let number = self.number | offset;
         self.cache.remove(number);
         self.reuse.freed(number);

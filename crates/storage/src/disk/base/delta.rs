@@ -51,7 +51,9 @@ impl Share {
             return None;
         }
         let share = self.changes as f64 / self.entries as f64;
-        Some(((TARGET as f64 * (2.0 * share).sqrt()) as usize).max(TARGET / 32))
+        let bound = ((TARGET as f64 * (2.0 * share).sqrt()) as usize).max(TARGET / 32);
+        debug_assert!(bound <= TARGET, "the changes of a leaf may exceed the leaf: {self:?}");
+        Some(bound)
     }
 }
 
@@ -72,6 +74,10 @@ pub(super) fn write<S: Source>(
     let mut choice = Choice { file, number, changes: changes(), delta: walk(), bound, ranges: Vec::new() };
     choice.below(before.entries.place, before.entries.height, &[], None)?;
     let ranges = choice.ranges;
+    debug_assert!(
+        ranges.is_sorted_by(|a, b| a.upper.as_ref().is_some_and(|upper| *upper < b.low)),
+        "ranges overlap, or two of them are one"
+    );
     let mut due = Merged::new(Due { ranges: ranges.iter(), range: None }, changes(), walk());
     let entries = match due.peek()? {
         Some(_) => merge(writer, number, Some(before.entries), false, &mut due)?,
@@ -162,6 +168,7 @@ impl<S: Source> Choice<'_, S> {
 
     /// Adds up the changes of a leaf, and selects the leaf if they reach the bound.
     fn leaf(&mut self, low: &[u8], upper: Option<&[u8]>) -> Result<()> {
+        debug_assert!(upper.is_none_or(|upper| low < upper), "a leaf without keys");
         let mut bytes = 0;
         // In the last leaf the count may stop at the bound: no later leaf needs the remaining changes.
         while (upper.is_some() || bytes < self.bound) && is_before(self.changes.peek()?, upper) {

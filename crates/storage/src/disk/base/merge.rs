@@ -9,7 +9,7 @@
 
 use super::cache::PageFile;
 use super::page::{Framer, Page, Place, UNIT};
-use super::superblock::{Extent, FreeSpace};
+use super::superblock::{Extent, FreeSpace, SLOTS_UNITS};
 use super::tree::Tree;
 use crate::disk::control::Control;
 use crate::disk::journal::during;
@@ -71,7 +71,9 @@ impl<'a> Writer<'a> {
     fn write(&mut self, page: &[u8], keep: bool) -> Result<Place> {
         let sum = self.framer.frame(page);
         let units = (self.framer.framed().len() / UNIT) as u32;
+        debug_assert!(units > 0, "a page takes no space");
         let offset = self.room.take(units);
+        debug_assert!(offset >= SLOTS_UNITS, "a page at unit {offset} overwrites the superblocks");
         self.taken.push(Extent { offset, units: u64::from(units) });
         if self.pending_at + (self.pending.len() / UNIT) as u64 != offset || self.pending.len() > WRITE_BYTES
         {
@@ -90,6 +92,11 @@ impl<'a> Writer<'a> {
         }
         let (file, at) = (&self.file.file, self.pending_at * UNIT as u64);
         let pending = std::mem::take(&mut self.pending);
+        debug_assert!(pending.len().is_multiple_of(UNIT), "{} bytes are no whole pages", pending.len());
+        debug_assert!(
+            self.pending_at + (pending.len() / UNIT) as u64 <= self.room.end(),
+            "a write ends behind the file"
+        );
         if !pending.is_empty() {
             let written = self.control.with_space(|| file.write_at(&pending, at));
             written.map_err(|error| during("writing", self.file.path(), error))?;
@@ -101,6 +108,10 @@ impl<'a> Writer<'a> {
 
     /// Records that the new state does not need a page.
     pub(super) fn free(&mut self, place: Place) {
+        debug_assert!(
+            place.offset >= SLOTS_UNITS && place.offset + u64::from(place.units) <= self.room.end(),
+            "a freed page is outside of the pages: {place:?}"
+        );
         self.freed.push(Extent { offset: place.offset, units: u64::from(place.units) });
     }
 }
@@ -189,7 +200,9 @@ impl Merge<'_, '_> {
         while let Some(key) = changes.peek()?.filter(|key| upper.is_none_or(|upper| *key < upper)) {
             let found = page.find(key);
             let place = found.unwrap_or_else(|place| place);
+            debug_assert!(at <= place, "a change is before the one that was merged");
             self.copy(page, at..place)?;
+            debug_assert!(self.entries > 0 || found.is_err(), "the tree has more entries than it counts");
             self.entries -= u64::from(found.is_ok());
             at = place + usize::from(found.is_ok());
             self.change(changes)?;
@@ -259,6 +272,10 @@ impl Merge<'_, '_> {
             self.levels.resize_with(level + 1, Run::default);
         }
         if let Some(run) = self.levels.get_mut(level) {
+            debug_assert!(
+                run.last_key().is_none_or(|last| last < key),
+                "keys of height {level} are out of order"
+            );
             run.push(&[], key, value);
         }
         self.cut(level)
@@ -282,6 +299,10 @@ impl Merge<'_, '_> {
                 self.emit(level, if size <= MOST { size } else { TARGET.min(size / 2) })?;
             }
         }
+        debug_assert!(
+            self.levels.iter().take(level + 1).all(Run::is_empty),
+            "entries up to height {level} are in no page"
+        );
         (self.low, self.keep) = (None, false);
         self.before.clear();
         Ok(())
@@ -303,6 +324,11 @@ impl Merge<'_, '_> {
         if level > 0 && run.len() - count < BRANCHES {
             count = run.len();
         }
+        debug_assert!(count > 0 && count <= run.len(), "a page of {count} of {} entries", run.len());
+        debug_assert!(
+            size <= MOST || count <= least || count == run.len(),
+            "{size} bytes in {count} entries"
+        );
         let first = run.entry(0).0;
         let key = match (level, self.low.take()) {
             (0, Some(low)) => low,
@@ -312,7 +338,12 @@ impl Merge<'_, '_> {
                 first.to_vec()
             }
         };
+        debug_assert!(*key <= *first, "the bound of a page is greater than its first key");
         if level == 0 {
+            debug_assert!(
+                self.before.is_empty() || *self.before < *key,
+                "the bound of a page is not greater than the page before"
+            );
             self.before.clear();
             self.before.extend_from_slice(run.entry(count - 1).0);
         }
@@ -328,10 +359,14 @@ impl Merge<'_, '_> {
             let is_top = self.levels.iter().skip(level + 1).all(Run::is_empty);
             let run = self.levels.get(level);
             match run.map_or(0, Run::len) {
-                0 if is_top => return Ok(None),
+                0 if is_top => {
+                    debug_assert_eq!(self.entries, 0, "a tree without pages counts entries");
+                    return Ok(None);
+                }
                 1 if is_top && level > 0 => {
                     let place = run.and_then(|run| Place::decode(run.entry(0).1));
                     let height = level as u8 - 1;
+                    debug_assert!(self.entries > 0, "a tree with pages counts no entry");
                     let tree = place.map(|place| Tree { place, height, entries: self.entries });
                     return Ok(tree);
                 }
@@ -369,6 +404,7 @@ pub(super) struct Run {
 impl Run {
     /// Adds an entry with its key in two parts.
     pub(super) fn push(&mut self, prefix: &[u8], rest: &[u8], value: &[u8]) {
+        debug_assert_eq!(self.begin(self.ends.len()), self.bytes.len(), "the last entry ends elsewhere");
         self.bytes.extend_from_slice(prefix);
         self.bytes.extend_from_slice(rest);
         let key_end = self.bytes.len();
@@ -408,10 +444,16 @@ impl Run {
         (key, self.bytes.get(*key_end..*end).unwrap_or_default())
     }
 
+    /// Returns the greatest remaining key.
+    fn last_key(&self) -> Option<&[u8]> {
+        self.len().checked_sub(1).map(|last| self.entry(last).0)
+    }
+
     /// Makes a page of the first remaining entries, replacing the contents of `page`, and removes them.
     pub(super) fn take(&mut self, count: usize, height: u8, page: &mut Vec<u8>) {
         let (first, last) = (self.entry(0).0, self.entry(count.saturating_sub(1)).0);
         let prefix = common(first, last);
+        debug_assert!(count > 0 && count <= self.len(), "{count} of {} entries", self.len());
         page.clear();
         page.push(height);
         push_number(count, page);
@@ -419,6 +461,8 @@ impl Run {
         page.extend(first.iter().take(prefix));
         for at in 0..count {
             let (key, value) = self.entry(at);
+            debug_assert!(key.get(..prefix) == first.get(..prefix), "a key lacks the prefix of its page");
+            debug_assert!(at == 0 || self.entry(at - 1).0 < key, "the keys of a page are out of order");
             push_number(key.len() - prefix, page);
             push_number(value.len(), page);
         }
@@ -438,6 +482,7 @@ impl Run {
             self.ends.iter_mut().for_each(|ends| *ends = (ends.0 - gone, ends.1 - gone));
             self.done = 0;
         }
+        debug_assert_eq!(self.begin(self.ends.len()), self.bytes.len(), "the last entry ends elsewhere");
     }
 }
 
@@ -456,6 +501,7 @@ fn common(a: &[u8], b: &[u8]) -> usize {
 
 /// Returns the shortest key that is greater than `before` and not greater than `next`.
 pub(super) fn between<'a>(before: &[u8], next: &'a [u8]) -> &'a [u8] {
+    debug_assert!(before < next || before.is_empty(), "no key is between {before:?} and {next:?}");
     next.get(..common(before, next) + 1).unwrap_or(next)
 }
 

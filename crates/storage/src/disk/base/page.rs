@@ -47,6 +47,8 @@ impl Place {
 
     /// Encodes a place: offset in 40 bits, length in 24, checksum in 32.
     pub(super) fn encode(self) -> [u8; Place::BYTES] {
+        debug_assert!(self.offset < 1 << 40, "the offset of a page has more than 40 bits: {self:?}");
+        debug_assert!((1..1 << 24).contains(&self.units), "the length of a page has no 24 bits: {self:?}");
         let where_it_is = self.offset << 24 | u64::from(self.units);
         let mut bytes = [0; Place::BYTES];
         let (first, last) = bytes.split_at_mut(8);
@@ -121,10 +123,12 @@ impl Page {
         }
         ends.push((at, at));
         let (height, prefix) = (*height, (prefix_at as usize, (prefix_at + prefix_len) as usize));
+        debug_assert_eq!(ends.len(), count + 1, "one place for each entry, and the end of the page");
         let entries = match u16::try_from(len) {
             Ok(_) => Places::Short(ends.iter().map(|(from, to)| (*from as u16, *to as u16)).collect()),
             Err(_) => Places::Long(ends.into_boxed_slice()),
         };
+        debug_assert!(prefix.1 <= bytes.len(), "the common prefix is outside of the page");
         (at == len).then_some(Page { bytes, prefix, len: count, entries, height })
     }
 
@@ -162,6 +166,7 @@ impl Page {
     /// Returns the key of an entry after the prefix.
     #[inline]
     pub(super) fn rest(&self, at: usize) -> &[u8] {
+        debug_assert!(at <= self.len, "entry {at} of {}", self.len);
         self.entries.get(at).map_or(&[], |key| self.part(key))
     }
 
@@ -289,6 +294,7 @@ impl Compressibility {
     /// Records whether compression of a leaf was worth it.
     fn note(&mut self, was_worth: bool) {
         self.in_vain = if was_worth { 0 } else { self.in_vain + 1 };
+        debug_assert_eq!(self.skip, 0, "a leaf was tried that had to be skipped");
         let doublings = (self.in_vain + 1).saturating_sub(TRIED_IN_VAIN).min(4);
         self.skip = (1 << doublings) - 1;
     }
@@ -307,6 +313,8 @@ impl Framer {
 
     /// Encodes a page, padded to whole units, and returns its checksum.
     pub(super) fn frame(&mut self, page: &[u8]) -> u32 {
+        debug_assert!(!page.is_empty(), "a page has at least its height");
+        debug_assert!(u32::try_from(page.len()).is_ok(), "the frame has 32 bits for the length");
         let most = (FRAME + lz4_flex::block::get_maximum_output_size(page.len())).next_multiple_of(UNIT);
         if self.room.len() < most {
             self.room.resize(most, 0);
@@ -344,8 +352,10 @@ impl Framer {
         frame[0] = kind as u8;
         frame[1..5].copy_from_slice(&(page.len() as u32).to_le_bytes());
         frame[5..].copy_from_slice(&(len as u32).to_le_bytes());
+        debug_assert!(len <= page.len(), "compression made a page longer");
         let end = FRAME + len;
         self.len = end.next_multiple_of(UNIT);
+        debug_assert!(self.len <= room.len(), "the frame is longer than its buffer");
         if let Some(rest) = room.get_mut(end..self.len) {
             rest.fill(0);
         }
@@ -354,6 +364,7 @@ impl Framer {
 
     /// Returns the last encoded page.
     pub(super) fn framed(&self) -> &[u8] {
+        debug_assert!(self.len > 0 && self.len.is_multiple_of(UNIT), "{} bytes are no frame", self.len);
         self.room.get(..self.len).unwrap_or_default()
     }
 }

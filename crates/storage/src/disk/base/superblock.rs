@@ -50,6 +50,8 @@ pub(super) struct Superblock {
 impl Superblock {
     /// Encodes the superblock with its checksum.
     fn encode(&self) -> Vec<u8> {
+        debug_assert!(self.sequence > 0 && self.next_table > 0, "{self:?}");
+        debug_assert!(self.end >= SLOTS_UNITS, "the file ends within the superblocks: {self:?}");
         let mut bytes = MARK.to_vec();
         bytes.extend(VERSION.to_le_bytes());
         for number in [self.sequence, self.position, self.time, self.next_table, self.end] {
@@ -60,6 +62,7 @@ impl Superblock {
             bytes.extend(tree.map_or([0; Tree::BYTES], Tree::encode));
         }
         bytes.extend(crc32c::crc32c(&bytes).to_le_bytes());
+        debug_assert_eq!(bytes.len(), BYTES, "a reader reads as many bytes");
         bytes
     }
 
@@ -91,6 +94,7 @@ impl Superblock {
     /// Writes the superblock into its slot.
     pub(super) fn write(&self, file: &dyn File) -> std::io::Result<()> {
         let (bytes, slot) = (self.encode(), self.sequence % 2);
+        debug_assert_eq!(Superblock::decode(&bytes).as_ref(), Some(self), "a reader finds something else");
         file.write_at(&bytes, slot * SLOT)?;
         file.write_at(&bytes, (slot + 2) * SLOT)
     }
@@ -172,7 +176,35 @@ impl FreeSpace {
         }
         room.give(Extent { offset: at, units: end - at });
         room.shrink();
+        room.assert_valid();
         Ok(room)
+    }
+
+    /// Asserts the order of all extents: free ones have gaps between them, and waiting ones overlap nothing.
+    pub(super) fn assert_valid(&self) {
+        if !cfg!(debug_assertions) {
+            return;
+        }
+        let mut last = None;
+        for (offset, units) in &self.free {
+            debug_assert!(*units > 0 && last.is_none_or(|last| last < *offset), "{last:?} {offset} {units}");
+            last = Some(offset + units);
+        }
+        debug_assert!(last.is_none_or(|last| last <= self.end), "free space is behind the end");
+        debug_assert!(
+            self.waiting.iter().is_sorted_by(|(a, _), (b, _)| a < b),
+            "checkpoints are out of order"
+        );
+        for extent in self.waiting.iter().flat_map(|(_, extents)| extents) {
+            debug_assert!(!self.is_free(*extent), "{extent:?} is free, and waits to be freed");
+            debug_assert!(extent.offset + extent.units <= self.end, "{extent:?} is behind the end");
+        }
+    }
+
+    /// Returns true if some unit of an extent is free.
+    fn is_free(&self, extent: Extent) -> bool {
+        let before = self.free.range(..extent.offset + extent.units).next_back();
+        before.is_some_and(|(offset, units)| offset + units > extent.offset)
     }
 
     /// Returns the end of the used part of the file.
@@ -193,12 +225,14 @@ impl FreeSpace {
 
     /// Allocates space for a page.
     pub(super) fn take(&mut self, units: u32) -> u64 {
+        debug_assert!(units > 0, "a page takes no space");
         let wanted = u64::from(units);
         let [small, large] = &mut self.sweeps;
         let sweep = if units < LARGE { small } else { large };
         let found = self.free.range(*sweep..).find(|(_, free)| **free >= wanted);
-        match found.map(|(offset, free)| (*offset, *free)) {
+        let taken = match found.map(|(offset, free)| (*offset, *free)) {
             Some((offset, free)) => {
+                debug_assert!(offset + free <= self.end, "free space is behind the end");
                 self.free.remove(&offset);
                 if free > wanted {
                     self.free.insert(offset + wanted, free - wanted);
@@ -212,7 +246,9 @@ impl FreeSpace {
                 self.end += wanted;
                 self.end - wanted
             }
-        }
+        };
+        debug_assert!(!self.is_free(Extent { offset: taken, units: wanted }), "taken space is still free");
+        taken
     }
 
     /// Frees an extent without readers.
@@ -221,6 +257,8 @@ impl FreeSpace {
         if units == 0 {
             return;
         }
+        debug_assert!(offset + units <= self.end, "{extent:?} is behind the end {}", self.end);
+        debug_assert!(!self.is_free(extent), "{extent:?} is freed twice");
         if let Some((before, free)) = self.free.range(..offset).next_back().map(|(at, free)| (*at, *free))
             && before + free == offset
         {
@@ -234,6 +272,10 @@ impl FreeSpace {
 
     /// Frees extents once no state from before a checkpoint is read.
     pub(super) fn give_after(&mut self, checkpoint: u64, extents: Vec<Extent>) {
+        debug_assert!(
+            self.waiting.back().is_none_or(|(last, _)| *last < checkpoint),
+            "checkpoint {checkpoint} is not the latest"
+        );
         self.waiting.push_back((checkpoint, extents));
     }
 
@@ -255,6 +297,7 @@ impl FreeSpace {
             self.end = *offset;
             self.free.pop_last();
         }
+        debug_assert!(self.end >= SLOTS_UNITS, "the superblocks were freed");
     }
 }
 
@@ -274,7 +317,8 @@ mod tests {
         let file = files.open(path, true).unwrap();
         assert!(matches!(Superblock::read(&*file, path), Err(Error::Corrupted(_))));
         let tree = Tree { place: Place { offset: 16, units: 3, sum: 7 }, height: 2, entries: 99 };
-        let first = Superblock { sequence: 1, position: 5, end: SLOTS_UNITS, ..Superblock::default() };
+        let first =
+            Superblock { sequence: 1, position: 5, next_table: 1, end: SLOTS_UNITS, ..Superblock::default() };
         let second = Superblock { sequence: 2, time: 9, idents: Some(tree), ..first.clone() };
         file.set_len(SLOTS * SLOT).unwrap();
         first.write(&*file).unwrap();

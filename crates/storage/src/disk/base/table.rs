@@ -31,6 +31,10 @@ impl Stored {
     }
 
     pub(super) fn encode(self) -> Vec<u8> {
+        debug_assert!(
+            self.delta.is_none_or(|delta| delta.place.offset != self.entries.place.offset),
+            "both trees of a table have one root: {self:?}"
+        );
         self.trees().flat_map(Tree::encode).collect()
     }
 
@@ -51,7 +55,9 @@ impl Stored {
 
 /// Encodes a pending change: nothing for a deletion, otherwise a byte and the value.
 pub(super) fn delta_value(value: Option<&[u8]>) -> Vec<u8> {
-    value.map(|value| [&[1], value].concat()).unwrap_or_default()
+    let stored = value.map(|value| [&[1], value].concat()).unwrap_or_default();
+    debug_assert_eq!(value_in_delta(&stored), value, "a pending change reads as another one");
+    stored
 }
 
 /// Returns the new value of a pending change; `None` for a deletion.
@@ -185,6 +191,7 @@ impl BaseCursor {
     #[inline]
     pub(in crate::disk) fn pass(&mut self) {
         self.last = self.next.take().unwrap_or(Tier::Entries);
+        debug_assert!(self.last == Tier::Entries || self.delta.is_some(), "no pending change to pass");
         match (self.last, &mut self.delta) {
             (Tier::Delta, Some(delta)) => delta.pass(),
             _ => self.entries.pass(),

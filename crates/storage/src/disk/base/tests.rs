@@ -234,7 +234,7 @@ fn a_page_of_zeros_is_named_whatever_it_was() {
     let (files, path) = (FaultyFiles::new(), Path::new("/base"));
     make(&files, path).unwrap();
     let mut base = open(&files);
-    let numbers = || Numbers { position: 1, time: 2, next_table: 9 };
+    let numbers = || Numbers { position: 1, time: 2, next_table: 200 };
     let entries = |numbers: std::ops::Range<u32>| {
         let changes: BTreeMap<_, _> =
             numbers.map(|number| (number.to_be_bytes().to_vec(), Some(vec![1; 44]))).collect();

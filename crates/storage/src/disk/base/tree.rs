@@ -30,6 +30,7 @@ impl Tree {
     pub(super) const BYTES: usize = Place::BYTES + 9;
 
     pub(super) fn encode(self) -> [u8; Tree::BYTES] {
+        debug_assert!(self.entries > 0, "a tree without entries has no pages: {self:?}");
         let mut bytes = [0; Tree::BYTES];
         let parts = [&self.place.encode()[..], &[self.height], &self.entries.to_le_bytes()].concat();
         bytes.copy_from_slice(&parts);
@@ -312,6 +313,7 @@ impl Walk {
             Direction::Forward => end < page.len(),
             Direction::Backward => first > 0,
         };
+        debug_assert!(first <= page.len() && end <= page.len(), "{first}..{end} of {}", page.len());
         self.left = first..end.max(first);
         self.prefixed = None;
         self.leaf = Some(page);
@@ -372,6 +374,8 @@ impl Walk {
                 self.prefixed = Some(self.key.len());
             }
         }
+        debug_assert!(self.left.contains(&at) && at < leaf.len(), "entry {at} of {:?}", self.left);
+        debug_assert_eq!(self.key.len(), leaf.prefix().len(), "the prefix is of another leaf");
         self.key.extend_from_slice(leaf.rest(at));
         match self.direction {
             Direction::Forward if at + FETCHED < self.left.end => leaf.fetch(at + FETCHED),
@@ -385,6 +389,7 @@ impl Walk {
     /// Returns the value of the entry returned by `peek`.
     #[inline]
     pub(super) fn value(&self) -> &[u8] {
+        debug_assert!(self.is_next, "the value of an entry without a look ahead");
         let at = match self.direction {
             Direction::Forward => self.left.start,
             Direction::Backward => self.left.end.saturating_sub(1),
@@ -395,6 +400,7 @@ impl Walk {
     /// Skips the entry returned by `peek`.
     #[inline]
     pub(super) fn pass(&mut self) {
+        debug_assert!(self.is_next, "an entry is passed without a look ahead");
         if std::mem::take(&mut self.is_next) {
             match self.direction {
                 Direction::Forward => self.left.start += 1,
@@ -406,12 +412,14 @@ impl Walk {
     /// Returns the key of the entry skipped last, until the next lookahead.
     #[inline]
     pub(super) fn passed(&self) -> &[u8] {
+        debug_assert!(self.has_key && !self.is_next, "the key belongs to the next entry");
         &self.key
     }
 
     /// Returns the value of the entry skipped last, until the next lookahead.
     #[inline]
     pub(super) fn value_passed(&self) -> &[u8] {
+        debug_assert!(self.has_key && !self.is_next, "the entry has not been passed");
         let at = match self.direction {
             Direction::Forward => self.left.start.wrapping_sub(1),
             Direction::Backward => self.left.end,
@@ -439,6 +447,7 @@ impl Walk {
                     self.left.end = at.clamp(self.left.start, self.left.end);
                 }
             }
+            debug_assert!(self.left.end <= leaf.len(), "a seek leaves the leaf: {:?}", self.left);
             if !self.left.is_empty() || self.is_last {
                 return Ok(());
             }

@@ -28,6 +28,7 @@ pub(in crate::disk) struct Changes<'a> {
 impl Changes<'_> {
     /// Merges changes into a table. Creates a missing table.
     pub(in crate::disk) fn merge(&mut self, number: u64, changes: &mut impl Source) -> Result<()> {
+        debug_assert!(![IDENTS_TABLE, TABLES_TABLE].contains(&number), "{number} is a catalog tree");
         let after = match self.before(number)? {
             None => merge(&mut self.writer, number, None, false, changes)?,
             Some(before) => delta::write_all(&mut self.writer, number, (before, &self.view.file), changes)?,
@@ -49,6 +50,10 @@ impl Changes<'_> {
         let (Some(before), Some(bound)) = (before, bound) else { return self.merge(number, &mut changes()) };
         let place = (before, &self.view.file);
         let after = delta::write(&mut self.writer, number, place, bound, changes)?;
+        debug_assert!(
+            after.is_some() || before.delta.is_none(),
+            "table {number} loses its entries, and its pending changes with them"
+        );
         self.tables.insert(number, after);
         Ok(())
     }
@@ -68,6 +73,10 @@ impl Changes<'_> {
 
     /// Deletes all tables except these, which change no more.
     pub(in crate::disk) fn keep_only(&mut self, wanted: &BTreeSet<u64>) -> Result<()> {
+        debug_assert!(
+            self.tables.keys().all(|number| wanted.contains(number)),
+            "the checkpoint writes a table that it deletes"
+        );
         for (number, stored) in self.view.places()? {
             if wanted.contains(&number) {
                 continue;
@@ -106,6 +115,7 @@ impl Rows {
     fn new(rows: impl Iterator<Item = (u64, Option<Vec<u8>>)>) -> Self {
         let rows: Vec<_> =
             rows.map(|(number, row)| (Key::from(number.to_be_bytes()), row.map(Value::from))).collect();
+        debug_assert!(rows.is_sorted_by(|(a, _), (b, _)| a < b), "catalog rows are out of order");
         Rows(rows.into_iter().peekable())
     }
 
@@ -214,7 +224,9 @@ impl Base {
     fn oldest(&mut self) -> u64 {
         self.views.retain(|view| view.strong_count() > 0);
         let alive = self.views.iter().filter_map(std::sync::Weak::upgrade);
-        alive.map(|view| view.root.sequence).min().unwrap_or(self.current.root.sequence)
+        let oldest = alive.map(|view| view.root.sequence).min().unwrap_or(self.current.root.sequence);
+        debug_assert!(oldest <= self.current.root.sequence, "a view is newer than the base");
+        oldest
     }
 
     /// Makes a checkpoint: applies `change` to the tables, durably and atomically. A failure changes nothing, but its
@@ -227,6 +239,8 @@ impl Base {
     ) -> Result<()> {
         let oldest = self.oldest();
         self.room().free_before(oldest);
+        self.assert_follows(numbers);
+        let live = if cfg!(debug_assertions) { self.room().live() } else { 0 };
         let Some(mut room) = self.room.take() else { return Err(Error::Closed) };
         let view = Arc::clone(&self.current);
         let control = Arc::clone(&self.control);
@@ -237,12 +251,23 @@ impl Base {
             changes.writer.flush()?;
             Ok(rows)
         });
+        debug_assert!(
+            written.is_err() || changes.tables.keys().all(|number| *number < numbers.next_table),
+            "a new table has the number of a later one"
+        );
         let (taken, freed) = (changes.writer.taken, changes.writer.freed);
+        debug_assert!(are_apart(&taken, &freed), "two written or freed pages overlap");
         let ended = written.and_then(|(tables, idents)| {
             room.shrink();
             let sequence = view.root.sequence + 1 + u64::from(!self.uncertain.is_empty()) * 2;
             let Numbers { position, time, next_table } = numbers;
             let root = Superblock { sequence, position, time, next_table, end: room.end(), idents, tables };
+            debug_assert!(root.sequence > view.root.sequence);
+            debug_assert_ne!(
+                root.sequence % 2,
+                view.root.sequence % 2,
+                "the latest superblock is overwritten"
+            );
             let file = &view.file.file;
             file.sync().map_err(|error| during("syncing", &self.path, error))?;
             Ok(root)
@@ -251,6 +276,7 @@ impl Base {
             Ok(root) => root,
             Err(error) => {
                 taken.into_iter().for_each(|extent| room.give(extent));
+                debug_assert_eq!(room.live(), live, "a failed checkpoint has changed the space in use");
                 room.shrink();
                 self.room = Some(room);
                 return Err(error);
@@ -265,10 +291,19 @@ impl Base {
             self.room = Some(room);
             return Err(during("writing the superblock of", &self.path, error));
         }
+        debug_assert!(taken.iter().all(|extent| extent.offset + extent.units <= root.end), "beyond the end");
+        debug_assert!(
+            are_apart(&taken, &self.uncertain),
+            "a page of an uncertain checkpoint was overwritten"
+        );
+        let gone = units_of(&freed) + units_of(&self.uncertain);
+        let live = (live + units_of(&taken)).wrapping_sub(gone);
         std::mem::take(&mut self.uncertain).into_iter().for_each(|extent| room.give(extent));
         // Only readers of earlier views may read these pages again, so they leave the cache.
         freed.iter().for_each(|extent| view.file.forget(extent.offset));
         room.give_after(root.sequence, freed);
+        debug_assert_eq!(room.live(), live, "the space in use differs from the written pages");
+        room.assert_valid();
         let end = root.end * UNIT as u64;
         if file.len().is_ok_and(|len| len > end) {
             // Space after the end is only unused.
@@ -302,12 +337,23 @@ impl Base {
 
     /// Switches to a file that has taken this one's name. Existing readers keep this file.
     pub(in crate::disk) fn go_on_in(&mut self, view: View) {
+        let (new, old) = (&view.root, &self.current.root);
+        debug_assert_eq!((new.position, new.time), (old.position, old.time), "the copy is of another state");
+        debug_assert_eq!(new.next_table, old.next_table, "the copy would give a table's number again");
         self.room = None;
         self.uncertain.clear();
         self.views.clear();
         self.current.file.forget_all();
         self.named = false;
         self.show(view);
+    }
+
+    /// Asserts that a checkpoint is not older than the base. Equal numbers are a repeated checkpoint.
+    fn assert_follows(&self, numbers: Numbers) {
+        let root = &self.current.root;
+        debug_assert!(numbers.position >= root.position, "{numbers:?} after {root:?}");
+        debug_assert!(numbers.time >= root.time, "{numbers:?} after {root:?}");
+        debug_assert!(numbers.next_table >= root.next_table, "{numbers:?} after {root:?}");
     }
 
     /// Makes a view the current one.
@@ -327,6 +373,18 @@ impl Base {
         self.named = true;
         Ok(())
     }
+}
+
+/// Returns true if no two extents of both lists overlap.
+fn are_apart(some: &[Extent], others: &[Extent]) -> bool {
+    let mut all: Vec<Extent> = some.iter().chain(others).copied().collect();
+    all.sort_unstable();
+    all.is_sorted_by(|a, b| a.offset + a.units <= b.offset)
+}
+
+/// Returns the total length of extents.
+fn units_of(extents: &[Extent]) -> u64 {
+    extents.iter().map(|extent| extent.units).sum()
 }
 
 /// Returns the state without free space, after an unreadable inner page. The file then only grows.

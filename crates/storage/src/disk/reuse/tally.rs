@@ -71,6 +71,7 @@ impl Tally {
             }
             return;
         };
+        debug_assert!(weight > 0, "a visit that does not count");
         let at = bucket(distance, self.steps);
         if self.start.len() <= at {
             self.start.resize(at + 1, 0);
@@ -104,7 +105,7 @@ impl Tally {
 
     /// Adds the tally of a table that has lost its own place.
     fn absorb(&mut self, other: &Tally) {
-        // Both have the bucket layout of tables.
+        debug_assert_eq!(self.steps, other.steps, "the buckets have other sizes");
         self.cold += other.cold;
         self.start.resize(self.start.len().max(other.start.len()), 0);
         for (count, more) in self.start.iter_mut().zip(&other.start) {
@@ -137,10 +138,12 @@ impl Tally {
 fn bucket(distance: u64, steps: u32) -> usize {
     let distance = distance.clamp(1, (1 << DOUBLINGS) - 1);
     let doubling = distance.ilog2();
-    match doubling.checked_sub(steps) {
+    let bucket = match doubling.checked_sub(steps) {
         None => distance as usize,
         Some(over) => ((over as usize) << steps) + (distance >> over) as usize,
-    }
+    };
+    debug_assert!(end_of(bucket, steps) >= distance, "{distance} is behind bucket {bucket}");
+    bucket
 }
 
 /// Returns the distance in units at which a bucket ends.
@@ -153,6 +156,7 @@ fn end_of(bucket: usize, steps: u32) -> u64 {
 /// Returns the curve of a tally. A sample with a hot page has too many visits, and a sample without it too few. A hot
 /// page hits in any cache, so the difference is added to the smallest distances (SHARDS-adj).
 fn curve(steps: u32, buckets: &[u64], cold: u64, reads: u64) -> Curve {
+    debug_assert!(buckets.first().is_none_or(|count| *count == 0), "a visit has no distance");
     let again: u64 = buckets.iter().sum();
     if again + cold == 0 || reads == 0 {
         return Curve::default();
@@ -257,6 +261,7 @@ impl Tallies {
         self.turn = self.turn.max(now.saturating_sub(SPANS as u64));
         while self.turn < now {
             self.turn += 1;
+            debug_assert!(self.turn * SPAN_SECONDS <= seconds, "a span begins in the future");
             let span = self.span();
             let mut sum = Count::default();
             let mut untold = Count::default();
