@@ -88,12 +88,15 @@ impl Batch {
     /// entry of a large index on random values. If the key exists, counts become wrong and its old
     /// value may come back. [`crate::testing::Checked`] and debug builds verify it.
     pub fn put_new(&mut self, ident: Ident, key: impl Into<Key>, value: impl Into<Value>) {
+        debug_assert!(self.new.last().is_none_or(|last| (*last as usize) < self.ops.len()), "out of order");
         self.new.push(self.ops.len() as u32);
         self.put(ident, key, value);
     }
 
     /// Returns the changes in order, each with a flag for a key known to be new.
     pub fn with_new(&self) -> impl Iterator<Item = (&Op, bool)> {
+        debug_assert!(self.new.is_sorted_by(|a, b| a < b), "new keys are out of order: {:?}", self.new);
+        debug_assert!(self.new.last().is_none_or(|last| (*last as usize) < self.ops.len()), "no such change");
         let mut new = self.new.iter().peekable();
         self.ops.iter().enumerate().map(move |(at, op)| (op, new.next_if_eq(&&(at as u32)).is_some()))
     }

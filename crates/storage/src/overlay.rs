@@ -78,6 +78,13 @@ impl Overlay {
             true => layer.changes.remove(key),
             false => layer.changes.insert(key, value),
         };
+        debug_assert!(!layer.dropped, "{ident:?} is dropped");
+        debug_assert!(
+            !layer.covers || layer.entries == layer.changes.len() as i64,
+            "{} entries",
+            layer.entries
+        );
+        debug_assert!(!layer.covers || layer.bytes >= 0, "{} bytes in {ident:?}", layer.bytes);
         Ok(())
     }
 
@@ -157,12 +164,18 @@ impl Snapshot for Overlay {
     fn entries(&self, ident: Ident) -> Result<u64> {
         let Some(layer) = self.layer(ident)? else { return self.base.entries(ident) };
         let base = if layer.covers { 0 } else { self.base.entries(ident)? };
+        debug_assert!(
+            base.checked_add_signed(layer.entries).is_some(),
+            "{base} and {} entries",
+            layer.entries
+        );
         Ok(base.saturating_add_signed(layer.entries))
     }
 
     fn bytes(&self, ident: Ident) -> Result<u64> {
         let Some(layer) = self.layer(ident)? else { return self.base.bytes(ident) };
         let base = if layer.covers { 0 } else { self.base.bytes(ident)? };
+        debug_assert!(base.checked_add_signed(layer.bytes).is_some(), "{base} and {} bytes", layer.bytes);
         Ok(base.saturating_add_signed(layer.bytes))
     }
 
@@ -229,7 +242,9 @@ impl RemoteHints for Overlay {
             let below = if is_covered(&ident) { None } else { below.next() };
             self.over((ident, range), direction, below, records)
         };
-        Ok(walks.into_iter().map(over).collect())
+        let cursors = walks.into_iter().map(over).collect();
+        debug_assert!(below.next().is_none(), "a cursor of the base is not used");
+        Ok(cursors)
     }
 
     fn prefetch_records(&self, ident: Ident, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
@@ -245,7 +260,9 @@ impl RemoteHints for Overlay {
             Some(changed) => changed.clone(),
             None => below.next().flatten(),
         };
-        Ok(keys.iter().map(value).collect())
+        let values: Vec<_> = keys.iter().map(value).collect();
+        debug_assert!(below.next().is_none(), "the base has more values than keys");
+        Ok(values)
     }
 
     fn confirm(&self) -> Result<()> {
@@ -286,6 +303,12 @@ impl OverlayCursor {
         Ok(())
     }
 
+    /// Asserts that a key comes after the last one. A new cursor has the empty key.
+    fn assert_follows(&self, key: &Key) {
+        let last = &self.key;
+        debug_assert!(last.is_empty() || self.direction.is_before(last, key), "{key:?} comes after {last:?}");
+    }
+
     /// Returns the fetched record of an entry with the changes applied; `None` if a lookup is
     /// necessary.
     fn changed(&self, key: &[u8], value: &[u8], prefetched: Option<Value>) -> Option<Value> {
@@ -315,6 +338,7 @@ impl Cursor for OverlayCursor {
             };
             if order == Ordering::Greater {
                 if let Some((key, value, prefetched)) = self.below_next.take() {
+                    self.assert_follows(&key);
                     self.record = self.changed(&key, &value, prefetched);
                     (self.key, self.value) = (key, value);
                     return Ok(Some((&*self.key, ValueRef::Value(&self.value))));
@@ -325,6 +349,7 @@ impl Cursor for OverlayCursor {
                 self.below_next = None;
             }
             if let Some((key, Some(value))) = self.above.take() {
+                self.assert_follows(&key);
                 self.record = None;
                 (self.key, self.value) = (key, value);
                 return Ok(Some((&*self.key, ValueRef::Value(&self.value))));

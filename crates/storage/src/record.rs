@@ -28,6 +28,8 @@ const PUT_AGAIN: u8 = 7;
 
 /// Minimum length of values that are stored once.
 const SHARED_BYTES: usize = 32;
+/// Number of operations up to which debug builds read an encoded batch back.
+const READ_BACK: usize = 8;
 /// Number of operations above which equal values are found by hashing.
 const FEW: usize = 16;
 
@@ -55,17 +57,24 @@ impl Encoded {
                 bytes.len()
             )));
         }
-        let checksum = crc32c::crc32c(bytes.get(HEADER_BYTES..).unwrap_or_default());
+        let encoded = bytes.get(HEADER_BYTES..).unwrap_or_default();
+        debug_assert!(
+            batch.len() > READ_BACK || decode(encoded).is_some_and(|read| read.ops() == batch.ops()),
+            "a replay would apply another batch than {batch:?}"
+        );
+        let checksum = crc32c::crc32c(encoded);
         Ok(Encoded { bytes, checksum, time: batch.time() })
     }
 
     /// Completes the header and returns the whole frame.
     pub(crate) fn frame(&mut self, position: u64, durable: u64) -> &[u8] {
+        debug_assert!(durable < position, "commit {position} is durable before it is written");
         let numbers = [position, durable, self.time];
         let header = header(self.bytes.len() - HEADER_BYTES, numbers, self.checksum);
         if let Some(room) = self.bytes.first_chunk_mut() {
             *room = header;
         }
+        debug_assert_eq!(Header::read(&self.bytes).map(|read| read.frame_len()), Some(self.bytes.len()));
         &self.bytes
     }
 }
@@ -81,6 +90,10 @@ fn header(len: usize, numbers: [u64; 3], checksum: u32) -> [u8; HEADER_BYTES] {
     header[..4].copy_from_slice(&MARK);
     header[4..4 + FIELD_BYTES].copy_from_slice(&fields);
     header[4 + FIELD_BYTES..].copy_from_slice(&crc32c::crc32c_append(checksum, &fields).to_le_bytes());
+    debug_assert!(
+        Header::read(&header).is_some_and(|read| read.seals(checksum)),
+        "a reader refuses the frame"
+    );
     header
 }
 
@@ -196,6 +209,11 @@ impl<'a> Seen<'a> {
             true => *self.first.entry(address).or_insert(at),
             false => self.ops.iter().position(|other| shared(other) == Some(address))?,
         };
+        debug_assert!(first <= at, "operation {at} would refer to a later one");
+        debug_assert!(
+            first == at || self.ops.get(first).and_then(shared) == Some(address),
+            "operation {first} has another value"
+        );
         (first < at).then(|| (at - first) as u64)
     }
 }

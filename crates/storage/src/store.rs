@@ -168,6 +168,7 @@ fn first_under(
 ) -> Result<Option<Key>> {
     let mut entries = state.scan(ident, Range::prefix(prefix), Direction::Forward)?;
     while let Some((key, _)) = entries.next()? {
+        debug_assert!(key.starts_with(prefix), "{prefix:?} is no prefix of {key:?}");
         if key.len() == prefix.len() + 8 && accept(key) {
             return Ok(Some(Key::from(key)));
         }

@@ -70,6 +70,7 @@ impl Range {
                 if let Some(byte) = after.last_mut() {
                     *byte += 1;
                 }
+                debug_assert!(*prefix < *after, "{prefix:?} is not before the end of its range");
                 Bound::Excluded(after.into())
             }
         };
@@ -99,7 +100,12 @@ impl Range {
                 _ => their,
             },
         };
-        Range { lower: lower.clone(), upper: upper.clone() }
+        let both = Range { lower: lower.clone(), upper: upper.clone() };
+        debug_assert!(
+            both.is_empty() || !self.is_empty() && !other.is_empty(),
+            "{self:?} {other:?} {both:?}"
+        );
+        both
     }
 
     /// Returns true if no key can be in the range.

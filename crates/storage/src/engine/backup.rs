@@ -72,6 +72,7 @@ impl Head {
         bytes[24..32].copy_from_slice(&self.from.to_le_bytes());
         let checksum = crc32c::crc32c(&bytes[..32]);
         bytes[32..].copy_from_slice(&checksum.to_le_bytes());
+        debug_assert_eq!(Head::read(&bytes).as_ref(), Ok(self), "a reader finds something else");
         bytes
     }
 
@@ -107,6 +108,7 @@ impl End {
         }
         let checksum = crc32c::crc32c(&bytes[..40]);
         bytes[40..].copy_from_slice(&checksum.to_le_bytes());
+        debug_assert_eq!(End::read(&bytes), Some((*self, frames)), "a reader finds something else");
         bytes
     }
 
@@ -177,11 +179,13 @@ impl Backup {
 
     /// Creates a part with the commits after an earlier backup, up to `end`.
     pub(crate) fn changes(frames: Box<dyn Pieces>, since: Since, end: End) -> Self {
+        debug_assert!(since.position <= end.position, "{since:?} is after {end:?}");
         let head = Head { kind: Kind::Changes, id: since.id, from: since.position };
         Backup::new(head, end, frames)
     }
 
     fn new(head: Head, end: End, source: Box<dyn Pieces>) -> Self {
+        debug_assert!(end.covers >= end.time, "a commit of the backup is later than its end: {end:?}");
         Backup { head, end, source, frames: 0, started: false, ended: false, instead: None }
     }
 
@@ -212,10 +216,13 @@ impl Backup {
         if self.ended {
             return Ok(None);
         }
+        let before = self.frames;
         let piece = self.source.piece(&mut self.frames)?;
         if piece.is_some() {
+            debug_assert!(self.frames > before, "bytes without a frame");
             return Ok(piece);
         }
+        debug_assert_eq!(self.frames, before, "a frame without bytes");
         self.ended = true;
         Ok(Some(self.end.bytes(self.frames).to_vec()))
     }

@@ -158,6 +158,7 @@ impl Local {
     fn note_synced(&self, writer: &mut Writer) {
         let durable = self.engine.durable();
         while let Some((_, time)) = writer.unsynced.front().copied().filter(|(at, _)| *at <= durable) {
+            debug_assert!(time >= writer.synced_time, "the end of the synced log goes back");
             writer.synced_time = time;
             writer.unsynced.pop_front();
         }
@@ -171,6 +172,7 @@ impl Local {
         let after = |latest: u64| (latest + step).max(earliest) + u64::from(ticks.saturating_sub(1));
         let taken = self.time.fetch_update(Ordering::AcqRel, Ordering::Acquire, |latest| Some(after(latest)));
         let time = after(taken.unwrap_or_else(|latest| latest));
+        debug_assert!(time >= earliest && time >= u64::from(ticks), "{ticks} ticks up to {time}");
         for (ident, key, value) in stamped {
             batch.put(ident, key, Value::from([&value[..], &time.to_le_bytes()].concat()));
         }
@@ -189,6 +191,8 @@ impl Local {
             }
         }
         let position = self.engine.commit(batch)?;
+        debug_assert!(position > self.latest_position(), "commits are out of order");
+        debug_assert!(self.engine.latest_time() >= time, "a restart would give the time {time} again");
         writer.recent.note(places, time);
         if let (Some(extension), Some(present)) = (logged, &mut writer.log) {
             present.note(extension);
@@ -196,6 +200,8 @@ impl Local {
             // Without automatic syncs, the majority does not wait for a sync either.
             if self.engine.has_journal() && self.engine.durability() != Durability::None {
                 self.note_synced(writer);
+                let last = writer.unsynced.back().copied().unwrap_or((Position(0), writer.synced_time));
+                debug_assert!(last.0 < position && last.1 <= time, "{last:?} before {position:?} at {time}");
                 writer.unsynced.push_back((position, time));
             }
         }
@@ -206,13 +212,19 @@ impl Local {
                     if mutant!("counts of transactions are forgotten") && owner.is_some() => {}
                 SideEffect::Mark(..) if mutant!("changed records are not marked") => {}
                 SideEffect::Count { counts, records, bytes } => {
-                    counts.records.fetch_add(records, Ordering::Relaxed);
-                    counts.bytes.fetch_add(bytes, Ordering::Relaxed);
+                    let before = counts.records.fetch_add(records, Ordering::Relaxed);
+                    debug_assert!(before + records >= 0, "{before} documents and {records}");
+                    let before = counts.bytes.fetch_add(bytes, Ordering::Relaxed);
+                    debug_assert!(before + bytes >= 0, "{before} bytes and {bytes}");
                 }
                 SideEffect::Mark(build, record) => build.changed.add(record),
                 SideEffect::MarkAll(build) => build.changed.fill(),
                 SideEffect::Generation(ident, Some(generation)) => {
-                    writer.generations.insert(ident, generation);
+                    let before = writer.generations.insert(ident, generation);
+                    debug_assert!(
+                        before.is_none_or(|before| before <= generation),
+                        "a collection goes back from {before:?} to {generation}"
+                    );
                 }
                 SideEffect::Generation(ident, None) => {
                     writer.generations.remove(&ident);
@@ -265,6 +277,7 @@ impl Exclusive for Held<'_> {
         let most = most_under_lock(change.batch.len() + change.expect.len());
         let written = if changes_catalog {
             let mut generation = self.local.generation.write();
+            debug_assert!(is_made_for(&change, *generation + 1), "the change is of another generation");
             let written = self.local.apply(&mut self.writer, change)?;
             *generation += 1;
             applied(*generation);
@@ -277,6 +290,13 @@ impl Exclusive for Held<'_> {
         self.slice.assert_within(most, "under the commit lock, for a change of the catalog");
         Ok(Ok(written))
     }
+}
+
+/// Returns true if a change of the catalog sets no later generation than the one that it makes.
+fn is_made_for(change: &Change, generation: u64) -> bool {
+    let is_later =
+        |beside: &SideEffect| matches!(beside, SideEffect::Generation(_, Some(set)) if *set > generation);
+    !change.beside.iter().any(is_later)
 }
 
 impl Store for Local {
@@ -376,6 +396,7 @@ impl Intents for Local {
     fn begin(&self, earliest: u64) -> (TransactionId, ReadView, u64) {
         let owner = TransactionId(self.next_owner.fetch_add(1, Ordering::Relaxed));
         let mut writer = self.writer.lock();
+        debug_assert!(!writer.intents.has(owner), "{owner:?} began before");
         let time = self.time(earliest);
         writer.recent.begin(owner, time);
         if mutant!("transactions get the time of another state") {
@@ -421,6 +442,10 @@ impl Intents for Local {
         }
         keys.iter().for_each(|key| writer.intents.claim(owner, key));
         held.iter().for_each(|(ident, _)| writer.intents.hold(owner, *ident));
+        debug_assert!(
+            keys.iter().all(|key| writer.intents.holder(key.place()) == Some(owner)),
+            "not claimed"
+        );
         Ok(Ok(()))
     }
 
@@ -431,6 +456,7 @@ impl Intents for Local {
         let mut writer = self.writer.lock();
         writer.intents.release(owner);
         let forgotten = writer.recent.end(owner);
+        debug_assert!(!writer.intents.has(owner), "claims of {owner:?} stay");
         drop(writer);
         drop(forgotten);
         if !mutant!("released write intents wake no waiter") {
@@ -491,7 +517,8 @@ impl IndexBuilds for Local {
 
     fn begin_build(&self, ident: Ident, greatest: u64) -> Arc<Build> {
         let build = Arc::new(Build::new(greatest));
-        self.builds.lock().insert(ident, build.clone());
+        let before = self.builds.lock().insert(ident, build.clone());
+        debug_assert!(before.is_none(), "two builds in {ident:?}");
         build
     }
 
@@ -508,6 +535,7 @@ impl ChangeLog for Local {
             true => self.time(earliest),
             false => writer.synced_time,
         };
+        debug_assert!(end <= self.time(0), "the log ends in the future");
         (self.read_view(), end)
     }
 

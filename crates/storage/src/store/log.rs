@@ -103,6 +103,7 @@ impl Log {
         for number in numbers(snapshot.as_ref())? {
             let segment = Segment { number, bytes: 0 };
             let bytes = snapshot.bytes(segment.ident())?;
+            debug_assert!(log.next_number <= number, "tree {number} of the log is out of order");
             log.segments.push_back(Segment { bytes, ..segment });
             log.next_number = number + 1;
         }
@@ -127,9 +128,11 @@ impl Log {
     /// Adds an entry to the batch that it describes. Returns the addition to be [noted](Self::note)
     /// after the commit.
     pub(super) fn extend(&self, batch: &mut Batch, time: u64, parts: Vec<(u32, Value)>) -> Extension {
+        debug_assert!(parts.is_sorted_by(|(a, _), (b, _)| a < b), "parts are out of order");
         let last = self.segments.back().copied().filter(|last| last.bytes < self.bytes_max / STEPS);
         let started = last.is_none().then(|| self.begin_segment(batch, time));
         let ident = last.or(started.map(|started| started.segment)).map_or(LOG, Segment::ident);
+        debug_assert!((LOG_TREES..LOG).contains(&ident), "{ident:?} is no tree of the log");
         let mut bytes = 0;
         for (part, value) in parts {
             bytes += 12 + value.len() as u64;
@@ -141,6 +144,7 @@ impl Log {
 
     fn begin_segment(&self, batch: &mut Batch, time: u64) -> Started {
         let segment = Segment { number: self.next_number, bytes: 0 };
+        debug_assert!(self.segments.iter().all(|other| other.number < segment.number), "{segment:?} exists");
         batch.create(segment.ident());
         batch.put(LOG, segment.number.to_be_bytes(), time.to_be_bytes());
         let (mut held, mut dropped) = (self.bytes(), 0);
@@ -148,6 +152,7 @@ impl Log {
             if held <= self.bytes_max {
                 break;
             }
+            debug_assert!(held >= oldest.bytes, "{oldest:?} has more than {held} bytes");
             held -= oldest.bytes;
             dropped += 1;
             batch.drop_ident(oldest.ident());
@@ -159,10 +164,13 @@ impl Log {
     /// Records an addition after its commit.
     pub(super) fn note(&mut self, extension: Extension) {
         if let Some(Started { segment, dropped }) = extension.started {
+            debug_assert_eq!(segment.number, self.next_number, "another commit came between");
+            debug_assert!(dropped <= self.segments.len(), "{dropped} trees of {}", self.segments.len());
             self.next_number = segment.number + 1;
             self.segments.drain(..dropped);
             self.segments.push_back(segment);
         }
+        debug_assert!(!self.segments.is_empty(), "an entry is in no tree");
         if let Some(last) = self.segments.back_mut() {
             last.bytes += extension.bytes;
         }

@@ -8,7 +8,7 @@
 //! This module also stores claims: keys that transactions will change, and trees that they rely on.
 
 use super::{TransactionId, WriteIntent};
-use crate::{Batch, Ident, Key, Op};
+use crate::{Batch, Ident, Key, Op, mutant};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 
@@ -51,9 +51,12 @@ impl RecentWrites {
     /// Adds a transaction whose view has this time.
     pub(super) fn begin(&mut self, owner: TransactionId, time: u64) {
         if self.open.is_empty() {
+            debug_assert!(self.count == 0 && self.keys.is_empty(), "changes without an open transaction");
             self.since = time;
         }
-        self.open.insert(owner, time);
+        debug_assert!(time >= self.since, "the view at {time} is older than {}", self.since);
+        let before = self.open.insert(owner, time);
+        debug_assert!(before.is_none(), "{owner:?} began before");
     }
 
     /// Removes a transaction. Returns unused keys, to be freed without the lock.
@@ -64,6 +67,7 @@ impl RecentWrites {
     }
 
     fn forget(&mut self) -> Keys {
+        debug_assert_eq!(self.count, self.keys.values().map(BTreeMap::len).sum::<usize>(), "counted keys");
         (self.trees, self.count) = (HashMap::new(), 0);
         std::mem::take(&mut self.keys)
     }
@@ -83,13 +87,16 @@ impl RecentWrites {
 
     /// Records changes of these places.
     pub(super) fn note(&mut self, places: Vec<Place>, time: u64) {
+        debug_assert!(places.is_empty() || !self.open.is_empty(), "changes that no transaction needs");
         if self.count + places.len() > self.count_max {
             self.make_room(time);
+            debug_assert!(self.count <= self.count_max / 2, "{} keys after the cleanup", self.count);
         }
         for (ident, key) in places {
             match key {
                 Some(key) => {
                     let before = self.keys.entry(ident).or_default().insert(key, time);
+                    debug_assert!(before.is_none_or(|before| before <= time), "{before:?} before {time}");
                     self.count += usize::from(before.is_none());
                 }
                 None => _ = self.trees.insert(ident, time),
@@ -107,6 +114,7 @@ impl RecentWrites {
         self.count = self.keys.values().map(BTreeMap::len).sum();
         if self.count > self.count_max / 2 {
             self.forget();
+            debug_assert!(time >= self.since, "the keys were complete from {} on", self.since);
             self.since = time;
         }
     }
@@ -195,9 +203,16 @@ impl WriteIntents {
     /// Adds a claim of a place without a claim.
     pub(super) fn claim(&mut self, owner: TransactionId, claim: &WriteIntent) {
         let (ident, key) = claim.place();
-        if self.keys.entry(ident).or_default().insert(key.clone(), owner).is_none() {
+        let before = self.keys.entry(ident).or_default().insert(key.clone(), owner);
+        let is_stolen = before.is_some_and(|holder| holder != owner);
+        debug_assert!(
+            !is_stolen || mutant!("transactions steal each other's write intents"),
+            "{owner:?} takes the claim of {before:?}"
+        );
+        if before.is_none() {
             self.owners.entry(owner).or_default().keys.push((ident, key.clone()));
         }
+        debug_assert!(self.has(owner) || is_stolen, "the claim has no owner");
     }
 
     /// Records that a transaction relies on a tree.
@@ -207,6 +222,7 @@ impl WriteIntents {
             holders.push(owner);
             self.owners.entry(owner).or_default().held.push(ident);
         }
+        debug_assert!(self.has(owner), "{owner:?} relies on {ident:?}, and has no entry");
     }
 
     /// Releases all claims of a transaction.
@@ -214,7 +230,11 @@ impl WriteIntents {
         let Some(claimed) = self.owners.remove(&owner) else { return };
         for (ident, key) in claimed.keys {
             if let Some(keys) = self.keys.get_mut(&ident) {
-                keys.remove(&key);
+                let holder = keys.remove(&key);
+                debug_assert!(
+                    holder == Some(owner) || mutant!("transactions steal each other's write intents"),
+                    "a claim of {owner:?} belongs to {holder:?}"
+                );
                 if keys.is_empty() {
                     self.keys.remove(&ident);
                 }
@@ -222,12 +242,17 @@ impl WriteIntents {
         }
         for ident in claimed.held {
             if let Some(holders) = self.held.get_mut(&ident) {
+                debug_assert!(holders.contains(&owner), "{owner:?} does not rely on {ident:?}");
                 holders.retain(|holder| *holder != owner);
                 if holders.is_empty() {
                     self.held.remove(&ident);
                 }
             }
         }
+        debug_assert!(
+            !self.is_empty() || self.keys.is_empty() && self.held.is_empty(),
+            "claims without owner"
+        );
     }
 }
 
