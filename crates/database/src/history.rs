@@ -60,6 +60,7 @@ impl History {
             kept.pop_front();
         }
         kept.push_back(HistoryEntry { time, view: view.clone(), since: time::now() });
+        debug_assert!(kept.len() <= VIEWS_MAX, "{} views", kept.len());
     }
 
     /// Returns the view of a time.
@@ -94,11 +95,15 @@ impl History {
     }
 
     /// Releases views taken before `least` bytes had been replaced. Returns the number of the oldest remaining view.
+    ///
+    /// The views are in the order of their first reads. A view that was taken earlier may have been read later.
     pub(crate) fn release_before(&self, least: u64) -> u64 {
         let mut kept = self.kept.lock();
-        let old = kept.iter().take_while(|kept| kept.view.replaced_at < least).count();
-        let gone: Vec<HistoryEntry> = kept.drain(..old).collect();
-        let oldest = kept.front().map_or(u64::MAX, |kept| kept.view.replaced_at);
+        let all = std::mem::take(&mut *kept);
+        let (gone, left): (VecDeque<_>, VecDeque<_>) =
+            all.into_iter().partition(|kept| kept.view.replaced_at < least);
+        *kept = left;
+        let oldest = kept.iter().map(|kept| kept.view.replaced_at).min().unwrap_or(u64::MAX);
         // Trees are freed after the lock is released.
         drop(kept);
         drop(gone);
@@ -164,9 +169,21 @@ pub(crate) fn replaced_by(change: &Change) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use super::{History, View};
     use crate::{Database, SystemClock};
     use std::sync::Arc;
     use storage::memory::MemoryEngine;
+
+    #[test]
+    fn an_old_view_is_released_although_it_was_read_last() {
+        let database = Database::open(Arc::new(MemoryEngine::new()), Arc::new(SystemClock), 7).unwrap();
+        let (history, view) = (History::default(), database.view());
+        for (time, replaced_at) in [(1, 20), (2, 10), (3, 30)] {
+            history.keep(time, &View { replaced_at, ..view.clone() });
+        }
+        assert_eq!(history.release_before(15), 20);
+        assert_eq!([1, 2, 3].map(|time| history.at(time).is_ok()), [true, false, true]);
+    }
 
     #[test]
     fn a_snapshot_is_found_again_by_its_time_and_no_other_past_is() {
