@@ -91,7 +91,13 @@ impl Catalog {
         }
         let collections = self.databases.entry(name.into()).or_default();
         collections.insert(collection.namespace.collection().into(), collection.clone());
+        self.assert_valid();
         Ok(())
+    }
+
+    /// Asserts that each database has one folded name.
+    fn assert_valid(&self) {
+        debug_assert_eq!(self.databases.len(), self.folded.len(), "two databases differ only in case");
     }
 
     /// Checks the name of a database. Errors: DatabaseDifferCase if a database with this name in another case exists.
@@ -113,6 +119,7 @@ impl Catalog {
             self.databases.remove(namespace.database());
             self.folded.remove(namespace.database().to_ascii_lowercase().as_str());
         }
+        self.assert_valid();
         removed
     }
 
@@ -203,7 +210,12 @@ impl SavedState {
             ([&key, &b"\0"[..], name].concat(), entry(collection))
         };
         let members = self.collections.iter().map(member);
-        std::iter::once((key.clone(), head.finish())).chain(members).collect()
+        let entries: Vec<_> = std::iter::once((key.clone(), head.finish())).chain(members).collect();
+        debug_assert!(
+            entries.is_sorted_by(|(a, _), (b, _)| a < b),
+            "the head is not first, or a name is twice"
+        );
+        entries
     }
 }
 

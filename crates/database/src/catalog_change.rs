@@ -157,7 +157,7 @@ impl<'db> CatalogChange<'db> {
             multikey,
             drops,
             catalog_changed,
-            ..
+            generation: planned,
         } = self;
         database.log_commands(&mut change, &commands);
         let replaced = replaced_by(&change);
@@ -166,6 +166,7 @@ impl<'db> CatalogChange<'db> {
         let mut catalog = Some(catalog).filter(|_| catalog_changed);
         let changes_catalog = catalog.is_some();
         let mut applied = |generation| {
+            debug_assert!(!changes_catalog || generation == planned, "{generation} is stored as {planned}");
             if let Some(catalog) = catalog.take() {
                 database.publish(generation, catalog);
             }
@@ -293,6 +294,12 @@ impl<'db> CatalogChange<'db> {
 
     /// Adds or replaces a collection in the catalog.
     pub(crate) fn put_collection(&mut self, mut collection: Collection) -> Result<Arc<Collection>> {
+        debug_assert!(collection.generation <= self.generation, "the collection is of a later catalog");
+        debug_assert!(
+            has_distinct_trees(&collection),
+            "two indexes of {} have one tree",
+            collection.namespace
+        );
         collection.generation = self.generation;
         let stored = entry(&collection);
         self.change.batch.put(CATALOG, collection.namespace.as_str().as_bytes(), Value::from(stored.bytes()));
@@ -332,6 +339,7 @@ impl<'db> CatalogChange<'db> {
 
     /// Adds a saved state to the catalog. The name must be free.
     pub(crate) fn put_saved(&mut self, state: Arc<SavedState>) {
+        debug_assert!(self.catalog.saved(&state.name).is_none(), "a saved state is lost: {:?}", state.name);
         for (key, stored) in state.entries() {
             self.change.batch.put(CATALOG, key, Value::from(stored.bytes()));
         }
@@ -341,6 +349,7 @@ impl<'db> CatalogChange<'db> {
 
     /// Removes a saved state and its trees from the catalog.
     pub(crate) fn drop_saved(&mut self, state: &SavedState) {
+        debug_assert!(self.catalog.saved(&state.name).is_some(), "no saved state {:?}", state.name);
         for (key, _) in state.entries() {
             self.change.batch.delete(CATALOG, key);
         }
@@ -350,6 +359,13 @@ impl<'db> CatalogChange<'db> {
         self.catalog_changed = true;
         Arc::make_mut(&mut self.catalog).remove_saved(&state.name);
     }
+}
+
+/// Returns true if documents and indexes of a collection have a tree each.
+fn has_distinct_trees(collection: &Collection) -> bool {
+    let mut trees: Vec<Ident> = collection.data.iter().flat_map(|data| data.idents()).collect();
+    trees.sort_unstable();
+    trees.is_sorted_by(|a, b| a < b)
 }
 
 /// Returns the present version of a collection that a statement was planned on, if it is still the original collection.

@@ -137,6 +137,7 @@ impl Events {
                 self.stream.pass(end);
                 break;
             };
+            debug_assert!(found.time > self.read && found.time <= end, "{} after {}", found.time, self.read);
             let entry = Entry::read(found.time, &found.parts)?;
             let before = self.queue.len();
             self.stream.take(&entry, &around, &mut self.queue)?;

@@ -100,6 +100,12 @@ impl Changes {
         self.taken.reserve(unique);
     }
 
+    /// Asserts that a document has a set of keys for each index that the change writes. Each set is sorted.
+    fn assert_keys(data: &Data, keys: &[DocumentKeys]) {
+        debug_assert_eq!(keys.len(), data.written_indexes().count(), "the keys belong to other indexes");
+        debug_assert!(keys.iter().all(|keys| keys.keys.is_sorted_by(|a, b| a < b)), "keys are out of order");
+    }
+
     /// Records the statement of the latest change.
     pub(crate) fn of_statement(&mut self, retry: RetryKey) {
         self.retry = Some(retry);
@@ -124,6 +130,7 @@ impl Changes {
         keys: &[DocumentKeys],
     ) -> Result<()> {
         let data = self.expect_same(collection)?;
+        Changes::assert_keys(data, keys);
         let built = data.indexes.len();
         for (at, (index, document_keys)) in data.written_indexes().zip(keys).enumerate() {
             for key in &document_keys.keys {
@@ -156,6 +163,8 @@ impl Changes {
         diff: Option<DocumentBuf>,
     ) -> Result<()> {
         let data = self.expect_same(collection)?;
+        Changes::assert_keys(data, old_keys);
+        Changes::assert_keys(data, new_keys);
         self.expect_value(data.ident, id, before);
         let built = data.indexes.len();
         for (at, (index, (old, new))) in data.written_indexes().zip(old_keys.iter().zip(new_keys)).enumerate()
@@ -197,6 +206,7 @@ impl Changes {
         keys: &[DocumentKeys],
     ) -> Result<()> {
         let data = self.expect_same(collection)?;
+        Changes::assert_keys(data, keys);
         self.expect_value(data.ident, id, before);
         for (index, document_keys) in data.written_indexes().zip(keys) {
             self.expect_own(data, index, document_keys, id);
@@ -221,6 +231,7 @@ impl Changes {
     /// Adds the record of a retryable statement, to which a store of one process appends the
     /// commit's time.
     pub(crate) fn stamp_retry(&mut self, key: Key, value: Value) {
+        debug_assert!(self.change.stamped.iter().all(|(_, other, _)| *other != key), "two answers");
         self.change.stamped.push((RETRIES, key, value));
     }
 
@@ -246,6 +257,7 @@ impl Changes {
     /// Returns the outcome of a failed expectation: a duplicate key, or a restart of the statement
     /// because the document or the collection has changed.
     pub(crate) fn outcome_of(&self, expectation: usize) -> Applied {
+        debug_assert!(expectation < self.change.expect.len(), "no expectation {expectation}");
         match self.unique.iter().find(|unique| unique.expectation == expectation) {
             Some(unique) => {
                 let key = self.key_of(unique);
@@ -292,6 +304,7 @@ impl Changes {
 
     /// Returns the key that must be free, with its type bits.
     fn key_of(&self, unique: &UniqueKey) -> KeyOf {
+        debug_assert!(self.key_at(unique.expectation).is_some(), "the expectation is not about a key");
         let Some((ident, key_string)) = self.key_at(unique.expectation) else {
             return KeyOf { key_string: Vec::new(), type_bits: Vec::new() };
         };
@@ -403,6 +416,9 @@ impl Changes {
 
     /// Records the key of the next expectation.
     fn note_unique(&mut self, index: &Arc<Index>) {
+        debug_assert!(self.documents > 0, "a key of no document");
+        let last = self.unique.last().map(|unique| unique.expectation);
+        debug_assert!(last.is_none_or(|last| last < self.change.expect.len()), "two keys of one expectation");
         self.unique.push(UniqueKey {
             expectation: self.change.expect.len(),
             document: self.documents - 1,
@@ -431,6 +447,7 @@ impl Changes {
 
     /// Marks a record for index builds: their snapshots have an outdated version.
     fn mark(&mut self, data: &Data, id: RecordId) {
+        debug_assert!(self.documents > 0 && !self.collections.is_empty(), "the change expects no collection");
         for build in &data.building {
             self.change.beside.push(SideEffect::Mark(build.build.clone(), id.0));
         }

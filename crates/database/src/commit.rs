@@ -45,22 +45,28 @@ impl Database {
             self.log_changes(&mut changes.change, logged, changes.retry);
         }
         let replaced = replaced_by(&changes.change);
+        let expected = changes.change.expect.len();
         loop {
             changes.change.earliest = self.earliest_cluster_time();
             if self.store.must_wait().map_err(storage_error)? {
                 self.waiting(operation, |should_continue| self.store.wait_for_room(should_continue))?
                     .map_err(storage_error)?;
             }
-            let (refusal, change) =
-                match self.store.commit(std::mem::take(&mut changes.change)).map_err(storage_error)? {
-                    Ok(written) => {
-                        self.note_replaced(replaced);
-                        self.notify_watchers(&changes.changed, written.position);
-                        return Ok(Applied::Done(written.into()));
-                    }
-                    Err(refused) => refused,
-                };
+            let (refusal, change) = match self
+                .store
+                .commit(std::mem::take(&mut changes.change))
+                .map_err(storage_error)?
+            {
+                Ok(written) => {
+                    debug_assert!(written.position <= self.latest_position(), "{written:?} is not visible");
+                    self.note_replaced(replaced);
+                    self.notify_watchers(&changes.changed, written.position);
+                    return Ok(Applied::Done(written.into()));
+                }
+                Err(refused) => refused,
+            };
             changes.change = change;
+            debug_assert_eq!(changes.change.expect.len(), expected, "the store has changed a refused change");
             match refusal {
                 CommitError::Frozen => operation.check()?,
                 CommitError::IntentConflict(owner) => {

@@ -165,6 +165,10 @@ impl Cursor {
         let batch = operation.run(|| self.pull(count, out)).map_err(|error| self.prefix_error(error));
         // The reply does not belong to the operation. Its connection counts unread replies.
         operation.leave_memory(out.capacity().saturating_sub(room));
+        debug_assert!(
+            batch.as_ref().map_or(true, |(found, _)| *found <= count),
+            "more than {count} documents"
+        );
         self.batches += 1;
         self.documents += batch.as_ref().map_or(0, |(count, _)| *count);
         batch
@@ -373,6 +377,7 @@ impl Cursors {
                 open.remove(&id);
             }
         }
+        debug_assert!(dead.len() <= DEAD_MAX, "{} dead cursors", dead.len());
     }
 
     /// Takes a cursor for reading; [`put_back`](Self::put_back) returns it.
@@ -404,6 +409,7 @@ impl Cursors {
         let mut remains = None;
         let mut open = self.open.lock();
         if let Some(slot) = open.get_mut(&id) {
+            debug_assert!(slot.cursor.is_none(), "two getMores read cursor {id}");
             if slot.killed {
                 open.remove(&id);
             } else {
@@ -460,7 +466,8 @@ impl Cursors {
 
     /// Removes a cursor that was taken and has ended.
     pub fn close(&self, id: i64) {
-        self.open.lock().remove(&id);
+        let closed = self.open.lock().remove(&id);
+        debug_assert!(closed.is_none_or(|slot| slot.cursor.is_none()), "cursor {id} was not taken");
     }
 
     /// Returns the attached data of a cursor on this namespace.

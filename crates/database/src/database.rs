@@ -260,6 +260,7 @@ impl Database {
         if generation > published.current.0 {
             published.previous = std::mem::replace(&mut published.current, (generation, catalog));
         }
+        debug_assert!(published.previous.0 <= published.current.0, "the previous catalog is newer");
     }
 
     /// Returns the latest catalog known to this process.
@@ -631,6 +632,7 @@ impl Database {
         let least = now.saturating_sub(bytes_max);
         let oldest = self.history.release_before(least).min(self.cursors.release_before(least));
         let oldest = oldest.min(self.transactions.end_before(least)).min(now);
+        debug_assert!(oldest >= least, "a snapshot from before {least} replaced bytes stays: {oldest}");
         self.window.look_at.store(oldest.saturating_add(bytes_max).saturating_add(1), Relaxed);
     }
 }

@@ -63,6 +63,15 @@ pub struct IndexEntry<'a> {
 impl<'a> IndexEntry<'a> {
     /// Returns the entry's key and value in the engine.
     pub fn to_parts(self, unique: bool) -> (Key, Value) {
+        let (key, value) = self.parts(unique);
+        debug_assert!(
+            IndexEntry::from_parts(&key, &value, unique).is_ok_and(|read| read == self),
+            "{self:?} reads as another entry"
+        );
+        (key, value)
+    }
+
+    fn parts(self, unique: bool) -> (Key, Value) {
         let id = self.record.0.to_be_bytes();
         if unique {
             let value = if self.type_bits.is_empty() {

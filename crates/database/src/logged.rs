@@ -314,6 +314,7 @@ fn session(retry: &RetryKey) -> Session {
 }
 
 fn put(change: &mut Change, recorder: Recorder<Value>) {
+    debug_assert!(change.log.is_empty(), "the change has a log entry already");
     change.ticks = recorder.ticks();
     let (header, values) = recorder.finish();
     change.log = Vec::with_capacity(1 + values.len());

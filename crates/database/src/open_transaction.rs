@@ -162,6 +162,8 @@ impl OpenTransaction {
         let held: Vec<(Ident, u64)> = held.collect();
         let keys: Vec<WriteIntent> =
             changes.claims().into_iter().filter(|claim| !is_own(claim.place().0)).collect();
+        debug_assert!(changes.change.owner.is_none(), "the changes have another owner");
+        debug_assert!(changes.change.stamped.is_empty(), "statements of a transaction have no records");
         self.claim(&inner, &keys, &held)?;
         if let Some(violated) = first_violated(&changes.change.expect, &inner.overlay)? {
             return Ok(match changes.fails_build(violated) {
@@ -230,6 +232,7 @@ impl OpenTransaction {
         let inner = &mut *inner;
         // Releases its view, so that the engine's trees are unshared.
         inner.overlay = Arc::new(Overlay::new(Arc::new(Nothing)));
+        debug_assert!(inner.change.owner.is_none(), "the transaction was taken before");
         let mut change = std::mem::take(&mut inner.change);
         change.owner = Some(self.owner);
         Some(Taken {
@@ -258,6 +261,8 @@ impl Inner {
             Op::Delete { key, .. } => key.len() + CHANGE_OVERHEAD,
             _ => CHANGE_OVERHEAD,
         };
+        debug_assert!(!self.ended, "changes after the end of the transaction");
+        debug_assert!(change.log.is_empty(), "the log entry is made at the commit");
         self.bytes += change.batch.ops().iter().map(size).sum::<usize>();
         if self.bytes as u64 > bytes_max {
             bail!(

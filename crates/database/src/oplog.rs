@@ -92,6 +92,7 @@ impl Database {
         let Some(begin) = self.log_begin()? else { return Ok(None) };
         let (mut cursor, _) = self.log_cursor_local(Bound::Included(begin), Direction::Backward)?;
         let latest = cursor.next_entry().map_err(storage_error)?;
+        debug_assert!(latest.as_ref().is_none_or(|latest| latest.time >= begin), "the log goes back");
         Ok(latest.map(|latest| (begin, latest.time)))
     }
 
@@ -144,6 +145,7 @@ impl Database {
     ///
     /// Errors: errors of the engine.
     pub fn begin_term(&self, term: u32) -> Result<()> {
+        debug_assert!(term >= self.term.load(Relaxed), "the term {term} has ended");
         self.term.store(term, Relaxed);
         if self.logs && term > 1 {
             self.log_note("new primary")?;

@@ -78,6 +78,7 @@ impl RetryKey {
 /// Returns the value of a record. A store of one process appends the commit's time.
 pub(crate) fn to_value(number: i64, millis: i64, answer: Document<'_>) -> Value {
     let answer = if answer.is_empty() { &[][..] } else { answer.bytes() };
+    debug_assert!(answer.is_empty() || answer.len() > TIME_BYTES, "a reader takes the answer for a time");
     Value::from([&number.to_le_bytes(), &millis.to_le_bytes(), answer].concat())
 }
 

@@ -113,6 +113,7 @@ impl Database {
         mut change: Change,
         created: &[Arc<Collection>],
     ) -> Result<Committed> {
+        debug_assert!(change.owner.is_some(), "its own claims would refuse the commit");
         if change.batch.is_empty() {
             return Ok(Committed { position: self.latest_position(), cluster_time: self.cluster_time() });
         }
@@ -245,6 +246,7 @@ impl Database {
         let mut inner = transaction.inner.lock();
         let writes = self.keeps_retries && !inner.change.batch.is_empty();
         let Some(retry) = inner.retry.filter(|_| writes) else { return Ok(()) };
+        debug_assert!(!inner.ended, "a record of an ended transaction");
         let key = RetryKey { statement: COMMIT, ..retry }.to_key();
         let value = to_value(retry.number, self.now_millis(), Document::EMPTY);
         match self.shares_retries() {

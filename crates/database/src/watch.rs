@@ -88,7 +88,9 @@ impl Watchers {
     /// Removes a watcher.
     fn remove(&self, interest: &Interest, number: u64) {
         fn without(list: &mut List, number: u64) -> bool {
+            let before = list.len();
             list.retain(|(known, _)| *known != number);
+            debug_assert_eq!(list.len() + 1, before, "watcher {number} is not registered");
             list.is_empty()
         }
         let mut lists = self.lists.lock();
@@ -105,7 +107,8 @@ impl Watchers {
             }
             Interest::Everything => _ = without(&mut lists.everything, number),
         }
-        self.count.fetch_sub(1, Relaxed);
+        let before = self.count.fetch_sub(1, Relaxed);
+        debug_assert!(before > 0, "more watchers are gone than came");
     }
 
     /// Returns true if any watcher is registered.

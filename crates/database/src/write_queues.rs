@@ -122,7 +122,9 @@ impl QueueGuard<'_> {
 impl Drop for QueueGuard<'_> {
     fn drop(&mut self) {
         let mut tickets = self.queue.tickets.lock();
+        let before = tickets.len();
         tickets.retain(|ticket| *ticket != self.ticket);
+        debug_assert_eq!(tickets.len() + 1, before, "ticket {} is not in its queue", self.ticket);
         self.queue.length.store(tickets.len(), Ordering::Release);
         drop(tickets);
         if !mutant!("the end of a turn wakes no waiter") {

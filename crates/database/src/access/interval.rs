@@ -172,6 +172,16 @@ impl Intervals {
         Intervals(vec![Interval::all()])
     }
 
+    /// Returns intervals as a set, and asserts that they are sorted, disjoint and not empty.
+    fn checked(intervals: Vec<Interval>) -> Intervals {
+        debug_assert!(!intervals.iter().any(Interval::is_empty), "an empty interval: {intervals:?}");
+        debug_assert!(
+            intervals.is_sorted_by(|a, b| a.low.key <= b.low.key && !a.touches(b)),
+            "intervals are out of order, or two are one: {intervals:?}"
+        );
+        Intervals(intervals)
+    }
+
     /// Returns the union of intervals in any order.
     pub(crate) fn union(mut intervals: Vec<Interval>) -> Intervals {
         intervals.retain(|interval| !interval.is_empty());
@@ -187,7 +197,7 @@ impl Intervals {
                 _ => joined.push(next),
             }
         }
-        Intervals(joined)
+        Intervals::checked(joined)
     }
 
     /// Returns the intersection of two sets.
@@ -202,7 +212,7 @@ impl Intervals {
                 b.next();
             }
         }
-        Intervals(both)
+        Intervals::checked(both)
     }
 
     /// Returns the union of a geospatial index's key ranges.

@@ -85,6 +85,10 @@ impl CatalogChange<'_> {
         let greatest = self.greatest_record(data).0;
         let build = self.database().store.begin_build(index.ident, greatest);
         let build = Arc::new(Building { index: Arc::new(index), build });
+        debug_assert!(
+            data.idents().all(|ident| ident != build.index.ident),
+            "the tree of an index build belongs to another index"
+        );
         data.building.push(build.clone());
         build
     }
@@ -221,6 +225,10 @@ impl IndexBuild<'_> {
                 continue;
             }
             let key_string = loaded.key_string();
+            debug_assert!(
+                previous.is_none_or(|previous| previous.key_string() <= key_string),
+                "entries are out of order, so that a duplicate is not found"
+            );
             if index.unique() {
                 let same = |other: &Loaded| other.key_string() == key_string;
                 let there = change.snapshot().get(index.ident, key_string).map_err(storage_error)?;

@@ -142,8 +142,18 @@ impl KeyBounds {
         &self.target
     }
 
-    /// Returns the position of a key in a scan in this direction.
+    /// Returns the position of a key in a scan in this direction. Asserts that a seek to the target never goes back.
     pub(crate) fn place(&mut self, key: &[u8], forward: bool) -> Place {
+        let place = self.find(key, forward);
+        debug_assert!(
+            place != Place::Before || if forward { *self.target > *key } else { *self.target <= *key },
+            "a scan would return to {:?} after {key:?}",
+            self.target
+        );
+        place
+    }
+
+    fn find(&mut self, key: &[u8], forward: bool) -> Place {
         let mut offset = 0;
         for position in 0..self.parts.len() {
             let (Some(part), Some(rest)) = (self.parts.get(position), key.get(offset..)) else { break };
@@ -225,6 +235,10 @@ impl Part {
         if !ascending {
             ranges.reverse();
         }
+        debug_assert!(
+            ranges.is_sorted_by(|a, b| a.high.as_ref().is_some_and(|high| *high <= b.low)),
+            "the ranges of a part overlap"
+        );
         Part { ranges, ascending }
     }
 
@@ -349,6 +363,7 @@ impl Listed {
             (Some(high), false) => Some([&prefix, &high[..]].concat()),
             (None, false) => successor(&prefix),
         };
+        debug_assert!(upper.as_ref().is_none_or(|upper| lower <= *upper), "{lower:?} to {upper:?}");
         let lower = if lower.is_empty() { Bound::Unbounded } else { Bound::Included(Key::from(lower)) };
         Some(Range {
             lower,

@@ -117,6 +117,7 @@ impl IndexScan {
 
     /// Skips all keys whose first `parts` equal the last key's. The scan keeps its keys.
     pub(crate) fn pass(&mut self, parts: usize) -> Result<()> {
+        debug_assert!(self.key.is_some(), "a scan that passes keys does not keep them");
         let Some(key) = &self.key else { return Ok(()) };
         let mut length = 0;
         for part in self.access.index.spec.parts.iter().take(parts) {

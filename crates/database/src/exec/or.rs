@@ -126,6 +126,7 @@ impl SortMerge {
 
     /// Advances the input read last; at first, all inputs.
     fn refill(&mut self) -> Result<()> {
+        debug_assert!(self.last < self.inputs.len().max(1), "no input {}", self.last);
         if !self.started {
             self.started = true;
             for input in &mut self.inputs {

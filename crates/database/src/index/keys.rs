@@ -71,6 +71,15 @@ impl IndexSpec {
             found.keys.sort_unstable();
             found.keys.dedup_by(|a, b| a.key_string == b.key_string);
         }
+        debug_assert!(
+            found.multikey.is_empty() || found.multikey.len() <= self.multikey_words(),
+            "{found:?}"
+        );
+        let is_plain = self.text.is_none() && self.geo.is_none() && self.wildcard.is_none();
+        debug_assert!(
+            !is_plain || found.keys.len() <= 1 || found.multikey.iter().any(|bits| *bits != 0),
+            "several keys without an array: a scan would return the document twice"
+        );
         Ok(found)
     }
 

@@ -73,12 +73,14 @@ impl Index {
 
     /// Returns the multikey bits of a new document, if any of them are new.
     pub(crate) fn unknown_multikey(&self, document: &[u32]) -> Option<Vec<u32>> {
+        debug_assert!(document.len() <= self.multikey.len(), "bits of another index: {}", document.len());
         let mut parts = self.multikey.iter().zip(document);
         parts.any(|(known, bits)| bits & !known.load(Relaxed) != 0).then(|| document.to_vec())
     }
 
     /// Adds the multikey bits of a new document.
     pub fn note_multikey(&self, document: &[u32]) {
+        debug_assert!(document.len() <= self.multikey.len(), "bits of another index: {}", document.len());
         for (known, bits) in self.multikey.iter().zip(document) {
             known.fetch_or(*bits, Relaxed);
         }

@@ -109,6 +109,8 @@ impl Database {
         while let Some(rest) = insertions.get(inserted.count..).filter(|rest| !rest.is_empty()) {
             match self.insert_group(scope, pace.of(rest)) {
                 Ok(group) => {
+                    debug_assert!(group.count <= rest.len(), "{} of {} documents", group.count, rest.len());
+                    debug_assert!(group.count > 0 || group.error.is_some(), "no progress, and no error");
                     pace.quicken(group.count);
                     inserted.count += group.count;
                     inserted.committed = group.committed.or(inserted.committed);
@@ -218,6 +220,7 @@ impl Database {
                 if document == 0 || in_commit == 1 {
                     return Err(error);
                 }
+                debug_assert!(document < most, "no fewer documents are tried: {document} of {most}");
                 (most, failure) = (document, Some(error));
             }
         }

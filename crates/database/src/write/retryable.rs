@@ -173,6 +173,7 @@ impl Database {
                 found.push(record);
             }
         }
+        debug_assert!(seen.is_sorted_by(|(a, _), (b, _)| a < b), "a search needs records in key order");
         self.seen_retries.lock().insert(session, seen);
         Ok(found)
     }
