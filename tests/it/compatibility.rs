@@ -292,8 +292,9 @@ type Declared = BTreeMap<String, (BTreeSet<String>, BTreeSet<String>)>;
 fn declared_fields() -> Declared {
     let folder = root().join("crates/server/src/commands");
     let mut declared = Declared::new();
-    for entry in std::fs::read_dir(&folder).unwrap().flatten() {
-        declared_in(&entry.path(), &mut declared);
+    for kind in entries(&folder) {
+        let commands = if kind.is_dir() { entries(&kind) } else { vec![kind] };
+        commands.iter().for_each(|path| declared_in(path, &mut declared));
     }
     declared.insert("create".to_string(), options_of_create());
     declared
@@ -315,13 +316,17 @@ fn options_of_create() -> (BTreeSet<String>, BTreeSet<String>) {
     (taken, refused)
 }
 
+/// Returns the sorted entries of a folder.
+fn entries(folder: &Path) -> Vec<std::path::PathBuf> {
+    let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    paths
+}
+
 /// Returns the source of a file without comments and tests, or of all files of a folder.
 fn source(path: &Path) -> String {
     if path.is_dir() {
-        let mut files: Vec<_> =
-            std::fs::read_dir(path).unwrap().flatten().map(|entry| entry.path()).collect();
-        files.sort();
-        return files.iter().map(|file| source(file)).collect();
+        return entries(path).iter().map(|file| source(file)).collect();
     }
     let text = std::fs::read_to_string(path).unwrap();
     let product = text.split("#[cfg(test)]").next().unwrap_or_default();

@@ -3,7 +3,15 @@
 //! `listCommands`, the stable API, the counters of `serverStatus` and the dispatcher read it.
 //! [`ALIASES`] holds older spellings.
 
-use super::*;
+use super::clean_slate::*;
+use super::crud::*;
+use super::cursors::*;
+use super::ddl::*;
+use super::diagnostics::*;
+use super::sets::*;
+use super::settings::*;
+use super::users::*;
+use super::{refused, sessions, transactions};
 use crate::access::command::Command;
 use crate::access::{Action, Requirements, requirements};
 use crate::call::row::Row;
@@ -20,7 +28,7 @@ pub(crate) static ROWS: &[Row] = &[
     apply_ops::APPLY_OPS,
     authenticate::AUTHENTICATE,
     refused("autoCompact", Requirements::Cluster(Action::Compact)).admin_only(),
-    diagnostics::BUILD_INFO,
+    server_info::BUILD_INFO,
     bulk_write::BULK_WRITE,
     check_sharding_index::CHECK_SHARDING_INDEX,
     refused(
@@ -38,14 +46,14 @@ pub(crate) static ROWS: &[Row] = &[
     ),
     fail_point::CONFIGURE_FAIL_POINT,
     maintenance::CONN_POOL_STATS,
-    diagnostics::CONNECTION_STATUS,
+    server_info::CONNECTION_STATUS,
     collections::CONVERT_TO_CAPPED,
     count::COUNT,
     collections::CREATE,
     indexes::CREATE_INDEXES,
     roles::CREATE,
     search_indexes::CREATE,
-    users::CREATE,
+    accounts::CREATE,
     current_op::CURRENT_OP,
     statistics::DATA_SIZE,
     refused("dbCheck", Requirements::Database(Action::DbCheck)),
@@ -56,26 +64,26 @@ pub(crate) static ROWS: &[Row] = &[
     distinct::DISTINCT,
     collections::DROP,
     roles::DROP_ALL,
-    users::DROP_ALL,
+    accounts::DROP_ALL,
     alone::DROP_CONNECTIONS,
     collections::DROP_DATABASE,
     indexes::DROP_INDEXES,
     roles::DROP,
     search_indexes::DROP,
-    clean_slate::DROP_SNAPSHOT,
-    users::DROP,
+    snapshots::DROP_SNAPSHOT,
+    accounts::DROP,
     sessions::END_SESSIONS,
     explain::EXPLAIN,
-    diagnostics::FEATURES,
+    server_info::FEATURES,
     maintenance::FILE_MD5,
     find::FIND,
     find_and_modify::FIND_AND_MODIFY,
     refused("flushRouterConfig", Requirements::Cluster(Action::FlushRouterConfig)).admin_only(),
-    clean_slate::FORK_DATABASE,
+    snapshots::FORK_DATABASE,
     fsync::FSYNC,
     fsync::FSYNC_UNLOCK,
     cluster_parameters::GET,
-    diagnostics::GET_CMD_LINE_OPTS,
+    server_info::GET_CMD_LINE_OPTS,
     default_concerns::GET,
     maintenance::GET_DIAGNOSTIC_DATA,
     admin::GET_LOG,
@@ -86,7 +94,7 @@ pub(crate) static ROWS: &[Row] = &[
     roles::GRANT_ROLES,
     user_roles::GRANT,
     hello::HELLO,
-    diagnostics::HOST_INFO,
+    server_info::HOST_INFO,
     insert::INSERT,
     alone::INVALIDATE_USER_CACHE,
     hello::IS_MASTER,
@@ -96,16 +104,16 @@ pub(crate) static ROWS: &[Row] = &[
     current_op::KILL_OP,
     sessions::KILL_SESSIONS,
     listings::LIST_COLLECTIONS,
-    diagnostics::LIST_COMMANDS,
+    server_info::LIST_COMMANDS,
     listings::LIST_DATABASES,
     indexes::LIST_INDEXES,
     search_indexes::LIST,
-    clean_slate::LIST_SNAPSHOTS,
+    snapshots::LIST_SNAPSHOTS,
     maintenance::LOCK_INFO,
     admin::LOG_ROTATE,
     login::LOGOUT,
     refused("mapReduce", Requirements::By(requirements::map_reduce)),
-    diagnostics::PING,
+    server_info::PING,
     plan_cache::CLEAR,
     plan_cache::CLEAR_FILTERS,
     plan_cache::LIST_FILTERS,
@@ -128,8 +136,8 @@ pub(crate) static ROWS: &[Row] = &[
     replication_changes::STEP_DOWN,
     refused("replSetStepUp", Requirements::Cluster(Action::ReplSetStateChange)).admin_only(),
     replication_member::SYNC_FROM,
-    clean_slate::RESET_DATABASE,
-    clean_slate::RESTORE_DATABASE,
+    snapshots::RESET_DATABASE,
+    snapshots::RESTORE_DATABASE,
     roles::REVOKE_PRIVILEGES,
     roles::REVOKE_ROLES,
     user_roles::REVOKE,
@@ -147,7 +155,7 @@ pub(crate) static ROWS: &[Row] = &[
     user_write_block::SET,
     alone::SHARDING_STATE,
     admin::SHUTDOWN,
-    clean_slate::SNAPSHOT_DATABASE,
+    snapshots::SNAPSHOT_DATABASE,
     refused("startRecordingTraffic", Requirements::Cluster(Action::TrafficRecord)).admin_only(),
     sessions::START_SESSION,
     refused("stopRecordingTraffic", Requirements::Cluster(Action::TrafficRecord)).admin_only(),
@@ -156,7 +164,7 @@ pub(crate) static ROWS: &[Row] = &[
     update::UPDATE,
     roles::UPDATE,
     search_indexes::UPDATE,
-    users::UPDATE,
+    accounts::UPDATE,
     users_info::USERS_INFO,
     validate::VALIDATE,
     validate_metadata::VALIDATE_METADATA,
@@ -164,7 +172,7 @@ pub(crate) static ROWS: &[Row] = &[
     vellum_clock::VELLUM_CLOCK,
     slow_queries::SLOW_QUERIES,
     working_set::WORKING_SET,
-    diagnostics::WHATS_MY_URI,
+    server_info::WHATS_MY_URI,
 ];
 
 /// Alternative names of commands, sorted.

@@ -15,7 +15,7 @@ mod stream;
 mod tls_stream;
 mod web;
 
-use crate::commands::diagnostics::host_name;
+use crate::commands::diagnostics::server_info::host_name;
 use crate::listen::driver::{Driver, DriverAction, ThreadKind};
 use crate::observe::activity::Activity;
 use crate::process::blocking::{STACK_SIZE, network_threads, threads_most};

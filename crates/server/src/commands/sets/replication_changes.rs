@@ -5,7 +5,7 @@ use crate::access::command::Kind;
 use crate::access::{Action, Requirements};
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
-use crate::commands::diagnostics::host_name;
+use crate::commands::diagnostics::server_info::host_name;
 use crate::commands::table;
 use crate::process::logging::format_time;
 use crate::state::own_address::{is_own, own_address};

@@ -5,7 +5,7 @@ use crate::access::command::Kind;
 use crate::access::{Action, Requirements, requirements};
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
-use crate::commands::diagnostics::host_name;
+use crate::commands::diagnostics::server_info::host_name;
 use crate::protocol::fields::Fields;
 use base::bson::{Builder, FieldName, Value};
 use base::{Namespace, Result, bail, err};

@@ -1,6 +1,6 @@
 //! Commands that grant roles to users and revoke them.
 
-use super::users::{change_user, named_roles, named_user, not_found};
+use super::accounts::{change_user, named_roles, named_user, not_found};
 use crate::access::command::Kind;
 use crate::access::{Requirements, requirements};
 use crate::auth::user::{User, append_roles};

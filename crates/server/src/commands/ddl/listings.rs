@@ -1,11 +1,11 @@
 //! `listDatabases` and `listCollections`.
 
-use super::cursor_reply;
 use crate::access::command::Kind;
 use crate::access::{Action, Requirements, Resource, requirements};
 use crate::auth;
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
+use crate::commands::cursors::cursor_reply;
 use base::bson::{Builder, Document, DocumentBuf};
 use base::{Namespace, Result, err};
 use database::language::Matcher;

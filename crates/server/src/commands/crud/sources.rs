@@ -1,7 +1,7 @@
 //! Aggregation stages whose input comes from the server.
 
-use super::sessions::listed_users;
 use crate::auth::session;
+use crate::commands::sessions::listed_users;
 use crate::observe::usage::{CLASSES, CollectionUsage, Latency};
 use crate::state::connection::ConnectionState;
 use crate::state::server::Server;
@@ -15,7 +15,9 @@ use std::sync::Arc;
 pub(crate) fn for_server(server: &Server, state: &ConnectionState, pipeline: Array<'_>) -> Sources {
     let first = External::first_of(pipeline);
     let operations = match &first {
-        Some(External::CurrentOp(options)) => super::current_op::documents(server, state, options.view()),
+        Some(External::CurrentOp(options)) => {
+            crate::commands::diagnostics::current_op::documents(server, state, options.view())
+        }
         _ => Vec::new(),
     };
     let latencies_asked = matches!(&first, Some(External::CollStats(CollStats { latencies: Some(_), .. })));

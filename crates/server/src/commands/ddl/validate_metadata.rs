@@ -4,7 +4,7 @@ use crate::access::command::Kind;
 use crate::access::{Requirements, requirements};
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
-use crate::commands::aggregate;
+use crate::commands::crud::aggregate;
 use crate::protocol::fields::Fields;
 use base::bson::Array;
 use base::{ErrorCode, Result, bail};

@@ -2,11 +2,12 @@
 //!
 //! MongoDB has no equivalent. The changes have the format of change stream events.
 
-use super::{clean_slate, cursor_reply};
+use super::snapshots;
 use crate::access::command::Kind;
 use crate::access::{Requirements, requirements};
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
+use crate::commands::cursors::cursor_reply;
 use base::{Result, bail};
 use database::{FIRST_BATCH, Since, StateName};
 
@@ -22,7 +23,7 @@ pub(crate) const DIFF_DATABASE: Row = Row::new(
 
 fn diff(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
-    let name = clean_slate::own_database(&mut fields, "diffDatabase")?;
+    let name = snapshots::own_database(&mut fields, "diffDatabase")?;
     let snapshot = fields.string("since")?;
     let origin = fields.string("origin")?;
     let batch_size = cursor_reply::batch_size(fields.document("cursor")?, "diffDatabase")?;

@@ -9,7 +9,7 @@ use crate::access::{Requirements, requirements};
 use crate::call::arguments::is_generic;
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
-use crate::commands::diagnostics::host_name;
+use crate::commands::diagnostics::server_info::host_name;
 use crate::protocol::fields::Fields;
 use crate::state::query_settings::hash_of;
 use base::bson::{Document, DocumentBuf, Value};

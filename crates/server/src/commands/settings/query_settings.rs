@@ -1,11 +1,11 @@
 //! `setQuerySettings` and `removeQuerySettings`: what holds for all queries of one shape.
 
-use super::{aggregate, distinct, find};
 use crate::access::command::Kind;
 use crate::access::{Action, Requirements};
 use crate::call::arguments::is_generic;
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
+use crate::commands::crud::{aggregate, distinct, find};
 use crate::protocol::fields::Fields;
 use crate::state::query_settings::hash_of;
 use base::bson::{Document, Value};

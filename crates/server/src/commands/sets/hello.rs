@@ -3,11 +3,11 @@
 //! With topologyVersion and maxAwaitTimeMS the reply waits for a change or the timeout. If the
 //! client allows exhaust replies, later replies follow without further requests.
 
-use super::login;
 use crate::access::Requirements;
 use crate::access::command::Kind;
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
+use crate::commands::users::login;
 use crate::process::logging::now_millis;
 use crate::protocol::fields::Fields;
 use crate::session::TIMEOUT_MINUTES;

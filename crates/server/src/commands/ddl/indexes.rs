@@ -1,10 +1,10 @@
 //! Commands on indexes: create, drop, list, modify.
 
-use super::cursor_reply;
 use crate::access::command::Kind;
 use crate::access::{Action, Requirements};
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
+use crate::commands::cursors::cursor_reply;
 use crate::protocol::fields::Fields;
 use base::bson::{Builder, Document, Value};
 use base::{Namespace, Result, bail, err};

@@ -1,10 +1,10 @@
 //! `vellumBackup`: a backup of all data as a cursor of bytes, for `vellum backup`.
 
-use super::cursor_reply;
 use crate::access::command::Kind;
 use crate::access::{Requirements, requirements};
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
+use crate::commands::cursors::cursor_reply;
 use crate::protocol::fields::Fields;
 use base::Result;
 use database::FIRST_BATCH;

@@ -1,12 +1,12 @@
 //! `aggregate`: a pipeline over a collection or over no collection.
 
-use super::cursor_reply;
 use super::explain;
 use crate::access::command::Kind;
 use crate::access::{Requirements, requirements};
 use crate::call::arguments;
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
+use crate::commands::cursors::cursor_reply;
 use crate::protocol::fields::Fields;
 use crate::protocol::read_concern::ReadConcern;
 use base::bson::{Array, Document, Value};

@@ -1,6 +1,5 @@
 //! `bulkWrite`: inserts, updates and deletes on several collections in one command.
 
-use super::cursor_reply;
 use super::retry::Retryable;
 use super::update::Statement;
 use crate::access::command::Kind;
@@ -8,6 +7,7 @@ use crate::access::{Requirements, requirements};
 use crate::call::row::Row;
 use crate::call::transaction_rules;
 use crate::call::{Call, HandlerStatus};
+use crate::commands::cursors::cursor_reply;
 use crate::protocol::fields::Fields;
 use crate::protocol::reply;
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Value, ValueBuf};

@@ -1,0 +1,5 @@
+//! Commands on cursors, and the replies that contain one.
+
+pub(crate) mod cursor_reply;
+pub(crate) mod get_more;
+pub(crate) mod kill_cursors;
