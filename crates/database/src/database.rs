@@ -13,7 +13,7 @@ use crate::operation::{BlockingHook, Operation};
 use crate::plan::{self, Read};
 use crate::retry_record::{SeenRetries, StoredRetry};
 use crate::strict::{Strict, StrictReport};
-use crate::watch::{Interest, Wake, Watch, Watchers};
+use crate::watch::{Interest, Watch, Watchers};
 use crate::write_queues::WriteQueues;
 use crate::{catalog_read, storage_error};
 use base::bson::ObjectId;
@@ -526,10 +526,9 @@ impl Database {
         }
     }
 
-    /// Calls `wake` after every commit that touches the watched namespace, and again when the
-    /// commit would survive a crash, until the watch is dropped.
-    pub fn watch(&self, interest: Interest, wake: Wake) -> Watch {
-        self.watchers.watch(interest, wake)
+    /// Watches for commits that touch a namespace.
+    pub fn watch(&self, interest: Interest) -> Watch {
+        self.watchers.watch(interest)
     }
 
     /// Returns the generation of users and roles. Every commit to their collections increments it

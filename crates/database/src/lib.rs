@@ -73,9 +73,11 @@ pub use retry_record::{NOBODY, RetryKey, SessionId, StoredRetry};
 pub use scope::Scope;
 pub use statistics::{CollectionStatistics, WorkingSets};
 pub use storage::store::{Acknowledged, Member, MemberPreference, StandbyRead, WriteConcernStatus};
-pub use storage::{JournalWait, Position, Reads, Span, cancellation, threads, time};
+pub use storage::{
+    EventCount, JournalWait, Listener, Position, Queue, Reads, Span, Ticket, cancellation, threads, time,
+};
 pub use strict::{StrictReport, filter_shape};
-pub use watch::{Interest, Wake, Watch};
+pub use watch::{Interest, Watch};
 pub use write::{
     Action, AnswerOf, DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, InsertRequest, Inserted,
     Insertion, Pace, UpdateOutcome, UpdateRequest, delete_answer,

@@ -15,11 +15,8 @@ use query::change::ResumeToken;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use storage::Position;
-
-/// Called once for each commit that touches the watched namespace, outside the commit lock. Called once more by the
-/// sync that makes the commit durable.
-pub type Wake = Arc<dyn Fn() + Send + Sync>;
+use std::task::Waker;
+use storage::{EventCount, Listener, Position};
 
 /// The watched namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,11 +29,20 @@ pub enum Interest {
     Everything,
 }
 
-/// Keeps a watcher registered until it is dropped.
+/// A watcher, registered until it is dropped.
 pub struct Watch {
     watchers: Arc<Watchers>,
     interest: Interest,
     number: u64,
+    change: Listener,
+}
+
+impl Watch {
+    /// Returns true after a commit that touches the watched namespace, and after the sync that makes such a commit
+    /// durable. Otherwise registers the waker.
+    pub fn has_happened(&mut self, waker: &Waker) -> bool {
+        self.change.has_happened(waker)
+    }
 }
 
 impl Drop for Watch {
@@ -58,10 +64,10 @@ pub(crate) struct Watchers {
     unsynced: Mutex<HashMap<Namespace, Position>>,
 }
 
-/// Callbacks with the number of their watch.
-type List = Vec<(u64, Wake)>;
+/// Counts of commits with the number of their watch.
+type List = Vec<(u64, Arc<EventCount>)>;
 
-/// The callbacks by what they watch.
+/// The watches by what they watch.
 #[derive(Default)]
 struct Lists {
     collections: HashMap<Namespace, List>,
@@ -70,8 +76,10 @@ struct Lists {
 }
 
 impl Watchers {
-    /// Calls `wake` after each change of the watched namespace, until the watch is dropped.
-    pub(crate) fn watch(self: &Arc<Self>, interest: Interest, wake: Wake) -> Watch {
+    /// Watches a namespace.
+    pub(crate) fn watch(self: &Arc<Self>, interest: Interest) -> Watch {
+        let commits = Arc::new(EventCount::default());
+        let change = commits.listen(0);
         let number = self.next.fetch_add(1, Relaxed);
         self.count.fetch_add(1, Relaxed);
         let mut lists = self.lists.lock();
@@ -80,9 +88,9 @@ impl Watchers {
             Interest::Database(name) => lists.databases.entry(name.clone()).or_default(),
             Interest::Everything => &mut lists.everything,
         };
-        list.push((number, wake));
+        list.push((number, commits));
         drop(lists);
-        Watch { watchers: self.clone(), interest, number }
+        Watch { watchers: self.clone(), interest, number, change }
     }
 
     /// Removes a watcher.
@@ -155,10 +163,10 @@ impl Watchers {
         }
     }
 
-    /// Calls the callbacks of some namespaces, each once, after releasing the lock.
+    /// Wakes the watchers of some namespaces, each once, after releasing the lock.
     fn wake(&self, namespaces: &[Namespace]) {
-        let mut wakes: Vec<Wake> = Vec::new();
-        let mut take = |list: &List| wakes.extend(list.iter().map(|(_, wake)| wake.clone()));
+        let mut watched = Vec::new();
+        let mut take = |list: &List| watched.extend(list.iter().map(|(_, commits)| commits.clone()));
         let lists = self.lists.lock();
         take(&lists.everything);
         for (at, namespace) in namespaces.iter().enumerate() {
@@ -168,7 +176,7 @@ impl Watchers {
             lists.databases.get(database).filter(|_| is_new).into_iter().for_each(&mut take);
         }
         drop(lists);
-        wakes.iter().for_each(|wake| wake());
+        watched.iter().for_each(|commits| commits.advance());
     }
 
     /// Wakes all watchers, after a change of more than documents.
@@ -178,9 +186,9 @@ impl Watchers {
         }
         let lists = self.lists.lock();
         let all = lists.collections.values().chain(lists.databases.values()).flatten();
-        let wakes: Vec<Wake> = all.chain(&lists.everything).map(|(_, wake)| wake.clone()).collect();
+        let watched: Vec<_> = all.chain(&lists.everything).map(|(_, commits)| commits.clone()).collect();
         drop(lists);
-        wakes.iter().for_each(|wake| wake());
+        watched.iter().for_each(|commits| commits.advance());
     }
 }
 
@@ -213,26 +221,28 @@ impl Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::AtomicUsize;
 
     fn namespace(name: &str) -> Namespace {
         Namespace::parse(name).unwrap()
     }
 
     struct Counted {
-        count: Arc<AtomicUsize>,
+        commits: Arc<EventCount>,
+        counted: u64,
         _watch: Watch,
     }
 
     fn watch(watchers: &Arc<Watchers>, interest: Interest) -> Counted {
-        let count: Arc<AtomicUsize> = Arc::default();
-        let counted = count.clone();
-        let wake: Wake = Arc::new(move || _ = counted.fetch_add(1, Relaxed));
-        Counted { count, _watch: watchers.watch(interest, wake) }
+        let watch = watchers.watch(interest);
+        Counted { commits: watch.change.events().clone(), counted: 0, _watch: watch }
     }
 
-    fn counts(watched: &[Counted]) -> Vec<usize> {
-        watched.iter().map(|watched| watched.count.swap(0, Relaxed)).collect()
+    fn counts(watched: &mut [Counted]) -> Vec<u64> {
+        let new = |watched: &mut Counted| {
+            let before = std::mem::replace(&mut watched.counted, watched.commits.read());
+            watched.counted - before
+        };
+        watched.iter_mut().map(new).collect()
     }
 
     #[test]
@@ -248,14 +258,14 @@ mod tests {
             watch(&watchers, Interest::Everything),
         ];
         watchers.notify(&[namespace("d.c")], None);
-        assert_eq!(counts(&watched), [1, 0, 1, 0, 1]);
+        assert_eq!(counts(&mut watched), [1, 0, 1, 0, 1]);
         watchers.notify(&[namespace("d.c"), namespace("d.other"), namespace("e.c")], None);
-        assert_eq!(counts(&watched), [1, 1, 1, 1, 1]);
+        assert_eq!(counts(&mut watched), [1, 1, 1, 1, 1]);
         watchers.notify_all_watchers();
-        assert_eq!(counts(&watched), [1, 1, 1, 1, 1]);
+        assert_eq!(counts(&mut watched), [1, 1, 1, 1, 1]);
         watched.truncate(1);
         watchers.notify(&[namespace("d.other")], None);
-        assert_eq!(counts(&watched), [0]);
+        assert_eq!(counts(&mut watched), [0]);
         drop(watched);
         let lists = watchers.lists.lock();
         assert!(!watchers.any() && lists.collections.is_empty() && lists.databases.is_empty());
@@ -264,19 +274,19 @@ mod tests {
     #[test]
     fn a_sync_wakes_for_the_commits_that_it_covers() {
         let watchers: Arc<Watchers> = Arc::default();
-        let watched = [
+        let mut watched = [
             watch(&watchers, Interest::Collection(namespace("d.c"))),
             watch(&watchers, Interest::Collection(namespace("d.e"))),
         ];
         watchers.notify(&[namespace("d.c")], Some(Position(4)));
         watchers.notify(&[namespace("d.e")], Some(Position(5)));
         watchers.notify(&[namespace("d.c")], Some(Position(6)));
-        assert_eq!(counts(&watched), [2, 1]);
+        assert_eq!(counts(&mut watched), [2, 1]);
         watchers.synced(Position(5));
-        assert_eq!(counts(&watched), [0, 1]);
+        assert_eq!(counts(&mut watched), [0, 1]);
         watchers.synced(Position(6));
-        assert_eq!(counts(&watched), [1, 0]);
+        assert_eq!(counts(&mut watched), [1, 0]);
         watchers.synced(Position(9));
-        assert_eq!(counts(&watched), [0, 0]);
+        assert_eq!(counts(&mut watched), [0, 0]);
     }
 }

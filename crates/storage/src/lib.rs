@@ -17,9 +17,11 @@ pub mod cpu_slice;
 pub mod disk;
 mod engine;
 mod error;
+mod event_count;
 pub mod memory;
 pub mod mutants;
 mod overlay;
+mod queue;
 mod record;
 pub mod store;
 pub mod sync;
@@ -42,7 +44,9 @@ pub use engine::{
     JournalWait, Journaling, Kind, Ranges, RemoteHints, SYNC_SPANS, Since, Snapshot, Statistics, Wrapper,
 };
 pub use error::{Error, Result};
+pub use event_count::{EventCount, Listener};
 pub use memory::MemoryEngine;
 pub use overlay::Overlay;
+pub use queue::{Queue, Ticket};
 pub use tree::{Direction, Ident, Position, Range};
 pub use working_set::{Curve, Reads, Span, WorkingSet};

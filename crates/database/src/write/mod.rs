@@ -25,7 +25,7 @@ use crate::index::{DocumentKeys, Index};
 use crate::keys::RecordId;
 use crate::operation::Operation;
 use crate::storage_error;
-use crate::write_queues::QueueGuard;
+use crate::write_queues::Turn;
 use base::bson::{Document, DocumentCow};
 use base::{Error, Result, bail, err};
 use query::{Context, Interrupt, Row};
@@ -164,11 +164,7 @@ impl Found {
     /// Enters the queue for the document if many operations write it.
     ///
     /// Errors: interrupted waits.
-    fn turn<'db>(
-        &mut self,
-        database: &'db Database,
-        operation: &Operation,
-    ) -> Result<Option<QueueGuard<'db>>> {
+    fn turn<'db>(&mut self, database: &'db Database, operation: &Operation) -> Result<Option<Turn<'db>>> {
         if operation.transaction().is_some() && !mutant!("transactions wait in write queues") {
             // A transaction does not wait in the queue. The operation at its head may wait for the
             // transaction's end.

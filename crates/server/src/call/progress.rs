@@ -1,8 +1,8 @@
 //! State of a request between its waits, which handlers see.
 
-use crate::process::session_queue::QueueTicket;
-use crate::session::Session;
 use crate::state::fail_point::Failure;
+use database::{Queue, Ticket};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// State of a request between waits.
@@ -11,7 +11,7 @@ pub(crate) struct Progress {
     /// Operation id and start, constant over all waits.
     pub(crate) began: Option<Began>,
     /// Place in the session's queue of statements.
-    pub(crate) ticket: Option<QueueTicket<Session>>,
+    pub(crate) ticket: Option<Ticket<Arc<Queue>>>,
     /// Deadline of the handler's wait, after its first call.
     pub(crate) waiting_until: Option<Instant>,
     /// Effect of fail points, kept during waits.

@@ -8,13 +8,11 @@ use crate::call::arguments::Arguments;
 use crate::call::progress::Progress;
 use crate::observe::activity::Activity;
 use crate::process::event::Event;
-use crate::process::session_queue::QueueTicket;
 use crate::state::connection::ConnectionState;
 use crate::state::parameters::Setting;
 use crate::state::server::Server;
 use base::{ErrorCode, Result, bail, err};
-use database::cancellation;
-use database::time;
+use database::{Ticket, cancellation, time};
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -35,7 +33,7 @@ fn deadline(progress: &Progress, arguments: &Arguments<'_>) -> Result<Instant> {
     }
 }
 
-/// Returns a check that cancels waits in a remote store, after killOp or maxTimeMS.
+/// Returns a check that cancels waits in a shared store, after killOp or maxTimeMS.
 pub(crate) fn over(
     state: &ConnectionState,
     progress: &Progress,
@@ -66,9 +64,9 @@ pub(crate) fn for_session(
     if arguments.transaction_number.is_none() {
         return Ok(None);
     }
-    let Some(session) = state.session.clone() else { return Ok(None) };
-    let ticket = progress.ticket.get_or_insert_with(|| QueueTicket::enqueue(session));
-    if ticket.is_admitted(Waker::noop()) {
+    let Some(session) = &state.session else { return Ok(None) };
+    let ticket = progress.ticket.get_or_insert_with(|| Ticket::take(session.queue.clone()));
+    if ticket.is_admitted() {
         return Ok(None);
     }
     let ready = Box::new(ticket.admission_check());
@@ -88,7 +86,7 @@ pub(crate) fn for_unlock(
     arguments: &Arguments<'_>,
     is_statement: bool,
 ) -> Result<Option<Event>> {
-    let mut unlocked = server.unlocked.listen(server.unlocked.count());
+    let mut unlocked = server.unlocked.listen(server.unlocked.read());
     if server.database.write_locks() == 0 {
         return Ok(None);
     }

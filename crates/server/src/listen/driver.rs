@@ -247,7 +247,7 @@ fn run_shared(
     out: &mut Vec<u8>,
 ) -> Result<(HandlerStatus, Option<Box<Request>>), FrameError> {
     let others = server.active_threads.fetch_add(1, Ordering::Relaxed);
-    // A remote store always takes long.
+    // A request on a shared store always takes long.
     if others + 1 < network_threads() && !server.settings.shared {
         let done = work.run(state, server, out);
         server.active_threads.fetch_sub(1, Ordering::Relaxed);

@@ -5,7 +5,7 @@ use database::time;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Maximum number of dedicated threads on a server with a remote store.
+/// Maximum number of dedicated threads on a server with a shared store.
 const MAX_SHARED: usize = 256;
 
 /// Maximum number for each processor on a server with local data:
@@ -27,7 +27,7 @@ pub(crate) struct Threads {
 }
 
 impl Threads {
-    /// Creates the limit for a server with a remote store (`is_shared`) or with local data.
+    /// Creates the limit for a server with a shared store (`is_shared`) or with local data.
     pub(crate) fn new(is_shared: bool) -> Threads {
         let processors = std::thread::available_parallelism().map_or(1, |processors| processors.get());
         // Half of the threads that fit into the address space stay free for other clients.

@@ -10,5 +10,3 @@ pub(crate) mod event;
 pub(crate) mod heap;
 pub mod logging;
 pub(crate) mod memory_limit;
-pub(crate) mod session_queue;
-pub(crate) mod signal;

@@ -5,13 +5,12 @@
 //! not run twice. The memory for results is limited. If results were dropped, a retry fails instead
 //! of running again.
 
-use crate::process::session_queue::{HasQueue, SessionQueue};
 use crate::protocol::session_id;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::random::Random;
 use base::{Result, bail, err};
 use database::time;
-use database::{Clock, Committed, RetryKey, SessionId, StoredRetry};
+use database::{Clock, Committed, Queue, RetryKey, SessionId, StoredRetry};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -50,7 +49,7 @@ pub(crate) struct Session {
     /// The latest transaction.
     pub(crate) transaction: Mutex<Transaction>,
     /// Queue of statements.
-    queue: SessionQueue,
+    pub(crate) queue: Arc<Queue>,
     /// Bytes of results in all sessions.
     result_bytes: Arc<AtomicUsize>,
 }
@@ -168,12 +167,6 @@ impl Session {
     }
 }
 
-impl HasQueue for Session {
-    fn queue(&self) -> &SessionQueue {
-        &self.queue
-    }
-}
-
 impl Drop for Session {
     fn drop(&mut self) {
         self.result_bytes.fetch_sub(self.writes.get_mut().bytes, Ordering::Relaxed);
@@ -265,7 +258,7 @@ impl Sessions {
             ended: AtomicBool::new(false),
             writes: Mutex::default(),
             transaction: Mutex::default(),
-            queue: SessionQueue::default(),
+            queue: Arc::default(),
             result_bytes: self.result_bytes.clone(),
         });
         sessions.insert(id, session.clone());
@@ -337,7 +330,7 @@ impl Sessions {
         let mut sessions = self.sessions.lock();
         sessions.retain(|_, session| {
             let in_use = session.last_use.load(Ordering::Relaxed) + TIMEOUT_SECONDS > now;
-            let is_alive = in_use || session.queue.is_busy();
+            let is_alive = in_use || !session.queue.is_empty();
             if !is_alive {
                 session.ended.store(true, Ordering::Release);
                 expired.push(session.clone());

@@ -100,7 +100,7 @@ impl Session {
                 );
             }
             own.abort(database, counters);
-            // The store may be remote and its connections busy. Other readers of the session must
+            // The begin may wait for a connection to the store. Other readers of the session must
             // not wait meanwhile. Other statements wait for their turn.
             drop(own);
             let retry = RetryKey { session: self.id, number, statement: 0 };

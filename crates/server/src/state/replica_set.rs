@@ -5,13 +5,12 @@
 //! and persistent engines keep it over restarts. Each start and each end of a stepDown is an
 //! election with a new term.
 
-use crate::process::signal::Signal;
 use crate::state::set_config::SetConfig;
 use crate::state::system_collections;
 use base::bson::{Builder, ObjectId};
 use base::{Namespace, Result, bail};
-use database::Database;
 use database::time;
+use database::{Database, EventCount};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,8 +24,8 @@ pub(crate) struct ReplicaSet {
     election_state: Mutex<ElectionState>,
     /// True if the member is the primary. Each command reads it.
     primary: AtomicBool,
-    /// Signal for changes of the `hello` reply.
-    changed: Arc<Signal>,
+    /// Counts changes of the `hello` reply.
+    changed: Arc<EventCount>,
 }
 
 /// Result of the last election, and the delay of the next.
@@ -42,13 +41,13 @@ pub(crate) struct ElectionState {
 
 impl ReplicaSet {
     /// Creates a set with this configuration, whose member is primary in the term after `latest_connection`.
-    /// Changes of the `hello` reply raise `changed`.
+    /// Changes of the `hello` reply advance `changed`.
     pub(crate) fn begin(
         name: &str,
         mut config: SetConfig,
         latest_connection: i64,
         database: &Database,
-        changed: Arc<Signal>,
+        changed: Arc<EventCount>,
     ) -> ReplicaSet {
         let elected = (database.cluster_time(), database.now_millis());
         config.term = begin_term(database, latest_connection);
@@ -68,7 +67,7 @@ impl ReplicaSet {
         name: &str,
         awaits_initiation: bool,
         database: &Arc<Database>,
-        changed: Arc<Signal>,
+        changed: Arc<EventCount>,
     ) -> Option<ReplicaSet> {
         let stored = stored(name, awaits_initiation, database).unwrap_or_else(|error| {
             log::warn!("reading the configuration of replica set {name}: {error}");
@@ -120,7 +119,7 @@ impl ReplicaSet {
         self.config.lock().term = term;
         self.primary.store(true, Ordering::Release);
         log::info!("replica set {}: primary again, in term {term}", self.name);
-        self.changed.raise();
+        self.changed.advance();
         true
     }
 
@@ -135,7 +134,7 @@ impl ReplicaSet {
         election_state.until = Some(time::now() + time);
         drop(election_state);
         log::info!("replica set {}: secondary for {} s", self.name, time.as_secs());
-        self.changed.raise();
+        self.changed.advance();
         Ok(())
     }
 
@@ -160,7 +159,7 @@ impl ReplicaSet {
     /// Replaces the configuration and wakes waiting hellos.
     pub(crate) fn configure(&self, config: SetConfig) {
         *self.config.lock() = config;
-        self.changed.raise();
+        self.changed.advance();
     }
 
     /// Stores a configuration with the member's address.

@@ -6,7 +6,6 @@ use crate::observe::counters::Counters;
 use crate::observe::profiler::Profiler;
 use crate::process::blocking::in_place;
 use crate::process::memory_limit::{MemoryLimit, MemoryLimitStats};
-use crate::process::signal::Signal;
 use crate::protocol::compatible_with::CompatibleWith;
 use crate::session::{Sessions, TransactionCounters};
 use crate::state::auth::Auth;
@@ -23,7 +22,7 @@ use base::bson::{Builder, Document, DocumentBuf, ObjectId};
 use base::random::Random;
 use base::{Result, err};
 use database::time;
-use database::{Database, SessionId};
+use database::{Database, EventCount, SessionId};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -57,7 +56,7 @@ pub struct Settings {
     pub engine: &'static str,
     /// Data directory, if any.
     pub data: Option<std::path::PathBuf>,
-    /// True for a remote store that other processes may share.
+    /// True for a store that other processes may share.
     pub shared: bool,
     /// True if the engine keeps data only in memory.
     pub ephemeral: bool,
@@ -166,8 +165,8 @@ pub struct Server {
     pub(crate) user_write_block: UserWriteBlock,
     /// Addresses and reasons that the log has already reported.
     pub(crate) reported: ReportedErrors,
-    /// Raised by fsyncUnlock.
-    pub(crate) unlocked: Arc<Signal>,
+    /// Counts unlocks by fsyncUnlock.
+    pub(crate) unlocked: Arc<EventCount>,
     pub(crate) topology: TopologyState,
     /// Replica set of one member, set from the start or when it is initiated.
     pub(crate) set: OnceLock<ReplicaSet>,
@@ -183,8 +182,8 @@ pub struct Server {
     pub(crate) active_requests: AtomicUsize,
     /// Set when the server accepts no more requests.
     pub(crate) stopping: AtomicBool,
-    /// Raised to stop the server.
-    pub(crate) stop: Arc<Signal>,
+    /// Advances to stop the server.
+    pub(crate) stop: Arc<EventCount>,
     pub(crate) started: Instant,
     random: Random,
     message_ids: AtomicU64,
@@ -194,15 +193,15 @@ pub struct Server {
 pub(crate) struct TopologyState {
     /// Identifies this run of the server.
     pub(crate) process_id: ObjectId,
-    /// Raised when the content of hello changes.
-    pub(crate) changed: Arc<Signal>,
+    /// Counts changes of the content of hello.
+    pub(crate) changed: Arc<EventCount>,
 }
 
 impl TopologyState {
     /// Appends `topologyVersion`, by which clients order replies.
     pub(crate) fn append_version(&self, reply: &mut Builder) {
         reply.begin_document(c"topologyVersion").append(c"processId", self.process_id);
-        reply.append(c"counter", self.changed.count() as i64).end();
+        reply.append(c"counter", self.changed.read() as i64).end();
     }
 }
 
@@ -298,7 +297,7 @@ impl Server {
 
     /// Ends [`serve`](crate::serve). Current replies are finished first.
     pub fn stop(&self) {
-        self.stop.raise();
+        self.stop.advance();
     }
 
     /// Ends a session with its transaction and its cursors.
@@ -344,7 +343,7 @@ impl Server {
             set.store(&set.config(), host, &self.database)?;
         }
         self.load_set_settings();
-        self.topology.changed.raise();
+        self.topology.changed.advance();
         log::info!(
             id = 21331, c = "REPL", set = name;
             "Transition to primary complete; database writes are now permitted"

@@ -30,9 +30,9 @@ use super::latency::Latency;
 use super::mark::Mark;
 use super::write_buffer::{Part, WriteBuffer};
 use crate::record::{Encoded, HEADER_BYTES};
+use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::sync::{Condvar, Mutex};
-use crate::{Error, JournalWait, Result, mutant};
+use crate::{Error, EventCount, JournalWait, Result, mutant};
 
 /// Magic at the start of a segment.
 const SEGMENT_MAGIC: [u8; 8] = *b"VellumJ\n";
@@ -240,11 +240,12 @@ fn fill_ahead(appender: &mut Appender, len: usize) -> std::io::Result<bool> {
 pub(super) struct Journal {
     pub(super) segments: Segments,
     syncing: Mutex<Syncing>,
-    synced: Condvar,
+    /// Counts ended syncs.
+    ended: EventCount,
     /// Last written position.
     appended: AtomicU64,
     /// Last durable position.
-    durable: AtomicU64,
+    durable: EventCount,
     /// Bytes written since the latest freeze.
     bytes: AtomicU64,
     /// True if a sync was waited for since zeros were last written.
@@ -279,8 +280,6 @@ struct Syncing {
     running: bool,
     /// True if a thread is about to sync: a woken waiter, or the thread called by `left`.
     promised: bool,
-    /// Waiters without threads, with their positions.
-    waiting: Vec<(u64, Waker)>,
     /// Segments that may contain frames that are not durable. The last one is being written.
     files: Vec<Arc<dyn File>>,
     /// Reason why the journal refuses commits.
@@ -293,7 +292,6 @@ impl Journal {
         let syncing = Syncing {
             running: false,
             promised: false,
-            waiting: Vec::new(),
             files: vec![Arc::clone(&appender.file)],
             broken: None,
         };
@@ -301,9 +299,9 @@ impl Journal {
         Journal {
             segments,
             syncing: Mutex::new(syncing),
-            synced: Condvar::new(),
+            ended: EventCount::default(),
             appended: AtomicU64::new(appender.position),
-            durable: AtomicU64::new(appender.position),
+            durable: EventCount::new(appender.position),
             bytes: AtomicU64::new(appender.len),
             waited: AtomicBool::new(false),
             write_buffer: None,
@@ -324,7 +322,7 @@ impl Journal {
 
     /// Returns the last durable position.
     pub(super) fn durable(&self) -> u64 {
-        self.durable.load(Ordering::Acquire)
+        self.durable.read()
     }
 
     /// Sets the callback for an advanced durable position.
@@ -338,16 +336,10 @@ impl Journal {
         *self.left.lock() = Some(wake);
     }
 
-    /// Advances the durable position. Returns true if it changed.
-    fn advance(&self, position: u64) -> bool {
-        debug_assert!(position <= self.appended.load(Ordering::Acquire), "durable before it was written");
-        self.durable.fetch_max(position, Ordering::AcqRel) < position
-    }
-
     /// Sends the notifications. The caller must hold no lock.
     fn notify(&self, ended: Ended) {
         if !mutant!("a sync wakes no waiter") {
-            self.synced.notify_all();
+            self.ended.advance();
             ended.wakers.into_iter().for_each(Waker::wake);
         }
         if ended.left {
@@ -365,18 +357,17 @@ impl Journal {
         }
     }
 
-    /// Collects the notifications at the end of a sync, or if it was not needed. Remaining waiters have positions that
-    /// are not durable, and a next sync is promised to them.
-    fn end(&self, syncing: &mut Syncing, advanced: bool) -> Ended {
-        let durable = self.durable.load(Ordering::Acquire);
-        let over = |(position, _): &mut (u64, Waker)| *position <= durable;
-        let wakers = match &syncing.broken {
+    /// Advances the durable position and collects the notifications. Remaining waiters have later positions, and a next
+    /// sync is promised to them.
+    fn end(&self, syncing: &mut Syncing, durable: u64) -> Ended {
+        debug_assert!(durable <= self.appended.load(Ordering::Acquire), "durable before it was written");
+        let advanced = self.durable.read() < durable;
+        let mut wakers = self.durable.advance_to(durable);
+        if syncing.broken.is_some() {
             // They poll again and get the error.
-            Some(_) => std::mem::take(&mut syncing.waiting),
-            None => syncing.waiting.extract_if(.., over).collect(),
-        };
-        syncing.promised = !syncing.running && !syncing.waiting.is_empty();
-        let wakers = wakers.into_iter().map(|(_, waker)| waker).collect();
+            wakers.extend(self.durable.interrupt());
+        }
+        syncing.promised = !syncing.running && self.durable.is_awaited();
         Ended { advanced, wakers, left: syncing.promised }
     }
 
@@ -387,7 +378,7 @@ impl Journal {
 
     /// Returns true if written frames may not be durable.
     pub(super) fn has_unsynced(&self) -> bool {
-        self.durable.load(Ordering::Acquire) < self.appended.load(Ordering::Acquire)
+        self.durable.read() < self.appended.load(Ordering::Acquire)
     }
 
     /// Returns true while a sync runs.
@@ -415,7 +406,7 @@ impl Journal {
         debug_assert_eq!(appender.position, self.appended.load(Ordering::Acquire), "another appender writes");
         debug_assert!(appender.len <= appender.ahead, "the file ends within the last frame");
         let position = appender.position + 1;
-        let frame = encoded.frame(position, self.durable.load(Ordering::Acquire));
+        let frame = encoded.frame(position, self.durable.read());
         if let Some(write_buffer) = &self.write_buffer {
             let zeros = fill_ahead(appender, frame.len()).map_err(|error| self.cut(appender, error))?;
             let mut write_buffer = write_buffer.lock();
@@ -484,8 +475,7 @@ impl Journal {
         // They need no sync any more. Open handles would keep their disk space after removal.
         let older = syncing.files.len().saturating_sub(1);
         syncing.files.drain(..older);
-        let advanced = self.advance(position);
-        let ended = self.end(&mut syncing, advanced);
+        let ended = self.end(&mut syncing, position);
         drop(syncing);
         if let Some(write_buffer) = &self.write_buffer {
             write_buffer.lock().forget_older();
@@ -508,17 +498,19 @@ impl Journal {
     /// Returns the state of a wait for a position, for a waiter without a thread.
     pub(super) fn await_sync(&self, position: u64, waker: &Waker) -> JournalWait {
         debug_assert!(position <= self.appended.load(Ordering::Acquire), "no commit has position {position}");
-        if self.durable.load(Ordering::Acquire) >= position {
+        if self.durable.read() >= position {
             return JournalWait::Satisfied;
         }
         self.waited.store(true, Ordering::Relaxed);
         let mut syncing = self.syncing.lock();
-        if self.durable.load(Ordering::Acquire) >= position {
-            return JournalWait::Satisfied;
-        }
         if syncing.broken.is_none() && (syncing.running || syncing.promised) {
-            syncing.waiting.push((position, waker.clone()));
-            return JournalWait::Pending;
+            return match self.durable.has_reached(position, waker) {
+                true => JournalWait::Satisfied,
+                false => JournalWait::Pending,
+            };
+        }
+        if self.durable.read() >= position {
+            return JournalWait::Satisfied;
         }
         syncing.promised = true;
         JournalWait::SyncNeeded
@@ -530,7 +522,7 @@ impl Journal {
         if !syncing.promised {
             return;
         }
-        let ended = self.end(&mut syncing, false);
+        let ended = self.end(&mut syncing, 0);
         drop(syncing);
         self.notify(ended);
     }
@@ -539,14 +531,14 @@ impl Journal {
         let mut syncing = self.syncing.lock();
         loop {
             let over = match &syncing.broken {
-                _ if self.durable.load(Ordering::Acquire) >= position => Some(Ok(())),
+                _ if self.durable.read() >= position => Some(Ok(())),
                 Some(error) => Some(Err(error.clone())),
                 None => None,
             };
             if let Some(over) = over {
                 // Other waiters may rely on the sync that was promised.
                 let ended = match syncing.promised {
-                    true => self.end(&mut syncing, false),
+                    true => self.end(&mut syncing, 0),
                     false => Ended::default(),
                 };
                 drop(syncing);
@@ -558,7 +550,10 @@ impl Journal {
             if !syncing.running {
                 break;
             }
-            self.synced.wait(&mut syncing);
+            let next = self.ended.read() + 1;
+            drop(syncing);
+            self.ended.wait(next);
+            syncing = self.syncing.lock();
         }
         (syncing.running, syncing.promised) = (true, false);
         // In this order: a frame written after the position was read may or may not be synced.
@@ -602,7 +597,7 @@ impl Journal {
                 let complete = files.len().saturating_sub(1);
                 let done = files.get(..complete).unwrap_or_default();
                 syncing.files.retain(|file| !done.iter().any(|other| Arc::ptr_eq(file, other)));
-                Ok(self.advance(appended))
+                Ok(())
             }
             Err(error) => {
                 let error = during("syncing the journal in", &self.segments.directory, error);
@@ -610,9 +605,9 @@ impl Journal {
                 Err(error)
             }
         };
-        let ended = self.end(&mut syncing, matches!(result, Ok(true)));
+        let ended = self.end(&mut syncing, if result.is_ok() { appended } else { 0 });
         drop(syncing);
         self.notify(ended);
-        result.map(drop)
+        result
     }
 }

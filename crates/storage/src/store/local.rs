@@ -9,14 +9,11 @@ use super::{
 };
 use crate::cpu_slice::{self, CpuSlice};
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{Condvar, Mutex, MutexGuard, RwLock};
-use crate::{Durability, Engine, Ident, Position, Result, Snapshot, Value, mutant};
+use crate::sync::{Mutex, MutexGuard, RwLock};
+use crate::{Durability, Engine, EventCount, Ident, Position, Result, Snapshot, Value, mutant};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Interval between interrupt checks of a wait.
-const ASK: Duration = Duration::from_millis(10);
 
 /// Returns the limit of a commit's CPU time under the lock.
 fn most_under_lock(operations: usize) -> Duration {
@@ -36,9 +33,8 @@ pub struct Local {
     log_steps: AtomicU64,
     /// Number of locks by [`freeze`](Self::freeze) that delay commits.
     frozen: AtomicU64,
-    /// Counts events that end waits: released claims and released locks.
-    events: Mutex<u64>,
-    happened: Condvar,
+    /// Counts releases of write intents and of locks.
+    releases: EventCount,
     next_ident: AtomicU64,
     next_owner: AtomicU64,
     counts: Mutex<HashMap<Ident, Arc<Counts>>>,
@@ -85,8 +81,7 @@ impl Local {
             position: AtomicU64::new(0),
             log_steps: AtomicU64::new(0),
             frozen: AtomicU64::new(0),
-            events: Mutex::new(0),
-            happened: Condvar::new(),
+            releases: EventCount::default(),
             next_ident: AtomicU64::new(1),
             next_owner: AtomicU64::new(1),
             counts: Mutex::default(),
@@ -95,22 +90,14 @@ impl Local {
         })
     }
 
-    fn happen(&self) {
-        *self.events.lock() += 1;
-        self.happened.notify_all();
-    }
-
     /// Waits until `is_over` returns true, or `should_continue` returns false.
     fn wait_until(&self, is_over: &dyn Fn() -> bool, should_continue: &mut dyn FnMut() -> bool) {
         loop {
-            let before = *self.events.lock();
+            let next = self.releases.read() + 1;
             if is_over() || !should_continue() {
                 return;
             }
-            let mut events = self.events.lock();
-            if *events == before {
-                self.happened.wait_for(&mut events, ASK);
-            }
+            self.releases.wait_briefly(next);
         }
     }
 
@@ -383,7 +370,7 @@ impl Commits for Local {
         let left = self.frozen().checked_sub(1)?;
         self.frozen.store(left, Ordering::Release);
         drop(writer);
-        self.happen();
+        self.releases.advance();
         Some(left)
     }
 
@@ -460,7 +447,7 @@ impl Intents for Local {
         drop(writer);
         drop(forgotten);
         if !mutant!("released write intents wake no waiter") {
-            self.happen();
+            self.releases.advance();
         }
     }
 

@@ -5,13 +5,11 @@ use crate::access::{self, Requirements};
 use crate::auth;
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
-use crate::process::signal::{Listener, Signal};
 use crate::protocol::fields::Fields;
 use crate::state::fail_point::Target;
 use base::bson::Value;
 use base::{Namespace, Result, bail};
-use database::{Cursor, Wake, Watch};
-use std::sync::Arc;
+use database::Cursor;
 use std::time::Duration;
 
 /// Default wait of a tailable cursor with awaitData.
@@ -139,13 +137,13 @@ fn answer(
     call.adopt(&cursor.operation);
     call.durable = cursor.durable;
     // The watch starts before the check, so no insert is lost between them.
-    let watch = waits(cursor).then(|| InsertWatch::new(call, cursor));
-    if let Some(watch) = watch
+    let watch = waits(cursor).then(|| call.server.database.watch(cursor.interest.clone()));
+    if let Some(mut watch) = watch
         && cursor.is_exhausted()?
         && cursor.goes_on()
     {
         let at_most = call.arguments.max_time.unwrap_or(AWAIT_DEFAULT);
-        if let Some(answer) = watch.wait(call, at_most) {
+        if let Some(answer) = call.wait(at_most, move |waker| watch.has_happened(waker)) {
             return Ok(Next::Wait(answer));
         }
     }
@@ -178,30 +176,4 @@ fn fail_on_demand(call: &Call<'_>, namespace: &Namespace) -> Result<()> {
         namespace: namespace.as_str().to_string(),
         has_max_time: false,
     })
-}
-
-/// A watch on inserts into a collection since its creation.
-struct InsertWatch {
-    change: Listener,
-    watch: Watch,
-}
-
-impl InsertWatch {
-    fn new(call: &Call<'_>, cursor: &Cursor) -> InsertWatch {
-        let signal = Arc::new(Signal::default());
-        let change = signal.listen(0);
-        let wake: Wake = Arc::new(move || signal.raise());
-        let watch = call.server.database.watch(cursor.interest.clone(), wake);
-        InsertWatch { change, watch }
-    }
-
-    /// Waits for a write; `None` after the timeout.
-    fn wait(self, call: &mut Call<'_>, at_most: Duration) -> Option<HandlerStatus> {
-        let InsertWatch { mut change, watch } = self;
-        call.wait(at_most, move |waker| {
-            // The closure keeps the watch alive during the wait.
-            let _ = &watch;
-            change.has_happened(waker)
-        })
-    }
 }

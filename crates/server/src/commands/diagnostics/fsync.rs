@@ -74,7 +74,7 @@ fn fsync_unlock(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let left = left.ok_or_else(|| err!(IllegalOperation, "fsyncUnlock called when not locked"))?;
     if left == 0 {
         log::info!("writes are unlocked");
-        call.server.unlocked.raise();
+        call.server.unlocked.advance();
     }
     call.reply.append(c"info", "fsyncUnlock completed").append(c"lockCount", left as i64);
     Ok(HandlerStatus::Done)

@@ -91,7 +91,7 @@ fn db_stats(call: &mut Call<'_>) -> Result<HandlerStatus> {
     if free_storage {
         call.reply.append(c"totalFreeStorageSize", 0.0);
     }
-    // The disks of a remote store are unknown.
+    // The disks of a shared store are unknown.
     let disk = if call.server.settings.shared { None } else { disk_bytes(&database.directory()) };
     call.reply.append_optional(c"fsUsedSize", disk.map(|(used, _)| sized(used)));
     call.reply.append_optional(c"fsTotalSize", disk.map(|(_, all)| sized(all)));

@@ -238,7 +238,7 @@ fn wait_for_change(call: &mut Call<'_>, awaits: &AwaitParameters) -> Result<Opti
 }
 
 fn topology_counter(call: &Call<'_>) -> i64 {
-    call.server.topology.changed.count() as i64
+    call.server.topology.changed.read() as i64
 }
 
 fn append_reply(call: &mut Call<'_>, hello_request: &HelloRequest<'_>, primary: &str) {

@@ -69,7 +69,7 @@ fn is_answered(socket: &mut Socket) -> bool {
     Document::from_valid(&rest[17..]).find("ok").is_some()
 }
 
-/// Returns the settings of a server with local data and of a server with a remote store.
+/// Returns the settings of a server with local data and of a server with a shared store.
 fn both_kinds() -> [Settings; 2] {
     [false, true].map(|shared| Settings { shared, ..Settings::default() })
 }

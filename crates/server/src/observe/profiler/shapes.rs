@@ -80,7 +80,7 @@ impl Shapes {
     /// Appends all shapes, sorted by total time, with a suggested index for each shape that still
     /// lacks one.
     pub(crate) fn append_to(&self, out: &mut Builder, database: &Database) {
-        // The index lookup may query a remote store, and slow operations wait for this lock.
+        // The index lookup may take long, and slow operations wait for this lock.
         let (mut all, left_out) = {
             let kept = self.0.lock();
             let all = kept.shapes.iter().map(|(key, sums)| (key.clone(), sums.clone()));

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::mutants::switch_on;
+use crate::sync::Condvar;
 use crate::testing::{FaultyFiles, explore, fails};
 use crate::{Batch, Ident};
 use shuttle::thread;

@@ -1,0 +1,222 @@
+//! A count that grows, and its waiters (an eventcount, by Reed and Kanodia).
+//!
+//! All waits in this process for other work are waits for a count: a durable position, a number of commits, the ticket
+//! at the front of a queue. A wait gives a waker and holds no thread, or it holds a thread.
+
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Condvar, Mutex};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+/// Interval between interrupt checks of a thread's wait.
+const CHECK_INTERVAL: Duration = Duration::from_millis(10);
+
+/// A count that grows.
+#[derive(Default)]
+pub struct EventCount {
+    count: AtomicU64,
+    waiting: Mutex<Waiting>,
+    advanced: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    /// Number of the latest wait.
+    latest: u64,
+    /// Wakers by the awaited count and the number of the wait.
+    wakers: BTreeMap<(u64, u64), Waker>,
+}
+
+impl EventCount {
+    /// Returns a count that begins at a number.
+    pub fn new(count: u64) -> EventCount {
+        EventCount { count: AtomicU64::new(count), ..EventCount::default() }
+    }
+
+    /// Returns the count.
+    pub fn read(&self) -> u64 {
+        self.count.load(Ordering::Acquire)
+    }
+
+    /// Increments the count and ends the waits for it.
+    pub fn advance(&self) {
+        let mut waiting = self.waiting.lock();
+        let count = self.count.fetch_add(1, Ordering::AcqRel) + 1;
+        let wakers = self.reached(&mut waiting, count);
+        drop(waiting);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Raises the count to at least `count`. Returns the wakers of the waits that end. The caller wakes them after it has
+    /// released its locks.
+    #[must_use]
+    pub fn advance_to(&self, count: u64) -> Vec<Waker> {
+        let mut waiting = self.waiting.lock();
+        self.count.fetch_max(count, Ordering::AcqRel);
+        self.reached(&mut waiting, count)
+    }
+
+    fn reached(&self, waiting: &mut Waiting, count: u64) -> Vec<Waker> {
+        self.advanced.notify_all();
+        let ended = waiting.wakers.extract_if(..=(count, u64::MAX), |_, _| true);
+        ended.map(|(_, waker)| waker).collect()
+    }
+
+    /// Ends the waits with wakers, whatever the count is. Returns their wakers.
+    #[must_use]
+    pub fn interrupt(&self) -> Vec<Waker> {
+        std::mem::take(&mut self.waiting.lock().wakers).into_values().collect()
+    }
+
+    /// Returns true if a waker waits.
+    pub fn is_awaited(&self) -> bool {
+        !self.waiting.lock().wakers.is_empty()
+    }
+
+    /// Returns true if the count has reached `count`. Otherwise registers the waker, until then.
+    pub fn has_reached(&self, count: u64, waker: &Waker) -> bool {
+        self.register(count, &mut None, waker)
+    }
+
+    /// Does the same. A later registration under the same number replaces the waker.
+    pub(crate) fn register(&self, count: u64, number: &mut Option<u64>, waker: &Waker) -> bool {
+        if self.read() >= count {
+            return true;
+        }
+        let mut waiting = self.waiting.lock();
+        if self.read() >= count {
+            return true;
+        }
+        let number = *number.get_or_insert_with(|| {
+            waiting.latest += 1;
+            waiting.latest
+        });
+        waiting.wakers.insert((count, number), waker.clone());
+        false
+    }
+
+    /// Removes a registered waker.
+    pub(crate) fn forget(&self, count: u64, number: u64) {
+        self.waiting.lock().wakers.remove(&(count, number));
+    }
+
+    /// Returns a listener for the first event after `seen` events.
+    pub fn listen(self: &Arc<EventCount>, seen: u64) -> Listener {
+        Listener { events: self.clone(), count: seen.saturating_add(1), number: None }
+    }
+
+    /// Holds this thread until the count has reached `count`.
+    pub fn wait(&self, count: u64) {
+        let mut waiting = self.waiting.lock();
+        while self.read() < count {
+            self.advanced.wait(&mut waiting);
+        }
+    }
+
+    /// Holds this thread until the count has reached `count`, or until `should_continue` returns false.
+    pub fn wait_while(&self, count: u64, should_continue: &mut dyn FnMut() -> bool) {
+        while !self.wait_briefly(count) && should_continue() {}
+    }
+
+    /// Holds this thread for 10 milliseconds at most. Returns true if the count has reached `count`.
+    pub fn wait_briefly(&self, count: u64) -> bool {
+        let mut waiting = self.waiting.lock();
+        if self.read() < count {
+            self.advanced.wait_for(&mut waiting, CHECK_INTERVAL);
+        }
+        self.read() >= count
+    }
+}
+
+/// A wait for an event. Its waker is removed when it is dropped.
+pub struct Listener {
+    events: Arc<EventCount>,
+    /// The awaited count.
+    count: u64,
+    /// Number of the wait, once a waker is registered.
+    number: Option<u64>,
+}
+
+impl Listener {
+    /// Returns the count.
+    pub fn events(&self) -> &Arc<EventCount> {
+        &self.events
+    }
+
+    /// Returns true if the event has happened. Otherwise registers the waker.
+    pub fn has_happened(&mut self, waker: &Waker) -> bool {
+        self.events.register(self.count, &mut self.number, waker)
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            self.events.forget(self.count, number);
+        }
+    }
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+    use std::task::Wake;
+
+    #[derive(Default)]
+    struct Woken(AtomicUsize);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_listener_hears_the_next_event_and_leaves_no_waker() {
+        let events = Arc::new(EventCount::default());
+        let mut listener = events.listen(0);
+        assert!(!listener.has_happened(Waker::noop()) && !listener.has_happened(Waker::noop()));
+        assert_eq!(events.waiting.lock().wakers.len(), 1);
+        events.advance();
+        assert!(listener.has_happened(Waker::noop()) && !events.is_awaited());
+        let mut late = events.listen(1);
+        assert!(!late.has_happened(Waker::noop()) && events.is_awaited());
+        drop(late);
+        assert!(!events.is_awaited());
+    }
+
+    #[test]
+    fn a_count_wakes_the_waits_up_to_it() {
+        let events = EventCount::new(4);
+        let woken: [Arc<Woken>; 3] = Default::default();
+        let wakers = woken.clone().map(Waker::from);
+        assert!(events.has_reached(4, &wakers[0]));
+        assert!([5, 7, 9].iter().zip(&wakers).all(|(count, waker)| !events.has_reached(*count, waker)));
+        let times = || woken.each_ref().map(|woken| woken.0.load(Ordering::Relaxed));
+        events.advance_to(7).into_iter().for_each(Waker::wake);
+        assert_eq!((times(), events.read()), ([1, 1, 0], 7));
+        assert!(events.advance_to(3).is_empty() && events.read() == 7);
+        events.interrupt().into_iter().for_each(Waker::wake);
+        assert_eq!((times(), events.read()), ([1, 1, 1], 7));
+    }
+
+    #[test]
+    fn a_thread_waits_for_a_count_or_until_it_is_interrupted() {
+        let events = EventCount::default();
+        std::thread::scope(|scope| {
+            scope.spawn(|| events.wait(2));
+            scope.spawn(|| events.wait_while(2, &mut || true));
+            events.advance();
+            events.advance();
+        });
+        let mut checks = 0;
+        events.wait_while(3, &mut || {
+            checks += 1;
+            checks < 2
+        });
+        assert_eq!(checks, 2);
+    }
+}
