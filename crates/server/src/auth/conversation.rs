@@ -73,7 +73,7 @@ impl ClientFirst {
     /// Errors: AuthenticationFailed; the store's errors.
     pub(crate) fn begin(self, server: &Server, state: &mut ConnectionState) -> Result<ServerMessage> {
         state.conversation = None;
-        let known = store::user(server, &self.user)?.and_then(|found| User::read(found.view()));
+        let known = store::user(&server.database, &self.user)?.and_then(|found| User::read(found.view()));
         let is_there = known.is_some();
         let known = known.and_then(|user| user.credential(self.mechanism).cloned());
         if self.is_speculative && is_there && known.is_none() {

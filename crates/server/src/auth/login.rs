@@ -2,7 +2,7 @@
 
 use super::restrictions::{self, Ends};
 use super::user::User;
-use super::{generation, role, store};
+use super::{role, store};
 use crate::access::Identity;
 use crate::protocol::names::UserName;
 use crate::protocol::session_id::digest_of;
@@ -45,12 +45,12 @@ pub(crate) fn authenticate(
     login: &Login<'_>,
     is_proven: impl FnOnce(&User) -> bool,
 ) -> Result<()> {
-    let generation = generation(server);
+    let generation = server.database.access_generation();
     let Login { user, mechanism, is_speculative, .. } = *login;
     let fail = |state: &ConnectionState, why: &str| {
         failed(server, state, &Failure { user, mechanism, is_speculative, why })
     };
-    let Some(document) = store::user(server, user)? else {
+    let Some(document) = store::user(&server.database, user)? else {
         return Err(fail(
             state,
             "the user does not exist \
@@ -113,12 +113,12 @@ fn again(known: &Identity, login: &Login<'_>) -> Result<()> {
 /// Errors: the store's errors.
 pub(crate) fn refresh(server: &Server, state: &mut ConnectionState) -> Result<()> {
     let Some(known) = &state.identity else { return Ok(()) };
-    let generation = generation(server);
+    let generation = server.database.access_generation();
     let is_old = server.settings.shared && time::since(known.read) > super::SHARED_MEMORY;
     if known.generation == generation && !is_old {
         return Ok(());
     }
-    let document = store::user(server, &known.user)?;
+    let document = store::user(&server.database, &known.user)?;
     let found = document.and_then(|document| Some((User::read(document.view())?, document)));
     let found = match found.filter(|(found, _)| found.id == known.user_id) {
         Some((found, document)) => {

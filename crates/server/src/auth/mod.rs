@@ -3,7 +3,7 @@
 //! A user is a document in `admin.system.users` in MongoDB's form. Ordinary writes change it, so
 //! journal, oplog and dumps need no special case. An authenticated connection has an
 //! [`Identity`](crate::access::Identity). It is read again after any write to users or roles
-//! ([`generation`]).
+//! (`Database::access_generation`).
 
 mod authorize;
 mod conversation;
@@ -45,7 +45,7 @@ pub(crate) const X509: &str = "MONGODB-X509";
 ///
 /// Errors: the store's errors.
 pub(crate) fn mechanisms_of(server: &Server, user: &UserName) -> Result<Vec<&'static str>> {
-    let found = store::user(server, user)?.and_then(|found| User::read(found.view()));
+    let found = store::user(&server.database, user)?.and_then(|found| User::read(found.view()));
     let has = |mechanism: Mechanism| match &found {
         Some(user) => user.credential(mechanism).is_some(),
         None => user.db != EXTERNAL,
@@ -110,38 +110,32 @@ pub(crate) fn create_first_user<T>(
     if !server.settings.shared {
         return check(server, state, command).and_then(|()| make());
     }
-    if !store::claim_first_user(server)? {
+    if !store::claim_first_user(&server.database)? {
         return Err(unauthorized(command));
     }
     *server.auth.has_any.lock() = None;
     let made = check(server, state, command).and_then(|()| make());
-    store::release_first_user(server)?;
+    store::release_first_user(&server.database)?;
     made
 }
 
 /// Returns true if a user or a user-defined role exists. Also true after a read error, so that
 /// a failing disk does not enable the localhost exception.
 pub(crate) fn has_any(server: &Server) -> bool {
-    let generation = generation(server);
+    let generation = server.database.access_generation();
     if let Some((at, since, found)) = *server.auth.has_any.lock()
         && at == generation
         && !(server.settings.shared && time::since(since) > SHARED_MEMORY)
     {
         return found;
     }
-    let found = store::has_any(server, store::USERS)
-        .and_then(|users| Ok(users || store::has_any(server, store::ROLES)?));
+    let found = store::has_any(&server.database, store::USERS)
+        .and_then(|users| Ok(users || store::has_any(&server.database, store::ROLES)?));
     match found {
         Ok(found) => *server.auth.has_any.lock() = Some((generation, time::now(), found)),
         Err(ref error) => log::warn!(c = "ACCESS"; "reading users and roles: {error}"),
     }
     found.unwrap_or(true)
-}
-
-/// Returns a number that each write to users and roles raises. Data of an earlier generation is
-/// stale.
-pub(crate) fn generation(server: &Server) -> u64 {
-    server.database.access_generation()
 }
 
 fn unauthorized(command: &Command) -> Error {

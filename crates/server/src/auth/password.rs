@@ -20,7 +20,7 @@ pub(crate) fn authenticate(
     user: &UserName,
     password: &str,
 ) -> Result<()> {
-    let known = store::user(server, user)?.and_then(|found| User::read(found.view()));
+    let known = store::user(&server.database, user)?.and_then(|found| User::read(found.view()));
     let takes = |mechanism: &Mechanism| server.auth.takes(mechanism.name());
     let found = Mechanism::ALL.into_iter().filter(takes).find_map(|mechanism| {
         let credential = known.as_ref()?.credential(mechanism)?;

@@ -28,7 +28,7 @@ pub(crate) struct Resolved {
 pub(crate) fn document(server: &Server, role: &RoleName) -> Result<Option<DocumentBuf>> {
     let mut filter = Builder::new();
     filter.append(c"_id", &role.id()).append(c"role", &role.role).append(c"db", &role.db);
-    Ok(store::find(server, ROLES, filter.finish().view())?.into_iter().next())
+    Ok(store::find(&server.database, ROLES, filter.finish().view())?.into_iter().next())
 }
 
 /// Returns the roles in the document of a role or user.

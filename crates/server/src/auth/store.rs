@@ -1,10 +1,11 @@
 //! Documents of users and roles, and the claim on the creation of the first user.
 
 use crate::protocol::names::UserName;
-use crate::state::server::Server;
 use crate::state::system_collections;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::{ErrorCode, Namespace, Result};
+use database::Database;
+use std::sync::Arc;
 
 /// Collection of users in `admin`.
 pub(crate) const USERS: &str = "system.users";
@@ -15,26 +16,30 @@ pub(crate) const ROLES: &str = "system.roles";
 /// Returns the matching documents of a collection in `admin`.
 ///
 /// Errors: an invalid filter; the store's errors.
-pub(crate) fn find(server: &Server, collection: &str, filter: Document<'_>) -> Result<Vec<DocumentBuf>> {
-    system_collections::find(&server.database, &Namespace::new("admin", collection)?, filter, 0)
+pub(crate) fn find(
+    database: &Arc<Database>,
+    collection: &str,
+    filter: Document<'_>,
+) -> Result<Vec<DocumentBuf>> {
+    system_collections::find(database, &Namespace::new("admin", collection)?, filter, 0)
 }
 
 /// Returns the document of a user.
 ///
 /// Errors: the store's errors.
-pub(crate) fn user(server: &Server, user: &UserName) -> Result<Option<DocumentBuf>> {
+pub(crate) fn user(database: &Arc<Database>, user: &UserName) -> Result<Option<DocumentBuf>> {
     let mut filter = Builder::new();
     filter.append(c"_id", &user.id()).append(c"user", &user.name).append(c"db", &user.db);
     let users = Namespace::new("admin", USERS)?;
-    Ok(system_collections::find(&server.database, &users, filter.finish().view(), 1)?.pop())
+    Ok(system_collections::find(database, &users, filter.finish().view(), 1)?.pop())
 }
 
 /// Returns true if a collection of `admin` has a document.
 ///
 /// Errors: the store's errors.
-pub(super) fn has_any(server: &Server, collection: &str) -> Result<bool> {
+pub(super) fn has_any(database: &Arc<Database>, collection: &str) -> Result<bool> {
     let namespace = Namespace::new("admin", collection)?;
-    Ok(!system_collections::find(&server.database, &namespace, Document::EMPTY, 1)?.is_empty())
+    Ok(!system_collections::find(database, &namespace, Document::EMPTY, 1)?.is_empty())
 }
 
 /// Collection of versions and of the claim, in `admin`.
@@ -49,20 +54,15 @@ const FIRST_LASTS: i64 = 30_000;
 /// Claims the creation of the first user; false if another server has the claim.
 ///
 /// Errors: the store's errors.
-pub(super) fn claim_first_user(server: &Server) -> Result<bool> {
-    let now = server.database.now_millis();
+pub(super) fn claim_first_user(database: &Arc<Database>) -> Result<bool> {
+    let now = database.now_millis();
     let mut filter = Builder::new();
     filter.append(c"_id", FIRST).begin_document(c"at");
     filter.append(c"$lt", Value::DateTime(now - FIRST_LASTS)).end();
     let mut update = Builder::new();
     update.begin_document(c"$set").append(c"at", Value::DateTime(now)).end();
     let versions = Namespace::new("admin", VERSIONS)?;
-    match system_collections::upsert(
-        &server.database,
-        &versions,
-        filter.finish().view(),
-        update.finish().view(),
-    ) {
+    match system_collections::upsert(database, &versions, filter.finish().view(), update.finish().view()) {
         Ok(()) => Ok(true),
         Err(error) if error.code() == ErrorCode::DuplicateKey => Ok(false),
         Err(error) => Err(error),
@@ -72,6 +72,6 @@ pub(super) fn claim_first_user(server: &Server) -> Result<bool> {
 /// Releases the claim.
 ///
 /// Errors: the store's errors.
-pub(super) fn release_first_user(server: &Server) -> Result<()> {
-    system_collections::delete(&server.database, &Namespace::new("admin", VERSIONS)?, FIRST)
+pub(super) fn release_first_user(database: &Arc<Database>) -> Result<()> {
+    system_collections::delete(database, &Namespace::new("admin", VERSIONS)?, FIRST)
 }

@@ -20,7 +20,10 @@ pub(crate) fn check(
     command: &Command,
     request: &Request<'_>,
 ) -> Result<()> {
-    if server.user_write_block.reason().is_none() || state.is_system || !writes_for_user(command, request) {
+    if server.set_settings.user_write_block.reason().is_none()
+        || state.is_system
+        || !writes_for_user(command, request)
+    {
         return Ok(());
     }
     let bypasses = is_access_controlled(server, state)

@@ -45,7 +45,7 @@ pub(crate) const END_SESSIONS: Row =
 
 fn end(call: &mut Call<'_>) -> Result<HandlerStatus> {
     for id in own_sessions(call, Action::Impersonate)? {
-        call.server.end_session(&id);
+        call.server.sessions.end_with_cursors(&id, &call.server.database);
         call.server.database.cursors.kill_session(&id);
     }
     Ok(HandlerStatus::Done)
@@ -57,7 +57,7 @@ fn end(call: &mut Call<'_>) -> Result<HandlerStatus> {
 fn kill_sessions(call: &Call<'_>, is_wanted: impl Fn(&SessionId) -> bool) {
     call.server.activities.kill_sessions(call.operation_id, &is_wanted);
     for id in call.server.sessions.ids().iter().filter(|id| is_wanted(id)) {
-        call.server.abort_transaction_of(id);
+        call.server.sessions.abort_transaction_of(id, &call.server.database);
         call.server.database.cursors.kill_session(id);
     }
 }

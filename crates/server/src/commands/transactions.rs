@@ -25,7 +25,7 @@ pub(crate) const ABORT_TRANSACTION: Row =
 fn commit(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let (session, number) = transaction(call)?;
     let operation = call.operation();
-    let (database, counters) = (&call.server.database, &call.server.transactions);
+    let (database, counters) = (&call.server.database, &call.server.sessions.transactions);
     let committed = match session.commit_transaction(database, counters, &operation, number) {
         // Another server of the shared store may have committed it, or this server may have
         // lost the reply.
@@ -48,7 +48,7 @@ fn commit(call: &mut Call<'_>) -> Result<HandlerStatus> {
 
 fn abort(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let (session, number) = transaction(call)?;
-    session.abort_transaction(&call.server.database, &call.server.transactions, number)?;
+    session.abort_transaction(&call.server.database, &call.server.sessions.transactions, number)?;
     call.acknowledge(None)
 }
 

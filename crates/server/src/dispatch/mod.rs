@@ -20,6 +20,7 @@ use crate::process::event::Event;
 use crate::protocol::read_concern::ReadConcern;
 use crate::protocol::reply::{self, LabelContext, Reply};
 use crate::protocol::write_concern::Effective;
+use crate::session::Sessions;
 use crate::state::connection::{self, ConnectionState};
 use crate::state::fail_point::{Failure, Target};
 use crate::state::server::Server;
@@ -28,9 +29,8 @@ use base::namespace::is_internal_database;
 use base::{Error, ErrorCode, Namespace, Result, bail, err};
 use database::language::first_stage;
 use database::time;
-use database::{OpenTransaction, Position, cancellation};
+use database::{Database, OpenTransaction, Position, cancellation};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Acquire;
 use std::task::Waker;
 use std::time::Instant;
 use wire::request::Request;
@@ -106,8 +106,8 @@ pub(crate) fn run(
 }
 
 /// Returns true if a database has a collection or is a system database.
-fn database_exists(server: &Server, database: &str) -> bool {
-    is_internal_database(database) || server.database.catalog().collections(database).next().is_some()
+fn database_exists(database: &Database, name: &str) -> bool {
+    is_internal_database(name) || database.catalog().collections(name).next().is_some()
 }
 
 /// Replies with an error to a request with an unknown command.
@@ -231,7 +231,7 @@ impl<'a> Run<'a, '_> {
     /// Counts a finished command and passes it to the profiler if it is slow or profiled.
     fn report(&mut self, state: &mut ConnectionState, reply: &Reply, result: &Result<()>) {
         let (server, request, took) = (self.server, self.request, time::since(self.record.began));
-        let exists = || database_exists(server, request.database);
+        let exists = || database_exists(&server.database, request.database);
         let counted = server.counters.operations.of(&mut state.counted, request.database, exists);
         counted.record(self.record.at, took, result.is_err());
         let setting = self.record.setting.as_deref();
@@ -278,7 +278,7 @@ impl<'a> Run<'a, '_> {
         };
         // The command is known here, so the error has labels that let drivers retry on another
         // server.
-        if server.stopping.load(Acquire) && !state.is_system {
+        if server.network.is_stopping() && !state.is_system {
             bail!(ShutdownInProgress, "the server is shutting down");
         }
         if in_transaction {
@@ -320,7 +320,7 @@ impl<'a> Run<'a, '_> {
                 None => Ok(()),
             };
         }
-        use_session(state, self.server, arguments)?;
+        use_session(state, &self.server.sessions, arguments)?;
         let operation_id = self.server.activities.next_operation_id();
         let place = (self.request.database, self.collection());
         let body = self.request.body;
@@ -370,7 +370,7 @@ impl<'a> Run<'a, '_> {
             }
         }
         if self.command.kind == Kind::Write {
-            let default = self.server.default_concerns.write(self.server.is_replicated());
+            let default = self.server.set_settings.default_concerns.write(self.server.is_replicated());
             let concern = Effective::new(arguments.write_concern.as_ref(), default);
             self.record.write_concern_error = concern.unsatisfiable(|| self.server.members());
         }
@@ -407,7 +407,7 @@ impl<'a> Run<'a, '_> {
         self.record.context.no_writes &= answer.is_err() && self.server.database.latest_position() == before;
         if in_transaction && let Some(session) = &state.session {
             let failed = std::mem::take(&mut self.progress.statement_failed) || answer.is_err();
-            session.leave_transaction(&self.server.database, &self.server.transactions, failed);
+            session.leave_transaction(&self.server.database, &self.server.sessions.transactions, failed);
             if failed {
                 self.server.database.cursors.kill_transaction(&session.id);
             }
@@ -446,7 +446,7 @@ impl<'a> Run<'a, '_> {
     /// Returns the default read concern level, if it has an effect on this command.
     fn default_level(&self) -> Option<ReadConcern> {
         let matters = self.command.takes_read_concern && self.server.database.always_journals();
-        matters.then(|| self.server.default_concerns.read()).flatten()
+        matters.then(|| self.server.set_settings.default_concerns.read()).flatten()
     }
 
     /// Holds the reply until the journal has all commits that it may show, including
@@ -474,7 +474,7 @@ impl<'a> Run<'a, '_> {
         let (Some(number), Some(session)) = (arguments.transaction_number, &state.session) else {
             return Ok(None);
         };
-        let (database, counters) = (&self.server.database, &self.server.transactions);
+        let (database, counters) = (&self.server.database, &self.server.sessions.transactions);
         let Some(part) = arguments.transaction else {
             session.pass_transaction(database, counters, number)?;
             return Ok(None);
@@ -654,12 +654,11 @@ fn opens_stream(body: Document<'_>) -> bool {
 }
 
 /// Marks the session as used. The lookup runs only if the connection changes to another session.
-fn use_session(state: &mut ConnectionState, server: &Server, arguments: &Arguments<'_>) -> Result<()> {
+fn use_session(state: &mut ConnectionState, sessions: &Sessions, arguments: &Arguments<'_>) -> Result<()> {
     let Some(id) = arguments.session else { return Ok(()) };
-    let known =
-        state.session.as_ref().is_some_and(|session| session.id == id && server.sessions.refresh(session));
+    let known = state.session.as_ref().is_some_and(|session| session.id == id && sessions.refresh(session));
     if !known {
-        state.session = Some(server.sessions.touch(id)?);
+        state.session = Some(sessions.touch(id)?);
     }
     Ok(())
 }

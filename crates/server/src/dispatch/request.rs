@@ -126,7 +126,7 @@ impl Parsed<'_> {
             match pending_reply.as_mut().and_then(|pending_reply| pending_reply.reply.take()) {
                 Some(reply) => reply,
                 None => {
-                    let reply_id = server.next_message_id();
+                    let reply_id = server.network.next_message_id();
                     let response_to = progress.stream.map_or(envelope.request_id, |stream| stream.last_reply);
                     match envelope.opcode {
                         Opcode::Query => query::begin_reply(out, reply_id, response_to, false),
@@ -180,7 +180,7 @@ fn panic_reply(envelope: &Envelope, server: &Server, out: &mut Vec<u8>) {
     if envelope.opcode != Opcode::Message {
         return;
     }
-    message::begin_reply(out, server.next_message_id(), envelope.request_id);
+    message::begin_reply(out, server.network.next_message_id(), envelope.request_id);
     let mut reply = Builder::with_buffer(std::mem::take(out));
     let error: Error = err!(InternalError, "the server failed to handle this command; see its log");
     reply::failure::<&str>(&mut reply, &error, &[]);

@@ -49,9 +49,10 @@ impl Background {
     /// Does the work that is due. Called once a second.
     pub(crate) fn tick(&mut self, server: &Server) {
         let lifetime = server.transaction_lifetime();
-        let sessions = if server.transactions.any_open() { server.sessions.all() } else { Vec::new() };
+        let sessions =
+            if server.sessions.transactions.any_open() { server.sessions.all() } else { Vec::new() };
         for session in sessions {
-            if session.expire_transaction(&server.database, &server.transactions, lifetime) {
+            if session.expire_transaction(&server.database, &server.sessions.transactions, lifetime) {
                 server.database.cursors.kill_transaction(&session.id);
             }
         }
@@ -76,7 +77,7 @@ impl Background {
             server.database.cursors.close_idle(server.parameters.cursor_timeout());
             server.database.forget_old_views();
             for session in server.sessions.remove_expired() {
-                session.abort_any_transaction(&server.database, &server.transactions);
+                session.abort_any_transaction(&server.database, &server.sessions.transactions);
                 server.database.cursors.kill_session(&session.id);
             }
         }

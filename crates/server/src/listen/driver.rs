@@ -150,7 +150,7 @@ impl Driver {
 
     /// Stores the result of a request.
     fn note(&mut self, done: Result<(HandlerStatus, Option<Box<Request>>), FrameError>) {
-        let mut is_stopping = self.server.stopping.load(Ordering::Acquire);
+        let mut is_stopping = self.server.network.is_stopping();
         match done {
             Ok((HandlerStatus::Done, request)) => self.request = request.filter(|request| request.streams()),
             Ok((HandlerStatus::Wait(event), request)) => {
@@ -202,8 +202,8 @@ impl Driver {
 
     fn set_busy(&mut self, is_busy: bool) {
         match (self.is_busy, is_busy) {
-            (false, true) => _ = self.server.active_requests.fetch_add(1, Ordering::AcqRel),
-            (true, false) => _ = self.server.active_requests.fetch_sub(1, Ordering::AcqRel),
+            (false, true) => _ = self.server.network.active_requests.fetch_add(1, Ordering::AcqRel),
+            (true, false) => _ = self.server.network.active_requests.fetch_sub(1, Ordering::AcqRel),
             _ => {}
         }
         self.is_busy = is_busy;
@@ -246,14 +246,14 @@ fn run_shared(
     server: &Server,
     out: &mut Vec<u8>,
 ) -> Result<(HandlerStatus, Option<Box<Request>>), FrameError> {
-    let others = server.active_threads.fetch_add(1, Ordering::Relaxed);
+    let others = server.network.active_threads.fetch_add(1, Ordering::Relaxed);
     // A request on a shared store always takes long.
     if others + 1 < network_threads() && !server.settings.shared {
         let done = work.run(state, server, out);
-        server.active_threads.fetch_sub(1, Ordering::Relaxed);
+        server.network.active_threads.fetch_sub(1, Ordering::Relaxed);
         return done;
     }
-    server.active_threads.fetch_sub(1, Ordering::Relaxed);
+    server.network.active_threads.fetch_sub(1, Ordering::Relaxed);
     let (mut work, mut done) = (Some(work), Ok((HandlerStatus::Close, None)));
     in_place(&mut || {
         if let Some(work) = work.take() {

@@ -131,7 +131,7 @@ async fn listen(server: &Arc<Server>, ready: impl FnOnce(SocketAddr)) -> io::Res
     server.http.server.get_or_init(|| dialled(address));
     web::listen(server).await?;
     ready(address);
-    let mut stop = server.stop.listen(0);
+    let mut stop = server.network.stop.listen(0);
     let stopped = poll_fn(|context| match stop.has_happened(context.waker()) {
         true => Poll::Ready(()),
         false => Poll::Pending,
@@ -172,11 +172,11 @@ fn termination() -> io::Result<impl Future<Output = &'static str>> {
 
 /// Waits for current replies and interrupts slow operations.
 async fn finish_replies(server: &Server) {
-    server.stopping.store(true, Ordering::Release);
+    server.network.refuse_requests();
     // Writes blocked by fsync would never finish.
     while server.database.unlock_writes().is_some() {}
     let idle = async || {
-        while server.active_requests.load(Ordering::Acquire) != 0 {
+        while server.network.active_requests.load(Ordering::Acquire) != 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
@@ -370,7 +370,8 @@ impl Connection {
         let Connection { stream, driver, busy_poll } = self;
         let Driver { state, server, input, .. } = driver;
         state.activity.record_buffers(input.capacity(), &server.database);
-        busy_poll.poll(state.activity.connection_id, &server.latest_connection, || stream.is_readable());
+        busy_poll
+            .poll(state.activity.connection_id, &server.network.latest_connection, || stream.is_readable());
         let read = stream.fill(input).await?;
         server.counters.bytes_in.add(read as u64);
         Ok(read > 0)
@@ -460,7 +461,7 @@ impl Connection {
     /// Logs why the connection is closed: a warning once for each address and reason, later debug records.
     fn log_close(&self, why: &str) {
         let activity = &self.driver.state.activity;
-        let level = match self.driver.server.reported.is_new(activity.client.ip(), why) {
+        let level = match self.driver.server.network.reported.is_new(activity.client.ip(), why) {
             true => log::Level::Warn,
             false => log::Level::Debug,
         };

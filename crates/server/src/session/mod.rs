@@ -10,7 +10,7 @@ use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::random::Random;
 use base::{Result, bail, err};
 use database::time;
-use database::{Clock, Committed, Queue, RetryKey, SessionId, StoredRetry};
+use database::{Clock, Committed, Database, Queue, RetryKey, SessionId, StoredRetry};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use std::time::Instant;
 mod transaction;
 
 use transaction::Transaction;
-pub(crate) use transaction::TransactionCounters;
+use transaction::TransactionCounters;
 
 /// Idle timeout of a session in minutes, which hello reports.
 pub(crate) const TIMEOUT_MINUTES: i32 = 30;
@@ -181,9 +181,34 @@ pub(crate) struct Sessions {
     sessions: Mutex<HashMap<SessionId, Arc<Session>>>,
     result_bytes: Arc<AtomicUsize>,
     random: Random,
+    /// Counts of transactions.
+    pub(crate) transactions: TransactionCounters,
 }
 
 impl Sessions {
+    /// Ends a session with its transaction and its cursors.
+    pub(crate) fn end_with_cursors(&self, id: &SessionId, database: &Database) {
+        if let Some(session) = self.end(id) {
+            session.abort_any_transaction(database, &self.transactions);
+        }
+        database.cursors.kill_session(id);
+    }
+
+    /// Aborts the open transaction of a session.
+    pub(crate) fn abort_transaction_of(&self, id: &SessionId, database: &Database) {
+        if let Some(session) = self.get(id) {
+            session.abort_any_transaction(database, &self.transactions);
+        }
+    }
+
+    /// Aborts all open transactions.
+    pub(crate) fn abort_transactions(&self, database: &Database) {
+        for session in self.all() {
+            session.abort_any_transaction(database, &self.transactions);
+            database.cursors.kill_transaction(&session.id);
+        }
+    }
+
     /// Creates an empty registry. `seed` starts the random ids of startSession.
     pub(crate) fn new(seed: u64, clock: Arc<dyn Clock>) -> Sessions {
         Sessions {
@@ -192,6 +217,7 @@ impl Sessions {
             sessions: Mutex::default(),
             result_bytes: Arc::default(),
             random: Random::new(seed),
+            transactions: TransactionCounters::default(),
         }
     }
 

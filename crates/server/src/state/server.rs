@@ -7,32 +7,24 @@ use crate::observe::profiler::Profiler;
 use crate::process::blocking::in_place;
 use crate::process::memory_limit::{MemoryLimit, MemoryLimitStats};
 use crate::protocol::compatible_with::CompatibleWith;
-use crate::session::{Sessions, TransactionCounters};
+use crate::session::Sessions;
 use crate::state::auth::Auth;
-use crate::state::cluster_parameters::ClusterParameters;
-use crate::state::default_concerns::DefaultConcerns;
 use crate::state::fail_point::FailPoints;
 use crate::state::http::{Http, HttpOptions};
+use crate::state::network::Network;
 use crate::state::parameters::{Parameters, Setting};
-use crate::state::query_settings::AllQuerySettings;
 use crate::state::replica_set::ReplicaSet;
 use crate::state::set_config::SetConfig;
-use crate::state::tls::{ReportedErrors, Tls};
+use crate::state::set_settings::SetSettings;
+use crate::state::tls::Tls;
 use base::bson::{Builder, Document, DocumentBuf, ObjectId};
 use base::random::Random;
 use base::{Result, err};
 use database::time;
-use database::{Database, EventCount, SessionId};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use database::{Database, EventCount};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use wire::busy_poll::LatestConnection;
-
-mod feature_version;
-pub(crate) mod user_write_block;
-
-use feature_version::FeatureVersion;
-use user_write_block::UserWriteBlock;
 
 /// Authentication mechanisms that are enabled by default.
 pub const MECHANISMS: [&str; 3] = ["MONGODB-X509", "SCRAM-SHA-1", "SCRAM-SHA-256"];
@@ -147,50 +139,28 @@ pub struct Server {
     pub(crate) activities: Activities,
     /// True if empty client metadata has been logged.
     pub(crate) warned_of_empty_metadata: AtomicBool,
-    /// Connection of the latest request.
-    pub(crate) latest_connection: LatestConnection,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) counters: Counters,
     pub(crate) http: Http,
     /// Counts of operations and cursors that the memory limit ended.
     pub(crate) memory_limit_stats: MemoryLimitStats,
-    pub(crate) transactions: TransactionCounters,
     pub(crate) fail_points: FailPoints,
     pub(crate) parameters: Parameters,
     /// Profiler and slow operations.
     pub(crate) profiler: Profiler,
-    pub(crate) default_concerns: DefaultConcerns,
-    pub(crate) feature_version: FeatureVersion,
-    /// State of setUserWriteBlockMode.
-    pub(crate) user_write_block: UserWriteBlock,
-    /// Addresses and reasons that the log has already reported.
-    pub(crate) reported: ReportedErrors,
+    pub(crate) set_settings: SetSettings,
+    pub(crate) network: Network,
     /// Counts unlocks by fsyncUnlock.
     pub(crate) unlocked: Arc<EventCount>,
     pub(crate) topology: TopologyState,
-    /// Replica set of one member, set from the start or when it is initiated.
-    pub(crate) set: OnceLock<ReplicaSet>,
-    /// The settings of query shapes.
-    pub(crate) query_settings: AllQuerySettings,
-    pub(crate) cluster_parameters: ClusterParameters,
-    /// Network threads that handle a request.
-    pub(crate) active_threads: AtomicUsize,
-    /// Dedicated threads.
-    #[cfg(unix)]
-    pub(crate) dedicated_threads: crate::process::dedicated_threads::Threads,
-    /// Requests in progress, from frame to reply.
-    pub(crate) active_requests: AtomicUsize,
-    /// Set when the server accepts no more requests.
-    pub(crate) stopping: AtomicBool,
-    /// Advances to stop the server.
-    pub(crate) stop: Arc<EventCount>,
     pub(crate) started: Instant,
     random: Random,
-    message_ids: AtomicU64,
 }
 
-/// Topology state of hello.
+/// Topology state of hello, with the replica set.
 pub(crate) struct TopologyState {
+    /// Replica set of one member, set from the start or when it is initiated.
+    set: OnceLock<ReplicaSet>,
     /// Identifies this run of the server.
     pub(crate) process_id: ObjectId,
     /// Counts changes of the content of hello.
@@ -228,51 +198,38 @@ impl Server {
             database,
             activities: Activities::default(),
             warned_of_empty_metadata: AtomicBool::new(false),
-            latest_connection: LatestConnection::default(),
             sessions,
             counters,
             http: Http::default(),
             memory_limit_stats: MemoryLimitStats::default(),
-            transactions: TransactionCounters::default(),
             parameters: Parameters::new(
                 MemoryLimit::of_operation(settings.memory_limit.as_ref()),
                 settings.sync_interval,
             ),
             profiler: Profiler::new(settings.profiling),
-            default_concerns: DefaultConcerns::default(),
-            feature_version: FeatureVersion::default(),
-            user_write_block: UserWriteBlock::default(),
-            reported: ReportedErrors::default(),
+            set_settings: SetSettings::default(),
+            network: Network::new(settings.shared),
             unlocked: Arc::default(),
             topology: TopologyState {
+                set: OnceLock::new(),
                 process_id: ObjectId::from_parts(seconds, process, 0),
                 changed: Arc::default(),
             },
-            set: OnceLock::new(),
-            query_settings: AllQuerySettings::default(),
-            cluster_parameters: ClusterParameters::default(),
             fail_points,
             auth: Auth::new(settings.auth, settings.mechanisms.clone()),
-            #[cfg(unix)]
-            dedicated_threads: crate::process::dedicated_threads::Threads::new(settings.shared),
             settings,
-            active_threads: AtomicUsize::new(0),
-            active_requests: AtomicUsize::new(0),
-            stopping: AtomicBool::new(false),
-            stop: Arc::default(),
             started: time::now(),
             random: Random::new(seed),
-            message_ids: AtomicU64::new(0),
         };
         let open = |name: &String| {
             let (awaits, changed) = (server.settings.awaits_initiation, server.topology.changed.clone());
             ReplicaSet::open(name, awaits, &server.database, changed)
         };
         if let Some(set) = server.settings.replica_set.as_ref().and_then(open) {
-            server.set.get_or_init(|| set);
-            server.load_set_settings();
+            server.topology.set.get_or_init(|| set);
+            server.set_settings.load(&server.database);
         }
-        server.load_feature_version();
+        server.set_settings.feature_version.load(&server.database);
         server
     }
 
@@ -297,22 +254,7 @@ impl Server {
 
     /// Ends [`serve`](crate::serve). Current replies are finished first.
     pub fn stop(&self) {
-        self.stop.advance();
-    }
-
-    /// Ends a session with its transaction and its cursors.
-    pub(crate) fn end_session(&self, id: &SessionId) {
-        if let Some(session) = self.sessions.end(id) {
-            session.abort_any_transaction(&self.database, &self.transactions);
-        }
-        self.database.cursors.kill_session(id);
-    }
-
-    /// Aborts the open transaction of a session.
-    pub(crate) fn abort_transaction_of(&self, id: &SessionId) {
-        if let Some(session) = self.sessions.get(id) {
-            session.abort_any_transaction(&self.database, &self.transactions);
-        }
+        self.network.stop.advance();
     }
 
     /// Returns the maximum age of a transaction: the present value of
@@ -326,7 +268,7 @@ impl Server {
 
     /// Returns the replica set once it is initiated.
     pub(crate) fn set(&self) -> Option<&ReplicaSet> {
-        self.set.get()
+        self.topology.set.get()
     }
 
     /// Initiates the set. The member becomes its primary.
@@ -334,37 +276,21 @@ impl Server {
     /// Errors: AlreadyInitialized; errors of the write.
     pub(crate) fn initiate(&self, name: &str, config: SetConfig, host: &str) -> Result<()> {
         let already = || err!(AlreadyInitialized, "already initialized");
-        if self.set.get().is_some() {
+        if self.set().is_some() {
             return Err(already());
         }
         let set = ReplicaSet::begin(name, config, 0, &self.database, self.topology.changed.clone());
-        self.set.set(set).map_err(|_| already())?;
+        self.topology.set.set(set).map_err(|_| already())?;
         if let Some(set) = self.set() {
             set.store(&set.config(), host, &self.database)?;
         }
-        self.load_set_settings();
+        self.set_settings.load(&self.database);
         self.topology.changed.advance();
         log::info!(
             id = 21331, c = "REPL", set = name;
             "Transition to primary complete; database writes are now permitted"
         );
         Ok(())
-    }
-
-    /// Loads the settings of the set that an earlier process stored.
-    fn load_set_settings(&self) {
-        self.default_concerns.load(&self.database);
-        self.cluster_parameters.load(&self.database);
-        self.query_settings.load(&self.database);
-        self.load_user_write_block();
-    }
-
-    /// Aborts all open transactions.
-    pub(crate) fn abort_transactions(&self) {
-        for session in self.sessions.all() {
-            session.abort_any_transaction(&self.database, &self.transactions);
-            self.database.cursors.kill_transaction(&session.id);
-        }
     }
 
     /// Returns true if the server presents itself as a replica set member, initiated or not.
@@ -411,11 +337,6 @@ impl Server {
     /// Returns a random number that seeds an operation. Not for secrets.
     pub(crate) fn random(&self) -> u64 {
         self.random.draw()
-    }
-
-    /// Returns the id of the next message.
-    pub(crate) fn next_message_id(&self) -> i32 {
-        self.message_ids.fetch_add(1, Ordering::Relaxed) as i32
     }
 }
 

@@ -105,7 +105,7 @@ impl Call<'_> {
 
     /// Returns the write concern of this command, with defaults.
     pub(crate) fn write_concern(&self) -> Effective {
-        let default = self.server.default_concerns.write(self.server.is_replicated());
+        let default = self.server.set_settings.default_concerns.write(self.server.is_replicated());
         Effective::new(self.arguments.write_concern.as_ref(), default)
     }
 

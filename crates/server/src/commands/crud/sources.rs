@@ -22,7 +22,9 @@ pub(crate) fn for_server(server: &Server, state: &ConnectionState, pipeline: Arr
     };
     let latencies_asked = matches!(&first, Some(External::CollStats(CollStats { latencies: Some(_), .. })));
     let settings = match first {
-        Some(External::QuerySettings { shows_shape }) => server.query_settings.documents(shows_shape),
+        Some(External::QuerySettings { shows_shape }) => {
+            server.set_settings.query_settings.documents(shows_shape)
+        }
         _ => Vec::new(),
     };
     let usage = latencies_asked.then(|| server.activities.usage());

@@ -200,7 +200,8 @@ fn set_feature_compatibility_version(call: &mut Call<'_>) -> Result<HandlerStatu
             "setFeatureCompatibilityVersion needs confirm: true, since a change cannot always be undone"
         );
     }
-    call.server.set_feature_version(version)?;
+    let own = call.server.settings.compatible_with;
+    call.server.set_settings.feature_version.set(&call.server.database, own, version)?;
     call.acknowledge(None)
 }
 

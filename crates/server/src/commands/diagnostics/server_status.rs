@@ -53,7 +53,7 @@ const SECTIONS: &[Section] = &[
 ];
 
 fn transactions(server: &Server, section: &mut Builder) {
-    server.transactions.append_to(section);
+    server.sessions.transactions.append_to(section);
 }
 
 fn server_status(call: &mut Call<'_>) -> Result<HandlerStatus> {

@@ -160,7 +160,7 @@ fn step_down(call: &mut Call<'_>) -> Result<HandlerStatus> {
     set.step_down(Duration::from_secs(seconds as u64))?;
     let writes = |name: &str| table::find(name).is_some_and(|command| command.kind == Kind::Write);
     call.server.activities.kill_at_step_down(|current| writes(current.command) && !current.is_local());
-    call.server.abort_transactions();
+    call.server.sessions.abort_transactions(&call.server.database);
     Ok(HandlerStatus::Done)
 }
 

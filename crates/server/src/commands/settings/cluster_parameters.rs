@@ -54,12 +54,14 @@ fn get(call: &mut Call<'_>) -> Result<HandlerStatus> {
     }
     wanted.iter().try_for_each(|name| check_known(name))?;
     let has_time = call.server.is_replica_set();
-    let options = call.server.cluster_parameters.change_streams();
+    let options = call.server.set_settings.cluster_parameters.change_streams();
     call.reply.begin_array(c"clusterParameters");
     for name in wanted {
         let out = call.reply.push_document().append(c"_id", name);
         match PlainParameter::named(name) {
-            Some(parameter) => call.server.cluster_parameters.append_plain(parameter, has_time, out),
+            Some(parameter) => {
+                call.server.set_settings.cluster_parameters.append_plain(parameter, has_time, out)
+            }
             None => options.append_to(has_time, out),
         }
         call.reply.end();
@@ -114,7 +116,7 @@ fn set(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let Value::Document(value) = parameter.value() else {
         bail!(IllegalOperation, "Cluster parameter value must be an object");
     };
-    let parameters = &call.server.cluster_parameters;
+    let parameters = &call.server.set_settings.cluster_parameters;
     match PlainParameter::named(parameter.name()) {
         Some(plain) => parameters.set_plain(&call.server.database, plain, value)?,
         None => parameters.set_change_streams(&call.server.database, ChangeStreamOptions::parse(value)?)?,

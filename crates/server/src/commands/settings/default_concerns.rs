@@ -50,7 +50,7 @@ fn change(call: &mut Call<'_>) -> Result<HandlerStatus> {
     fields.finish()?;
     refuse_on_standalone(call)?;
     let now = (call.server.cluster_time(), call.server.database.now_millis());
-    let custom = call.server.default_concerns.custom().changed(read, write, now)?;
+    let custom = call.server.set_settings.default_concerns.custom().changed(read, write, now)?;
     // The check refuses unknown names but not numbers, since the number of members may change. This
     // command itself waits for the earlier default.
     let concern = call.write_concern();
@@ -58,7 +58,7 @@ fn change(call: &mut Call<'_>) -> Result<HandlerStatus> {
     if let Some(error) = unknown.or_else(|| concern.unsatisfiable(|| usize::MAX)) {
         return Err(error);
     }
-    call.server.default_concerns.set(&call.server.database, custom)?;
+    call.server.set_settings.default_concerns.set(&call.server.database, custom)?;
     append_defaults(call);
     call.acknowledge_as(&concern, None)?;
     Ok(HandlerStatus::Done)
@@ -91,7 +91,7 @@ fn level_of(document: Document<'_>) -> Result<Option<ReadConcern>> {
 }
 
 fn append_defaults(call: &mut Call<'_>) {
-    let mut shown = call.server.default_concerns.custom();
+    let mut shown = call.server.set_settings.default_concerns.custom();
     let sources = [shown.write.is_some(), shown.read.is_some()];
     shown.read.get_or_insert(ReadConcern::Local);
     shown.write.get_or_insert_with(WriteConcern::majority);

@@ -98,7 +98,11 @@ fn all_parameters(call: &Call<'_>) -> Vec<(&'static str, Shown, bool)> {
         ("authenticationMechanisms", Shown::Mechanisms(call.server.auth.mechanisms().to_vec()), false),
         ("enableLocalhostAuthBypass", Shown::Setting(bypass), false),
         ("enableTestCommands", Shown::Setting(test_commands), false),
-        (FEATURE_VERSION, Shown::Version(call.server.feature_version()), false),
+        (
+            FEATURE_VERSION,
+            Shown::Version(call.server.set_settings.feature_version.of(call.server.settings.compatible_with)),
+            false,
+        ),
         (VERBOSITY, Shown::Verbosity, true),
         (LOG_LEVEL, Shown::Setting(Setting::Integer(components::level())), true),
     ];

@@ -39,7 +39,8 @@ fn set(call: &mut Call<'_>) -> Result<HandlerStatus> {
     target.check()?;
     let representative = target.query.map(|query| query.to_owned());
     let server = call.server;
-    let shape = server.query_settings.set(&server.database, (target.hash, representative), settings)?;
+    let shape =
+        server.set_settings.query_settings.set(&server.database, (target.hash, representative), settings)?;
     shape.append_to(call.reply);
     Ok(HandlerStatus::Done)
 }
@@ -59,7 +60,7 @@ fn remove(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let target = Target::read(fields.command_value())?;
     fields.finish()?;
     refuse_standalone(call)?;
-    call.server.query_settings.remove(&call.server.database, &target.hash)?;
+    call.server.set_settings.query_settings.remove(&call.server.database, &target.hash)?;
     Ok(HandlerStatus::Done)
 }
 
@@ -188,7 +189,7 @@ impl Call<'_> {
     /// Lets plans follow the settings of a query shape. Returns whether the settings refuse the query, which explain
     /// disregards.
     pub(crate) fn plan_by_query_settings(&mut self, request: &Request<'_>) -> bool {
-        let found = self.server.query_settings.of_command(request.database, request.body);
+        let found = self.server.set_settings.query_settings.of_command(request.database, request.body);
         self.query_settings = found.as_ref().map(|shape| shape.settings.clone());
         found.is_some_and(|shape| shape.reject)
     }

@@ -5,7 +5,7 @@ use crate::access::{Action, Requirements};
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
-use crate::state::server::user_write_block::Reason;
+use crate::state::user_write_block::Reason;
 use base::{Result, bail};
 
 /// Position in the command table.
@@ -27,6 +27,6 @@ fn set(call: &mut Call<'_>) -> Result<HandlerStatus> {
     if !call.server.is_replica_set() {
         bail!(IllegalOperation, "setUserWriteBlockMode cannot be run on standalones");
     }
-    call.server.block_user_writes(blocks, reason)?;
+    call.server.set_settings.user_write_block.change(&call.server.database, blocks, reason)?;
     call.acknowledge(None)
 }

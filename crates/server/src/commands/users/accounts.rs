@@ -270,7 +270,7 @@ fn trim_credentials(
     kept: &[&str],
     unset: &mut Builder,
 ) -> Result<DocumentBuf> {
-    let document = store::user(call.server, user)?.ok_or_else(|| not_found(user))?;
+    let document = store::user(&call.server.database, user)?.ok_or_else(|| not_found(user))?;
     let credentials = document.view().get("credentials").and_then(|credentials| credentials.as_document());
     let credentials = credentials.ok_or_else(|| {
         err!(UnsupportedFormat, "Unable to trim credentials from a user document with no credentials")

@@ -120,7 +120,7 @@ fn append_all(call: &mut Call<'_>, shown: Shown, builtin_too: bool) -> Result<()
     }
     let mut filter = Builder::new();
     filter.append(c"db", database);
-    for document in store::find(server, ROLES, filter.finish().view())? {
+    for document in store::find(&server.database, ROLES, filter.finish().view())? {
         let document = document.view();
         let text = |field: &str| document.get(field).and_then(|value| value.as_str()).unwrap_or_default();
         let name = RoleName::new(text("role"), text("db"));

@@ -57,7 +57,7 @@ fn change_roles(
     }
     let named = named_roles(named, &user.db)?;
     let _changing = call.server.auth.changing.lock();
-    let document = store::user(call.server, &user)?;
+    let document = store::user(&call.server.database, &user)?;
     let found = document.and_then(|document| User::read(document.view())).ok_or_else(|| not_found(&user))?;
     role::check_exist(call.server, &named)?;
     let mut roles = found.roles;

@@ -123,7 +123,7 @@ fn read_name(name: Value<'_>, db: &str) -> Result<UserName> {
 fn one_by_one(call: &Call<'_>, names: &[UserName], requested: &Parts<'_>) -> Result<Vec<DocumentBuf>> {
     let mut users = Vec::new();
     for name in names {
-        let Some(found) = store::user(call.server, name)? else { continue };
+        let Some(found) = store::user(&call.server.database, name)? else { continue };
         let mut user = Builder::new();
         user.append_all(shown(found.view(), requested).view());
         role::append_resolved(call.server, &mut user, &role::named_in(found.view()), true)?;

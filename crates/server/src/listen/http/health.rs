@@ -4,7 +4,6 @@ use super::response::Response;
 use crate::dispatch::request;
 use crate::state::server::Server;
 use base::bson::Builder;
-use std::sync::atomic::Ordering;
 
 /// Timeout of the probe read, in milliseconds.
 const MILLIS_MAX: i64 = 2000;
@@ -12,7 +11,7 @@ const MILLIS_MAX: i64 = 2000;
 /// Returns 200 if a read succeeds, and 503 if it fails or the server shuts down. During recovery
 /// the port is closed.
 pub(super) fn ready(server: &Server) -> Response {
-    if server.stopping.load(Ordering::Acquire) {
+    if server.network.is_stopping() {
         return Response::text(503, "shutting down");
     }
     if server.awaits_initiation() {

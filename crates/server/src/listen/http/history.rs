@@ -5,6 +5,7 @@ use super::{Answer, Peer, Request, Response, commands, users};
 use crate::access::{Action, Resource};
 use crate::auth;
 use crate::commands::table;
+use crate::observe::counters::Counters;
 use crate::state::http::Counts;
 use crate::state::server::Server;
 use base::bson::{Builder, Value};
@@ -27,13 +28,13 @@ const WRITES: [&str; 5] = ["insert", "update", "delete", "findAndModify", "bulkW
 
 /// Takes a sample. The caller calls it once per [`INTERVAL`](crate::state::http::INTERVAL).
 pub(crate) fn sample(server: &Server) {
-    server.http.history.sample(so_far(server));
+    server.http.history.sample(so_far(&server.counters));
 }
 
 /// Returns all operations since the start.
-fn so_far(server: &Server) -> Counts {
+fn so_far(counters: &Counters) -> Counts {
     let mut found = Counts::default();
-    for database in server.counters.operations.all() {
+    for database in counters.operations.all() {
         for (at, one) in database.commands() {
             let name = table::name_at(at);
             if MONITORING.contains(&name) {

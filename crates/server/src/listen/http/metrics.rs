@@ -181,7 +181,7 @@ fn cursors(server: &Server, out: &mut Exposition) {
     );
     out.single("vellum_change_streams", Gauge, "Open change streams.", cursors.streams());
     out.single("vellum_sessions", Gauge, "Logical sessions in the cache.", server.sessions.len());
-    let found = server.transactions.stats();
+    let found = server.sessions.transactions.stats();
     out.single("vellum_transactions", Gauge, "Open transactions.", found.open);
     out.single(
         "vellum_transactions_active",

@@ -89,7 +89,7 @@ fn paths_and_methods() {
 fn a_server_that_stops_is_not_ready() {
     let server = server_of(Settings::default());
     assert_eq!(get(&server, "/readyz").0, 200);
-    server.stopping.store(true, std::sync::atomic::Ordering::Release);
+    server.network.refuse_requests();
     assert_eq!((get(&server, "/readyz").0, get(&server, "/healthz").0), (503, 200));
     let set =
         Settings { replica_set: Some("rs0".to_string()), awaits_initiation: true, ..Settings::default() };

@@ -190,7 +190,7 @@ impl Connection {
             return Ok(());
         }
         let server = driver.server.clone();
-        let Some(mut socket) = stream.pin(&server.dedicated_threads)? else { return Ok(()) };
+        let Some(mut socket) = stream.pin(&server.network.dedicated_threads)? else { return Ok(()) };
         let mut served = Ok(());
         in_place(&mut || served = serve(&mut socket, driver, busy_poll));
         served
@@ -220,13 +220,13 @@ fn serve(socket: &mut BlockingSocket<'_>, driver: &mut Driver, busy_poll: &mut B
             },
             DriverAction::Read => {
                 let Driver { server, state, input, .. } = driver;
-                if server.dedicated_threads.is_saturated() {
+                if server.network.dedicated_threads.is_saturated() {
                     return Ok(());
                 }
                 state.activity.record_buffers(input.capacity(), &server.database);
                 if !server.settings.shared {
                     let id = state.activity.connection_id;
-                    busy_poll.poll(id, &server.latest_connection, || socket.stream.is_readable());
+                    busy_poll.poll(id, &server.network.latest_connection, || socket.stream.is_readable());
                 }
                 match socket.fill(input)? {
                     Some(0) => driver.close(),

@@ -107,7 +107,7 @@ fn send_in_pieces(settings: Settings) {
 #[test]
 fn who_asks_again_at_once_has_a_thread_until_he_pauses() {
     let running = Running::start(Settings { shared: true, ..Settings::default() });
-    let threads = || running.server.dedicated_threads.count();
+    let threads = || running.server.network.dedicated_threads.count();
     let mut sockets: Vec<Socket> = (0..3).map(|_| running.connect()).collect();
     let ask = |sockets: &mut Vec<Socket>| {
         for socket in sockets {
@@ -146,7 +146,7 @@ fn who_asks_again_at_once_has_a_thread_until_he_pauses() {
 #[test]
 fn too_many_who_ask_at_once_have_no_threads() {
     let running = Running::start(Settings::default());
-    let threads = || running.server.dedicated_threads.count();
+    let threads = || running.server.network.dedicated_threads.count();
     let processors = std::thread::available_parallelism().unwrap().get();
     let mut sockets: Vec<Socket> = (0..processors).map(|_| running.connect()).collect();
     let until = |sockets: &mut Vec<Socket>, is_so: &dyn Fn() -> bool| {

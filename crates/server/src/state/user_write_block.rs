@@ -2,11 +2,12 @@
 //!
 //! It is stored in `config.user_writes_critical_sections`, as MongoDB keeps it.
 
-use crate::state::server::Server;
 use crate::state::system_collections::SettingLocation;
 use base::bson::Document;
 use base::{Result, bail, err};
+use database::Database;
 use parking_lot::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 const LOCATION: SettingLocation =
@@ -61,13 +62,11 @@ impl UserWriteBlock {
     fn set(&self, reason: Option<Reason>) {
         self.state.store(reason.map_or(0, |reason| reason as u8 + 1), Relaxed);
     }
-}
 
-impl Server {
     /// Loads the stored state. An unreadable document is logged and counts as unset.
-    pub(crate) fn load_user_write_block(&self) {
-        match LOCATION.read(&self.database) {
-            Ok(stored) => self.user_write_block.set(stored.and_then(|stored| reason_in(stored.view()))),
+    pub(crate) fn load(&self, database: &Arc<Database>) {
+        match LOCATION.read(database) {
+            Ok(stored) => self.set(stored.and_then(|stored| reason_in(stored.view()))),
             Err(error) => log::warn!("reading whether the writes of users are blocked: {error}"),
         }
     }
@@ -75,9 +74,9 @@ impl Server {
     /// Blocks user writes for a reason, or allows them.
     ///
     /// Errors: IllegalOperation if another reason blocks them; errors of the write.
-    pub(crate) fn block_user_writes(&self, blocks: bool, reason: Reason) -> Result<()> {
-        let _changing = self.user_write_block.changing.lock();
-        match self.user_write_block.reason() {
+    pub(crate) fn change(&self, database: &Arc<Database>, blocks: bool, reason: Reason) -> Result<()> {
+        let _changing = self.changing.lock();
+        match self.reason() {
             Some(before) if before != reason => {
                 let verb = if blocks { "enable" } else { "disable" };
                 bail!(
@@ -88,11 +87,11 @@ impl Server {
             before if before.is_some() == blocks => return Ok(()),
             _ => {}
         }
-        LOCATION.write(&self.database, |document| {
+        LOCATION.write(database, |document| {
             document.append(c"blockNewUserShardedDDL", false).append(c"blockUserWrites", blocks);
             document.append(c"blockUserWritesReason", reason as i32);
         })?;
-        self.user_write_block.set(blocks.then_some(reason));
+        self.set(blocks.then_some(reason));
         Ok(())
     }
 }
