@@ -9,7 +9,7 @@ pub use crate::changes::Committed;
 use crate::changes::{Applied, Changes};
 use crate::database::Database;
 use crate::history::replaced_by;
-use crate::operation::{Operation, wait_through};
+use crate::operation::{Operation, Ready, wait_through};
 use crate::storage_error;
 use base::{Result, bail};
 use query::Interrupt;
@@ -38,6 +38,7 @@ impl Database {
         if changes.stores {
             self.operations.check_room()?;
         }
+        operation.check_suspended()?;
         if let Some(transaction) = operation.transaction() {
             return transaction.absorb(changes, self.transactions.bytes_max());
         }
@@ -59,6 +60,7 @@ impl Database {
             {
                 Ok(written) => {
                     debug_assert!(written.position <= self.latest_position(), "{written:?} is not visible");
+                    operation.note_change();
                     self.note_replaced(replaced);
                     self.notify_watchers(&changes.changed, written.position);
                     return Ok(Applied::Done(written.into()));
@@ -70,6 +72,11 @@ impl Database {
             match refusal {
                 CommitError::Frozen => operation.check()?,
                 CommitError::IntentConflict(owner) => {
+                    if operation.suspends()
+                        && let Some(ready) = self.release_check(owner)
+                    {
+                        return Err(operation.suspend(ready, None));
+                    }
                     self.wait_for(owner, operation)?;
                     return Ok(Applied::Again);
                 }
@@ -84,6 +91,14 @@ impl Database {
                 CommitError::Expectation(number) => return Ok(changes.outcome_of(number)),
             }
         }
+    }
+
+    /// Returns a function that returns true after the end of a transaction and otherwise registers its waker. `None` if
+    /// the store waits with a thread.
+    fn release_check(&self, owner: TransactionId) -> Option<Ready> {
+        self.store.has_released(owner, Waker::noop())?;
+        let store = self.store.clone();
+        Some(Box::new(move |waker: &Waker| store.has_released(owner, waker) != Some(false)))
     }
 
     /// Waits until an open transaction has ended.

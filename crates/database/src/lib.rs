@@ -65,7 +65,7 @@ pub use explain::Verbosity;
 pub use history::View;
 pub use memory::OPERATION_MEMORY;
 pub use open_transaction::OpenTransaction;
-pub use operation::{BlockingHook, IndexHint, Operation, Progress, QuerySettings};
+pub use operation::{BlockingHook, IndexHint, Operation, Progress, QuerySettings, Ready, Suspension, Turn};
 pub use plan::{Hint, Read};
 pub use plan_cache::ShapeRequest;
 pub use read::{AggregateRequest, FindRequest, MeasuredRange, ServerSource, Sources};

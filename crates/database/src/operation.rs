@@ -13,10 +13,11 @@ use query::Interrupt;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 #[cfg(debug_assertions)]
 use storage::cpu_slice::{self, CpuSlice};
-use storage::time;
+use storage::{Queue, Ticket, time};
 
 /// Runs work that may take long, without blocking other users of the thread. Set by the owner of
 /// the threads.
@@ -40,6 +41,32 @@ pub enum IndexHint {
     Key(DocumentBuf),
     /// A collection scan: `{$natural: ±1}`.
     Natural,
+}
+
+/// A place in the queue of a record. The holder of the first place writes the record.
+pub type Turn = Ticket<Arc<Queue>>;
+
+/// Returns true if a wait is over. Otherwise registers the waker.
+pub type Ready = Box<dyn FnMut(&Waker) -> bool + Send>;
+
+/// A wait of a statement that has changed nothing. After it, the caller runs the statement again from its start.
+pub struct Suspension {
+    /// The end of the wait.
+    pub ready: Ready,
+    /// Place of the statement in the queue of its record, for [`Operation::allow_suspension`].
+    pub turn: Option<Turn>,
+}
+
+/// Place of a statement's waits.
+#[derive(Default)]
+enum Waits {
+    /// The statement waits on its thread.
+    #[default]
+    Held,
+    /// The caller may suspend the statement. It may already have a place in a queue.
+    Suspendable(Option<Turn>),
+    /// The caller must suspend the statement.
+    Suspended(Suspension),
 }
 
 /// State of a command for all layers. Every loop checks it for termination.
@@ -86,6 +113,9 @@ pub struct Operation {
     standby_view: OnceLock<View>,
     /// The transaction of the statement.
     transaction: OnceLock<Arc<OpenTransaction>>,
+    /// True while `waits` is not `Held`.
+    may_suspend: AtomicBool,
+    waits: Mutex<Waits>,
     /// Unique number among the operations of this process.
     #[cfg(debug_assertions)]
     serial: u64,
@@ -204,9 +234,64 @@ impl Operation {
             snapshot: OnceLock::new(),
             standby_view: OnceLock::new(),
             transaction: OnceLock::new(),
+            may_suspend: AtomicBool::new(false),
+            waits: Mutex::default(),
             #[cfg(debug_assertions)]
             serial: next_serial(),
             progress: Mutex::default(),
+        }
+    }
+
+    /// Allows the statement to be suspended while it has changed nothing. `turn` is the place of a suspended statement
+    /// that runs again.
+    pub fn allow_suspension(&self, turn: Option<Turn>) {
+        *self.waits.lock() = Waits::Suspendable(turn);
+        self.may_suspend.store(true, Relaxed);
+    }
+
+    /// Returns the wait of a suspended statement.
+    pub fn take_suspension(&self) -> Option<Suspension> {
+        if !self.may_suspend.load(Relaxed) {
+            return None;
+        }
+        match std::mem::take(&mut *self.waits.lock()) {
+            Waits::Suspended(suspension) => Some(suspension),
+            _ => None,
+        }
+    }
+
+    /// Returns the place of a suspended statement that runs again.
+    pub(crate) fn take_turn(&self) -> Option<Turn> {
+        match &mut *self.waits.lock() {
+            Waits::Suspendable(turn) => turn.take(),
+            _ => None,
+        }
+    }
+
+    /// Returns true if a wait must suspend the statement.
+    pub(crate) fn suspends(&self) -> bool {
+        self.may_suspend.load(Relaxed)
+    }
+
+    /// Suspends the statement. Returns the error that ends it.
+    pub(crate) fn suspend(&self, ready: Ready, turn: Option<Turn>) -> Error {
+        let mut waits = self.waits.lock();
+        if !matches!(*waits, Waits::Suspended(_)) {
+            *waits = Waits::Suspended(Suspension { ready, turn });
+        }
+        suspended()
+    }
+
+    /// Errors: LockBusy if the statement is suspended. It must not change anything.
+    pub(crate) fn check_suspended(&self) -> Result<()> {
+        let is_suspended = self.suspends() && matches!(*self.waits.lock(), Waits::Suspended(_));
+        if is_suspended { Err(suspended()) } else { Ok(()) }
+    }
+
+    /// Holds the thread in later waits, since the statement has changed something.
+    pub(crate) fn note_change(&self) {
+        if self.may_suspend.swap(false, Relaxed) {
+            *self.waits.lock() = Waits::Held;
         }
     }
 
@@ -478,6 +563,11 @@ impl Operation {
         });
         outcome
     }
+}
+
+/// Returns the error that ends a suspended statement. No client receives it.
+fn suspended() -> Error {
+    err!(LockBusy, "the statement waits for another statement")
 }
 
 /// Returns the error of an operation that exceeded its time limit or was ended for another reason.

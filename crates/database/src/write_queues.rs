@@ -5,9 +5,9 @@
 //! it. Every writer therefore makes progress, and statements without contention pay nothing.
 
 use crate::keys::RecordId;
-use crate::operation::{BlockingHook, wait_through};
+use crate::operation::{BlockingHook, Operation, Turn, wait_through};
 use base::Result;
-use query::Interrupt;
+use std::sync::Arc;
 use storage::{Ident, Queue, Ticket};
 
 /// Number of queues. Records that share a queue wait for each other without need.
@@ -17,19 +17,16 @@ const QUEUES: usize = 64;
 pub(crate) const RESTARTS_BEFORE_QUEUE: usize = 2;
 
 /// The queues of all records.
-pub(crate) struct WriteQueues([Queue; QUEUES]);
-
-/// The place at the head of a queue. Dropping it ends the turn.
-pub(crate) type Turn<'a> = Ticket<&'a Queue>;
+pub(crate) struct WriteQueues([Arc<Queue>; QUEUES]);
 
 impl Default for WriteQueues {
     fn default() -> WriteQueues {
-        WriteQueues(std::array::from_fn(|_| Queue::default()))
+        WriteQueues(std::array::from_fn(|_| Arc::default()))
     }
 }
 
 impl WriteQueues {
-    fn queue(&self, ident: Ident, record: RecordId) -> &Queue {
+    fn queue(&self, ident: Ident, record: RecordId) -> &Arc<Queue> {
         let mixed = (ident.0 ^ record.0.rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         // The shift leaves a number below the length.
         &self.0[(mixed >> 58) as usize % QUEUES]
@@ -43,27 +40,33 @@ impl WriteQueues {
         ident: Ident,
         record: RecordId,
         losses: usize,
-        waits: (&dyn Interrupt, BlockingHook),
-    ) -> Result<Option<Turn<'_>>> {
+        waits: (&Operation, BlockingHook),
+    ) -> Result<Option<Turn>> {
         if losses < RESTARTS_BEFORE_QUEUE && self.queue(ident, record).is_empty() {
             return Ok(None);
         }
         self.take(ident, record, waits).map(Some)
     }
 
-    /// Takes a turn at a record.
+    /// Takes a turn at a record, or continues the wait of a suspended statement.
     ///
-    /// Errors: interrupted waits.
+    /// Errors: interrupted waits; LockBusy for a statement that its caller suspends.
     pub(crate) fn take(
         &self,
         ident: Ident,
         record: RecordId,
-        (interrupt, hook): (&dyn Interrupt, BlockingHook),
-    ) -> Result<Turn<'_>> {
-        let turn = Ticket::take(self.queue(ident, record));
-        if !turn.is_admitted() {
-            wait_through(hook, interrupt, |should_continue| turn.wait(should_continue))?;
+        (operation, hook): (&Operation, BlockingHook),
+    ) -> Result<Turn> {
+        let queue = self.queue(ident, record);
+        let own = operation.take_turn().filter(|turn| turn.is_in(queue));
+        let turn = own.unwrap_or_else(|| Ticket::take(queue.clone()));
+        if turn.is_admitted() {
+            return Ok(turn);
         }
+        if operation.suspends() {
+            return Err(operation.suspend(Box::new(turn.admission_check()), Some(turn)));
+        }
+        wait_through(hook, operation, |should_continue| turn.wait(should_continue))?;
         Ok(turn)
     }
 }
@@ -71,20 +74,20 @@ impl WriteQueues {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use query::context::Uninterrupted;
     use storage::sync::Mutex;
 
     #[test]
     fn turns_are_taken_one_at_a_time_and_in_order() {
         let write_queues = WriteQueues::default();
-        let waits = || (&Uninterrupted as &dyn Interrupt, (|work| work()) as BlockingHook);
+        let operation = Operation::new(1);
+        let waits = || (&operation, (|work| work()) as BlockingHook);
         let (ident, record) = (Ident(3), RecordId(4));
         assert!(write_queues.take_if_contended(ident, record, 0, waits()).unwrap().is_none());
         let held = write_queues.take(ident, record, waits()).unwrap();
         let order = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
             for number in 0..3 {
-                let (write_queues, order) = (&write_queues, &order);
+                let (write_queues, order, waits) = (&write_queues, &order, &waits);
                 scope.spawn(move || {
                     let _turn = write_queues.take_if_contended(ident, record, 0, waits()).unwrap().unwrap();
                     order.lock().push(number);

@@ -342,7 +342,8 @@ impl World {
             return;
         }
         if client.request.is_none() {
-            if self.is_finishing.get() {
+            // Other clients may wait for this client's transaction.
+            if self.is_finishing.get() && client.transaction.is_none() {
                 return;
             }
             let w = self.operations.get();

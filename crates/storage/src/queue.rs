@@ -69,6 +69,11 @@ impl<Q: Deref<Target = Queue>> Ticket<Q> {
         Ticket { queue, number }
     }
 
+    /// Returns true if the ticket belongs to a queue.
+    pub fn is_in(&self, queue: &Queue) -> bool {
+        std::ptr::eq(&*self.queue, queue)
+    }
+
     /// Returns true if this ticket is at the front.
     pub fn is_admitted(&self) -> bool {
         self.queue.front.read() >= self.number

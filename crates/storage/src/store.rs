@@ -25,6 +25,7 @@ use crate::{Batch, Direction, Engine, Ident, Key, Position, Range, Result, Snaps
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::task::Waker;
 
 /// A view: a consistent state of all data, and its catalog generation. See [`Store::read_view`] for
 /// shared stores.
@@ -435,6 +436,13 @@ pub trait Intents: Send + Sync {
     /// Waits until a transaction has released its claims. Calls `should_continue` at least every ten milliseconds, and
     /// returns once that returns false. May return earlier.
     fn wait_released(&self, owner: TransactionId, should_continue: &mut dyn FnMut() -> bool);
+
+    /// Returns true if a transaction has released its claims, and otherwise registers the waker. `None` if the store
+    /// only waits with a thread.
+    fn has_released(&self, owner: TransactionId, waker: &Waker) -> Option<bool> {
+        _ = (owner, waker);
+        None
+    }
 }
 
 /// Durability of commits: in the journal, and on members. Positions and times grow with each commit.

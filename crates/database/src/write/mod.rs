@@ -23,9 +23,8 @@ use crate::collection::Collection;
 use crate::database::Database;
 use crate::index::{DocumentKeys, Index};
 use crate::keys::RecordId;
-use crate::operation::Operation;
+use crate::operation::{Operation, Turn};
 use crate::storage_error;
-use crate::write_queues::Turn;
 use base::bson::{Document, DocumentCow};
 use base::{Error, Result, bail, err};
 use query::{Context, Interrupt, Row};
@@ -164,14 +163,14 @@ impl Found {
     /// Enters the queue for the document if many operations write it.
     ///
     /// Errors: interrupted waits.
-    fn turn<'db>(&mut self, database: &'db Database, operation: &Operation) -> Result<Option<Turn<'db>>> {
+    fn turn(&mut self, database: &Database, operation: &Operation) -> Result<Option<Turn>> {
         if operation.transaction().is_some() && !mutant!("transactions wait in write queues") {
             // A transaction does not wait in the queue. The operation at its head may wait for the
             // transaction's end.
             return Ok(None);
         }
         let ident = self.collection.data()?.ident;
-        let waits: (&dyn Interrupt, _) = (operation, database.blocking_hook());
+        let waits = (operation, database.blocking_hook());
         let turn = database.write_queues.take_if_contended(ident, self.id, self.losses, waits)?;
         // The previous owner of the turn has changed the document.
         self.losses += usize::from(turn.is_some());

@@ -37,6 +37,8 @@ pub(crate) struct Command {
     pub(crate) in_transactions: bool,
     /// True if the command is retryable with a transaction number.
     pub(crate) retryable_write: bool,
+    /// True if the handler may run again from its start while it has changed nothing.
+    pub(crate) restarts: bool,
     /// True if the command contains secrets, which are redacted.
     pub(crate) has_secrets: bool,
 }

@@ -15,10 +15,11 @@ use crate::process::event::Event;
 use crate::protocol::fields::Fields;
 use crate::state::connection::ConnectionState;
 use crate::state::server::Server;
-use base::Error;
 use base::bson::{Builder, Document};
+use base::{Error, Result};
 use database::time;
-use database::{OpenTransaction, Operation, Position, QuerySettings};
+use database::{OpenTransaction, Operation, Position, QuerySettings, Suspension};
+use std::cell::Cell;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -42,6 +43,8 @@ pub(crate) struct Call<'a> {
     pub(crate) transaction: Option<Arc<OpenTransaction>>,
     /// Operation id for killOp.
     pub(crate) operation_id: u64,
+    /// True if the next operation is the command's first, and its statements may be suspended.
+    pub(crate) may_suspend: Cell<bool>,
     /// True if the client accepts further replies without requests (exhaust).
     pub(crate) exhaust_allowed: bool,
     /// Set by a handler that continues to reply: the topology version in its reply. The server then
@@ -129,6 +132,9 @@ impl<'a> Call<'a> {
         if let Some(transaction) = &self.transaction {
             operation.join(transaction.clone());
         }
+        if self.may_suspend.replace(false) {
+            operation.allow_suspension(self.progress.turn.take());
+        }
         self.adopt(&operation);
         operation
     }
@@ -136,6 +142,21 @@ impl<'a> Call<'a> {
     /// Makes this command continue an operation, such as a cursor's.
     pub(crate) fn adopt(&self, operation: &Arc<Operation>) {
         self.connection.activity.adopt(operation.clone());
+    }
+
+    /// Returns the wait of a suspended statement, which `error` ended. The handler runs again after it.
+    ///
+    /// Errors: MaxTimeMSExpired.
+    pub(crate) fn suspension(&mut self, error: &Error) -> Result<Option<Event>> {
+        let operation = self.connection.activity.operation();
+        let suspension = operation.and_then(|used| used.operation.take_suspension());
+        let Some(Suspension { ready, turn }) = suspension else { return Ok(None) };
+        self.progress.was_suspended = true;
+        let context = error.message().rsplit_once(" :: caused by :: ");
+        self.progress.suspended_in = context.map(|(context, _)| context.to_string());
+        self.progress.turn.set(turn);
+        self.reply.truncate(0);
+        Ok(Some(Event::Other { until: waits::for_suspended(self.progress, &self.arguments)?, ready }))
     }
 
     /// Waits at most this long since the first call of the handler; `None` after that time, when

@@ -1,7 +1,8 @@
 //! State of a request between its waits, which handlers see.
 
 use crate::state::fail_point::Failure;
-use database::{Queue, Ticket};
+use database::{Queue, Ticket, Turn};
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -12,6 +13,12 @@ pub(crate) struct Progress {
     pub(crate) began: Option<Began>,
     /// Place in the session's queue of statements.
     pub(crate) ticket: Option<Ticket<Arc<Queue>>>,
+    /// True if a statement of the command has waited without a thread.
+    pub(crate) was_suspended: bool,
+    /// Context of this statement's errors.
+    pub(crate) suspended_in: Option<String>,
+    /// Place of this statement in the queue of its record.
+    pub(crate) turn: Cell<Option<Turn>>,
     /// Deadline of the handler's wait, after its first call.
     pub(crate) waiting_until: Option<Instant>,
     /// Effect of fail points, kept during waits.

@@ -35,6 +35,7 @@ impl Row {
             takes_write_concern: matches!(kind, Kind::Write),
             in_transactions: false,
             retryable_write: false,
+            restarts: false,
             has_secrets: false,
         };
         Row { command, run }
@@ -79,6 +80,12 @@ impl Row {
     pub(crate) const fn retryable_write(mut self) -> Row {
         self.command.retryable_write = true;
         self.in_transactions()
+    }
+
+    /// Allows the handler to run again from its start while it has changed nothing, after a wait without a thread.
+    pub(crate) const fn restarts(mut self) -> Row {
+        self.command.restarts = true;
+        self
     }
 
     /// Marks the command as containing secrets, which are redacted.

@@ -33,6 +33,16 @@ fn deadline(progress: &Progress, arguments: &Arguments<'_>) -> Result<Instant> {
     }
 }
 
+/// Returns the deadline of a suspended statement.
+///
+/// Errors: MaxTimeMSExpired, with the statement's context.
+pub(crate) fn for_suspended(progress: &Progress, arguments: &Arguments<'_>) -> Result<Instant> {
+    deadline(progress, arguments).map_err(|error| match &progress.suspended_in {
+        Some(context) => error.context(context),
+        None => error,
+    })
+}
+
 /// Returns a check that cancels waits in a shared store, after killOp or maxTimeMS.
 pub(crate) fn over(
     state: &ConnectionState,

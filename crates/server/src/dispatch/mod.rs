@@ -30,6 +30,7 @@ use base::{Error, ErrorCode, Namespace, Result, bail, err};
 use database::language::first_stage;
 use database::time;
 use database::{Database, OpenTransaction, Position, cancellation};
+use std::cell::Cell;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Instant;
@@ -130,6 +131,9 @@ fn run_handler(handler: Handler, call: &mut Call<'_>, before: Position) -> Resul
             // The plan used an old catalog of a shared store. Nothing has changed, so the command
             // runs again.
             Err(error) if error.code() == ErrorCode::StaleConfig => call.reply.truncate(0),
+            Err(error) if error.code() == ErrorCode::LockBusy => {
+                return call.suspension(&error)?.map(HandlerStatus::Wait).ok_or(error);
+            }
             Ok(answer) if call.command.kind == Kind::Read => {
                 return call.confirm_read(before).map(|()| answer);
             }
@@ -361,7 +365,9 @@ impl<'a> Run<'a, '_> {
             self.progress.failure = Some(Box::new(failure));
             return Ok(HandlerStatus::Wait(event));
         }
-        if self.record.context.retryable_write && self.server.fail_points.active() {
+        if self.progress.was_suspended {
+            waits::for_suspended(self.progress, &arguments)?;
+        } else if self.record.context.retryable_write && self.server.fail_points.active() {
             let statements = self.new_statements(state, &arguments);
             let write = self.server.fail_points.check_retryable_write(statements);
             failure = write.unwrap_or(failure);
@@ -389,6 +395,7 @@ impl<'a> Run<'a, '_> {
             reply: &mut reply.document,
             exhaust_allowed: self.exhaust_allowed,
             operation_id,
+            may_suspend: Cell::new(self.command.restarts && !in_transaction),
             streams: None,
             notes: self.record.notes.take(),
             reads_stream: false,

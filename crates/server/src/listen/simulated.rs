@@ -115,3 +115,76 @@ impl SimulatedBackground {
         self.0.tick(server);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::server::Settings;
+    use base::bson::{DocumentBuf, extended_json};
+    use database::{Database, SystemClock};
+    use storage::store::LogOptions;
+
+    fn replica_set() -> Arc<Server> {
+        let engine = Arc::new(storage::MemoryEngine::new());
+        let log = Some(LogOptions { bytes: 1 << 20 });
+        let database = Database::open_with(engine, Arc::new(SystemClock), 1, log).unwrap();
+        let settings = Settings { replica_set: Some("rs0".to_string()), ..Settings::default() };
+        Arc::new(Server::new(settings, database))
+    }
+
+    fn send(connection: &mut SimulatedConnection, command: &str) -> Advance {
+        let command = extended_json::parse(command).unwrap();
+        connection.receive(&wire::message::encode(1, 0, command.view()));
+        connection.advance()
+    }
+
+    fn reply(advance: Advance) -> DocumentBuf {
+        match advance {
+            Advance::Reply(bytes) => wire::message::document(&bytes).unwrap(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn number(reply: &DocumentBuf, field: &str) -> Option<i64> {
+        reply.view().get(field).and_then(|value| value.as_i64())
+    }
+
+    #[test]
+    fn a_write_waits_for_a_transaction_without_a_thread() {
+        const LSID: &str = "lsid: {id: {$uuid: '00000000-0000-4000-8000-000000000001'}}";
+        let server = replica_set();
+        let [mut one, mut other] = std::array::from_fn(|_| SimulatedConnection::new(&server));
+        let inserted = send(&mut one, "{insert: 'c', $db: 'd', documents: [{_id: 1, n: 1}]}");
+        assert_eq!(number(&reply(inserted), "n"), Some(1));
+        let transaction = format!("$db: 'd', {LSID}, txnNumber: {{$numberLong: '1'}}, autocommit: false");
+        let update = "update: 'c', updates: [{q: {_id: 1}, u: {$inc: {n: 1}}}]";
+        let first = send(&mut one, &format!("{{{update}, {transaction}, startTransaction: true}}"));
+        assert_eq!(number(&reply(first), "nModified"), Some(1));
+        let update = format!("{{{update}, $db: 'd'}}");
+        assert_eq!(send(&mut other, &update), Advance::Waiting);
+        assert!(!other.can_advance() && other.advance() == Advance::Waiting);
+        let commit = transaction.replace("'d'", "'admin'");
+        let committed = reply(send(&mut one, &format!("{{commitTransaction: 1, {commit}}}")));
+        assert_eq!(number(&committed, "ok"), Some(1));
+        assert!(other.can_advance());
+        assert_eq!(number(&reply(other.advance()), "nModified"), Some(1));
+        let found = reply(send(&mut one, "{find: 'c', $db: 'd', filter: {n: 3}, singleBatch: true}"));
+        let batch = found.view().get("cursor").and_then(|cursor| cursor.as_document()?.get("firstBatch"));
+        assert_eq!(batch.and_then(|batch| batch.as_array()).map(|batch| batch.iter().count()), Some(1));
+    }
+
+    #[test]
+    fn the_wait_of_a_write_ends_at_max_time() {
+        const LSID: &str = "lsid: {id: {$uuid: '00000000-0000-4000-8000-000000000002'}}";
+        let server = replica_set();
+        let [mut one, mut other] = std::array::from_fn(|_| SimulatedConnection::new(&server));
+        reply(send(&mut one, "{create: 'c', $db: 'd'}"));
+        let insert = "insert: 'c', $db: 'd', documents: [{_id: 1}]";
+        let transaction =
+            format!("{LSID}, txnNumber: {{$numberLong: '1'}}, autocommit: false, startTransaction: true");
+        assert_eq!(number(&reply(send(&mut one, &format!("{{{insert}, {transaction}}}"))), "n"), Some(1));
+        assert_eq!(send(&mut other, &format!("{{{insert}, maxTimeMS: 20}}")), Advance::Waiting);
+        std::thread::sleep(std::time::Duration::from_millis(25));
+        assert_eq!(number(&reply(other.advance()), "code"), Some(50));
+    }
+}

@@ -4,14 +4,11 @@
 
 use crate::process::blocking;
 use database::time;
-use database::{Database, JournalWait, Position};
+use database::{Database, JournalWait, Position, Ready};
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Instant;
-
-/// Registers a waker and returns true if the event has already happened.
-pub(crate) type Ready = Box<dyn FnMut(&Waker) -> bool + Send>;
 
 /// An event with an optional deadline.
 pub(crate) enum Event {

@@ -13,6 +13,7 @@ use crate::sync::{Mutex, MutexGuard, RwLock};
 use crate::{Durability, Engine, EventCount, Ident, Position, Result, Snapshot, Value, mutant};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Duration;
 
 /// Returns the limit of a commit's CPU time under the lock.
@@ -453,6 +454,18 @@ impl Intents for Local {
 
     fn wait_released(&self, owner: TransactionId, should_continue: &mut dyn FnMut() -> bool) {
         self.wait_until(&|| !self.writer.lock().intents.has(owner), should_continue);
+    }
+
+    fn has_released(&self, owner: TransactionId, waker: &Waker) -> Option<bool> {
+        loop {
+            let next = self.releases.read() + 1;
+            if !self.writer.lock().intents.has(owner) {
+                return Some(true);
+            }
+            if !self.releases.has_reached(next, waker) {
+                return Some(false);
+            }
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! `delete`: statements that remove documents.
 
 use super::retry::Retryable;
-use super::write_batch::WriteBatch;
+use super::write_batch::{WriteBatch, is_suspended};
 use crate::access::command::Kind;
 use crate::access::{Action, Requirements};
 use crate::call::row::Row;
@@ -18,7 +18,8 @@ use std::sync::Arc;
 pub(crate) const DELETE: Row =
     Row::new("delete", Kind::Write, "Removes documents.", delete, Requirements::Collection(Action::Remove))
         .stable_api()
-        .retryable_write();
+        .retryable_write()
+        .restarts();
 
 /// An unparsed element of `deletes`.
 pub(crate) struct Statement<'a> {
@@ -49,8 +50,8 @@ fn delete(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut deleted = 0;
     for (position, statement) in statements.iter().enumerate() {
         Retryable::check_single(batch.retryable.as_ref(), !statement.single)?;
-        call.server.counters.deleted.add(1);
         if let Some(answer) = batch.recorded_result(position) {
+            call.server.counters.deleted.add(1);
             deleted += answer.view().get("n").and_then(|n| n.as_i64()).unwrap_or(0);
             continue;
         }
@@ -68,6 +69,7 @@ fn delete(call: &mut Call<'_>) -> Result<HandlerStatus> {
                 outcome => break outcome,
             }
         };
+        call.server.counters.deleted.add(u64::from(!is_suspended(&outcome)));
         match outcome {
             Ok((n, committed)) => {
                 call.note(statement.document, &scope.operation, |counts| {

@@ -23,7 +23,8 @@ pub(crate) const FIND_AND_MODIFY: Row = Row::new(
     Requirements::By(requirements::find_and_modify),
 )
 .stable_api()
-.retryable_write();
+.retryable_write()
+.restarts();
 
 /// Parsed fields of the command. `explain` uses them too.
 pub(crate) struct Parts<'a> {

@@ -15,7 +15,8 @@ use smallvec::SmallVec;
 pub(crate) const INSERT: Row =
     Row::new("insert", Kind::Write, "Inserts documents.", insert, Requirements::By(requirements::insert))
         .stable_api()
-        .retryable_write();
+        .retryable_write()
+        .restarts();
 
 fn insert(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();

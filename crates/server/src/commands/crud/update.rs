@@ -1,7 +1,7 @@
 //! `update`: changes documents, or inserts a document if none matches.
 
 use super::retry::Retryable;
-use super::write_batch::WriteBatch;
+use super::write_batch::{WriteBatch, is_suspended};
 use crate::access::command::Kind;
 use crate::access::{Requirements, requirements};
 use crate::call::row::Row;
@@ -19,7 +19,8 @@ use std::sync::Arc;
 pub(crate) const UPDATE: Row =
     Row::new("update", Kind::Write, "Updates documents.", update, Requirements::By(requirements::update))
         .stable_api()
-        .retryable_write();
+        .retryable_write()
+        .restarts();
 
 /// An unparsed element of `updates`.
 pub(crate) struct Statement<'a> {
@@ -78,7 +79,7 @@ fn update(call: &mut Call<'_>) -> Result<HandlerStatus> {
                 }
             },
         };
-        call.server.counters.updated.add(1);
+        call.server.counters.updated.add(u64::from(!is_suspended(&outcome)));
         match outcome {
             Ok(outcome) => {
                 batch.record(position, || outcome.to_answer());

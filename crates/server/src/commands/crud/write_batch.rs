@@ -21,6 +21,11 @@ pub(crate) struct WriteBatch {
     pub(crate) retryable: Option<Retryable>,
 }
 
+/// Returns true if a statement is suspended and runs again.
+pub(crate) fn is_suspended<T>(outcome: &Result<T>) -> bool {
+    matches!(outcome, Err(error) if error.code() == ErrorCode::LockBusy)
+}
+
 impl WriteBatch {
     /// Begins a batch of `count` statements.
     ///
@@ -66,11 +71,12 @@ impl WriteBatch {
 
     /// Adds the error of a statement. Returns false if the batch must stop.
     ///
-    /// Errors: an error that ends the whole command (interruption, an invalid namespace).
+    /// Errors: an error that ends the whole command (interruption, a suspended statement, an invalid namespace).
     pub(crate) fn failed(&mut self, position: usize, error: Error) -> Result<bool> {
         let ends_command = matches!(
             error.code(),
             ErrorCode::InterruptedAtShutdown
+                | ErrorCode::LockBusy
                 | ErrorCode::InterruptedDueToReplStateChange
                 | ErrorCode::InvalidNamespace
         );

@@ -8,6 +8,7 @@ use crate::protocol::write_concern::WriteConcern;
 use base::bson::{Builder, Document, DocumentBuf, Element, Value};
 use base::{Error, ErrorCode, Namespace, Result, bail, err};
 use database::RenameRequest;
+use std::cell::Cell;
 use wire::request::{Request, Sequences};
 
 /// Applies an operation of kind `c`.
@@ -86,6 +87,7 @@ fn run(call: &mut Call<'_>, database: &str, command: DocumentBuf) -> Result<()> 
         reply: &mut reply,
         transaction: None,
         operation_id: call.operation_id,
+        may_suspend: Cell::new(false),
         exhaust_allowed: false,
         streams: None,
         notes: None,
