@@ -5,21 +5,18 @@
 //! nothing of the wire: every call is synchronous and returns values or MongoDB's errors.
 
 mod access;
-mod backup;
 mod cached_plans;
 pub mod catalog;
 mod catalog_change;
 mod catalog_read;
 mod change_stream;
 mod changes;
-mod clean_slate;
 mod clock;
 pub mod collection;
 mod commit;
 mod cursor;
 mod database;
 mod ddl;
-mod difference;
 mod duplicate;
 mod exec;
 mod explain;
@@ -36,16 +33,13 @@ mod option_field;
 mod options;
 mod plan;
 mod plan_cache;
-mod profile;
 mod read;
-pub mod repair;
 mod retry_record;
 mod scope;
 mod statistics;
 mod strict;
 mod transaction;
-mod ttl;
-pub mod validate;
+mod upkeep;
 mod validator;
 mod watch;
 mod write;
@@ -59,7 +53,6 @@ pub use commit::{Committed, uuid_text};
 pub use cursor::{Cursor, CursorTag, Cursors, FIRST_BATCH, IdleCursor};
 pub use database::{Counters, Database};
 pub use ddl::{CreateIndexesOutcome, RenameRequest, Resolved, check_writable};
-pub use difference::Since;
 pub use exec::RecordStream;
 pub use explain::Verbosity;
 pub use history::View;
@@ -77,6 +70,8 @@ pub use storage::{
     EventCount, JournalWait, Listener, Position, Queue, Reads, Span, Ticket, cancellation, threads, time,
 };
 pub use strict::{StrictReport, filter_shape};
+pub use upkeep::difference::Since;
+pub use upkeep::{repair, validate};
 pub use watch::{Interest, Watch};
 pub use write::{
     Action, AnswerOf, DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, InsertRequest, Inserted,

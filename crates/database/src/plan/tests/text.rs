@@ -5,7 +5,7 @@ use crate::scope::Scope;
 use super::generate::Random;
 use crate::database::Database;
 use crate::index::{IndexSpec, TextIndex};
-use crate::validate::Depth;
+use crate::upkeep::validate::Depth;
 use crate::{InsertRequest, ManualClock, Operation, Read};
 use base::Namespace;
 use base::bson::{Document, DocumentBuf, extended_json};

@@ -5,7 +5,7 @@ use crate::scope::Scope;
 use super::{Repaired, repair};
 use crate::Operation;
 use crate::keys::{CATALOG, RecordId};
-use crate::validate::Depth;
+use crate::upkeep::validate::Depth;
 use crate::{Database, InsertRequest, ManualClock, StateName, index::IndexSpec};
 use base::Namespace;
 use base::bson::{DocumentBuf, extended_json};
