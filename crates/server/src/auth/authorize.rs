@@ -28,11 +28,6 @@ static LOCALHOST_EXCEPTION: LazyLock<Privileges> = LazyLock::new(|| {
     Privileges::new(granted.map(|(resource, actions)| Privilege { resource, actions: Actions::of(actions) }))
 });
 
-/// Returns true if access control applies to this connection.
-pub(crate) fn is_access_controlled(server: &Server, state: &ConnectionState) -> bool {
-    server.auth.enabled() && !state.is_system
-}
-
 /// Returns the privileges of the connection's user. Only valid with access control.
 pub(crate) fn privileges<'a>(server: &Server, state: &'a ConnectionState) -> &'a Privileges {
     match &state.identity {
@@ -49,7 +44,7 @@ pub(crate) fn is_authorized(
     resource: Resource<'_>,
     action: Action,
 ) -> bool {
-    !is_access_controlled(server, state) || privileges(server, state).allows(resource, action)
+    !state.is_access_controlled(server) || privileges(server, state).allows(resource, action)
 }
 
 /// Returns a request with the identity of its connection; `None` without access control.
@@ -58,7 +53,7 @@ pub(crate) fn authorizer<'a>(
     state: &'a ConnectionState,
     request: &'a Request<'a>,
 ) -> Option<Authorizer<'a>> {
-    is_access_controlled(server, state).then(|| Authorizer {
+    state.is_access_controlled(server).then(|| Authorizer {
         privileges: privileges(server, state),
         identity: state.identity.as_deref(),
         body: request.body,

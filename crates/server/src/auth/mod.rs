@@ -17,7 +17,7 @@ pub(crate) mod store;
 pub(crate) mod user;
 pub(crate) mod user_writes;
 
-pub(crate) use authorize::{authorize, authorizer, is_access_controlled, is_authorized, privileges};
+pub(crate) use authorize::{authorize, authorizer, is_authorized, privileges};
 pub(crate) use conversation::ClientFirst;
 
 use crate::access::command::Command;

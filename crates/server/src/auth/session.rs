@@ -1,6 +1,6 @@
 //! Owner of a logical session: the user of the connection that names it.
 
-use super::{is_access_controlled, privileges};
+use super::privileges;
 use crate::access::{Action, Resource};
 use crate::protocol::session_id::Named;
 use crate::state::connection::ConnectionState;
@@ -11,7 +11,7 @@ use database::{NOBODY, SessionId};
 /// Identifies the user of a session, so that users cannot reach each other's sessions.
 pub(crate) fn digest(server: &Server, state: &ConnectionState) -> [u8; 32] {
     match &state.identity {
-        Some(identity) if is_access_controlled(server, state) => identity.digest,
+        Some(identity) if state.is_access_controlled(server) => identity.digest,
         _ => NOBODY,
     }
 }
@@ -32,7 +32,7 @@ pub(crate) fn own_or(
     named: Named,
     also: Action,
 ) -> Result<Option<SessionId>> {
-    if !is_access_controlled(server, state) {
+    if !state.is_access_controlled(server) {
         return Ok(Some(named.id));
     }
     let Some(identity) = &state.identity else { return Ok(None) };

@@ -1,6 +1,6 @@
 //! Check of `setUserWriteBlockMode` before a write. Users with `bypassWriteBlockingMode` pass.
 
-use super::{is_access_controlled, is_authorized};
+use super::is_authorized;
 use crate::access::command::{Command, Kind};
 use crate::access::{self, Action};
 use crate::state::connection::ConnectionState;
@@ -11,7 +11,7 @@ use base::{Result, err};
 use database::language::{Requester, Resource, stages_of};
 use wire::request::Request;
 
-/// Refuses a command that writes to a blocked user database.
+/// Refuses a command that writes to a user database, while such writes are blocked.
 ///
 /// Errors: UserWritesBlocked.
 pub(crate) fn check(
@@ -20,13 +20,10 @@ pub(crate) fn check(
     command: &Command,
     request: &Request<'_>,
 ) -> Result<()> {
-    if server.set_settings.user_write_block.reason().is_none()
-        || state.is_system
-        || !writes_for_user(command, request)
-    {
+    if state.is_system || !writes_for_user(command, request) {
         return Ok(());
     }
-    let bypasses = is_access_controlled(server, state)
+    let bypasses = state.is_access_controlled(server)
         && is_authorized(server, state, access::Resource::Cluster, Action::BypassWriteBlockingMode);
     match bypasses {
         true => Ok(()),

@@ -16,7 +16,7 @@ use crate::protocol::fields::Fields;
 use crate::state::connection::ConnectionState;
 use crate::state::server::Server;
 use base::bson::{Builder, Document};
-use base::{Error, Result};
+use base::{Error, Result, err};
 use database::time;
 use database::{OpenTransaction, Operation, Position, QuerySettings, Suspension};
 use std::cell::Cell;
@@ -157,6 +157,26 @@ impl<'a> Call<'a> {
         self.progress.turn.set(turn);
         self.reply.truncate(0);
         Ok(Some(Event::Other { until: waits::for_suspended(self.progress, &self.arguments)?, ready }))
+    }
+
+    /// Applies the settings of the command's query shape.
+    ///
+    /// Errors: QueryRejectedBySettings.
+    pub(crate) fn apply_query_settings(&mut self) -> Result<()> {
+        let request = self.request;
+        let rejects = self.plan_by_query_settings(request);
+        match rejects {
+            true => Err(err!(QueryRejectedBySettings, "Query rejected by admin query settings")),
+            false => Ok(()),
+        }
+    }
+
+    /// Lets plans follow the settings of a query shape. Returns whether the settings refuse the query, which explain
+    /// disregards.
+    pub(crate) fn plan_by_query_settings(&mut self, request: &Request<'_>) -> bool {
+        let found = self.server.set_settings.query_settings.of_command(request.database, request.body);
+        self.query_settings = found.as_ref().map(|shape| shape.settings.clone());
+        found.is_some_and(|shape| shape.reject)
     }
 
     /// Waits at most this long since the first call of the handler; `None` after that time, when

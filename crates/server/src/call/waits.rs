@@ -71,9 +71,6 @@ pub(crate) fn for_session(
     progress: &mut Progress,
     arguments: &Arguments<'_>,
 ) -> Result<Option<Event>> {
-    if arguments.transaction_number.is_none() {
-        return Ok(None);
-    }
     let Some(session) = &state.session else { return Ok(None) };
     let ticket = progress.ticket.get_or_insert_with(|| Ticket::take(session.queue.clone()));
     if ticket.is_admitted() {

@@ -264,9 +264,13 @@ impl<'a> Run<'a, '_> {
         if command.admin_only && self.request.database != "admin" {
             bail!(Unauthorized, "{} may only be run against the admin database.", command.name);
         }
-        login::refresh(server, state)?;
-        auth::check(server, state, command)?;
-        auth::authorize(server, state, self.request, command)?;
+        if state.identity.is_some() {
+            login::refresh(server, state)?;
+        }
+        if state.is_access_controlled(server) {
+            auth::check(server, state, command)?;
+            auth::authorize(server, state, self.request, command)?;
+        }
         let topology = Topology { is_replica_set: server.is_replicated() };
         let mut arguments = Arguments::read(self.request.body, command, &topology)?;
         if let Some(named) = arguments.named_session {
@@ -360,7 +364,9 @@ impl<'a> Run<'a, '_> {
             return result;
         }
         self.check_primary(&arguments)?;
-        user_writes::check(self.server, state, self.command, self.request)?;
+        if self.server.set_settings.user_write_block.reason().is_some() {
+            user_writes::check(self.server, state, self.command, self.request)?;
+        }
         if let Some(event) = self.wait(state, &arguments)? {
             self.progress.failure = Some(Box::new(failure));
             return Ok(HandlerStatus::Wait(event));
@@ -528,7 +534,9 @@ impl<'a> Run<'a, '_> {
     ///
     /// Errors: MaxTimeMSExpired.
     fn wait(&mut self, state: &ConnectionState, arguments: &Arguments<'_>) -> Result<Option<Event>> {
-        if let Some(event) = waits::for_session(state, self.progress, arguments)? {
+        if arguments.transaction_number.is_some()
+            && let Some(event) = waits::for_session(state, self.progress, arguments)?
+        {
             return Ok(Some(event));
         }
         match self.command.kind {

@@ -98,7 +98,12 @@ impl ConnectionState {
 
     /// Returns true if access control is on and the connection has no user.
     pub(crate) fn is_unauthenticated(&self, server: &Server) -> bool {
-        self.identity.is_none() && server.auth.enabled() && !self.is_system
+        self.identity.is_none() && self.is_access_controlled(server)
+    }
+
+    /// Returns true if access control applies to this connection.
+    pub(crate) fn is_access_controlled(&self, server: &Server) -> bool {
+        server.auth.enabled() && !self.is_system
     }
 
     /// Returns the maximum message size, which is lower before authentication.

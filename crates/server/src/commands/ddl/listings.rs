@@ -70,7 +70,7 @@ fn list_databases(call: &mut Call<'_>) -> Result<HandlerStatus> {
 ///
 /// Errors: Unauthorized if the user requests all databases without that privilege.
 fn shows_only_own(call: &Call<'_>, authorized: Option<bool>) -> Result<bool> {
-    if !auth::is_access_controlled(call.server, call.connection) {
+    if !call.connection.is_access_controlled(call.server) {
         return Ok(false);
     }
     let sees_all =
@@ -108,7 +108,7 @@ fn list_collections(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let matcher = Matcher::parse(filter, &context)?;
     let catalog = call.server.database.catalog();
     let mut found = Vec::new();
-    let asks = authorized && auth::is_access_controlled(call.server, call.connection);
+    let asks = authorized && call.connection.is_access_controlled(call.server);
     for collection in catalog.collections(call.request.database) {
         let own = Resource::Collection(call.request.database, collection.namespace.collection());
         if asks && auth::privileges(call.server, call.connection).on(own).is_empty() {

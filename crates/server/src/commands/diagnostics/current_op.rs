@@ -106,7 +106,7 @@ impl Seen {
     /// Without access control, all operations are visible.
     fn by(server: &Server, state: &ConnectionState, own_only: bool) -> Seen {
         let user = || state.identity.as_ref().map(|identity| identity.user.clone());
-        let only = own_only && auth::is_access_controlled(server, state);
+        let only = own_only && state.is_access_controlled(server);
         Seen { only: only.then(|| (user(), auth::session::digest(server, state))) }
     }
 

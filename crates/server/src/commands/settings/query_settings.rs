@@ -172,25 +172,3 @@ fn is_by_id(query: Document<'_>) -> bool {
     let is_find = query.first().is_some_and(|first| first.name() == "find");
     is_find && is_value && others.iter().all(|name| query.get(name).is_none())
 }
-
-impl Call<'_> {
-    /// Applies the settings of the command's query shape.
-    ///
-    /// Errors: QueryRejectedBySettings.
-    pub(crate) fn apply_query_settings(&mut self) -> Result<()> {
-        let request = self.request;
-        let rejects = self.plan_by_query_settings(request);
-        match rejects {
-            true => Err(err!(QueryRejectedBySettings, "Query rejected by admin query settings")),
-            false => Ok(()),
-        }
-    }
-
-    /// Lets plans follow the settings of a query shape. Returns whether the settings refuse the query, which explain
-    /// disregards.
-    pub(crate) fn plan_by_query_settings(&mut self, request: &Request<'_>) -> bool {
-        let found = self.server.set_settings.query_settings.of_command(request.database, request.body);
-        self.query_settings = found.as_ref().map(|shape| shape.settings.clone());
-        found.is_some_and(|shape| shape.reject)
-    }
-}
