@@ -75,7 +75,9 @@ impl WriteBatch {
     pub(crate) fn failed(&mut self, position: usize, error: Error) -> Result<bool> {
         let ends_command = matches!(
             error.code(),
-            ErrorCode::InterruptedAtShutdown
+            ErrorCode::Interrupted
+                | ErrorCode::InterruptedAtShutdown
+                | ErrorCode::MaxTimeMSExpired
                 | ErrorCode::LockBusy
                 | ErrorCode::InterruptedDueToReplStateChange
                 | ErrorCode::InvalidNamespace
@@ -84,10 +86,8 @@ impl WriteBatch {
         if ends_command || (self.in_transaction && reply::is_transient(error.code(), false, false)) {
             return Err(error);
         }
-        // An elapsed time limit also applies to the later statements.
-        let stops = matches!(error.code(), ErrorCode::MaxTimeMSExpired | ErrorCode::Interrupted);
         self.errors.push((position, error));
-        Ok(!self.ordered && !stops && !self.in_transaction)
+        Ok(!self.ordered && !self.in_transaction)
     }
 
     /// Appends `writeErrors`, waits for the write concern and appends its outcome.
