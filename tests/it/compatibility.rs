@@ -309,7 +309,9 @@ fn options_of_create() -> (BTreeSet<String>, BTreeSet<String>) {
     for arm in arms.split("\n            \"").skip(1) {
         let (names, body) = arm.split_once("=>").unwrap_or_default();
         let names = format!("\"{names}");
-        let names = names.split('"').skip(1).step_by(2).map(str::to_string);
+        // The text of an error may also begin a line.
+        let is_name = |name: &&str| name.chars().all(char::is_alphanumeric);
+        let names = names.split('"').skip(1).step_by(2).filter(is_name).map(str::to_string);
         if body.contains("NotImplemented") { refused.extend(names) } else { taken.extend(names) }
     }
     taken.retain(|name| !refused.contains(name));
