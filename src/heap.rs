@@ -6,7 +6,7 @@
 //! 27. It groups blocks by size and returns single pages, at equal speed
 //! ([measured](../docs/performance.md#the-allocator)).
 
-use base::memory::Counting;
+use base::memory::CountingAllocator;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 use std::ffi::{CStr, c_char};
 
@@ -22,7 +22,7 @@ const ALLOCATOR: Allocator = std::alloc::System;
 
 /// Counts the memory of each operation.
 #[global_allocator]
-static HEAP: Counting<Allocator> = Counting(ALLOCATOR);
+static HEAP: CountingAllocator<Allocator> = CountingAllocator(ALLOCATOR);
 
 /// Options of jemalloc. `_RJEM_MALLOC_CONF` in the environment overrides them.
 ///

@@ -7,7 +7,7 @@ use std::path::Path;
 /// The statics of these crates that are not constants, with the reason for each.
 // tidy: sorted
 const STATICS: &[(&str, &str)] = &[
-    ("crates/base/src/memory.rs: TAKEN", "how much memory a thread has taken"),
+    ("crates/base/src/memory.rs: ALLOCATED", "net heap bytes of each thread"),
     ("crates/database/src/operation.rs: EPOCH", "the instant that deadlines count from"),
     ("crates/database/src/operation.rs: LAST", "in debug builds, what a thread's latest check was of"),
     ("crates/database/src/operation.rs: NEXT", "in debug builds, a number for each operation"),

@@ -1,4 +1,4 @@
-//! MongoDB's table of error codes: numbers and names.
+//! MongoDB's table of error codes (`error_codes.yml`): numbers and names. A new named code is a line in `codes!`.
 
 macro_rules! codes {
     ($($name:ident = $number:literal,)+) => {

@@ -20,7 +20,7 @@ struct Inner {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// Builds an error from a code and a message.
+    /// Builds an error from a code and a message. [`err!`](crate::err) formats the message.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Error {
         Error(Box::new(Inner { code, message: message.into(), info: None }))
     }

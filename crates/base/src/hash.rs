@@ -1,4 +1,4 @@
-//! The 64-bit hash of hashed indexes and `$toHashedIndexKey`, as MongoDB computes it.
+//! The 64-bit hash of hashed indexes and `$toHashedIndexKey`, as MongoDB's `BSONElementHasher` computes it.
 //!
 //! The hash is MD5 over a zero seed and the value: its rank as a 32-bit integer, then its bytes. Numbers are truncated
 //! to int64, so equal integers of all types collide. Documents and arrays are hashed element by element, each with its

@@ -1,4 +1,4 @@
-//! Heap memory of each thread. The allocator counts, so allocating code needs no accounting.
+//! Net heap memory of each thread, counted by the global allocator. Code that allocates needs no accounting.
 //!
 //! An operation runs on one thread at a time. Its memory is the thread's allocations minus the thread's frees since the
 //! operation began. This covers parsers, arenas, accumulators and buffers alike.
@@ -9,40 +9,40 @@ use std::cell::Cell;
 thread_local! {
     /// Bytes allocated minus bytes freed by this thread. A free counts here even if another thread allocated the
     /// memory.
-    static TAKEN: Cell<i64> = const { Cell::new(0) };
+    static ALLOCATED: Cell<i64> = const { Cell::new(0) };
 }
 
 /// Returns the bytes allocated minus the bytes freed by this thread. Only differences are meaningful. The value is
-/// constant if the program does not allocate through [`Counting`].
+/// constant if the program does not allocate through [`CountingAllocator`].
 #[inline]
-pub fn taken() -> i64 {
-    TAKEN.with(Cell::get)
+pub fn allocated() -> i64 {
+    ALLOCATED.with(Cell::get)
 }
 
-/// Counts memory that this thread took outside the heap; negative when memory is returned.
-pub fn count_elsewhere(bytes: i64) {
-    TAKEN.with(|taken| taken.set(taken.get().wrapping_add(bytes)));
+/// Adds memory that bypasses the allocator, such as mapped pages, in bytes; negative when the memory is freed.
+pub fn count_external(bytes: i64) {
+    ALLOCATED.with(|allocated| allocated.set(allocated.get().wrapping_add(bytes)));
 }
 
-/// Returns an id of this thread, unique among living threads.
+/// Returns an id of this thread, unique among running threads: the address of its counter.
 #[inline]
-pub fn thread() -> usize {
-    TAKEN.with(|taken| std::ptr::from_ref(taken) as usize)
+pub fn thread_id() -> usize {
+    ALLOCATED.with(|allocated| std::ptr::from_ref(allocated) as usize)
 }
 
 #[inline]
 fn count(bytes: usize, sign: i64) {
     // A size never exceeds isize::MAX. The cell has no destructor, so it lives as long as its thread.
-    TAKEN.with(|taken| taken.set(taken.get().wrapping_add(sign * bytes as i64)));
+    ALLOCATED.with(|allocated| allocated.set(allocated.get().wrapping_add(sign * bytes as i64)));
 }
 
 /// An allocator that counts the memory of each thread; for `#[global_allocator]`.
-pub struct Counting<A = System>(pub A);
+pub struct CountingAllocator<A = System>(pub A);
 
-// SAFETY: every call is forwarded unchanged, and its result is returned. Counting neither allocates nor unwinds. No
+// SAFETY: every call is forwarded unchanged, and its result is returned. The count neither allocates nor unwinds. No
 // safe code can count here, and counting elsewhere would miss allocations.
 #[allow(unsafe_code)]
-unsafe impl<A: GlobalAlloc> GlobalAlloc for Counting<A> {
+unsafe impl<A: GlobalAlloc> GlobalAlloc for CountingAllocator<A> {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size(), 1);
@@ -78,22 +78,22 @@ mod tests {
     use super::*;
 
     #[global_allocator]
-    static HEAP: Counting = Counting(System);
+    static HEAP: CountingAllocator = CountingAllocator(System);
 
     #[test]
-    fn a_thread_is_told_what_it_has_taken() {
-        let before = taken();
-        let mut held: Vec<u8> = Vec::with_capacity(1000);
-        assert_eq!(taken() - before, 1000);
-        held.reserve_exact(5000);
-        assert_eq!(taken() - before, 5000);
+    fn allocations_and_frees_are_counted_by_thread() {
+        let before = allocated();
+        let mut buffer: Vec<u8> = Vec::with_capacity(1000);
+        assert_eq!(allocated() - before, 1000);
+        buffer.reserve_exact(5000);
+        assert_eq!(allocated() - before, 5000);
         let elsewhere = std::thread::spawn(move || {
-            let before = taken();
-            drop(held);
-            (taken() - before, thread())
+            let before = allocated();
+            drop(buffer);
+            (allocated() - before, thread_id())
         });
         let (freed, other) = elsewhere.join().unwrap();
         assert_eq!(freed, -5000);
-        assert_ne!(other, thread());
+        assert_ne!(other, thread_id());
     }
 }

@@ -8,7 +8,7 @@ const DATABASE_NAME_MAX: usize = 63;
 /// The longest full namespace, in bytes, since MongoDB 4.4.
 const NAMESPACE_MAX: usize = 255;
 
-/// A database and a collection in it (the collection may be empty for database commands).
+/// A database and a collection in it, both checked.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Namespace {
     text: Box<str>,

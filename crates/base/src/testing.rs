@@ -70,13 +70,13 @@ fn decimal() -> impl Strategy<Value = Decimal128> {
             .prop_map(move |(n, c, e)| finite(n, c, e)),
         // Decimals as close to doubles as possible, on both sides.
         (double(), -1i64..=1).prop_map(move |(double, step)| {
-            let near = Decimal128::from_f64_exact(double);
-            match near.parts() {
+            let nearest = Decimal128::from_f64_exact(double);
+            match nearest.parts() {
                 DecimalParts::Finite { negative, coefficient, exponent } => {
-                    let moved = coefficient.saturating_add_signed(i128::from(step));
-                    finite(negative, moved.min(Decimal128::COEFFICIENT_MAX), exponent)
+                    let shifted = coefficient.saturating_add_signed(i128::from(step));
+                    finite(negative, shifted.min(Decimal128::COEFFICIENT_MAX), exponent)
                 }
-                _ => near,
+                _ => nearest,
             }
         }),
         long().prop_map(Decimal128::from_i64),

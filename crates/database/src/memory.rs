@@ -160,13 +160,13 @@ impl Account {
     pub(crate) fn new() -> Account {
         Account {
             limit: i64::MAX,
-            thread: AtomicUsize::new(memory::thread()),
-            base: AtomicI64::new(memory::taken()),
+            thread: AtomicUsize::new(memory::thread_id()),
+            base: AtomicI64::new(memory::allocated()),
             look_at: AtomicI64::new(i64::MAX),
-            seen: AtomicI64::new(memory::taken()),
+            seen: AtomicI64::new(memory::allocated()),
             held: AtomicI64::new(0),
             engine: AtomicU64::new(u64::MAX),
-            entered_at: AtomicI64::new(memory::taken()),
+            entered_at: AtomicI64::new(memory::allocated()),
             entered: AtomicI64::new(0),
             is_large: AtomicBool::new(false),
         }
@@ -186,7 +186,7 @@ impl Account {
     /// Errors: ExceededMemoryLimit beyond the limit.
     #[inline]
     pub(crate) fn check(&self, shared: &Shared) -> Result<()> {
-        let taken = memory::taken();
+        let taken = memory::allocated();
         let change = taken.wrapping_sub(self.entered_at.load(Relaxed));
         if (-ENTRY..=ENTRY).contains(&change) && taken <= self.look_at.load(Relaxed) {
             return Ok(());
@@ -204,7 +204,7 @@ impl Account {
     #[cold]
     fn enter(&self, shared: &Shared) -> Result<()> {
         // The count of another thread. The closer check detects it.
-        if self.thread.load(Relaxed) != memory::thread() {
+        if self.thread.load(Relaxed) != memory::thread_id() {
             return Ok(());
         }
         let grows = self.note_entry(shared) > 0;
@@ -212,7 +212,7 @@ impl Account {
             return Ok(());
         }
         // The engine may have kept a part of the memory.
-        self.leave_to_engine(memory::taken(), shared);
+        self.leave_to_engine(memory::allocated(), shared);
         self.note_entry(shared);
         match shared.ledger.exceeds(1) && self.held() > ENTRY.unsigned_abs() {
             true => Err(err!(
@@ -226,7 +226,7 @@ impl Account {
 
     /// Updates the ledger. Returns the change in bytes.
     fn note_entry(&self, shared: &Shared) -> i64 {
-        self.entered_at.store(memory::taken(), Relaxed);
+        self.entered_at.store(memory::allocated(), Relaxed);
         let held = self.publish();
         let more = held - self.entered.swap(held, Relaxed);
         shared.ledger.add(more);
@@ -259,7 +259,7 @@ impl Account {
     /// Records the growth of a reply by this number of bytes. Returns `false` if memory is scarce.
     pub(crate) fn reserve(&self, bytes: usize, shared: &Shared) -> bool {
         let room = shared.ledger.room.load(Relaxed);
-        if bytes == 0 || room == 0 || self.thread.load(Relaxed) != memory::thread() {
+        if bytes == 0 || room == 0 || self.thread.load(Relaxed) != memory::thread_id() {
             return true;
         }
         self.note_entry(shared);
@@ -312,7 +312,7 @@ impl Account {
 
     #[cold]
     fn look(&self, taken: i64, shared: &Shared) -> Result<()> {
-        if self.thread.load(Relaxed) != memory::thread() {
+        if self.thread.load(Relaxed) != memory::thread_id() {
             self.resume();
             return Ok(());
         }
@@ -346,7 +346,7 @@ impl Account {
     /// Records the memory of an operation that stops running for now. Its reads may have filled the
     /// cache.
     pub(crate) fn rest(&self, shared: &Shared) {
-        let taken = memory::taken();
+        let taken = memory::allocated();
         if taken.saturating_sub(self.seen.load(Relaxed)) > NOTEWORTHY {
             self.leave_to_engine(taken, shared);
         }
@@ -356,7 +356,7 @@ impl Account {
 
     /// Records the memory for [`held`](Self::held). Must run on the operation's thread.
     pub(crate) fn publish(&self) -> i64 {
-        let held = memory::taken().saturating_sub(self.base.load(Relaxed)).max(0);
+        let held = memory::allocated().saturating_sub(self.base.load(Relaxed)).max(0);
         self.held.store(held, Relaxed);
         held
     }
@@ -368,9 +368,9 @@ impl Account {
 
     /// Resumes the account, possibly on another thread, with the memory of the latest check.
     pub(crate) fn resume(&self) {
-        let taken = memory::taken();
+        let taken = memory::allocated();
         let held = self.held.load(Relaxed);
-        self.thread.store(memory::thread(), Relaxed);
+        self.thread.store(memory::thread_id(), Relaxed);
         self.base.store(taken.saturating_sub(held), Relaxed);
         self.seen.store(taken, Relaxed);
         self.entered_at.store(taken, Relaxed);
@@ -387,11 +387,11 @@ impl Account {
 mod tests {
     use super::*;
     use base::ErrorCode;
-    use base::memory::Counting;
+    use base::memory::CountingAllocator;
     use std::alloc::System;
 
     #[global_allocator]
-    static HEAP: Counting = Counting(System);
+    static HEAP: CountingAllocator = CountingAllocator(System);
 
     #[test]
     fn what_is_held_beyond_the_bound_is_an_error() {

@@ -1,4 +1,4 @@
-//! Appending writer of documents. Elements of other documents are copied undecoded.
+//! Appending writer of documents, as MongoDB's `BSONObjBuilder`. Elements of other documents are copied undecoded.
 
 use super::{Document, DocumentBuf, Element, FieldName, Value};
 use std::io::Write;
@@ -158,7 +158,7 @@ impl Builder {
     }
 
     /// Returns a copy of the document so far, with all open levels closed.
-    pub fn so_far(&self) -> DocumentBuf {
+    pub fn to_document(&self) -> DocumentBuf {
         let begin = self.open.first().map_or(0, |frame| frame.start);
         let bytes = self.bytes.get(begin..).unwrap_or_default().to_vec();
         let open = self.open.iter().map(|frame| Frame { start: frame.start - begin, ..*frame }).collect();
@@ -167,7 +167,7 @@ impl Builder {
 
     /// Closes all open levels and returns the document.
     pub fn finish(self) -> DocumentBuf {
-        debug_assert!(self.open.first().is_none_or(|frame| frame.start == 0), "into_buffer is meant");
+        debug_assert!(self.open.first().is_none_or(|frame| frame.start == 0), "the buffer has a prefix");
         DocumentBuf::from_valid(self.into_buffer())
     }
 

@@ -18,7 +18,7 @@ const LEVEL_BYTES: usize = 7;
 /// Whether a document nests deeper than `levels`; the document itself counts as one.
 #[inline]
 pub fn nests_deeper(document: Document<'_>, levels: usize) -> bool {
-    document.bytes().len() > levels * LEVEL_BYTES && look(document, levels)
+    document.bytes().len() > levels * LEVEL_BYTES && exceeds_depth(document, levels)
 }
 
 /// Refuses a document that nests too deeply for a reply.
@@ -37,7 +37,7 @@ pub fn check_depth(document: Document<'_>) -> Result<()> {
 
 /// Walks the nested documents with an explicit stack. Documents too short to exceed the remaining levels are skipped.
 #[cold]
-fn look(document: Document<'_>, levels: usize) -> bool {
+fn exceeds_depth(document: Document<'_>, levels: usize) -> bool {
     let mut open = vec![document.iter()];
     while let Some(elements) = open.last_mut() {
         let Some(element) = elements.next() else {
@@ -45,11 +45,11 @@ fn look(document: Document<'_>, levels: usize) -> bool {
             continue;
         };
         let Some(inner) = nested(&element) else { continue };
-        let left = levels.saturating_sub(open.len());
-        if left == 0 {
+        let remaining = levels.saturating_sub(open.len());
+        if remaining == 0 {
             return true;
         }
-        if inner.bytes().len() > left * LEVEL_BYTES {
+        if inner.bytes().len() > remaining * LEVEL_BYTES {
             open.push(inner.iter());
         }
     }

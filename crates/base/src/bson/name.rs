@@ -50,8 +50,8 @@ impl<'a> FieldName<'a> {
         FieldName(bytes)
     }
 
-    /// Takes text that was a name, or a part of one, before it was kept as a string. Panics at a zero byte, which would
-    /// be a bug, before anything is written. Text of a client must pass [`FieldName::new`].
+    /// Takes text that comes from a checked name. Panics at a zero byte, which is a bug of the caller. Text of a client
+    /// must pass [`FieldName::new`].
     #[inline]
     pub fn known(text: &'a str) -> FieldName<'a> {
         assert!(!text.as_bytes().contains(&0), "a field name has no zero byte: {text:?}");

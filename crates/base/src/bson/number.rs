@@ -206,8 +206,8 @@ fn compare_double_integer(a: f64, b: i64) -> Ordering {
         return Ordering::Greater;
     }
     // Truncation is exact in this range. The fraction decides between equal integers.
-    let whole = a.trunc();
-    (whole as i64).cmp(&b).then_with(|| compare_doubles(a, whole))
+    let truncated = a.trunc();
+    (truncated as i64).cmp(&b).then_with(|| compare_doubles(a, truncated))
 }
 
 #[cfg(test)]

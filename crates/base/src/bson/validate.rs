@@ -12,7 +12,7 @@ use smallvec::{SmallVec, smallvec};
 /// Maximum size of a stored document, in bytes.
 pub const MAX_DOCUMENT_SIZE: usize = 16 * 1024 * 1024;
 
-/// End of a document under validation, and whether code with scope ends there too.
+/// A document under validation: the offset of its terminator.
 struct Open {
     end: usize,
 }
@@ -69,6 +69,7 @@ fn validate_element(body: &[u8], position: usize, stack: &mut Stack) -> Option<u
             if length < 5 {
                 return None;
             }
+            // The caller checks the terminator when it reaches the end of the embedded document.
             stack.push(Open { end: end - 1 });
             return Some(start + 4);
         }
@@ -90,8 +91,6 @@ fn validate_element(body: &[u8], position: usize, stack: &mut Stack) -> Option<u
         }
         _ => {}
     }
-    // The embedded document's own length must match the position of its terminator. The caller checks this when it
-    // reaches the terminator.
     Some(end)
 }
 

@@ -1,4 +1,4 @@
-//! A single value: borrowed as [`Value`], owned as [`ValueBuf`].
+//! A single value: borrowed as [`Value`], owned as [`ValueBuf`]. The size of an encoded value is in `raw::value_length`.
 
 use super::raw::read_length;
 use super::{Array, Decimal128, Document, Number, ObjectId, RegexText, Type};
@@ -18,7 +18,7 @@ pub enum Value<'a> {
     Undefined,
     ObjectId(ObjectId),
     Boolean(bool),
-    /// Milliseconds since 1970.
+    /// Milliseconds since 1970-01-01 UTC.
     DateTime(i64),
     Null,
     Regex {

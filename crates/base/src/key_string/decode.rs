@@ -93,18 +93,18 @@ impl<'a> Decoder<'a> {
     /// Decodes the value after `tag` into `out`: under a name, or as an array's next element.
     fn value(&mut self, tag: u8, name: Option<FieldName<'_>>, out: &mut Builder, depth: usize) -> Option<()> {
         match tag {
-            tags::NAN..=tags::INFINITY => put(out, name, self.number(tag)?),
-            tags::MIN_KEY => put(out, name, Value::MinKey),
-            tags::UNDEFINED => put(out, name, Value::Undefined),
-            tags::NULL => put(out, name, Value::Null),
-            tags::FALSE | tags::TRUE => put(out, name, Value::Boolean(tag == tags::TRUE)),
-            tags::MAX_KEY => put(out, name, Value::MaxKey),
-            tags::OBJECT_ID => put(out, name, Value::ObjectId(ObjectId(self.chunk()?))),
+            tags::NAN..=tags::INFINITY => append(out, name, self.number(tag)?),
+            tags::MIN_KEY => append(out, name, Value::MinKey),
+            tags::UNDEFINED => append(out, name, Value::Undefined),
+            tags::NULL => append(out, name, Value::Null),
+            tags::FALSE | tags::TRUE => append(out, name, Value::Boolean(tag == tags::TRUE)),
+            tags::MAX_KEY => append(out, name, Value::MaxKey),
+            tags::OBJECT_ID => append(out, name, Value::ObjectId(ObjectId(self.chunk()?))),
             tags::DATE_TIME => {
                 let bits = u64::from_be_bytes(self.chunk()?) ^ 1 << 63;
-                put(out, name, Value::DateTime(bits as i64));
+                append(out, name, Value::DateTime(bits as i64));
             }
-            tags::TIMESTAMP => put(out, name, Value::Timestamp(u64::from_be_bytes(self.chunk()?))),
+            tags::TIMESTAMP => append(out, name, Value::Timestamp(u64::from_be_bytes(self.chunk()?))),
             tags::DOCUMENT => {
                 match name {
                     Some(name) => out.begin_document(name),
@@ -138,31 +138,31 @@ impl<'a> Decoder<'a> {
             tags::STRING => {
                 let symbol = self.types.next() == Item::Symbol;
                 let text = if self.collated { hexadecimal(&self.text_bytes()?) } else { self.text()? };
-                put(out, name, if symbol { Value::Symbol(&text) } else { Value::String(&text) });
+                append(out, name, if symbol { Value::Symbol(&text) } else { Value::String(&text) });
             }
             tags::BINARY => {
                 let length = self.length()?;
                 let subtype = self.byte()?;
-                put(out, name, Value::Binary { subtype, bytes: &self.take(length)? });
+                append(out, name, Value::Binary { subtype, bytes: &self.take(length)? });
             }
             tags::REGEX => {
                 let (pattern, options) = (self.text()?, self.text()?);
                 // Both end at a NUL in BSON, so an encoded pattern or option cannot contain one.
                 let (pattern, options) = (RegexText::new(&pattern).ok()?, RegexText::new(&options).ok()?);
-                put(out, name, Value::Regex { pattern, options });
+                append(out, name, Value::Regex { pattern, options });
             }
             tags::DB_POINTER => {
                 let length = self.length()?;
                 let namespace = String::from_utf8(self.take(length)?).ok()?;
-                put(out, name, Value::DbPointer { namespace: &namespace, id: ObjectId(self.chunk()?) });
+                append(out, name, Value::DbPointer { namespace: &namespace, id: ObjectId(self.chunk()?) });
             }
-            tags::JAVASCRIPT => put(out, name, Value::JavaScript(&self.text()?)),
+            tags::JAVASCRIPT => append(out, name, Value::JavaScript(&self.text()?)),
             tags::JAVASCRIPT_WITH_SCOPE => {
                 let code = self.text()?;
                 let mut scope = Builder::new();
                 self.document(&mut scope, depth)?;
                 let scope = scope.finish();
-                put(out, name, Value::JavaScriptWithScope { code: &code, scope: scope.view() });
+                append(out, name, Value::JavaScriptWithScope { code: &code, scope: scope.view() });
             }
             _ => return None,
         }
@@ -246,7 +246,7 @@ fn hexadecimal(key: &[u8]) -> String {
     format!("CollationKey(0x{digits})")
 }
 
-fn put(out: &mut Builder, name: Option<FieldName<'_>>, value: Value<'_>) {
+fn append(out: &mut Builder, name: Option<FieldName<'_>>, value: Value<'_>) {
     match name {
         Some(name) => out.append(name, value),
         None => out.push(value),

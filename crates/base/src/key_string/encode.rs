@@ -1,4 +1,6 @@
-//! Encoder of keys.
+//! Encoder of key strings. The table in the parent module specifies the format.
+//!
+//! A new type needs a tag in `tags`, and cases here, in `decode` and in `skip`.
 
 use super::number;
 use super::tags;
@@ -29,20 +31,20 @@ pub fn encode_while(
     should_continue: &mut dyn FnMut() -> bool,
     out: &mut Vec<u8>,
 ) -> bool {
-    let mut pauses = Pauses { next: out.len() + BYTES_PER_PAUSE, should_continue, ended: false };
-    component(value, ascending, (collate, None, Some(&mut pauses)), out);
-    !pauses.ended
+    let mut interrupt = Interrupt { next: out.len() + BYTES_PER_CHECK, should_continue, interrupted: false };
+    component(value, ascending, (collate, None, Some(&mut interrupt)), out);
+    !interrupt.interrupted
 }
 
-/// Bytes of a key between two calls of `should_continue`: some hundred microseconds at most.
-const BYTES_PER_PAUSE: usize = 16 << 10;
+/// Bytes of a key between two calls of `should_continue`. Encoding them takes at most some 100 µs.
+const BYTES_PER_CHECK: usize = 16 << 10;
 
-/// Calls `should_continue` at intervals.
-struct Pauses<'p> {
+/// Calls `should_continue` each [`BYTES_PER_CHECK`] bytes of output.
+struct Interrupt<'p> {
     /// Length of the key at the next call.
     next: usize,
     should_continue: &'p mut dyn FnMut() -> bool,
-    ended: bool,
+    interrupted: bool,
 }
 
 /// Builder of compound keys, with the type bits that make decoding exact. Reusable.
@@ -99,12 +101,12 @@ impl KeyBuilder {
 }
 
 /// String comparison, type bits and interruption checks of an encoder.
-type Aspects<'a, 'p> = (Option<&'a Collate<'a>>, Option<&'a mut TypeBits>, Option<&'a mut Pauses<'p>>);
+type Options<'a, 'p> = (Option<&'a Collate<'a>>, Option<&'a mut TypeBits>, Option<&'a mut Interrupt<'p>>);
 
-fn component(value: Value<'_>, ascending: bool, aspects: Aspects<'_, '_>, out: &mut Vec<u8>) {
+fn component(value: Value<'_>, ascending: bool, options: Options<'_, '_>, out: &mut Vec<u8>) {
     let start = out.len();
-    let (collate, types, pauses) = aspects;
-    Encoder { out, types, collate, pauses }.value(value);
+    let (collate, types, interrupt) = options;
+    Encoder { out, types, collate, interrupt }.value(value);
     if !ascending && let Some(bytes) = out.get_mut(start..) {
         bytes.iter_mut().for_each(|byte| *byte = !*byte);
     }
@@ -115,7 +117,7 @@ struct Encoder<'e, 'p> {
     out: &'e mut Vec<u8>,
     types: Option<&'e mut TypeBits>,
     collate: Option<&'e Collate<'e>>,
-    pauses: Option<&'e mut Pauses<'p>>,
+    interrupt: Option<&'e mut Interrupt<'p>>,
 }
 
 impl Encoder<'_, '_> {
@@ -127,7 +129,7 @@ impl Encoder<'_, '_> {
                 Value::Double(double) if double.is_nan() => double.to_le_bytes().to_vec(),
                 _ => Vec::new(),
             };
-            self.note(number::item(number), &payload);
+            self.record_type(number::item(number), &payload);
             return number::encode(number, self.out);
         }
         match value {
@@ -141,11 +143,11 @@ impl Encoder<'_, '_> {
     fn body(&mut self, value: Value<'_>) {
         match value {
             Value::String(text) => {
-                self.note(Item::Plain, &[]);
+                self.record_type(Item::Plain, &[]);
                 self.string(text);
             }
             Value::Symbol(text) => {
-                self.note(Item::Symbol, &[]);
+                self.record_type(Item::Symbol, &[]);
                 self.string(text);
             }
             Value::Document(document) => self.document(document),
@@ -179,23 +181,23 @@ impl Encoder<'_, '_> {
         }
     }
 
-    fn note(&mut self, item: Item, payload: &[u8]) {
+    fn record_type(&mut self, item: Item, payload: &[u8]) {
         if let Some(types) = &mut self.types {
             // Only these two have a payload; a plain NaN has none.
-            let carries = matches!(item, Item::Decimal | Item::RawDouble);
-            types.note(item, if carries { payload } else { &[] });
+            let has_payload = matches!(item, Item::Decimal | Item::RawDouble);
+            types.push(item, if has_payload { payload } else { &[] });
         }
     }
 
     /// Whether encoding may continue: true until `should_continue` returns false.
     #[inline]
-    fn goes_on(&mut self) -> bool {
-        match &mut self.pauses {
-            Some(pauses) if pauses.ended => false,
-            Some(pauses) if self.out.len() >= pauses.next => {
-                pauses.next = self.out.len() + BYTES_PER_PAUSE;
-                pauses.ended = !(pauses.should_continue)();
-                !pauses.ended
+    fn should_continue(&mut self) -> bool {
+        match &mut self.interrupt {
+            Some(interrupt) if interrupt.interrupted => false,
+            Some(interrupt) if self.out.len() >= interrupt.next => {
+                interrupt.next = self.out.len() + BYTES_PER_CHECK;
+                interrupt.interrupted = !(interrupt.should_continue)();
+                !interrupt.interrupted
             }
             _ => true,
         }
@@ -204,7 +206,7 @@ impl Encoder<'_, '_> {
     /// Encodes the elements: rank, name, terminator, value. Stops without a terminator if interrupted.
     fn document(&mut self, document: Document<'_>) {
         for element in document {
-            if !self.goes_on() {
+            if !self.should_continue() {
                 return;
             }
             self.out.push(tags::rank(element.kind()));
@@ -217,7 +219,7 @@ impl Encoder<'_, '_> {
 
     fn array(&mut self, array: Array<'_>) {
         for value in array.iter() {
-            if !self.goes_on() {
+            if !self.should_continue() {
                 return;
             }
             self.value(value);

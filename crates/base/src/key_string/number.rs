@@ -26,7 +26,7 @@ const EXPONENT_BIAS: i32 = 8192;
 enum Magnitude {
     /// The integer part, 52 bits of fraction, and whether more digits follow.
     Integer {
-        whole: u64,
+        integral: u64,
         fraction: u64,
         more: bool,
     },
@@ -57,7 +57,7 @@ fn integer(value: i64, out: &mut Vec<u8>) {
     if magnitude == 0 {
         out.push(tags::ZERO);
     } else if magnitude >> 63 == 0 {
-        signed(value < 0, Magnitude::Integer { whole: magnitude, fraction: 0, more: false }, None, out);
+        signed(value < 0, Magnitude::Integer { integral: magnitude, fraction: 0, more: false }, None, out);
     } else {
         signed(true, Magnitude::Float { float: TWO_63, more: false }, None, out);
     }
@@ -84,10 +84,10 @@ fn of_double(value: f64) -> Magnitude {
     if !(1.0..TWO_63).contains(&value) {
         return Magnitude::Float { float: value, more: false };
     }
-    let whole = value as u64;
+    let integral = value as u64;
     // Exact: a double from one up has at most 52 binary digits after the point.
-    let fraction = ((value - whole as f64) * TWO_52) as u64;
-    Magnitude::Integer { whole, fraction, more: false }
+    let fraction = ((value - integral as f64) * TWO_52) as u64;
+    Magnitude::Integer { integral, fraction, more: false }
 }
 
 /// Splits the magnitude of a decimal: exact integer arithmetic within the int64 range, otherwise the nearest double
@@ -95,16 +95,16 @@ fn of_double(value: f64) -> Magnitude {
 fn of_decimal(coefficient: u128, exponent: i32) -> Magnitude {
     let power = 10u128.checked_pow(exponent.unsigned_abs());
     let split = match power {
-        Some(power) if exponent >= 0 => coefficient.checked_mul(power).map(|whole| (whole, 0, 1)),
+        Some(power) if exponent >= 0 => coefficient.checked_mul(power).map(|integral| (integral, 0, 1)),
         Some(power) => Some((coefficient / power, coefficient % power, power)),
         None => None,
     };
-    if let Some((whole, rest, divisor)) = split
-        && let Ok(whole) = i64::try_from(whole)
-        && whole > 0
+    if let Some((integral, rest, divisor)) = split
+        && let Ok(integral) = i64::try_from(integral)
+        && integral > 0
     {
         let (fraction, rest) = binary_fraction(rest, divisor);
-        return Magnitude::Integer { whole: whole.unsigned_abs(), fraction, more: rest != 0 };
+        return Magnitude::Integer { integral: integral.unsigned_abs(), fraction, more: rest != 0 };
     }
     let (float, more) = Decimal128::magnitude_to_f64_towards_zero(coefficient, exponent);
     Magnitude::Float { float, more }
@@ -157,10 +157,10 @@ fn write_magnitude(magnitude: Magnitude, out: &mut Vec<u8>) -> bool {
             out.extend_from_slice(&(float.to_bits() << 1 | u64::from(more)).to_be_bytes());
             more
         }
-        Magnitude::Integer { whole, fraction, more } => {
+        Magnitude::Integer { integral, fraction, more } => {
             let fractional = fraction != 0 || more;
-            let bytes = (whole << 1 | u64::from(fractional)).to_be_bytes();
-            let skipped = (whole.leading_zeros() as usize - 1) / 8;
+            let bytes = (integral << 1 | u64::from(fractional)).to_be_bytes();
+            let skipped = (integral.leading_zeros() as usize - 1) / 8;
             out.push(tags::INTEGER + (8 - skipped) as u8);
             out.extend_from_slice(bytes.get(skipped..).unwrap_or(&bytes));
             if fractional {
@@ -287,13 +287,13 @@ pub(super) fn decode(tag: u8, next: &mut dyn FnMut() -> Option<u8>) -> Option<De
 /// Decodes a magnitude with an integer part of `length` bytes.
 fn integer_part(length: usize, next: &mut dyn FnMut() -> Option<u8>) -> Option<Decoded> {
     let bits = bytes(length, next)?;
-    let whole = (bits >> 1) as i64;
+    let integral = (bits >> 1) as i64;
     if bits & 1 == 0 {
-        return Some(Decoded::Integer(whole));
+        return Some(Decoded::Integer(integral));
     }
     let fraction = bytes(FRACTION_BYTES, next)?;
     skip_digits(fraction & 1 == 1, next)?;
-    Some(Decoded::Float(whole as f64 + (fraction >> 1) as f64 / TWO_52))
+    Some(Decoded::Float(integral as f64 + (fraction >> 1) as f64 / TWO_52))
 }
 
 fn bytes(count: usize, next: &mut dyn FnMut() -> Option<u8>) -> Option<u64> {

@@ -124,7 +124,7 @@ fn successors_at_the_edge() {
 }
 
 #[test]
-fn long_keys_are_encoded_as_long_as_somebody_wants_them() {
+fn encoding_of_long_keys_can_be_interrupted() {
     let mut out = crate::bson::Builder::new();
     out.begin_array(c"a");
     for number in 0..20_000 {
@@ -134,32 +134,32 @@ fn long_keys_are_encoded_as_long_as_somebody_wants_them() {
     let document = out.finish();
     let value = document.view().get("a").unwrap();
     for ascending in [true, false] {
-        let (mut whole, mut again, mut requested) = (Vec::new(), Vec::new(), 0);
-        encode(value, ascending, &mut whole);
+        let (mut all, mut checked, mut calls) = (Vec::new(), Vec::new(), 0);
+        encode(value, ascending, &mut all);
         let ended = encode_while(
             value,
             ascending,
             None,
             &mut || {
-                requested += 1;
+                calls += 1;
                 true
             },
-            &mut again,
+            &mut checked,
         );
-        assert!(ended && whole == again);
-        assert!((10..60).contains(&requested), "{requested} for {}", whole.len());
+        assert!(ended && all == checked);
+        assert!((10..60).contains(&calls), "{calls} for {}", all.len());
         let mut part = Vec::new();
-        let mut left = 3;
+        let mut remaining = 3;
         let ended = encode_while(
             value,
             ascending,
             None,
             &mut || {
-                left -= 1;
-                left > 0
+                remaining -= 1;
+                remaining > 0
             },
             &mut part,
         );
-        assert!(!ended && part.len() < whole.len() / 4, "{}", part.len());
+        assert!(!ended && part.len() < all.len() / 4, "{}", part.len());
     }
 }

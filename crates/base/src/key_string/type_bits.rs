@@ -52,7 +52,7 @@ impl Item {
     }
 }
 
-/// Writes type bits while a key is encoded.
+/// Writes type bits while a key is encoded. `gap` counts the plain items since the last byte.
 #[derive(Clone, Default, Debug)]
 pub(super) struct TypeBits {
     bytes: Vec<u8>,
@@ -74,7 +74,7 @@ impl TypeBits {
     }
 
     /// Records the next item. A plain item only increments the gap, unless the gap is full.
-    pub(super) fn note(&mut self, item: Item, payload: &[u8]) {
+    pub(super) fn push(&mut self, item: Item, payload: &[u8]) {
         if item == Item::Plain {
             if self.gap == GAP_MAX {
                 self.bytes.push(GAP_MAX << 3 | SKIP);
@@ -93,18 +93,19 @@ impl TypeBits {
 #[derive(Clone)]
 pub(super) struct TypeReader<'a> {
     rest: &'a [u8],
-    pending: Option<(u8, u8)>,
+    /// Plain items before the next byte's item, and the code of that item.
+    next: Option<(u8, u8)>,
 }
 
 impl<'a> TypeReader<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> TypeReader<'a> {
-        TypeReader { rest: bytes, pending: None }
+        TypeReader { rest: bytes, next: None }
     }
 
     pub(super) fn next(&mut self) -> Item {
         loop {
-            let (gap, code) = match self.pending.take() {
-                Some(pending) => pending,
+            let (gap, code) = match self.next.take() {
+                Some(next) => next,
                 None => match self.rest.split_first() {
                     Some((byte, rest)) => {
                         self.rest = rest;
@@ -114,7 +115,7 @@ impl<'a> TypeReader<'a> {
                 },
             };
             if gap > 0 {
-                self.pending = Some((gap - 1, code));
+                self.next = Some((gap - 1, code));
                 return Item::Plain;
             }
             if code != SKIP {
@@ -143,7 +144,7 @@ mod tests {
         items[73] = Item::Symbol;
         let mut bits = TypeBits::default();
         for item in &items {
-            bits.note(*item, if *item == Item::Decimal { &[7; 16] } else { &[] });
+            bits.push(*item, if *item == Item::Decimal { &[7; 16] } else { &[] });
         }
         assert_eq!(bits.bytes().len(), 1 + 1 + 1 + 16 + 1);
         let mut reader = TypeReader::new(bits.bytes());

@@ -91,7 +91,7 @@ impl Code {
                 pcre2_pattern_info_8(code.as_ptr(), PCRE2_INFO_JITSIZE, answer);
             }
         }
-        base::memory::count_elsewhere(as_count(machine_bytes));
+        base::memory::count_external(as_count(machine_bytes));
         Ok(Code { code, machine_bytes })
     }
 
@@ -156,7 +156,7 @@ impl Code {
 
 impl Drop for Code {
     fn drop(&mut self) {
-        base::memory::count_elsewhere(-as_count(self.machine_bytes));
+        base::memory::count_external(-as_count(self.machine_bytes));
     }
 }
 
@@ -261,22 +261,22 @@ fn made_once<T>(place: &OnceCell<T>, make: impl FnOnce() -> Result<T, Failure>) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::memory::{Counting, taken};
+    use base::memory::{CountingAllocator, allocated};
     use pcre2_sys::PCRE2_UTF;
     use std::alloc::System;
 
     #[global_allocator]
-    static HEAP: Counting = Counting(System);
+    static HEAP: CountingAllocator = CountingAllocator(System);
 
     #[test]
     fn what_pcre_allocates_counts_as_the_threads() {
-        let before = taken();
+        let before = allocated();
         let code = Code::new("(a|b)+c{2,90}[x-z]", PCRE2_UTF).unwrap();
-        assert!(taken() - before >= code.machine_bytes as i64 + 100, "{}", taken() - before);
+        assert!(allocated() - before >= code.machine_bytes as i64 + 100, "{}", allocated() - before);
         assert!(code.machine_bytes > 100, "{}", code.machine_bytes);
         let groups = code.groups().unwrap();
         drop((code, groups));
-        assert_eq!(taken(), before);
+        assert_eq!(allocated(), before);
     }
 
     #[test]
@@ -285,10 +285,10 @@ mod tests {
         let text = format!("{}c", "ab".repeat(200));
         assert!(compiled.is_match_at(&text, 0).unwrap());
         let interpreted = Code { machine_bytes: 0, code: plain("(a|b)*c") };
-        let before = taken();
+        let before = allocated();
         assert!(interpreted.is_match_at(&text, 0).unwrap());
         assert!(!interpreted.is_match_at("ab", 0).unwrap());
-        assert_eq!(taken(), before);
+        assert_eq!(allocated(), before);
         let mut groups = interpreted.groups().unwrap();
         assert!(interpreted.find_at(&text, 3, &mut groups).unwrap());
         assert_eq!((groups.len(), groups.get(0), groups.get(1)), (2, Some((3, 401)), Some((399, 400))));

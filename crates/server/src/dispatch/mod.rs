@@ -240,7 +240,7 @@ impl<'a> Run<'a, '_> {
         counted.record(self.record.at, took, result.is_err());
         let setting = self.record.setting.as_deref();
         if (setting.is_some() || server.profiler.slow.is_slow(took)) && !state.is_system {
-            let written_reply = reply.document.so_far();
+            let written_reply = reply.document.to_document();
             let finished = Finished {
                 request,
                 command: self.command,

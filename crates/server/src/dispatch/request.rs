@@ -161,7 +161,7 @@ impl Parsed<'_> {
         if envelope.more_to_come {
             return HandlerStatus::Done;
         }
-        debug_assert!(base::bson::is_well_formed(reply.document.so_far().bytes()), "a reply is valid BSON");
+        debug_assert!(base::bson::is_well_formed(reply.document.to_document().bytes()), "a reply is valid BSON");
         *out = reply.document.into_buffer();
         if streams.is_some() {
             message::set_more_to_come(out);

@@ -74,13 +74,13 @@ fn shed(
     }
     let raised = exponent.saturating_add(drop);
     let Some(unit) = 10u128.checked_pow(drop.unsigned_abs()) else {
-        // All digits are far below half a unit.
+        // All digits are below half a unit.
         let sticky = sticky || coefficient != 0;
         return (u128::from(rounding.rounds_up(negative, false, 0, 1, sticky)), raised);
     };
-    let (kept, rest) = (coefficient / unit, coefficient % unit);
-    let up = rounding.rounds_up(negative, kept % 2 == 1, rest, unit, sticky);
-    (kept + u128::from(up), raised)
+    let (quotient, rest) = (coefficient / unit, coefficient % unit);
+    let up = rounding.rounds_up(negative, quotient % 2 == 1, rest, unit, sticky);
+    (quotient + u128::from(up), raised)
 }
 
 /// The number of decimal digits; one for zero.

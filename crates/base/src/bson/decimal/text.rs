@@ -28,11 +28,11 @@ impl Decimal128 {
             Some((mantissa, exponent)) => (mantissa, parse_exponent(exponent)?),
             None => (rest, 0),
         };
-        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-        if whole.is_empty() && fraction.is_empty() {
+        let (integral, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+        if integral.is_empty() && fraction.is_empty() {
             return None;
         }
-        finite(negative, whole, fraction, exponent)
+        finite(negative, integral, fraction, exponent)
     }
 }
 
@@ -46,9 +46,9 @@ fn parse_exponent(text: &str) -> Option<i64> {
 }
 
 /// Parses digits before and after the point. Digits beyond [`DIGITS_KEPT`] only affect rounding.
-fn finite(negative: bool, whole: &str, fraction: &str, exponent: i64) -> Option<Decimal128> {
+fn finite(negative: bool, integral: &str, fraction: &str, exponent: i64) -> Option<Decimal128> {
     let (mut coefficient, mut sticky, mut dropped) = (0u128, false, 0i64);
-    for digit in whole.bytes().chain(fraction.bytes()) {
+    for digit in integral.bytes().chain(fraction.bytes()) {
         if !digit.is_ascii_digit() {
             return None;
         }
@@ -89,8 +89,8 @@ impl fmt::Display for Decimal128 {
             return f.write_str(&text);
         }
         let padded = format!("{text:0>width$}", width = places + 1);
-        let (whole, fraction) = padded.split_at(padded.len() - places);
-        write!(f, "{whole}.{fraction}")
+        let (integral, fraction) = padded.split_at(padded.len() - places);
+        write!(f, "{integral}.{fraction}")
     }
 }
 

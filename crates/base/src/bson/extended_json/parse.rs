@@ -1,11 +1,11 @@
-//! Parser of extended JSON.
+//! Parser of extended JSON and of the shell's syntax, as text becomes BSON in one pass.
 
 use super::{shell, typed};
 use crate::bson::{Builder, DocumentBuf, FieldName, FieldNameBuf, Value, ValueBuf};
 use crate::{Error, Result, err};
 
 /// Maximum nesting depth in text. It exceeds the storage limit, so tests can write documents that the server must
-/// refuse. It is far within the stack.
+/// refuse. The recursion to this depth needs little of the stack.
 const DEPTH_MAX: usize = 250;
 
 /// Reads one document. Errors: FailedToParse naming the offset.
@@ -68,16 +68,16 @@ impl<'t> Parser<'t> {
         Some(next)
     }
 
-    fn accept(&mut self, wanted: char) -> bool {
-        let found = self.peek() == Some(wanted);
+    fn accept(&mut self, expected: char) -> bool {
+        let found = self.peek() == Some(expected);
         if found {
-            self.at += wanted.len_utf8();
+            self.at += expected.len_utf8();
         }
         found
     }
 
-    fn expect(&mut self, wanted: char) -> Result<()> {
-        if self.accept(wanted) { Ok(()) } else { Err(self.error(&format!("'{wanted}' expected"))) }
+    fn expect(&mut self, expected: char) -> Result<()> {
+        if self.accept(expected) { Ok(()) } else { Err(self.error(&format!("'{expected}' expected"))) }
     }
 
     /// Parses one value by itself.
@@ -98,12 +98,12 @@ impl<'t> Parser<'t> {
             '[' => return self.array(name, out, depth),
             '"' | '\'' => {
                 let text = self.quoted()?;
-                put(out, name, Value::String(&text));
+                append(out, name, Value::String(&text));
             }
             '/' => {
                 let (pattern, options) = self.regex()?;
                 let value = typed::regex(&pattern, &options);
-                put(
+                append(
                     out,
                     name,
                     value.ok_or_else(|| self.error("regular expression with a zero byte before"))?,
@@ -111,11 +111,11 @@ impl<'t> Parser<'t> {
             }
             '-' | '+' | '.' | '0'..='9' => {
                 let value = self.number()?;
-                put(out, name, value);
+                append(out, name, value);
             }
             _ => {
                 let value = self.word(depth)?;
-                put(out, name, value.view());
+                append(out, name, value.view());
             }
         }
         Ok(())
@@ -132,7 +132,7 @@ impl<'t> Parser<'t> {
                 self.members(Some(first), &mut holder, depth + 1)?;
                 let value = typed::from_document(holder.finish().view())
                     .ok_or_else(|| self.error("malformed typed value before"))?;
-                put(out, name, value.view());
+                append(out, name, value.view());
                 return Ok(());
             }
             self.at = start;
@@ -194,9 +194,9 @@ impl<'t> Parser<'t> {
         name.ok_or_else(|| self.error("field name expected"))
     }
 
-    fn take_while(&mut self, wanted: fn(char) -> bool) -> &'t str {
+    fn take_while(&mut self, accepts: fn(char) -> bool) -> &'t str {
         let rest = self.rest();
-        let end = rest.find(|c| !wanted(c)).unwrap_or(rest.len());
+        let end = rest.find(|c| !accepts(c)).unwrap_or(rest.len());
         self.at += end;
         rest.get(..end).unwrap_or("")
     }
@@ -303,7 +303,7 @@ fn is_name_char(c: char) -> bool {
     c.is_alphanumeric() || c == '_' || c == '$'
 }
 
-fn put(out: &mut Builder, name: Option<FieldName<'_>>, value: Value<'_>) {
+fn append(out: &mut Builder, name: Option<FieldName<'_>>, value: Value<'_>) {
     match name {
         Some(name) => out.append(name, value),
         None => out.push(value),

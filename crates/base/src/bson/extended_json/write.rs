@@ -1,4 +1,4 @@
-//! Writer of extended JSON and the shell's syntax.
+//! Writer of extended JSON (both formats of the specification) and of the shell's syntax.
 
 use super::{base64, date};
 use crate::bson::{Array, Document, Value};
@@ -24,41 +24,41 @@ pub fn to_shell(document: Document<'_>) -> String {
 
 /// Writes a value as canonical extended JSON.
 pub fn value_to_canonical(value: Value<'_>) -> String {
-    write(value, Form::Canonical)
+    write(value, Format::Canonical)
 }
 
 /// Writes a value as relaxed extended JSON.
 pub fn value_to_relaxed(value: Value<'_>) -> String {
-    write(value, Form::Relaxed)
+    write(value, Format::Relaxed)
 }
 
 /// Writes a value in the shell's syntax.
 pub fn value_to_shell(value: Value<'_>) -> String {
-    write(value, Form::Shell)
+    write(value, Format::Shell)
 }
 
-/// The notation to write.
+/// The output format: one of the two of the Extended JSON specification, or the shell's.
 #[derive(Clone, Copy, PartialEq)]
-enum Form {
+enum Format {
     Canonical,
     Relaxed,
     Shell,
 }
 
-fn write(value: Value<'_>, form: Form) -> String {
-    let mut writer = Writer { out: String::new(), form };
+fn write(value: Value<'_>, format: Format) -> String {
+    let mut writer = Writer { out: String::new(), format };
     writer.value(value);
     writer.out
 }
 
-/// The text so far, and its notation.
+/// The text so far, and its format.
 struct Writer {
     out: String,
-    form: Form,
+    format: Format,
 }
 
 impl Writer {
-    /// Writes a value: as plain JSON if the form allows it, otherwise as a typed value or a call.
+    /// Writes a value: as plain JSON if the format allows it, otherwise as a typed value or a call.
     fn value(&mut self, value: Value<'_>) {
         match value {
             Value::Document(document) => self.document(document),
@@ -66,12 +66,12 @@ impl Writer {
             Value::String(text) => self.quoted(text),
             Value::Boolean(value) => self.raw(if value { "true" } else { "false" }),
             Value::Null => self.raw("null"),
-            Value::Int32(number) if self.form != Form::Canonical => self.raw(&number.to_string()),
-            Value::Int64(number) if self.form == Form::Relaxed => self.raw(&number.to_string()),
-            Value::Double(number) if self.form != Form::Canonical && number.is_finite() => {
+            Value::Int32(number) if self.format != Format::Canonical => self.raw(&number.to_string()),
+            Value::Int64(number) if self.format == Format::Relaxed => self.raw(&number.to_string()),
+            Value::Double(number) if self.format != Format::Canonical && number.is_finite() => {
                 self.raw(&format!("{number:?}"));
             }
-            _ if self.form == Form::Shell => self.shell(value),
+            _ if self.format == Format::Shell => self.shell(value),
             _ => self.typed(value),
         }
     }
@@ -82,18 +82,18 @@ impl Writer {
 
     fn separator(&mut self, first: &mut bool) {
         if !std::mem::take(first) {
-            self.raw(if self.form == Form::Shell { ", " } else { "," });
+            self.raw(if self.format == Format::Shell { ", " } else { "," });
         }
     }
 
-    /// Writes a document; only the shell's form has a blank after the colon.
+    /// Writes a document; only the shell's format has a blank after the colon.
     fn document(&mut self, document: Document<'_>) {
         self.raw("{");
         let mut first = true;
         for element in document {
             self.separator(&mut first);
             self.name(element.name());
-            self.raw(if self.form == Form::Shell { ": " } else { ":" });
+            self.raw(if self.format == Format::Shell { ": " } else { ":" });
             self.value(element.value());
         }
         self.raw("}");
@@ -109,12 +109,12 @@ impl Writer {
         self.raw("]");
     }
 
-    /// Writes a field name; the shell's form omits quotes around identifiers.
+    /// Writes a field name; the shell's format omits quotes around identifiers.
     fn name(&mut self, name: &str) {
         let mut bytes = name.bytes();
         let plain = bytes.next().is_some_and(|b| b.is_ascii_alphabetic() || matches!(b, b'_' | b'$'))
             && bytes.all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'$'));
-        if plain && self.form == Form::Shell {
+        if plain && self.format == Format::Shell {
             self.raw(name);
         } else {
             self.quoted(name);
@@ -169,7 +169,7 @@ impl Writer {
                 self.raw(&format!("{{\"$timestamp\":{{\"t\":{seconds},\"i\":{increment}}}}}"));
             }
             Value::Binary { subtype, bytes } => {
-                let text = base64::encode(outer(subtype, bytes));
+                let text = base64::encode(without_inner_length(subtype, bytes));
                 self.raw(&format!("{{\"$binary\":{{\"base64\":\"{text}\",\"subType\":\"{subtype:02x}\"}}}}"));
             }
             Value::Regex { pattern, options } => {
@@ -198,7 +198,7 @@ impl Writer {
     fn date(&mut self, millis: i64) {
         let text = date::format_millis(millis).filter(|_| (0..YEAR_10000).contains(&millis));
         match text {
-            Some(text) if self.form == Form::Relaxed => self.wrapped("$date", &text),
+            Some(text) if self.format == Format::Relaxed => self.wrapped("$date", &text),
             _ => self.raw(&format!("{{\"$date\":{{\"$numberLong\":\"{millis}\"}}}}")),
         }
     }
@@ -224,7 +224,7 @@ impl Writer {
             }
             Value::Binary { subtype: 4, bytes } if bytes.len() == 16 => self.uuid(bytes),
             Value::Binary { subtype, bytes } => {
-                let text = base64::encode(outer(subtype, bytes));
+                let text = base64::encode(without_inner_length(subtype, bytes));
                 self.raw(&format!("BinData({subtype}, \"{text}\")"));
             }
             Value::Regex { pattern, options } => self.regex(&pattern, &options),
@@ -279,7 +279,7 @@ impl Writer {
 }
 
 /// Returns the bytes of a binary without the length that the old subtype 2 repeats inside.
-fn outer(subtype: u8, bytes: &[u8]) -> &[u8] {
+fn without_inner_length(subtype: u8, bytes: &[u8]) -> &[u8] {
     if subtype == 2 { bytes.get(4..).unwrap_or(&[]) } else { bytes }
 }
 
