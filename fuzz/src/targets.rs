@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use storage::testing::{self, FaultyFiles, Loss};
 use storage::{Batch, Compression, Direction, DiskEngine, DiskOptions, Durability, Engine, Ident, Range};
-use wire::scram::{Client, Credential, First, Mechanism};
+use wire::scram::{Client, ClientFirst, Credential, Mechanism};
 
 /// All targets, sorted by name.
 pub const TARGETS: &[Target] = &[
@@ -204,7 +204,7 @@ fn scram(data: &[u8]) {
         stored_key: vec![2; 32],
         server_key: vec![3; 32],
     };
-    let first = |message: &[u8]| First::read(Mechanism::Sha256, message);
+    let first = |message: &[u8]| ClientFirst::read(Mechanism::Sha256, message);
     match step % 4 {
         0 => {
             if let Ok(first) = first(message) {
@@ -242,7 +242,7 @@ fn certificate(data: &[u8]) {
 
 fn recordings() -> Vec<Vec<u8>> {
     let sections = [vec![0], sample().into_bytes()].concat();
-    let whats = [
+    let kinds = [
         EventKind::Opened,
         EventKind::Request { id: 1, flags: 0, sections: sections.clone() },
         EventKind::Reply { id: 2, to: 1, flags: 0, sections },
@@ -250,11 +250,11 @@ fn recordings() -> Vec<Vec<u8>> {
         EventKind::Closed,
         EventKind::End(String::new()),
     ];
-    let mut file = recording::begin(&sample());
-    for (at, what) in whats.into_iter().enumerate() {
-        recording::encode(&Event { connection: 1, at: at as u64, what }, &mut file);
+    let mut file = recording::encode_start(&sample());
+    for (at, kind) in kinds.into_iter().enumerate() {
+        recording::encode(&Event { connection: 1, at: at as u64, kind }, &mut file);
     }
-    vec![file, recording::begin(&DocumentBuf::empty())]
+    vec![file, recording::encode_start(&DocumentBuf::empty())]
 }
 
 /// Parsed recordings are written unchanged, and damage is reported.
@@ -263,7 +263,7 @@ fn recording(data: &[u8]) {
     // Checksums stop broken content before the parser. A second run therefore has the correct
     // checksum.
     let content = data.get(8..).unwrap_or_default();
-    let mut file = recording::begin(&DocumentBuf::empty());
+    let mut file = recording::encode_start(&DocumentBuf::empty());
     file.extend((content.len() as u32).to_le_bytes());
     file.extend(crc32c::crc32c(content).to_le_bytes());
     file.extend(content);
@@ -272,7 +272,7 @@ fn recording(data: &[u8]) {
 
 fn reads_back(file: &[u8]) {
     let Ok(mut reader) = recording::Reader::open(file) else { return };
-    let mut again = recording::begin(&reader.header().to_owned());
+    let mut again = recording::encode_start(&reader.header().to_owned());
     assert!(file.starts_with(&again), "the header reads back");
     while let Ok(Some(event)) = reader.next_event() {
         recording::encode(&event, &mut again);

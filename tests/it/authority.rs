@@ -15,7 +15,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use wire::trust::RelaxedVerifier;
+use wire::tls_client::RelaxedVerifier;
 
 /// A certificate authority.
 pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);

@@ -231,7 +231,10 @@ impl<'db> CatalogChange<'db> {
         self.database.refresh_counts(collection)?;
         let (records, bytes) = (data.counts.records.load(Relaxed), data.counts.bytes.load(Relaxed));
         // An index builder loads into the tree that it created, so the trees must stay.
-        if records > EMPTIED_IN_PLACE && data.building.is_empty() && !self.database.store.empties_at_once() {
+        if records > EMPTIED_IN_PLACE
+            && data.building.is_empty()
+            && !self.database.store.clears_in_constant_time()
+        {
             self.renew_trees(collection)?;
             return Ok(records as u64);
         }
@@ -239,10 +242,10 @@ impl<'db> CatalogChange<'db> {
             self.change.batch.clear(ident);
         }
         for build in &data.building {
-            self.change.beside.push(SideEffect::MarkAll(build.build.clone()));
+            self.change.side_effects.push(SideEffect::MarkAll(build.build.clone()));
         }
         let counts = data.counts.clone();
-        self.change.beside.push(SideEffect::Count { counts, records: -records, bytes: -bytes });
+        self.change.side_effects.push(SideEffect::Count { counts, records: -records, bytes: -bytes });
         self.changed.push(collection.namespace.clone());
         Ok(records.max(0) as u64)
     }
@@ -251,7 +254,7 @@ impl<'db> CatalogChange<'db> {
     fn renew_trees(&mut self, collection: &Collection) -> Result<()> {
         let data = collection.data()?;
         data.idents().for_each(|ident| self.change.batch.drop_ident(ident));
-        self.change.beside.push(SideEffect::Generation(data.ident, None));
+        self.change.side_effects.push(SideEffect::Generation(data.ident, None));
         let ident = self.create_ident();
         let mut fresh = |index: &Arc<Index>| {
             let ident = self.create_ident();
@@ -304,7 +307,7 @@ impl<'db> CatalogChange<'db> {
         let stored = entry(&collection);
         self.change.batch.put(CATALOG, collection.namespace.as_str().as_bytes(), Value::from(stored.bytes()));
         if let Some(data) = &collection.data {
-            self.change.beside.push(SideEffect::Generation(data.ident, Some(collection.generation)));
+            self.change.side_effects.push(SideEffect::Generation(data.ident, Some(collection.generation)));
         }
         self.changed.push(collection.namespace.clone());
         self.catalog_changed = true;
@@ -332,7 +335,7 @@ impl<'db> CatalogChange<'db> {
         self.drops = true;
         let removed = Arc::make_mut(&mut self.catalog).remove(namespace);
         if let Some(data) = removed.as_ref().and_then(|removed| removed.data.as_ref()) {
-            self.change.beside.push(SideEffect::Generation(data.ident, None));
+            self.change.side_effects.push(SideEffect::Generation(data.ident, None));
         }
         removed
     }

@@ -449,19 +449,23 @@ impl Changes {
     fn mark(&mut self, data: &Data, id: RecordId) {
         debug_assert!(self.documents > 0 && !self.collections.is_empty(), "the change expects no collection");
         for build in &data.building {
-            self.change.beside.push(SideEffect::Mark(build.build.clone(), id.0));
+            self.change.side_effects.push(SideEffect::Mark(build.build.clone(), id.0));
         }
     }
 
     fn count(&mut self, collection: &Collection, data: &Data, records: i64, bytes: i64) {
-        match self.change.beside.last_mut() {
+        match self.change.side_effects.last_mut() {
             Some(SideEffect::Count { counts, records: all_records, bytes: all_bytes })
                 if Arc::ptr_eq(counts, &data.counts) =>
             {
                 *all_records += records;
                 *all_bytes += bytes;
             }
-            _ => self.change.beside.push(SideEffect::Count { counts: data.counts.clone(), records, bytes }),
+            _ => self.change.side_effects.push(SideEffect::Count {
+                counts: data.counts.clone(),
+                records,
+                bytes,
+            }),
         }
         if self.changed.last() != Some(&collection.namespace) {
             self.changed.push(collection.namespace.clone());

@@ -160,7 +160,7 @@ pub(crate) fn replaced_by(change: &Change) -> u64 {
         _ => 0,
     });
     // Collections emptied as a whole.
-    let emptied = change.beside.iter().map(|beside| match beside {
+    let emptied = change.side_effects.iter().map(|side_effect| match side_effect {
         SideEffect::Count { bytes, .. } => bytes.min(&0).unsigned_abs(),
         _ => 0,
     });

@@ -161,7 +161,7 @@ impl OpenTransaction {
         });
         let held: Vec<(Ident, u64)> = held.collect();
         let keys: Vec<WriteIntent> =
-            changes.claims().into_iter().filter(|claim| !is_own(claim.place().0)).collect();
+            changes.claims().into_iter().filter(|claim| !is_own(claim.tree_and_key().0)).collect();
         debug_assert!(changes.change.owner.is_none(), "the changes have another owner");
         debug_assert!(changes.change.stamped.is_empty(), "statements of a transaction have no records");
         self.claim(&inner, &keys, &held)?;
@@ -273,7 +273,7 @@ impl Inner {
         }
         Arc::make_mut(&mut self.overlay).apply(&change.batch).map_err(storage_error)?;
         self.change.batch.append(change.batch);
-        self.change.beside.extend(change.beside);
+        self.change.side_effects.extend(change.side_effects);
         self.change.log.extend(change.log);
         Ok(())
     }

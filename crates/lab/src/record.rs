@@ -21,7 +21,7 @@ pub(crate) async fn run(options: &Record) -> Result<ExitCode> {
         return Err(wrong(&why));
     }
     let from = uri.clone();
-    let chosen = tokio::task::spawn_blocking(move || replay::choose(&from)).await;
+    let chosen = tokio::task::spawn_blocking(move || replay::select_server(&from)).await;
     let chosen =
         chosen.map_err(|error| wrong(&error))?.map_err(|why| wrong(&format!("cannot connect: {why}")))?;
     if let Some(snapshot) = &options.snapshot {
@@ -39,7 +39,7 @@ pub(crate) async fn run(options: &Record) -> Result<ExitCode> {
         file: options.file.clone(),
         max_size: options.max_size,
         redact: options.redact.clone(),
-        shown: without_secrets(&options.upstream),
+        redacted_uri: without_secrets(&options.upstream),
     };
     let recorder = Recorder::start(&options.listen, &uri, &chosen, &settings).await.map_err(Error::Input)?;
     let address = recorder.address().map_err(|error| wrong(&error))?;

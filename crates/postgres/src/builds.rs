@@ -3,7 +3,7 @@
 //! The builder reads the reports while it holds the fence. No commit is under way then, so the reports are complete.
 
 use crate::connection::Param;
-use crate::failure::Answer;
+use crate::failure::PgResult;
 use crate::front::Front;
 use crate::keys::ident;
 use crate::pool::PooledConnection;
@@ -13,35 +13,35 @@ use std::sync::Arc;
 use storage::Ident;
 use storage::store::{Build, SideEffect};
 
-/// The index builds that this front knows.
+/// The index builds of this front, and builds of other fronts that its writers have found.
 #[derive(Default)]
-pub(crate) struct Builds(Mutex<HashMap<Ident, Known>>);
+pub(crate) struct Builds(Mutex<HashMap<Ident, KnownBuild>>);
 
 /// An index build, with its registration on the server.
-struct Known {
+struct KnownBuild {
     build: Arc<Build>,
     /// True if this front builds the index.
-    own: bool,
+    is_own: bool,
     /// Number of the front and incarnation of the server at the start of the build. Marks are stored under this pair.
     begun: (i64, u64),
     /// True once a duplicate key was reported to the builder.
-    told: bool,
+    reported: bool,
 }
 
 impl Builds {
-    /// Returns the tree of the build that `beside` concerns.
-    pub(crate) fn ident_of(&self, beside: &SideEffect) -> Option<Ident> {
-        let (SideEffect::Mark(build, _) | SideEffect::MarkAll(build)) = beside else { return None };
+    /// Returns the tree of the build that a side effect concerns.
+    pub(crate) fn ident_of(&self, side_effect: &SideEffect) -> Option<Ident> {
+        let (SideEffect::Mark(build, _) | SideEffect::MarkAll(build)) = side_effect else { return None };
         let known = self.0.lock();
         known.iter().find(|(_, known)| Arc::ptr_eq(&known.build, build)).map(|(of, _)| *of)
     }
 
     /// Returns the build of a tree, if any front runs one.
     pub(crate) fn get(&self, front: &Front, of: Ident) -> Option<Arc<Build>> {
-        if let Some(known) = self.0.lock().get(&of).filter(|known| known.own) {
+        if let Some(known) = self.0.lock().get(&of).filter(|known| known.is_own) {
             return Some(known.build.clone());
         }
-        let rows = front.ask(|lent| lent.one(&front.statements.build, &[Param::Int(ident(of))]));
+        let rows = front.run(|conn| conn.query(&front.statements.build, &[Param::Int(ident(of))]));
         let goes_on = match rows {
             Ok(rows) => !rows.is_empty(),
             Err(failure) => {
@@ -55,7 +55,8 @@ impl Builds {
             known.remove(&of);
             return None;
         }
-        let new = || Known { build: Arc::new(Build::new(0)), own: false, begun: (0, 0), told: false };
+        let new =
+            || KnownBuild { build: Arc::new(Build::new(0)), is_own: false, begun: (0, 0), reported: false };
         Some(known.entry(of).or_insert_with(new).build.clone())
     }
 
@@ -63,9 +64,9 @@ impl Builds {
     pub(crate) fn begin(&self, front: &Front, of: Ident, greatest: u64) -> Arc<Build> {
         let build = Arc::new(Build::new(greatest));
         let begun = (front.number(), front.incarnations().current());
-        self.0.lock().insert(of, Known { build: build.clone(), own: true, begun, told: true });
+        self.0.lock().insert(of, KnownBuild { build: build.clone(), is_own: true, begun, reported: true });
         let params = [Param::Int(ident(of)), Param::Int(begun.0)];
-        if let Err(failure) = front.ask(|lent| lent.one(&front.statements.begin_build, &params)) {
+        if let Err(failure) = front.run(|conn| conn.query(&front.statements.begin_build, &params)) {
             // Other fronts cannot report their changes, so the build must not be published.
             log::error!("an index build cannot be registered in PostgreSQL: {failure:?}");
             *build.duplicate.lock() = Some((Vec::new(), Vec::new()));
@@ -77,45 +78,47 @@ impl Builds {
     pub(crate) fn end(&self, front: &Front, of: Ident) {
         self.0.lock().remove(&of);
         if let Err(failure) =
-            front.ask(|lent| lent.one(&front.statements.end_build, &[Param::Int(ident(of))]))
+            front.run(|conn| conn.query(&front.statements.end_build, &[Param::Int(ident(of))]))
         {
             log::warn!("a finished index build stays registered in PostgreSQL: {failure:?}");
         }
     }
 
     /// Reports duplicate keys, found by writers of this front, to the builders in other fronts.
-    pub(crate) fn tell_failures(&self, front: &Front) -> Answer<()> {
-        let mut news = Vec::new();
-        for (of, known) in self.0.lock().iter_mut().filter(|(_, known)| !known.told) {
+    pub(crate) fn report_failures(&self, front: &Front) -> PgResult<()> {
+        let mut reports = Vec::new();
+        for (of, known) in self.0.lock().iter_mut().filter(|(_, known)| !known.reported) {
             if let Some(duplicate) = known.build.duplicate.lock().clone() {
-                known.told = true;
-                news.push((*of, duplicate));
+                known.reported = true;
+                reports.push((*of, duplicate));
             }
         }
-        for (of, (key_string, type_bits)) in news {
+        for (of, (key_string, type_bits)) in reports {
             let params = [Param::Int(ident(of)), Param::Bytes(&key_string), Param::Bytes(&type_bits)];
-            front.ask(|lent| lent.one(&front.statements.fail_build, &params))?;
+            front.run(|conn| conn.query(&front.statements.fail_build, &params))?;
         }
         Ok(())
     }
 
     /// Reads the reports for the builds of this front. The caller holds the fence.
-    pub(crate) fn take_news(&self, front: &Front, lent: &mut PooledConnection) -> Answer<()> {
-        let own = |(of, known): (&Ident, &Known)| known.own.then(|| (*of, known.build.clone(), known.begun));
-        let builds: Vec<(Ident, Arc<Build>, (i64, u64))> = self.0.lock().iter().filter_map(own).collect();
+    pub(crate) fn read_reports(&self, front: &Front, conn: &mut PooledConnection) -> PgResult<()> {
+        let is_own = |(of, known): (&Ident, &KnownBuild)| {
+            known.is_own.then(|| (*of, known.build.clone(), known.begun))
+        };
+        let builds: Vec<(Ident, Arc<Build>, (i64, u64))> = self.0.lock().iter().filter_map(is_own).collect();
         for (of, build, begun) in builds {
             // Reports of an earlier incarnation may be lost, and other fronts may have missed the build.
             if begun != (front.number(), front.incarnations().current()) {
                 build.duplicate.lock().get_or_insert((Vec::new(), Vec::new()));
                 continue;
             }
-            for row in lent.one(&front.statements.take_marks, &[Param::Int(ident(of))])? {
+            for row in conn.query(&front.statements.take_marks, &[Param::Int(ident(of))])? {
                 match row.int(0) {
                     -1 => build.changed.fill(),
                     record => build.changed.add(record as u64),
                 }
             }
-            let rows = lent.one(&front.statements.failed_build, &[Param::Int(ident(of))])?;
+            let rows = conn.query(&front.statements.failed_build, &[Param::Int(ident(of))])?;
             if let Some(row) = rows.first() {
                 let part = |column| row.bytes(column).unwrap_or_default().to_vec();
                 build.duplicate.lock().get_or_insert((part(0), part(1)));

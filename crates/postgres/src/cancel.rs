@@ -5,7 +5,7 @@
 //! until its backend has exited. Repeated cancellation therefore never makes more backends than the pool has
 //! connections.
 
-use crate::failure::{Answer, Failure};
+use crate::failure::{Failure, PgResult};
 use crate::stream::{Encrypt, Stream, Tls};
 use bytes::BytesMut;
 use postgres_protocol::message::frontend;
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Timeout of one read meanwhile.
-const LOOK: Duration = Duration::from_millis(100);
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The route of a connection: address and TLS settings.
 #[derive(Debug, Clone)]
@@ -30,14 +30,14 @@ pub(crate) struct Route {
 
 impl Route {
     /// Opens an unencrypted stream to the server.
-    pub(crate) fn open(&self) -> Answer<Stream> {
+    pub(crate) fn open(&self) -> PgResult<Stream> {
         let stream = Stream::open(&self.host, self.port, self.timeout)?;
-        stream.limit(Some(self.timeout))?;
+        stream.set_timeout(Some(self.timeout))?;
         Ok(stream)
     }
 
     /// Requests TLS if the configuration asks for it, and starts it if the server agrees.
-    pub(crate) fn encrypt(&self, stream: &mut Stream) -> Answer<()> {
+    pub(crate) fn encrypt(&self, stream: &mut Stream) -> PgResult<()> {
         if self.encrypt == Encrypt::No {
             return Ok(());
         }
@@ -70,32 +70,32 @@ pub(crate) struct CancelKey {
 /// The server drops a request that arrives before the statement begins, so the request is repeated until it works.
 ///
 /// Errors: the last error of the connection for the request.
-pub(crate) fn end_statement(way: &Route, secret: CancelKey, on: &mut Stream) -> Answer<()> {
+pub(crate) fn end_statement(route: &Route, cancel_key: CancelKey, stream: &mut Stream) -> PgResult<()> {
     let mut farewell = BytesMut::new();
     frontend::terminate(&mut farewell);
-    on.limit(Some(LOOK))?;
-    let (end, mut pause) = (Instant::now() + TIMEOUT, LOOK);
-    let mut told = send_cancel(way, secret);
+    stream.set_timeout(Some(CHECK_INTERVAL))?;
+    let (end, mut pause) = (Instant::now() + TIMEOUT, CHECK_INTERVAL);
+    let mut sent = send_cancel(route, cancel_key);
     // A failed write means a closed connection: no wait is needed.
-    if on.write_all(&farewell).is_ok() {
-        while !reads_to_end(on, pause) && Instant::now() < end {
-            told = send_cancel(way, secret);
+    if stream.write_all(&farewell).is_ok() {
+        while !reads_to_end(stream, pause) && Instant::now() < end {
+            sent = send_cancel(route, cancel_key);
             pause *= 2;
         }
     }
-    on.socket().end();
-    told
+    stream.socket().end();
+    sent
 }
 
 /// Sends one cancel request on a connection of its own, and waits for its end.
-fn send_cancel(way: &Route, secret: CancelKey) -> Answer<()> {
-    let mut stream = way.open()?;
-    way.encrypt(&mut stream)?;
+fn send_cancel(route: &Route, cancel_key: CancelKey) -> PgResult<()> {
+    let mut stream = route.open()?;
+    route.encrypt(&mut stream)?;
     let mut request = BytesMut::new();
-    frontend::cancel_request(secret.process, secret.key, &mut request);
+    frontend::cancel_request(cancel_key.process, cancel_key.key, &mut request);
     stream.write_all(&request)?;
     // The server closes the connection once it has signalled the backend.
-    stream.limit(Some(LOOK))?;
+    stream.set_timeout(Some(CHECK_INTERVAL))?;
     reads_to_end(&mut stream, TIMEOUT);
     Ok(())
 }

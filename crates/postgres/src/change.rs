@@ -2,10 +2,11 @@
 //! parameters of the function `apply`, or of one statement if they are few (`direct.rs`).
 //!
 //! An expectation about a key that the batch changes becomes the condition of that change, so each row is touched once.
-//! Rows are sorted by key, so two changes lock them in the same order.
+//! Rows are sorted by key, so two changes lock them in the same order. A new kind of expectation is a group in [`Sorted`]
+//! and an array parameter of `apply`.
 
 use crate::connection::Param;
-use crate::keys::{self, beside, stored};
+use crate::keys::{self, index_key, long_key};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,7 +14,7 @@ use storage::store::Expect;
 use storage::{Ident, Key, Op, Value};
 
 /// Number of arrays and integers that `apply` takes.
-const PARAMS: usize = 38;
+const APPLY_PARAMS: usize = 38;
 
 /// A part of a batch that changes no whole trees: the new value of each key (`None` deletes).
 pub(crate) type Writes = BTreeMap<(Ident, Key), Option<Value>>;
@@ -87,8 +88,8 @@ impl<'a> Group<'a> {
     /// Adds a row. A long key is split into its truncated form and the whole key.
     fn add(&mut self, ident: Ident, key: &'a [u8], value: Option<&'a [u8]>, digest: Option<[u8; 32]>) {
         self.idents.push(keys::ident(ident));
-        self.keys.push(stored(key));
-        self.long.push(beside(key));
+        self.keys.push(index_key(key));
+        self.long.push(long_key(key));
         self.values.push(value);
         self.digests.push(digest);
     }
@@ -109,11 +110,11 @@ pub(crate) struct Sorted<'a> {
     /// Collections that must be unchanged: their trees and generations.
     pub(crate) generations: (Vec<i64>, Vec<i64>),
     /// Keys that must be absent, with their new values.
-    pub(crate) free: Group<'a>,
+    pub(crate) insert: Group<'a>,
     /// Keys that get a value, absent or not.
     pub(crate) put: Group<'a>,
     /// Keys that must be absent or have this value already, such as unique keys of the own record.
-    pub(crate) own: Group<'a>,
+    pub(crate) same: Group<'a>,
     /// Keys whose value must be as expected, and changes.
     pub(crate) update: Group<'a>,
     /// Keys whose value must be as expected, and which are deleted.
@@ -125,7 +126,7 @@ pub(crate) struct Sorted<'a> {
     /// Keys that must be absent or have the expected value.
     pub(crate) none_or: Group<'a>,
     /// Prefixes under which no key may exist.
-    pub(crate) under: Group<'a>,
+    pub(crate) prefix: Group<'a>,
 }
 
 impl<'a> Sorted<'a> {
@@ -133,7 +134,7 @@ impl<'a> Sorted<'a> {
     /// without a value.
     pub(crate) fn new(writes: &'a Writes, expect: &'a [Expect], is_claimed: bool) -> Sorted<'a> {
         let mut sorted = Sorted::default();
-        let Sorted { generations, free, put, own, update, delete, remove, value, none_or, under } =
+        let Sorted { generations, insert, put, same, update, delete, remove, value, none_or, prefix } =
             &mut sorted;
         let mut conditions: BTreeMap<(Ident, &[u8]), &Expect> = BTreeMap::new();
         for expect in expect {
@@ -142,10 +143,10 @@ impl<'a> Sorted<'a> {
                     generations.0.push(keys::ident(*ident));
                     generations.1.push(*generation as i64);
                 }
-                Expect::NoneUnder { ident, prefix } => under.add(*ident, prefix, None, None),
-                Expect::Value { ident, key, value: there } => {
+                Expect::NoneUnder { ident, prefix: under } => prefix.add(*ident, under, None, None),
+                Expect::Value { ident, key, value: expected } => {
                     if !writes.contains_key(&(*ident, key.clone())) {
-                        value.add(*ident, key, None, there.as_ref().map(|there| digest(there)));
+                        value.add(*ident, key, None, expected.as_ref().map(|expected| digest(expected)));
                     }
                     conditions.insert((*ident, key), expect);
                 }
@@ -160,15 +161,15 @@ impl<'a> Sorted<'a> {
             let bytes = written.as_deref();
             match (condition, written) {
                 (Some(Expect::Value { value: None, .. }), Some(_)) if !is_claimed => {
-                    free.add(*ident, key, bytes, None);
+                    insert.add(*ident, key, bytes, None);
                 }
-                (Some(Expect::Value { value: Some(there), .. }), Some(_)) => {
-                    update.add(*ident, key, bytes, Some(digest(there)));
+                (Some(Expect::Value { value: Some(expected), .. }), Some(_)) => {
+                    update.add(*ident, key, bytes, Some(digest(expected)));
                 }
-                (Some(Expect::Value { value: Some(there), .. }), None) => {
-                    delete.add(*ident, key, None, Some(digest(there)));
+                (Some(Expect::Value { value: Some(expected), .. }), None) => {
+                    delete.add(*ident, key, None, Some(digest(expected)));
                 }
-                (Some(Expect::NoneOr { .. }), Some(_)) => own.add(*ident, key, bytes, None),
+                (Some(Expect::NoneOr { .. }), Some(_)) => same.add(*ident, key, bytes, None),
                 (Some(Expect::NoneOr { value, .. }), None) => {
                     remove.add(*ident, key, None, Some(digest(value)));
                 }
@@ -180,34 +181,34 @@ impl<'a> Sorted<'a> {
     }
 
     /// Treats all puts as inserts of absent keys. The server refuses the statement if a key exists.
-    pub(crate) fn take_all_for_free(&mut self) {
+    pub(crate) fn treat_puts_as_inserts(&mut self) {
         let put = std::mem::take(&mut self.put);
-        self.free.idents.extend(put.idents);
-        self.free.keys.extend(put.keys);
-        self.free.long.extend(put.long);
-        self.free.values.extend(put.values);
-        self.free.digests.extend(put.digests);
+        self.insert.idents.extend(put.idents);
+        self.insert.keys.extend(put.keys);
+        self.insert.long.extend(put.long);
+        self.insert.values.extend(put.values);
+        self.insert.digests.extend(put.digests);
     }
 
     /// Calls `work` with the parameters of `apply`.
     pub(crate) fn apply<T>(&self, extras: &Extras, work: impl FnOnce(&[Param<'_>]) -> T) -> T {
-        let Sorted { generations, free, put, own, update, delete, remove, value, none_or, under } = self;
+        let Sorted { generations, insert, put, same, update, delete, remove, value, none_or, prefix } = self;
         let marks: (Vec<i64>, Vec<i64>) = extras.marks.iter().copied().unzip();
         let count_idents: Vec<i64> = extras.counts.keys().copied().collect();
         let (records, bytes): (Vec<i64>, Vec<i64>) = extras.counts.values().copied().unzip();
-        let [free, put, own] = [free, put, own].map(View::new);
-        let [update, delete, remove, value, none_or, under] =
-            [update, delete, remove, value, none_or, under].map(View::new);
-        let mut params = Vec::with_capacity(PARAMS);
+        let [insert, put, same] = [insert, put, same].map(View::new);
+        let [update, delete, remove, value, none_or, prefix] =
+            [update, delete, remove, value, none_or, prefix].map(View::new);
+        let mut params = Vec::with_capacity(APPLY_PARAMS);
         params.extend([Param::Ints(&generations.0), Param::Ints(&generations.1)]);
-        for view in [&free, &put, &own] {
+        for view in [&insert, &put, &same] {
             params.extend([view.idents(), view.keys(), view.long(), view.values()]);
         }
         params.extend([update.idents(), update.keys(), update.values(), update.digests()]);
         for view in [&delete, &remove, &value, &none_or] {
             params.extend([view.idents(), view.keys(), view.digests()]);
         }
-        params.extend([under.idents(), under.keys(), Param::Ints(&marks.0), Param::Ints(&marks.1)]);
+        params.extend([prefix.idents(), prefix.keys(), Param::Ints(&marks.0), Param::Ints(&marks.1)]);
         params.push(Param::Ints(&count_idents));
         params.extend([Param::Int(extras.slot), Param::Ints(&records), Param::Ints(&bytes)]);
         work(&params)

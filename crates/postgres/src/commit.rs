@@ -2,7 +2,7 @@
 
 use crate::change::{Extras, Sorted, Step, Writes, steps};
 use crate::connection::{Param, Statement};
-use crate::failure::{Answer, Failure};
+use crate::failure::{Failure, PgResult};
 use crate::front::Front;
 use crate::keys::ident;
 use crate::pool::PooledConnection;
@@ -12,9 +12,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use storage::store::{Change, CommitError, Expect, SideEffect};
 use storage::{Batch, Error, Ident, Op, Result, Value};
 
-/// Maximum number of queued calls before their answers are read. The limit prevents a deadlock of two full socket
+/// Maximum number of queued calls before their replies are read. The limit prevents a deadlock of two full socket
 /// buffers.
-const QUEUED: usize = 128;
+const QUEUED_MAX: usize = 128;
 
 /// Number of rows of each count. Several rows reduce lock contention.
 const SLOTS: u64 = 8;
@@ -23,7 +23,7 @@ const SLOTS: u64 = 8;
 pub(crate) enum Attempt {
     /// The change is applied.
     Done(Done),
-    /// The answer was lost, and the change was not and never will be applied.
+    /// The reply was lost, and the change was not and never will be applied.
     Undone,
     /// An expectation failed, or a key exists.
     Refused,
@@ -36,13 +36,13 @@ pub(crate) enum Attempt {
 pub(crate) struct Done {
     /// Time of its log entry, if it has one.
     pub(crate) time: Option<u64>,
-    /// Life of the server in which the commit was made or found.
+    /// Incarnation of the server in which the commit was made or found.
     pub(crate) incarnation: u64,
 }
 
 impl Attempt {
     /// Converts the result of a statement into the result of an attempt.
-    pub(crate) fn of<T>(answer: Answer<T>) -> Answer<Attempt> {
+    pub(crate) fn of<T>(answer: PgResult<T>) -> PgResult<Attempt> {
         match answer {
             Ok(_) => Ok(Attempt::Done(Done::default())),
             Err(failure) if failure.is("VE001") || failure.is("23505") => Ok(Attempt::Refused),
@@ -62,14 +62,14 @@ pub(crate) struct SideEffectRows {
 impl SideEffectRows {
     /// Collects the rows. `count_ident` and `build_ident` return the tree of a count or a build of this process.
     pub(crate) fn new(
-        beside: &[SideEffect],
+        side_effects: &[SideEffect],
         slot: u64,
         count_ident: &dyn Fn(&SideEffect) -> Option<Ident>,
         build_ident: &dyn Fn(&SideEffect) -> Option<Ident>,
     ) -> SideEffectRows {
         let mut extras = Extras { slot: (slot % SLOTS) as i64, ..Extras::default() };
         let mut generations = Vec::new();
-        for one in beside {
+        for one in side_effects {
             match one {
                 SideEffect::Count { records, bytes, .. } => {
                     let Some(of) = count_ident(one) else { continue };
@@ -103,15 +103,15 @@ impl Front {
         (expect, side_effect_rows): (&[Expect], &SideEffectRows),
         entry: Option<&Entry<'_>>,
         directly: bool,
-    ) -> Answer<Attempt> {
+    ) -> PgResult<Attempt> {
         let mut steps = steps(batch);
         let single = match steps.as_mut_slice() {
             [] => Some(Writes::new()),
             [Step::Writes(writes)] => Some(std::mem::take(writes)),
             _ => None,
         };
-        let mut lent = self.commits.take(&|| {})?;
-        self.settle()?;
+        let mut conn = self.commits.take(&|| {})?;
+        self.confirm_incarnation()?;
         if let Some(writes) = single
             && side_effect_rows.is_plain()
         {
@@ -121,81 +121,81 @@ impl Front {
                 let sent = direct.with(sorted, &side_effect_rows.extras, entry, |statement, params| {
                     match entry {
                         Some(entry) => {
-                            lent.call(&self.statements.share_fence_and_entry, &[Param::Int(entry.body)])?;
+                            conn.call(&self.statements.share_fence_and_entry, &[Param::Int(entry.body)])?;
                         }
-                        None => lent.call(&self.statements.share_fence, &[])?,
+                        None => conn.call(&self.statements.share_fence, &[])?,
                     }
-                    lent.call(statement, params)
+                    conn.call(statement, params)
                 });
                 match sent {
-                    Ok(sent) => return sent.and_then(|()| self.ended(&mut lent, entry, 0)),
+                    Ok(sent) => return sent.and_then(|()| self.send_and_wait(&mut conn, entry, 0)),
                     Err(other) => sorted = other,
                 }
             }
-            sorted.apply(&side_effect_rows.extras, |params| lent.call(&self.statements.apply, params))?;
-            return self.finish_with(&mut lent, entry, None);
+            sorted.apply(&side_effect_rows.extras, |params| conn.call(&self.statements.apply, params))?;
+            return self.finish_with(&mut conn, entry, None);
         }
-        lent.call(&self.statements.begin_write, &[])?;
-        let applied = self.apply_steps(&mut lent, steps, expect, side_effect_rows, false);
-        self.finish(&mut lent, applied, entry)
+        conn.call(&self.statements.begin_write, &[])?;
+        let applied = self.apply_steps(&mut conn, steps, expect, side_effect_rows, false);
+        self.finish(&mut conn, applied, entry)
     }
 
     /// Ends the open transaction. Commits it if every step succeeded, with the log entry last.
     pub(crate) fn finish(
         &self,
-        lent: &mut PooledConnection,
-        applied: Answer<()>,
+        conn: &mut PooledConnection,
+        applied: PgResult<()>,
         entry: Option<&Entry<'_>>,
-    ) -> Answer<Attempt> {
+    ) -> PgResult<Attempt> {
         if applied.as_ref().is_err_and(Failure::ends_connection) {
             // The commit was not requested yet.
             return Ok(Attempt::Undone);
         }
         let attempt = match Attempt::of(applied)? {
-            Attempt::Done(_) => self.finish_with(lent, entry, Some(&self.statements.commit))?,
+            Attempt::Done(_) => self.finish_with(conn, entry, Some(&self.statements.commit))?,
             other => other,
         };
-        end(lent, &self.statements.rollback);
+        end(conn, &self.statements.rollback);
         Ok(attempt)
     }
 
-    /// Sends the queued calls, then the log entry and the end of the transaction, and waits for the answer. The lock
+    /// Sends the queued calls, then the log entry and the end of the transaction, and waits for the reply. The lock
     /// that orders log entries is therefore never held while the server waits for this process.
     fn finish_with(
         &self,
-        lent: &mut PooledConnection,
+        conn: &mut PooledConnection,
         entry: Option<&Entry<'_>>,
         commit: Option<&Statement>,
-    ) -> Answer<Attempt> {
+    ) -> PgResult<Attempt> {
         if let Some(entry) = entry {
-            entry.call(lent, &self.statements.record)?;
+            entry.call(conn, &self.statements.record)?;
         }
         if let Some(commit) = commit {
-            lent.call(commit, &[])?;
+            conn.call(commit, &[])?;
         }
-        self.ended(lent, entry, usize::from(commit.is_some()))
+        self.send_and_wait(conn, entry, usize::from(commit.is_some()))
     }
 
-    /// Sends the queued calls and waits for the answer. The time of the entry is the result of the call that `behind`
+    /// Sends the queued calls and waits for the reply. The time of the entry is the result of the call that `following`
     /// calls follow.
-    fn ended(
+    fn send_and_wait(
         &self,
-        lent: &mut PooledConnection,
+        conn: &mut PooledConnection,
         entry: Option<&Entry<'_>>,
-        behind: usize,
-    ) -> Answer<Attempt> {
-        let answers = lent.flush().and_then(|()| lent.answer());
+        following: usize,
+    ) -> PgResult<Attempt> {
+        let answers = conn.flush().and_then(|()| conn.results());
         if let (Err(failure), Some(entry)) = (&answers, entry)
             && failure.ends_connection()
         {
-            return self.find_out(entry, failure);
+            return self.resolve_commit(entry, failure);
         }
         let time = entry.and_then(|_| {
             let answers = answers.as_ref().ok()?;
-            time_given(answers.get(answers.len().checked_sub(1 + behind)?))
+            time_given(answers.get(answers.len().checked_sub(1 + following)?))
         });
         match Attempt::of(answers)? {
-            Attempt::Done(_) => Ok(Attempt::Done(Done { time, incarnation: lent.incarnation })),
+            Attempt::Done(_) => Ok(Attempt::Done(Done { time, incarnation: conn.incarnation })),
             other => Ok(other),
         }
     }
@@ -203,31 +203,31 @@ impl Front {
     /// Applies a change in the open transaction.
     pub(crate) fn apply_steps(
         &self,
-        lent: &mut PooledConnection,
+        conn: &mut PooledConnection,
         steps: Vec<Step>,
         expect: &[Expect],
         side_effect_rows: &SideEffectRows,
         is_claimed: bool,
-    ) -> Answer<()> {
+    ) -> PgResult<()> {
         let mut conditions = Some((expect, &side_effect_rows.extras));
         let nothing = Extras::default();
         for step in steps {
             match step {
                 Step::Writes(writes) => {
                     let (expect, extras) = conditions.take().unwrap_or((&[], &nothing));
-                    self.apply(lent, &writes, expect, extras, is_claimed)?;
+                    self.apply(conn, &writes, expect, extras, is_claimed)?;
                 }
                 Step::Tree(op) => {
                     // Expectations refer to the state before the change.
                     if let Some((expect, extras)) = conditions.take() {
-                        self.apply(lent, &Writes::new(), expect, extras, is_claimed)?;
+                        self.apply(conn, &Writes::new(), expect, extras, is_claimed)?;
                     }
-                    self.change_tree(lent, &op)?;
+                    self.change_tree(conn, &op)?;
                 }
             }
         }
         if let Some((expect, extras)) = conditions {
-            self.apply(lent, &Writes::new(), expect, extras, is_claimed)?;
+            self.apply(conn, &Writes::new(), expect, extras, is_claimed)?;
         }
         // A renamed collection exists under its new name, so sets come last.
         let set: HashSet<Ident> =
@@ -235,53 +235,53 @@ impl Front {
         for (of, generation) in &side_effect_rows.generations {
             if generation.is_none() && !set.contains(of) {
                 let params = [Param::Int(ident(*of))];
-                lent.call(&self.statements.drop_generation, &params)?;
-                lent.call(&self.statements.drop_counts, &params)?;
-                at_most(lent)?;
+                conn.call(&self.statements.drop_generation, &params)?;
+                conn.call(&self.statements.drop_counts, &params)?;
+                drain_when_full(conn)?;
             }
         }
         for (of, generation) in &side_effect_rows.generations {
             if let Some(generation) = generation {
                 let params = [Param::Int(ident(*of)), Param::Int(*generation as i64)];
-                lent.call(&self.statements.set_generation, &params)?;
-                at_most(lent)?;
+                conn.call(&self.statements.set_generation, &params)?;
+                drain_when_full(conn)?;
             }
         }
-        lent.flush()?;
-        lent.answer().map(drop)
+        conn.flush()?;
+        conn.results().map(drop)
     }
 
-    /// Calls `apply` and waits for its answer.
+    /// Calls `apply` and waits for its reply.
     pub(crate) fn apply(
         &self,
-        lent: &mut PooledConnection,
+        conn: &mut PooledConnection,
         writes: &Writes,
         expect: &[Expect],
         extras: &Extras,
         is_claimed: bool,
-    ) -> Answer<()> {
+    ) -> PgResult<()> {
         let sorted = Sorted::new(writes, expect, is_claimed);
-        sorted.apply(extras, |params| lent.call(&self.statements.apply, params))?;
-        lent.flush()?;
-        lent.answer().map(drop)
+        sorted.apply(extras, |params| conn.call(&self.statements.apply, params))?;
+        conn.flush()?;
+        conn.results().map(drop)
     }
 
     /// Queues the call for one operation on a whole tree.
-    fn change_tree(&self, lent: &mut PooledConnection, op: &Op) -> Answer<()> {
+    fn change_tree(&self, conn: &mut PooledConnection, op: &Op) -> PgResult<()> {
         let statements = &self.statements;
         match op {
-            Op::Create(tree) => lent.call(&statements.create_tree, &[Param::Int(ident(*tree))])?,
-            Op::Drop(tree) => lent.call(&statements.drop_tree, &[Param::Int(ident(*tree))])?,
-            Op::Clear(tree) => lent.call(&statements.clear, &[Param::Int(ident(*tree))])?,
+            Op::Create(tree) => conn.call(&statements.create_tree, &[Param::Int(ident(*tree))])?,
+            Op::Drop(tree) => conn.call(&statements.drop_tree, &[Param::Int(ident(*tree))])?,
+            Op::Clear(tree) => conn.call(&statements.clear, &[Param::Int(ident(*tree))])?,
             Op::Fork { from, to } => {
-                lent.call(&statements.create_tree, &[Param::Int(ident(*to))])?;
+                conn.call(&statements.create_tree, &[Param::Int(ident(*to))])?;
                 let params = [Param::Int(ident(*from)), Param::Int(ident(*to))];
-                lent.call(&statements.fork, &params)?;
-                lent.call(&statements.fork_counts, &params)?;
+                conn.call(&statements.fork, &params)?;
+                conn.call(&statements.fork_counts, &params)?;
             }
             Op::Put { .. } | Op::Delete { .. } => {}
         }
-        at_most(lent)
+        drain_when_full(conn)
     }
 
     /// Returns the index of the first expectation that fails in the present state; `None` if all hold.
@@ -302,7 +302,7 @@ impl Front {
             let holds = match expect {
                 Expect::Value { ident, key, value } => present.get(&(*ident, &**key)) == value.as_ref(),
                 Expect::NoneOr { ident, key, value } => {
-                    present.get(&(*ident, &**key)).is_none_or(|there| there == value)
+                    present.get(&(*ident, &**key)).is_none_or(|stored| stored == value)
                 }
                 Expect::NoneUnder { .. } => expect.holds(&snapshot)?,
                 Expect::Generation { ident: of, generation } => {
@@ -324,13 +324,13 @@ impl Front {
     }
 }
 
-/// Reads answers once many calls are queued.
-fn at_most(lent: &mut PooledConnection) -> Answer<()> {
-    if lent.queued() < QUEUED {
+/// Reads replies once many calls are queued.
+fn drain_when_full(conn: &mut PooledConnection) -> PgResult<()> {
+    if conn.queued() < QUEUED_MAX {
         return Ok(());
     }
-    lent.flush()?;
-    lent.answer().map(drop)
+    conn.flush()?;
+    conn.results().map(drop)
 }
 
 /// Returns a refusal for a lock whose owner is unknown in this process.

@@ -1,25 +1,25 @@
 //! Connection settings of the PostgreSQL server: libpq connection strings, in both forms.
 //!
-//! Unknown parameters are errors that name the parameter. Precedence of the password: the string, the file of
-//! `passfile`, the environment.
+//! Unknown parameters are errors that name the parameter. A new parameter is a case in `Parameters::take`. Precedence of
+//! the password: the string, the file of `passfile`, the environment.
 
 use crate::stream::{Tls, TlsOptions};
 use std::fmt;
 use std::time::Duration;
 
-/// The kind of server to connect to (`target_session_attrs`).
+/// The accepted role of the server: libpq's `target_session_attrs`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wanted {
-    /// The first server that answers.
+pub enum TargetSessionAttrs {
+    /// A primary or a standby.
     Any,
-    /// The server that takes writes.
+    /// The primary.
     ReadWrite,
 }
 
 /// A parsed connection string.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Config {
-    /// The members in the order of attempts. Each is a port and a host name, an address or the directory of a Unix
+    /// The hosts in the order of attempts. Each is a port and a host name, an address or the directory of a Unix
     /// socket.
     pub hosts: Vec<(String, u16)>,
     /// Name of the role.
@@ -29,7 +29,7 @@ pub struct Config {
     /// The password, if any.
     pub password: Option<String>,
     /// The kind of member to connect to.
-    pub wanted: Wanted,
+    pub target_session_attrs: TargetSessionAttrs,
     /// Timeout for connecting to one member.
     pub connect_timeout: Duration,
     /// `application_name` of the connections.
@@ -55,7 +55,7 @@ impl Config {
             Some(rest) => uri_words(rest)?,
             None => plain_words(text)?,
         };
-        let mut read = Read::default();
+        let mut read = Parameters::default();
         for (name, value) in words {
             read.take(&name, value)?;
         }
@@ -65,20 +65,20 @@ impl Config {
 
 /// The parsed parameters.
 #[derive(Default)]
-struct Read {
+struct Parameters {
     hosts: Vec<String>,
     ports: Vec<u16>,
     user: Option<String>,
     database: Option<String>,
     password: Option<String>,
     passfile: Option<String>,
-    wanted: Option<Wanted>,
+    target_session_attrs: Option<TargetSessionAttrs>,
     timeout: Option<u64>,
     application: Option<String>,
     tls: TlsOptions,
 }
 
-impl Read {
+impl Parameters {
     /// Takes one parameter. Unknown names are errors that contain the name.
     fn take(&mut self, name: &str, value: String) -> Result<(), String> {
         match name {
@@ -98,9 +98,9 @@ impl Read {
                 self.timeout = Some(seconds);
             }
             "target_session_attrs" => {
-                self.wanted = Some(match value.as_str() {
-                    "any" => Wanted::Any,
-                    "read-write" | "primary" => Wanted::ReadWrite,
+                self.target_session_attrs = Some(match value.as_str() {
+                    "any" => TargetSessionAttrs::Any,
+                    "read-write" | "primary" => TargetSessionAttrs::ReadWrite,
                     other => {
                         return Err(format!("target_session_attrs={other} is not supported: use read-write"));
                     }
@@ -145,7 +145,7 @@ impl Read {
         };
         Ok(Config {
             password: or(password, "PGPASSWORD"),
-            wanted: self.wanted.unwrap_or(Wanted::ReadWrite),
+            target_session_attrs: self.target_session_attrs.unwrap_or(TargetSessionAttrs::ReadWrite),
             connect_timeout: Duration::from_secs(self.timeout.unwrap_or(10).max(1)),
             application: self.application.unwrap_or_else(|| "vellum".to_string()),
             tls: self.tls.finish(environment)?,
@@ -281,7 +281,7 @@ mod tests {
         assert_eq!(config.hosts, [("localhost".to_string(), 5432)]);
         assert_eq!((config.user.as_str(), config.database.as_str()), ("postgres", "postgres"));
         assert_eq!(config.password.as_deref(), Some("from the environment"));
-        assert_eq!(config.wanted, Wanted::ReadWrite);
+        assert_eq!(config.target_session_attrs, TargetSessionAttrs::ReadWrite);
         assert_eq!(parse("host=a,b port=7").unwrap().hosts[1].1, 7);
     }
 

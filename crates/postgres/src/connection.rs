@@ -1,12 +1,12 @@
-//! A connection to a PostgreSQL server: prepared statements, several of them in one round trip.
+//! A connection to a PostgreSQL server: the extended query protocol, pipelined.
 //!
-//! [`Connection::call`] queues a call. [`Connection::flush`] sends the queued calls and requests one answer for all of
-//! them: a failed call ends the calls behind it. Some answers need no wait, as the answer to the end of a read-only
+//! [`Connection::call`] queues a call. [`Connection::flush`] sends the queued calls with one `Sync`, so one reply covers
+//! them: a failed call ends the calls after it. Some replies need no wait, as the reply to the end of a read-only
 //! transaction. The next use of the connection reads them.
 
 use crate::cancel::{CancelKey, Route, end_statement};
-use crate::config::{Config, Wanted};
-use crate::failure::{Answer, Failure, LOOK, should_continue};
+use crate::config::{Config, TargetSessionAttrs};
+use crate::failure::{CHECK_INTERVAL, Failure, PgResult, should_continue};
 use crate::incarnations::Incarnations;
 use crate::stream::{Encrypt, Socket, Stream};
 use bytes::{Buf, Bytes, BytesMut};
@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Minimum size of a socket read in bytes.
-const READ: usize = 16 * 1024;
+const READ_SIZE: usize = 16 * 1024;
 
 /// A statement that each connection prepares at its first use.
 #[derive(Debug)]
@@ -71,10 +71,10 @@ impl Row {
     }
 }
 
-/// The requests that one expected answer belongs to.
+/// A reply that has not been read: one for each `Sync` message.
 #[derive(Default)]
-struct Awaited {
-    /// Number of calls that the answer covers.
+struct PendingReply {
+    /// Number of calls that the reply covers.
     calls: usize,
     /// Names of the statements that the flush parses.
     parsing: VecDeque<String>,
@@ -93,37 +93,37 @@ pub(crate) struct Connection {
     parsing: VecDeque<String>,
     /// Number of calls queued since the last flush.
     queued: usize,
-    /// Expected answers that have not been read yet.
-    awaited: VecDeque<Awaited>,
-    /// Transaction status (idle, open, failed) as of the last answer read.
+    /// Expected replies that have not been read yet.
+    pending: VecDeque<PendingReply>,
+    /// Transaction status (idle, open, failed) as of the last reply read.
     status: u8,
-    /// Set by the first error of the connection, which is then discarded.
+    /// Set by the first error of the connection. The pool discards the connection.
     broken: bool,
     /// True if reads end after a short timeout, for [`ready`](Self::ready).
     polls: bool,
-    /// True if reads end after a short timeout to check for cancellation.
-    looks: bool,
-    /// True if the waiter may abandon an answer: the statement changes nothing permanent.
+    /// True if reads end after [`CHECK_INTERVAL`] to check for cancellation.
+    checks_cancellation: bool,
+    /// True if the waiter may abandon a reply: the statement changes nothing permanent.
     pub(crate) is_interruptible: bool,
-    /// Life of the server that the connection belongs to; zero if not asked.
+    /// Incarnation of the server that the connection belongs to; zero if it was not read.
     pub(crate) incarnation: u64,
     /// The last warning of the server.
     warning: Option<String>,
     /// Counts round trips.
-    pub(crate) trips: Arc<AtomicU64>,
-    /// The route and the secret for a cancel request.
-    way: Route,
-    /// The key data for a cancel request, sent by the server at the start.
-    secret: Option<CancelKey>,
+    pub(crate) round_trips: Arc<AtomicU64>,
+    /// The address for a cancel request.
+    route: Route,
+    /// `BackendKeyData` of the protocol, for a cancel request.
+    cancel_key: Option<CancelKey>,
     /// True if an abandoned statement runs on the connection.
-    given_up: bool,
+    abandoned: bool,
 }
 
 impl Connection {
-    /// Connects to the first member of the wanted kind, and skips a replaced primary.
+    /// Connects to the first host with the requested session attributes, and skips a replaced primary.
     ///
     /// Errors: the error of the last member.
-    pub(crate) fn open(config: &Config, incarnations: &Incarnations) -> Answer<Connection> {
+    pub(crate) fn open(config: &Config, incarnations: &Incarnations) -> PgResult<Connection> {
         let mut last = Failure::Lost("no host is given".to_string());
         for (host, port) in &config.hosts {
             let opened = Connection::open_at(config, host, *port).and_then(|mut connection| {
@@ -140,7 +140,7 @@ impl Connection {
     }
 
     /// Connects to a member with or without TLS, as configured. Tries both in order if the mode allows both.
-    fn open_at(config: &Config, host: &str, port: u16) -> Answer<Connection> {
+    fn open_at(config: &Config, host: &str, port: u16) -> PgResult<Connection> {
         let mut last = None;
         for encrypt in config.tls.attempts(host) {
             match Connection::attempt(config, host, port, *encrypt) {
@@ -160,30 +160,30 @@ impl Connection {
         port: u16,
         encrypt: Encrypt,
     ) -> Result<Connection, (Failure, bool)> {
-        let gone = |failure| (failure, false);
+        let unreachable = |failure| (failure, false);
         let (host, timeout, tls) = (host.to_string(), config.connect_timeout, config.tls.clone());
-        let way = Route { host, port, encrypt, tls, timeout };
-        let mut stream = way.open().map_err(gone)?;
-        way.encrypt(&mut stream).map_err(|failure| (failure, true))?;
+        let route = Route { host, port, encrypt, tls, timeout };
+        let mut stream = route.open().map_err(unreachable)?;
+        route.encrypt(&mut stream).map_err(|failure| (failure, true))?;
         let mut connection = Connection {
             stream,
-            input: BytesMut::with_capacity(READ),
+            input: BytesMut::with_capacity(READ_SIZE),
             output: BytesMut::with_capacity(1024),
             prepared: HashSet::new(),
             parsing: VecDeque::new(),
             queued: 0,
-            awaited: VecDeque::new(),
+            pending: VecDeque::new(),
             status: b'I',
             broken: false,
             polls: false,
-            looks: false,
+            checks_cancellation: false,
             is_interruptible: false,
             incarnation: 0,
             warning: None,
-            trips: Arc::default(),
-            way,
-            secret: None,
-            given_up: false,
+            round_trips: Arc::default(),
+            route,
+            cancel_key: None,
+            abandoned: false,
         };
         let refused = |failure: Failure| {
             let is_of_kind = failure.is("28000");
@@ -193,31 +193,31 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Checks that the server is of the wanted kind.
-    fn check(&mut self, config: &Config, incarnations: &Incarnations) -> Answer<()> {
-        if config.wanted == Wanted::ReadWrite {
+    /// Checks that the server has the requested session attributes.
+    fn check(&mut self, config: &Config, incarnations: &Incarnations) -> PgResult<()> {
+        if config.target_session_attrs == TargetSessionAttrs::ReadWrite {
             let none = || Failure::Lost("the server is read-only".to_string());
             incarnations.admit(self.timeline()?.ok_or_else(none)?)?;
         }
-        self.stream.limit(None)?;
+        self.stream.set_timeout(None)?;
         Ok(())
     }
 
     /// Returns the timeline of a server that takes writes; `None` for a standby.
-    pub(crate) fn timeline(&mut self) -> Answer<Option<i64>> {
+    pub(crate) fn timeline(&mut self) -> PgResult<Option<i64>> {
         let writable = Statement::new(
             "writable",
             "select pg_is_in_recovery()::int4, case when pg_is_in_recovery() then 0 else \
              ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::int4 end",
         );
-        let rows = self.one(&writable, &[])?;
+        let rows = self.query(&writable, &[])?;
         let row = rows.first().ok_or_else(broken)?;
         Ok((row.int(0) == 0).then(|| row.int(1)))
     }
 
     /// Returns true if the backend with this process id serves the connection.
-    pub(crate) fn is_to(&self, process: i64) -> bool {
-        self.secret.is_some_and(|secret| i64::from(secret.process) == process)
+    pub(crate) fn is_backend(&self, process: i64) -> bool {
+        self.cancel_key.is_some_and(|cancel_key| i64::from(cancel_key.process) == process)
     }
 
     /// Returns the socket, for closing it from another thread.
@@ -225,27 +225,27 @@ impl Connection {
         self.stream.socket()
     }
 
-    /// Sets a timeout for later answers, after which the server counts as lost.
-    pub(crate) fn limit(&mut self, at_most: Duration) -> Answer<()> {
-        self.looks = false;
-        Ok(self.stream.limit(Some(at_most))?)
+    /// Sets a timeout for later replies, after which the server counts as lost.
+    pub(crate) fn set_timeout(&mut self, timeout: Duration) -> PgResult<()> {
+        self.checks_cancellation = false;
+        Ok(self.stream.set_timeout(Some(timeout))?)
     }
 
-    /// Removes the timeout: an answer may take as long as its waiter allows.
-    pub(crate) fn unlimited(&mut self) -> Answer<()> {
-        self.limit(LOOK)?;
-        self.looks = true;
+    /// Removes the timeout: a reply may take as long as its waiter allows.
+    pub(crate) fn clear_timeout(&mut self) -> PgResult<()> {
+        self.set_timeout(CHECK_INTERVAL)?;
+        self.checks_cancellation = true;
         Ok(())
     }
 
     /// Sets the timeout of [`ready`](Self::ready).
-    pub(crate) fn poll_every(&mut self, pause: Duration) -> Answer<()> {
+    pub(crate) fn poll_every(&mut self, pause: Duration) -> PgResult<()> {
         self.polls = true;
-        self.limit(pause)
+        self.set_timeout(pause)
     }
 
-    /// Returns true if an answer has begun to arrive within the time of [`poll_every`](Self::poll_every).
-    pub(crate) fn ready(&mut self) -> Answer<bool> {
+    /// Returns true if a reply has begun to arrive within the time of [`poll_every`](Self::poll_every).
+    pub(crate) fn ready(&mut self) -> PgResult<bool> {
         if self.input.is_empty() {
             let filled = self.fill();
             self.broken |= filled.is_err();
@@ -256,7 +256,7 @@ impl Connection {
 
     /// Starts a session. The start-up options forbid plans that scan the table, disable waits at commits, and limit
     /// waits for locks.
-    fn start(&mut self, config: &Config) -> Answer<()> {
+    fn start(&mut self, config: &Config) -> PgResult<()> {
         let settings = [
             ("user", config.user.as_str()),
             ("database", &config.database),
@@ -280,7 +280,7 @@ impl Connection {
                 b'E' => return Err(server_failure(&body)),
                 b'K' if body.len() >= 8 => {
                     let mut body = body;
-                    self.secret = Some(CancelKey { process: body.get_i32(), key: body.get_i32() });
+                    self.cancel_key = Some(CancelKey { process: body.get_i32(), key: body.get_i32() });
                 }
                 _ => {}
             }
@@ -288,7 +288,7 @@ impl Connection {
     }
 
     /// Authenticates by clear text, MD5 or SCRAM-SHA-256, as the server requests.
-    fn authenticate(&mut self, config: &Config) -> Answer<()> {
+    fn authenticate(&mut self, config: &Config) -> PgResult<()> {
         let password = || {
             let none = || Failure::Lost(format!("the server requires a password for {}", config.user));
             config.password.as_deref().map(str::as_bytes).ok_or_else(none)
@@ -345,7 +345,7 @@ impl Connection {
 
     /// Returns true if the server has closed the idle connection, for example by a restart.
     pub(crate) fn is_closed(&mut self) -> bool {
-        if !self.awaited.is_empty() {
+        if !self.pending.is_empty() {
             return false;
         }
         if self.stream.is_quiet() {
@@ -361,25 +361,25 @@ impl Connection {
 
     /// Returns true if an abandoned statement runs on the connection.
     pub(crate) fn is_interrupted(&self) -> bool {
-        self.given_up && self.secret.is_some()
+        self.abandoned && self.cancel_key.is_some()
     }
 
     /// Cancels the statement on the connection and waits a limited time for its end. A late cancel request hits only
     /// this connection, which is discarded.
     pub(crate) fn end_statement(mut self) {
-        self.given_up = false;
-        let Some(secret) = self.secret else { return };
-        if let Err(failure) = end_statement(&self.way, secret, &mut self.stream) {
+        self.abandoned = false;
+        let Some(cancel_key) = self.cancel_key else { return };
+        if let Err(failure) = end_statement(&self.route, cancel_key, &mut self.stream) {
             log::debug!("an abandoned statement could not be canceled: {failure:?}");
         }
     }
 
-    /// Returns true if a transaction is open, as of the last answer read.
+    /// Returns true if a transaction is open, as of the last reply read.
     pub(crate) fn in_transaction(&self) -> bool {
         self.status != b'I'
     }
 
-    /// Marks the transaction as ended before the answer to its end has been read.
+    /// Marks the transaction as ended before the reply to its end has been read.
     pub(crate) fn leave_transaction(&mut self) {
         self.status = b'I';
     }
@@ -390,7 +390,7 @@ impl Connection {
     }
 
     /// Queues a call of a statement.
-    pub(crate) fn call(&mut self, statement: &Statement, params: &[Param<'_>]) -> Answer<()> {
+    pub(crate) fn call(&mut self, statement: &Statement, params: &[Param<'_>]) -> PgResult<()> {
         if !self.prepared.contains(&statement.name) && !self.parsing.contains(&statement.name) {
             frontend::parse(&statement.name, &statement.sql, [], &mut self.output)?;
             self.parsing.push_back(statement.name.clone());
@@ -418,20 +418,20 @@ impl Connection {
         self.queued
     }
 
-    /// Sends the queued calls and requests one answer for all of them.
-    pub(crate) fn flush(&mut self) -> Answer<()> {
+    /// Sends the queued calls and requests one reply for all of them.
+    pub(crate) fn flush(&mut self) -> PgResult<()> {
         frontend::sync(&mut self.output);
         let parsing = std::mem::take(&mut self.parsing);
-        self.awaited.push_back(Awaited { calls: std::mem::take(&mut self.queued), parsing });
+        self.pending.push_back(PendingReply { calls: std::mem::take(&mut self.queued), parsing });
         self.send()
     }
 
-    /// Returns the rows of each call of the last flush. Skips the answers of earlier flushes.
-    pub(crate) fn answer(&mut self) -> Answer<Vec<Vec<Row>>> {
-        self.trips.fetch_add(1, Ordering::Relaxed);
+    /// Returns the rows of each call of the last flush. Skips the replies of earlier flushes.
+    pub(crate) fn results(&mut self) -> PgResult<Vec<Vec<Row>>> {
+        self.round_trips.fetch_add(1, Ordering::Relaxed);
         let mut last = Ok(Vec::new());
-        while let Some(awaited) = self.awaited.pop_front() {
-            last = self.one_answer(awaited);
+        while let Some(pending) = self.pending.pop_front() {
+            last = self.read_results(pending);
             if self.broken {
                 break;
             }
@@ -440,23 +440,23 @@ impl Connection {
     }
 
     /// Calls one statement and waits for its rows.
-    pub(crate) fn one(&mut self, statement: &Statement, params: &[Param<'_>]) -> Answer<Vec<Row>> {
+    pub(crate) fn query(&mut self, statement: &Statement, params: &[Param<'_>]) -> PgResult<Vec<Row>> {
         self.call(statement, params)?;
         self.flush()?;
-        Ok(self.answer()?.pop().unwrap_or_default())
+        Ok(self.results()?.pop().unwrap_or_default())
     }
 
     /// Runs commands without parameters or rows, several in one transaction.
-    pub(crate) fn batch(&mut self, sql: &str) -> Answer<()> {
+    pub(crate) fn batch(&mut self, sql: &str) -> PgResult<()> {
         frontend::query(sql, &mut self.output)?;
-        self.awaited.push_back(Awaited::default());
+        self.pending.push_back(PendingReply::default());
         self.send()?;
-        self.answer().map(drop)
+        self.results().map(drop)
     }
 
     /// Reads the messages up to the next ReadyForQuery. The first error wins; later calls of the flush did not run.
-    fn one_answer(&mut self, mut awaited: Awaited) -> Answer<Vec<Vec<Row>>> {
-        let mut results = Vec::with_capacity(awaited.calls);
+    fn read_results(&mut self, mut pending: PendingReply) -> PgResult<Vec<Vec<Row>>> {
+        let mut results = Vec::with_capacity(pending.calls);
         let mut rows = Vec::new();
         let mut failed = None;
         loop {
@@ -465,7 +465,7 @@ impl Connection {
                 b'D' => rows.push(row(body)?),
                 b'C' | b'I' => results.push(std::mem::take(&mut rows)),
                 b'N' => self.warning = warning(&body),
-                b'1' => self.prepared.extend(awaited.parsing.pop_front()),
+                b'1' => self.prepared.extend(pending.parsing.pop_front()),
                 b'E' => {
                     let failure = server_failure(&body);
                     self.broken |= failure.ends_connection();
@@ -488,7 +488,7 @@ impl Connection {
     }
 
     /// Writes the output buffer. A failed write makes the connection unusable.
-    fn send(&mut self) -> Answer<()> {
+    fn send(&mut self) -> PgResult<()> {
         let sent = self.stream.write_all(&self.output);
         self.output.clear();
         sent.map_err(|error| {
@@ -498,14 +498,14 @@ impl Connection {
     }
 
     /// Returns the next message: its kind and its body.
-    fn message(&mut self) -> Answer<(u8, Bytes)> {
+    fn message(&mut self) -> PgResult<(u8, Bytes)> {
         let message = self.read_message();
         self.broken |= message.is_err();
         message
     }
 
     /// Returns the next complete message of the input buffer, and reads from the socket as necessary.
-    fn read_message(&mut self) -> Answer<(u8, Bytes)> {
+    fn read_message(&mut self) -> PgResult<(u8, Bytes)> {
         loop {
             if let Some((kind, rest)) = self.input.split_first()
                 && let Some((length, _)) = rest.split_first_chunk::<4>()
@@ -526,9 +526,9 @@ impl Connection {
     }
 
     /// Reads from the socket once. A timeout is a chance to check for cancellation, not an error.
-    fn fill(&mut self) -> Answer<()> {
+    fn fill(&mut self) -> PgResult<()> {
         let filled = self.input.len();
-        let room = (self.input.capacity() - filled).max(READ);
+        let room = (self.input.capacity() - filled).max(READ_SIZE);
         self.input.resize(filled + room, 0);
         let read = match self.input.get_mut(filled..) {
             Some(into) => self.stream.read(into),
@@ -545,10 +545,11 @@ impl Connection {
                 Ok(())
             }
             Err(error)
-                if self.looks && matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) =>
+                if self.checks_cancellation
+                    && matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) =>
             {
                 let outcome = if self.is_interruptible { should_continue() } else { Ok(()) };
-                self.given_up |= outcome.is_err();
+                self.abandoned |= outcome.is_err();
                 outcome
             }
             Err(error) => Err(error.into()),
@@ -569,7 +570,7 @@ fn broken() -> Failure {
     Failure::Lost("the server's reply is invalid".to_string())
 }
 
-fn row(mut body: Bytes) -> Answer<Row> {
+fn row(mut body: Bytes) -> PgResult<Row> {
     if body.len() < 2 {
         return Err(broken());
     }

@@ -1,12 +1,13 @@
-//! Cursors: each reads its range by pages, and prefetches the records that the walk will need.
+//! Cursors: each reads its range by pages, and prefetches the records that the scan will need.
 //!
-//! A walk may pass hints. With range hints, a page covers as many ranges as fit. If the walk needs only a few records,
-//! one round trip fetches them when the walk reaches the first.
+//! A scan may pass hints. With range hints, a page covers as many ranges as fit. If the scan needs only a few records,
+//! one round trip fetches them when the cursor reaches the first. A new kind of page is a statement in `pages.rs` and a
+//! `read_` method here.
 
 use crate::connection::{Param, Row};
-use crate::keys::{self, bounds, run_end};
+use crate::keys::{self, bounds, prefix_end};
 use crate::log::{is_log, log_bounds, scan_of};
-use crate::pages::{Named, PAGE_BYTES, PageLimits, column};
+use crate::pages::{IdIn, PAGE_BYTES, PageLimits, column};
 use crate::scan_group::{FirstPage, ScanGroup};
 use crate::session::{PostgresSnapshot, value};
 use crate::times::unpack;
@@ -14,8 +15,8 @@ use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;
 use storage::{
-    Cursor, Direction, Error, Hints, Ident, IsWanted, Key, Range, Ranges, RemoteHints as _, Result, Value,
-    ValueRef,
+    Cursor, Direction, Error, Hints, Ident, Key, Range, Ranges, RecordFilter, RemoteHints as _, Result,
+    Value, ValueRef,
 };
 
 /// Number of entries of the first page of a scan, and the maximum of later pages.
@@ -23,10 +24,10 @@ pub(crate) const PAGES: (usize, usize) = (102, 4096);
 
 /// Minimum number of entries of a page, however long the documents are. Rows beyond the memory limit are cut off by the
 /// same rule.
-const FEWEST: usize = 12;
+const ENTRIES_MIN: usize = 12;
 
 /// Maximum number of ranges in one query.
-const RANGES: usize = 1000;
+const RANGES_MAX: usize = 1000;
 
 /// An entry of a page, possibly without its long parts.
 struct Entry {
@@ -34,12 +35,12 @@ struct Entry {
     value: Value,
     record: Option<Value>,
     /// The part of the entry that did not come with its page.
-    left: Left,
+    missing: Missing,
 }
 
 /// The part of an entry that its page left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Left {
+enum Missing {
     /// The entry is complete.
     Nothing,
     /// The record is missing: the hints did not say that it was needed.
@@ -50,11 +51,11 @@ enum Left {
 
 impl Entry {
     /// Returns the key of the record that the entry names.
-    fn id(&self, named: Named) -> Option<&[u8]> {
-        match named {
-            Named::Nothing => None,
-            Named::ByKey => self.key.get(self.key.len().checked_sub(8)?..),
-            Named::ByValue => self.value.get(..8),
+    fn id(&self, id_in: IdIn) -> Option<&[u8]> {
+        match id_in {
+            IdIn::Nothing => None,
+            IdIn::Key => self.key.get(self.key.len().checked_sub(8)?..),
+            IdIn::Value => self.value.get(..8),
         }
     }
 }
@@ -67,20 +68,20 @@ pub(crate) struct PostgresCursor {
     range: Range,
     direction: Direction,
     /// The tree of the prefetched records, and how entries name them.
-    records: Option<(Ident, Named)>,
+    records: Option<(Ident, IdIn)>,
     /// The hinted ranges, and whether some have been read.
     ranges: Option<(Box<dyn Ranges>, bool)>,
     /// Selects the entries whose records are needed.
-    chosen: Option<IsWanted>,
+    filter: Option<RecordFilter>,
     /// The group of scans that begin together, and the number of this scan in the group.
-    beginning: Option<(Arc<ScanGroup>, usize)>,
+    scan_group: Option<(Arc<ScanGroup>, usize)>,
     /// Entries read and not yet reached.
     page: VecDeque<Entry>,
     /// The entry at the cursor.
     current: Option<Entry>,
     /// True once all pages have been read.
     ended: bool,
-    /// Number of entries of the next page. Grows while the walk continues, and shrinks for long documents.
+    /// Number of entries of the next page. Grows while the scan continues, and shrinks for long documents.
     next_page: usize,
 }
 
@@ -91,17 +92,17 @@ impl PostgresCursor {
         hints: Hints,
         direction: Direction,
     ) -> PostgresCursor {
-        let named = |unique| if unique { Named::ByValue } else { Named::ByKey };
+        let id_in = |unique| if unique { IdIn::Value } else { IdIn::Key };
         let limit = hints.limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
         PostgresCursor {
             snapshot: snapshot.clone(),
             ident,
             range,
             direction,
-            records: hints.prefetch_records.map(|(records, unique)| (records, named(unique))),
+            records: hints.prefetch_records.map(|(records, unique)| (records, id_in(unique))),
             ranges: hints.ranges.map(|ranges| (ranges, false)),
-            chosen: hints.is_wanted,
-            beginning: None,
+            filter: hints.record_filter,
+            scan_group: None,
             page: VecDeque::new(),
             current: None,
             ended: false,
@@ -111,28 +112,28 @@ impl PostgresCursor {
 
     /// The scan whose first page may be read with those of other scans. A cursor with several ranges reads its own.
     pub(crate) fn first_page(&self) -> Option<FirstPage> {
-        let page = || FirstPage { ident: self.ident, range: self.range.clone(), named: self.named() };
+        let page = || FirstPage { ident: self.ident, range: self.range.clone(), named: self.id_in() };
         self.ranges.is_none().then(page)
     }
 
     /// Makes it one of several cursors that begin together.
-    pub(crate) fn join(&mut self, together: &Arc<ScanGroup>, number: usize) {
-        self.beginning = Some((together.clone(), number));
+    pub(crate) fn join(&mut self, group: &Arc<ScanGroup>, number: usize) {
+        self.scan_group = Some((group.clone(), number));
     }
 
-    /// Returns the tree and naming of the records that pages fetch. Records that few entries need are fetched later.
-    fn named(&self) -> Option<(Ident, Named)> {
-        self.records.filter(|_| self.chosen.is_none())
+    /// Returns the tree and id location of the records that pages fetch. Records that few entries need are fetched later.
+    fn id_in(&self) -> Option<(Ident, IdIn)> {
+        self.records.filter(|_| self.filter.is_none())
     }
 
     /// Reads the next page.
     fn read(&mut self) -> Result<()> {
         // A cursor that has lost its snapshot may have lost the tree too.
         self.snapshot.still_has(self.ident)?;
-        if let Some((together, number)) = self.beginning.take()
-            && let Some(rows) = together.take(&self.snapshot, number)?
+        if let Some((group, number)) = self.scan_group.take()
+            && let Some(rows) = group.take(&self.snapshot, number)?
         {
-            return self.take_page(&rows, false, together.room());
+            return self.take_page(&rows, false, group.page_limits());
         }
         match is_log(self.ident) {
             true => self.read_log(),
@@ -162,7 +163,7 @@ impl PostgresCursor {
             for (part, value) in parts {
                 let key = Key::from([time, &part.to_be_bytes()].concat());
                 let value = Value::from(value);
-                self.take(Entry { key: key.clone(), value, record: None, left: Left::Nothing });
+                self.take(Entry { key: key.clone(), value, record: None, missing: Missing::Nothing });
                 passed = Some(key);
             }
         }
@@ -173,28 +174,28 @@ impl PostgresCursor {
     /// Reads the next page of a single range.
     fn read_range(&mut self) -> Result<()> {
         let (lower, upper) = bounds(&self.range);
-        let room = PageLimits { entries: self.next_page, longest: PAGE_BYTES / self.next_page };
-        let (records, named) = self.named().unwrap_or((Ident(0), Named::Nothing));
+        let limits = PageLimits { entries: self.next_page, longest: PAGE_BYTES / self.next_page };
+        let (records, id_in) = self.id_in().unwrap_or((Ident(0), IdIn::Nothing));
         let mut params =
             vec![Param::Int(keys::ident(self.ident)), Param::Bytes(&lower), Param::Bytes(&upper)];
-        params.extend([Param::Int(room.entries as i64), Param::Int(room.longest as i64)]);
-        if named != Named::Nothing {
+        params.extend([Param::Int(limits.entries as i64), Param::Int(limits.longest as i64)]);
+        if id_in != IdIn::Nothing {
             params.push(Param::Int(keys::ident(records)));
         }
-        let statement = self.snapshot.statements.pages.range(self.direction, named);
+        let statement = self.snapshot.statements.pages.range(self.direction, id_in);
         let rows = self.snapshot.run(statement, &params)?;
-        self.take_page(&rows, named == Named::Nothing, room)
+        self.take_page(&rows, id_in == IdIn::Nothing, limits)
     }
 
     /// Takes the entries of a page, together with their values or with the records that they name.
-    fn take_page(&mut self, rows: &[Row], of_values: bool, room: PageLimits) -> Result<()> {
-        let fitting = self.fitting(rows, room.entries);
-        self.ended = rows.len() < room.entries && fitting.len() == rows.len();
+    fn take_page(&mut self, rows: &[Row], of_values: bool, limits: PageLimits) -> Result<()> {
+        let fitting = self.fitting(rows, limits.entries);
+        self.ended = rows.len() < limits.entries && fitting.len() == rows.len();
         for row in fitting {
             if row.bytes(column::LONG).is_some() {
-                return self.read_run(row);
+                return self.read_truncated_keys(row);
             }
-            let entry = entry(row, if of_values { column::BROUGHT } else { column::VALUE });
+            let entry = entry(row, if of_values { column::FETCHED } else { column::VALUE });
             if self.page.back().is_some_and(|last| !self.direction.is_before(&last.key, &entry.key)) {
                 return Err(Error::Corrupted("PostgreSQL returned entries out of order".to_string()));
             }
@@ -208,39 +209,40 @@ impl PostgresCursor {
     fn fitting<'a>(&mut self, rows: &'a [Row], entries: usize) -> &'a [Row] {
         let mut bytes = 0;
         let fits = |(number, row): &(usize, &Row)| {
-            bytes += row.int(column::LENGTH) as usize + row.bytes(column::BROUGHT).map_or(0, <[u8]>::len);
+            bytes += row.int(column::LENGTH) as usize + row.bytes(column::FETCHED).map_or(0, <[u8]>::len);
             bytes <= 2 * PAGE_BYTES || *number == 0
         };
         let fit = rows.iter().enumerate().take_while(fits).count();
         let average = bytes / fit.max(1) + 1;
-        self.next_page = (PAGE_BYTES / (2 * average)).clamp(FEWEST, PAGES.1).min(entries.max(FEWEST) * 8);
+        self.next_page =
+            (PAGE_BYTES / (2 * average)).clamp(ENTRIES_MIN, PAGES.1).min(entries.max(ENTRIES_MIN) * 8);
         rows.get(..fit).unwrap_or(rows)
     }
 
     /// Reads the next page of the hinted ranges.
     fn read_ranges(&mut self) -> Result<()> {
-        let (asked, next) = self.next_ranges();
-        if asked.is_empty() {
+        let (batch, next) = self.next_ranges();
+        if batch.is_empty() {
             self.ended = true;
             return Ok(());
         }
-        let bounds: Vec<_> = asked.iter().map(bounds).collect();
+        let bounds: Vec<_> = batch.iter().map(bounds).collect();
         let lows: Vec<Option<&[u8]>> = bounds.iter().map(|(low, _)| Some(&**low)).collect();
         let highs: Vec<Option<&[u8]>> = bounds.iter().map(|(_, high)| Some(&**high)).collect();
-        let room = PageLimits { entries: self.next_page, longest: PAGE_BYTES / self.next_page };
-        let (records, named) = self.named().unwrap_or((Ident(0), Named::Nothing));
-        let statement = self.snapshot.statements.pages.ranges(self.direction, named);
+        let limits = PageLimits { entries: self.next_page, longest: PAGE_BYTES / self.next_page };
+        let (records, id_in) = self.id_in().unwrap_or((Ident(0), IdIn::Nothing));
+        let statement = self.snapshot.statements.pages.ranges(self.direction, id_in);
         let params = [
             Param::Int(keys::ident(self.ident)),
             Param::Many(&lows),
             Param::Many(&highs),
-            Param::Int(room.entries as i64),
-            Param::Int(room.longest as i64),
+            Param::Int(limits.entries as i64),
+            Param::Int(limits.longest as i64),
             Param::Int(keys::ident(records)),
         ];
-        let asked = params.get(..params.len() - usize::from(named == Named::Nothing)).unwrap_or(&params);
-        let rows = self.snapshot.run(statement, asked)?;
-        self.take_page(&rows, named == Named::Nothing, room)?;
+        let params = params.get(..params.len() - usize::from(id_in == IdIn::Nothing)).unwrap_or(&params);
+        let rows = self.snapshot.run(statement, params)?;
+        self.take_page(&rows, id_in == IdIn::Nothing, limits)?;
         if let (true, Some(next)) = (self.ended, next) {
             self.ended = false;
             match self.direction {
@@ -253,8 +255,8 @@ impl PostgresCursor {
 
     /// Returns the next hinted ranges, and the range behind them.
     fn next_ranges(&mut self) -> (Vec<Range>, Option<Range>) {
-        let mut asked = Vec::new();
-        let Some((ranges, begun)) = &mut self.ranges else { return (asked, None) };
+        let mut batch = Vec::new();
+        let Some((ranges, begun)) = &mut self.ranges else { return (batch, None) };
         let place = match (&self.range.lower, &self.range.upper, self.direction) {
             (Bound::Included(at) | Bound::Excluded(at), _, Direction::Forward) => Some(at),
             (_, Bound::Included(at) | Bound::Excluded(at), Direction::Backward) => Some(at),
@@ -269,18 +271,18 @@ impl PostgresCursor {
             if range.is_empty() {
                 continue;
             }
-            if asked.len() == RANGES {
-                return (asked, Some(range));
+            if batch.len() == RANGES_MAX {
+                return (batch, Some(range));
             }
-            asked.push(range);
+            batch.push(range);
         }
-        (asked, None)
+        (batch, None)
     }
 
-    /// Reads all entries whose keys share their first 2,000 bytes, sorts them by whole key, and continues behind them.
-    fn read_run(&mut self, first: &Row) -> Result<()> {
-        let head = first.bytes(column::KEY).and_then(|key| key.get(..keys::WHOLE)).unwrap_or_default();
-        let end = run_end(head);
+    /// Reads all entries whose keys share their first 2,000 bytes, sorts them by the full key, and continues after them.
+    fn read_truncated_keys(&mut self, first: &Row) -> Result<()> {
+        let head = first.bytes(column::KEY).and_then(|key| key.get(..keys::PREFIX)).unwrap_or_default();
+        let end = prefix_end(head);
         let params = [Param::Int(keys::ident(self.ident)), Param::Bytes(head), Param::Bytes(&end)];
         let rows = self.snapshot.run(&self.snapshot.statements.run.clone(), &params)?;
         let mut run: Vec<Entry> = rows
@@ -312,18 +314,18 @@ impl PostgresCursor {
     }
 
     /// Fetches the long values or records that the page left out, for the current entry and the buffered entries.
-    fn bring_long(&mut self) -> Result<()> {
-        let (tree, named) = self.named().unwrap_or((self.ident, Named::Nothing));
+    fn fetch_long(&mut self) -> Result<()> {
+        let (tree, id_in) = self.id_in().unwrap_or((self.ident, IdIn::Nothing));
         let entries = self.current.iter_mut().chain(&mut self.page);
-        let long: Vec<&mut Entry> = entries.filter(|entry| entry.left == Left::Long).collect();
+        let long: Vec<&mut Entry> = entries.filter(|entry| entry.missing == Missing::Long).collect();
         let keys: Vec<Vec<u8>> =
-            long.iter().map(|entry| entry.id(named).unwrap_or(&entry.key).to_vec()).collect();
+            long.iter().map(|entry| entry.id(id_in).unwrap_or(&entry.key).to_vec()).collect();
         let keys: Vec<&[u8]> = keys.iter().map(|key| &**key).collect();
         let found = self.snapshot.get_many(tree, &keys)?;
         for (entry, found) in long.into_iter().zip(found) {
-            entry.left = Left::Nothing;
-            match named {
-                Named::Nothing => entry.value = found.unwrap_or_else(Value::empty),
+            entry.missing = Missing::Nothing;
+            match id_in {
+                IdIn::Nothing => entry.value = found.unwrap_or_else(Value::empty),
                 _ => entry.record = found,
             }
         }
@@ -331,30 +333,32 @@ impl PostgresCursor {
     }
 
     /// Returns true if this part of the current entry is missing.
-    fn is_left(&self, what: Left) -> bool {
-        self.current.as_ref().is_some_and(|entry| entry.left == what)
+    fn is_missing(&self, what: Missing) -> bool {
+        self.current.as_ref().is_some_and(|entry| entry.missing == what)
     }
 
-    /// Fetches the record of the current entry and the buffered records that the walk will need.
-    fn bring_chosen(&mut self) -> Result<()> {
-        let (Some((records, named)), Some(chosen)) = (self.records, &mut self.chosen) else { return Ok(()) };
+    /// Fetches the record of the current entry and the buffered records that the scan will need.
+    fn fetch_selected(&mut self) -> Result<()> {
+        let (Some((records, id_in)), Some(filter)) = (self.records, &mut self.filter) else {
+            return Ok(());
+        };
         if let Some(entry) = &mut self.current
-            && !chosen(&entry.key, &entry.value)
+            && !filter(&entry.key, &entry.value)
         {
             // A caller that looks ahead fetches the record itself.
-            entry.left = Left::Nothing;
+            entry.missing = Missing::Nothing;
             return Ok(());
         }
-        let others = self.page.iter_mut().filter(|entry| entry.left == Left::Record);
-        let others = others.filter(|entry| chosen(&entry.key, &entry.value)).take(PAGES.0);
-        let wanted: Vec<&mut Entry> = self.current.iter_mut().chain(others).collect();
+        let following = self.page.iter_mut().filter(|entry| entry.missing == Missing::Record);
+        let following = following.filter(|entry| filter(&entry.key, &entry.value)).take(PAGES.0);
+        let selected: Vec<&mut Entry> = self.current.iter_mut().chain(following).collect();
         let keys: Vec<Vec<u8>> =
-            wanted.iter().map(|entry| entry.id(named).unwrap_or_default().to_vec()).collect();
+            selected.iter().map(|entry| entry.id(id_in).unwrap_or_default().to_vec()).collect();
         let keys: Vec<&[u8]> = keys.iter().map(|key| &**key).collect();
         let found = self.snapshot.prefetch_records(records, &keys)?;
-        for (entry, found) in wanted.into_iter().zip(found) {
+        for (entry, found) in selected.into_iter().zip(found) {
             // A record too long for the batch is fetched alone at its use.
-            entry.left = Left::Nothing;
+            entry.missing = Missing::Nothing;
             entry.record = found;
         }
         Ok(())
@@ -394,18 +398,18 @@ impl PostgresCursor {
 
 /// Converts a row into an entry; `column` holds the value.
 fn entry(row: &Row, column: usize) -> Entry {
-    let of_values = column == column::BROUGHT;
-    let record = if of_values { None } else { row.bytes(column::BROUGHT).map(Value::from) };
-    let left = match (row.bytes(column::LENGTH), &record) {
-        (Some(_), _) => Left::Long,
-        (None, None) => Left::Record,
-        (None, Some(_)) => Left::Nothing,
+    let of_values = column == column::FETCHED;
+    let record = if of_values { None } else { row.bytes(column::FETCHED).map(Value::from) };
+    let missing = match (row.bytes(column::LENGTH), &record) {
+        (Some(_), _) => Missing::Long,
+        (None, None) => Missing::Record,
+        (None, Some(_)) => Missing::Nothing,
     };
     Entry {
         key: Key::from(row.bytes(column::KEY).unwrap_or_default()),
         value: value(row, column),
         record,
-        left,
+        missing,
     }
 }
 
@@ -415,17 +419,17 @@ impl Cursor for PostgresCursor {
             self.read()?;
         }
         self.current = self.page.pop_front();
-        if self.named().is_none() && self.is_left(Left::Long) {
-            self.bring_long()?;
+        if self.id_in().is_none() && self.is_missing(Missing::Long) {
+            self.fetch_long()?;
         }
         Ok(self.current.as_ref().map(|entry| (&*entry.key, ValueRef::Value(&entry.value))))
     }
 
     fn prefetched_record(&mut self) -> Result<Option<Value>> {
-        if self.is_left(Left::Long) {
-            self.bring_long()?;
-        } else if self.chosen.is_some() && self.is_left(Left::Record) {
-            self.bring_chosen()?;
+        if self.is_missing(Missing::Long) {
+            self.fetch_long()?;
+        } else if self.filter.is_some() && self.is_missing(Missing::Record) {
+            self.fetch_selected()?;
         }
         Ok(self.current.as_mut().and_then(|entry| entry.record.take()))
     }
@@ -443,8 +447,8 @@ impl Cursor for PostgresCursor {
             _ => true,
         };
         if is_ahead {
-            if let Some((together, number)) = self.beginning.take() {
-                together.leave(number);
+            if let Some((group, number)) = self.scan_group.take() {
+                group.leave(number);
             }
             // Skipped keys were read in vain.
             if self.ranges.is_none() {

@@ -18,7 +18,7 @@ use std::sync::{Arc, OnceLock};
 const UPDATE: usize = 1;
 const DELETE: usize = 2;
 const REMOVE: usize = 4;
-const FREE: usize = 8;
+const INSERT: usize = 8;
 const COUNT: usize = 16;
 /// A log entry, in the row of its time or in pages.
 const LOG: usize = 32;
@@ -47,7 +47,7 @@ impl Direct {
     ) -> Result<T, Box<Sorted<'a>>> {
         let mut sorted = sorted;
         let [generation_of] = sorted.generations.0[..] else { return Err(sorted) };
-        let is_more = [&sorted.own, &sorted.value, &sorted.none_or, &sorted.under]
+        let is_more = [&sorted.same, &sorted.value, &sorted.none_or, &sorted.prefix]
             .iter()
             .any(|group| !group.is_empty());
         if is_more || sorted.remove.compares() || !extras.marks.is_empty() || extras.counts.len() > 1 {
@@ -55,23 +55,23 @@ impl Direct {
         }
         let pages = entry.map(|entry| (entry, entry.pages()));
         let inline = pages.as_ref().and_then(|(_, pages)| pages.inline());
-        let Sorted { free, put, update, delete, remove, .. } = &*sorted;
+        let Sorted { insert, put, update, delete, remove, .. } = &*sorted;
         let count = extras.counts.first_key_value();
         let parts = [
             (UPDATE, !update.is_empty()),
             (DELETE, !delete.is_empty()),
             (REMOVE, !remove.is_empty()),
-            (FREE, !free.is_empty() || !put.is_empty()),
+            (INSERT, !insert.is_empty() || !put.is_empty()),
             (COUNT, count.is_some()),
             (LOG, inline.is_some()),
             (PAGED, entry.is_some() && inline.is_none()),
         ];
         let shape = parts.iter().filter(|(_, is_there)| *is_there).map(|(bit, _)| bit).sum::<usize>();
         let Some(made) = self.made.get(shape) else { return Err(sorted) };
-        let statement = made.get_or_init(|| self.make(shape));
-        sorted.take_all_for_free();
-        let Sorted { generations, free, update, delete, remove, .. } = &*sorted;
-        let [free, update, delete, remove] = [free, update, delete, remove].map(View::new);
+        let statement = made.get_or_init(|| self.assemble(shape));
+        sorted.treat_puts_as_inserts();
+        let Sorted { generations, insert, update, delete, remove, .. } = &*sorted;
+        let [insert, update, delete, remove] = [insert, update, delete, remove].map(View::new);
         let mut params =
             vec![Param::Int(generation_of), Param::Int(generations.1.first().copied().unwrap_or(0))];
         if shape & UPDATE != 0 {
@@ -83,8 +83,8 @@ impl Direct {
         if shape & REMOVE != 0 {
             params.extend([remove.idents(), remove.keys()]);
         }
-        if shape & FREE != 0 {
-            params.extend([free.idents(), free.keys(), free.long(), free.values()]);
+        if shape & INSERT != 0 {
+            params.extend([insert.idents(), insert.keys(), insert.long(), insert.values()]);
         }
         if let Some((of, (records, bytes))) = count {
             params.extend([*of, extras.slot, *records, *bytes].map(Param::Int));
@@ -98,14 +98,14 @@ impl Direct {
                     params.extend([Param::Ints(&pages.first), Param::Ints(&pages.last), Param::Many(&values)])
                 }
             }
-            params.extend(entry.place().map(Param::Int));
+            params.extend(entry.order_params().map(Param::Int));
         }
         Ok(work(statement, &params))
     }
 
     /// Makes the statement of a shape. The conditions count the results of all steps, so every row lock is taken before
     /// the queue lock (`next_time`).
-    fn make(&self, shape: usize) -> Arc<Statement> {
+    fn assemble(&self, shape: usize) -> Arc<Statement> {
         let mut number = 0;
         let mut next = |kind: &str| {
             number += 1;
@@ -146,7 +146,7 @@ impl Direct {
             );
             add("removed", sql, ">= 0".to_string());
         }
-        if shape & FREE != 0 {
+        if shape & INSERT != 0 {
             let rows = [next("int8[]"), next("bytea[]"), next("bytea[]"), next("bytea[]")].join(", ");
             let sql = format!("insert into SCHEMA.kv (ident, key, long, value) select * from unnest({rows})");
             add("inserted", sql, "> 0".to_string());
@@ -187,7 +187,7 @@ impl Direct {
             "{steps}{end} where case when {} then true else SCHEMA.changed() end{given}",
             conditions.join(" and ")
         );
-        Statement::new(format!("direct_{shape}"), placed(&sql, &self.schema))
+        Statement::new(format!("direct_{shape}"), in_schema(&sql, &self.schema))
     }
 }
 
@@ -201,7 +201,7 @@ pub(crate) fn quoted(schema: &str) -> String {
 }
 
 /// Returns SQL with the schema name and the keys of its advisory locks inserted.
-pub(crate) fn placed(sql: &str, quoted: &str) -> String {
+pub(crate) fn in_schema(sql: &str, quoted: &str) -> String {
     let key = |what: &str| format!("({}::int8)", lock_of(what, quoted));
     sql.replace("STANDBY", STANDBY)
         .replace("SCHEMA", quoted)

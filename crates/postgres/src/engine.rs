@@ -3,7 +3,7 @@
 use crate::barrier::Barriers;
 use crate::change::steps;
 use crate::commit::{Attempt, SideEffectRows, failed};
-use crate::failure::{Answer, Failure, should_continue};
+use crate::failure::{Failure, PgResult, should_continue};
 use crate::front::Front;
 use crate::incarnations::{incarnation_of, position};
 use parking_lot::Mutex;
@@ -35,7 +35,7 @@ impl PostgresEngine {
 
 impl PostgresEngine {
     /// Waits until everything committed in an incarnation is on the server's disk.
-    fn on_disk(&self, incarnation: u64) -> Answer<()> {
+    fn on_disk(&self, incarnation: u64) -> PgResult<()> {
         match self.barriers.wait_local(incarnation, &mut || should_continue().is_ok())? {
             WriteConcernStatus::Satisfied => Ok(()),
             WriteConcernStatus::Interrupted => Err(should_continue().err().unwrap_or_else(|| {
@@ -98,8 +98,8 @@ impl Journaling for PostgresEngine {
     }
 
     fn sync_soon(&self) {
-        if self.front.times.is_kept() {
-            return self.front.follower.ask();
+        if self.front.times.has_log() {
+            return self.front.follower.request_poll();
         }
         match self.on_disk(self.front.incarnations().current()) {
             Ok(()) => {

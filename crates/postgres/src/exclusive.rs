@@ -4,7 +4,7 @@
 use crate::change::steps;
 use crate::commit::{Attempt, failed, locked_by_another};
 use crate::connection::Param;
-use crate::failure::Answer;
+use crate::failure::PgResult;
 use crate::incarnations::replaced;
 use crate::keys::ident;
 use crate::session::{PostgresSnapshot, Session, end};
@@ -14,41 +14,41 @@ use storage::store::{Change, CommitError, CommitResult, Exclusive, ReadView, Tra
 use storage::{Ident, Result};
 
 /// The fence, held exclusively, and the transaction that changes the catalog.
-pub(crate) struct Held<'a> {
+pub(crate) struct CatalogLock<'a> {
     store: &'a PostgresStore,
     session: Arc<Session>,
     /// Generation of the catalog when the fence was taken.
     generation: u64,
 }
 
-impl<'a> Held<'a> {
+impl<'a> CatalogLock<'a> {
     /// Takes the fence exclusively. Returns `None` if `should_continue` returned false first.
     pub(crate) fn take(
         store: &'a PostgresStore,
         should_continue: &mut dyn FnMut() -> bool,
-    ) -> Answer<Option<Held<'a>>> {
+    ) -> PgResult<Option<CatalogLock<'a>>> {
         let front = &store.front;
         loop {
-            let mut lent = front.changes.take(&|| {})?;
-            front.settle()?;
-            lent.call(&front.statements.begin_write, &[])?;
-            lent.call(&front.statements.lock_fence, &[])?;
-            lent.call(&front.statements.generation, &[])?;
-            lent.flush()?;
-            match lent.answer() {
+            let mut conn = front.changes.take(&|| {})?;
+            front.confirm_incarnation()?;
+            conn.call(&front.statements.begin_write, &[])?;
+            conn.call(&front.statements.lock_fence, &[])?;
+            conn.call(&front.statements.generation, &[])?;
+            conn.flush()?;
+            match conn.results() {
                 Ok(mut answers) => {
                     let rows = answers.pop().unwrap_or_default();
                     let generation = rows.first().map_or(0, |row| row.int(0) as u64);
-                    front.hear(generation);
-                    store.builds.take_news(front, &mut lent)?;
-                    let session = Arc::new(Session::of(&front.statements, &front.known, lent));
-                    return Ok(Some(Held { store, session, generation }));
+                    front.observe(generation);
+                    store.builds.read_reports(front, &mut conn)?;
+                    let session = Arc::new(Session::of(&front.statements, &front.known, conn));
+                    return Ok(Some(CatalogLock { store, session, generation }));
                 }
-                Err(failure) if failure.is_conflict() => end(&mut lent, &front.statements.rollback),
-                Err(failure) if failure.ends_connection() && !lent.is_new => front.changes.clear(),
+                Err(failure) if failure.is_conflict() => end(&mut conn, &front.statements.rollback),
+                Err(failure) if failure.ends_connection() && !conn.is_new => front.changes.clear(),
                 Err(failure) => return Err(failure),
             }
-            drop(lent);
+            drop(conn);
             if !should_continue() {
                 return Ok(None);
             }
@@ -56,18 +56,18 @@ impl<'a> Held<'a> {
     }
 
     /// Applies a change in the transaction that holds the fence, and returns the new generation of the catalog.
-    fn apply(&self, change: &Change, changes_catalog: bool) -> Answer<(Attempt, u64)> {
+    fn apply(&self, change: &Change, changes_catalog: bool) -> PgResult<(Attempt, u64)> {
         let front = &self.store.front;
-        let Some(mut lent) = self.session.hand_over(&front.reads) else {
+        let Some(mut conn) = self.session.take_connection(&front.reads) else {
             return Err(crate::failure::Failure::Lost("the fence is lost".to_string()));
         };
         if let Some(owner) = change.owner {
             // No other commit runs, so the claimed keys stay unchanged.
             self.store.open_transactions.release(owner);
         }
-        let side_effect_rows = self.store.side_effect_rows(&change.beside);
+        let side_effect_rows = self.store.side_effect_rows(&change.side_effects);
         let applied = front.apply_steps(
-            &mut lent,
+            &mut conn,
             steps(change.batch.clone()),
             &change.expect,
             &side_effect_rows,
@@ -76,16 +76,16 @@ impl<'a> Held<'a> {
         let mut generation = self.generation;
         let applied = applied.and_then(|()| {
             if changes_catalog {
-                let rows = lent.one(&front.statements.next_generation, &[])?;
+                let rows = conn.query(&front.statements.next_generation, &[])?;
                 generation = rows.first().map_or(generation, |row| row.int(0) as u64);
             }
             Ok(())
         });
-        Ok((front.finish(&mut lent, applied, front.entry(change).as_ref())?, generation))
+        Ok((front.finish(&mut conn, applied, front.entry(change).as_ref())?, generation))
     }
 }
 
-impl Exclusive for Held<'_> {
+impl Exclusive for CatalogLock<'_> {
     fn read_view(&self) -> ReadView {
         let statements = self.store.front.statements.clone();
         let snapshot = PostgresSnapshot { statements, session: self.session.clone() };
@@ -114,8 +114,8 @@ impl Exclusive for Held<'_> {
         changes_catalog: bool,
         applied: &mut dyn FnMut(u64),
     ) -> Result<CommitResult> {
-        for beside in &change.beside {
-            if let storage::store::SideEffect::Generation(of, _) = beside
+        for side_effect in &change.side_effects {
+            if let storage::store::SideEffect::Generation(of, _) = side_effect
                 && let Some(owner) = self.transaction_relying_on(*of, change.owner)
             {
                 return Ok(Err((CommitError::IntentConflict(owner), change)));
@@ -123,7 +123,7 @@ impl Exclusive for Held<'_> {
         }
         match self.apply(&change, changes_catalog).map_err(failed)? {
             (Attempt::Done(done), generation) => {
-                self.store.front.hear(generation);
+                self.store.front.observe(generation);
                 applied(generation);
                 Ok(Ok(self.store.committed(change, done)))
             }

@@ -1,4 +1,4 @@
-//! Errors of a PostgreSQL server and of the connection to it.
+//! Errors of a PostgreSQL server and of the connection to it, and their meaning by SQLSTATE.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::io;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use storage::cancellation::{self, Reason};
 
 /// Interval at which a waiting thread checks for cancellation.
-pub(crate) const LOOK: Duration = Duration::from_millis(20);
+pub(crate) const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A failed statement or a lost connection.
 #[derive(Debug, Clone)]
@@ -29,21 +29,21 @@ pub(crate) enum Failure {
 }
 
 /// The result of a statement.
-pub(crate) type Answer<T> = Result<T, Failure>;
+pub(crate) type PgResult<T> = Result<T, Failure>;
 
 /// Checks for cancellation of the command that this thread works for.
 ///
 /// Errors: `Interrupted` if the command has ended.
-pub(crate) fn should_continue() -> Answer<()> {
+pub(crate) fn should_continue() -> PgResult<()> {
     cancellation::reason().map_or(Ok(()), |reason| Err(Failure::Interrupted(reason)))
 }
 
 /// Takes a lock whose holder may wait for the server.
 ///
 /// Errors: `Interrupted`.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> Answer<MutexGuard<'_, T>> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> PgResult<MutexGuard<'_, T>> {
     loop {
-        if let Some(held) = mutex.try_lock_for(LOOK) {
+        if let Some(held) = mutex.try_lock_for(CHECK_INTERVAL) {
             return Ok(held);
         }
         should_continue()?;
@@ -52,8 +52,8 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> Answer<MutexGuard<'_, T>> {
 
 impl Failure {
     /// Returns true if the server's error has this SQLSTATE.
-    pub(crate) fn is(&self, wanted: &str) -> bool {
-        matches!(self, Failure::Server { state, .. } if state == wanted)
+    pub(crate) fn is(&self, sqlstate: &str) -> bool {
+        matches!(self, Failure::Server { state, .. } if state == sqlstate)
     }
 
     /// Returns true for a conflict with a change or a lock of another transaction: serialization_failure,
@@ -75,7 +75,7 @@ impl Failure {
     }
 
     /// Returns true if all connections of the server are in use.
-    pub(crate) fn is_crowded(&self) -> bool {
+    pub(crate) fn is_out_of_connections(&self) -> bool {
         self.is("53300")
     }
 }

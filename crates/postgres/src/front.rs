@@ -13,11 +13,11 @@
 
 use crate::config::Config;
 use crate::connection::{Connection, Param, Statement};
-use crate::failure::{Answer, Failure, lock};
+use crate::failure::{Failure, PgResult, lock};
 use crate::incarnations::Incarnations;
 use crate::lease::Lease;
 use crate::members::{self, Standbys};
-use crate::pool::{Place, Pool, PooledConnection, ask};
+use crate::pool::{Endpoint, Pool, PooledConnection, run};
 use crate::schema::{self, IDENTS, Statements};
 use crate::session::{Known, Sessions};
 use crate::times::{Times, signed, time_in};
@@ -28,13 +28,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use storage::{Ident, threads};
 
 /// Interval at which the lease thread checks for work.
-const TICK: Duration = Duration::from_secs(1);
+const LEASE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Number of intervals between two renewals. A lease lasts thirty seconds.
 const RENEWED_EVERY: u64 = 5;
 
 /// Default maximum age of a standby's state: the minimum of maxStalenessSeconds.
-const STALE: Duration = Duration::from_secs(90);
+const MAX_STALENESS: Duration = Duration::from_secs(90);
 
 /// 2020-01-01 in milliseconds since 1970: the origin of the times in record ids.
 const EPOCH: u64 = 1_577_836_800_000;
@@ -54,7 +54,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { reads: 24, commits: 12, transactions: 12, stale: STALE }
+        Limits { reads: 24, commits: 12, transactions: 12, stale: MAX_STALENESS }
     }
 }
 
@@ -71,8 +71,8 @@ pub(crate) struct Front {
     /// Connections for background work.
     pub(crate) background: Arc<Pool>,
     /// The incarnation in which this front was last confirmed (see `settle`), and the lock of that work.
-    pub(crate) settled: AtomicU64,
-    pub(crate) settling: Mutex<()>,
+    pub(crate) confirmed_incarnation: AtomicU64,
+    pub(crate) confirming: Mutex<()>,
     /// Reserved tree numbers that have not been used.
     idents: Mutex<std::ops::Range<u64>>,
     /// The last record id.
@@ -84,7 +84,7 @@ pub(crate) struct Front {
     /// Number of this front, unique while the lease lasts.
     pub(crate) lease: Arc<Lease>,
     /// Counts round trips to the server.
-    pub(crate) trips: Arc<AtomicU64>,
+    pub(crate) round_trips: Arc<AtomicU64>,
     /// The latest generation of the catalog that this process has seen.
     pub(crate) known: Known,
     /// Open read sessions, for parking.
@@ -102,44 +102,43 @@ impl Front {
         schema: &str,
         limits: Limits,
         log_bytes: Option<u64>,
-    ) -> Answer<Front> {
-        let trips = Arc::new(AtomicU64::new(0));
+    ) -> PgResult<Front> {
+        let round_trips = Arc::new(AtomicU64::new(0));
         let incarnations = Arc::new(Incarnations::default());
         let mut first = Connection::open(&config, &incarnations).map_err(explain)?;
-        schema::refuse_relatives(&mut first).map_err(explain)?;
-        refuse(&config, &incarnations, &mut first)?;
+        schema::check_server(&mut first).map_err(explain)?;
+        refuse_pooler(&config, &incarnations, &mut first)?;
         schema::prepare(&mut first, schema)?;
         drop(first);
         let statements = Arc::new(Statements::new(schema));
-        let place =
-            Arc::new(Place { config, incarnations, incarnation: Some(statements.incarnation.clone()) });
-        let control = Pool::new(place.clone(), 2, trips.clone());
+        let endpoint =
+            Arc::new(Endpoint { config, incarnations, incarnation: Some(statements.incarnation.clone()) });
+        let control = Pool::new(endpoint.clone(), 2, round_trips.clone());
         let lease = Arc::new(Lease::take(&control, &statements, limits.stale)?);
         let times = Arc::new(open_times(&control, &statements, lease.number(), log_bytes)?);
         let sessions = Arc::new(Sessions::default());
         let background = control.uncounted(3);
-        let renewing =
-            (lease.clone(), background.clone(), statements.clone(), sessions.clone(), times.clone());
+        let state = (lease.clone(), background.clone(), statements.clone(), sessions.clone(), times.clone());
         let spawned = threads::spawn("postgres-lease", None, move || {
-            let (lease, control, statements, sessions, times) = renewing;
+            let (lease, control, statements, sessions, times) = state;
             renew(&lease, &control, &statements, (&sessions, &times));
         });
         spawned.map_err(|error| Failure::Lost(error.to_string()))?;
-        members::start_heartbeat(&place, &lease);
-        start(&background, &statements, &lease);
-        let standbys = Arc::new(Standbys::new(&place, &control, limits.reads));
-        members::start_survey(&place, &standbys, &lease);
+        members::start_heartbeat(&endpoint, &lease);
+        start_deletion(&background, &statements, &lease);
+        let standbys = Arc::new(Standbys::new(&endpoint, &control, limits.reads));
+        members::start_survey(&endpoint, &standbys, &lease);
         Ok(Front {
-            reads: control.another(limits.reads),
-            commits: control.another(limits.commits),
-            transactions: control.another(limits.transactions),
-            changes: control.another(2),
-            trips,
+            reads: control.sibling(limits.reads),
+            commits: control.sibling(limits.commits),
+            transactions: control.sibling(limits.transactions),
+            changes: control.sibling(2),
+            round_trips,
             control,
             background,
             statements,
-            settled: AtomicU64::new(place.incarnations.current()),
-            settling: Mutex::default(),
+            confirmed_incarnation: AtomicU64::new(endpoint.incarnations.current()),
+            confirming: Mutex::default(),
             idents: Mutex::new(0..0),
             records: AtomicU64::new(0),
             times,
@@ -152,30 +151,30 @@ impl Front {
     }
 
     /// Records a generation of the catalog that another part has read.
-    pub(crate) fn hear(&self, generation: u64) {
+    pub(crate) fn observe(&self, generation: u64) {
         self.known.fetch_max(generation, Ordering::AcqRel);
     }
 
     /// Reads the latest generation of the catalog.
-    pub(crate) fn latest_generation(&self) -> Answer<u64> {
-        let rows = self.ask(|lent| lent.one(&self.statements.generation, &[]))?;
+    pub(crate) fn latest_generation(&self) -> PgResult<u64> {
+        let rows = self.run(|conn| conn.query(&self.statements.generation, &[]))?;
         let generation = rows.first().map_or(0, |row| row.int(0) as u64);
-        self.hear(generation);
+        self.observe(generation);
         Ok(generation)
     }
 
     /// Runs a query on a control connection.
-    pub(crate) fn ask<T>(&self, question: impl Fn(&mut PooledConnection) -> Answer<T>) -> Answer<T> {
-        ask(&self.control, &question)
+    pub(crate) fn run<T>(&self, query: impl Fn(&mut PooledConnection) -> PgResult<T>) -> PgResult<T> {
+        run(&self.control, &query)
     }
 
     /// Runs a query on a connection of another pool.
-    pub(crate) fn ask_on<T>(
+    pub(crate) fn run_on<T>(
         &self,
         pool: &Arc<Pool>,
-        question: impl Fn(&mut PooledConnection) -> Answer<T>,
-    ) -> Answer<T> {
-        ask(pool, &question)
+        query: impl Fn(&mut PooledConnection) -> PgResult<T>,
+    ) -> PgResult<T> {
+        run(pool, &query)
     }
 
     /// Returns the number of this process.
@@ -184,16 +183,16 @@ impl Front {
     }
 
     /// Discards the reserved tree numbers.
-    pub(crate) fn give_up_idents(&self) {
+    pub(crate) fn discard_idents(&self) {
         *self.idents.lock() = 0..0;
     }
 
     /// Returns a number for a new tree.
-    pub(crate) fn new_ident(&self) -> Answer<Ident> {
-        self.settle()?;
+    pub(crate) fn new_ident(&self) -> PgResult<Ident> {
+        self.confirm_incarnation()?;
         let mut idents = lock(&self.idents)?;
         if idents.is_empty() {
-            let rows = self.ask(|lent| lent.one(&self.statements.idents, &[]))?;
+            let rows = self.run(|conn| conn.query(&self.statements.idents, &[]))?;
             let first = rows.first().map_or(0, |row| row.int(0)) as u64;
             *idents = first..first + IDENTS;
         }
@@ -218,23 +217,23 @@ impl Front {
     /// without a log, returns a generated time.
     pub(crate) fn time_of(&self, logged: Option<u64>, earliest: u64, ticks: u32) -> u64 {
         match logged {
-            Some(time) => self.times.hear(time),
-            None if self.times.is_kept() => self.times.known(),
-            None => self.times.invent(self.number(), earliest, ticks),
+            Some(time) => self.times.observe(time),
+            None if self.times.has_log() => self.times.known(),
+            None => self.times.generate(self.number(), earliest, ticks),
         }
     }
 
     /// Returns the latest known time. With a log, its clock decides; without a log, `earliest` is the minimum.
     pub(crate) fn time(&self, earliest: u64) -> u64 {
-        self.times.hear(if self.times.is_kept() { 0 } else { earliest })
+        self.times.observe(if self.times.has_log() { 0 } else { earliest })
     }
 }
 
 impl Drop for Front {
     fn drop(&mut self) {
         self.lease.end();
-        if let Err(failure) = self.ask(|lent| {
-            lent.one(&self.statements.leave, &[Param::Int(self.number()), Param::Int(self.lease.until())])
+        if let Err(failure) = self.run(|conn| {
+            conn.query(&self.statements.leave, &[Param::Int(self.number()), Param::Int(self.lease.until())])
         }) {
             log::debug!("the lease was not released and will expire: {failure:?}");
         }
@@ -247,17 +246,17 @@ fn open_times(
     statements: &Statements,
     number: i64,
     log_bytes: Option<u64>,
-) -> Answer<Times> {
-    let wanted = log_bytes.map_or(-1, |bytes| bytes.min(i64::MAX as u64) as i64);
-    let params = [Param::Int(number), Param::Int(wanted)];
-    let kept = ask(control, &|lent| lent.one(&statements.keep_log, &params))?;
+) -> PgResult<Times> {
+    let requested = log_bytes.map_or(-1, |bytes| bytes.min(i64::MAX as u64) as i64);
+    let params = [Param::Int(number), Param::Int(requested)];
+    let limit = run(control, &|conn| conn.query(&statements.keep_log, &params))?;
     let times = Times::default();
-    times.limit.store(kept.first().map_or(0, |row| row.int(0) as u64), Ordering::Relaxed);
-    if times.is_kept() {
+    times.limit.store(limit.first().map_or(0, |row| row.int(0) as u64), Ordering::Relaxed);
+    if times.has_log() {
         // Runs under the lock that orders times: everything earlier is committed.
         let params = [Param::Int(signed(0))];
-        let clock = ask(control, &|lent| lent.one(&statements.tick, &params))?;
-        times.hear(clock.first().map_or(0, |row| row.int(0) as u64 ^ 1 << 63));
+        let clock = run(control, &|conn| conn.query(&statements.tick, &params))?;
+        times.observe(clock.first().map_or(0, |row| row.int(0) as u64 ^ 1 << 63));
     }
     Ok(times)
 }
@@ -270,7 +269,7 @@ fn renew(
     (sessions, times): (&Sessions, &Times),
 ) {
     for tick in 0u64.. {
-        if lease.wait(TICK) {
+        if lease.wait(LEASE_INTERVAL) {
             return;
         }
         sessions.park_idle();
@@ -278,7 +277,7 @@ fn renew(
             continue;
         }
         // If another front maintains the log, this front skips the round.
-        match ask(control, &|lent| look_after(times, statements, lent)) {
+        match run(control, &|conn| maintain_log(times, statements, conn)) {
             Err(failure) if !failure.is_conflict() => {
                 log::warn!("maintenance of the log in PostgreSQL failed: {failure:?}");
             }
@@ -292,15 +291,15 @@ fn renew(
 }
 
 /// Maintains the log: advances the clock and removes old entries. Runs every few seconds.
-fn look_after(times: &Times, statements: &Statements, lent: &mut PooledConnection) -> Answer<()> {
-    if !times.is_kept() {
+fn maintain_log(times: &Times, statements: &Statements, conn: &mut PooledConnection) -> PgResult<()> {
+    if !times.has_log() {
         return Ok(());
     }
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let rows = lent.one(&statements.tick, &[Param::Int(signed(seconds << 32 | 1))])?;
-    times.hear(time_in(&rows).unwrap_or_default());
-    let rows = lent.one(&statements.trim, &[])?;
-    times.held.store(rows.first().map_or(0, |row| row.int(0) as u64), Ordering::Relaxed);
+    let rows = conn.query(&statements.tick, &[Param::Int(signed(seconds << 32 | 1))])?;
+    times.observe(time_in(&rows).unwrap_or_default());
+    let rows = conn.query(&statements.trim, &[])?;
+    times.log_size.store(rows.first().map_or(0, |row| row.int(0) as u64), Ordering::Relaxed);
     Ok(())
 }
 
@@ -308,10 +307,10 @@ fn look_after(times: &Times, statements: &Statements, lent: &mut PooledConnectio
 #[derive(Default)]
 pub(crate) struct Follower {
     /// True after a request for an immediate poll.
-    pub(crate) asked: Mutex<bool>,
+    pub(crate) poll_requested: Mutex<bool>,
     pub(crate) wake: Condvar,
     /// Time up to which waiting streams have been notified.
-    pub(crate) told: AtomicU64,
+    pub(crate) notified: AtomicU64,
     /// The streams of this front, once the thread has started.
     pub(crate) watchers: OnceLock<Watchers>,
 }
@@ -326,36 +325,36 @@ pub(crate) struct Watchers {
 
 impl Follower {
     /// Requests an immediate poll.
-    pub(crate) fn ask(&self) {
-        *self.asked.lock() = true;
+    pub(crate) fn request_poll(&self) {
+        *self.poll_requested.lock() = true;
         self.wake.notify_all();
     }
 }
 
 /// Number of rows deleted in one batch.
-const AT_ONCE: i64 = 2000;
+const DELETE_BATCH: i64 = 2000;
 
 /// Poll interval for dropped trees.
-const IDLE: Duration = Duration::from_secs(5);
+const DELETE_POLL: Duration = Duration::from_secs(5);
 
 /// Minimum and maximum pause between two batches. A pause is otherwise as long as the batch took.
-const REST: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(2));
+const DELETE_PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(2));
 
 /// Starts the deletion thread, which runs until the front is closed.
-pub(crate) fn start(pool: &Arc<Pool>, statements: &Arc<Statements>, lease: &Arc<Lease>) {
+pub(crate) fn start_deletion(pool: &Arc<Pool>, statements: &Arc<Statements>, lease: &Arc<Lease>) {
     let (pool, statements, lease) = (pool.clone(), statements.clone(), lease.clone());
     let sweep = move || {
-        let mut pause = IDLE;
+        let mut pause = DELETE_POLL;
         while !lease.wait(pause) {
             let begin = Instant::now();
-            pause = match round(&pool, &statements) {
-                Ok(0..) => begin.elapsed().clamp(REST.0, REST.1),
-                Ok(_) => IDLE,
+            pause = match delete_batch(&pool, &statements) {
+                Ok(0..) => begin.elapsed().clamp(DELETE_PAUSE.0, DELETE_PAUSE.1),
+                Ok(_) => DELETE_POLL,
                 Err(failure) => {
                     if !failure.is_conflict() {
                         log::warn!("deletion of dropped data from PostgreSQL failed: {failure:?}");
                     }
-                    IDLE
+                    DELETE_POLL
                 }
             };
         }
@@ -366,62 +365,62 @@ pub(crate) fn start(pool: &Arc<Pool>, statements: &Arc<Statements>, lease: &Arc<
 }
 
 /// Deletes one batch and returns the number of rows. Negative if no rows are left or another front deletes.
-fn round(pool: &Arc<Pool>, statements: &Statements) -> Answer<i64> {
-    let rows = ask(pool, &|lent| lent.one(&statements.sweep, &[Param::Int(AT_ONCE)]))?;
+fn delete_batch(pool: &Arc<Pool>, statements: &Statements) -> PgResult<i64> {
+    let rows = run(pool, &|conn| conn.query(&statements.sweep, &[Param::Int(DELETE_BATCH)]))?;
     Ok(rows.first().map_or(-1, |row| row.int(0)))
 }
 
 /// Advice in the error for a pooler.
-const ADVICE: &str = "connect to PostgreSQL itself: a front's own pools bound its connections";
+const POOLER_ADVICE: &str = "connect to PostgreSQL itself: a front's own pools bound its connections";
 
 /// Replaces the error of a first statement by a clearer one if a pooler caused it.
 pub(crate) fn explain(failure: Failure) -> Failure {
     match &failure {
         Failure::Server { message, .. } if message.contains("unsupported startup parameter") => {
-            Failure::Lost(format!("poolers such as PgBouncer are not supported ({message}): {ADVICE}"))
+            Failure::Lost(format!("poolers such as PgBouncer are not supported ({message}): {POOLER_ADVICE}"))
         }
         // The statement exists already, or is missing: the session belongs to another connection.
-        Failure::Server { .. } if failure.is("42P05") || failure.is("26000") => shared(),
+        Failure::Server { .. } if failure.is("42P05") || failure.is("26000") => pooler_error(),
         _ => failure,
     }
 }
 
 /// Returns the error for a session that a pooler shares between connections.
-fn shared() -> Failure {
+fn pooler_error() -> Failure {
     Failure::Lost(format!(
-        "a pooler such as PgBouncer maps several connections to one session, which is not supported: {ADVICE}"
+        "a pooler such as PgBouncer maps several connections to one session, which is not supported: {POOLER_ADVICE}"
     ))
 }
 
 /// Refuses a pooler that accepts sessions but drops their options, or shares one session between transactions.
-pub(crate) fn refuse(
+pub(crate) fn refuse_pooler(
     config: &Config,
     incarnations: &Incarnations,
     connection: &mut Connection,
-) -> Answer<()> {
-    let asked = Statement::new(
+) -> PgResult<()> {
+    let settings = Statement::new(
         "session",
         "select pg_backend_pid(), (current_setting('plan_cache_mode') = 'force_generic_plan' \
          and current_setting('synchronous_commit') = 'off' and current_setting('lock_timeout') = '50ms')::int4",
     );
-    let session = |connection: &mut Connection| -> Answer<(i64, bool)> {
-        let rows = connection.one(&asked, &[])?;
+    let session = |connection: &mut Connection| -> PgResult<(i64, bool)> {
+        let rows = connection.query(&settings, &[])?;
         Ok(rows.first().map_or((0, false), |row| (row.int(0), row.int(1) != 0)))
     };
     let (process, is_set_up) = session(connection).map_err(explain)?;
     if !is_set_up {
         return Err(Failure::Lost(format!(
             "a pooler such as PgBouncer drops the start-up options of the session, which is not supported: \
-             {ADVICE}"
+             {POOLER_ADVICE}"
         )));
     }
-    if connection.is_to(process) {
+    if connection.is_backend(process) {
         return Ok(());
     }
     // A proxy may still give each connection its own session.
     let another = Connection::open(config, incarnations).and_then(|mut another| session(&mut another));
     match another.map_err(explain)?.0 == process {
-        true => Err(shared()),
+        true => Err(pooler_error()),
         false => Ok(()),
     }
 }

@@ -7,7 +7,7 @@
 //! The number of an incarnation is in an unlogged table. PostgreSQL empties the table at recovery from a crash and at
 //! the promotion of a standby, and keeps it through an orderly restart.
 
-use crate::failure::{Answer, Failure};
+use crate::failure::{Failure, PgResult};
 use crate::stream::Socket;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -41,7 +41,7 @@ impl Incarnations {
 
     /// Refuses a writable server on a timeline that has ended: a primary that does not know about the promotion of a
     /// standby.
-    pub(crate) fn admit(&self, timeline: i64) -> Answer<()> {
+    pub(crate) fn admit(&self, timeline: i64) -> PgResult<()> {
         let mut inner = self.inner.lock();
         if timeline < inner.timeline {
             return Err(replaced());
@@ -54,7 +54,7 @@ impl Incarnations {
     /// closes all connections of earlier incarnations.
     ///
     /// Errors: `Lost` if a later incarnation has been seen.
-    pub(crate) fn enter(&self, id: i64, socket: &Arc<Socket>) -> Answer<u64> {
+    pub(crate) fn enter(&self, id: i64, socket: &Arc<Socket>) -> PgResult<u64> {
         let mut inner = self.inner.lock();
         let number = match inner.ids.iter().position(|known| *known == id) {
             Some(at) if at + 1 == inner.ids.len() => inner.ids.len() as u64,
@@ -74,7 +74,7 @@ impl Incarnations {
         Ok(number)
     }
 
-    /// Closes all connections, because the server does not answer.
+    /// Closes all connections, because the server does not reply.
     pub(crate) fn end_connections(&self) {
         end_all(&mut self.inner.lock());
     }

@@ -1,8 +1,8 @@
-//! The lease of a front's number, and markers of the state known at each renewal.
+//! The lease of a front's number, and a marker of the known state for each renewal.
 
 use crate::connection::Param;
-use crate::failure::{Answer, Failure, lock};
-use crate::pool::{Pool, PooledConnection, ask};
+use crate::failure::{Failure, PgResult, lock};
+use crate::pool::{Pool, PooledConnection, run};
 use crate::schema::Statements;
 use crate::times::Times;
 use parking_lot::{Condvar, Mutex};
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Age at which a lease is renewed before use. A lease lasts thirty seconds.
-const RENEWED_LATE: Duration = Duration::from_secs(20);
+const RENEW_AFTER: Duration = Duration::from_secs(20);
 
 /// A front's number and the end of its lease.
 pub(crate) struct Lease {
@@ -45,7 +45,7 @@ pub(crate) struct Marker {
 
 impl Lease {
     /// Takes a number.
-    pub(crate) fn take(control: &Arc<Pool>, statements: &Statements, stale: Duration) -> Answer<Lease> {
+    pub(crate) fn take(control: &Arc<Pool>, statements: &Statements, stale: Duration) -> PgResult<Lease> {
         let at = Instant::now();
         let (number, until, incarnation) = take_number(control, statements)?;
         let markers = Mutex::new((incarnation, VecDeque::from([Marker { until, time: 0, at }])));
@@ -72,7 +72,7 @@ impl Lease {
     }
 
     /// Renews the lease. Takes another number if a different front owns this one by now.
-    pub(crate) fn renew(&self, control: &Arc<Pool>, statements: &Statements, times: &Times) -> Answer<()> {
+    pub(crate) fn renew(&self, control: &Arc<Pool>, statements: &Statements, times: &Times) -> PgResult<()> {
         self.write(control, statements, times, &mut *lock(&self.until)?)
     }
 
@@ -83,7 +83,7 @@ impl Lease {
         statements: &Statements,
         times: &Times,
         since: Instant,
-    ) -> Answer<()> {
+    ) -> PgResult<()> {
         let mut until = lock(&self.until)?;
         if self.markers.lock().1.back().is_some_and(|latest| latest.at >= since) {
             return Ok(());
@@ -98,19 +98,19 @@ impl Lease {
         statements: &Statements,
         times: &Times,
         until: &mut i64,
-    ) -> Answer<()> {
+    ) -> PgResult<()> {
         let (at, time) = (Instant::now(), times.known());
         let params = [Param::Int(self.number()), Param::Int(*until)];
-        let renewed = ask(control, &|lent| Ok((lent.one(&statements.renew, &params)?, lent.incarnation)))?;
+        let renewed = run(control, &|conn| Ok((conn.query(&statements.renew, &params)?, conn.incarnation)))?;
         let incarnation = match renewed {
             (rows, incarnation) if !rows.is_empty() => {
                 *until = rows.first().map_or(0, |row| row.int(0));
                 incarnation
             }
             _ => {
-                let (number, lasts, incarnation) = take_number(control, statements)?;
+                let (number, new_until, incarnation) = take_number(control, statements)?;
                 log::warn!("this front has lost its number {} and continues as {number}", self.number());
-                *until = lasts;
+                *until = new_until;
                 self.number.store(number, Ordering::Release);
                 incarnation
             }
@@ -138,7 +138,7 @@ impl Lease {
     pub(crate) fn is_stale(&self) -> bool {
         let age =
             (self.start.elapsed().as_millis() as u64).saturating_sub(self.renewed.load(Ordering::Acquire));
-        age > RENEWED_LATE.as_millis() as u64
+        age > RENEW_AFTER.as_millis() as u64
     }
 
     /// Marks the front as closed.
@@ -158,11 +158,11 @@ impl Lease {
 }
 
 /// Takes a free number. Returns it with the end of the lease and the incarnation.
-fn take_number(control: &Arc<Pool>, statements: &Statements) -> Answer<(i64, i64, u64)> {
+fn take_number(control: &Arc<Pool>, statements: &Statements) -> PgResult<(i64, i64, u64)> {
     // Another front may take the free number first.
     for _ in 0..64 {
-        let asked = |lent: &mut PooledConnection| Ok((lent.one(&statements.front, &[])?, lent.incarnation));
-        let (rows, incarnation) = ask(control, &asked)?;
+        let query = |conn: &mut PooledConnection| Ok((conn.query(&statements.front, &[])?, conn.incarnation));
+        let (rows, incarnation) = run(control, &query)?;
         if let Some(row) = rows.first() {
             return Ok((row.int(0), row.int(1), incarnation));
         }

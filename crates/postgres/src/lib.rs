@@ -58,7 +58,7 @@ mod stream;
 pub mod testing;
 mod times;
 
-pub use config::{Config, Wanted};
+pub use config::{Config, TargetSessionAttrs};
 pub use front::Limits;
 pub use state::PostgresStore;
 pub use stream::Tls;

@@ -1,12 +1,12 @@
 //! The log of changes: the entries of commits, their reads, and its maintenance.
 //!
-//! The server assigns times. The functions `record` in schema-3.sql and `next_time` in schema-4.sql never add an
+//! The server assigns times. The functions `record` and `next_time` in schema.sql never add an
 //! earlier time to the visible entries. The log is therefore complete up to any reported time. A stream only needs the
 //! time up to which entries also survive the loss of the server.
 
 use crate::barrier::Barriers;
 use crate::connection::Param;
-use crate::failure::Answer;
+use crate::failure::PgResult;
 use crate::front::{Follower, Front, Watchers};
 use crate::keys;
 use crate::schema::Statements;
@@ -19,16 +19,16 @@ use storage::store::{Change, LOG, LOG_TREES};
 use storage::{Cursor, Direction, Ident, Key, Range, Value, ValueRef, threads};
 
 /// Poll interval for entries of other fronts while a stream waits.
-const POLL: Duration = Duration::from_millis(20);
+const POLL_WATCHED: Duration = Duration::from_millis(20);
 
 /// Poll interval while no stream waits.
-const IDLE: Duration = Duration::from_secs(1);
+const POLL_IDLE: Duration = Duration::from_secs(1);
 
 impl Front {
     /// Returns the log entry of a change; `None` if the change has no entry or the store keeps no log.
     pub(crate) fn entry<'a>(&self, change: &'a Change) -> Option<Entry<'a>> {
         let Change { log, ticks, earliest, .. } = change;
-        (self.times.is_kept() && !log.is_empty()).then(|| Entry {
+        (self.times.has_log() && !log.is_empty()).then(|| Entry {
             body: self.new_record() as i64,
             since: self.times.known(),
             parts: log,
@@ -38,15 +38,15 @@ impl Front {
     }
 
     /// Advances the clock of all fronts to a time, and returns its present time.
-    pub(crate) fn tick(&self, earliest: u64) -> Answer<u64> {
+    pub(crate) fn tick(&self, earliest: u64) -> PgResult<u64> {
         let params = [Param::Int(signed(earliest))];
-        let rows = self.ask(|lent| lent.one(&self.statements.tick, &params))?;
-        Ok(self.times.hear(time_in(&rows).unwrap_or_default()))
+        let rows = self.run(|conn| conn.query(&self.statements.tick, &params))?;
+        Ok(self.times.observe(time_in(&rows).unwrap_or_default()))
     }
 
     /// Returns the time of the oldest entry.
-    pub(crate) fn log_first(&self) -> Answer<Option<u64>> {
-        Ok(time_in(&self.ask(|lent| lent.one(&self.statements.log_first, &[]))?))
+    pub(crate) fn log_first(&self) -> PgResult<Option<u64>> {
+        Ok(time_in(&self.run(|conn| conn.query(&self.statements.log_first, &[]))?))
     }
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn is_log(tree: Ident) -> bool {
 
 /// Returns the parameters of a log scan: times and parts, lower inclusive and upper exclusive.
 pub(crate) fn log_bounds(range: &Range) -> [i64; 4] {
-    let place = |bytes: &[u8], unbounded: (bool, [i64; 2])| {
+    let position = |bytes: &[u8], unbounded: (bool, [i64; 2])| {
         let number = |at: std::ops::Range<usize>| {
             bytes.get(at).unwrap_or_default().iter().fold(0u64, |sum, byte| sum << 8 | u64::from(*byte))
         };
@@ -67,8 +67,8 @@ pub(crate) fn log_bounds(range: &Range) -> [i64; 4] {
     };
     let (lower, upper) = keys::bounds(range);
     let has_no = |bound: &Bound<Key>| *bound == Bound::Unbounded;
-    let [first, first_part] = place(&lower, (has_no(&range.lower), [i64::MIN, 0]));
-    let [last, last_part] = place(&upper, (has_no(&range.upper), [i64::MAX, 1 << 32]));
+    let [first, first_part] = position(&lower, (has_no(&range.lower), [i64::MIN, 0]));
+    let [last, last_part] = position(&upper, (has_no(&range.upper), [i64::MAX, 1 << 32]));
     [first, first_part, last, last_part]
 }
 
@@ -112,16 +112,17 @@ impl Follower {
 
     /// Waits, then polls once. Returns `None` if the front is closed.
     fn round(&self, front: &Weak<Front>, barriers: &Barriers) -> Option<()> {
-        let mut asked = self.asked.lock();
-        if !*asked {
-            self.wake.wait_for(&mut asked, if self.has_watchers() { POLL } else { IDLE });
+        let mut poll_requested = self.poll_requested.lock();
+        if !*poll_requested {
+            self.wake
+                .wait_for(&mut poll_requested, if self.has_watchers() { POLL_WATCHED } else { POLL_IDLE });
         }
-        let is_asked = std::mem::take(&mut *asked);
-        drop(asked);
+        let is_requested = std::mem::take(&mut *poll_requested);
+        drop(poll_requested);
         let front = front.upgrade()?;
-        if let Err(failure) = Follower::look(&front, barriers, is_asked || self.has_watchers()) {
+        if let Err(failure) = Follower::poll(&front, barriers, is_requested || self.has_watchers()) {
             log::warn!("reading the log in PostgreSQL failed: {failure:?}");
-            std::thread::sleep(IDLE);
+            std::thread::sleep(POLL_IDLE);
         }
         self.notify(&front);
         Some(())
@@ -136,22 +137,22 @@ impl Follower {
     pub(crate) fn notify(&self, front: &Front) {
         let Some(watchers) = self.watchers.get().filter(|watchers| (watchers.any)()) else { return };
         let durable = front.times.durable();
-        if self.told.fetch_max(durable, Ordering::AcqRel) < durable {
+        if self.notified.fetch_max(durable, Ordering::AcqRel) < durable {
             (watchers.wake)();
         }
     }
 
     /// Reads the latest time of the log. While a stream waits, also waits until the entries up to it are durable.
-    fn look(front: &Front, barriers: &Barriers, has_watchers: bool) -> Answer<()> {
-        front.settle()?;
-        let rows = front.ask_on(&front.background, |lent| lent.one(&front.statements.log_last, &[]))?;
-        let seen = front.times.hear(time_in(&rows).unwrap_or_default());
+    fn poll(front: &Front, barriers: &Barriers, has_watchers: bool) -> PgResult<()> {
+        front.confirm_incarnation()?;
+        let rows = front.run_on(&front.background, |conn| conn.query(&front.statements.log_last, &[]))?;
+        let seen = front.times.observe(time_in(&rows).unwrap_or_default());
         match has_watchers && front.times.durable() < seen {
             true => {
                 let since = Instant::now();
                 let incarnation = front.incarnations().current();
                 // The time limit lets this thread notice the end of the front while a standby is lost.
-                barriers.wait_standbys(front, incarnation, &mut || since.elapsed() < IDLE).map(drop)
+                barriers.wait_standbys(front, incarnation, &mut || since.elapsed() < POLL_IDLE).map(drop)
             }
             false => Ok(()),
         }

@@ -1,14 +1,14 @@
 //! The hosts of the connection string: role and latency of each.
 //!
-//! A heartbeat query each second confirms that the server answers. A network that drops packets closes no connection,
+//! A heartbeat query each second confirms that the server replies. A network that drops packets closes no connection,
 //! and a wait on such a connection would last until TCP gives up.
 
-use crate::config::{Config, Wanted};
+use crate::config::{Config, TargetSessionAttrs};
 use crate::connection::{Connection, Statement};
-use crate::failure::{Answer, Failure, LOOK, should_continue};
+use crate::failure::{CHECK_INTERVAL, Failure, PgResult, should_continue};
 use crate::incarnations::Incarnations;
 use crate::lease::Lease;
-use crate::pool::{Place, Pool};
+use crate::pool::{Endpoint, Pool};
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -16,31 +16,31 @@ use std::time::{Duration, Instant};
 use storage::store::MemberPreference;
 use storage::threads;
 
-/// Latency window: a host within this time of the nearest counts as near, as in routers of MongoDB.
+/// Latency window of the read preference `nearest`: MongoDB's default of `localThresholdMS`.
 const LOCAL_THRESHOLD: Duration = Duration::from_millis(15);
 
 /// Timeout of the first survey of all hosts, and of a requested survey.
-const LOOKED_FOR: Duration = Duration::from_secs(12);
+const SURVEY_TIMEOUT: Duration = Duration::from_secs(12);
 
 /// Role of a host at the last survey.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Role {
-    Away,
+    Unreachable,
     Primary,
     Standby,
 }
 
 /// A host of the connection string.
 pub(crate) struct Member {
-    pub(crate) place: Arc<Place>,
+    pub(crate) endpoint: Arc<Endpoint>,
     pub(crate) pool: Arc<Pool>,
     /// The [`Role`] as a number.
     role: AtomicU8,
     /// Smoothed latency in microseconds; the latest surveys weigh most.
-    took: AtomicU64,
+    latency: AtomicU64,
     /// End of the period in which the host is skipped.
-    pub(crate) passed_over: Mutex<Option<Instant>>,
+    pub(crate) skipped_until: Mutex<Option<Instant>>,
 }
 
 impl Member {
@@ -49,25 +49,25 @@ impl Member {
     }
 
     /// Records the role of the host.
-    pub(crate) fn note(&self, role: Role) {
+    pub(crate) fn set_role(&self, role: Role) {
         self.role.store(role as u8, Ordering::Release);
     }
 
     /// Updates the smoothed latency.
-    fn note_took(&self, took: Duration) {
-        let took = took.as_micros() as u64;
-        let smooth = |before: u64| Some(if before == 0 { took } else { (4 * before + took) / 5 });
+    fn add_latency(&self, latency: Duration) {
+        let latency = latency.as_micros() as u64;
+        let smooth = |before: u64| Some(if before == 0 { latency } else { (4 * before + latency) / 5 });
         // One thread alone writes the latency.
-        let _ = self.took.fetch_update(Ordering::Relaxed, Ordering::Relaxed, smooth);
+        let _ = self.latency.fetch_update(Ordering::Relaxed, Ordering::Relaxed, smooth);
     }
 
-    fn took(&self) -> Duration {
-        Duration::from_micros(self.took.load(Ordering::Relaxed))
+    fn latency(&self) -> Duration {
+        Duration::from_micros(self.latency.load(Ordering::Relaxed))
     }
 
     /// Returns true while the host is skipped after it was too slow.
-    fn is_passed_over(&self) -> bool {
-        self.passed_over.lock().is_some_and(|until| Instant::now() < until)
+    fn is_skipped(&self) -> bool {
+        self.skipped_until.lock().is_some_and(|until| Instant::now() < until)
     }
 }
 
@@ -78,38 +78,42 @@ pub(crate) struct Standbys {
     /// Round-robin counter over the hosts.
     next: AtomicUsize,
     /// Number of finished surveys, and whether a thread waits for the next.
-    looks: Mutex<(u64, bool)>,
+    surveys: Mutex<(u64, bool)>,
     /// Notified at the end of a survey.
-    looked: Condvar,
+    survey_ended: Condvar,
     /// Notified by a request for a survey.
-    asked: Condvar,
+    survey_requested: Condvar,
 }
 
 impl Standbys {
-    /// Creates the list from a connection string, with at most `most` connections to each host.
-    pub(crate) fn new(place: &Place, pool: &Pool, most: usize) -> Standbys {
-        let hosts = if place.config.hosts.len() > 1 { place.config.hosts.as_slice() } else { &[] };
+    /// Creates the list from a connection string, with at most `max_connections` connections to each host.
+    pub(crate) fn new(endpoint: &Endpoint, pool: &Pool, max_connections: usize) -> Standbys {
+        let hosts = if endpoint.config.hosts.len() > 1 { endpoint.config.hosts.as_slice() } else { &[] };
         let member = |host: &(String, u16)| {
-            let config = Config { hosts: vec![host.clone()], wanted: Wanted::Any, ..place.config.clone() };
-            let place = Arc::new(Place {
+            let config = Config {
+                hosts: vec![host.clone()],
+                target_session_attrs: TargetSessionAttrs::Any,
+                ..endpoint.config.clone()
+            };
+            let endpoint = Arc::new(Endpoint {
                 config,
                 incarnations: Arc::new(Incarnations::default()),
                 incarnation: None,
             });
             Member {
-                pool: pool.leading_to(&place, most),
-                place,
-                role: AtomicU8::new(Role::Away as u8),
-                took: AtomicU64::new(0),
-                passed_over: Mutex::default(),
+                pool: pool.for_endpoint(&endpoint, max_connections),
+                endpoint,
+                role: AtomicU8::new(Role::Unreachable as u8),
+                latency: AtomicU64::new(0),
+                skipped_until: Mutex::default(),
             }
         };
         Standbys {
             members: hosts.iter().map(member).collect(),
             next: AtomicUsize::new(0),
-            looks: Mutex::default(),
-            looked: Condvar::new(),
-            asked: Condvar::new(),
+            surveys: Mutex::default(),
+            survey_ended: Condvar::new(),
+            survey_requested: Condvar::new(),
         }
     }
 
@@ -119,47 +123,47 @@ impl Standbys {
     }
 
     /// Surveys each host: its role, and whether it has become the primary. Closes the connections to a host that does
-    /// not answer, so that no thread waits on them.
-    pub(crate) fn look(&self, primary: &Place) {
+    /// not reply, so that no thread waits on them.
+    pub(crate) fn survey(&self, primary: &Endpoint) {
         for member in &self.members {
-            let opened = Connection::open(&member.place.config, &Incarnations::default());
-            match opened.and_then(|connection| primary.meet(connection)) {
-                Ok((is_standby, took)) => {
-                    member.note_took(took);
-                    member.note(if is_standby { Role::Standby } else { Role::Primary });
+            let opened = Connection::open(&member.endpoint.config, &Incarnations::default());
+            match opened.and_then(|connection| primary.probe(connection)) {
+                Ok((is_standby, latency)) => {
+                    member.add_latency(latency);
+                    member.set_role(if is_standby { Role::Standby } else { Role::Primary });
                 }
                 Err(failure) => {
-                    member.note(Role::Away);
+                    member.set_role(Role::Unreachable);
                     if matches!(failure, Failure::Lost(_)) {
-                        member.place.incarnations.end_connections();
+                        member.endpoint.incarnations.end_connections();
                     }
                 }
             }
         }
-        let mut looks = self.looks.lock();
-        *looks = (looks.0 + 1, false);
-        self.looked.notify_all();
+        let mut surveys = self.surveys.lock();
+        *surveys = (surveys.0 + 1, false);
+        self.survey_ended.notify_all();
     }
 
     /// Sleeps for `pause`, or until a survey is requested.
-    pub(crate) fn rest(&self, pause: Duration) {
-        let mut looks = self.looks.lock();
-        if !looks.1 {
-            self.asked.wait_for(&mut looks, pause);
+    pub(crate) fn wait(&self, pause: Duration) {
+        let mut surveys = self.surveys.lock();
+        if !surveys.1 {
+            self.survey_requested.wait_for(&mut surveys, pause);
         }
     }
 
     /// Requests a survey of all hosts and waits for it.
     ///
     /// Errors: `Interrupted`.
-    pub(crate) fn look_again(&self) -> Answer<()> {
-        let end = Instant::now() + LOOKED_FOR;
-        let mut looks = self.looks.lock();
-        let before = looks.0;
-        while looks.0 == before && Instant::now() < end {
-            looks.1 = true;
-            self.asked.notify_all();
-            self.looked.wait_for(&mut looks, LOOK);
+    pub(crate) fn request_survey(&self) -> PgResult<()> {
+        let end = Instant::now() + SURVEY_TIMEOUT;
+        let mut surveys = self.surveys.lock();
+        let before = surveys.0;
+        while surveys.0 == before && Instant::now() < end {
+            surveys.1 = true;
+            self.survey_requested.notify_all();
+            self.survey_ended.wait_for(&mut surveys, CHECK_INTERVAL);
             should_continue()?;
         }
         Ok(())
@@ -167,30 +171,32 @@ impl Standbys {
 
     /// Returns the standbys, starting with a different host each time. Hosts that were recently too slow come last, and
     /// only if the primary cannot serve.
-    pub(crate) fn at_hand(&self, preference: MemberPreference) -> Vec<&Member> {
+    pub(crate) fn candidates(&self, preference: MemberPreference) -> Vec<&Member> {
         let first = self.next.fetch_add(1, Ordering::Relaxed);
         let count = self.members.len();
-        let turned = (0..count).filter_map(|at| self.members.get((first + at) % count));
-        let there: Vec<&Member> = match preference {
+        let rotated = (0..count).filter_map(|at| self.members.get((first + at) % count));
+        let reachable: Vec<&Member> = match preference {
             MemberPreference::Secondary | MemberPreference::SecondaryPreferred => {
-                turned.filter(|member| member.is(Role::Standby)).collect()
+                rotated.filter(|member| member.is(Role::Standby)).collect()
             }
             // The primary takes its turn among them.
             MemberPreference::Nearest => {
-                let there: Vec<&Member> = turned.filter(|member| !member.is(Role::Away)).collect();
-                let nearest = there.iter().map(|member| member.took()).min().unwrap_or_default();
-                let mut near = there.into_iter().filter(|member| member.took() <= nearest + LOCAL_THRESHOLD);
-                near.next().filter(|member| member.is(Role::Standby)).into_iter().collect()
+                let reachable: Vec<&Member> =
+                    rotated.filter(|member| !member.is(Role::Unreachable)).collect();
+                let nearest = reachable.iter().map(|member| member.latency()).min().unwrap_or_default();
+                let mut nearby =
+                    reachable.into_iter().filter(|member| member.latency() <= nearest + LOCAL_THRESHOLD);
+                nearby.next().filter(|member| member.is(Role::Standby)).into_iter().collect()
             }
             MemberPreference::PrimaryPreferred
                 if self.members.iter().any(|member| member.is(Role::Primary)) =>
             {
                 Vec::new()
             }
-            MemberPreference::PrimaryPreferred => turned.filter(|member| member.is(Role::Standby)).collect(),
+            MemberPreference::PrimaryPreferred => rotated.filter(|member| member.is(Role::Standby)).collect(),
         };
-        let (late, good): (Vec<_>, Vec<_>) = there.into_iter().partition(|member| member.is_passed_over());
-        if preference.allows_primary() { good } else { good.into_iter().chain(late).collect() }
+        let (slow, fast): (Vec<_>, Vec<_>) = reachable.into_iter().partition(|member| member.is_skipped());
+        if preference.allows_primary() { fast } else { fast.into_iter().chain(slow).collect() }
     }
 }
 
@@ -205,19 +211,19 @@ const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(4);
 const SURVEY_INTERVAL: Duration = Duration::from_secs(3);
 
 /// Latency of a new connection below which an unanswered old connection counts as dead.
-const SOON: Duration = Duration::from_secs(1);
+const FAST_RECONNECT: Duration = Duration::from_secs(1);
 
-/// Time without an answer after which all connections are closed.
+/// Time without a reply after which all connections are closed.
 const DISCONNECT_AFTER: Duration = Duration::from_secs(10);
 
 /// Starts the heartbeat thread, which runs until the front is closed.
-pub(crate) fn start_heartbeat(place: &Arc<Place>, lease: &Arc<Lease>) {
-    let (place, lease) = (place.clone(), lease.clone());
-    let question = Statement::new("pulse", "select 1::int8");
-    let mut pulse = Heartbeat { place, question, connection: None, silent_since: None };
+pub(crate) fn start_heartbeat(endpoint: &Arc<Endpoint>, lease: &Arc<Lease>) {
+    let (endpoint, lease) = (endpoint.clone(), lease.clone());
+    let query = Statement::new("pulse", "select 1::int8");
+    let mut heartbeat = Heartbeat { endpoint, query, connection: None, silent_since: None };
     let beat = move || {
         while !lease.wait(HEARTBEAT_INTERVAL) {
-            pulse.beat();
+            heartbeat.beat();
         }
     };
     if let Err(error) = threads::spawn("postgres-pulse", None, beat) {
@@ -226,26 +232,26 @@ pub(crate) fn start_heartbeat(place: &Arc<Place>, lease: &Arc<Lease>) {
 }
 
 /// Starts the survey thread if several hosts are configured. It runs until the front is closed.
-pub(crate) fn start_survey(place: &Arc<Place>, standbys: &Arc<Standbys>, lease: &Arc<Lease>) {
+pub(crate) fn start_survey(endpoint: &Arc<Endpoint>, standbys: &Arc<Standbys>, lease: &Arc<Lease>) {
     if standbys.is_empty() {
         return;
     }
-    let (place, standbys, lease) = (place.clone(), standbys.clone(), lease.clone());
-    let survey = move || {
+    let (endpoint, standbys, lease) = (endpoint.clone(), standbys.clone(), lease.clone());
+    let run = move || {
         while !lease.wait(Duration::ZERO) {
-            standbys.look(&place);
-            standbys.rest(SURVEY_INTERVAL);
+            standbys.survey(&endpoint);
+            standbys.wait(SURVEY_INTERVAL);
         }
     };
-    if let Err(error) = threads::spawn("postgres-survey", None, survey) {
+    if let Err(error) = threads::spawn("postgres-survey", None, run) {
         log::error!("the thread that detects promotions of PostgreSQL servers could not start: {error}");
     }
 }
 
 /// State of the heartbeat thread, which has its own connection.
 struct Heartbeat {
-    place: Arc<Place>,
-    question: Arc<Statement>,
+    endpoint: Arc<Endpoint>,
+    query: Arc<Statement>,
     connection: Option<Connection>,
     /// Time of the first failed heartbeat of the present outage.
     silent_since: Option<Instant>,
@@ -255,49 +261,49 @@ impl Heartbeat {
     /// Sends one heartbeat. After a failure it tries a new connection, which shows whether the server or only the old
     /// connections are dead.
     fn beat(&mut self) {
-        let asked = Instant::now();
-        let had_one = self.connection.is_some();
-        let Err(failure) = self.ask() else { return self.silent_since = None };
-        let took = asked.elapsed();
+        let start = Instant::now();
+        let was_connected = self.connection.is_some();
+        let Err(failure) = self.run() else { return self.silent_since = None };
+        let latency = start.elapsed();
         self.connection = None;
-        if !had_one {
-            return self.gone(&format!("{failure:?}"));
+        if !was_connected {
+            return self.record_outage(&format!("{failure:?}"));
         }
-        let again = Instant::now();
-        match self.ask() {
+        let restarted = Instant::now();
+        match self.run() {
             // The old connections lead nowhere. A new incarnation would have closed them already.
-            Ok(()) if took >= HEARTBEAT_TIMEOUT && again.elapsed() < SOON => {
+            Ok(()) if latency >= HEARTBEAT_TIMEOUT && restarted.elapsed() < FAST_RECONNECT => {
                 log::warn!("closing unresponsive connections to PostgreSQL");
-                self.place.incarnations.end_connections();
+                self.endpoint.incarnations.end_connections();
                 self.connection = None;
                 self.silent_since = None;
             }
             Ok(()) => self.silent_since = None,
-            Err(failure) => self.gone(&format!("{failure:?}")),
+            Err(failure) => self.record_outage(&format!("{failure:?}")),
         }
     }
 
     /// Runs the query on the connection of the heartbeat, or on a new one.
-    fn ask(&mut self) -> Answer<()> {
+    fn run(&mut self) -> PgResult<()> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => {
-                let mut opened = self.place.connect(&Arc::default())?;
-                opened.limit(HEARTBEAT_TIMEOUT)?;
+                let mut opened = self.endpoint.connect(&Arc::default())?;
+                opened.set_timeout(HEARTBEAT_TIMEOUT)?;
                 opened
             }
         };
-        connection.one(&self.question, &[])?;
+        connection.query(&self.query, &[])?;
         self.connection = Some(connection);
         Ok(())
     }
 
-    /// Records that the server does not answer. Closes all connections once the outage has lasted.
-    fn gone(&mut self, why: &str) {
+    /// Records that the server does not reply. Closes all connections once the outage has lasted.
+    fn record_outage(&mut self, why: &str) {
         let since = *self.silent_since.get_or_insert_with(Instant::now);
         if since.elapsed() >= DISCONNECT_AFTER {
             log::warn!("PostgreSQL has not responded for {} s: {why}", since.elapsed().as_secs());
-            self.place.incarnations.end_connections();
+            self.endpoint.incarnations.end_connections();
             self.silent_since = Some(Instant::now());
         }
     }

@@ -8,7 +8,7 @@ use crate::commit::{Attempt, failed};
 use crate::connection::Param;
 use crate::failure::Failure;
 use crate::front::Front;
-use crate::keys::{beside, ident, stored};
+use crate::keys::{ident, index_key, long_key};
 use crate::session::{PostgresSnapshot, Session};
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
@@ -39,27 +39,27 @@ impl OpenTransactions {
     pub(crate) fn begin(&self, front: &Front, owner: TransactionId) -> ReadView {
         let begun = || {
             loop {
-                let mut lent = front.transactions.take(&|| {})?;
-                front.settle()?;
-                lent.is_interruptible = true;
-                lent.call(&front.statements.begin_claims, &[])?;
-                lent.call(&front.statements.generation, &[])?;
-                lent.flush()?;
-                match lent.answer() {
+                let mut conn = front.transactions.take(&|| {})?;
+                front.confirm_incarnation()?;
+                conn.is_interruptible = true;
+                conn.call(&front.statements.begin_claims, &[])?;
+                conn.call(&front.statements.generation, &[])?;
+                conn.flush()?;
+                match conn.results() {
                     Ok(mut answers) => {
-                        lent.is_interruptible = false;
-                        return Ok((lent, answers.pop().unwrap_or_default()));
+                        conn.is_interruptible = false;
+                        return Ok((conn, answers.pop().unwrap_or_default()));
                     }
-                    Err(failure) if failure.ends_connection() && !lent.is_new => front.transactions.clear(),
+                    Err(failure) if failure.ends_connection() && !conn.is_new => front.transactions.clear(),
                     Err(failure) => return Err(failure),
                 }
             }
         };
         let (session, generation) = match begun() {
-            Ok((lent, rows)) => {
+            Ok((conn, rows)) => {
                 let generation = rows.first().map_or(0, |row| row.int(0) as u64);
-                front.hear(generation);
-                (Session::of_claims(&front.statements, &front.known, lent), generation)
+                front.observe(generation);
+                (Session::with_intents(&front.statements, &front.known, conn), generation)
             }
             Err(failure) => (Session::failed(&front.statements, &front.known, failure), 0),
         };
@@ -85,12 +85,12 @@ impl OpenTransactions {
         front: &Front,
         owner: TransactionId,
         keys: &[WriteIntent],
-        held: &[(Ident, u64)],
+        expected: &[(Ident, u64)],
         read_view: &dyn Snapshot,
     ) -> Result<std::result::Result<(), CommitError>> {
         let Some(open) = self.get(owner) else { return Ok(Err(CommitError::Changed)) };
         let mut claimed = open.claimed.lock();
-        let (trees, generations): (Vec<i64>, Vec<i64>) = held
+        let (trees, generations): (Vec<i64>, Vec<i64>) = expected
             .iter()
             .filter(|(tree, _)| !claimed.trees.contains(tree))
             .map(|(tree, generation)| (ident(*tree), *generation as i64))
@@ -98,49 +98,49 @@ impl OpenTransactions {
         if !trees.is_empty() {
             let params = [Param::Ints(&trees), Param::Ints(&generations)];
             match Attempt::of(open.session.run(&front.statements.hold, &params)).map_err(failed)? {
-                Attempt::Done(_) => claimed.trees.extend(held.iter().map(|(tree, _)| *tree)),
+                Attempt::Done(_) => claimed.trees.extend(expected.iter().map(|(tree, _)| *tree)),
                 Attempt::Refused | Attempt::Locked | Attempt::Undone => {
                     return Ok(Err(CommitError::Expectation(0)));
                 }
             }
         }
-        let mut wanted: Vec<(Ident, &Key)> = Vec::new();
+        let mut intents: Vec<(Ident, &Key)> = Vec::new();
         for claim in keys {
             match claim {
                 WriteIntent::Key(tree, key) if !claimed.keys.contains(&(*tree, key.clone())) => {
-                    wanted.push((*tree, key));
+                    intents.push((*tree, key));
                 }
                 WriteIntent::Key(..) => {}
                 // The prefix is a key that no entry has. A lock on it covers all keys that begin with it. Commits that
                 // expect no such key take the other lock.
                 WriteIntent::Under(tree, prefix) => {
-                    let short = stored(prefix);
+                    let short = index_key(prefix);
                     let params = [Param::Int(ident(*tree)), Param::Bytes(&short)];
                     let locked = open.session.run(&front.statements.claim_prefix, &params);
                     if !matches!(Attempt::of(locked).map_err(failed)?, Attempt::Done(_)) {
                         return Ok(Err(CommitError::Changed));
                     }
-                    let (was_there, is_same) = claim.compare(read_view, &front.snapshot())?;
-                    if !is_same || was_there {
+                    let (existed, is_same) = claim.compare(read_view, &front.snapshot())?;
+                    if !is_same || existed {
                         return Ok(Err(CommitError::Changed));
                     }
-                    wanted.push((*tree, prefix));
+                    intents.push((*tree, prefix));
                 }
             }
         }
-        wanted.sort();
-        wanted.dedup();
-        if wanted.is_empty() {
+        intents.sort();
+        intents.dedup();
+        if intents.is_empty() {
             return Ok(Ok(()));
         }
-        let idents: Vec<i64> = wanted.iter().map(|(tree, _)| ident(*tree)).collect();
-        let short: Vec<_> = wanted.iter().map(|(_, key)| stored(key)).collect();
+        let idents: Vec<i64> = intents.iter().map(|(tree, _)| ident(*tree)).collect();
+        let short: Vec<_> = intents.iter().map(|(_, key)| index_key(key)).collect();
         let short: Vec<Option<&[u8]>> = short.iter().map(|key| Some(&**key)).collect();
-        let long: Vec<Option<&[u8]>> = wanted.iter().map(|(_, key)| beside(key)).collect();
+        let long: Vec<Option<&[u8]>> = intents.iter().map(|(_, key)| long_key(key)).collect();
         let params = [Param::Ints(&idents), Param::Many(&short), Param::Many(&long)];
         match Attempt::of(open.session.run(&front.statements.claim, &params)).map_err(failed)? {
             Attempt::Done(_) => {
-                claimed.keys.extend(wanted.into_iter().map(|(tree, key)| (tree, key.clone())));
+                claimed.keys.extend(intents.into_iter().map(|(tree, key)| (tree, key.clone())));
                 Ok(Ok(()))
             }
             Attempt::Refused | Attempt::Locked | Attempt::Undone => Ok(Err(CommitError::Changed)),

@@ -12,12 +12,13 @@ use storage::Direction;
 /// Approximate maximum of document bytes in a page.
 pub(crate) const PAGE_BYTES: usize = 4 << 20;
 
-/// The addition to an entry: nothing, the record whose id ends the key, or the record whose id begins the value.
+/// Place of the id of the record that a page adds to each entry: no record, at the end of the key, or at the start of the
+/// value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Named {
+pub(crate) enum IdIn {
     Nothing = 0,
-    ByKey = 1,
-    ByValue = 2,
+    Key = 1,
+    Value = 2,
 }
 
 /// Column numbers of the rows.
@@ -26,7 +27,7 @@ pub(crate) mod column {
     pub(crate) const VALUE: usize = 1;
     pub(crate) const LONG: usize = 2;
     pub(crate) const LENGTH: usize = 3;
-    pub(crate) const BROUGHT: usize = 4;
+    pub(crate) const FETCHED: usize = 4;
     /// Number of the scan, from one, in a page of many scans.
     pub(crate) const NUMBER: usize = 5;
 }
@@ -58,23 +59,27 @@ impl Pages {
     /// Makes the statements. `of` inserts the schema into a statement.
     pub(crate) fn new(of: &dyn Fn(&str, &str) -> Arc<Statement>) -> Pages {
         let both = |make: &dyn Fn(&str) -> Arc<Statement>| ["asc", "desc"].map(make);
-        let kinds = |make: &dyn Fn(&str, Named) -> Arc<Statement>| {
-            let kinds = [Named::Nothing, Named::ByKey, Named::ByValue];
-            ["asc", "desc"].map(|way| kinds.map(|named| make(way, named)))
+        let kinds = |make: &dyn Fn(&str, IdIn) -> Arc<Statement>| {
+            let kinds = [IdIn::Nothing, IdIn::Key, IdIn::Value];
+            ["asc", "desc"].map(|direction| kinds.map(|named| make(direction, named)))
         };
         Pages {
-            range: kinds(&|way, named| of(&format!("range_{way}_{}", named as u8), &range(way, named))),
-            ranges: kinds(&|way, named| of(&format!("ranges_{way}_{}", named as u8), &ranges(way, named))),
-            scan_group: both(&|way| of(&format!("beginnings_{way}"), &scan_group(way))),
+            range: kinds(&|direction, named| {
+                of(&format!("range_{direction}_{}", named as u8), &range(direction, named))
+            }),
+            ranges: kinds(&|direction, named| {
+                of(&format!("ranges_{direction}_{}", named as u8), &ranges(direction, named))
+            }),
+            scan_group: both(&|direction| of(&format!("beginnings_{direction}"), &scan_group(direction))),
         }
     }
 
-    pub(crate) fn range(&self, direction: Direction, named: Named) -> &Statement {
+    pub(crate) fn range(&self, direction: Direction, named: IdIn) -> &Statement {
         let [forward, backward] = &self.range;
         of_kind(if direction == Direction::Forward { forward } else { backward }, named)
     }
 
-    pub(crate) fn ranges(&self, direction: Direction, named: Named) -> &Statement {
+    pub(crate) fn ranges(&self, direction: Direction, named: IdIn) -> &Statement {
         let [forward, backward] = &self.ranges;
         of_kind(if direction == Direction::Forward { forward } else { backward }, named)
     }
@@ -86,16 +91,16 @@ impl Pages {
 }
 
 /// Returns the statement for a way of naming records.
-fn of_kind([nothing, by_key, by_value]: &[Arc<Statement>; 3], named: Named) -> &Statement {
+fn of_kind([nothing, by_key, by_value]: &[Arc<Statement>; 3], named: IdIn) -> &Statement {
     match named {
-        Named::Nothing => nothing,
-        Named::ByKey => by_key,
-        Named::ByValue => by_value,
+        IdIn::Nothing => nothing,
+        IdIn::Key => by_key,
+        IdIn::Value => by_value,
     }
 }
 
 /// Returns SQL for a document, or for its length above the limit.
-fn brought(document: &str, most: &str) -> String {
+fn fetched(document: &str, most: &str) -> String {
     format!(
         "case when octet_length({document}) > {most} then octet_length({document}) end, \
          case when octet_length({document}) <= {most} then {document} end"
@@ -103,56 +108,56 @@ fn brought(document: &str, most: &str) -> String {
 }
 
 /// Returns the columns of an entry `e` with its record `r`, and the join that finds the record.
-fn with_record(named: Named, most: &str, records: &str) -> (String, String) {
+fn with_record(named: IdIn, most: &str, records: &str) -> (String, String) {
     let id = match named {
-        Named::Nothing => {
-            let brought = brought("e.value", most);
-            return (format!("e.key, null::bytea, e.long, {brought}"), String::new());
+        IdIn::Nothing => {
+            let fetched = fetched("e.value", most);
+            return (format!("e.key, null::bytea, e.long, {fetched}"), String::new());
         }
-        Named::ByKey => IN_KEY,
-        Named::ByValue => IN_VALUE,
+        IdIn::Key => IN_KEY,
+        IdIn::Value => IN_VALUE,
     };
-    let brought = brought("r.value", most);
+    let fetched = fetched("r.value", most);
     (
-        format!("e.key, e.value, e.long, {brought}"),
+        format!("e.key, e.value, e.long, {fetched}"),
         format!(" left join SCHEMA.kv r on r.ident = {records} and r.key = {id}"),
     )
 }
 
 /// Returns the SQL for one range in a direction. The outer order names the key alone: with the tree's number, which is a
 /// constant in the subquery only, PostgreSQL would sort the page.
-fn range(way: &str, named: Named) -> String {
+fn range(direction: &str, named: IdIn) -> String {
     let (columns, record) = with_record(named, "$5::int8", "$6::int8");
     format!(
         "select {columns} from (select ident, key, value, long from SCHEMA.kv \
          where ident = $1::int8 and key >= $2::bytea and key < $3::bytea \
-         and value is not null order by ident {way}, key {way} limit $4::int8) e{record} \
-         order by e.key {way}"
+         and value is not null order by ident {direction}, key {direction} limit $4::int8) e{record} \
+         order by e.key {direction}"
     )
 }
 
 /// Ranges come in the order of the walk, and the entries of each in the order of their keys. Nested loops keep the
 /// order, and the reader verifies it.
-fn ranges(way: &str, named: Named) -> String {
+fn ranges(direction: &str, named: IdIn) -> String {
     let (columns, record) = with_record(named, "$5::int8", "$6::int8");
     format!(
         "select {columns} from (select x.key, x.value, x.long \
          from unnest($2::bytea[], $3::bytea[]) w(low, high) cross join lateral (\
          select key, value, long from SCHEMA.kv where ident = $1::int8 and key >= w.low and key < w.high \
-         and value is not null order by ident {way}, key {way} limit $4::int8) x limit $4::int8) e{record}"
+         and value is not null order by ident {direction}, key {direction} limit $4::int8) x limit $4::int8) e{record}"
     )
 }
 
 /// Returns the SQL for the first pages of many scans in a direction.
-fn scan_group(way: &str) -> String {
-    let (by_key, by_value) = (Named::ByKey as u8, Named::ByValue as u8);
-    let brought = brought("r.value", "$6::int8");
+fn scan_group(direction: &str) -> String {
+    let (by_key, by_value) = (IdIn::Key as u8, IdIn::Value as u8);
+    let fetched = fetched("r.value", "$6::int8");
     format!(
-        "select e.key, e.value, e.long, {brought}, w.number::int8 \
+        "select e.key, e.value, e.long, {fetched}, w.number::int8 \
          from unnest($1::int8[], $2::bytea[], $3::bytea[], $4::int8[]) \
          with ordinality w(ident, low, high, named, number) cross join lateral (\
          select key, value, long from SCHEMA.kv where ident = w.ident and key >= w.low and key < w.high \
-         and value is not null order by ident {way}, key {way} limit $5::int8) e \
+         and value is not null order by ident {direction}, key {direction} limit $5::int8) e \
          left join SCHEMA.kv r on w.named > 0 and r.ident = $7::int8 \
          and r.key = case w.named when {by_key} then {IN_KEY} when {by_value} then {IN_VALUE} end"
     )

@@ -1,11 +1,11 @@
 //! Connection pools, with a limit for each purpose.
 //!
-//! Reads, commits and control queries have separate limits. A holder of a read connection may need a commit connection,
-//! and must not wait for other readers in the same position.
+//! Reads, commits and control queries have separate limits ([`crate::front::Limits`]). A holder of a read connection may
+//! need a commit connection, and must not wait for other readers in the same position.
 
-use crate::config::{Config, Wanted};
+use crate::config::{Config, TargetSessionAttrs};
 use crate::connection::{Connection, Statement};
-use crate::failure::{Answer, Failure, LOOK, should_continue};
+use crate::failure::{CHECK_INTERVAL, Failure, PgResult, should_continue};
 use crate::incarnations::Incarnations;
 use parking_lot::{Condvar, Mutex};
 use std::ops::{Deref, DerefMut};
@@ -26,7 +26,7 @@ const RETRY: Duration = Duration::from_millis(100);
 /// How a caller waits for a connection.
 pub(crate) struct Waiting<'a> {
     /// Cancellation check, called at intervals. An error ends the wait.
-    pub(crate) should_continue: &'a mut dyn FnMut() -> Answer<()>,
+    pub(crate) should_continue: &'a mut dyn FnMut() -> PgResult<()>,
     /// False if the check never fails. The calling thread then connects by itself.
     pub(crate) is_limited: bool,
     /// Maximum time for the replacement of a lost server.
@@ -35,84 +35,84 @@ pub(crate) struct Waiting<'a> {
 
 /// A bounded pool of connections.
 pub(crate) struct Pool {
-    place: Arc<Place>,
+    endpoint: Arc<Endpoint>,
     /// Maximum number of open connections.
-    most: usize,
+    max_size: usize,
     /// Counts the round trips of its connections.
-    trips: Arc<AtomicU64>,
+    round_trips: Arc<AtomicU64>,
     inner: Mutex<Inner>,
     /// Notified when a connection is returned or closed.
     returned: Condvar,
 }
 
 /// The server of a pool, and the query made on each new connection.
-pub(crate) struct Place {
+pub(crate) struct Endpoint {
     pub(crate) config: Config,
-    /// The lives of the server, shared by all pools of its connections.
+    /// The incarnations of the server, shared by all pools of its connections.
     pub(crate) incarnations: Arc<Incarnations>,
     /// Reads the incarnation of the server; `None` for a standby, which has none of its own.
     pub(crate) incarnation: Option<Arc<Statement>>,
 }
 
-impl Place {
+impl Endpoint {
     /// Opens a connection with one attempt for each host.
-    pub(crate) fn connect(&self, trips: &Arc<AtomicU64>) -> Answer<Connection> {
-        self.begin(Connection::open(&self.config, &self.incarnations)?, trips)
+    pub(crate) fn connect(&self, round_trips: &Arc<AtomicU64>) -> PgResult<Connection> {
+        self.begin(Connection::open(&self.config, &self.incarnations)?, round_trips)
     }
 
     /// Reads the role and latency of a host over a new connection. Returns true for a standby. A writable host on a
     /// later timeline begins another incarnation, which closes the connections to the previous primary.
-    pub(crate) fn meet(&self, connection: Connection) -> Answer<(bool, Duration)> {
+    pub(crate) fn probe(&self, connection: Connection) -> PgResult<(bool, Duration)> {
         let mut connection = connection;
-        connection.limit(self.config.connect_timeout)?;
-        let asked = Instant::now();
+        connection.set_timeout(self.config.connect_timeout)?;
+        let start = Instant::now();
         let timeline = connection.timeline()?;
-        let took = asked.elapsed();
-        let Some(timeline) = timeline else { return Ok((true, took)) };
-        if self.config.wanted == Wanted::ReadWrite {
+        let latency = start.elapsed();
+        let Some(timeline) = timeline else { return Ok((true, latency)) };
+        if self.config.target_session_attrs == TargetSessionAttrs::ReadWrite {
             self.incarnations.admit(timeline)?;
             self.begin(connection, &Arc::default())?;
         }
-        Ok((false, took))
+        Ok((false, latency))
     }
 
     /// Registers a new connection under the server's present incarnation.
-    fn begin(&self, connection: Connection, trips: &Arc<AtomicU64>) -> Answer<Connection> {
+    fn begin(&self, connection: Connection, round_trips: &Arc<AtomicU64>) -> PgResult<Connection> {
         let mut connection = connection;
         let id = match &self.incarnation {
             Some(incarnation) => {
-                connection.limit(self.config.connect_timeout)?;
-                connection.one(incarnation, &[])?.first().map_or(0, |row| row.int(0))
+                connection.set_timeout(self.config.connect_timeout)?;
+                connection.query(incarnation, &[])?.first().map_or(0, |row| row.int(0))
             }
             None => 0,
         };
-        connection.unlimited()?;
+        connection.clear_timeout()?;
         connection.incarnation = self.incarnations.enter(id, connection.socket())?;
-        connection.trips = trips.clone();
+        connection.round_trips = round_trips.clone();
         Ok(connection)
     }
 
     /// Returns true if a lost server is waited for. A primary is, through its restart or the promotion of another host.
     /// A standby is not, since other hosts answer in its place.
-    fn is_waited_for(&self) -> bool {
+    fn awaits_failover(&self) -> bool {
         self.incarnation.is_some() || self.config.hosts.len() > 1
     }
 
-    /// Opens a connection, with retries for as long as `is_wanted` while the primary may return or be replaced.
+    /// Opens a connection, with retries for as long as `is_awaited` while the primary may return or be replaced.
     fn connect_with_retries(
         &self,
-        trips: &Arc<AtomicU64>,
+        round_trips: &Arc<AtomicU64>,
         timeout: Duration,
-        is_wanted: &dyn Fn() -> bool,
-    ) -> Answer<Connection> {
+        is_awaited: &dyn Fn() -> bool,
+    ) -> PgResult<Connection> {
         let end = Instant::now() + timeout;
         loop {
-            match self.connect(trips) {
+            match self.connect(round_trips) {
                 Err(failure)
                     if failure.ends_connection()
-                        && self.is_waited_for()
+                        && self.awaits_failover()
                         && Instant::now() < end
-                        && is_wanted() =>
+                        && is_awaited() =>
                 {
                     std::thread::sleep(RETRY);
                 }
@@ -125,62 +125,62 @@ impl Place {
 #[derive(Default)]
 struct Inner {
     free: Vec<Connection>,
-    /// Number of open connections, lent and free.
+    /// Number of open connections, checked out or free.
     open: usize,
 }
 
 impl Pool {
-    /// Creates a pool of at most `most` connections.
-    pub(crate) fn new(place: Arc<Place>, most: usize, trips: Arc<AtomicU64>) -> Arc<Pool> {
-        Arc::new(Pool { place, most, trips, inner: Mutex::default(), returned: Condvar::new() })
+    /// Creates a pool of at most `max_size` connections.
+    pub(crate) fn new(endpoint: Arc<Endpoint>, max_size: usize, round_trips: Arc<AtomicU64>) -> Arc<Pool> {
+        Arc::new(Pool { endpoint, max_size, round_trips, inner: Mutex::default(), returned: Condvar::new() })
     }
 
-    /// Creates another pool for the same place.
-    pub(crate) fn another(&self, most: usize) -> Arc<Pool> {
-        Pool::new(self.place.clone(), most, self.trips.clone())
+    /// Creates another pool for the same endpoint.
+    pub(crate) fn sibling(&self, max_size: usize) -> Arc<Pool> {
+        Pool::new(self.endpoint.clone(), max_size, self.round_trips.clone())
     }
 
-    /// Creates another pool for the same place whose round trips are not counted, for background work.
-    pub(crate) fn uncounted(&self, most: usize) -> Arc<Pool> {
-        Pool::new(self.place.clone(), most, Arc::default())
+    /// Creates another pool for the same endpoint whose round trips are not counted, for background work.
+    pub(crate) fn uncounted(&self, max_size: usize) -> Arc<Pool> {
+        Pool::new(self.endpoint.clone(), max_size, Arc::default())
     }
 
-    /// Creates another pool for a different place.
-    pub(crate) fn leading_to(&self, place: &Arc<Place>, most: usize) -> Arc<Pool> {
-        Pool::new(place.clone(), most, self.trips.clone())
+    /// Creates another pool for a different endpoint.
+    pub(crate) fn for_endpoint(&self, endpoint: &Arc<Endpoint>, max_size: usize) -> Arc<Pool> {
+        Pool::new(endpoint.clone(), max_size, self.round_trips.clone())
     }
 
-    /// Returns the place of the connections.
-    pub(crate) fn place(&self) -> &Arc<Place> {
-        &self.place
+    /// Returns the endpoint of the connections.
+    pub(crate) fn endpoint(&self) -> &Arc<Endpoint> {
+        &self.endpoint
     }
 
-    /// Lends a connection, and opens one if none is free. Calls `relieve` before a wait.
+    /// Checks out a connection, and opens one if none is free. Calls `before_wait` before a wait.
     ///
     /// Errors: the server's errors; `Lost` if all connections stay in use; `Interrupted`.
-    pub(crate) fn take(self: &Arc<Self>, relieve: &dyn Fn()) -> Answer<PooledConnection> {
+    pub(crate) fn take(self: &Arc<Self>, before_wait: &dyn Fn()) -> PgResult<PooledConnection> {
         let is_limited = cancellation::is_limited();
         self.take_while(
-            relieve,
+            before_wait,
             &mut Waiting { should_continue: &mut should_continue, is_limited, failover: FAILOVER },
         )
     }
 
-    /// Lends a connection under the caller's own conditions for the wait.
+    /// Checks out a connection under the caller's own conditions for the wait.
     ///
     /// Errors: as [`take`](Self::take), and the errors of `waiting`.
     pub(crate) fn take_while(
         self: &Arc<Self>,
-        relieve: &dyn Fn(),
+        before_wait: &dyn Fn(),
         waiting: &mut Waiting<'_>,
-    ) -> Answer<PooledConnection> {
+    ) -> PgResult<PooledConnection> {
         let end = Instant::now() + WAIT;
         let mut inner = self.inner.lock();
         // Set if the server has no room for another connection. A returned connection then ends the wait.
-        let mut crowded = None;
+        let mut refusal = None;
         loop {
             if let Some(mut connection) = inner.free.pop() {
-                if connection.incarnation != self.place.incarnations.current() || connection.is_closed() {
+                if connection.incarnation != self.endpoint.incarnations.current() || connection.is_closed() {
                     inner.open -= 1;
                     continue;
                 }
@@ -190,48 +190,48 @@ impl Pool {
                     is_new: false,
                 });
             }
-            if inner.open < self.most && crowded.is_none() {
+            if inner.open < self.max_size && refusal.is_none() {
                 inner.open += 1;
                 drop(inner);
                 match self.open(waiting) {
-                    Ok(lent) => return Ok(lent),
+                    Ok(conn) => return Ok(conn),
                     Err(failure) => {
                         inner = self.inner.lock();
-                        if !failure.is_crowded() || inner.open == 0 {
+                        if !failure.is_out_of_connections() || inner.open == 0 {
                             return Err(failure);
                         }
-                        crowded = Some(failure);
+                        refusal = Some(failure);
                         continue;
                     }
                 }
             }
             drop(inner);
-            relieve();
+            before_wait();
             inner = self.inner.lock();
             if inner.free.is_empty() {
-                let until = end.min(Instant::now() + LOOK);
+                let until = end.min(Instant::now() + CHECK_INTERVAL);
                 if self.returned.wait_until(&mut inner, until).timed_out() && Instant::now() >= end {
-                    return Err(crowded.unwrap_or_else(|| {
-                        Failure::Lost(format!("all {} connections to PostgreSQL are in use", self.most))
+                    return Err(refusal.unwrap_or_else(|| {
+                        Failure::Lost(format!("all {} connections to PostgreSQL are in use", self.max_size))
                     }));
                 }
                 (waiting.should_continue)()?;
             }
             if inner.open == 0
-                && let Some(failure) = crowded
+                && let Some(failure) = refusal
             {
                 return Err(failure);
             }
         }
     }
 
-    /// Opens an additional connection, already counted, and lends it.
+    /// Opens an additional connection, already counted, and checks it out.
     ///
     /// A caller with a time limit does not wait longer for a silent server, or for a replacement of the primary.
     /// Another thread finishes the work, and its connection serves the next caller.
-    fn open(self: &Arc<Self>, waiting: &mut Waiting<'_>) -> Answer<PooledConnection> {
+    fn open(self: &Arc<Self>, waiting: &mut Waiting<'_>) -> PgResult<PooledConnection> {
         let failover = waiting.failover;
-        let lent = |pool: &Arc<Pool>, opened: Answer<Connection>| match opened {
+        let pooled = |pool: &Arc<Pool>, opened: PgResult<Connection>| match opened {
             Ok(connection) => {
                 Ok(PooledConnection { connection: Some(connection), pool: pool.clone(), is_new: true })
             }
@@ -241,23 +241,23 @@ impl Pool {
             }
         };
         if !waiting.is_limited {
-            return lent(self, self.place.connect_with_retries(&self.trips, failover, &|| true));
+            return pooled(self, self.endpoint.connect_with_retries(&self.round_trips, failover, &|| true));
         }
-        let (tell, told) = mpsc::sync_channel(1);
-        let is_wanted = Arc::new(());
-        let (pool, wanted) = (self.clone(), Arc::downgrade(&is_wanted));
+        let (sender, receiver) = mpsc::sync_channel(1);
+        let is_awaited = Arc::new(());
+        let (pool, awaited) = (self.clone(), Arc::downgrade(&is_awaited));
         let connect = move || {
-            let is_wanted = || wanted.strong_count() > 0;
-            let opened = pool.place.connect_with_retries(&pool.trips, failover, &is_wanted);
+            let is_awaited = || awaited.strong_count() > 0;
+            let opened = pool.endpoint.connect_with_retries(&pool.round_trips, failover, &is_awaited);
             // A connection without a waiter goes back to the pool.
-            drop(tell.send(lent(&pool, opened)));
+            drop(sender.send(pooled(&pool, opened)));
         };
         if let Err(error) = threads::spawn("postgres-connect", None, connect) {
             self.closed();
             return Err(Failure::Lost(error.to_string()));
         }
         loop {
-            match told.recv_timeout(LOOK) {
+            match receiver.recv_timeout(CHECK_INTERVAL) {
                 Ok(opened) => return opened,
                 Err(mpsc::RecvTimeoutError::Timeout) => (waiting.should_continue)()?,
                 Err(mpsc::RecvTimeoutError::Disconnected) => {
@@ -289,40 +289,40 @@ impl Pool {
     /// Closes the free connections: their server is lost.
     pub(crate) fn clear(&self) {
         let mut inner = self.inner.lock();
-        let gone = std::mem::take(&mut inner.free);
-        inner.open -= gone.len();
+        let closed = std::mem::take(&mut inner.free);
+        inner.open -= closed.len();
         drop(inner);
-        drop(gone);
+        drop(closed);
     }
 }
 
 /// Runs a query on a connection of a pool. Takes a new connection if the server has closed an old one.
-pub(crate) fn ask<T>(
+pub(crate) fn run<T>(
     control: &Arc<Pool>,
-    question: &dyn Fn(&mut PooledConnection) -> Answer<T>,
-) -> Answer<T> {
-    ask_on(control, question, &mut || control.take(&|| {}))
+    query: &dyn Fn(&mut PooledConnection) -> PgResult<T>,
+) -> PgResult<T> {
+    run_on(control, query, &mut || control.take(&|| {}))
 }
 
 /// Runs a query under the caller's own conditions for the wait.
-pub(crate) fn ask_while<T>(
+pub(crate) fn run_while<T>(
     control: &Arc<Pool>,
-    question: &dyn Fn(&mut PooledConnection) -> Answer<T>,
+    query: &dyn Fn(&mut PooledConnection) -> PgResult<T>,
     waiting: &mut Waiting<'_>,
-) -> Answer<T> {
-    ask_on(control, question, &mut || control.take_while(&|| {}, waiting))
+) -> PgResult<T> {
+    run_on(control, query, &mut || control.take_while(&|| {}, waiting))
 }
 
 /// Runs a query, and repeats it on a new connection if an old connection had been closed by the server.
-fn ask_on<T>(
+fn run_on<T>(
     control: &Pool,
-    question: &dyn Fn(&mut PooledConnection) -> Answer<T>,
-    take: &mut dyn FnMut() -> Answer<PooledConnection>,
-) -> Answer<T> {
+    query: &dyn Fn(&mut PooledConnection) -> PgResult<T>,
+    take: &mut dyn FnMut() -> PgResult<PooledConnection>,
+) -> PgResult<T> {
     loop {
-        let mut lent = take()?;
-        match question(&mut lent) {
-            Err(failure) if failure.ends_connection() && !lent.is_new => control.clear(),
+        let mut conn = take()?;
+        match query(&mut conn) {
+            Err(failure) if failure.ends_connection() && !conn.is_new => control.clear(),
             answer => return answer,
         }
     }
@@ -333,7 +333,7 @@ pub(crate) struct PooledConnection {
     /// Present until the value is dropped.
     connection: Option<Connection>,
     pool: Arc<Pool>,
-    /// True if the connection was opened for this loan.
+    /// True if the connection was opened for this caller.
     pub(crate) is_new: bool,
 }
 
@@ -359,13 +359,13 @@ impl Deref for PooledConnection {
     type Target = Connection;
 
     fn deref(&self) -> &Connection {
-        self.connection.as_ref().expect("a loan has its connection until it is dropped")
+        self.connection.as_ref().expect("present until the drop")
     }
 }
 
 #[allow(clippy::expect_used)]
 impl DerefMut for PooledConnection {
     fn deref_mut(&mut self) -> &mut Connection {
-        self.connection.as_mut().expect("a loan has its connection until it is dropped")
+        self.connection.as_mut().expect("present until the drop")
     }
 }

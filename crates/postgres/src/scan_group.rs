@@ -2,14 +2,14 @@
 
 use crate::connection::{Param, Row};
 use crate::keys::{self, bounds};
-use crate::pages::{Named, PAGE_BYTES, PageLimits, column};
+use crate::pages::{IdIn, PAGE_BYTES, PageLimits, column};
 use crate::session::PostgresSnapshot;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use storage::{Direction, Error, Ident, Range, Result};
 
 /// Maximum number of scans that begin together, and the approximate total of their entries.
-const TOGETHER: (usize, usize) = (100, 400);
+const SCANS_MAX: (usize, usize) = (100, 400);
 
 /// Minimum and maximum number of entries for each scan.
 const ENTRIES: (usize, usize) = (4, 102);
@@ -26,7 +26,7 @@ pub(crate) struct FirstPage {
     pub(crate) ident: Ident,
     pub(crate) range: Range,
     /// The tree of the records that the page carries, and how entries name them.
-    pub(crate) named: Option<(Ident, Named)>,
+    pub(crate) named: Option<(Ident, IdIn)>,
 }
 
 /// State of one scan of the group.
@@ -44,17 +44,17 @@ impl ScanGroup {
         direction: Direction,
     ) -> Arc<ScanGroup> {
         let scans: Vec<Scan> = scans.map(|page| page.map_or(Scan::Gone, Scan::Waiting)).collect();
-        let together = scans.len().clamp(1, TOGETHER.0);
+        let together = scans.len().clamp(1, SCANS_MAX.0);
         Arc::new(ScanGroup {
             direction,
-            entries: (TOGETHER.1 / together).clamp(ENTRIES.0, ENTRIES.1),
+            entries: (SCANS_MAX.1 / together).clamp(ENTRIES.0, ENTRIES.1),
             scans: Mutex::new(scans),
         })
     }
 
     /// Returns the room of each scan.
-    pub(crate) fn room(&self) -> PageLimits {
-        let all = TOGETHER.1.max(TOGETHER.0 * ENTRIES.0);
+    pub(crate) fn page_limits(&self) -> PageLimits {
+        let all = SCANS_MAX.1.max(SCANS_MAX.0 * ENTRIES.0);
         PageLimits { entries: self.entries, longest: PAGE_BYTES / all }
     }
 
@@ -84,9 +84,9 @@ impl ScanGroup {
         let mut asked = Vec::new();
         let (mut idents, mut ends, mut kinds) = (Vec::new(), Vec::new(), Vec::new());
         let mut records = Ident(0);
-        for (number, scan) in scans.iter().enumerate().skip(first).take(TOGETHER.0) {
+        for (number, scan) in scans.iter().enumerate().skip(first).take(SCANS_MAX.0) {
             let Scan::Waiting(FirstPage { ident, range, named }) = scan else { continue };
-            let (tree, named) = named.unwrap_or((records, Named::Nothing));
+            let (tree, named) = named.unwrap_or((records, IdIn::Nothing));
             records = tree;
             idents.push(keys::ident(*ident));
             ends.push(bounds(range));
@@ -95,7 +95,7 @@ impl ScanGroup {
         }
         let lows: Vec<Option<&[u8]>> = ends.iter().map(|(low, _)| Some(&**low)).collect();
         let highs: Vec<Option<&[u8]>> = ends.iter().map(|(_, high)| Some(&**high)).collect();
-        let PageLimits { entries, longest } = self.room();
+        let PageLimits { entries, longest } = self.page_limits();
         let params = [
             Param::Ints(&idents),
             Param::Many(&lows),

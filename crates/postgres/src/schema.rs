@@ -1,10 +1,11 @@
 //! The schema: its tables, functions and version, and the statements that use it.
 //!
-//! Opening a store creates a missing schema under an advisory lock. A schema of another version is refused.
+//! Opening a store creates a missing schema under an advisory lock. A schema of another version is refused. A new
+//! statement is a line in `statements!`. A change of schema.sql needs another `VERSION`.
 
 use crate::connection::{Connection, Statement};
-use crate::direct::{Direct, fence, placed, quoted};
-use crate::failure::{Answer, Failure};
+use crate::direct::{Direct, fence, in_schema, quoted};
+use crate::failure::{Failure, PgResult};
 use crate::pages::{PAGE_BYTES, Pages};
 use std::sync::Arc;
 
@@ -30,7 +31,7 @@ macro_rules! statements {
             /// The statements on the schema of this name.
             pub(crate) fn new(schema: &str) -> Statements {
                 let quoted = quoted(schema);
-                let of = |name: &str, sql: &str| Statement::new(name, placed(sql, &quoted));
+                let of = |name: &str, sql: &str| Statement::new(name, in_schema(sql, &quoted));
                 Statements {
                     $($name: of(stringify!($name), $sql),)*
                     pages: Pages::new(&of),
@@ -47,18 +48,18 @@ macro_rules! statements {
 
 /// A page of the log in one direction. A row has the time, big-endian as in the keys of the log's trees, and the packed
 /// parts of an entry or of a page of it. The first and last row may have parts outside of the range.
-fn log_scan(way: &str) -> String {
+fn log_scan(direction: &str) -> String {
     format!(
         "select int8send(time # (-9223372036854775808)::int8), value from \
          (select time, part, value, sum(octet_length(value)) over \
-         (order by time {way}, part {way} rows unbounded preceding) - octet_length(value) as before from \
+         (order by time {direction}, part {direction} rows unbounded preceding) - octet_length(value) as before from \
          (select o.time, l.part, coalesce(o.value, l.value) as value from SCHEMA.log_order o \
          left join SCHEMA.log l on l.body = case when o.value is null then o.body end \
          where o.time >= $1::int8 and o.time <= $3::int8 \
          and (o.time > $1::int8 or o.value is not null or l.last >= $2::int8) \
          and (o.time < $3::int8 or o.value is not null and $4::int8 > 0 or l.part < $4::int8) \
-         order by o.time {way}, l.part {way} limit $5::int8) page) sized \
-         where before < {PAGE_BYTES} order by time {way}, part {way}"
+         order by o.time {direction}, l.part {direction} limit $5::int8) page) sized \
+         where before < {PAGE_BYTES} order by time {direction}, part {direction}"
     )
 }
 
@@ -217,9 +218,9 @@ statements! {
         "select SCHEMA.record($1::int8, $2::int8, $3::int8[], $4::int8[], $5::bytea[], $6::int8, $7::int8)",
     log_first => "select time from SCHEMA.log_order order by time limit 1",
     log_last => "select time from SCHEMA.log_order order by time desc limit 1",
-    /// Removes the oldest stretch of the log if the size exceeds the limit.
+    /// Removes the oldest range of entries of the log if the size exceeds the limit.
     trim => "select SCHEMA.trim()",
-    /// Reads the number of the server's life, and starts a new life if the unlogged table is empty.
+    /// Reads the number of the server's incarnation, and starts a new one if the unlogged table is empty.
     incarnation => "select SCHEMA.life()",
     /// Finds out whether a commit exists, and prevents a later one under its number.
     find_out => "select SCHEMA.find_out($1::int8, $2::int8, $3::int8)",
@@ -252,30 +253,30 @@ const APPLY: &str = "select SCHEMA.apply(\
 /// Creates a missing schema, and checks the version of an existing one.
 ///
 /// Errors: errors of the server; `Lost` with both versions if the schema has another version.
-pub(crate) fn prepare(connection: &mut Connection, schema: &str) -> Answer<()> {
+pub(crate) fn prepare(connection: &mut Connection, schema: &str) -> PgResult<()> {
     let name = quoted(schema);
     // The lock ends with the transaction in every case.
     connection.batch(&format!(
         "begin; set local lock_timeout = 0; select pg_advisory_xact_lock({})",
         fence(schema)
     ))?;
-    let made = make(connection, &name);
+    let made = create_or_check(connection, &name);
     connection.batch(if made.is_ok() { "commit" } else { "rollback" })?;
     made
 }
 
 /// Creates a missing schema. Checks the version of an existing one.
-fn make(connection: &mut Connection, name: &str) -> Answer<()> {
-    let there = Statement::new(
+fn create_or_check(connection: &mut Connection, name: &str) -> PgResult<()> {
+    let exists = Statement::new(
         "is_there",
         format!("select (to_regclass('{}.version') is not null)::int4", name.replace('\'', "''")),
     );
-    if connection.one(&there, &[])?.first().is_none_or(|row| row.int(0) == 0) {
-        connection.batch(&placed(include_str!("schema.sql"), name))?;
+    if connection.query(&exists, &[])?.first().is_none_or(|row| row.int(0) == 0) {
+        connection.batch(&in_schema(include_str!("schema.sql"), name))?;
         return ["kv", "log"].iter().try_for_each(|table| compress_faster(connection, name, table));
     }
     let version = Statement::new("version", format!("select version from {name}.version where one = 1"));
-    let found = connection.one(&version, &[])?.first().map_or(0, |row| row.int(0));
+    let found = connection.query(&version, &[])?.first().map_or(0, |row| row.int(0));
     match found {
         VERSION => Ok(()),
         _ => Err(Failure::Lost(format!(
@@ -285,22 +286,22 @@ fn make(connection: &mut Connection, name: &str) -> Answer<()> {
 }
 
 /// Sets faster compression for the values of a table, if the server supports it.
-fn compress_faster(connection: &mut Connection, name: &str, table: &str) -> Answer<()> {
+fn compress_faster(connection: &mut Connection, name: &str, table: &str) -> PgResult<()> {
     connection.batch(&format!(
         "do $$ begin alter table {name}.{table} alter value set compression lz4; exception when others then null; end $$"
     ))
 }
 
-/// Refuses lookalikes of PostgreSQL, and old versions.
+/// Refuses other products that speak PostgreSQL's protocol, and old versions.
 ///
 /// Errors: errors of the server; `Lost` with its name.
-pub(crate) fn refuse_relatives(connection: &mut Connection) -> Answer<()> {
+pub(crate) fn check_server(connection: &mut Connection) -> PgResult<()> {
     let version = Statement::new("server", "select version(), current_setting('server_version_num')::int8");
-    let rows = connection.one(&version, &[])?;
+    let rows = connection.query(&version, &[])?;
     let row = rows.first().ok_or_else(|| Failure::Lost("the server has no version".to_string()))?;
     let text = String::from_utf8_lossy(row.bytes(0).unwrap_or_default()).to_string();
-    for relative in ["CockroachDB", "YB-", "Yugabyte"] {
-        if text.contains(relative) {
+    for product in ["CockroachDB", "YB-", "Yugabyte"] {
+        if text.contains(product) {
             return Err(Failure::Lost(format!("{text} is not supported: Vellum is not tested with it")));
         }
     }
@@ -308,7 +309,7 @@ pub(crate) fn refuse_relatives(connection: &mut Connection) -> Answer<()> {
         return Err(Failure::Lost(format!("{text} is not supported: use PostgreSQL 14 or later")));
     }
     let citus = Statement::new("citus", "select count(*) from pg_extension where extname = 'citus'");
-    match connection.one(&citus, &[])?.first().is_some_and(|row| row.int(0) > 0) {
+    match connection.query(&citus, &[])?.first().is_some_and(|row| row.int(0) > 0) {
         true => Err(Failure::Lost("Citus is not supported: Vellum is not tested with it".to_string())),
         false => Ok(()),
     }

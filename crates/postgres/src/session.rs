@@ -1,17 +1,17 @@
 //! Snapshots of everything: read-only transactions of PostgreSQL, each begun at its first read.
 //!
-//! A transaction is REPEATABLE READ, so all reads see one state. Its first answer contains the generation of the
-//! catalog of that state. The transaction ends with the last holder of the session, without a wait for the answer.
+//! A transaction is REPEATABLE READ, so all reads see one state. Its first reply contains the generation of the
+//! catalog of that state. The transaction ends with the last holder of the session, without a wait for the reply.
 //!
 //! An idle cursor would hold its connection, and would keep its readable rows from vacuum. An idle session is therefore
-//! parked: its transaction ends, and the next read begins another, of a later state. [`Session::is_steady`] reports the
+//! parked: its transaction ends, and the next read begins another, of a later state. [`Session::is_pinned`] reports the
 //! change.
 //!
 //! Cursors and snapshots read such a state by statements on a session.
 
 use crate::connection::{Param, Row, Statement};
-use crate::failure::{Answer, Failure};
-use crate::keys::{self, stored};
+use crate::failure::{Failure, PgResult};
+use crate::keys::{self, index_key};
 use crate::pool::{Pool, PooledConnection};
 use crate::schema::Statements;
 use parking_lot::Mutex;
@@ -24,12 +24,12 @@ use storage::{Error, Ident, Result, Value};
 const PARKED_AFTER: Duration = Duration::from_secs(2);
 
 /// The same while another caller waits for a connection.
-const PARKED_FOR_OTHERS: Duration = Duration::from_millis(20);
+const PARKED_FOR_WAITERS: Duration = Duration::from_millis(20);
 
 /// The same for a strict session, which allows no later state: it ends.
 const ENDED_AFTER: Duration = Duration::from_secs(60);
 
-/// The latest generation of the catalog that the process has seen.
+/// The latest generation of the catalog that the process has read.
 pub(crate) type Known = Arc<AtomicU64>;
 
 /// A transaction on its own connection.
@@ -39,23 +39,23 @@ pub(crate) struct Session {
     known: Known,
     inner: Mutex<Inner>,
     /// True if everything read so far is of one state.
-    steady: AtomicBool,
+    pinned: AtomicBool,
     /// True if no later state is allowed.
     strict: AtomicBool,
     /// True if the transaction holds write intents. They are rolled back if it cannot continue.
-    of_claims: bool,
+    has_intents: bool,
     /// True for a standby, which may end a read that conflicts with replay.
-    of_standby: bool,
+    on_standby: bool,
     /// The registry through which callers that wait for a connection park sessions.
     sessions: Option<Arc<Sessions>>,
 }
 
 /// State of the session's transaction.
 enum Inner {
-    /// Nothing has been read. The catalog must have this generation at the first read.
-    Fresh(Arc<Pool>, Option<u64>),
+    /// No transaction. The catalog must have this generation at the first read.
+    NotBegun(Arc<Pool>, Option<u64>),
     Open {
-        lent: Box<PooledConnection>,
+        conn: Box<PooledConnection>,
         /// Time of the last read, for parking.
         used: Instant,
         /// Source of the next transaction; `None` if no other is allowed.
@@ -76,11 +76,11 @@ impl Session {
         let session = Arc::new(Session {
             statements: statements.clone(),
             known: known.clone(),
-            inner: Mutex::new(Inner::Fresh(pool.clone(), expected)),
-            steady: AtomicBool::new(true),
+            inner: Mutex::new(Inner::NotBegun(pool.clone(), expected)),
+            pinned: AtomicBool::new(true),
             strict: AtomicBool::new(false),
-            of_claims: false,
-            of_standby: false,
+            has_intents: false,
+            on_standby: false,
             sessions: Some(sessions.clone()),
         });
         sessions.add(&session);
@@ -89,33 +89,37 @@ impl Session {
 
     /// Wraps a transaction begun on a standby. If it must be released, the next read sees a later state of the same
     /// standby.
-    pub(crate) fn of_standby(
+    pub(crate) fn on_standby(
         statements: &Arc<Statements>,
-        lent: PooledConnection,
+        conn: PooledConnection,
         pool: &Arc<Pool>,
         sessions: &Arc<Sessions>,
     ) -> Arc<Session> {
-        let inner = Inner::Open { lent: Box::new(lent), used: Instant::now(), pool: Some(pool.clone()) };
+        let inner = Inner::Open { conn: Box::new(conn), used: Instant::now(), pool: Some(pool.clone()) };
         // A standby may have an older catalog.
         let mut session = Session::with_inner(statements, &Known::default(), inner);
         session.sessions = Some(sessions.clone());
-        session.of_standby = true;
+        session.on_standby = true;
         let session = Arc::new(session);
         sessions.add(&session);
         session
     }
 
     /// Wraps an open transaction.
-    pub(crate) fn of(statements: &Arc<Statements>, known: &Known, lent: PooledConnection) -> Session {
-        let inner = Inner::Open { lent: Box::new(lent), used: Instant::now(), pool: None };
+    pub(crate) fn of(statements: &Arc<Statements>, known: &Known, conn: PooledConnection) -> Session {
+        let inner = Inner::Open { conn: Box::new(conn), used: Instant::now(), pool: None };
         Session::with_inner(statements, known, inner)
     }
 
     /// Wraps the open transaction of a multi-statement transaction, which holds its write intents. An abandoned
     /// statement ends it: nothing commits before [`with`](Self::with).
-    pub(crate) fn of_claims(statements: &Arc<Statements>, known: &Known, lent: PooledConnection) -> Session {
-        let mut session = Session::of(statements, known, lent);
-        session.of_claims = true;
+    pub(crate) fn with_intents(
+        statements: &Arc<Statements>,
+        known: &Known,
+        conn: PooledConnection,
+    ) -> Session {
+        let mut session = Session::of(statements, known, conn);
+        session.has_intents = true;
         session
     }
 
@@ -129,17 +133,17 @@ impl Session {
             statements: statements.clone(),
             known: known.clone(),
             inner: Mutex::new(inner),
-            steady: AtomicBool::new(true),
+            pinned: AtomicBool::new(true),
             strict: AtomicBool::new(false),
-            of_claims: false,
-            of_standby: false,
+            has_intents: false,
+            on_standby: false,
             sessions: None,
         }
     }
 
     /// Returns true if everything read so far is of one state.
-    pub(crate) fn is_steady(&self) -> bool {
-        self.steady.load(Ordering::Acquire)
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.pinned.load(Ordering::Acquire)
     }
 
     /// Forbids a later state. Once this state is released, every read fails with `TooOld`.
@@ -148,40 +152,40 @@ impl Session {
     }
 
     /// Reads the generation of the catalog, and begins the transaction if necessary.
-    pub(crate) fn generation(&self) -> Answer<u64> {
+    pub(crate) fn generation(&self) -> PgResult<u64> {
         let rows = self.run(&self.statements.generation.clone(), &[])?;
         Ok(rows.first().map_or(0, |row| row.int(0) as u64))
     }
 
     /// Checks that the catalog has the expected generation.
-    pub(crate) fn confirm(&self) -> Answer<()> {
+    pub(crate) fn confirm(&self) -> PgResult<()> {
         match &*self.inner.lock() {
             Inner::Failed(failure) => return Err(failure.clone()),
             Inner::Open { .. } => return Ok(()),
             // A parked session has confirmed it earlier.
-            Inner::Fresh(..) if !self.is_steady() => return Ok(()),
-            Inner::Fresh(..) => {}
+            Inner::NotBegun(..) if !self.is_pinned() => return Ok(()),
+            Inner::NotBegun(..) => {}
         }
         self.generation().map(drop)
     }
 
     /// Runs a statement in the transaction.
-    pub(crate) fn run(&self, statement: &Statement, params: &[Param<'_>]) -> Answer<Vec<Row>> {
+    pub(crate) fn run(&self, statement: &Statement, params: &[Param<'_>]) -> PgResult<Vec<Row>> {
         let mut inner = self.inner.lock();
         let outcome = match &mut *inner {
             Inner::Failed(failure) => return Err(failure.clone()),
-            Inner::Open { lent, used, .. } => {
+            Inner::Open { conn, used, .. } => {
                 *used = Instant::now();
-                lent.is_interruptible |= self.of_claims;
-                let rows = lent.one(statement, params);
-                lent.is_interruptible &= !self.of_claims;
+                conn.is_interruptible |= self.has_intents;
+                let rows = conn.query(statement, params);
+                conn.is_interruptible &= !self.has_intents;
                 rows
             }
-            Inner::Fresh(pool, expected) => {
+            Inner::NotBegun(pool, expected) => {
                 let (pool, expected) = (pool.clone(), *expected);
                 match self.begin(&pool, expected, statement, params) {
-                    Ok((lent, rows)) => {
-                        *inner = Inner::Open { lent: Box::new(lent), used: Instant::now(), pool: Some(pool) };
+                    Ok((conn, rows)) => {
+                        *inner = Inner::Open { conn: Box::new(conn), used: Instant::now(), pool: Some(pool) };
                         Ok(rows)
                     }
                     Err(failure) => Err(failure),
@@ -189,7 +193,7 @@ impl Session {
             }
         };
         let outcome = outcome.map_err(|failure| match failure {
-            Failure::Server { message, .. } if self.of_standby && failure.is_conflict() => {
+            Failure::Server { message, .. } if self.on_standby && failure.is_conflict() => {
                 Failure::Lost(format!("the standby has ended the read: {message}"))
             }
             other => other,
@@ -197,9 +201,9 @@ impl Session {
         match (&outcome, &*inner) {
             (Ok(_), _) => {}
             // Nothing has been read, and another caller may have a longer time limit.
-            (Err(Failure::Interrupted(_)), Inner::Fresh(..)) => {}
-            // Later reads report a lost answer. In a multi-statement transaction the cancelled statement is the last.
-            (Err(Failure::Interrupted(_)), _) if !self.of_claims => {
+            (Err(Failure::Interrupted(_)), Inner::NotBegun(..)) => {}
+            // Later reads report a lost reply. In a multi-statement transaction the cancelled statement is the last.
+            (Err(Failure::Interrupted(_)), _) if !self.has_intents => {
                 *inner = Inner::Failed(Failure::Lost("the reader was dropped before the reply".to_string()));
             }
             (Err(failure), _) => *inner = Inner::Failed(failure.clone()),
@@ -209,32 +213,32 @@ impl Session {
 
     /// Runs `statement` in the open transaction. Without one, runs `alone` outside of any transaction; its third column
     /// is the generation of the catalog. Later reads see a later state.
-    pub(crate) fn run_alone(
+    pub(crate) fn run_single(
         &self,
-        (within, alone): (&Statement, &Statement),
+        (in_transaction, single): (&Statement, &Statement),
         params: &[Param<'_>],
-    ) -> Answer<Vec<Row>> {
+    ) -> PgResult<Vec<Row>> {
         let mut inner = self.inner.lock();
-        let Inner::Fresh(pool, expected) = &*inner else {
+        let Inner::NotBegun(pool, expected) = &*inner else {
             drop(inner);
-            return self.run(within, params);
+            return self.run(in_transaction, params);
         };
         let (pool, expected) = (pool.clone(), *expected);
-        let outcome = self.first(&pool, &mut |lent| lent.one(alone, params)).and_then(|(_, rows)| {
+        let outcome = self.begin_on(&pool, &mut |conn| conn.query(single, params)).and_then(|(_, rows)| {
             let generation = rows.first().map_or(0, |row| row.int(2) as u64);
-            self.hear(generation, expected).map(|()| rows)
+            self.check_generation(generation, expected).map(|()| rows)
         });
-        self.steady.store(false, Ordering::Release);
+        self.pinned.store(false, Ordering::Release);
         *inner = match &outcome {
-            Ok(_) => Inner::Fresh(pool, None),
-            Err(Failure::Interrupted(_)) => Inner::Fresh(pool, expected),
+            Ok(_) => Inner::NotBegun(pool, None),
+            Err(Failure::Interrupted(_)) => Inner::NotBegun(pool, expected),
             Err(failure) => Inner::Failed(failure.clone()),
         };
         outcome
     }
 
     /// Records the generation of the catalog, and compares it with the expected one.
-    fn hear(&self, generation: u64, expected: Option<u64>) -> Answer<()> {
+    fn check_generation(&self, generation: u64, expected: Option<u64>) -> PgResult<()> {
         self.known.fetch_max(generation, Ordering::AcqRel);
         match expected.is_some_and(|expected| expected != generation) {
             true => Err(Failure::CatalogChanged),
@@ -249,41 +253,42 @@ impl Session {
         expected: Option<u64>,
         statement: &Statement,
         params: &[Param<'_>],
-    ) -> Answer<(PooledConnection, Vec<Row>)> {
-        let (mut lent, mut answers) = self.first(pool, &mut |lent| {
-            lent.call(&self.statements.begin_read, &[])?;
-            lent.call(&self.statements.generation, &[])?;
-            lent.call(statement, params)?;
-            lent.flush()?;
-            lent.answer()
+    ) -> PgResult<(PooledConnection, Vec<Row>)> {
+        let (mut conn, mut answers) = self.begin_on(pool, &mut |conn| {
+            conn.call(&self.statements.begin_read, &[])?;
+            conn.call(&self.statements.generation, &[])?;
+            conn.call(statement, params)?;
+            conn.flush()?;
+            conn.results()
         })?;
         let rows = answers.pop().unwrap_or_default();
         let generation = answers.pop().and_then(|rows| rows.first().map(|row| row.int(0) as u64));
-        if let Err(failure) = self.hear(generation.unwrap_or_default(), expected) {
-            end(&mut lent, &self.statements.rollback);
+        if let Err(failure) = self.check_generation(generation.unwrap_or_default(), expected) {
+            end(&mut conn, &self.statements.rollback);
             return Err(failure);
         }
-        Ok((lent, rows))
+        Ok((conn, rows))
     }
 
     /// Borrows a connection and runs a query on it. Replaces a connection that the server has closed, since nothing has
     /// been read yet.
-    fn first<T>(
+    fn begin_on<T>(
         &self,
         pool: &Arc<Pool>,
-        ask: &mut dyn FnMut(&mut PooledConnection) -> Answer<T>,
-    ) -> Answer<(PooledConnection, T)> {
+        run: &mut dyn FnMut(&mut PooledConnection) -> PgResult<T>,
+    ) -> PgResult<(PooledConnection, T)> {
         loop {
-            let mut lent = pool.take(&|| self.sessions.iter().for_each(|sessions| sessions.make_room()))?;
-            lent.is_interruptible = true;
-            match ask(&mut lent) {
-                Ok(answers) => return Ok((lent, answers)),
-                Err(failure) if failure.ends_connection() && !lent.is_new => {
+            let mut conn =
+                pool.take(&|| self.sessions.iter().for_each(|sessions| sessions.park_for_waiters()))?;
+            conn.is_interruptible = true;
+            match run(&mut conn) {
+                Ok(answers) => return Ok((conn, answers)),
+                Err(failure) if failure.ends_connection() && !conn.is_new => {
                     pool.clear();
                     continue;
                 }
                 Err(failure) => {
-                    end(&mut lent, &self.statements.rollback);
+                    end(&mut conn, &self.statements.rollback);
                     return Err(failure);
                 }
             }
@@ -291,18 +296,21 @@ impl Session {
     }
 
     /// Runs `work` on the connection of the open transaction; `None` if none is open.
-    pub(crate) fn with<T>(&self, work: impl FnOnce(&mut PooledConnection) -> Answer<T>) -> Option<Answer<T>> {
+    pub(crate) fn with<T>(
+        &self,
+        work: impl FnOnce(&mut PooledConnection) -> PgResult<T>,
+    ) -> Option<PgResult<T>> {
         match &mut *self.inner.lock() {
-            Inner::Open { lent, .. } => Some(work(lent)),
+            Inner::Open { conn, .. } => Some(work(conn)),
             _ => None,
         }
     }
 
     /// Takes the connection of the open transaction back. Later reads see a later state.
-    pub(crate) fn hand_over(&self, pool: &Arc<Pool>) -> Option<PooledConnection> {
+    pub(crate) fn take_connection(&self, pool: &Arc<Pool>) -> Option<PooledConnection> {
         let mut inner = self.inner.lock();
-        match std::mem::replace(&mut *inner, Inner::Fresh(pool.clone(), None)) {
-            Inner::Open { lent, .. } => Some(*lent),
+        match std::mem::replace(&mut *inner, Inner::NotBegun(pool.clone(), None)) {
+            Inner::Open { conn, .. } => Some(*conn),
             other => {
                 *inner = other;
                 None
@@ -313,8 +321,8 @@ impl Session {
     /// Ends the transaction. Later reads fail with `failure`.
     pub(crate) fn end(&self, failure: Failure) {
         let mut inner = self.inner.lock();
-        if let Inner::Open { lent, .. } = &mut *inner {
-            end(lent, &self.statements.rollback);
+        if let Inner::Open { conn, .. } = &mut *inner {
+            end(conn, &self.statements.rollback);
         }
         *inner = Inner::Failed(failure);
     }
@@ -325,14 +333,14 @@ impl Session {
         let Some(mut inner) = self.inner.try_lock() else { return };
         let is_strict = self.strict.load(Ordering::Acquire);
         let idle = if is_strict && idle == PARKED_AFTER { ENDED_AFTER } else { idle };
-        if let Inner::Open { lent, used, pool: Some(pool) } = &mut *inner
+        if let Inner::Open { conn, used, pool: Some(pool) } = &mut *inner
             && used.elapsed() >= idle
         {
-            end(lent, &self.statements.rollback);
-            self.steady.store(false, Ordering::Release);
+            end(conn, &self.statements.rollback);
+            self.pinned.store(false, Ordering::Release);
             *inner = match is_strict {
                 true => Inner::Failed(Failure::TooOld),
-                false => Inner::Fresh(pool.clone(), None),
+                false => Inner::NotBegun(pool.clone(), None),
             };
         }
     }
@@ -340,8 +348,8 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if let Inner::Open { lent, .. } = self.inner.get_mut() {
-            end(lent, &self.statements.rollback);
+        if let Inner::Open { conn, .. } = self.inner.get_mut() {
+            end(conn, &self.statements.rollback);
         }
     }
 }
@@ -366,8 +374,8 @@ impl Sessions {
     }
 
     /// Parks sessions that have been idle for a moment, to free a connection for a waiting caller.
-    pub(crate) fn make_room(&self) {
-        self.park(PARKED_FOR_OTHERS);
+    pub(crate) fn park_for_waiters(&self) {
+        self.park(PARKED_FOR_WAITERS);
     }
 
     /// Parks every session that has been idle for `idle`.
@@ -377,12 +385,12 @@ impl Sessions {
     }
 }
 
-/// Ends a transaction without waiting for the answer.
-pub(crate) fn end(lent: &mut PooledConnection, statement: &Statement) {
-    if !lent.is_broken() && lent.in_transaction() {
+/// Ends a transaction without waiting for the reply.
+pub(crate) fn end(conn: &mut PooledConnection, statement: &Statement) {
+    if !conn.is_broken() && conn.in_transaction() {
         // The next user of the connection finds the error.
-        let _ = lent.call(statement, &[]).and_then(|()| lent.flush());
-        lent.leave_transaction();
+        let _ = conn.call(statement, &[]).and_then(|()| conn.flush());
+        conn.leave_transaction();
     }
 }
 
@@ -411,9 +419,9 @@ impl PostgresSnapshot {
         keys: &[&[u8]],
         longest: Option<usize>,
     ) -> Result<Vec<Option<Value>>> {
-        let stored: Vec<_> = keys.iter().map(|key| stored(key)).collect();
-        let stored: Vec<Option<&[u8]>> = stored.iter().map(|key| Some(&**key)).collect();
-        let mut params = vec![Param::Int(keys::ident(ident)), Param::Many(&stored)];
+        let index_keys: Vec<_> = keys.iter().map(|key| index_key(key)).collect();
+        let index_keys: Vec<Option<&[u8]>> = index_keys.iter().map(|key| Some(&**key)).collect();
+        let mut params = vec![Param::Int(keys::ident(ident)), Param::Many(&index_keys)];
         let rows = match longest {
             None => self.run(&self.statements.get_many, &params)?,
             Some(longest) => {
@@ -423,9 +431,9 @@ impl PostgresSnapshot {
         };
         let mut values = vec![None; keys.len()];
         for row in rows {
-            let place = usize::try_from(row.int(0) - 1).ok().and_then(|number| values.get_mut(number));
-            if let (Some(place), Some(bytes)) = (place, row.bytes(1)) {
-                *place = Some(Value::from(bytes));
+            let slot = usize::try_from(row.int(0) - 1).ok().and_then(|number| values.get_mut(number));
+            if let (Some(slot), Some(bytes)) = (slot, row.bytes(1)) {
+                *slot = Some(Value::from(bytes));
             }
         }
         Ok(values)
@@ -439,7 +447,7 @@ impl PostgresSnapshot {
 
     /// Fails if the first state was released and the tree no longer exists.
     pub(crate) fn still_has(&self, ident: Ident) -> Result<()> {
-        match self.session.is_steady() || self.has_tree(ident)? {
+        match self.session.is_pinned() || self.has_tree(ident)? {
             true => Ok(()),
             false => Err(Error::NoSuchIdent(ident)),
         }

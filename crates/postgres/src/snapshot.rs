@@ -3,7 +3,7 @@
 use crate::connection::{Param, Row};
 use crate::cursor::PostgresCursor;
 use crate::front::Front;
-use crate::keys::{self, stored};
+use crate::keys::{self, index_key};
 use crate::log::{OneTree, is_log};
 use crate::pages::PAGE_BYTES;
 use crate::scan_group::ScanGroup;
@@ -45,22 +45,22 @@ fn both(rows: &[Row]) -> Result<Option<(Value, Value)>> {
 
 impl Snapshot for PostgresSnapshot {
     fn get(&self, ident: Ident, key: &[u8]) -> Result<Option<Value>> {
-        let params = [Param::Int(keys::ident(ident)), Param::Bytes(&stored(key))];
+        let params = [Param::Int(keys::ident(ident)), Param::Bytes(&index_key(key))];
         let rows = self.run(&self.statements.get, &params)?;
         Ok(rows.first().map(|row| value(row, 0)))
     }
 
     fn lookup(&self, index: Ident, key: &[u8], records: Ident) -> Result<Option<(Value, Value)>> {
-        let key = stored(key);
+        let key = index_key(key);
         let params = [Param::Int(keys::ident(index)), Param::Bytes(&key), Param::Int(keys::ident(records))];
         both(&self.run(&self.statements.lookup, &params)?)
     }
 
     fn lookup_alone(&self, index: Ident, key: &[u8], records: Ident) -> Result<Option<(Value, Value)>> {
-        let key = stored(key);
+        let key = index_key(key);
         let params = [Param::Int(keys::ident(index)), Param::Bytes(&key), Param::Int(keys::ident(records))];
         let statements = (&*self.statements.lookup, &*self.statements.lookup_alone);
-        both(&self.session.run_alone(statements, &params).map_err(Error::from)?)
+        both(&self.session.run_single(statements, &params).map_err(Error::from)?)
     }
 
     fn scan(&self, ident: Ident, range: Range, direction: Direction) -> Result<Box<dyn Cursor>> {
@@ -92,9 +92,9 @@ impl Snapshot for PostgresSnapshot {
 
 impl RemoteHints for PostgresSnapshot {
     fn get_alone(&self, ident: Ident, key: &[u8]) -> Result<Option<Value>> {
-        let params = [Param::Int(keys::ident(ident)), Param::Bytes(&stored(key))];
+        let params = [Param::Int(keys::ident(ident)), Param::Bytes(&index_key(key))];
         let statements = (&*self.statements.get, &*self.statements.get_alone);
-        let rows = self.session.run_alone(statements, &params).map_err(Error::from)?;
+        let rows = self.session.run_single(statements, &params).map_err(Error::from)?;
         Ok(rows.first().and_then(|row| row.bytes(0)).map(Value::from))
     }
 
@@ -134,7 +134,7 @@ impl RemoteHints for PostgresSnapshot {
     }
 
     fn is_pinned(&self) -> bool {
-        self.session.is_steady()
+        self.session.is_pinned()
     }
 
     fn pin(&self) {

@@ -1,4 +1,4 @@
-//! Reads from standbys: which hosts are standbys, and the position of each.
+//! Reads from standbys: the choice of a standby, and the check that it has replayed enough.
 //!
 //! A front records a marker at each renewal of its lease. A standby that shows this lease has reached the moment of the
 //! marker. The age follows from the front's own clock, and the history is the one that the front writes to. A standby
@@ -6,7 +6,7 @@
 //! flushed, so that it is replicated. It then waits until the standby shows the lease.
 
 use crate::connection::Param;
-use crate::failure::{Answer, Failure, should_continue};
+use crate::failure::{Failure, PgResult, should_continue};
 use crate::front::Front;
 use crate::members::{Member, Role};
 use crate::pool::PooledConnection;
@@ -17,14 +17,14 @@ use std::time::{Duration, Instant};
 use storage::store::{ReadView, StandbyRead};
 
 /// Timeouts for a standby to catch up: if only standbys may serve, and if the primary may too.
-const CATCHES_UP: Duration = Duration::from_secs(10);
-const CATCHES_UP_OR_ELSE: Duration = Duration::from_secs(1);
+const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(10);
+const CATCH_UP_TIMEOUT_WITH_PRIMARY: Duration = Duration::from_secs(1);
 
 /// Period for which a slow standby is skipped.
-const PASSED_OVER: Duration = Duration::from_secs(3);
+const SKIPPED_FOR: Duration = Duration::from_secs(3);
 
 /// Interval at which a standby is asked for its position.
-const ASK: Duration = Duration::from_millis(3);
+const POLL_INTERVAL: Duration = Duration::from_millis(3);
 
 /// The position of a standby.
 struct StandbyPosition {
@@ -40,26 +40,26 @@ impl Front {
     /// Returns a snapshot of a standby that meets the request; `None` if no standby does.
     ///
     /// Errors: `Interrupted`.
-    pub(crate) fn standby_read_view(&self, asked: StandbyRead) -> Answer<Option<ReadView>> {
+    pub(crate) fn standby_read_view(&self, request: StandbyRead) -> PgResult<Option<ReadView>> {
         let since = Instant::now();
         if self.standbys.is_empty() {
             return Ok(None);
         }
         for round in 0..2 {
-            for member in self.standbys.at_hand(asked.preference) {
-                match self.read_from(member, asked, since) {
+            for member in self.standbys.candidates(request.preference) {
+                match self.read_from(member, request, since) {
                     Ok(Some(read_view)) => return Ok(Some(read_view)),
                     Ok(None) => {}
                     Err(failure @ Failure::Interrupted(_)) => return Err(failure),
                     Err(failure) => {
                         log::warn!("reads from a standby are off: {failure:?}");
-                        member.note(Role::Away);
+                        member.set_role(Role::Unreachable);
                     }
                 }
             }
             // The roles may be outdated. A read that the primary can serve does not wait for a survey.
-            if round == 0 && !asked.preference.allows_primary() {
-                self.standbys.look_again()?;
+            if round == 0 && !request.preference.allows_primary() {
+                self.standbys.request_survey()?;
             } else {
                 break;
             }
@@ -69,44 +69,48 @@ impl Front {
 
     /// Begins a snapshot on one standby. Waits until the standby has caught up, and skips it for a while after a
     /// timeout.
-    fn read_from(&self, member: &Member, asked: StandbyRead, since: Instant) -> Answer<Option<ReadView>> {
-        let timeout = if asked.preference.allows_primary() { CATCHES_UP_OR_ELSE } else { CATCHES_UP };
-        let mut is_marked = false;
+    fn read_from(&self, member: &Member, request: StandbyRead, since: Instant) -> PgResult<Option<ReadView>> {
+        let timeout = if request.preference.allows_primary() {
+            CATCH_UP_TIMEOUT_WITH_PRIMARY
+        } else {
+            CATCH_UP_TIMEOUT
+        };
+        let mut lease_renewed = false;
         loop {
-            let mut lent = member.pool.take(&|| self.sessions.make_room())?;
-            let shown = match self.ask_standby(&mut lent, asked.after, since) {
-                Err(failure) if failure.ends_connection() && !lent.is_new => {
+            let mut conn = member.pool.take(&|| self.sessions.park_for_waiters())?;
+            let position = match self.read_position(&mut conn, request.after, since) {
+                Err(failure) if failure.ends_connection() && !conn.is_new => {
                     member.pool.clear();
                     continue;
                 }
-                shown => shown,
+                position => position,
             };
-            match shown {
-                Ok(Some(shown)) if shown.is_current && shown.is_after => {
-                    let session = Session::of_standby(&self.statements, lent, &member.pool, &self.sessions);
+            match position {
+                Ok(Some(position)) if position.is_current && position.is_after => {
+                    let session = Session::on_standby(&self.statements, conn, &member.pool, &self.sessions);
                     let snapshot = PostgresSnapshot { statements: self.statements.clone(), session };
-                    let generation = shown.generation;
+                    let generation = position.generation;
                     return Ok(Some(ReadView { snapshot: Arc::new(snapshot), generation }));
                 }
-                Ok(shown) => {
-                    end(&mut lent, &self.statements.rollback);
-                    if shown.is_none() {
-                        member.note(Role::Primary);
+                Ok(position) => {
+                    end(&mut conn, &self.statements.rollback);
+                    if position.is_none() {
+                        member.set_role(Role::Primary);
                         return Ok(None);
                     }
                 }
                 Err(failure) => {
-                    end(&mut lent, &self.statements.rollback);
+                    end(&mut conn, &self.statements.rollback);
                     return Err(failure);
                 }
             }
-            drop(lent);
+            drop(conn);
             if since.elapsed() >= timeout {
-                *member.passed_over.lock() = Some(Instant::now() + PASSED_OVER);
+                *member.skipped_until.lock() = Some(Instant::now() + SKIPPED_FOR);
                 return Ok(None);
             }
-            if !is_marked {
-                is_marked = true;
+            if !lease_renewed {
+                lease_renewed = true;
                 match self.lease.mark(&self.control, &self.statements, &self.times, since) {
                     // Without a primary, the lease shown by the standby decides.
                     Err(failure) if !matches!(failure, Failure::Interrupted(_)) => {
@@ -116,22 +120,22 @@ impl Front {
                 }
             }
             should_continue()?;
-            std::thread::sleep(ASK);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
     /// Begins a snapshot on a standby and returns its position; `None` if the host is no standby any more.
-    fn ask_standby(
+    fn read_position(
         &self,
-        lent: &mut PooledConnection,
+        conn: &mut PooledConnection,
         after: Option<u64>,
         since: Instant,
-    ) -> Answer<Option<StandbyPosition>> {
-        lent.is_interruptible = true;
-        lent.call(&self.statements.begin_read, &[])?;
-        lent.call(&self.statements.standby_state, &[Param::Int(self.number())])?;
-        lent.flush()?;
-        let answers = match lent.answer() {
+    ) -> PgResult<Option<StandbyPosition>> {
+        conn.is_interruptible = true;
+        conn.call(&self.statements.begin_read, &[])?;
+        conn.call(&self.statements.standby_state, &[Param::Int(self.number())])?;
+        conn.flush()?;
+        let answers = match conn.results() {
             // The standby has not replayed the creation of the schema.
             Err(failure) if failure.is("42P01") || failure.is("3F000") => {
                 return Ok(Some(StandbyPosition { generation: 0, is_current: false, is_after: false }));
@@ -143,9 +147,9 @@ impl Front {
             return Ok(None);
         }
         let marker = self.lease.marker_of(row.int(1), self.incarnations().current());
-        let logged = row.bytes(2).map(|_| time_from(row.int(2)));
+        let log_time = row.bytes(2).map(|_| time_from(row.int(2)));
         let is_after = after.is_none_or(|after| {
-            logged.is_some_and(|logged| logged >= after)
+            log_time.is_some_and(|log_time| log_time >= after)
                 || marker.is_some_and(|marker| marker.time >= after || marker.at >= since)
         });
         let is_current = marker.is_some_and(|marker| marker.at.elapsed() < self.lease.stale);
@@ -166,8 +170,8 @@ mod tests {
     const SOON: Duration = Duration::from_secs(20);
 
     fn is_read(store: &PostgresStore) -> bool {
-        let asked = StandbyRead { after: None, preference: MemberPreference::SecondaryPreferred };
-        store.standby_read_view(asked).unwrap().is_some()
+        let request = StandbyRead { after: None, preference: MemberPreference::SecondaryPreferred };
+        store.standby_read_view(request).unwrap().is_some()
     }
 
     #[test]

@@ -35,19 +35,19 @@ pub struct PostgresStore {
 
 impl PostgresStore {
     /// Returns the parts of a change outside its batch.
-    pub(crate) fn side_effect_rows(&self, beside: &[SideEffect]) -> SideEffectRows {
+    pub(crate) fn side_effect_rows(&self, side_effects: &[SideEffect]) -> SideEffectRows {
         let count_ident = |one: &SideEffect| {
             let SideEffect::Count { counts, .. } = one else { return None };
             self.counts.lock().ident_of(counts)
         };
         let slot = self.position.load(Ordering::Relaxed);
-        SideEffectRows::new(beside, slot, &count_ident, &|one| self.builds.ident_of(one))
+        SideEffectRows::new(side_effects, slot, &count_ident, &|one| self.builds.ident_of(one))
     }
 
     /// Records a successful commit.
     pub(crate) fn committed(&self, change: Change, done: Done) -> Written {
-        for beside in &change.beside {
-            match beside {
+        for side_effect in &change.side_effects {
+            match side_effect {
                 SideEffect::Count { counts, records, bytes } => {
                     counts.records.fetch_add(*records, Ordering::Relaxed);
                     counts.bytes.fetch_add(*bytes, Ordering::Relaxed);
@@ -55,7 +55,7 @@ impl PostgresStore {
                 SideEffect::Generation(of, None) => {
                     // A renamed collection exists under its new name, and keeps its counts.
                     let is_set = |other: &SideEffect| matches!(other, SideEffect::Generation(set, Some(_)) if set == of);
-                    if !change.beside.iter().any(is_set) {
+                    if !change.side_effects.iter().any(is_set) {
                         self.counts.lock().remove(*of);
                     }
                 }

@@ -9,11 +9,11 @@ use crate::commit::{Attempt, SideEffectRows, failed, locked_by_another};
 use crate::config::Config;
 use crate::connection::{Param, Row};
 use crate::engine::PostgresEngine;
-use crate::exclusive::Held;
-use crate::failure::Answer;
+use crate::exclusive::CatalogLock;
+use crate::failure::PgResult;
 use crate::front::{Front, Limits, Watchers};
 use crate::incarnations::{incarnation_of, position};
-use crate::keys::{ident, stored};
+use crate::keys::{ident, index_key};
 use crate::open_transactions::OpenTransactions;
 use crate::session::end;
 use crate::state::PostgresStore;
@@ -65,7 +65,7 @@ impl PostgresStore {
 
     /// Returns the number of round trips to the server since the store was opened.
     pub fn round_trips(&self) -> u64 {
-        self.front.trips.load(Ordering::Relaxed)
+        self.front.round_trips.load(Ordering::Relaxed)
     }
 }
 
@@ -111,10 +111,10 @@ impl Commits for PostgresStore {
         if self.frozen() > 0 {
             return Ok(Err((CommitError::Frozen, change)));
         }
-        self.builds.tell_failures(&self.front).map_err(failed)?;
-        let side_effect_rows = self.side_effect_rows(&change.beside);
+        self.builds.report_failures(&self.front).map_err(failed)?;
+        let side_effect_rows = self.side_effect_rows(&change.side_effects);
         if let Some(owner) = change.owner {
-            return self.commit_claimed(owner, change, &side_effect_rows);
+            return self.commit_transaction(owner, change, &side_effect_rows);
         }
         for attempt in 0..ATTEMPTS {
             let entry = self.front.entry(&change);
@@ -154,8 +154,8 @@ impl Commits for PostgresStore {
             }
             std::thread::sleep(PAUSE);
         }
-        let held = Held::take(self, should_continue).map_err(failed)?;
-        Ok(held.map(|held| Box::new(held) as Box<dyn Exclusive + 'a>))
+        let lock = CatalogLock::take(self, should_continue).map_err(failed)?;
+        Ok(lock.map(|lock| Box::new(lock) as Box<dyn Exclusive + 'a>))
     }
 
     fn must_wait(&self) -> Result<bool> {
@@ -169,7 +169,7 @@ impl Commits for PostgresStore {
         Ok(())
     }
 
-    fn empties_at_once(&self) -> bool {
+    fn clears_in_constant_time(&self) -> bool {
         false
     }
 
@@ -199,10 +199,10 @@ impl Intents for PostgresStore {
         &self,
         owner: TransactionId,
         keys: &[WriteIntent],
-        held: &[(Ident, u64)],
+        generations: &[(Ident, u64)],
         read_view: &dyn Snapshot,
     ) -> Result<std::result::Result<(), CommitError>> {
-        self.open_transactions.claim(&self.front, owner, keys, held, read_view)
+        self.open_transactions.claim(&self.front, owner, keys, generations, read_view)
     }
 
     fn release(&self, owner: TransactionId) {
@@ -248,13 +248,13 @@ impl Replication for PostgresStore {
     }
 
     fn members(&self) -> Result<usize> {
-        let rows = self.front.ask(|lent| lent.one(&self.front.statements.members, &[])).map_err(failed)?;
+        let rows = self.front.run(|conn| conn.query(&self.front.statements.members, &[])).map_err(failed)?;
         Ok(rows.first().map_or(1, |row| row.int(0) as usize))
     }
 
     fn list_members(&self) -> Result<Vec<Member>> {
         let rows =
-            self.front.ask(|lent| lent.one(&self.front.statements.list_members, &[])).map_err(failed)?;
+            self.front.run(|conn| conn.query(&self.front.statements.list_members, &[])).map_err(failed)?;
         let text = |row: &Row, at| String::from_utf8_lossy(row.bytes(at).unwrap_or_default()).to_string();
         let member = |row: &Row| Member {
             name: text(row, 0),
@@ -307,7 +307,7 @@ impl Counters for PostgresStore {
             return Ok(());
         }
         let counts_of = &self.front.statements.counts_of;
-        let rows = self.front.ask(|lent| lent.one(counts_of, &[Param::Ints(&unknown)])).map_err(failed)?;
+        let rows = self.front.run(|conn| conn.query(counts_of, &[Param::Ints(&unknown)])).map_err(failed)?;
         // A collection without writes has no row.
         let mut found: HashMap<i64, (i64, i64)> = unknown.iter().map(|of| (*of, (0, 0))).collect();
         found.extend(rows.iter().map(|row| (row.int(0), (row.int(1), row.int(2)))));
@@ -321,7 +321,7 @@ impl Counters for PostgresStore {
     }
 
     fn refresh_counts(&self, of: Ident, counts: &Counts) -> Result<()> {
-        let read = self.front.ask(|lent| lent.one(&self.front.statements.counts, &[Param::Int(ident(of))]));
+        let read = self.front.run(|conn| conn.query(&self.front.statements.counts, &[Param::Int(ident(of))]));
         let rows = read.map_err(Error::from)?;
         let (records, bytes) = rows.first().map_or((0, 0), |row| (row.int(0), row.int(1)));
         counts.records.store(records, Ordering::Relaxed);
@@ -348,15 +348,15 @@ impl ChangeLog for PostgresStore {
     fn log_read_view(&self, earliest: u64) -> (ReadView, u64) {
         let end = self.front.times.durable();
         let (read_view, now) = self.read_view_with_time(earliest);
-        (read_view, if self.front.times.is_kept() { end } else { now })
+        (read_view, if self.front.times.has_log() { end } else { now })
     }
 
     fn log_end(&self) -> Option<u64> {
-        self.front.times.is_kept().then(|| self.front.times.durable())
+        self.front.times.has_log().then(|| self.front.times.durable())
     }
 
     fn log_now(&self, earliest: u64) -> Result<u64> {
-        match self.front.times.is_kept() {
+        match self.front.times.has_log() {
             true => self.front.tick(earliest).map_err(failed),
             false => Ok(self.front.time(earliest)),
         }
@@ -367,14 +367,14 @@ impl ChangeLog for PostgresStore {
         has_watchers: Arc<dyn Fn() -> bool + Send + Sync>,
         grown: Arc<dyn Fn() + Send + Sync>,
     ) {
-        if self.front.times.is_kept() {
+        if self.front.times.has_log() {
             let watchers = Watchers { any: has_watchers, wake: grown };
             self.front.follower.start(&self.front, &self.barriers, watchers);
         }
     }
 
     fn log_begin(&self) -> Result<Option<u64>> {
-        match self.front.times.is_kept() {
+        match self.front.times.has_log() {
             true => self.front.log_first().map_err(failed),
             false => Ok(None),
         }
@@ -385,13 +385,13 @@ impl ChangeLog for PostgresStore {
     }
 
     fn log_bytes(&self) -> Option<u64> {
-        self.front.times.is_kept().then(|| self.front.times.held.load(Ordering::Relaxed))
+        self.front.times.has_log().then(|| self.front.times.log_size.load(Ordering::Relaxed))
     }
 }
 
 impl PostgresStore {
     /// Commits a transaction together with its write intents.
-    pub(crate) fn commit_claimed(
+    pub(crate) fn commit_transaction(
         &self,
         owner: TransactionId,
         change: Change,
@@ -400,10 +400,10 @@ impl PostgresStore {
         let Some(open) = self.open_transactions.get(owner) else {
             return Ok(Err((CommitError::Changed, change)));
         };
-        let committed = open.session.with(|lent| {
+        let committed = open.session.with(|conn| {
             let front = &self.front;
             let claimed = open.claimed.lock();
-            let mut applied: Answer<()> = lent.batch("set local lock_timeout = '10s'");
+            let mut applied: PgResult<()> = conn.batch("set local lock_timeout = '10s'");
             let mut written = HashSet::new();
             let steps = steps(change.batch.clone());
             for step in &steps {
@@ -412,19 +412,19 @@ impl PostgresStore {
                         .extend(writes.iter().filter(|(_, value)| value.is_some()).map(|(at, _)| at.clone()));
                 }
             }
-            applied = applied.and_then(|()| front.apply_steps(lent, steps, &[], side_effect_rows, true));
+            applied = applied.and_then(|()| front.apply_steps(conn, steps, &[], side_effect_rows, true));
             let left: Vec<_> = claimed.keys.iter().filter(|at| !written.contains(*at)).collect();
             if !left.is_empty() && applied.is_ok() {
                 let idents: Vec<i64> = left.iter().map(|(tree, _)| ident(*tree)).collect();
-                let keys: Vec<_> = left.iter().map(|(_, key)| stored(key)).collect();
+                let keys: Vec<_> = left.iter().map(|(_, key)| index_key(key)).collect();
                 let keys: Vec<Option<&[u8]>> = keys.iter().map(|key| Some(&**key)).collect();
-                applied = lent
-                    .one(&front.statements.unclaimed, &[Param::Ints(&idents), Param::Many(&keys)])
+                applied = conn
+                    .query(&front.statements.unclaimed, &[Param::Ints(&idents), Param::Many(&keys)])
                     .map(drop);
             }
-            let finished = front.finish(lent, applied, front.entry(&change).as_ref());
+            let finished = front.finish(conn, applied, front.entry(&change).as_ref());
             if finished.is_err() {
-                end(lent, &front.statements.rollback);
+                end(conn, &front.statements.rollback);
             }
             finished
         });

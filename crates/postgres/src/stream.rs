@@ -10,7 +10,6 @@ use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use wire::uri::Encryption;
 
 /// A socket that another thread may close during a read.
 pub(crate) enum Socket {
@@ -109,7 +108,7 @@ impl Stream {
     }
 
     /// Sets the timeout of a read.
-    pub(crate) fn limit(&self, timeout: Option<Duration>) -> io::Result<()> {
+    pub(crate) fn set_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         match &*self.socket {
             Socket::Tcp(stream) => stream.set_read_timeout(timeout),
             #[cfg(unix)]
@@ -164,7 +163,7 @@ impl Stream {
 /// Use of TLS in one connection attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Encrypt {
-    /// No encryption.
+    /// No tls_options.
     No,
     /// TLS if the server supports it.
     IfOffered,
@@ -266,19 +265,19 @@ fn client(
     }
     let pair = match (certificate, key) {
         (Some(certificate), Some(key)) => {
-            Some(wire::certificates::pair_of(Path::new(certificate), Path::new(key))?)
+            Some(wire::certificates::key_pair_from(Path::new(certificate), Path::new(key))?)
         }
         (Some(_), None) => return Err("sslcert needs sslkey".to_string()),
         (None, _) => None,
     };
-    let encryption = Encryption {
+    let tls_options = wire::uri::TlsOptions {
         ca_file: root.filter(|_| !is_system).map(PathBuf::from),
         // As in libpq: a configured authority enables verification in every mode.
-        any_certificate: root.is_none(),
-        any_name: !full,
-        ..Encryption::default()
+        allow_invalid_certificates: root.is_none(),
+        allow_invalid_hostnames: !full,
+        ..wire::uri::TlsOptions::default()
     };
-    wire::trust::config_with(&encryption, pair)
+    wire::tls_client::config_with(&tls_options, pair)
 }
 
 impl Tls {

@@ -1,9 +1,9 @@
-//! Times: their form on the server, and the position up to which a front knows the log.
+//! Commit times: their form on the server, and the position up to which a front knows the log.
 //!
 //! Includes the log entries of commits.
 
 use crate::connection::{Param, Row, Statement};
-use crate::failure::Answer;
+use crate::failure::PgResult;
 use crate::pool::PooledConnection;
 use std::sync::atomic::{AtomicU64, Ordering};
 use storage::Value;
@@ -18,8 +18,8 @@ fn unsigned(time: i64) -> u64 {
 }
 
 /// Converts a time from the server.
-pub(crate) fn time_from(told: i64) -> u64 {
-    unsigned(told)
+pub(crate) fn time_from(raw: i64) -> u64 {
+    unsigned(raw)
 }
 
 /// Returns the time in the first column.
@@ -37,12 +37,12 @@ pub(crate) struct Times {
     /// Size limit of the log in bytes; zero disables it.
     pub(crate) limit: AtomicU64,
     /// Size of the log in bytes at the last check.
-    pub(crate) held: AtomicU64,
+    pub(crate) log_size: AtomicU64,
 }
 
 impl Times {
     /// Returns true if the store keeps a log.
-    pub(crate) fn is_kept(&self) -> bool {
+    pub(crate) fn has_log(&self) -> bool {
         self.limit.load(Ordering::Relaxed) > 0
     }
 
@@ -55,18 +55,18 @@ impl Times {
     }
 
     /// Records a time of the server up to which everything is committed.
-    pub(crate) fn hear(&self, time: u64) -> u64 {
+    pub(crate) fn observe(&self, time: u64) -> u64 {
         self.known.fetch_max(time, Ordering::AcqRel).max(time)
     }
 
     /// Records the time up to which everything is durable. Returns true if it advanced.
-    pub(crate) fn hear_durable(&self, time: u64) -> bool {
+    pub(crate) fn observe_durable(&self, time: u64) -> bool {
         self.durable.fetch_max(time, Ordering::AcqRel) < time
     }
 
     /// Generates a unique commit time in a schema without a log. The low bits of the counter are the number of the
     /// front.
-    pub(crate) fn invent(&self, number: i64, earliest: u64, ticks: u32) -> u64 {
+    pub(crate) fn generate(&self, number: i64, earliest: u64, ticks: u32) -> u64 {
         let after = |latest: u64| {
             let first = (latest.max(earliest) >> 10) + 1;
             (first + u64::from(ticks.saturating_sub(1))) << 10 | number as u64
@@ -77,10 +77,10 @@ impl Times {
 }
 
 /// Maximum size of an entry that is stored in the row of its time. PostgreSQL stores a longer row in several pieces.
-const INLINE: usize = 1900;
+const INLINE_MAX: usize = 1900;
 
 /// Approximate maximum size of a page of a longer entry.
-const PAGE: usize = 32 * 1024;
+const PAGE_BYTES: usize = 32 * 1024;
 
 /// The parts of a log entry, packed: number, length and bytes of each part.
 #[derive(Default)]
@@ -101,7 +101,7 @@ impl LogPages {
     /// Returns the only page of a short entry.
     pub(crate) fn inline(&self) -> Option<&[u8]> {
         let [page] = &self.values[..] else { return None };
-        (page.len() <= INLINE).then_some(page)
+        (page.len() <= INLINE_MAX).then_some(page)
     }
 }
 
@@ -132,19 +132,19 @@ pub(crate) struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// Queues the write of the entry. The answer contains its time. Only the commit may follow.
-    pub(crate) fn call(&self, lent: &mut PooledConnection, record: &Statement) -> Answer<()> {
+    /// Queues the write of the entry. The reply contains its time. Only the commit may follow.
+    pub(crate) fn call(&self, conn: &mut PooledConnection, record: &Statement) -> PgResult<()> {
         let pages = self.pages();
-        let [earliest, ticks, bytes] = self.place().map(Param::Int);
+        let [earliest, ticks, bytes] = self.order_params().map(Param::Int);
         let (first, last, values) = (Param::Ints(&pages.first), Param::Ints(&pages.last), pages.values());
-        lent.call(record, &[earliest, ticks, first, last, Param::Many(&values), bytes, Param::Int(self.body)])
+        conn.call(record, &[earliest, ticks, first, last, Param::Many(&values), bytes, Param::Int(self.body)])
     }
 
     /// Packs the parts into pages.
     pub(crate) fn pages(&self) -> LogPages {
         let mut pages = LogPages::default();
         for (number, value) in self.parts {
-            let fits = pages.values.last().is_some_and(|page| page.len() + 8 + value.len() <= PAGE);
+            let fits = pages.values.last().is_some_and(|page| page.len() + 8 + value.len() <= PAGE_BYTES);
             if !fits {
                 pages.first.push(i64::from(*number));
                 pages.last.push(0);
@@ -161,7 +161,7 @@ impl Entry<'_> {
     }
 
     /// Returns the inputs of its order: earliest allowed time, number of ticks, size in bytes.
-    pub(crate) fn place(&self) -> [i64; 3] {
+    pub(crate) fn order_params(&self) -> [i64; 3] {
         let bytes: usize = self.parts.iter().map(|(_, value)| 12 + value.len()).sum();
         [signed(self.earliest), i64::from(self.ticks.max(1)), bytes as i64]
     }
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn pages_hold_the_parts_of_an_entry() {
-        let long = Value::from(vec![7; PAGE]);
+        let long = Value::from(vec![7; PAGE_BYTES]);
         let parts = [(0, Value::from(&b"a"[..])), (1, Value::empty()), (2, long.clone()), (5, long)];
         let packed = |parts| Entry { body: 1, since: 0, parts, ticks: 1, earliest: 0 }.pages();
         let pages = packed(&parts);
@@ -204,8 +204,8 @@ mod tests {
         assert!(times.is_sorted_by_key(|time| signed(*time)));
         assert!(times.iter().all(|time| unsigned(signed(*time)) == *time));
         let known = Times::default();
-        let first = known.invent(3, 7 << 32, 1);
-        let second = known.invent(3, 0, 5);
+        let first = known.generate(3, 7 << 32, 1);
+        let second = known.generate(3, 0, 5);
         assert_eq!((first & 1023, second >> 10), (3, (first >> 10) + 5));
     }
 }

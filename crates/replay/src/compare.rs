@@ -1,14 +1,14 @@
-//! Comparison of an answer with the recorded one. Some differences are [allowed](../../../../docs/lab.md).
+//! Comparison of a reply with the recorded one. [docs/lab.md](../../../../docs/lab.md) lists the allowed differences.
 
 use super::mapping::Mapping;
-use crate::message::Parts;
+use crate::message::Sections;
 use crate::redact::Redactor;
 use base::bson::extended_json::value_to_relaxed;
 use base::bson::{Array, Document, Value};
 
-/// Fields of an answer that depend on the moment or the server.
+/// Fields of a reply that depend on the moment or the server.
 // tidy: sorted
-const MAY_DIFFER: &[&str] = &[
+const VOLATILE_FIELDS: &[&str] = &[
     "$clusterTime",
     "$configTime",
     "$gleStats",
@@ -24,9 +24,9 @@ const MAY_DIFFER: &[&str] = &[
     "topologyVersion",
 ];
 
-/// Commands whose answers describe the server. Only their success is compared.
+/// Commands whose replies describe the server. Only their success is compared.
 // tidy: sorted
-const ABOUT_SERVER: &[&str] = &[
+const SERVER_STATUS_COMMANDS: &[&str] = &[
     "buildInfo",
     "buildinfo",
     "collStats",
@@ -53,19 +53,19 @@ const ABOUT_SERVER: &[&str] = &[
 ];
 
 /// Stages that read data about the server.
-const STAGES_ABOUT_SERVER: &[&str] =
+const SERVER_STATUS_STAGES: &[&str] =
     &["$collStats", "$currentOp", "$indexStats", "$listLocalSessions", "$listSessions", "$planCacheStats"];
 
 /// Maximum number of characters of a value in a difference.
 const SHOWN_MAX: usize = 60;
 
-/// Compares answers to one request.
+/// Compares replies to one request.
 pub(super) struct Comparison<'a> {
     pub(super) mapping: &'a Mapping<'a>,
     pub(super) redactor: &'a Redactor,
 }
 
-/// Returns the outcome of an answer: error codes with their places. Equal failures have equal outcomes.
+/// Returns the outcome of a reply: error codes with their places. Equal failures have equal outcomes.
 pub(super) fn outcome(reply: Document<'_>) -> String {
     let code =
         |document: Document<'_>| document.get("code").and_then(|code| code.as_i64()).unwrap_or_default();
@@ -88,26 +88,26 @@ pub(super) fn outcome(reply: Document<'_>) -> String {
 }
 
 /// Returns true if only success is compared for this request.
-pub(super) fn is_about_server(parts: &Parts<'_>) -> bool {
+pub(super) fn reads_server_status(parts: &Sections<'_>) -> bool {
     let first = || parts.body.get("pipeline")?.as_array()?.get(0)?.as_document()?.first();
-    ABOUT_SERVER.contains(&parts.command())
-        || first().is_some_and(|stage| STAGES_ABOUT_SERVER.contains(&stage.name()))
+    SERVER_STATUS_COMMANDS.contains(&parts.command())
+        || first().is_some_and(|stage| SERVER_STATUS_STAGES.contains(&stage.name()))
 }
 
 impl Comparison<'_> {
     /// Returns the first difference that is not allowed, if any.
     pub(super) fn difference(
         &self,
-        request: &Parts<'_>,
+        request: &Sections<'_>,
         recorded: Document<'_>,
-        answered: Document<'_>,
+        actual: Document<'_>,
     ) -> Option<String> {
-        if is_about_server(request) {
+        if reads_server_status(request) {
             return None;
         }
-        let found = self.documents(recorded, answered, &mut Vec::new())?;
+        let found = self.documents(recorded, actual, &mut Vec::new())?;
         let has_order = request.body.find("sort").is_some() || request.body.find("pipeline").is_some();
-        if !has_order && self.is_another_order(recorded, answered) {
+        if !has_order && self.is_reordered(recorded, actual) {
             return None;
         }
         Some(found)
@@ -117,16 +117,16 @@ impl Comparison<'_> {
     fn documents<'d>(
         &self,
         recorded: Document<'d>,
-        answered: Document<'d>,
+        actual: Document<'d>,
         path: &mut Vec<&'d str>,
     ) -> Option<String> {
-        let may_differ = |name: &str, depth: usize| depth == 0 && MAY_DIFFER.contains(&name);
+        let may_differ = |name: &str, depth: usize| depth == 0 && VOLATILE_FIELDS.contains(&name);
         let depth = path.len();
-        let mut own = answered.iter().filter(|element| !may_differ(element.name(), depth));
+        let mut actual_fields = actual.iter().filter(|element| !may_differ(element.name(), depth));
         for element in recorded.iter().filter(|element| !may_differ(element.name(), depth)) {
             path.push(element.name());
-            let found = match own.next() {
-                None => Some(format!("{}: {} is missing", path.join("."), shown(&element.value()))),
+            let found = match actual_fields.next() {
+                None => Some(format!("{}: {} is missing", path.join("."), preview(&element.value()))),
                 Some(other) if other.name() != element.name() => {
                     Some(format!("{}: the reply has the field {}", path.join("."), other.name()))
                 }
@@ -137,9 +137,9 @@ impl Comparison<'_> {
             }
             path.pop();
         }
-        own.next().map(|more| {
+        actual_fields.next().map(|more| {
             path.push(more.name());
-            format!("{}: {} is not in the recording", path.join("."), shown(&more.value()))
+            format!("{}: {} is not in the recording", path.join("."), preview(&more.value()))
         })
     }
 
@@ -147,53 +147,55 @@ impl Comparison<'_> {
     fn values<'d>(
         &self,
         recorded: &Value<'d>,
-        answered: &Value<'d>,
+        actual: &Value<'d>,
         path: &mut Vec<&'d str>,
     ) -> Option<String> {
-        if recorded.kind() == answered.kind() && self.is_let_pass(recorded, answered, path) {
+        if recorded.kind() == actual.kind() && self.may_differ_at(recorded, actual, path) {
             return None;
         }
-        match (recorded, answered) {
-            (Value::Document(theirs), Value::Document(own)) => self.documents(*theirs, *own, path),
-            (Value::Array(theirs), Value::Array(own)) if theirs.len() == own.len() => {
-                self.documents(theirs.as_document(), own.as_document(), path)
+        match (recorded, actual) {
+            (Value::Document(recorded), Value::Document(actual)) => self.documents(*recorded, *actual, path),
+            (Value::Array(recorded), Value::Array(actual)) if recorded.len() == actual.len() => {
+                self.documents(recorded.as_document(), actual.as_document(), path)
             }
-            (Value::Array(theirs), Value::Array(own)) => {
-                Some(format!("{}: {} elements instead of {}", path.join("."), own.len(), theirs.len()))
+            (Value::Array(recorded), Value::Array(actual)) => {
+                Some(format!("{}: {} elements instead of {}", path.join("."), actual.len(), recorded.len()))
             }
-            _ if is_same(recorded, answered) => None,
-            _ => Some(format!("{}: {} instead of {}", path.join("."), shown(answered), shown(recorded))),
+            _ if same_bytes(recorded, actual) => None,
+            _ => Some(format!("{}: {} instead of {}", path.join("."), preview(actual), preview(recorded))),
         }
     }
 
     /// Returns true if two values of the same type may differ at this path.
-    fn is_let_pass(&self, recorded: &Value<'_>, answered: &Value<'_>, path: &[&str]) -> bool {
-        match (path, recorded, answered) {
-            (["cursor", "id"], Value::Int64(theirs), Value::Int64(own)) => (*theirs == 0) == (*own == 0),
-            ([list, _], Value::Int64(theirs), Value::Int64(own)) if list.starts_with("cursors") => {
-                self.mapping.is_cursor(*theirs, *own)
+    fn may_differ_at(&self, recorded: &Value<'_>, actual: &Value<'_>, path: &[&str]) -> bool {
+        match (path, recorded, actual) {
+            (["cursor", "id"], Value::Int64(recorded), Value::Int64(actual)) => {
+                (*recorded == 0) == (*actual == 0)
+            }
+            ([list, _], Value::Int64(recorded), Value::Int64(actual)) if list.starts_with("cursors") => {
+                self.mapping.is_cursor(*recorded, *actual)
             }
             ([.., "errmsg"], Value::String(_), _) => path.first() == Some(&"writeErrors"),
             ([.., "lsid", "id"], Value::Binary { .. }, _) => true,
-            _ => self.mapping.is_made(path, recorded) || self.redactor.covers(path),
+            _ => self.mapping.is_generated(path, recorded) || self.redactor.covers(path),
         }
     }
 
-    /// Returns true if both answers have the same batch in a different order.
-    fn is_another_order(&self, recorded: Document<'_>, answered: Document<'_>) -> bool {
-        let (Some((name, theirs)), Some((other, own))) = (batch(recorded), batch(answered)) else {
+    /// Returns true if both replies have the same batch in a different order.
+    fn is_reordered(&self, recorded: Document<'_>, actual: Document<'_>) -> bool {
+        let (Some((name, recorded)), Some((other, actual))) = (batch(recorded), batch(actual)) else {
             return false;
         };
-        if name != other || theirs.len() != own.len() {
+        if name != other || recorded.len() != actual.len() {
             return false;
         }
-        let mut left: Vec<Value<'_>> = own.iter().collect();
+        let mut unmatched: Vec<Value<'_>> = actual.iter().collect();
         // The limit bounds the quadratic search. Different batches are rare and usually short.
-        theirs.len() <= 2000
-            && theirs.iter().all(|wanted| {
+        recorded.len() <= 2000
+            && recorded.iter().all(|value| {
                 let same =
-                    |other: &Value<'_>| self.values(&wanted, other, &mut vec!["cursor", name, "0"]).is_none();
-                left.iter().position(same).map(|at| left.swap_remove(at)).is_some()
+                    |other: &Value<'_>| self.values(&value, other, &mut vec!["cursor", name, "0"]).is_none();
+                unmatched.iter().position(same).map(|at| unmatched.swap_remove(at)).is_some()
             })
     }
 }
@@ -205,7 +207,7 @@ fn batch(reply: Document<'_>) -> Option<(&'static str, Array<'_>)> {
 }
 
 /// Compares two values by their encoded bytes.
-fn is_same(one: &Value<'_>, other: &Value<'_>) -> bool {
+fn same_bytes(one: &Value<'_>, other: &Value<'_>) -> bool {
     let bytes = |value: &Value<'_>| {
         let mut out = Vec::new();
         value.write_to(&mut out);
@@ -215,7 +217,7 @@ fn is_same(one: &Value<'_>, other: &Value<'_>) -> bool {
 }
 
 /// Returns a value in the shell's form, shortened.
-fn shown(value: &Value<'_>) -> String {
+fn preview(value: &Value<'_>) -> String {
     let text = value_to_relaxed(*value);
     match text.chars().count() {
         0..=SHOWN_MAX => text,
@@ -230,23 +232,23 @@ mod tests {
     use base::bson::extended_json::parse;
     use std::collections::HashSet;
 
-    fn difference(request: &str, recorded: &str, answered: &str) -> Option<String> {
-        let made = HashSet::from([ObjectId::parse("0123456789abcdef01234567").unwrap().0.to_vec()]);
-        let mapping = Mapping::new([0; 16], &made);
+    fn difference(request: &str, recorded: &str, actual: &str) -> Option<String> {
+        let generated = HashSet::from([ObjectId::parse("0123456789abcdef01234567").unwrap().0.to_vec()]);
+        let mapping = Mapping::new([0; 16], &generated);
         let redactor = Redactor::new(&["pin".to_string()]);
-        let (request, recorded, answered) =
-            (parse(request).unwrap(), parse(recorded).unwrap(), parse(answered).unwrap());
-        let parts = Parts { body: request.view(), sequences: Vec::new() };
+        let (request, recorded, actual) =
+            (parse(request).unwrap(), parse(recorded).unwrap(), parse(actual).unwrap());
+        let parts = Sections { body: request.view(), sequences: Vec::new() };
         Comparison { mapping: &mapping, redactor: &redactor }.difference(
             &parts,
             recorded.view(),
-            answered.view(),
+            actual.view(),
         )
     }
 
     #[test]
-    fn what_may_differ_passes() {
-        for (recorded, answered) in [
+    fn allowed_differences_pass() {
+        for (recorded, actual) in [
             ("{n: 1, ok: 1.0, operationTime: Timestamp(1, 1)}", "{n: 1, ok: 1.0}"),
             ("{t: Timestamp(1, 1)}", "{t: Timestamp(9, 9)}"),
             (
@@ -258,15 +260,15 @@ mod tests {
             ("{writeErrors: [{code: 1, errmsg: 'a'}]}", "{writeErrors: [{code: 1, errmsg: 'b'}]}"),
             ("{cursor: {firstBatch: [{a: 1}, {a: 2}]}}", "{cursor: {firstBatch: [{a: 2}, {a: 1}]}}"),
         ] {
-            assert_eq!(difference("{find: 'c'}", recorded, answered), None, "{recorded}");
+            assert_eq!(difference("{find: 'c'}", recorded, actual), None, "{recorded}");
         }
         assert_eq!(difference("{serverStatus: 1}", "{a: 1}", "{b: 2}"), None);
         assert_eq!(difference("{aggregate: 1, pipeline: [{$currentOp: {}}]}", "{a: 1}", "{b: 2}"), None);
     }
 
     #[test]
-    fn what_may_not_differ_is_told_with_its_place() {
-        for (recorded, answered, part) in [
+    fn other_differences_are_reported_with_their_path() {
+        for (recorded, actual, part) in [
             ("{n: 1}", "{n: 2}", "n: 2 instead of 1"),
             ("{n: 1}", "{n: NumberLong(1)}", "n: 1 instead of 1"),
             ("{n: 1, m: 2}", "{n: 1}", "m: 2 is missing"),
@@ -285,19 +287,16 @@ mod tests {
                 "_id",
             ),
         ] {
-            let found = difference("{find: 'c'}", recorded, answered).unwrap_or_default();
+            let found = difference("{find: 'c'}", recorded, actual).unwrap_or_default();
             assert!(found.contains(part), "{recorded}: {found}");
         }
         let (before, after) =
             ("{cursor: {firstBatch: [{a: 1}, {a: 2}]}}", "{cursor: {firstBatch: [{a: 2}, {a: 1}]}}");
-        assert!(
-            difference("{find: 'c', sort: {a: 1}}", before, after).is_some(),
-            "an order that was asked for"
-        );
+        assert!(difference("{find: 'c', sort: {a: 1}}", before, after).is_some(), "a requested order");
     }
 
     #[test]
-    fn outcomes_are_told_by_their_codes() {
+    fn outcomes_contain_error_codes() {
         for (reply, expected) in [
             ("{ok: 1.0, n: 1}", "success"),
             ("{ok: 0.0, code: 26, codeName: 'NamespaceNotFound'}", "error 26 NamespaceNotFound"),

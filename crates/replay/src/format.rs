@@ -1,4 +1,4 @@
-//! The file format of a recording.
+//! The file format of a recording. A new kind of event needs a tag in `tag`, and cases in `encode` and `decode`.
 //!
 //! A file begins with the eight bytes `VELLUMRC` and the version, 1, in four bytes. All numbers are little-endian.
 //! Events follow, each as
@@ -25,7 +25,7 @@ const MAGIC: &[u8; 8] = b"VELLUMRC";
 pub const VERSION: u32 = 1;
 
 /// Length of the fixed part: kind, connection and time.
-const FIXED: usize = 13;
+const FIXED_SIZE: usize = 13;
 
 /// Maximum length of an event: the longest message plus the fields around it.
 const EVENT_MAX: usize = 48_000_000 + 64;
@@ -38,7 +38,7 @@ pub struct Event {
     /// Microseconds since the start of the recording.
     pub at: u64,
     /// Kind and data of the event.
-    pub what: EventKind,
+    pub kind: EventKind,
 }
 
 /// Kind and data of an event.
@@ -80,11 +80,11 @@ pub enum EventKind {
 #[derive(Debug)]
 pub enum ReadError {
     /// Not a recording, or of an unknown version.
-    Foreign(String),
+    NotARecording(String),
     /// The file ends in the middle of an event.
-    CutShort,
+    Truncated,
     /// The checksum or the content of an event is wrong.
-    Damaged {
+    Corrupt {
         /// Offset of the event in bytes.
         at: u64,
     },
@@ -95,19 +95,19 @@ pub enum ReadError {
 impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ReadError::Foreign(why) => f.write_str(why),
-            ReadError::CutShort => f.write_str("it ends in the middle of an event"),
-            ReadError::Damaged { at } => write!(f, "it is damaged at byte {at}"),
+            ReadError::NotARecording(why) => f.write_str(why),
+            ReadError::Truncated => f.write_str("it ends in the middle of an event"),
+            ReadError::Corrupt { at } => write!(f, "it is damaged at byte {at}"),
             ReadError::Io(error) => write!(f, "{error}"),
         }
     }
 }
 
 /// Returns the start of a file: magic, version and header.
-pub fn begin(header: &DocumentBuf) -> Vec<u8> {
+pub fn encode_start(header: &DocumentBuf) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     out.extend(VERSION.to_le_bytes());
-    encode(&Event { connection: 0, at: 0, what: EventKind::Header(header.bytes().to_vec()) }, &mut out);
+    encode(&Event { connection: 0, at: 0, kind: EventKind::Header(header.bytes().to_vec()) }, &mut out);
     out
 }
 
@@ -115,10 +115,10 @@ pub fn begin(header: &DocumentBuf) -> Vec<u8> {
 pub fn encode(event: &Event, out: &mut Vec<u8>) {
     let start = out.len();
     out.extend([0; 8]);
-    out.push(kind(&event.what));
+    out.push(tag(&event.kind));
     out.extend(event.connection.to_le_bytes());
     out.extend(event.at.to_le_bytes());
-    match &event.what {
+    match &event.kind {
         EventKind::Opened | EventKind::Closed => {}
         EventKind::Header(bytes) => out.extend(bytes),
         EventKind::Withheld(text) | EventKind::End(text) => out.extend(text.as_bytes()),
@@ -135,16 +135,16 @@ pub fn encode(event: &Event, out: &mut Vec<u8>) {
         }
     }
     let length = (out.len() - start - 8) as u32;
-    let sum = crc32c::crc32c(out.get(start + 8..).unwrap_or_default());
+    let checksum = crc32c::crc32c(out.get(start + 8..).unwrap_or_default());
     if let Some(place) = out.get_mut(start..start + 8) {
         place[..4].copy_from_slice(&length.to_le_bytes());
-        place[4..].copy_from_slice(&sum.to_le_bytes());
+        place[4..].copy_from_slice(&checksum.to_le_bytes());
     }
 }
 
 /// Returns the byte that stands for a kind of event in the file.
-fn kind(what: &EventKind) -> u8 {
-    match what {
+fn tag(kind: &EventKind) -> u8 {
+    match kind {
         EventKind::Header(_) => 0,
         EventKind::Opened => 1,
         EventKind::Request { .. } => 2,
@@ -170,24 +170,24 @@ impl<R: Read> Reader<R> {
     /// A description of the content if it is no recording.
     pub fn open(mut source: R) -> Result<Reader<R>, ReadError> {
         let mut start = [0; 12];
-        let got = fill(&mut source, &mut start)?;
+        let filled = fill(&mut source, &mut start)?;
         let (magic, version) = start.split_at(MAGIC.len());
-        if got < start.len() || magic != MAGIC {
-            return Err(ReadError::Foreign("it is not a recording of vellum lab record".to_string()));
+        if filled < start.len() || magic != MAGIC {
+            return Err(ReadError::NotARecording("it is not a recording of vellum lab record".to_string()));
         }
         let version = number(version).unwrap_or_default();
         if version != VERSION {
-            return Err(ReadError::Foreign(format!(
+            return Err(ReadError::NotARecording(format!(
                 "it has format version {version}, and this program reads version {VERSION}"
             )));
         }
         let mut reader = Reader { source, header: DocumentBuf::empty(), at: start.len() as u64 };
-        match reader.event()?.map(|event| event.what) {
+        match reader.event()?.map(|event| event.kind) {
             Some(EventKind::Header(bytes)) if validate(&bytes).is_ok() => {
                 reader.header = DocumentBuf::from_valid(bytes);
                 Ok(reader)
             }
-            _ => Err(ReadError::Foreign("it has no header".to_string())),
+            _ => Err(ReadError::NotARecording("it has no header".to_string())),
         }
     }
 
@@ -199,55 +199,55 @@ impl<R: Read> Reader<R> {
     /// Returns the next event; `None` at the end of the file.
     ///
     /// # Errors
-    /// An I/O error or a damaged event.
+    /// An I/O error or a corrupt event.
     pub fn next_event(&mut self) -> Result<Option<Event>, ReadError> {
         let at = self.at;
         match self.event()? {
-            Some(Event { what: EventKind::Header(_), .. }) => Err(ReadError::Damaged { at }),
+            Some(Event { kind: EventKind::Header(_), .. }) => Err(ReadError::Corrupt { at }),
             event => Ok(event),
         }
     }
 
-    /// Reads one event and verifies its checksum. A file that ends within an event was cut short, not damaged.
+    /// Reads one event and verifies its checksum. A file that ends within an event was cut short, not corrupt.
     fn event(&mut self) -> Result<Option<Event>, ReadError> {
-        let damaged = ReadError::Damaged { at: self.at };
+        let corrupt = ReadError::Corrupt { at: self.at };
         let mut head = [0; 8];
         match fill(&mut self.source, &mut head)? {
             0 => return Ok(None),
             8 => {}
-            _ => return Err(ReadError::CutShort),
+            _ => return Err(ReadError::Truncated),
         }
-        let (length, sum) = head.split_at(4);
+        let (length, checksum) = head.split_at(4);
         let length = number(length).unwrap_or_default() as usize;
-        if !(FIXED..=EVENT_MAX).contains(&length) {
-            return Err(damaged);
+        if !(FIXED_SIZE..=EVENT_MAX).contains(&length) {
+            return Err(corrupt);
         }
         let mut bytes = Vec::new();
         // Memory grows with the bytes read, not with the claimed length.
         (&mut self.source).take(length as u64).read_to_end(&mut bytes).map_err(ReadError::Io)?;
         if bytes.len() < length {
-            return Err(ReadError::CutShort);
+            return Err(ReadError::Truncated);
         }
-        if Some(crc32c::crc32c(&bytes)) != number(sum) {
-            return Err(damaged);
+        if Some(crc32c::crc32c(&bytes)) != number(checksum) {
+            return Err(corrupt);
         }
         self.at += 8 + length as u64;
-        decode(&bytes).map(Some).ok_or(damaged)
+        decode(&bytes).map(Some).ok_or(corrupt)
     }
 }
 
 /// Reads until the buffer is full or the source ends. Returns the number of bytes.
 fn fill(source: &mut impl Read, buffer: &mut [u8]) -> Result<usize, ReadError> {
-    let mut got = 0;
-    while let Some(rest) = buffer.get_mut(got..).filter(|rest| !rest.is_empty()) {
+    let mut filled = 0;
+    while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
         match source.read(rest) {
             Ok(0) => break,
-            Ok(more) => got += more,
+            Ok(more) => filled += more,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(ReadError::Io(error)),
         }
     }
-    Ok(got)
+    Ok(filled)
 }
 
 fn number(bytes: &[u8]) -> Option<u32> {
@@ -256,13 +256,13 @@ fn number(bytes: &[u8]) -> Option<u32> {
 
 /// Decodes the bytes of an event after its checksum.
 fn decode(bytes: &[u8]) -> Option<Event> {
-    let (kind, rest) = bytes.split_first()?;
+    let (tag, rest) = bytes.split_first()?;
     let (connection, rest) = rest.split_first_chunk()?;
     let (at, rest) = rest.split_first_chunk()?;
     let word = |at: usize| number(rest.get(at..)?);
     let id = |at: usize| word(at).map(|word| word as i32);
     let text = || String::from_utf8(rest.to_vec()).ok();
-    let what = match kind {
+    let kind = match tag {
         0 => EventKind::Header(rest.to_vec()),
         1 if rest.is_empty() => EventKind::Opened,
         2 => EventKind::Request { id: id(0)?, flags: word(4)?, sections: rest.get(8..)?.to_vec() },
@@ -272,7 +272,7 @@ fn decode(bytes: &[u8]) -> Option<Event> {
         6 => EventKind::End(text()?),
         _ => return None,
     };
-    Some(Event { connection: u32::from_le_bytes(*connection), at: u64::from_le_bytes(*at), what })
+    Some(Event { connection: u32::from_le_bytes(*connection), at: u64::from_le_bytes(*at), kind })
 }
 
 #[cfg(test)]
@@ -281,7 +281,7 @@ mod tests {
     use base::bson::Builder;
 
     fn events() -> Vec<Event> {
-        let event = |at, what| Event { connection: 7, at, what };
+        let event = |at, kind| Event { connection: 7, at, kind };
         vec![
             event(1, EventKind::Opened),
             event(2, EventKind::Withheld("saslStart".to_string())),
@@ -295,7 +295,7 @@ mod tests {
     fn file() -> Vec<u8> {
         let mut header = Builder::new();
         header.append(c"upstream", "mongodb://h:1/");
-        let mut out = begin(&header.finish());
+        let mut out = encode_start(&header.finish());
         events().iter().for_each(|event| encode(event, &mut out));
         out
     }
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read() {
+    fn written_events_are_read() {
         let file = file();
         let (found, broken) = read(&file);
         assert!(broken.is_none(), "{broken:?}");
@@ -329,9 +329,9 @@ mod tests {
 
     #[test]
     fn a_file_that_ends_early_is_good_up_to_there() {
-        let whole = file();
-        for end in 0..whole.len() {
-            let (found, broken) = read(&whole[..end]);
+        let complete = file();
+        for end in 0..complete.len() {
+            let (found, broken) = read(&complete[..end]);
             assert!(events().starts_with(&found), "{end}");
             assert!(found.len() < events().len());
             // A cut between two events shows only in the missing end event.
@@ -340,11 +340,11 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_is_noticed() {
-        let whole = file();
-        for at in 0..whole.len() {
+    fn every_flipped_bit_is_detected() {
+        let complete = file();
+        for at in 0..complete.len() {
             for bit in 0..8 {
-                let mut file = whole.clone();
+                let mut file = complete.clone();
                 file[at] ^= 1 << bit;
                 let (found, broken) = read(&file);
                 assert!(broken.is_some() && events().starts_with(&found), "byte {at}, bit {bit}");

@@ -1,13 +1,13 @@
 //! Recordings of the traffic between an application and a server, in a file, and their replay.
 //!
 //! A [`Recorder`] is a proxy between the two. Each connection is a [`proxy`], which forwards every frame unchanged. A
-//! copy of the frame, unpacked ([`message`]) and without secrets ([`redact`]), goes to a thread that writes the file
-//! ([`format`]). Only answers to hello are changed ([`upstream`]), which keeps drivers on the recorder.
+//! copy of the frame, decompressed ([`message`]) and without secrets ([`redact`]), goes to a thread that writes the file
+//! ([`format`]). Only replies to hello are changed ([`upstream`]), which keeps drivers on the recorder.
 //!
 //! A [`Recording`] is a file read whole into a [`script`]. A [`player`] sends it over as many connections as were
-//! recorded. [`order`] delays a request until its predecessors have finished. It also finds answers that depend on an
+//! recorded. [`order`] delays a request until its predecessors have finished. It also finds replies that depend on an
 //! order that the recording does not contain. [`mapping`] translates names that servers generate. [`compare`] compares
-//! answers with the recorded ones. [`tally`] counts the observations. [`start`] copies the initial data of a recording.
+//! replies with the recorded ones. [`tally`] counts the observations. [`start`] copies the initial data of a recording.
 
 mod compare;
 pub mod format;
@@ -28,8 +28,8 @@ mod tests;
 
 pub use order::Order;
 pub use player::{Observation, Recording, Round, Speed};
-pub use record::{Recorder, Settings, Written};
+pub use record::{Recorder, RecordingSummary, Settings};
 pub use script::{Exchange, Reply, Script};
 pub use start::copy;
 pub use tally::{Grouping, Tally};
-pub use upstream::{Upstream, choose};
+pub use upstream::{Upstream, select_server};

@@ -1,21 +1,21 @@
 //! Order of requests: a request waits until its required predecessors have finished.
 //!
-//! The module also finds requests whose answers depend on an order that a recording does not contain.
+//! The module also finds requests whose replies depend on an order that a recording does not contain.
 //!
 //! For two overlapping requests on two connections, the recording does not show which the server executed first. If one
-//! of them may write, a replay may change the answer of the other. The same holds for two requests on one cursor:
+//! of them may write, a replay may change the reply of the other. The same holds for two requests on one cursor:
 //! `killCursors` ends a waiting `getMore` with another error than a later one. All later requests on such a cursor
 //! depend on the order too.
 
 use super::script::{Exchange, cursor_of, cursors};
-use crate::message::Parts;
+use crate::message::Sections;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-/// Interval at which a waiting thread checks for the end.
-const LOOK: Duration = Duration::from_millis(200);
+/// Interval at which a waiting thread checks whether the replay was stopped.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Wakes threads once the items that they wait for have finished. Items are numbered by their end in the recording.
 pub struct Order {
@@ -24,25 +24,25 @@ pub struct Order {
 
 /// Finished items, and the threads that wait for others.
 struct State {
-    over: Vec<bool>,
+    finished: Vec<bool>,
     /// All items before this one have finished.
     frontier: usize,
     /// Threads that wait for one item, and threads that wait for all items before one.
-    for_one: HashMap<usize, Vec<Thread>>,
-    for_all: BTreeMap<usize, Vec<Thread>>,
+    item_waiters: HashMap<usize, Vec<Thread>>,
+    prefix_waiters: BTreeMap<usize, Vec<Thread>>,
     stopped: bool,
 }
 
 impl Order {
     /// Creates the order of `count` items.
     pub fn new(count: usize) -> Order {
-        let (for_one, for_all) = (HashMap::new(), BTreeMap::new());
+        let (item_waiters, prefix_waiters) = (HashMap::new(), BTreeMap::new());
         Order {
             state: Mutex::new(State {
-                over: vec![false; count],
+                finished: vec![false; count],
                 frontier: 0,
-                for_one,
-                for_all,
+                item_waiters,
+                prefix_waiters,
                 stopped: false,
             }),
         }
@@ -53,18 +53,18 @@ impl Order {
     }
 
     /// Marks an item as finished.
-    pub(super) fn end(&self, which: usize) {
+    pub(super) fn finish(&self, item: usize) {
         let mut state = self.state();
-        if let Some(over) = state.over.get_mut(which) {
-            *over = true;
+        if let Some(finished) = state.finished.get_mut(item) {
+            *finished = true;
         }
-        while state.over.get(state.frontier) == Some(&true) {
+        while state.finished.get(state.frontier) == Some(&true) {
             state.frontier += 1;
         }
         let next = state.frontier + 1;
-        let behind = state.for_all.split_off(&next);
-        let reached = std::mem::replace(&mut state.for_all, behind);
-        let waiting = state.for_one.remove(&which).into_iter().chain(reached.into_values());
+        let later = state.prefix_waiters.split_off(&next);
+        let prefix = std::mem::replace(&mut state.prefix_waiters, later);
+        let waiting = state.item_waiters.remove(&item).into_iter().chain(prefix.into_values());
         waiting.flatten().for_each(|thread| thread.unpark());
     }
 
@@ -79,45 +79,45 @@ impl Order {
     }
 
     /// Waits until an item has finished. Returns false if the replay is to end.
-    pub(super) fn after(&self, which: usize) -> bool {
+    pub(super) fn wait_for(&self, item: usize) -> bool {
         self.wait(|state| {
-            if state.over.get(which) != Some(&false) {
+            if state.finished.get(item) != Some(&false) {
                 return true;
             }
-            state.for_one.entry(which).or_default().push(thread::current());
+            state.item_waiters.entry(item).or_default().push(thread::current());
             false
         })
     }
 
     /// Waits until all items before this one have finished. Returns false if the replay is to end.
-    pub(super) fn after_all_before(&self, which: usize) -> bool {
+    pub(super) fn wait_for_all_before(&self, item: usize) -> bool {
         self.wait(|state| {
-            if state.frontier >= which {
+            if state.frontier >= item {
                 return true;
             }
-            state.for_all.entry(which).or_default().push(thread::current());
+            state.prefix_waiters.entry(item).or_default().push(thread::current());
             false
         })
     }
 
-    /// Waits until `is_over` returns true. When it returns false, it registers the thread to be woken.
-    fn wait(&self, mut is_over: impl FnMut(&mut State) -> bool) -> bool {
+    /// Waits until `is_ready` returns true. When it returns false, it registers the thread to be woken.
+    fn wait(&self, mut is_ready: impl FnMut(&mut State) -> bool) -> bool {
         loop {
             {
                 let mut state = self.state();
                 if state.stopped {
                     return false;
                 }
-                if is_over(&mut state) {
+                if is_ready(&mut state) {
                     return true;
                 }
             }
-            thread::park_timeout(LOOK);
+            thread::park_timeout(POLL_INTERVAL);
         }
     }
 }
 
-/// Commands without effect on the answers of other requests. All other commands may have one.
+/// Commands without effect on the replies of other requests. All other commands may have one.
 // tidy: sorted
 const READS: &[&str] = &[
     "buildInfo",
@@ -154,7 +154,7 @@ const READS: &[&str] = &[
 ];
 
 /// The namespace and cursors of a request, and whether it may write.
-struct Work {
+struct Footprint {
     exchange: usize,
     connection: usize,
     ended: u64,
@@ -163,27 +163,27 @@ struct Work {
     writes: bool,
 }
 
-impl Work {
+impl Footprint {
     /// Extracts namespace, cursors and kind of a request; `None` for invalid sections.
-    fn of(exchange: usize, connection: usize, what: &Exchange) -> Option<Work> {
-        let parts = Parts::read(&what.sections)?;
+    fn of(exchange: usize, connection: usize, recorded: &Exchange) -> Option<Footprint> {
+        let parts = Sections::parse(&recorded.sections)?;
         let database = parts.body.get("$db").and_then(|name| name.as_str()).unwrap_or_default().to_string();
         let (cursors, writes) = (cursors(&parts), may_write(&parts));
-        Some(Work { exchange, connection, ended: what.ended(), database, cursors, writes })
+        Some(Footprint { exchange, connection, ended: recorded.ended(), database, cursors, writes })
     }
 
-    /// Returns true if this request may change the other's answer. A request to `admin` may concern any database, as
+    /// Returns true if this request may change the other's reply. A request to `admin` may concern any database, as
     /// the end of a transaction does.
-    fn may_change(&self, other: &Work) -> bool {
-        let meets = self.database == other.database
+    fn may_change(&self, other: &Footprint) -> bool {
+        let same_database = self.database == other.database
             || [&self.database, &other.database].iter().any(|name| *name == "admin");
         let shares_cursor = self.cursors.iter().any(|cursor| other.cursors.contains(cursor));
-        self.connection != other.connection && (self.writes && meets || shares_cursor)
+        self.connection != other.connection && (self.writes && same_database || shares_cursor)
     }
 }
 
 /// Returns true if a request may write. Of aggregations, only those with `$out` or `$merge` do.
-fn may_write(parts: &Parts<'_>) -> bool {
+fn may_write(parts: &Sections<'_>) -> bool {
     match parts.command() {
         "aggregate" => {
             let stages = parts.body.get("pipeline").and_then(|stages| stages.as_array());
@@ -194,7 +194,7 @@ fn may_write(parts: &Parts<'_>) -> bool {
     }
 }
 
-/// Returns the exchanges that overlapped with a request of another connection which may have changed their answers.
+/// Returns the exchanges that overlapped with a request of another connection which may have changed their replies.
 pub(super) fn overlapping<'a>(
     exchanges: &[Exchange],
     connections: impl Iterator<Item = &'a [usize]>,
@@ -207,42 +207,38 @@ pub(super) fn overlapping<'a>(
         .collect();
     sent.sort_unstable();
     let mut found = HashSet::new();
-    let mut under_way: Vec<Work> = Vec::new();
+    let mut in_flight: Vec<Footprint> = Vec::new();
     for &(at, exchange, connection) in &sent {
-        under_way.retain(|other| other.ended >= at);
-        let Some(work) = Work::of(exchange, connection, &exchanges[exchange]) else { continue };
-        for other in &under_way {
-            if other.may_change(&work) {
-                found.insert(work.exchange);
+        in_flight.retain(|other| other.ended >= at);
+        let Some(footprint) = Footprint::of(exchange, connection, &exchanges[exchange]) else { continue };
+        for other in &in_flight {
+            if other.may_change(&footprint) {
+                found.insert(footprint.exchange);
             }
-            if work.may_change(other) {
+            if footprint.may_change(other) {
                 found.insert(other.exchange);
             }
         }
-        under_way.push(work);
+        in_flight.push(footprint);
     }
-    add_later_on_cursors(exchanges, sent.iter().map(|(_, exchange, _)| *exchange), &mut found);
+    add_dependents(exchanges, sent.iter().map(|(_, exchange, _)| *exchange), &mut found);
     let mut found: Vec<usize> = found.into_iter().collect();
     found.sort_unstable();
     found
 }
 
 /// Adds later requests on cursors of the requests found. `sent` is in order of time.
-fn add_later_on_cursors(
-    exchanges: &[Exchange],
-    sent: impl Iterator<Item = usize>,
-    found: &mut HashSet<usize>,
-) {
-    let mut unsure: HashSet<i64> = HashSet::new();
+fn add_dependents(exchanges: &[Exchange], sent: impl Iterator<Item = usize>, found: &mut HashSet<usize>) {
+    let mut uncertain: HashSet<i64> = HashSet::new();
     for exchange in sent {
-        let what = &exchanges[exchange];
-        let mut named = Parts::read(&what.sections).map_or_else(Vec::new, |parts| cursors(&parts));
-        if named.iter().any(|cursor| unsure.contains(cursor)) {
+        let recorded = &exchanges[exchange];
+        let mut cursors = Sections::parse(&recorded.sections).map_or_else(Vec::new, |parts| cursors(&parts));
+        if cursors.iter().any(|cursor| uncertain.contains(cursor)) {
             found.insert(exchange);
         }
         if found.contains(&exchange) {
-            named.extend(what.reply.as_ref().and_then(|reply| cursor_of(&reply.document)));
-            unsure.extend(named.into_iter().filter(|cursor| *cursor != 0));
+            cursors.extend(recorded.reply.as_ref().and_then(|reply| cursor_of(&reply.document)));
+            uncertain.extend(cursors.into_iter().filter(|cursor| *cursor != 0));
         }
     }
 }
@@ -264,13 +260,13 @@ mod tests {
                 seen.fetch_add(1, SeqCst)
             })
         };
-        let one = spawn(|order| order.after(1));
-        let all = spawn(|order| order.after_all_before(2));
-        assert!(order.after_all_before(0));
-        order.end(1);
+        let one = spawn(|order| order.wait_for(1));
+        let all = spawn(|order| order.wait_for_all_before(2));
+        assert!(order.wait_for_all_before(0));
+        order.finish(1);
         one.join().unwrap();
         assert_eq!(seen.load(SeqCst), 1, "the other waits for the first, too");
-        order.end(0);
+        order.finish(0);
         all.join().unwrap();
     }
 
@@ -278,7 +274,7 @@ mod tests {
     fn a_stop_ends_all_waiting() {
         let order = Arc::new(Order::new(1));
         let waiting = Arc::clone(&order);
-        let thread = thread::spawn(move || waiting.after(0));
+        let thread = thread::spawn(move || waiting.wait_for(0));
         order.stop();
         assert!(!thread.join().unwrap());
     }

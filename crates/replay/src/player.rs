@@ -4,25 +4,25 @@ use super::compare::{Comparison, outcome};
 use super::mapping::Mapping;
 use super::order::Order;
 use super::script::{Connection, Exchange, Script};
-use crate::message::{MORE_TO_COME, Parts};
+use crate::message::{MORE_TO_COME, Sections};
 use crate::redact::Redactor;
-use crate::upstream::choose;
+use crate::upstream::select_server;
 use std::io::Read;
 use std::time::{Duration, Instant};
 use wire::client::Client;
 use wire::uri::ConnectionString;
 
 /// Timeout of a connection attempt.
-const REACH: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Timeout of an answer, in addition to ten times the recorded time.
+/// Timeout of a reply, in addition to ten times the recorded time.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Delay beyond which a request counts as late.
-const LATE: Duration = Duration::from_millis(1);
+const LATE_AFTER: Duration = Duration::from_millis(1);
 
 /// Interval at which a waiting thread checks for the end.
-const SLEEP: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Stack size of a thread. Only documents nest deeply, at most 200 levels.
 const STACK: usize = 2 << 20;
@@ -30,9 +30,9 @@ const STACK: usize = 2 << 20;
 /// Pace of a replay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Speed {
-    /// Multiple of the recorded pace.
+    /// A factor of the recorded pace: 2.0 is twice as fast.
     Times(f64),
-    /// Each connection sends its next request when the last one is answered.
+    /// Each connection sends its next request when the last one has its reply.
     Max,
 }
 
@@ -47,10 +47,10 @@ pub struct Recording {
 pub struct Round {
     /// Pace.
     pub speed: Speed,
-    /// True to compare answers, and to keep the order between connections.
+    /// True to compare replies, and to keep the order between connections.
     pub check: bool,
     /// False for a null server, whose outcomes mean nothing.
-    pub judged: bool,
+    pub check_outcomes: bool,
     /// Makes session ids unique, so that no server takes a request for a retry of another round.
     pub salt: [u8; 16],
 }
@@ -75,22 +75,22 @@ impl Recording {
         round: &Round,
         order: &Order,
     ) -> Result<(Vec<Observation>, Duration), String> {
-        let host = choose(uri)?.host;
-        let mapping = Mapping::new(round.salt, &self.script.made_by_server);
+        let host = select_server(uri)?.host;
+        let mapping = Mapping::new(round.salt, &self.script.server_generated);
         let redactor = Redactor::new(&self.script.header.redacted);
-        let play = Play {
+        let player = Player {
             script: &self.script,
             uri,
             host: &host,
             speed: round.speed,
             check: round.check,
-            judged: round.judged,
+            check_outcomes: round.check_outcomes,
             mapping: &mapping,
             redactor: &redactor,
             order,
             ranks: &self.ranks,
         };
-        Ok(play.run())
+        Ok(player.run())
     }
 
     /// Returns the handle that can end a round early.
@@ -100,16 +100,16 @@ impl Recording {
 }
 
 /// State of a replay on one target.
-pub(super) struct Play<'a> {
+pub(super) struct Player<'a> {
     pub(super) script: &'a Script,
     pub(super) uri: &'a ConnectionString,
     /// Address of the target.
     pub(super) host: &'a str,
     pub(super) speed: Speed,
-    /// True to compare answers, and to keep the order between connections.
+    /// True to compare replies, and to keep the order between connections.
     pub(super) check: bool,
     /// False for a null server, whose outcomes mean nothing.
-    pub(super) judged: bool,
+    pub(super) check_outcomes: bool,
     pub(super) mapping: &'a Mapping<'a>,
     pub(super) redactor: &'a Redactor,
     pub(super) order: &'a Order,
@@ -123,29 +123,29 @@ pub(super) struct Ranks {
     /// End time of each rank.
     ended: Vec<u64>,
     /// Last exchanges of the connections that ended before this one began.
-    before: Vec<Vec<usize>>,
+    predecessors: Vec<Vec<usize>>,
 }
 
 impl Ranks {
     /// Ranks the exchanges and connections of a script by their end.
     pub(super) fn of(script: &Script) -> Ranks {
-        // Unanswered exchanges are not sent, so no other may wait for them.
+        // Exchanges without a recorded reply are not sent, so no other may wait for them.
         let sent = script.connections.iter().flat_map(|connection| connection.exchanges.iter().copied());
         let mut sorted: Vec<usize> = sent.collect();
         sorted.sort_by_key(|exchange| script.exchanges[*exchange].ended());
         let mut rank = vec![usize::MAX; script.exchanges.len()];
-        sorted.iter().enumerate().for_each(|(place, exchange)| rank[*exchange] = place);
+        sorted.iter().enumerate().for_each(|(index, exchange)| rank[*exchange] = index);
         let ended = sorted.iter().map(|exchange| script.exchanges[*exchange].ended()).collect();
         let last = |connection: &Connection| connection.exchanges.last().copied();
-        let before = script.connections.iter().map(|this| {
-            let over = script.connections.iter().filter(|other| other.closed < this.opened);
-            over.filter_map(last).collect()
+        let predecessors = script.connections.iter().map(|this| {
+            let finished = script.connections.iter().filter(|other| other.closed < this.opened);
+            finished.filter_map(last).collect()
         });
-        Ranks { rank, ended, before: before.collect() }
+        Ranks { rank, ended, predecessors: predecessors.collect() }
     }
 
     /// Returns the number of exchanges that had finished at this time.
-    fn over_before(&self, at: u64) -> usize {
+    fn finished_before(&self, at: u64) -> usize {
         self.ended.partition_point(|ended| *ended < at)
     }
 }
@@ -154,19 +154,19 @@ impl Ranks {
 pub struct Observation {
     /// Number of the exchange in the script.
     pub exchange: usize,
-    /// Time from the request to its answer.
+    /// Time from the request to its reply.
     pub latency: Duration,
     /// True if it was sent more than a millisecond after it was due.
     pub late: bool,
-    /// Error of a request without an answer.
+    /// Error of a request without a reply.
     pub result: Result<(), String>,
     /// Outcome, if it differs from the recorded one.
     pub error_differs: Option<String>,
-    /// Different answer with the same outcome.
-    pub answer_differs: Option<String>,
+    /// Different reply with the same outcome.
+    pub reply_differs: Option<String>,
 }
 
-impl Play<'_> {
+impl Player<'_> {
     /// Sends everything. Returns the result of each exchange, and the total time.
     pub(super) fn run(&self) -> (Vec<Observation>, Duration) {
         let began = Instant::now();
@@ -174,43 +174,43 @@ impl Play<'_> {
         std::thread::scope(|scope| {
             let connections = self.script.connections.iter().enumerate();
             let threads: Vec<_> = connections
-                .map(|(place, connection)| {
+                .map(|(index, connection)| {
                     let thread = std::thread::Builder::new().stack_size(STACK);
-                    thread.spawn_scoped(scope, move || self.connection(place, connection, began))
+                    thread.spawn_scoped(scope, move || self.connection(index, connection, began))
                 })
                 .collect();
             if threads.iter().any(Result::is_err) {
                 self.order.stop();
             }
             for thread in threads {
-                let found = thread.map(|thread| thread.join().unwrap_or_default());
-                all.extend(found.unwrap_or_default());
+                let observations = thread.map(|thread| thread.join().unwrap_or_default());
+                all.extend(observations.unwrap_or_default());
             }
         });
         (all, began.elapsed())
     }
 
     /// Replays one connection until its last exchange or the end of the replay.
-    fn connection(&self, place: usize, connection: &Connection, began: Instant) -> Vec<Observation> {
-        let mut found = Vec::new();
+    fn connection(&self, index: usize, connection: &Connection, began: Instant) -> Vec<Observation> {
+        let mut observations = Vec::new();
         if self.speed == Speed::Max
-            && !self.ranks.before[place].iter().all(|last| self.order.after(self.ranks.rank[*last]))
+            && !self.ranks.predecessors[index].iter().all(|last| self.order.wait_for(self.ranks.rank[*last]))
         {
-            return found;
+            return observations;
         }
         if !self.sleep_until(self.due(connection.opened, began)) {
-            return found;
+            return observations;
         }
         let mut client = None;
         for &exchange in &connection.exchanges {
-            let what = &self.script.exchanges[exchange];
-            if !self.turn(what, began) {
-                return found;
+            let recorded = &self.script.exchanges[exchange];
+            if !self.wait_until_due(recorded, began) {
+                return observations;
             }
-            found.extend(self.exchange(&mut client, exchange, what, began));
-            self.order.end(self.ranks.rank[exchange]);
+            observations.extend(self.exchange(&mut client, exchange, recorded, began));
+            self.order.finish(self.ranks.rank[exchange]);
         }
-        found
+        observations
     }
 
     /// Returns the due time of a recorded moment; `None` if the pace has no schedule.
@@ -222,10 +222,10 @@ impl Play<'_> {
     }
 
     /// Waits for the due time and for the required predecessors. Returns false if the replay is to end.
-    fn turn(&self, what: &Exchange, began: Instant) -> bool {
-        self.sleep_until(self.due(what.at, began))
-            && (!self.check || self.order.after_all_before(self.ranks.over_before(what.at)))
-            && what.requires.iter().all(|required| self.order.after(self.ranks.rank[*required]))
+    fn wait_until_due(&self, recorded: &Exchange, began: Instant) -> bool {
+        self.sleep_until(self.due(recorded.at, began))
+            && (!self.check || self.order.wait_for_all_before(self.ranks.finished_before(recorded.at)))
+            && recorded.requires.iter().all(|required| self.order.wait_for(self.ranks.rank[*required]))
     }
 
     /// Sleeps until the due time. Returns false if the replay is to end.
@@ -235,61 +235,61 @@ impl Play<'_> {
             if self.order.is_stopped() {
                 return false;
             }
-            let left = due.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let remaining = due.saturating_duration_since(Instant::now());
+            if remaining.is_zero() {
                 return true;
             }
-            std::thread::sleep(left.min(SLEEP));
+            std::thread::sleep(remaining.min(POLL_INTERVAL));
         }
     }
 
-    /// Sends one request and reads its answer; `None` if nothing is to be sent.
+    /// Sends one request and reads its reply; `None` if nothing is to be sent.
     fn exchange(
         &self,
         client: &mut Option<Client>,
         exchange: usize,
-        what: &Exchange,
+        recorded: &Exchange,
         began: Instant,
     ) -> Option<Observation> {
-        let parts = Parts::read(&what.sections)?;
+        let parts = Sections::parse(&recorded.sections)?;
         let sections = self.mapping.request(&parts);
         let mut observation = Observation {
             exchange,
             latency: Duration::ZERO,
-            late: self.due(what.at, began).is_some_and(|due| due + LATE < Instant::now()),
+            late: self.due(recorded.at, began).is_some_and(|due| due + LATE_AFTER < Instant::now()),
             result: Ok(()),
             error_differs: None,
-            answer_differs: None,
+            reply_differs: None,
         };
-        let timeout = what.reply.as_ref().map_or(0, |reply| reply.at.saturating_sub(what.at));
+        let timeout = recorded.reply.as_ref().map_or(0, |reply| reply.at.saturating_sub(recorded.at));
         let timeout = REPLY_TIMEOUT + Duration::from_micros(timeout) * 10;
         let mut attempt = || -> Result<(), String> {
             let client = self.open(client)?;
             let sent = Instant::now();
             client.set_deadline(sent + timeout);
-            client.send(what.flags & MORE_TO_COME, &sections).map_err(|error| error.to_string())?;
-            let Some(reply) = &what.reply else {
+            client.send(recorded.flags & MORE_TO_COME, &sections).map_err(|error| error.to_string())?;
+            let Some(reply) = &recorded.reply else {
                 observation.latency = sent.elapsed();
                 return Ok(());
             };
-            let answered = client.receive().map_err(|error| error.to_string())?;
+            let actual = client.receive().map_err(|error| error.to_string())?;
             observation.latency = sent.elapsed();
-            if !self.judged {
+            if !self.check_outcomes {
                 return Ok(());
             }
             let expected = outcome(reply.document.view());
-            let got = outcome(answered.view());
+            let found = outcome(actual.view());
             let lacks_cursor = self.mapping.lacks_cursor(&parts);
-            self.mapping.learn(&reply.document, &answered);
-            if expected != got {
+            self.mapping.learn(&reply.document, &actual);
+            if expected != found {
                 let why = if lacks_cursor { ", because the first batch closed the cursor" } else { "" };
-                let reason = answered.view().get("errmsg").and_then(|text| text.as_str()).unwrap_or_default();
+                let reason = actual.view().get("errmsg").and_then(|text| text.as_str()).unwrap_or_default();
                 let reason = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
-                observation.error_differs = Some(format!("{got}{reason} instead of {expected}{why}"));
+                observation.error_differs = Some(format!("{found}{reason} instead of {expected}{why}"));
             } else if self.check {
                 let comparison = Comparison { mapping: self.mapping, redactor: self.redactor };
-                observation.answer_differs =
-                    comparison.difference(&parts, reply.document.view(), answered.view());
+                observation.reply_differs =
+                    comparison.difference(&parts, reply.document.view(), actual.view());
             }
             Ok(())
         };
@@ -305,8 +305,8 @@ impl Play<'_> {
     /// Returns the connection's client, and connects it at its first request.
     fn open<'c>(&self, client: &'c mut Option<Client>) -> Result<&'c mut Client, String> {
         if client.is_none() {
-            let fresh = Client::connect(self.host, self.uri, Instant::now() + REACH);
-            *client = Some(fresh.map_err(|why| format!("cannot connect: {why}"))?);
+            let connected = Client::connect(self.host, self.uri, Instant::now() + CONNECT_TIMEOUT);
+            *client = Some(connected.map_err(|why| format!("cannot connect: {why}"))?);
         }
         client.as_mut().ok_or_else(|| "not connected".to_string())
     }

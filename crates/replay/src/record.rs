@@ -1,12 +1,12 @@
-//! The recorder: listens, forwards all traffic, and records it.
+//! The recorder: the listener, and the thread that writes the file. [`super::proxy`] forwards the traffic.
 //!
 //! A separate thread writes the events, so that a slow disk does not delay the traffic.
 //!
 //! Recording ends at the size limit, at a write error, and when the disk falls too far behind: the write queue is
 //! bounded. Each reason is reported once, and the traffic continues.
 
-use super::format::{Event, EventKind, begin, encode};
-use super::proxy::{Shared, pass};
+use super::format::{Event, EventKind, encode, encode_start};
+use super::proxy::{Shared, serve_connection};
 use super::redact::Redactor;
 use super::upstream::Upstream;
 use base::bson::{Builder, DocumentBuf};
@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 use tokio::net::TcpListener;
-use wire::trust;
+use wire::tls_client;
 use wire::uri::ConnectionString;
 
 /// Settings of a recorder.
@@ -34,7 +34,7 @@ pub struct Settings {
     /// Fields whose values are replaced by values of the same type and length.
     pub redact: Vec<String>,
     /// The connection string as stored in the file, without user and password.
-    pub shown: String,
+    pub redacted_uri: String,
 }
 
 /// A listening recorder.
@@ -55,14 +55,14 @@ impl Recorder {
         server: &Upstream,
         settings: &Settings,
     ) -> Result<Recorder, String> {
-        let tls = uri.tls.as_ref().map(trust::config).transpose()?;
+        let tls = uri.tls.as_ref().map(tls_client::config).transpose()?;
         let listener = TcpListener::bind(address).await;
         let listener = listener.map_err(|error| format!("can't listen on {address}: {error}"))?;
         let sink = sink(settings, &server.server);
         let sink = sink.map_err(|error| format!("{}: {error}", settings.file.display()))?;
-        let (redactor, hidden) = (Redactor::new(&settings.redact), Mutex::new(HashSet::new()));
+        let (redactor, withheld_cursors) = (Redactor::new(&settings.redact), Mutex::new(HashSet::new()));
         let host = server.host.clone();
-        let shared = Arc::new(Shared { sink, redactor, host, tls: tls.map(Arc::new), hidden });
+        let shared = Arc::new(Shared { sink, redactor, host, tls: tls.map(Arc::new), withheld_cursors });
         Ok(Recorder { listener, shared, connections: AtomicU32::new(0) })
     }
 
@@ -75,7 +75,7 @@ impl Recorder {
     }
 
     /// Records until `end` is ready. Returns a summary and the number of connections.
-    pub async fn record(&self, end: impl Future<Output = ()>) -> (Written, u32) {
+    pub async fn record(&self, end: impl Future<Output = ()>) -> (RecordingSummary, u32) {
         tokio::select! {
             () = self.serve() => {}
             () = end => {}
@@ -92,8 +92,8 @@ impl Recorder {
                     let shared = Arc::clone(&self.shared);
                     let number = self.connections.fetch_add(1, Relaxed) + 1;
                     tokio::spawn(async move {
-                        if let Err(error) = pass(client, number, &shared).await
-                            && !is_leave(&error)
+                        if let Err(error) = serve_connection(client, number, &shared).await
+                            && !is_disconnect(&error)
                         {
                             let _ = writeln!(stderr(), "connection {number}: {error}");
                         }
@@ -114,7 +114,7 @@ fn sink(settings: &Settings, server: &str) -> io::Result<Sink> {
     let mut header = Builder::new();
     header.append(c"started", Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string().as_str());
     header.append(c"lab", env!("CARGO_PKG_VERSION")).append(c"server", server);
-    header.append(c"upstream", settings.shown.as_str()).begin_array(c"redacted");
+    header.append(c"upstream", settings.redacted_uri.as_str()).begin_array(c"redacted");
     for path in &settings.redact {
         header.push(path.as_str());
     }
@@ -123,39 +123,39 @@ fn sink(settings: &Settings, server: &str) -> io::Result<Sink> {
 }
 
 /// Returns true for the usual errors of a closed connection.
-fn is_leave(error: &io::Error) -> bool {
+fn is_disconnect(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionReset, NotConnected, UnexpectedEof};
     matches!(error.kind(), BrokenPipe | ConnectionReset | NotConnected | UnexpectedEof)
 }
 
 /// Limit of the write queue in bytes.
-const WAITING_MAX: usize = 64 << 20;
+const QUEUE_BYTES_MAX: usize = 64 << 20;
 
-/// Room for the last event, which contains the reason of the end.
-const LAST: u64 = 256;
+/// Reserved bytes for the last event, which contains the reason of the end.
+const END_EVENT_SIZE: u64 = 256;
 
 /// Destination of the events.
 pub(super) struct Sink {
     sender: Mutex<Option<Sender<Vec<u8>>>>,
     state: Arc<State>,
     thread: Mutex<Option<JoinHandle<()>>>,
-    began: Instant,
+    start: Instant,
 }
 
 /// State shared by the writing thread and the connections.
 #[derive(Default)]
 struct State {
-    waiting: AtomicUsize,
+    queued_bytes: AtomicUsize,
     stopped: AtomicBool,
     /// True if the write queue has exceeded its limit.
-    behind: AtomicBool,
+    overflowed: AtomicBool,
     /// Summary, available at the end.
-    summary: Mutex<Written>,
+    summary: Mutex<RecordingSummary>,
 }
 
 /// Summary of a recording.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Written {
+pub struct RecordingSummary {
     /// Size of the file.
     pub bytes: u64,
     /// Number of events.
@@ -176,23 +176,23 @@ impl Sink {
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let mut file = options.open(path)?;
-        let start = begin(header);
-        file.write_all(&start)?;
+        let head = encode_start(header);
+        file.write_all(&head)?;
         let state = Arc::new(State::default());
         let (sender, events) = channel();
-        let began = Instant::now();
+        let start = Instant::now();
         let out = BufWriter::with_capacity(1 << 20, file);
         let writer = Writer {
             out,
             path: path.to_path_buf(),
             state: Arc::clone(&state),
             size_max,
-            size: start.len() as u64,
-            began,
+            size: head.len() as u64,
+            start,
         };
         let thread =
             std::thread::Builder::new().name("recording".to_string()).spawn(move || writer.run(&events))?;
-        Ok(Sink { sender: Mutex::new(Some(sender)), state, thread: Mutex::new(Some(thread)), began })
+        Ok(Sink { sender: Mutex::new(Some(sender)), state, thread: Mutex::new(Some(thread)), start })
     }
 
     /// Returns true if recording has ended.
@@ -201,15 +201,15 @@ impl Sink {
     }
 
     /// Records an event with the present time.
-    pub(super) fn take(&self, connection: u32, what: EventKind) {
+    pub(super) fn record(&self, connection: u32, kind: EventKind) {
         let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(sender) = sender.as_ref().filter(|_| !self.is_stopped()) else { return };
         // Under the lock, so that times in the file never decrease.
-        let event = Event { connection, at: elapsed(self.began), what };
+        let event = Event { connection, at: elapsed(self.start), kind };
         let mut bytes = Vec::new();
         encode(&event, &mut bytes);
-        if self.state.waiting.fetch_add(bytes.len(), Relaxed) + bytes.len() > WAITING_MAX {
-            self.state.behind.store(true, Relaxed);
+        if self.state.queued_bytes.fetch_add(bytes.len(), Relaxed) + bytes.len() > QUEUE_BYTES_MAX {
+            self.state.overflowed.store(true, Relaxed);
             self.state.stopped.store(true, Relaxed);
             return;
         }
@@ -218,7 +218,7 @@ impl Sink {
     }
 
     /// Writes the queue and the end event.
-    pub(super) fn finish(&self) -> Written {
+    pub(super) fn finish(&self) -> RecordingSummary {
         drop(self.sender.lock().unwrap_or_else(PoisonError::into_inner).take());
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
@@ -230,8 +230,8 @@ impl Sink {
 }
 
 /// Returns the microseconds since the start of the recording.
-fn elapsed(began: Instant) -> u64 {
-    u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX)
+fn elapsed(start: Instant) -> u64 {
+    u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX)
 }
 
 /// State of the writing thread.
@@ -241,7 +241,7 @@ struct Writer {
     state: Arc<State>,
     size_max: u64,
     size: u64,
-    began: Instant,
+    start: Instant,
 }
 
 impl Writer {
@@ -250,7 +250,7 @@ impl Writer {
         let mut count = 0;
         let why = loop {
             let Ok(event) = events.recv() else { break None };
-            if self.size + event.len() as u64 + LAST > self.size_max {
+            if self.size + event.len() as u64 + END_EVENT_SIZE > self.size_max {
                 break Some(format!("the file has reached its maximum size, {} bytes", self.size_max));
             }
             if let Err(error) = self.out.write_all(&event) {
@@ -258,15 +258,15 @@ impl Writer {
             }
             self.size += event.len() as u64;
             count += 1;
-            self.state.waiting.fetch_sub(event.len(), Relaxed);
-            if self.state.behind.load(Relaxed) {
+            self.state.queued_bytes.fetch_sub(event.len(), Relaxed);
+            if self.state.overflowed.load(Relaxed) {
                 break Some("the disk is slower than the traffic".to_string());
             }
         };
         self.state.stopped.store(true, Relaxed);
         let mut last = Vec::new();
-        let what = EventKind::End(why.clone().unwrap_or_default());
-        encode(&Event { connection: 0, at: elapsed(self.began), what }, &mut last);
+        let kind = EventKind::End(why.clone().unwrap_or_default());
+        encode(&Event { connection: 0, at: elapsed(self.start), kind }, &mut last);
         let ended = self.out.write_all(&last).and_then(|()| self.out.flush());
         let why = why.or(ended.err().map(|error| format!("cannot write the file: {error}")));
         if let Some(why) = &why {
@@ -278,7 +278,7 @@ impl Writer {
             );
         }
         let mut summary = self.state.summary.lock().unwrap_or_else(PoisonError::into_inner);
-        *summary = Written { bytes: self.size + last.len() as u64, events: count, why };
+        *summary = RecordingSummary { bytes: self.size + last.len() as u64, events: count, why };
     }
 }
 
@@ -288,9 +288,9 @@ mod tests {
     use crate::format::Reader;
     use crate::tests::Scratch;
 
-    fn whats(path: &Path) -> Vec<EventKind> {
+    fn kinds(path: &Path) -> Vec<EventKind> {
         let mut reader = Reader::open(File::open(path).unwrap()).unwrap();
-        std::iter::from_fn(|| reader.next_event().unwrap()).map(|event| event.what).collect()
+        std::iter::from_fn(|| reader.next_event().unwrap()).map(|event| event.kind).collect()
     }
 
     #[test]
@@ -298,29 +298,29 @@ mod tests {
         let scratch = Scratch::new("sink-order");
         let path = scratch.path().join("r");
         let sink = Sink::create(&path, &DocumentBuf::empty(), 10_000).unwrap();
-        sink.take(1, EventKind::Opened);
-        sink.take(1, EventKind::Closed);
+        sink.record(1, EventKind::Opened);
+        sink.record(1, EventKind::Closed);
         let written = sink.finish();
         assert_eq!((written.events, written.why), (2, None));
         assert_eq!(written.bytes, std::fs::metadata(&path).unwrap().len());
-        assert_eq!(whats(&path), [EventKind::Opened, EventKind::Closed, EventKind::End(String::new())]);
-        assert!(Sink::create(&path, &DocumentBuf::empty(), 10_000).is_err(), "what is there stays");
+        assert_eq!(kinds(&path), [EventKind::Opened, EventKind::Closed, EventKind::End(String::new())]);
+        assert!(Sink::create(&path, &DocumentBuf::empty(), 10_000).is_err(), "the file exists");
     }
 
     #[test]
-    fn a_full_file_ends_and_says_so() {
+    fn a_full_file_ends_with_a_reason() {
         let scratch = Scratch::new("sink-full");
         let path = scratch.path().join("r");
         let sink = Sink::create(&path, &DocumentBuf::empty(), 2000).unwrap();
         for _ in 0..100 {
-            sink.take(1, EventKind::Withheld("x".repeat(100)));
+            sink.record(1, EventKind::Withheld("x".repeat(100)));
         }
         let written = sink.finish();
         assert!(written.bytes <= 2000 && written.why.unwrap().contains("size"));
-        let whats = whats(&path);
+        let kinds = kinds(&path);
         assert!(
-            whats.len() > 10 && matches!(whats.last(), Some(EventKind::End(why)) if why.contains("2000")),
-            "{whats:?}"
+            kinds.len() > 10 && matches!(kinds.last(), Some(EventKind::End(why)) if why.contains("2000")),
+            "{kinds:?}"
         );
     }
 }

@@ -3,13 +3,13 @@
 //! Equal values get equal replacements, derived from a key that is never stored. A lookup by a value therefore finds
 //! the same documents again. A field is identified by its dotted name, in any form: `contact.email` is in `{contact:
 //! {email: …}}`, in `{"contact.email": …}`, in `$set`, behind positions and operators. An expression may use a field by
-//! its name, and then its values cannot be separated. Such a message is withheld whole.
+//! its name, and then its values cannot be separated. The recorder withholds the message.
 //!
-//! Authentication, passwords, and the greeting that precedes both are never recorded.
+//! Authentication, passwords and handshakes (hello) are never recorded.
 //!
 //! The module also copies documents with some values replaced.
 
-use super::message::Parts;
+use super::message::Sections;
 use base::bson::{
     Array, Builder, Document, DocumentBuf, FieldName, Number, ObjectId, RegexText, Value, ValueBuf,
 };
@@ -23,12 +23,12 @@ pub(crate) struct Redactor {
     key: RandomState,
 }
 
-/// Operators that move values to other names, or search without a field name.
-const UNTRACEABLE: &[&str] =
+/// Operators that move values to other names, or search without a field name. Redaction by name cannot follow them.
+const UNTRACEABLE_OPERATORS: &[&str] =
     &["$accumulator", "$function", "$getField", "$objectToArray", "$rename", "$setField", "$text", "$where"];
 
 /// Places where numbers and booleans are options, not data.
-const DIRECTIONS: &[&str] = &["$project", "$sort", "fields", "hint", "key", "projection", "sort"];
+const OPTION_FIELDS: &[&str] = &["$project", "$sort", "fields", "hint", "key", "projection", "sort"];
 
 impl Redactor {
     /// Creates a redactor for dotted field names.
@@ -38,40 +38,40 @@ impl Redactor {
     }
 
     /// Returns true if no field is redacted.
-    pub(crate) fn is_idle(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.paths.is_empty()
     }
 
     /// Returns true if this path leads to a redacted field.
     pub(crate) fn covers(&self, path: &[&str]) -> bool {
-        if self.is_idle() {
+        if self.is_empty() {
             return false;
         }
         let names: Vec<&str> =
             path.iter().flat_map(|name| name.split('.')).filter(|name| is_name(name)).collect();
         // Array filters choose their own names for elements.
         let of_elements = names.first() == Some(&"arrayFilters") || names.contains(&"arrayFilters");
-        self.paths.iter().any(|wanted| {
-            let wanted = if of_elements { wanted.get(wanted.len() - 1..).unwrap_or(wanted) } else { wanted };
-            names.windows(wanted.len()).any(|window| window.iter().zip(wanted).all(|(a, b)| a == b))
+        self.paths.iter().any(|field| {
+            let field = if of_elements { field.get(field.len() - 1..).unwrap_or(field) } else { field };
+            names.windows(field.len()).any(|window| window.iter().zip(field).all(|(a, b)| a == b))
         })
     }
 
     /// Returns true if a request uses a redacted field in an expression, where its values or results cannot be
     /// separated.
-    pub(crate) fn withholds(&self, parts: &Parts<'_>) -> bool {
-        if self.is_idle() {
+    pub(crate) fn withholds(&self, parts: &Sections<'_>) -> bool {
+        if self.is_empty() {
             return false;
         }
-        let names = |name: &str| self.paths.iter().flatten().any(|known| known == name);
+        let names = |name: &str| self.paths.iter().flatten().any(|part| part == name);
         let mut found = false;
         let distinct = matches!(parts.command(), "distinct" | "mapReduce" | "mapreduce");
         let inserted = |path: &[&str]| path.first() == Some(&"documents");
         let documents =
             parts.sequences.iter().filter(|(name, _)| *name != "documents").flat_map(|(_, list)| list);
         for document in documents.chain([&parts.body]) {
-            look(*document, &mut Vec::new(), &mut |path, value| {
-                found |= path.last().is_some_and(|name| UNTRACEABLE.contains(name));
+            walk(*document, &mut Vec::new(), &mut |path, value| {
+                found |= path.last().is_some_and(|name| UNTRACEABLE_OPERATORS.contains(name));
                 if let Value::String(text) = value {
                     let refers = text.starts_with('$') && text.split(['.', '$']).any(names);
                     found |= refers || (distinct && path == ["key"] && text.split('.').any(names));
@@ -82,30 +82,32 @@ impl Redactor {
         found || matches!(parts.command(), "mapReduce" | "mapreduce")
     }
 
-    /// Redacts a document of a request or a reply. `list` is the name of its document sequence.
-    pub(crate) fn redacted<'a>(&self, list: &'a str, document: Document<'a>) -> DocumentBuf {
-        if self.is_idle() {
+    /// Redacts a document of a request or a reply. `sequence` is the name of its document sequence.
+    pub(crate) fn redacted<'a>(&self, sequence: &'a str, document: Document<'a>) -> DocumentBuf {
+        if self.is_empty() {
             return document.to_owned();
         }
-        let mut path = if list.is_empty() { Vec::new() } else { vec![list] };
-        copy(document, &mut path, &mut |path, value| {
+        let mut path = if sequence.is_empty() { Vec::new() } else { vec![sequence] };
+        rewrite(document, &mut path, &mut |path, value| {
             let is_message =
                 matches!(path.last(), Some(&("errmsg" | "consideredValue" | "consideredValues")));
             if !is_message && !self.covers(path) {
-                return Change::Into;
+                return Change::Descend;
             }
             match value {
-                Value::Document(_) | Value::Array(_) => Change::Into,
-                Value::Int32(_) | Value::Int64(_) | Value::Double(_) | Value::Boolean(_) if directs(path) => {
+                Value::Document(_) | Value::Array(_) => Change::Descend,
+                Value::Int32(_) | Value::Int64(_) | Value::Double(_) | Value::Boolean(_)
+                    if is_option(path) =>
+                {
                     Change::Keep
                 }
-                value => Change::To(self.other(value)),
+                value => Change::Replace(self.replacement(value)),
             }
         })
     }
 
     /// Returns a replacement of the same type and length.
-    fn other(&self, value: &Value<'_>) -> ValueBuf {
+    fn replacement(&self, value: &Value<'_>) -> ValueBuf {
         if let Some(number) = value.as_number() {
             return self.number(value, number);
         }
@@ -170,10 +172,10 @@ fn is_name(name: &str) -> bool {
 }
 
 /// Returns true for a place where numbers and booleans are options, not data.
-fn directs(path: &[&str]) -> bool {
+fn is_option(path: &[&str]) -> bool {
     match path.first() {
-        Some(&("pipeline" | "indexes")) => path.iter().skip(1).any(|name| DIRECTIONS.contains(name)),
-        Some(first) => DIRECTIONS.contains(first),
+        Some(&("pipeline" | "indexes")) => path.iter().skip(1).any(|name| OPTION_FIELDS.contains(name)),
+        Some(first) => OPTION_FIELDS.contains(first),
         None => false,
     }
 }
@@ -208,7 +210,7 @@ pub(super) fn is_secret(command: &str) -> bool {
     WITHHELD.contains(&command)
 }
 
-/// Returns true for the greeting, whose answer names the members of a set.
+/// Returns true for hello, whose reply names the members of a set.
 pub(super) fn is_hello(command: &str) -> bool {
     matches!(command, "hello" | "isMaster" | "ismaster")
 }
@@ -218,48 +220,53 @@ pub(crate) enum Change {
     /// Keeps the value with all its contents.
     Keep,
     /// Visits the contents of the value, if any.
-    Into,
+    Descend,
     /// Replaces the value.
-    To(ValueBuf),
+    Replace(ValueBuf),
     /// Removes the value; in an array it becomes null.
-    Drop,
+    Remove,
 }
 
 /// A visitor. Its arguments are the path of the value, array positions included, and the value.
 pub(crate) type Visit<'v> = dyn FnMut(&[&str], &Value<'_>) -> Change + 'v;
 
 /// Returns a copy of the document with the actions of `visit` applied. `path` is the path of the document.
-pub(crate) fn copy<'a>(
+pub(crate) fn rewrite<'a>(
     document: Document<'a>,
     path: &mut Vec<&'a str>,
     visit: &mut Visit<'_>,
 ) -> DocumentBuf {
     let mut out = Builder::new();
-    fill(document, path, visit, &mut out);
+    rewrite_document(document, path, visit, &mut out);
     out.finish()
 }
 
 /// Copies the fields of a document with the visitor's actions.
-fn fill<'a>(document: Document<'a>, path: &mut Vec<&'a str>, visit: &mut Visit<'_>, out: &mut Builder) {
+fn rewrite_document<'a>(
+    document: Document<'a>,
+    path: &mut Vec<&'a str>,
+    visit: &mut Visit<'_>,
+    out: &mut Builder,
+) {
     for element in document {
         let (name, value) = (element.name(), element.value());
         path.push(name);
         match (visit(path, &value), value) {
-            (Change::Drop, _) => {}
-            (Change::To(other), _) => {
+            (Change::Remove, _) => {}
+            (Change::Replace(other), _) => {
                 out.append(FieldName::known(name), other.view());
             }
-            (Change::Into, Value::Document(inner)) => {
+            (Change::Descend, Value::Document(inner)) => {
                 out.begin_document(FieldName::known(name));
-                fill(inner, path, visit, out);
+                rewrite_document(inner, path, visit, out);
                 out.end();
             }
-            (Change::Into, Value::Array(inner)) => {
+            (Change::Descend, Value::Array(inner)) => {
                 out.begin_array(FieldName::known(name));
-                each(inner, path, visit, out);
+                rewrite_array(inner, path, visit, out);
                 out.end();
             }
-            (Change::Keep | Change::Into, _) => {
+            (Change::Keep | Change::Descend, _) => {
                 out.append_element(&element);
             }
         }
@@ -268,28 +275,28 @@ fn fill<'a>(document: Document<'a>, path: &mut Vec<&'a str>, visit: &mut Visit<'
 }
 
 /// Copies the elements of an array with the visitor's actions. Removed elements become null, which keeps positions.
-fn each<'a>(array: Array<'a>, path: &mut Vec<&'a str>, visit: &mut Visit<'_>, out: &mut Builder) {
+fn rewrite_array<'a>(array: Array<'a>, path: &mut Vec<&'a str>, visit: &mut Visit<'_>, out: &mut Builder) {
     for element in array.elements() {
         let value = element.value();
         path.push(element.name());
         match (visit(path, &value), value) {
-            (Change::Drop, _) => {
+            (Change::Remove, _) => {
                 out.push(Value::Null);
             }
-            (Change::To(other), _) => {
+            (Change::Replace(other), _) => {
                 out.push(other.view());
             }
-            (Change::Into, Value::Document(inner)) => {
+            (Change::Descend, Value::Document(inner)) => {
                 out.push_document();
-                fill(inner, path, visit, out);
+                rewrite_document(inner, path, visit, out);
                 out.end();
             }
-            (Change::Into, Value::Array(inner)) => {
+            (Change::Descend, Value::Array(inner)) => {
                 out.push_array();
-                each(inner, path, visit, out);
+                rewrite_array(inner, path, visit, out);
                 out.end();
             }
-            (Change::Keep | Change::Into, value) => {
+            (Change::Keep | Change::Descend, value) => {
                 out.push(value);
             }
         }
@@ -298,7 +305,7 @@ fn each<'a>(array: Array<'a>, path: &mut Vec<&'a str>, visit: &mut Visit<'_>, ou
 }
 
 /// Visits every value inside with its path. `visit` returns whether to descend.
-pub(crate) fn look<'a>(
+pub(crate) fn walk<'a>(
     document: Document<'a>,
     path: &mut Vec<&'a str>,
     visit: &mut dyn FnMut(&[&str], &Value<'a>) -> bool,
@@ -308,8 +315,8 @@ pub(crate) fn look<'a>(
         path.push(element.name());
         if visit(path, &value) {
             match value {
-                Value::Document(inner) => look(inner, path, visit),
-                Value::Array(inner) => look(inner.as_document(), path, visit),
+                Value::Document(inner) => walk(inner, path, visit),
+                Value::Array(inner) => walk(inner.as_document(), path, visit),
                 _ => {}
             }
         }
@@ -332,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_go_wherever_they_are_named() {
+    fn redacted_fields_are_replaced_in_every_form() {
         let redactor = redactor(&["contact.email", "pin"]);
         for text in [
             "{insert: 'c', documents: [{contact: {email: 'secret@x', n: 1}}]}",
@@ -366,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn every_type_keeps_its_type() {
+    fn replacements_have_the_same_type() {
         let redactor = redactor(&["a"]);
         let text = "{a: [1, NumberLong(5), 1.5, NumberDecimal('1.5'), true, null, ISODate('2020-01-01T00:00:00Z'), \
                     ObjectId('0123456789abcdef01234567'), /x/i, {b: 's'}, BinData(0, 'AAEC'), MinKey, Timestamp(1, 2)]}";
@@ -381,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn directions_stay() {
+    fn options_stay() {
         let redactor = redactor(&["email"]);
         for text in [
             "{find: 'c', sort: {email: -1}, projection: {email: 1}}",
@@ -393,11 +400,11 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_told_apart_is_withheld() {
+    fn messages_with_untraceable_values_are_withheld() {
         let redactor = redactor(&["contact.email"]);
         let withholds = |text: &str| {
             let body = parse(text).unwrap();
-            redactor.withholds(&Parts { body: body.view(), sequences: Vec::new() })
+            redactor.withholds(&Sections { body: body.view(), sequences: Vec::new() })
         };
         for text in [
             "{aggregate: 'c', pipeline: [{$group: {_id: '$contact.email'}}]}",
@@ -428,11 +435,11 @@ mod walk_tests {
     #[test]
     fn values_are_kept_replaced_and_dropped_by_their_paths() {
         let before = parse("{a: 1, b: [1, {c: 2, d: {e: 3}}], f: {c: 5}}").unwrap();
-        let after = copy(before.view(), &mut Vec::new(), &mut |path, _| match path {
-            ["a"] => Change::Drop,
-            [.., "c"] => Change::To(Value::String("x").to_owned()),
+        let after = rewrite(before.view(), &mut Vec::new(), &mut |path, _| match path {
+            ["a"] => Change::Remove,
+            [.., "c"] => Change::Replace(Value::String("x").to_owned()),
             [.., "d"] => Change::Keep,
-            _ => Change::Into,
+            _ => Change::Descend,
         });
         assert_eq!(after.bytes(), parse("{b: [1, {c: 'x', d: {e: 3}}], f: {c: 'x'}}").unwrap().bytes());
     }
@@ -441,7 +448,7 @@ mod walk_tests {
     fn every_value_is_shown() {
         let document = parse("{a: [1, {b: 2}], c: {d: 3}}").unwrap();
         let mut seen = Vec::new();
-        look(document.view(), &mut Vec::new(), &mut |path, _| {
+        walk(document.view(), &mut Vec::new(), &mut |path, _| {
             seen.push(path.join("."));
             path != ["c"]
         });

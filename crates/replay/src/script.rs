@@ -1,10 +1,10 @@
-//! A recording as a script: connections with their requests in order, each with its recorded answer.
+//! A recording as a script: connections with their requests in order, each with its recorded reply.
 
 use super::order::overlapping;
 use super::tally::shape_of;
 use crate::format::{Event, EventKind, ReadError, Reader};
-use crate::message::{EXHAUST_ALLOWED, MORE_TO_COME, Parts};
-use crate::redact::look;
+use crate::message::{EXHAUST_ALLOWED, MORE_TO_COME, Sections};
+use crate::redact::walk;
 use base::bson::{DocumentBuf, Value};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io::Read;
@@ -14,16 +14,16 @@ use std::io::Read;
 pub struct Script {
     /// Metadata of the recording.
     pub header: Header,
-    /// All requests with their answers.
+    /// All requests with their replies.
     pub exchanges: Vec<Exchange>,
     /// The connections in the order of their opening.
     pub connections: Vec<Connection>,
     /// Databases that requests name, without system databases.
     pub databases: BTreeSet<String>,
     /// Commands that are not replayed, counted by reason.
-    pub left_out: BTreeMap<(String, &'static str), u64>,
-    /// Ids that the recorded server generated: they occurred in answers before they occurred in a request.
-    pub made_by_server: HashSet<Vec<u8>>,
+    pub skipped: BTreeMap<(String, &'static str), u64>,
+    /// Ids that the recorded server generated: they occurred in replies before they occurred in a request.
+    pub server_generated: HashSet<Vec<u8>>,
     /// Defects of the file that do not prevent a replay.
     pub warnings: Vec<String>,
     /// Length of the recording in microseconds.
@@ -48,7 +48,7 @@ pub struct Connection {
     pub closed: u64,
 }
 
-/// A request and its answer.
+/// A request and its reply.
 pub struct Exchange {
     /// Time of the request.
     pub at: u64,
@@ -60,19 +60,19 @@ pub struct Exchange {
     pub command: String,
     /// The command without its values.
     pub shape: String,
-    /// The answer; `None` if the client requested none.
+    /// The reply; `None` if the client requested none.
     pub reply: Option<Reply>,
     /// Exchanges that must finish first: of the same session, and the creator of the cursor.
     pub requires: Vec<usize>,
-    /// True if an overlapping request of another connection may have changed the answer.
+    /// True if an overlapping request of another connection may have changed the reply.
     pub overlaps: bool,
 }
 
-/// An answer.
+/// A reply.
 pub struct Reply {
-    /// Time of the answer.
+    /// Time of the reply.
     pub at: u64,
-    /// Document of the answer.
+    /// Document of the reply.
     pub document: DocumentBuf,
 }
 
@@ -85,7 +85,7 @@ impl Exchange {
 
 /// Commands that would end or change the server itself.
 // tidy: sorted
-const NOT_SENT: &[&str] = &[
+const SKIPPED_COMMANDS: &[&str] = &[
     "replSetFreeze",
     "replSetInitiate",
     "replSetMaintenance",
@@ -97,7 +97,7 @@ const NOT_SENT: &[&str] = &[
 ];
 
 /// System databases.
-const OWN: &[&str] = &["admin", "config", "local"];
+const SYSTEM_DATABASES: &[&str] = &["admin", "config", "local"];
 
 impl Script {
     /// Reads a recording to its end.
@@ -106,36 +106,36 @@ impl Script {
     /// It is no recording, or damaged.
     pub fn read(source: impl Read) -> Result<Script, String> {
         let mut reader = Reader::open(source).map_err(|broken| broken.to_string())?;
-        let mut building = Building::default();
-        building.script.header = header(&reader);
-        let started = building.script.header.started.parse::<jiff::Timestamp>();
+        let mut builder = ScriptBuilder::default();
+        builder.script.header = header(&reader);
+        let started = builder.script.header.started.parse::<jiff::Timestamp>();
         // Tolerance for the difference of two clocks.
-        building.since = started.map_or(i64::MIN, |started| started.as_millisecond() - 60_000);
+        builder.start = started.map_or(i64::MIN, |started| started.as_millisecond() - 60_000);
         let mut ended = false;
         loop {
             match reader.next_event() {
-                Ok(Some(Event { what: EventKind::End(why), at, .. })) => {
+                Ok(Some(Event { kind: EventKind::End(why), at, .. })) => {
                     ended = true;
-                    building.script.length = at;
+                    builder.script.length = at;
                     if !why.is_empty() {
-                        building
+                        builder
                             .script
                             .warnings
                             .push(format!("the recording stopped before the traffic did: {why}"));
                     }
                 }
-                Ok(Some(event)) => building.take(event)?,
+                Ok(Some(event)) => builder.add_event(event)?,
                 Ok(None) => break,
-                Err(ReadError::CutShort) => break,
+                Err(ReadError::Truncated) => break,
                 Err(broken) => return Err(broken.to_string()),
             }
         }
         if !ended {
             let why = "the file is incomplete (the recorder was killed or still runs): its complete events \
              are replayed";
-            building.script.warnings.push(why.to_string());
+            builder.script.warnings.push(why.to_string());
         }
-        Ok(building.finish())
+        Ok(builder.finish())
     }
 }
 
@@ -153,28 +153,28 @@ fn header(reader: &Reader<impl Read>) -> Header {
 
 /// A script under construction.
 #[derive(Default)]
-struct Building {
+struct ScriptBuilder {
     script: Script,
     /// Indexes in the script by connection number in the file.
     connections: HashMap<u32, usize>,
-    /// Unanswered exchanges by connection and request id.
-    waiting: HashMap<(u32, i32), usize>,
+    /// Pending exchanges by connection and request id.
+    pending: HashMap<(u32, i32), usize>,
     /// The last exchange of each session.
     sessions: HashMap<Vec<u8>, usize>,
     /// The exchange that created or last used each cursor.
     cursors: HashMap<i64, usize>,
-    /// Ids that occurred in a request.
-    sent: HashSet<Vec<u8>>,
+    /// Ids that occurred in a request, so a client may have generated them.
+    client_ids: HashSet<Vec<u8>>,
     /// Start of the recording in milliseconds since 1970. The server did not generate older values.
-    since: i64,
+    start: i64,
 }
 
-impl Building {
+impl ScriptBuilder {
     /// Adds one event to the script.
-    fn take(&mut self, event: Event) -> Result<(), String> {
-        let Event { connection, at, what } = event;
+    fn add_event(&mut self, event: Event) -> Result<(), String> {
+        let Event { connection, at, kind } = event;
         self.script.length = self.script.length.max(at);
-        let place = *self.connections.entry(connection).or_insert_with(|| {
+        let index = *self.connections.entry(connection).or_insert_with(|| {
             self.script.connections.push(Connection {
                 opened: at,
                 closed: u64::MAX,
@@ -182,24 +182,25 @@ impl Building {
             });
             self.script.connections.len() - 1
         });
-        match what {
+        match kind {
             EventKind::Header(_) | EventKind::Opened | EventKind::End(_) => {}
-            EventKind::Closed => self.script.connections[place].closed = at,
-            EventKind::Withheld(command) => self.leave_out(command, "not recorded"),
+            EventKind::Closed => self.script.connections[index].closed = at,
+            EventKind::Withheld(command) => self.skip(command, "not recorded"),
             EventKind::Request { id, flags, sections } => {
                 if let Some(exchange) = self.request(at, flags, sections)? {
-                    self.add(place, exchange, (flags & MORE_TO_COME == 0).then_some((connection, id)));
+                    self.add(index, exchange, (flags & MORE_TO_COME == 0).then_some((connection, id)));
                 }
             }
             EventKind::Reply { id, to, flags, sections } => {
-                let Some(exchange) = self.waiting.remove(&(connection, to)) else { return Ok(()) };
-                let document = Parts::read(&sections).ok_or("it contains an invalid reply")?.body.to_owned();
+                let Some(exchange) = self.pending.remove(&(connection, to)) else { return Ok(()) };
+                let document =
+                    Sections::parse(&sections).ok_or("it contains an invalid reply")?.body.to_owned();
                 self.reply(exchange, at, document);
                 if flags & MORE_TO_COME != 0 {
-                    // An exhaust cursor sent this batch unasked. The replay asks for it.
-                    let again = &self.script.exchanges[exchange];
-                    let again = self.request(at, again.flags, again.sections.clone())?;
-                    again.into_iter().for_each(|again| self.add(place, again, Some((connection, id))));
+                    // An exhaust cursor sent this batch without a request. The replay sends a getMore for it.
+                    let next = &self.script.exchanges[exchange];
+                    let next = self.request(at, next.flags, next.sections.clone())?;
+                    next.into_iter().for_each(|next| self.add(index, next, Some((connection, id))));
                 }
             }
         }
@@ -208,23 +209,23 @@ impl Building {
 
     /// Adds a request; `None` if it is not replayed.
     fn request(&mut self, at: u64, flags: u32, sections: Vec<u8>) -> Result<Option<Exchange>, String> {
-        let parts = Parts::read(&sections).ok_or("it contains an invalid request")?;
+        let parts = Sections::parse(&sections).ok_or("it contains an invalid request")?;
         let command = parts.command().to_string();
-        if NOT_SENT.contains(&command.as_str()) {
-            self.leave_out(command, "it would stop or reconfigure the server");
+        if SKIPPED_COMMANDS.contains(&command.as_str()) {
+            self.skip(command, "it would stop or reconfigure the server");
             return Ok(None);
         }
         let mut requires = Vec::new();
-        let place = self.script.exchanges.len();
+        let index = self.script.exchanges.len();
         if let Some(session) = session(&parts) {
-            requires.extend(self.sessions.insert(session, place));
+            requires.extend(self.sessions.insert(session, index));
         }
         for cursor in cursors(&parts) {
             requires.extend(self.cursors.get(&cursor));
         }
         for document in parts.sequences.iter().flat_map(|(_, list)| list).chain([&parts.body]) {
-            look(*document, &mut Vec::new(), &mut |_, value| {
-                self.sent.extend(id_of(value));
+            walk(*document, &mut Vec::new(), &mut |_, value| {
+                self.client_ids.extend(id_of(value));
                 true
             });
         }
@@ -242,41 +243,42 @@ impl Building {
         }))
     }
 
-    /// Adds an exchange to its connection, and registers it for its answer.
-    fn add(&mut self, connection: usize, exchange: Exchange, waits: Option<(u32, i32)>) {
-        let place = self.script.exchanges.len();
+    /// Adds an exchange to its connection, and registers it for its reply.
+    fn add(&mut self, connection: usize, exchange: Exchange, reply_key: Option<(u32, i32)>) {
+        let index = self.script.exchanges.len();
         self.script.exchanges.push(exchange);
-        self.script.connections[connection].exchanges.push(place);
-        if let Some(key) = waits {
-            self.waiting.insert(key, place);
+        self.script.connections[connection].exchanges.push(index);
+        if let Some(key) = reply_key {
+            self.pending.insert(key, index);
         }
     }
 
-    /// Adds the answer of an exchange. Collects the ids that the server generated for it, and its cursor.
+    /// Adds the reply of an exchange. Collects the ids that the server generated for it, and its cursor.
     fn reply(&mut self, exchange: usize, at: u64, document: DocumentBuf) {
         if let Some(id) = cursor_of(&document).filter(|id| *id != 0) {
             self.cursors.insert(id, exchange);
         }
-        let since = self.since;
-        look(document.view(), &mut Vec::new(), &mut |_, value| {
-            let fresh = id_of(value).filter(|id| is_recent(value, since) && !self.sent.contains(id));
-            self.script.made_by_server.extend(fresh);
+        let start = self.start;
+        walk(document.view(), &mut Vec::new(), &mut |_, value| {
+            let generated =
+                id_of(value).filter(|id| is_recent(value, start) && !self.client_ids.contains(id));
+            self.script.server_generated.extend(generated);
             true
         });
         self.script.exchanges[exchange].reply = Some(Reply { at, document });
     }
 
     /// Counts a command that is not replayed.
-    fn leave_out(&mut self, command: String, why: &'static str) {
-        *self.script.left_out.entry((command, why)).or_default() += 1;
+    fn skip(&mut self, command: String, why: &'static str) {
+        *self.script.skipped.entry((command, why)).or_default() += 1;
     }
 
-    /// Removes unanswered exchanges and finds overlapping ones.
+    /// Removes pending exchanges and finds overlapping ones.
     fn finish(mut self) -> Script {
-        let unanswered: HashSet<usize> = self.waiting.values().copied().collect();
+        let unanswered: HashSet<usize> = self.pending.values().copied().collect();
         for exchange in &unanswered {
             let command = self.script.exchanges[*exchange].command.clone();
-            self.leave_out(command, "it has no recorded reply");
+            self.skip(command, "it has no recorded reply");
         }
         for connection in &mut self.script.connections {
             connection.exchanges.retain(|exchange| !unanswered.contains(exchange));
@@ -295,13 +297,13 @@ impl Building {
         for exchange in overlapping(&self.script.exchanges, sent) {
             self.script.exchanges[exchange].overlaps = true;
         }
-        self.script.databases.retain(|name| !OWN.contains(&name.as_str()));
+        self.script.databases.retain(|name| !SYSTEM_DATABASES.contains(&name.as_str()));
         self.script
     }
 }
 
 /// Returns the session id of a request.
-fn session(parts: &Parts<'_>) -> Option<Vec<u8>> {
+fn session(parts: &Sections<'_>) -> Option<Vec<u8>> {
     match parts.body.get("lsid")?.as_document()?.get("id")? {
         Value::Binary { bytes, .. } => Some(bytes.to_vec()),
         _ => None,
@@ -309,7 +311,7 @@ fn session(parts: &Parts<'_>) -> Option<Vec<u8>> {
 }
 
 /// Returns the cursors that a request names.
-pub(super) fn cursors(parts: &Parts<'_>) -> Vec<i64> {
+pub(super) fn cursors(parts: &Sections<'_>) -> Vec<i64> {
     match parts.command() {
         "getMore" => parts.body.get("getMore").and_then(|id| id.as_i64()).into_iter().collect(),
         "killCursors" => {
@@ -320,7 +322,7 @@ pub(super) fn cursors(parts: &Parts<'_>) -> Vec<i64> {
     }
 }
 
-/// Returns the cursor that an answer names; 0 is none.
+/// Returns the cursor that a reply names; 0 is none.
 pub(super) fn cursor_of(document: &DocumentBuf) -> Option<i64> {
     document.view().get("cursor")?.as_document()?.get("id")?.as_i64()
 }
@@ -336,16 +338,16 @@ pub(super) fn id_of(value: &Value<'_>) -> Option<Vec<u8>> {
 }
 
 /// Returns true if the value may have been generated at that time or later.
-fn is_recent(value: &Value<'_>, since: i64) -> bool {
+fn is_recent(value: &Value<'_>, start: i64) -> bool {
     match value {
-        Value::ObjectId(id) => id.timestamp_millis() >= since,
-        Value::DateTime(time) => *time >= since,
+        Value::ObjectId(id) => id.timestamp_millis() >= start,
+        Value::DateTime(time) => *time >= start,
         _ => true,
     }
 }
 
 /// Collects the databases that a request may write to.
-fn databases(parts: &Parts<'_>, found: &mut BTreeSet<String>) {
+fn databases(parts: &Sections<'_>, found: &mut BTreeSet<String>) {
     found.extend(parts.body.get("$db").and_then(|name| name.as_str()).map(str::to_string));
     let of_namespace = |text: &str| text.split_once('.').map_or(text, |(database, _)| database).to_string();
     let documents = parts.sequences.iter().filter(|(name, _)| *name == "nsInfo").flat_map(|(_, list)| list);
@@ -354,9 +356,9 @@ fn databases(parts: &Parts<'_>, found: &mut BTreeSet<String>) {
     }
     let is_rename = parts.command() == "renameCollection";
     let is_fork = parts.command().ends_with("Database");
-    look(parts.body, &mut Vec::new(), &mut |path, value| {
+    walk(parts.body, &mut Vec::new(), &mut |path, value| {
         let Some(text) = value.as_str() else { return !matches!(path, ["documents", ..]) };
-        let named = match path {
+        let is_database = match path {
             ["renameCollection"] => true,
             ["to"] => is_rename || is_fork,
             ["from" | "db"] => is_fork,
@@ -364,7 +366,7 @@ fn databases(parts: &Parts<'_>, found: &mut BTreeSet<String>) {
             ["pipeline", _, "$out", "db"] | ["pipeline", _, "$merge", "into", "db"] => true,
             _ => false,
         };
-        if named {
+        if is_database {
             found.insert(of_namespace(text));
         }
         false

@@ -1,7 +1,7 @@
 //! Copies the initial data of a recording between servers: collections with options, documents in natural order, and
 //! indexes. Views come last, since views need their collections.
 
-use super::choose;
+use super::select_server;
 use base::bson::{Array, Builder, Document, DocumentBuf, FieldName};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -11,8 +11,8 @@ use wire::uri::ConnectionString;
 /// Timeout of one command: an index build may take long.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// Largest number of documents in one insert. A server's batch has at most 16 MB.
-const BATCH: i32 = 10_000;
+/// Maximum number of documents in one insert. A server's batch also has at most 16 MB.
+const BATCH_SIZE: i32 = 10_000;
 
 /// Copies the databases that exist. Blocks.
 ///
@@ -23,18 +23,18 @@ pub fn copy(
     to: &ConnectionString,
     databases: &BTreeSet<String>,
 ) -> Result<(), String> {
-    let connect = |uri| Client::connect(&choose(uri)?.host, uri, Instant::now() + REPLY_TIMEOUT);
-    let (mut source, mut sink) = (connect(from)?, connect(to)?);
+    let connect = |uri| Client::connect(&select_server(uri)?.host, uri, Instant::now() + REPLY_TIMEOUT);
+    let (mut source, mut target) = (connect(from)?, connect(to)?);
     for database in databases {
-        Copying { source: &mut source, sink: &mut sink, database }.database()?;
+        DatabaseCopy { source: &mut source, target: &mut target, database }.database()?;
     }
     Ok(())
 }
 
 /// State of a copy: both servers, and the database under way.
-struct Copying<'a> {
+struct DatabaseCopy<'a> {
     source: &'a mut Client,
-    sink: &'a mut Client,
+    target: &'a mut Client,
     database: &'a str,
 }
 
@@ -43,7 +43,7 @@ fn run(
     client: &mut Client,
     database: &str,
     (name, value): (&str, &str),
-    more: impl FnOnce(&mut Builder),
+    add_fields: impl FnOnce(&mut Builder),
 ) -> Result<DocumentBuf, String> {
     client.set_deadline(Instant::now() + REPLY_TIMEOUT);
     let mut command = Builder::new();
@@ -51,7 +51,7 @@ fn run(
         "" => command.append(FieldName::known(name), 1),
         value => command.append(FieldName::known(name), value),
     };
-    more(&mut command);
+    add_fields(&mut command);
     command.append(c"$db", database);
     let reply = client.command(&command.finish())?;
     let errors = reply.view().get("writeErrors").and_then(|errors| errors.as_array());
@@ -61,11 +61,11 @@ fn run(
     }
 }
 
-impl Copying<'_> {
+impl DatabaseCopy<'_> {
     /// Copies the collections of a database, then its views.
     fn database(&mut self) -> Result<(), String> {
         let mut views = Vec::new();
-        for listed in self.listed(("listCollections", ""))? {
+        for listed in self.list(("listCollections", ""))? {
             let text = |name| {
                 listed.view().get(name).and_then(|value| value.as_str()).unwrap_or_default().to_string()
             };
@@ -89,26 +89,26 @@ impl Copying<'_> {
     fn create(&mut self, name: &str, listed: Document<'_>) -> Result<bool, String> {
         let options =
             listed.get("options").and_then(|options| options.as_document()).unwrap_or(Document::EMPTY);
-        run(self.sink, self.database, ("create", name), |command| {
+        run(self.target, self.database, ("create", name), |command| {
             command.append_all(options);
         })?;
         Ok(options.get("collation").is_some())
     }
 
     /// Calls a function for each batch of a command's cursor.
-    fn each(
+    fn for_each_batch(
         &mut self,
         command: (&str, &str),
-        more: impl FnOnce(&mut Builder),
-        mut take: impl FnMut(&mut Self, Array<'_>) -> Result<(), String>,
+        add_fields: impl FnOnce(&mut Builder),
+        mut visit: impl FnMut(&mut Self, Array<'_>) -> Result<(), String>,
     ) -> Result<(), String> {
-        let mut reply = run(self.source, self.database, command, more)?;
+        let mut reply = run(self.source, self.database, command, add_fields)?;
         loop {
             let cursor = reply.view().get("cursor").and_then(|cursor| cursor.as_document());
             let cursor = cursor.ok_or_else(|| format!("{} returns no cursor", command.0))?;
             let batch =
                 cursor.get("firstBatch").or(cursor.get("nextBatch")).and_then(|batch| batch.as_array());
-            take(self, batch.unwrap_or(Array::EMPTY))?;
+            visit(self, batch.unwrap_or(Array::EMPTY))?;
             let id = cursor.get("id").and_then(|id| id.as_i64()).unwrap_or(0);
             let namespace = cursor.get("ns").and_then(|ns| ns.as_str()).unwrap_or_default().to_string();
             if id == 0 {
@@ -123,9 +123,9 @@ impl Copying<'_> {
     }
 
     /// Returns all documents of a command's cursor.
-    fn listed(&mut self, command: (&str, &str)) -> Result<Vec<DocumentBuf>, String> {
+    fn list(&mut self, command: (&str, &str)) -> Result<Vec<DocumentBuf>, String> {
         let mut all = Vec::new();
-        self.each(
+        self.for_each_batch(
             command,
             |_| (),
             |_, batch| {
@@ -139,9 +139,9 @@ impl Copying<'_> {
     /// Copies documents in natural order, without validation.
     fn documents(&mut self, name: &str) -> Result<(), String> {
         let natural = |command: &mut Builder| {
-            command.begin_document(c"sort").append(c"$natural", 1).end().append(c"batchSize", BATCH);
+            command.begin_document(c"sort").append(c"$natural", 1).end().append(c"batchSize", BATCH_SIZE);
         };
-        self.each(("find", name), natural, |copying, batch| {
+        self.for_each_batch(("find", name), natural, |copy, batch| {
             if batch.is_empty() {
                 return Ok(());
             }
@@ -149,14 +149,14 @@ impl Copying<'_> {
             let insert = |command: &mut Builder| {
                 command.append(c"documents", batch).append(c"bypassDocumentValidation", true);
             };
-            run(copying.sink, copying.database, ("insert", name), insert).map(drop)
+            run(copy.target, copy.database, ("insert", name), insert).map(drop)
         })
     }
 
     /// Copies all indexes except the automatic ones. An index without a collation needs `simple`, or the server would
     /// add the collation of the collection.
     fn indexes(&mut self, name: &str, has_collation: bool) -> Result<(), String> {
-        let mut listed = self.listed(("listIndexes", name))?;
+        let mut listed = self.list(("listIndexes", name))?;
         listed.retain(|index| {
             let is = |name: &str| index.view().get(name);
             let is_clustered = is("clustered").and_then(|value| value.as_bool()) == Some(true);
@@ -176,6 +176,6 @@ impl Copying<'_> {
             }
             command.end();
         };
-        run(self.sink, self.database, ("createIndexes", name), create).map(drop)
+        run(self.target, self.database, ("createIndexes", name), create).map(drop)
     }
 }

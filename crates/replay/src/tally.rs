@@ -1,9 +1,10 @@
 //! Counts of a replay's observations: of all requests, by command and by shape.
 //!
-//! The shape of a request is its text without values. Requests of one shape are counted together.
+//! The shape of a request is its text without values, like MongoDB's query shape. Requests of one shape are counted
+//! together.
 
 use super::{Exchange, Observation, Script};
-use crate::message::Parts;
+use crate::message::Sections;
 use base::bson::{Document, Value};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -27,18 +28,18 @@ pub struct Grouping {
 pub struct Tally {
     /// Times of requests that succeeded.
     pub latencies: Vec<Duration>,
-    /// Requests without an answer.
+    /// Requests without a reply.
     pub failures: u64,
     /// Reason of the first failure.
     pub first_error: Option<String>,
-    /// Requests sent later than the pace asks for.
+    /// Requests sent more than a millisecond after they were due.
     pub late: u64,
-    /// Answers with another error than recorded.
+    /// Replies with another error than recorded.
     pub errors: u64,
-    /// Answers that differ from the recorded ones.
-    pub answers: u64,
+    /// Replies that differ from the recorded ones.
+    pub replies: u64,
     /// Differences of either kind in requests that overlapped with writes in the recording.
-    pub depending: u64,
+    pub order_dependent: u64,
 }
 
 impl Grouping {
@@ -52,21 +53,22 @@ impl Grouping {
             shapes.truncate(SHAPES_MAX);
             shapes.push("all others".to_string());
         }
-        let place = |names: &[String], name: &str| {
+        let index = |names: &[String], name: &str| {
             names.iter().position(|known| known == name).unwrap_or_else(|| names.len().saturating_sub(1))
         };
         let groups = script.exchanges.iter();
         let groups =
-            groups.map(|each| [0, place(&commands, &each.command), place(&shapes, &each.shape)]).collect();
+            groups.map(|each| [0, index(&commands, &each.command), index(&shapes, &each.shape)]).collect();
         let overlaps = script.exchanges.iter().map(|exchange| exchange.overlaps).collect();
         Grouping { names: [vec!["everything".to_string()], commands, shapes], groups, overlaps }
     }
 
     /// Counts observations in one of the three ways: one tally for each name.
-    pub fn count(&self, way: usize, observations: &[Observation]) -> Vec<Tally> {
-        let mut tallies: Vec<Tally> = self.names[way].iter().map(|_| Tally::default()).collect();
+    pub fn count(&self, grouping: usize, observations: &[Observation]) -> Vec<Tally> {
+        let mut tallies: Vec<Tally> = self.names[grouping].iter().map(|_| Tally::default()).collect();
         for observation in observations {
-            let group = self.groups.get(observation.exchange).and_then(|groups| tallies.get_mut(groups[way]));
+            let group =
+                self.groups.get(observation.exchange).and_then(|groups| tallies.get_mut(groups[grouping]));
             let overlaps = self.overlaps.get(observation.exchange).copied().unwrap_or(false);
             if let Some(tally) = group {
                 tally.count(observation, overlaps);
@@ -88,12 +90,12 @@ impl Tally {
         }
         self.late += u64::from(observation.late);
         let errors = u64::from(observation.error_differs.is_some());
-        let answers = u64::from(observation.answer_differs.is_some());
+        let replies = u64::from(observation.reply_differs.is_some());
         if overlaps {
-            self.depending += errors + answers;
+            self.order_dependent += errors + replies;
         } else {
             self.errors += errors;
-            self.answers += answers;
+            self.replies += replies;
         }
     }
 }
@@ -108,7 +110,7 @@ impl Script {
             late: false,
             result: Ok(()),
             error_differs: None,
-            answer_differs: None,
+            reply_differs: None,
         };
         exchanges.map(observed).collect()
     }
@@ -119,9 +121,9 @@ impl Script {
     }
 
     /// Returns one sentence for each reason why requests are not replayed.
-    pub fn not_sent(&self) -> Vec<String> {
+    pub fn skip_reasons(&self) -> Vec<String> {
         let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-        for ((command, reason), times) in &self.left_out {
+        for ((command, reason), times) in &self.skipped {
             by_reason.entry(reason).or_default().push(format!("{command} ({times})"));
         }
         let because = |reason| match reason {
@@ -130,7 +132,7 @@ impl Script {
         };
         by_reason
             .into_iter()
-            .map(|(reason, those)| format!("not sent, since {}: {}", because(reason), those.join(", ")))
+            .map(|(reason, commands)| format!("not sent, since {}: {}", because(reason), commands.join(", ")))
             .collect()
     }
 
@@ -139,27 +141,31 @@ impl Script {
     pub fn differences(&self, observations: &[Observation], check: bool) -> (Vec<String>, Vec<String>) {
         type Pick = fn(&Observation) -> Option<&String>;
         let error: Pick = |each| each.error_differs.as_ref();
-        let answer: Pick = |each| each.answer_differs.as_ref();
-        let of = |pick: Pick, overlapping: Option<bool>| {
-            let wanted = observations.iter().filter(move |each| {
-                overlapping.is_none_or(|wanted| self.exchanges[each.exchange].overlaps == wanted)
+        let reply: Pick = |each| each.reply_differs.as_ref();
+        let select = |pick: Pick, overlapping: Option<bool>| {
+            let chosen = observations.iter().filter(move |each| {
+                overlapping.is_none_or(|overlaps| self.exchanges[each.exchange].overlaps == overlaps)
             });
-            wanted.filter_map(move |each| {
+            chosen.filter_map(move |each| {
                 Some(format!("{}: {}", self.exchanges[each.exchange].shape, pick(each)?))
             })
         };
-        let (mut matter, mut depending) = (Vec::new(), Vec::new());
-        matter.extend(summary("requests failed", of(|each| each.result.as_ref().err(), None).collect()));
-        let errors = summary("replies have other errors than recorded", of(error, Some(false)).collect());
-        if check { &mut matter } else { &mut depending }.extend(errors);
-        matter.extend(summary("replies differ", of(answer, Some(false)).collect()));
-        depending.extend(summary(MAY_DEPEND, of(error, Some(true)).chain(of(answer, Some(true))).collect()));
-        (matter, depending)
+        let (mut failures, mut order_dependent) = (Vec::new(), Vec::new());
+        failures
+            .extend(summary("requests failed", select(|each| each.result.as_ref().err(), None).collect()));
+        let errors = summary("replies have other errors than recorded", select(error, Some(false)).collect());
+        if check { &mut failures } else { &mut order_dependent }.extend(errors);
+        failures.extend(summary("replies differ", select(reply, Some(false)).collect()));
+        order_dependent.extend(summary(
+            ORDER_UNKNOWN,
+            select(error, Some(true)).chain(select(reply, Some(true))).collect(),
+        ));
+        (failures, order_dependent)
     }
 }
 
 /// Text about requests that overlapped.
-const MAY_DEPEND: &str = "replies differ for requests that overlapped with recorded writes: the original \
+const ORDER_UNKNOWN: &str = "replies differ for requests that overlapped with recorded writes: the original \
  order is unknown";
 
 /// Returns the number of differences and the first five.
@@ -171,7 +177,7 @@ fn summary(what: &str, all: Vec<String>) -> Option<String> {
     (!all.is_empty()).then(|| format!("{} {what}: {shown}{more}", all.len()))
 }
 
-/// Returns the time until the answer in microseconds.
+/// Returns the time until the reply in microseconds.
 fn time_of(exchange: &Exchange) -> u64 {
     exchange.ended().saturating_sub(exchange.at)
 }
@@ -192,7 +198,7 @@ const LENGTH_MAX: usize = 100;
 const DEPTH_MAX: usize = 6;
 
 /// Returns the shape of a request: "find shop.orders {status, total: {$gt}} sort {total}".
-pub(super) fn shape_of(parts: &Parts<'_>) -> String {
+pub(super) fn shape_of(parts: &Sections<'_>) -> String {
     let command = parts.command();
     let mut text = command.to_string();
     let collection = match command {
@@ -206,7 +212,7 @@ pub(super) fn shape_of(parts: &Parts<'_>) -> String {
         if let Some(document) = parts.body.get(name).and_then(|value| value.as_document())
             && !document.is_empty()
         {
-            text += if matches!(name, "sort" | "update") { name_before(name) } else { " " };
+            text += if matches!(name, "sort" | "update") { keyword(name) } else { " " };
             fields(document, 0, &mut text);
         }
     }
@@ -219,12 +225,12 @@ pub(super) fn shape_of(parts: &Parts<'_>) -> String {
 }
 
 /// Returns the keyword before a sort or an update.
-fn name_before(name: &str) -> &'static str {
+fn keyword(name: &str) -> &'static str {
     if name == "sort" { " sort " } else { " update " }
 }
 
 /// Appends the first statement of an update or delete, and a mark for further statements.
-fn statements(parts: &Parts<'_>, text: &mut String) {
+fn statements(parts: &Sections<'_>, text: &mut String) {
     for name in ["updates", "deletes"] {
         let (first, count) = list(parts, name);
         let Some(first) = first else { continue };
@@ -241,7 +247,7 @@ fn statements(parts: &Parts<'_>, text: &mut String) {
 }
 
 /// Returns the first document of a list and the number of documents. The list may be in the body or a section.
-fn list<'a>(parts: &Parts<'a>, name: &str) -> (Option<Document<'a>>, usize) {
+fn list<'a>(parts: &Sections<'a>, name: &str) -> (Option<Document<'a>>, usize) {
     if let Some((_, list)) = parts.sequences.iter().find(|(known, _)| *known == name) {
         return (list.first().copied(), list.len());
     }
@@ -299,7 +305,7 @@ mod tests {
             late: true,
             result,
             error_differs: None,
-            answer_differs: differs.then(|| "other".to_string()),
+            reply_differs: differs.then(|| "other".to_string()),
         };
         let mut tally = Tally::default();
         tally.count(&observation(Ok(()), true), false);
@@ -307,7 +313,7 @@ mod tests {
         tally.count(&observation(Err("first".to_string()), false), false);
         tally.count(&observation(Err("second".to_string()), false), false);
         assert_eq!((tally.latencies.len(), tally.failures, tally.late), (2, 2, 4));
-        assert_eq!((tally.answers, tally.errors, tally.depending), (1, 0, 1));
+        assert_eq!((tally.replies, tally.errors, tally.order_dependent), (1, 0, 1));
         assert_eq!(tally.first_error.as_deref(), Some("first"));
     }
 
@@ -350,7 +356,7 @@ mod shape_tests {
             ("{find: 'c', filter: {$or: [{a: 1}, {b: 1}]}, $db: 'd'}", "find d.c {$or: {a}}"),
         ] {
             let body = parse(command).unwrap();
-            assert_eq!(shape_of(&Parts { body: body.view(), sequences: Vec::new() }), shape);
+            assert_eq!(shape_of(&Sections { body: body.view(), sequences: Vec::new() }), shape);
         }
     }
 
@@ -358,7 +364,7 @@ mod shape_tests {
     fn long_shapes_are_cut() {
         let names: Vec<String> = (0..100).map(|at| format!("field{at}: 1")).collect();
         let body = parse(&format!("{{find: 'c', filter: {{{}}}, $db: 'd'}}", names.join(", "))).unwrap();
-        let shape = shape_of(&Parts { body: body.view(), sequences: Vec::new() });
+        let shape = shape_of(&Sections { body: body.view(), sequences: Vec::new() });
         assert_eq!(shape.chars().count(), LENGTH_MAX);
     }
 }

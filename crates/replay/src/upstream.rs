@@ -1,10 +1,12 @@
-//! The server behind the recorder: the choice of the host that takes writes.
+//! The server behind the recorder: server selection, as in drivers, for writes.
 //!
 //! The connection to it uses TLS if its connection string says so.
 //!
-//! In answers to hello the recorder replaces the server, so drivers stay with the recorder.
+//! In replies to hello the recorder replaces the server, so drivers stay with the recorder.
 
-use super::message::{CHECKSUM, HEADER, MORE_TO_COME, Message, Opcode, REPLY_PREFIX, checked, opcode};
+use super::message::{
+    CHECKSUM_PRESENT, HEADER_SIZE, MORE_TO_COME, Message, Opcode, REPLY_PREFIX, opcode, validated,
+};
 use base::bson::{Builder, Document, DocumentBuf, FieldName};
 use std::io;
 use std::sync::Arc;
@@ -17,8 +19,8 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use wire::client::Client;
 use wire::uri::ConnectionString;
 
-/// Timeout of an answer of a host.
-const REACH: Duration = Duration::from_secs(5);
+/// Timeout for connecting to a host and reading its replies.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The chosen host of a connection string.
 pub struct Upstream {
@@ -32,11 +34,11 @@ pub struct Upstream {
 ///
 /// # Errors
 /// No host answers.
-pub fn choose(uri: &ConnectionString) -> Result<Upstream, String> {
+pub fn select_server(uri: &ConnectionString) -> Result<Upstream, String> {
     let mut found: Option<Upstream> = None;
     let mut last = "the connection string has no host".to_string();
     for host in &uri.hosts {
-        match ask(host, uri) {
+        match probe(host, uri) {
             Ok((upstream, true)) => return Ok(upstream),
             Ok((upstream, false)) => drop(found.get_or_insert(upstream)),
             Err(why) => last = format!("{host}: {why}"),
@@ -46,23 +48,23 @@ pub fn choose(uri: &ConnectionString) -> Result<Upstream, String> {
 }
 
 /// Returns the server at a host, and whether it takes writes.
-fn ask(host: &str, uri: &ConnectionString) -> Result<(Upstream, bool), String> {
-    let mut client = Client::connect(host, uri, Instant::now() + REACH)?;
-    let mut ask = |name: &str| {
+fn probe(host: &str, uri: &ConnectionString) -> Result<(Upstream, bool), String> {
+    let mut client = Client::connect(host, uri, Instant::now() + CONNECT_TIMEOUT)?;
+    let mut run = |name: &str| {
         let mut command = Builder::new();
         command.append(FieldName::known(name), 1).append(c"$db", "admin");
         client.command(&command.finish())
     };
     // Servers before 4.4 know only `isMaster`.
-    let hello = ask("hello").or_else(|_| ask("isMaster"))?;
+    let hello = run("hello").or_else(|_| run("isMaster"))?;
     let is = |name: &str| hello.view().get(name).and_then(|value| value.as_bool()) == Some(true);
     let writable = is("isWritablePrimary") || is("ismaster");
-    let server = ask("buildInfo").map_or_else(|_| "unknown".to_string(), |info| server(info.view()));
+    let server = run("buildInfo").map_or_else(|_| "unknown".to_string(), |info| product(info.view()));
     Ok((Upstream { host: host.to_string(), server }, writable))
 }
 
 /// Returns name and version from buildInfo. Vellum has a field of its own there.
-fn server(info: Document<'_>) -> String {
+fn product(info: Document<'_>) -> String {
     let text = |document: Document<'_>, name: &str| {
         document.get(name).and_then(|value| value.as_str()).map(String::from)
     };
@@ -85,7 +87,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Duplex for S {}
 /// Connects to `host`, which includes a port.
 ///
 /// # Errors
-/// The host does not answer, or its certificate is invalid.
+/// The host does not reply, or its certificate is invalid.
 pub(super) async fn connect(host: &str, tls: Option<&Arc<ClientConfig>>) -> io::Result<Box<dyn Duplex>> {
     let stream = TcpStream::connect(host).await?;
     stream.set_nodelay(true)?;
@@ -96,34 +98,34 @@ pub(super) async fn connect(host: &str, tls: Option<&Arc<ClientConfig>>) -> io::
     Ok(Box::new(TlsConnector::from(Arc::clone(config)).connect(name, stream).await?))
 }
 
-/// Returns the unpacked frame with every member of the set at `address`; `None` if it holds no document.
-pub(super) fn rewritten(frame: &[u8], address: &str) -> Option<Vec<u8>> {
+/// Returns the decompressed frame with every member of the set at `address`; `None` if it holds no document.
+pub(super) fn rewrite_hello(frame: &[u8], address: &str) -> Option<Vec<u8>> {
     let is_legacy = opcode(frame)? == Opcode::Reply;
     let (prefix, document) = if is_legacy {
-        let body = HEADER + REPLY_PREFIX;
-        (frame.get(HEADER..body)?.to_vec(), checked(frame.get(body..)?)?)
+        let body = HEADER_SIZE + REPLY_PREFIX;
+        (frame.get(HEADER_SIZE..body)?.to_vec(), validated(frame.get(body..)?)?)
     } else {
         let message = Message::read(frame)?;
-        let mut prefix = (message.flags & !CHECKSUM).to_le_bytes().to_vec();
+        let mut prefix = (message.flags & !CHECKSUM_PRESENT).to_le_bytes().to_vec();
         prefix.push(0);
-        (prefix, checked(message.sections.get(1..)?)?)
+        (prefix, validated(message.sections.get(1..)?)?)
     };
-    let document = here(document, address);
-    let length = HEADER + prefix.len() + document.bytes().len();
+    let document = with_address(document, address);
+    let length = HEADER_SIZE + prefix.len() + document.bytes().len();
     let mut out = (length as i32).to_le_bytes().to_vec();
-    out.extend(frame.get(4..HEADER)?);
+    out.extend(frame.get(4..HEADER_SIZE)?);
     out.extend(prefix);
     out.extend(document.bytes());
     Some(out)
 }
 
-/// Returns true if further answers follow without a request.
-pub(super) fn is_followed(frame: &[u8]) -> bool {
+/// Returns true if further replies follow without a request.
+pub(super) fn has_more_to_come(frame: &[u8]) -> bool {
     Message::read(frame).is_some_and(|message| message.flags & MORE_TO_COME != 0)
 }
 
-/// Returns a hello answer in which the recorder is the only host.
-fn here(document: Document<'_>, address: &str) -> DocumentBuf {
+/// Returns a hello reply in which the recorder is the only host.
+fn with_address(document: Document<'_>, address: &str) -> DocumentBuf {
     let mut out = Builder::new();
     for element in document {
         match element.name() {
@@ -151,7 +153,7 @@ mod tests {
     fn frame(opcode: Opcode, prefix: &[u8], text: &str) -> Vec<u8> {
         let body = parse(text).unwrap();
         let mut out = Vec::new();
-        for number in [(HEADER + prefix.len() + body.bytes().len()) as i32, 5, 6, opcode as i32] {
+        for number in [(HEADER_SIZE + prefix.len() + body.bytes().len()) as i32, 5, 6, opcode as i32] {
             out.extend(number.to_le_bytes());
         }
         out.extend(prefix);
@@ -167,14 +169,14 @@ mod tests {
         for (opcode, prefix) in [(Opcode::Message, 5), (Opcode::Reply, REPLY_PREFIX)] {
             let prefix = vec![0; prefix];
             assert_eq!(
-                rewritten(&frame(opcode, &prefix, before), "r:9").unwrap(),
+                rewrite_hello(&frame(opcode, &prefix, before), "r:9").unwrap(),
                 frame(opcode, &prefix, after)
             );
         }
     }
 
     #[test]
-    fn what_holds_no_document_stays() {
-        assert_eq!(rewritten(&frame(Opcode::Reply, &[0; REPLY_PREFIX], "{}")[..40], "r:9"), None);
+    fn replies_without_a_document_stay() {
+        assert_eq!(rewrite_hello(&frame(Opcode::Reply, &[0; REPLY_PREFIX], "{}")[..40], "r:9"), None);
     }
 }

@@ -56,7 +56,7 @@ fn insert(number: u64, document: &Value, counts: &Arc<Counts>, logged: bool) -> 
     let mut change = Change::default();
     change.expect.push(Expect::Value { ident: IDS, key: id(number), value: None });
     put(&mut change.batch, number, document);
-    change.beside.push(SideEffect::Count { counts: counts.clone(), records: 1, bytes: 500 });
+    change.side_effects.push(SideEffect::Count { counts: counts.clone(), records: 1, bytes: 500 });
     if logged {
         change.log.push((0, document.clone()));
     }

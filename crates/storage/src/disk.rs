@@ -5,7 +5,7 @@
 //!    state (`state.rs`): persistent trees of the changes since the checkpoint, above the base.
 //! 2. A reader takes an immutable state and looks in up to three layers: changes, changes that a
 //!    checkpoint is writing, base (`state.rs`, `cursor.rs`, `base.rs`).
-//! 3. When the changes have grown, the keeper (`checkpointer.rs`) freezes them and writes them atomically
+//! 3. When the changes have grown, the checkpointer (`checkpointer.rs`) freezes them and writes them atomically
 //!    to the base (`checkpoint.rs`), a file of pages. The journal before them is then unused.
 //! 4. Opening reads the position of the base and replays the later journal in chunks
 //!    (`recovery.rs`, `reader.rs`).
@@ -493,7 +493,7 @@ impl Journaling for DiskEngine {
     fn wait_journaled(&self, position: Position) -> Result<()> {
         let result = self.core.journal.wait(position.0);
         if result.is_err() {
-            self.core.checkpoint_queue.order();
+            self.core.checkpoint_queue.request();
         }
         result
     }
@@ -505,14 +505,14 @@ impl Journaling for DiskEngine {
     fn checkpoint(&self) -> Result<()> {
         #[cfg(any(test, debug_assertions, feature = "testing"))]
         if self.stepped.lock().is_some() {
-            self.core.checkpoint_queue.order();
+            self.core.checkpoint_queue.request();
             return self.step_checkpoint();
         }
-        self.core.checkpoint_queue.order_and_wait()
+        self.core.checkpoint_queue.request_and_wait()
     }
 
     fn checkpoint_after(&self, longest: Option<Duration>) {
-        self.core.checkpoint_queue.set_longest(longest);
+        self.core.checkpoint_queue.set_interval(longest);
     }
 
     fn sync_every(&self, interval: Duration) {

@@ -1,14 +1,14 @@
-//! Ordered keys and values: the traits every engine keeps, the memory engine and the disk engine.
+//! Ordered keys and values: the traits of storage engines and stores, the memory engine and the disk engine.
 //!
-//! This crate knows bytes only: no documents, no BSON, no wire codes. Above it, `database` decides what the
-//! keys mean; below the [`Engine`] trait it does not matter where the bytes live. The way through:
+//! This crate handles bytes only: no documents, no BSON, no wire codes. Above it, `database` defines the keys.
+//! Below the [`Engine`] trait an engine decides where the bytes are. The path of a write and of a read:
 //!
-//! 1. A writer fills a [`Batch`] with operations on numbered trees ([`Ident`]) and commits it whole.
-//! 2. A reader takes a [`Snapshot`], which is consistent over all trees and never changes, and asks it for
-//!    single keys or for a [`Cursor`] over a [`Range`].
+//! 1. A writer fills a [`Batch`] with operations on numbered trees ([`Ident`]) and commits it atomically.
+//! 2. A reader takes a [`Snapshot`], which is consistent over all trees and never changes, and reads
+//!    single keys or opens a [`Cursor`] over a [`Range`].
 //!
-//! `testing` is for tests, and no part of a release build: `Checked` wraps any engine and asserts what the traits
-//! promise, other doubles compare two engines or show the keys written.
+//! `testing` is for tests, and no part of a release build: `Checked` wraps any engine and asserts the contract of the
+//! traits. Other wrappers compare two engines or record the keys written. A new engine passes `tests/support/contract.rs`.
 
 mod batch;
 mod bytes;
@@ -40,8 +40,9 @@ pub use disk::{
     ReadOnlyEngine, Restore, Restored, Salvage, restore,
 };
 pub use engine::{
-    ArchiveCounts, Backup, Cursor, Damage, Difference, Differences, Durability, End, Engine, Hints, IsWanted,
-    JournalWait, Journaling, Kind, Ranges, RemoteHints, SYNC_SPANS, Since, Snapshot, Statistics, Wrapper,
+    ArchiveCounts, Backup, Cursor, Damage, Difference, Differences, Durability, End, Engine, Hints,
+    JournalWait, Journaling, Kind, Ranges, RecordFilter, RemoteHints, SYNC_SPANS, Since, Snapshot,
+    Statistics, Wrapper,
 };
 pub use error::{Error, Result};
 pub use event_count::{EventCount, Listener};

@@ -1,4 +1,4 @@
-//! A snapshot with private changes on top: the view of a transaction.
+//! A snapshot with the uncommitted changes of a transaction on top.
 //!
 //! The changes to each tree are in a persistent tree. A copy of the overlay is therefore cheap and
 //! does not change with later changes.
@@ -25,9 +25,9 @@ pub struct Overlay {
 struct Layer {
     changes: Tree<Option<Value>>,
     /// True if the tree was created or emptied here, so that the base has no entries.
-    covers: bool,
+    replaces_base: bool,
     dropped: bool,
-    /// Difference of the counts to the base, or the counts themselves if the layer covers it.
+    /// Difference of the counts to the base, or the counts themselves if the layer replaces the base.
     entries: i64,
     bytes: i64,
 }
@@ -52,16 +52,16 @@ impl Overlay {
             Op::Delete { ident, key } => self.write(*ident, key, None),
             Op::Create(ident) if self.contains(*ident)? => Err(Error::IdentExists(*ident)),
             Op::Create(ident) => {
-                self.layers.insert(*ident, Layer { covers: true, ..Layer::default() });
+                self.layers.insert(*ident, Layer { replaces_base: true, ..Layer::default() });
                 Ok(())
             }
             Op::Clear(ident) | Op::Drop(ident) if !self.contains(*ident)? => Err(Error::NoSuchIdent(*ident)),
             Op::Clear(ident) => {
-                self.layers.insert(*ident, Layer { covers: true, ..Layer::default() });
+                self.layers.insert(*ident, Layer { replaces_base: true, ..Layer::default() });
                 Ok(())
             }
             Op::Drop(ident) => {
-                self.layers.insert(*ident, Layer { covers: true, dropped: true, ..Layer::default() });
+                self.layers.insert(*ident, Layer { replaces_base: true, dropped: true, ..Layer::default() });
                 Ok(())
             }
             Op::Fork { .. } => Err(Error::Unavailable("an overlay can't fork trees".to_string())),
@@ -74,22 +74,22 @@ impl Overlay {
         let size = |value: &Value| (key.len() + value.len()) as i64;
         layer.entries += i64::from(value.is_some()) - i64::from(before.is_some());
         layer.bytes += value.as_ref().map_or(0, size) - before.as_ref().map_or(0, size);
-        match layer.covers && value.is_none() {
+        match layer.replaces_base && value.is_none() {
             true => layer.changes.remove(key),
             false => layer.changes.insert(key, value),
         };
         debug_assert!(!layer.dropped, "{ident:?} is dropped");
         debug_assert!(
-            !layer.covers || layer.entries == layer.changes.len() as i64,
+            !layer.replaces_base || layer.entries == layer.changes.len() as i64,
             "{} entries",
             layer.entries
         );
-        debug_assert!(!layer.covers || layer.bytes >= 0, "{} bytes in {ident:?}", layer.bytes);
+        debug_assert!(!layer.replaces_base || layer.bytes >= 0, "{} bytes in {ident:?}", layer.bytes);
         Ok(())
     }
 
     /// Returns a cursor over the changes of a tree and the entries below, which may carry records.
-    fn over(
+    fn merged(
         &self,
         (ident, range): (Ident, Range),
         direction: Direction,
@@ -124,13 +124,13 @@ impl Snapshot for Overlay {
         match layer.changes.get(key) {
             Some(None) if mutant!("transactions see what they have deleted") => self.base.get(ident, key),
             Some(changed) => Ok(changed.clone()),
-            None if layer.covers => Ok(None),
+            None if layer.replaces_base => Ok(None),
             None => self.base.get(ident, key),
         }
     }
 
     fn lookup(&self, index: Ident, key: &[u8], records: Ident) -> Result<Option<(Value, Value)>> {
-        let is_changed = |layer: &Layer| layer.covers || layer.changes.get(key).is_some();
+        let is_changed = |layer: &Layer| layer.replaces_base || layer.changes.get(key).is_some();
         let found = match self.layer(index)?.is_some_and(is_changed) {
             // One round trip to a remote store.
             false => self.base.lookup(index, key, records)?.map(|(entry, record)| (entry, Some(record))),
@@ -138,7 +138,7 @@ impl Snapshot for Overlay {
         };
         let Some((entry, below)) = found else { return Ok(None) };
         let id = entry.get(..8).unwrap_or_default();
-        let is_changed = |layer: &Layer| layer.covers || layer.changes.get(id).is_some();
+        let is_changed = |layer: &Layer| layer.replaces_base || layer.changes.get(id).is_some();
         let record = match below {
             Some(below) if !self.layer(records)?.is_some_and(is_changed) => Some(below),
             _ => self.get(records, id)?,
@@ -151,19 +151,19 @@ impl Snapshot for Overlay {
 
     fn scan(&self, ident: Ident, range: Range, direction: Direction) -> Result<Box<dyn Cursor>> {
         let layer = self.layer(ident)?;
-        let below = match layer.is_some_and(|layer| layer.covers) {
+        let below = match layer.is_some_and(|layer| layer.replaces_base) {
             true => None,
             false => Some(self.base.scan(ident, range.clone(), direction)?),
         };
         match (layer, below) {
             (None, Some(below)) => Ok(below),
-            (_, below) => Ok(self.over((ident, range), direction, below, None)),
+            (_, below) => Ok(self.merged((ident, range), direction, below, None)),
         }
     }
 
     fn entries(&self, ident: Ident) -> Result<u64> {
         let Some(layer) = self.layer(ident)? else { return self.base.entries(ident) };
-        let base = if layer.covers { 0 } else { self.base.entries(ident)? };
+        let base = if layer.replaces_base { 0 } else { self.base.entries(ident)? };
         debug_assert!(
             base.checked_add_signed(layer.entries).is_some(),
             "{base} and {} entries",
@@ -174,7 +174,7 @@ impl Snapshot for Overlay {
 
     fn bytes(&self, ident: Ident) -> Result<u64> {
         let Some(layer) = self.layer(ident)? else { return self.base.bytes(ident) };
-        let base = if layer.covers { 0 } else { self.base.bytes(ident)? };
+        let base = if layer.replaces_base { 0 } else { self.base.bytes(ident)? };
         debug_assert!(base.checked_add_signed(layer.bytes).is_some(), "{base} and {} bytes", layer.bytes);
         Ok(base.saturating_add_signed(layer.bytes))
     }
@@ -182,7 +182,7 @@ impl Snapshot for Overlay {
     fn contains(&self, ident: Ident) -> Result<bool> {
         match self.layers.get(&ident) {
             Some(layer) if layer.dropped => Ok(false),
-            Some(layer) if layer.covers => Ok(true),
+            Some(layer) if layer.replaces_base => Ok(true),
             _ => self.base.contains(ident),
         }
     }
@@ -205,7 +205,7 @@ impl RemoteHints for Overlay {
         direction: Direction,
     ) -> Result<Box<dyn Cursor>> {
         let (layer, records) = (self.layer(ident)?, hints.prefetch_records);
-        let below = match (layer.is_some_and(|layer| layer.covers), self.base.remote()) {
+        let below = match (layer.is_some_and(|layer| layer.replaces_base), self.base.remote()) {
             (true, _) => None,
             (false, Some(remote)) => Some(remote.scan_hinted(ident, range.clone(), hints, direction)?),
             (false, None) => Some(self.base.scan(ident, range.clone(), direction)?),
@@ -213,7 +213,7 @@ impl RemoteHints for Overlay {
         match (layer, below) {
             // A record that comes with its entry may have been changed, even if the index has not.
             (None, Some(below)) if records.is_none() || self.layers.is_empty() => Ok(below),
-            (_, below) => Ok(self.over((ident, range), direction, below, records)),
+            (_, below) => Ok(self.merged((ident, range), direction, below, records)),
         }
     }
 
@@ -231,18 +231,18 @@ impl RemoteHints for Overlay {
         for (ident, ..) in &scans {
             self.layer(*ident)?;
         }
-        let is_covered = |ident: &Ident| self.layers.get(ident).is_some_and(|layer| layer.covers);
-        let walks: Vec<_> = scans
+        let replaces_base = |ident: &Ident| self.layers.get(ident).is_some_and(|layer| layer.replaces_base);
+        let cursors: Vec<_> = scans
             .iter()
             .map(|(ident, range, hints)| (*ident, range.clone(), hints.prefetch_records))
             .collect();
-        let requested = scans.into_iter().filter(|(ident, ..)| !is_covered(ident)).collect();
+        let requested = scans.into_iter().filter(|(ident, ..)| !replaces_base(ident)).collect();
         let mut below = remote.scan_together(requested, direction)?.into_iter();
-        let over = |(ident, range, records): (Ident, Range, Option<(Ident, bool)>)| {
-            let below = if is_covered(&ident) { None } else { below.next() };
-            self.over((ident, range), direction, below, records)
+        let merged = |(ident, range, records): (Ident, Range, Option<(Ident, bool)>)| {
+            let below = if replaces_base(&ident) { None } else { below.next() };
+            self.merged((ident, range), direction, below, records)
         };
-        let cursors = walks.into_iter().map(over).collect();
+        let cursors = cursors.into_iter().map(merged).collect();
         debug_assert!(below.next().is_none(), "a cursor of the base is not used");
         Ok(cursors)
     }
@@ -250,7 +250,7 @@ impl RemoteHints for Overlay {
     fn prefetch_records(&self, ident: Ident, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
         let Some(remote) = self.base.remote() else { return Ok(Vec::new()) };
         let Some(layer) = self.layer(ident)? else { return remote.prefetch_records(ident, keys) };
-        if layer.covers {
+        if layer.replaces_base {
             return Ok(Vec::new());
         }
         let is_changed = |key: &&[u8]| layer.changes.get(key).is_some();
@@ -311,7 +311,7 @@ impl OverlayCursor {
 
     /// Returns the fetched record of an entry with the changes applied; `None` if a lookup is
     /// necessary.
-    fn changed(&self, key: &[u8], value: &[u8], prefetched: Option<Value>) -> Option<Value> {
+    fn with_changes(&self, key: &[u8], value: &[u8], prefetched: Option<Value>) -> Option<Value> {
         let (records, unique) = self.records?;
         let Some(layer) = self.layers.get(&records) else { return prefetched };
         let id = match unique {
@@ -320,7 +320,7 @@ impl OverlayCursor {
         };
         match layer.changes.get(id) {
             Some(changed) => changed.clone(),
-            None if layer.covers => None,
+            None if layer.replaces_base => None,
             None => prefetched,
         }
     }
@@ -339,7 +339,7 @@ impl Cursor for OverlayCursor {
             if order == Ordering::Greater {
                 if let Some((key, value, prefetched)) = self.below_next.take() {
                     self.assert_follows(&key);
-                    self.record = self.changed(&key, &value, prefetched);
+                    self.record = self.with_changes(&key, &value, prefetched);
                     (self.key, self.value) = (key, value);
                     return Ok(Some((&*self.key, ValueRef::Value(&self.value))));
                 }
@@ -431,15 +431,15 @@ mod tests {
             let untouched = overlay.clone();
             overlay.apply(&batch(&changes)).unwrap();
             engine.commit(batch(&changes)).unwrap();
-            let changed = engine.snapshot();
+            let with_changes = engine.snapshot();
             for direction in [Direction::Forward, Direction::Backward] {
                 prop_assert_eq!(
                     all(&overlay, direction, &seek),
-                    all(changed.as_ref(), direction, &seek)
+                    all(with_changes.as_ref(), direction, &seek)
                 );
             }
-            prop_assert_eq!(overlay.entries(TREE), changed.entries(TREE));
-            prop_assert_eq!(overlay.bytes(TREE), changed.bytes(TREE));
+            prop_assert_eq!(overlay.entries(TREE), with_changes.entries(TREE));
+            prop_assert_eq!(overlay.bytes(TREE), with_changes.bytes(TREE));
             prop_assert_eq!(all(&untouched, Direction::Forward, b""), all(overlay.base().as_ref(), Direction::Forward, b""));
         }
     }

@@ -1,20 +1,20 @@
 //! The journal's records: batches as bytes, each in a frame with a checksum.
 //!
-//! A frame has a header of [`HEADER_BYTES`], then the batch. The header has a mark to search for, the length of the
+//! A frame has a header of [`HEADER_BYTES`], then the batch. The header has a magic to search for, the length of the
 //! batch, its position in the order of commits, the durable position at the time of writing, its cluster time, and a
 //! CRC-32C of these fields and the batch. All numbers are little endian. In a batch an operation has a byte for its
 //! kind, then idents and lengths as variable-length numbers, and bytes. A value put earlier in the batch is stored as
-//! the distance to the earlier operation.
+//! the distance to the earlier operation. A new operation needs a kind, and cases in `encode_op` and `decode`.
 
 use std::collections::HashMap;
 
 use crate::{Batch, Error, Ident, Key, Op, Result, Value};
 
-/// Common start of the marks of all frame versions; the last byte is the version.
-pub(crate) const MARK_BEGINS: [u8; 3] = *b"VJR";
+/// Common prefix of the magic of all frame versions; the last byte is the version.
+pub(crate) const MAGIC_PREFIX: [u8; 3] = *b"VJR";
 /// First bytes of every frame.
-const MARK: [u8; 4] = *b"VJR2";
-/// Length of mark, batch length, position, durable position, time, checksum.
+const MAGIC: [u8; 4] = *b"VJR2";
+/// Length of magic, batch length, position, durable position, time, checksum.
 pub(crate) const HEADER_BYTES: usize = 4 + FIELD_BYTES + 4;
 const FIELD_BYTES: usize = 4 + 8 + 8 + 8;
 
@@ -24,14 +24,14 @@ const CREATE: u8 = 3;
 const DROP: u8 = 4;
 const CLEAR: u8 = 5;
 const FORK: u8 = 6;
-const PUT_AGAIN: u8 = 7;
+const PUT_SHARED: u8 = 7;
 
 /// Minimum length of values that are stored once.
-const SHARED_BYTES: usize = 32;
+const SHARED_VALUE_MIN: usize = 32;
 /// Number of operations up to which debug builds read an encoded batch back.
 const READ_BACK: usize = 8;
 /// Number of operations above which equal values are found by hashing.
-const FEW: usize = 16;
+const LINEAR_SEARCH_MAX: usize = 16;
 
 /// An encoded batch. Its frame lacks the fields that are known only in the order of commits.
 pub(crate) struct Encoded {
@@ -47,9 +47,9 @@ impl Encoded {
     pub(crate) fn new(batch: &Batch) -> Result<Self> {
         let mut bytes = Vec::with_capacity(HEADER_BYTES + batch.ops().iter().map(length).sum::<usize>());
         bytes.resize(HEADER_BYTES, 0);
-        let mut seen = Seen::new(batch);
+        let mut shared_values = SharedValues::new(batch);
         for (at, op) in batch.ops().iter().enumerate() {
-            encode_op(op, seen.before(at, op), &mut bytes);
+            encode_op(op, shared_values.before(at, op), &mut bytes);
         }
         if u32::try_from(bytes.len()).is_err() {
             return Err(Error::Full(format!(
@@ -87,11 +87,11 @@ fn header(len: usize, numbers: [u64; 3], checksum: u32) -> [u8; HEADER_BYTES] {
         field.copy_from_slice(&number.to_le_bytes());
     }
     let mut header = [0; HEADER_BYTES];
-    header[..4].copy_from_slice(&MARK);
+    header[..4].copy_from_slice(&MAGIC);
     header[4..4 + FIELD_BYTES].copy_from_slice(&fields);
     header[4 + FIELD_BYTES..].copy_from_slice(&crc32c::crc32c_append(checksum, &fields).to_le_bytes());
     debug_assert!(
-        Header::read(&header).is_some_and(|read| read.seals(checksum)),
+        Header::read(&header).is_some_and(|read| read.matches_checksum(checksum)),
         "a reader refuses the frame"
     );
     header
@@ -111,9 +111,9 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// Parses the header at the start of the bytes; `None` without a mark.
+    /// Parses the header at the start of the bytes; `None` without a magic.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
-        let (fields, rest) = bytes.strip_prefix(&MARK)?.split_first_chunk::<FIELD_BYTES>()?;
+        let (fields, rest) = bytes.strip_prefix(&MAGIC)?.split_first_chunk::<FIELD_BYTES>()?;
         Some(Header {
             position: number(fields, 4)?,
             durable: number(fields, 12)?,
@@ -130,14 +130,14 @@ impl Header {
     }
 
     /// Returns true if the header belongs to a batch with this checksum.
-    pub(crate) fn seals(&self, batch: u32) -> bool {
+    pub(crate) fn matches_checksum(&self, batch: u32) -> bool {
         self.expected == crc32c::crc32c_append(batch, &self.fields).to_le_bytes()
     }
 }
 
 /// Corrects the checksums of consecutive frames in random test data.
 #[cfg(any(test, debug_assertions, feature = "testing"))]
-pub(crate) fn seal(mut bytes: &mut [u8]) {
+pub(crate) fn fix_checksums(mut bytes: &mut [u8]) {
     while let Some(header) = Header::read(bytes) {
         let (at, len) = (HEADER_BYTES, header.frame_len());
         let Some(batch) = bytes.get(at..len) else { return };
@@ -168,7 +168,13 @@ impl<'a> Frame<'a> {
         let batch = bytes.get(HEADER_BYTES..header.frame_len())?;
         let Header { position, durable, time, .. } = header;
         let len = header.frame_len();
-        header.seals(crc32c::crc32c(batch)).then_some(Frame { position, durable, time, batch, len })
+        header.matches_checksum(crc32c::crc32c(batch)).then_some(Frame {
+            position,
+            durable,
+            time,
+            batch,
+            len,
+        })
     }
 
     /// Returns the length of the whole frame.
@@ -190,22 +196,22 @@ impl<'a> Frame<'a> {
 }
 
 /// The values put by a batch so far, by their address.
-struct Seen<'a> {
+struct SharedValues<'a> {
     ops: &'a [Op],
     /// In a large batch, the first operation with each address.
     first: HashMap<*const u8, usize>,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> SharedValues<'a> {
     /// Indexes the values by address if the batch is large.
     fn new(batch: &'a Batch) -> Self {
-        Seen { ops: batch.ops(), first: HashMap::new() }
+        SharedValues { ops: batch.ops(), first: HashMap::new() }
     }
 
     /// Returns the distance to an earlier operation with the same value, if any.
     fn before(&mut self, at: usize, op: &Op) -> Option<u64> {
         let address = shared(op)?;
-        let first = match self.ops.len() > FEW {
+        let first = match self.ops.len() > LINEAR_SEARCH_MAX {
             true => *self.first.entry(address).or_insert(at),
             false => self.ops.iter().position(|other| shared(other) == Some(address))?,
         };
@@ -221,7 +227,7 @@ impl<'a> Seen<'a> {
 /// Returns the address of an operation's value, if values may be shared.
 fn shared(op: &Op) -> Option<*const u8> {
     match op {
-        Op::Put { value, .. } if value.len() >= SHARED_BYTES && value.is_shared() => Some(value.as_ptr()),
+        Op::Put { value, .. } if value.len() >= SHARED_VALUE_MIN && value.is_shared() => Some(value.as_ptr()),
         _ => None,
     }
 }
@@ -232,8 +238,8 @@ fn number(bytes: &[u8], at: usize) -> Option<u64> {
 
 /// Returns the maximum encoded length of an operation with numbers of ordinary size.
 fn length(op: &Op) -> usize {
-    const NUMBERS: usize = 16;
-    NUMBERS
+    const NUMBER_BYTES: usize = 16;
+    NUMBER_BYTES
         + match op {
             Op::Put { key, value, .. } => key.len() + value.len(),
             Op::Delete { key, .. } => key.len(),
@@ -245,7 +251,7 @@ fn length(op: &Op) -> usize {
 fn encode_op(op: &Op, before: Option<u64>, bytes: &mut Vec<u8>) {
     match op {
         Op::Put { ident, key, value } => {
-            encode_plain(if before.is_some() { PUT_AGAIN } else { PUT }, *ident, bytes);
+            encode_kind(if before.is_some() { PUT_SHARED } else { PUT }, *ident, bytes);
             encode_bytes(key, bytes);
             match before {
                 Some(before) => encode_number(before, bytes),
@@ -257,17 +263,17 @@ fn encode_op(op: &Op, before: Option<u64>, bytes: &mut Vec<u8>) {
             encode_number(ident.0, bytes);
             encode_bytes(key, bytes);
         }
-        Op::Create(ident) => encode_plain(CREATE, *ident, bytes),
-        Op::Drop(ident) => encode_plain(DROP, *ident, bytes),
-        Op::Clear(ident) => encode_plain(CLEAR, *ident, bytes),
+        Op::Create(ident) => encode_kind(CREATE, *ident, bytes),
+        Op::Drop(ident) => encode_kind(DROP, *ident, bytes),
+        Op::Clear(ident) => encode_kind(CLEAR, *ident, bytes),
         Op::Fork { from, to } => {
-            encode_plain(FORK, *from, bytes);
+            encode_kind(FORK, *from, bytes);
             encode_number(to.0, bytes);
         }
     }
 }
 
-fn encode_plain(kind: u8, ident: Ident, bytes: &mut Vec<u8>) {
+fn encode_kind(kind: u8, ident: Ident, bytes: &mut Vec<u8>) {
     bytes.push(kind);
     encode_number(ident.0, bytes);
 }
@@ -296,7 +302,7 @@ fn decode(bytes: &[u8]) -> Option<Batch> {
                 let key = Key::from(take_bytes(&mut rest)?);
                 batch.put(ident, key, take_bytes(&mut rest)?);
             }
-            PUT_AGAIN => {
+            PUT_SHARED => {
                 let key = Key::from(take_bytes(&mut rest)?);
                 let before = usize::try_from(take_number(&mut rest)?).ok()?;
                 let value = put_at(&batch, batch.len().checked_sub(before)?)?;
@@ -441,7 +447,7 @@ mod tests {
 
     #[test]
     fn nonsense_is_not_decoded() {
-        let again = [CREATE, 1, PUT_AGAIN, 1, 0, 1];
+        let again = [CREATE, 1, PUT_SHARED, 1, 0, 1];
         for bytes in [&[9, 1][..], &[PUT], &[PUT, 1, 5, 0], &[FORK, 1], &[CREATE; 0], &[CREATE, 0xFF], &again]
         {
             assert_eq!(decode(bytes).is_some(), bytes.is_empty());

@@ -7,8 +7,9 @@
 //! A transaction of many statements is a [`TransactionId`]. It [claims](Intents::claim) each key before it changes the
 //! key. No other change to a claimed key is admitted until the owner [releases](Intents::release) its claims.
 //!
-//! [`Local`] is the store of a single process: an engine and a lock. A store knows bytes only, as the engines do.
-//! `storage::testing::check_store` is the contract of these traits as a suite, which every store passes.
+//! [`Local`] is the store of a single process: an engine and a lock. A store handles bytes only, like the engines.
+//! `storage::testing::check_store` is the contract of these traits as a suite, which every store passes. A new condition
+//! of commits is a variant of [`Expect`]; a new effect is a variant of [`SideEffect`].
 
 mod local;
 mod log;
@@ -27,7 +28,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::task::Waker;
 
-/// A view: a consistent state of all data, and its catalog generation. See [`Store::read_view`] for
+/// A consistent state of all data, and its catalog generation. See [`ReadViews::read_view`] for
 /// shared stores.
 #[derive(Clone)]
 pub struct ReadView {
@@ -90,7 +91,7 @@ pub enum WriteIntent {
 
 impl WriteIntent {
     /// Returns the tree, and the key or the prefix of keys.
-    pub fn place(&self) -> (Ident, &Key) {
+    pub fn tree_and_key(&self) -> (Ident, &Key) {
         match self {
             WriteIntent::Key(ident, key) | WriteIntent::Under(ident, key) => (*ident, key),
         }
@@ -107,12 +108,12 @@ impl WriteIntent {
         };
         match self {
             WriteIntent::Key(ident, key) => {
-                let there = value(read_view, *ident, key)?;
-                Ok((there.is_some(), same(&there, &value(present, *ident, key)?)))
+                let found = value(read_view, *ident, key)?;
+                Ok((found.is_some(), is_same(&found, &value(present, *ident, key)?)))
             }
             WriteIntent::Under(ident, prefix) => {
-                let there = under(read_view, *ident, prefix)?;
-                Ok((!there.is_empty(), there == under(present, *ident, prefix)?))
+                let found = under(read_view, *ident, prefix)?;
+                Ok((!found.is_empty(), found == under(present, *ident, prefix)?))
             }
         }
     }
@@ -125,9 +126,9 @@ impl Expect {
     /// Errors: read errors.
     pub fn holds(&self, state: &dyn Snapshot) -> Result<bool> {
         match self {
-            Expect::Value { ident, key, value } => Ok(same(&state.get(*ident, key)?, value)),
+            Expect::Value { ident, key, value } => Ok(is_same(&state.get(*ident, key)?, value)),
             Expect::NoneOr { ident, key, value } => {
-                Ok(state.get(*ident, key)?.is_none_or(|there| there == *value))
+                Ok(state.get(*ident, key)?.is_none_or(|found| found == *value))
             }
             Expect::NoneUnder { ident, prefix } => none_under(state, *ident, prefix),
             Expect::Generation { .. } => Ok(true),
@@ -136,7 +137,7 @@ impl Expect {
 }
 
 /// Returns true if two values are equal. Values that share their bytes need no comparison.
-fn same(a: &Option<Value>, b: &Option<Value>) -> bool {
+fn is_same(a: &Option<Value>, b: &Option<Value>) -> bool {
     match (a, b) {
         (Some(a), Some(b)) => (a.len() == b.len() && a.as_ptr() == b.as_ptr()) || a == b,
         (None, None) => true,
@@ -219,7 +220,7 @@ pub struct Change {
     /// stores of one process support them.
     pub stamped: Vec<(Ident, Key, Value)>,
     /// Effects at the moment of the commit.
-    pub beside: SmallVec<[SideEffect; 1]>,
+    pub side_effects: SmallVec<[SideEffect; 1]>,
     /// Parts of the log entry, by number, if a log is kept.
     pub log: Vec<(u32, Value)>,
     /// Number of times that the commit takes; the last is its own. Zero means one.
@@ -256,7 +257,7 @@ pub enum WriteConcernStatus {
 /// A member that holds the data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
-    /// Returns the name.
+    /// Name of the member.
     pub name: String,
     /// True if it accepts writes.
     pub is_primary: bool,
@@ -272,7 +273,7 @@ pub struct Member {
     pub lag_micros: Option<i64>,
 }
 
-/// The demands of a read on a standby.
+/// Requirements of a read on a standby.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StandbyRead {
     /// The time that the standby must have reached.
@@ -349,7 +350,7 @@ pub trait ReadViews: Send + Sync {
     /// The number of catalog changes until now. A round trip if other processes may make them.
     fn generation(&self) -> u64;
 
-    /// The number of catalog changes that this process knows without a round trip: from its own changes, from failed
+    /// The latest generation that this process has seen, without a round trip: from its own changes, from failed
     /// reads, from refused changes. `None` if [`generation`](Self::generation) makes no round trip, so that every
     /// view has the latest.
     fn known_generation(&self) -> Option<u64> {
@@ -394,15 +395,15 @@ pub trait Commits: Send + Sync {
     /// every ten milliseconds.
     fn wait_for_room(&self, should_continue: &mut dyn FnMut() -> bool) -> Result<()>;
 
-    /// Whether the time to empty a tree is independent of its size. If not, that is true of dropping it.
-    fn empties_at_once(&self) -> bool {
+    /// Whether a tree is cleared in constant time. If false, only a drop takes constant time.
+    fn clears_in_constant_time(&self) -> bool {
         true
     }
 
     /// Freezes commits and returns the number of freezes. No commit is under way when it returns.
     fn freeze(&self) -> u64;
 
-    /// Takes one [`freeze`](Self::freeze) back and returns the number that is left; `None` if there was none.
+    /// Ends one [`freeze`](Self::freeze) and returns the number of remaining freezes; `None` if commits were not frozen.
     fn thaw(&self) -> Option<u64>;
 
     /// The number of freezes.
@@ -491,7 +492,7 @@ pub trait Replication: Send + Sync {
     }
 }
 
-/// Numbers that all users of a store must agree on: of trees, of records, and counts.
+/// Numbers that all processes of a store share: idents of trees, record ids, and counts.
 pub trait Counters: Send + Sync {
     /// A unique number for a new tree.
     fn new_ident(&self) -> Ident;
@@ -502,7 +503,7 @@ pub trait Counters: Send + Sync {
         counts.next_record.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The greatest id of any record of a collection, or a greater number if other processes give ids, too.
+    /// The greatest record id of a collection, or an upper bound if other processes assign ids too.
     fn greatest_record(&self, counts: &Counts) -> u64 {
         counts.next_record.load(Ordering::Relaxed).saturating_sub(1)
     }
@@ -525,7 +526,7 @@ pub trait Counters: Send + Sync {
     }
 }
 
-/// Index builds beside writes. The holder of the commit lock knows the marks of all commits before.
+/// Index builds concurrent with writes. The holder of the commit lock sees the marks of all earlier commits.
 pub trait IndexBuilds: Send + Sync {
     /// The index build in a tree, if there is one.
     fn build(&self, ident: Ident) -> Option<Arc<Build>>;
@@ -599,7 +600,7 @@ pub trait Exclusive {
     /// Sets the generation of a collection, by its tree, as it was read when a database was opened on the store.
     fn set_generation(&mut self, ident: Ident, generation: u64);
 
-    /// Sets the least number of new trees.
+    /// Sets the minimum number of new trees.
     fn reserve(&mut self, next: Ident);
 
     /// Checks and applies a change, and releases the lock. Calls `applied` with the catalog's generation after the

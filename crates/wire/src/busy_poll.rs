@@ -15,7 +15,7 @@ const DEFAULT_TIME: Duration = Duration::from_micros(50);
 /// Upper limit of the backoff: requests served without polling after polling found nothing.
 const SKIPPED_MAX: u32 = 1024;
 
-/// A yield that takes longer than this means that another thread wants the processor.
+/// A yield that takes longer than this shows that another thread needs the processor.
 const CONTENDED_YIELD: Duration = Duration::from_micros(15);
 
 /// Id of the connection with the latest request; initially none.
@@ -37,13 +37,13 @@ pub struct BusyPoll {
     /// Requests to serve before the next poll.
     skips: u32,
     /// Value of `skips` after the next poll that finds nothing.
-    penalty: u32,
+    backoff: u32,
 }
 
 impl BusyPoll {
     /// Polls for at most `time`; zero disables polling.
     pub fn new(time: Duration) -> BusyPoll {
-        BusyPoll { time, skips: 0, penalty: 1 }
+        BusyPoll { time, skips: 0, backoff: 1 }
     }
 
     /// Polls until data is readable or the time is over.
@@ -61,22 +61,22 @@ impl BusyPoll {
             self.skips -= 1;
             return;
         }
-        let mut requested = Instant::now();
-        let until = requested + self.time;
+        let mut last = Instant::now();
+        let until = last + self.time;
         while latest.0.load(Ordering::Relaxed) == id {
             if is_readable() {
-                self.penalty = 1;
+                self.backoff = 1;
                 return;
             }
             std::thread::yield_now();
             let now = Instant::now();
-            if now >= until || now > requested + CONTENDED_YIELD {
+            if now >= until || now > last + CONTENDED_YIELD {
                 break;
             }
-            requested = now;
+            last = now;
         }
-        self.skips = self.penalty;
-        self.penalty = (self.penalty * 2).min(SKIPPED_MAX);
+        self.skips = self.backoff;
+        self.backoff = (self.backoff * 2).min(SKIPPED_MAX);
     }
 }
 
@@ -89,14 +89,14 @@ mod tests {
 
     /// Returns, for each of `requests` requests of connection 1, whether the socket was polled. No request is ever
     /// readable.
-    fn requested(poll: &mut BusyPoll, latest: &LatestConnection, requests: usize) -> Vec<bool> {
+    fn last(poll: &mut BusyPoll, latest: &LatestConnection, requests: usize) -> Vec<bool> {
         let looks = (0..requests).map(|_| {
-            let requested = Cell::new(false);
+            let last = Cell::new(false);
             poll.poll(1, latest, || {
-                requested.set(true);
+                last.set(true);
                 false
             });
-            requested.get()
+            last.get()
         });
         looks.collect()
     }
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn without_time_nobody_looks() {
         let latest = LatestConnection::default();
-        assert_eq!(requested(&mut BusyPoll::new(Duration::ZERO), &latest, 3), [false; 3]);
+        assert_eq!(last(&mut BusyPoll::new(Duration::ZERO), &latest, 3), [false; 3]);
     }
 
     #[test]
@@ -112,22 +112,22 @@ mod tests {
         let (latest, mut poll) = (LatestConnection::default(), BusyPoll::new(BRIEFLY));
         // The first request only makes the connection the latest one.
         let expected = [false, true, false, true, false, false, true, false, false, false, false, true];
-        assert_eq!(requested(&mut poll, &latest, expected.len()), expected);
-        poll.penalty = SKIPPED_MAX;
+        assert_eq!(last(&mut poll, &latest, expected.len()), expected);
+        poll.backoff = SKIPPED_MAX;
         poll.skips = 0;
-        requested(&mut poll, &latest, 1);
-        assert_eq!((poll.skips, poll.penalty), (SKIPPED_MAX, SKIPPED_MAX));
+        last(&mut poll, &latest, 1);
+        assert_eq!((poll.skips, poll.backoff), (SKIPPED_MAX, SKIPPED_MAX));
     }
 
     #[test]
     fn what_is_there_ends_the_look_and_the_rarity() {
         let (latest, mut poll) = (LatestConnection::default(), BusyPoll::new(Duration::from_secs(60)));
         latest.0.store(1, Ordering::Relaxed);
-        poll.penalty = 64;
+        poll.backoff = 64;
         let started = Instant::now();
         poll.poll(1, &latest, || true);
         assert!(started.elapsed() < Duration::from_secs(30));
-        assert_eq!((poll.skips, poll.penalty), (0, 1));
+        assert_eq!((poll.skips, poll.backoff), (0, 1));
     }
 
     #[test]
@@ -141,6 +141,6 @@ mod tests {
         });
         assert!(started.elapsed() < Duration::from_secs(30));
         // A connection does not poll if the latest request came from another connection.
-        assert_eq!(requested(&mut BusyPoll::new(BRIEFLY), &latest, 1), [false]);
+        assert_eq!(last(&mut BusyPoll::new(BRIEFLY), &latest, 1), [false]);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Every error names the file and the problem.
 
-use crate::pem::{Section, sections};
+use crate::pem::{self, Section};
 pub use crate::subject::{CertificateInfo, certificate_info};
 use pkcs8::EncryptedPrivateKeyInfoRef;
 use rustls::RootCertStore;
@@ -25,43 +25,43 @@ pub fn provider() -> Arc<CryptoProvider> {
 /// # Errors
 /// An unreadable file, a missing certificate or key, a missing or wrong password, or a key of another certificate.
 pub fn key_pair(path: &Path, password: Option<&str>) -> Result<CertifiedKey, String> {
-    pair(read(path)?, path, path, password)
+    build_pair(read(path)?, path, path, password)
 }
 
 /// Reads a certificate with its chain, and its unencrypted key from a second file.
 ///
 /// # Errors
 /// As [`key_pair`].
-pub fn pair_of(certificate: &Path, key: &Path) -> Result<CertifiedKey, String> {
-    let mut found = read(certificate)?;
-    found.retain(|section| section.label == "CERTIFICATE");
-    found.extend(read(key)?.into_iter().filter(|section| section.label.ends_with("PRIVATE KEY")));
-    pair(found, certificate, key, None)
+pub fn key_pair_from(certificate: &Path, key: &Path) -> Result<CertifiedKey, String> {
+    let mut sections = read(certificate)?;
+    sections.retain(|section| section.label == "CERTIFICATE");
+    sections.extend(read(key)?.into_iter().filter(|section| section.label.ends_with("PRIVATE KEY")));
+    build_pair(sections, certificate, key, None)
 }
 
 /// Builds a key pair from the sections of a PEM file: all certificates form the chain, the first private key is used.
-/// `of_certificate` and `of_key` name the files in errors.
-fn pair(
-    found: Vec<Section>,
-    of_certificate: &Path,
-    of_key: &Path,
+/// `certificate_path` and `key_path` name the files in errors.
+fn build_pair(
+    sections: Vec<Section>,
+    certificate_path: &Path,
+    key_path: &Path,
     password: Option<&str>,
 ) -> Result<CertifiedKey, String> {
     let (mut chain, mut key) = (Vec::new(), None);
-    for section in found {
+    for section in sections {
         match section.label.as_str() {
             "CERTIFICATE" => chain.push(CertificateDer::from(section.bytes)),
             label if label.ends_with("PRIVATE KEY") && key.is_none() => {
-                key = Some(private_key(section, password).map_err(named(of_key))?);
+                key = Some(private_key(section, password).map_err(in_file(key_path))?);
             }
             _ => {}
         }
     }
     if chain.is_empty() {
-        return Err(named(of_certificate)("it contains no certificate".to_string()));
+        return Err(in_file(certificate_path)("it contains no certificate".to_string()));
     }
-    let key = key.ok_or_else(|| named(of_key)("it contains no private key".to_string()))?;
-    CertifiedKey::from_der(chain, key, &provider()).map_err(|error| named(of_key)(error.to_string()))
+    let key = key.ok_or_else(|| in_file(key_path)("it contains no private key".to_string()))?;
+    CertifiedKey::from_der(chain, key, &provider()).map_err(|error| in_file(key_path)(error.to_string()))
 }
 
 /// Reads the certificate authorities that verify peers.
@@ -71,10 +71,10 @@ fn pair(
 pub fn authorities(path: &Path) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     for section in read(path)?.into_iter().filter(|section| section.label == "CERTIFICATE") {
-        roots.add(CertificateDer::from(section.bytes)).map_err(|error| named(path)(error.to_string()))?;
+        roots.add(CertificateDer::from(section.bytes)).map_err(|error| in_file(path)(error.to_string()))?;
     }
     match roots.is_empty() {
-        true => Err(named(path)("it contains no certificate".to_string())),
+        true => Err(in_file(path)("it contains no certificate".to_string())),
         false => Ok(roots),
     }
 }
@@ -87,17 +87,17 @@ pub fn revocations(path: &Path) -> Result<Vec<CertificateRevocationListDer<'stat
     let lists = read(path)?.into_iter().filter(|section| section.label == "X509 CRL");
     let lists: Vec<_> = lists.map(|section| CertificateRevocationListDer::from(section.bytes)).collect();
     match lists.is_empty() {
-        true => Err(named(path)("it contains no revocation list".to_string())),
+        true => Err(in_file(path)("it contains no revocation list".to_string())),
         false => Ok(lists),
     }
 }
 
 fn read(path: &Path) -> Result<Vec<Section>, String> {
-    let text = std::fs::read(path).map_err(|error| named(path)(error.to_string()))?;
-    sections(&String::from_utf8_lossy(&text)).map_err(named(path))
+    let text = std::fs::read(path).map_err(|error| in_file(path)(error.to_string()))?;
+    pem::sections(&String::from_utf8_lossy(&text)).map_err(in_file(path))
 }
 
-fn named(path: &Path) -> impl Fn(String) -> String {
+fn in_file(path: &Path) -> impl Fn(String) -> String {
     move |why| format!("{}: {why}", path.display())
 }
 

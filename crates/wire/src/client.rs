@@ -1,13 +1,13 @@
 //! A small blocking client: one connection, one command at a time, with TLS and authentication as in the connection
 //! string.
 //!
-//! Command-line verbs use it to query a server and exit.
+//! The client subcommands of `vellum`, the lab and `replay` use it.
 
 use crate::header::{self, HEADER_SIZE};
 use crate::message;
 use crate::scram::{Client as Scram, Mechanism};
-use crate::trust;
-use crate::uri::{ConnectionString, Encryption, Login};
+use crate::tls_client;
+use crate::uri::{ConnectionString, Login, TlsOptions};
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
@@ -47,11 +47,11 @@ impl Client {
         let timed = DeadlineStream { socket: connect_tcp(host, deadline)?, deadline };
         let stream = match &uri.tls {
             None => Stream::Plain(timed),
-            Some(encryption) => Stream::Tls(Box::new(encrypt(host, encryption, timed)?)),
+            Some(tls_options) => Stream::Tls(Box::new(tls_handshake(host, tls_options, timed)?)),
         };
         let mut client = Client { stream, request_id: 0 };
         if let Some(login) = &uri.login {
-            client.log_in(login)?;
+            client.authenticate(login)?;
         }
         Ok(client)
     }
@@ -117,22 +117,22 @@ impl Client {
     }
 
     /// Authenticates with the mechanism of the connection string, or with the strongest mechanism of the server.
-    fn log_in(&mut self, login: &Login) -> Result<(), String> {
-        let login_error = |why: String| format!("logging in: {why}");
+    fn authenticate(&mut self, login: &Login) -> Result<(), String> {
+        let failed = |why: String| format!("logging in: {why}");
         match login.mechanism.as_deref() {
-            Some("MONGODB-X509") => self.log_in_by_certificate(login).map_err(login_error),
+            Some("MONGODB-X509") => self.authenticate_x509(login).map_err(failed),
             named => {
                 let mechanism = match named.and_then(Mechanism::of_name) {
                     Some(mechanism) => mechanism,
-                    None => self.mechanism(login).map_err(login_error)?,
+                    None => self.strongest_mechanism(login).map_err(failed)?,
                 };
-                self.log_in_by_password(login, mechanism).map_err(login_error)
+                self.authenticate_scram(login, mechanism).map_err(failed)
             }
         }
     }
 
     /// Returns the strongest mechanism that the server offers for a user, as drivers do.
-    fn mechanism(&mut self, login: &Login) -> Result<Mechanism, String> {
+    fn strongest_mechanism(&mut self, login: &Login) -> Result<Mechanism, String> {
         let mut hello = Builder::new();
         let user = format!("{}.{}", login.source, login.user.as_deref().unwrap_or_default());
         hello.append(c"hello", 1).append(c"saslSupportedMechs", &user).append(c"$db", "admin");
@@ -145,22 +145,22 @@ impl Client {
     }
 
     /// Runs the SCRAM conversation: saslStart, then saslContinue until the server is done.
-    fn log_in_by_password(&mut self, login: &Login, mechanism: Mechanism) -> Result<(), String> {
+    fn authenticate_scram(&mut self, login: &Login, mechanism: Mechanism) -> Result<(), String> {
         let (user, password) =
             (login.user.as_deref().unwrap_or_default(), login.password.as_deref().unwrap_or_default());
-        let scram = Scram::new(mechanism, user, password).map_err(|refusal| refusal.to_string())?;
+        let scram = Scram::new(mechanism, user, password).map_err(|error| error.to_string())?;
         let mut start = Builder::new();
         start.append(c"saslStart", 1).append(c"mechanism", mechanism.name());
         start.append(c"payload", Value::Binary { subtype: 0, bytes: scram.first().as_bytes() });
         start.begin_document(c"options").append(c"skipEmptyExchange", true).end();
         start.append(c"$db", login.source.as_str());
         let reply = self.command(&start.finish())?;
-        let (verifier, proof) = scram.reply(payload(reply.view())?).map_err(|refusal| refusal.to_string())?;
-        let mut reply = self.step(login, reply.view(), proof.as_bytes())?;
-        verifier.check(payload(reply.view())?).map_err(|refusal| refusal.to_string())?;
+        let (verifier, proof) = scram.reply(payload(reply.view())?).map_err(|error| error.to_string())?;
+        let mut reply = self.sasl_step(login, reply.view(), proof.as_bytes())?;
+        verifier.check(payload(reply.view())?).map_err(|error| error.to_string())?;
         // Servers without skipEmptyExchange expect one more message.
         if reply.view().get("done").and_then(|done| done.as_bool()) != Some(true) {
-            reply = self.step(login, reply.view(), &[])?;
+            reply = self.sasl_step(login, reply.view(), &[])?;
         }
         match reply.view().get("done").and_then(|done| done.as_bool()) {
             Some(true) => Ok(()),
@@ -168,16 +168,17 @@ impl Client {
         }
     }
 
-    fn step(&mut self, login: &Login, before: Document<'_>, payload: &[u8]) -> Result<DocumentBuf, String> {
-        let conversation = before.get("conversationId").ok_or("the reply has no conversation id")?;
+    /// Sends the payload in the conversation of `reply`.
+    fn sasl_step(&mut self, login: &Login, reply: Document<'_>, data: &[u8]) -> Result<DocumentBuf, String> {
+        let conversation = reply.get("conversationId").ok_or("the reply has no conversation id")?;
         let mut next = Builder::new();
         next.append(c"saslContinue", 1).append(c"conversationId", conversation);
-        next.append(c"payload", Value::Binary { subtype: 0, bytes: payload });
+        next.append(c"payload", Value::Binary { subtype: 0, bytes: data });
         next.append(c"$db", login.source.as_str());
         self.command(&next.finish())
     }
 
-    fn log_in_by_certificate(&mut self, login: &Login) -> Result<(), String> {
+    fn authenticate_x509(&mut self, login: &Login) -> Result<(), String> {
         let mut command = Builder::new();
         command.append(c"authenticate", 1).append(c"mechanism", "MONGODB-X509");
         if let Some(user) = &login.user {
@@ -195,8 +196,8 @@ pub const NO_SERVER: &str = "connection refused, no server listens at this addre
 fn connect_tcp(host: &str, deadline: Instant) -> Result<TcpStream, String> {
     let mut last = "the host name has no address".to_string();
     for address in host.to_socket_addrs().map_err(|error| error.to_string())? {
-        let left = left(deadline).map_err(|error| error.to_string())?;
-        match TcpStream::connect_timeout(&address, left) {
+        let remaining = remaining(deadline).map_err(|error| error.to_string())?;
+        match TcpStream::connect_timeout(&address, remaining) {
             Ok(socket) => {
                 socket.set_nodelay(true).map_err(|error| error.to_string())?;
                 return Ok(socket);
@@ -209,12 +210,12 @@ fn connect_tcp(host: &str, deadline: Instant) -> Result<TcpStream, String> {
 }
 
 /// Performs the TLS handshake. The name of the host, without port and brackets, must match the certificate.
-fn encrypt(
+fn tls_handshake(
     host: &str,
-    encryption: &Encryption,
+    tls_options: &TlsOptions,
     timed: DeadlineStream,
 ) -> Result<StreamOwned<ClientConnection, DeadlineStream>, String> {
-    let config = trust::config(encryption)?;
+    let config = tls_client::config(tls_options)?;
     let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
     let name = name.trim_start_matches('[').trim_end_matches(']').to_string();
     let name = ServerName::try_from(name).map_err(|error| error.to_string())?;
@@ -254,9 +255,9 @@ fn payload(reply: Document<'_>) -> Result<&[u8], String> {
     }
 }
 
-fn left(deadline: Instant) -> io::Result<Duration> {
-    let left = deadline.saturating_duration_since(Instant::now());
-    if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+fn remaining(deadline: Instant) -> io::Result<Duration> {
+    let remaining = deadline.saturating_duration_since(Instant::now());
+    if remaining.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(remaining) }
 }
 
 fn not_mongodb() -> io::Error {
@@ -265,14 +266,14 @@ fn not_mongodb() -> io::Error {
 
 impl Read for DeadlineStream {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        self.socket.set_read_timeout(Some(left(self.deadline)?))?;
+        self.socket.set_read_timeout(Some(remaining(self.deadline)?))?;
         self.socket.read(bytes)
     }
 }
 
 impl Write for DeadlineStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.socket.set_write_timeout(Some(left(self.deadline)?))?;
+        self.socket.set_write_timeout(Some(remaining(self.deadline)?))?;
         self.socket.write(bytes)
     }
 

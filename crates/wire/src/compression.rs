@@ -49,31 +49,31 @@ impl Compressor {
     }
 }
 
-/// Appends the decompressed bytes of `packed`. Stops one byte beyond `size`, which signals excess data to the caller.
-pub fn decompress(compressor: Compressor, packed: &[u8], size: usize, out: &mut Vec<u8>) -> Option<()> {
-    let limit = size as u64 + 1;
+/// Appends the decompressed bytes of `input`. Stops one byte beyond `size`, which signals excess data to the caller.
+pub fn decompress(compressor: Compressor, input: &[u8], size: usize, out: &mut Vec<u8>) -> Option<()> {
+    let one_more = size as u64 + 1;
     match compressor {
         Compressor::Noop => {
-            out.extend_from_slice(packed);
+            out.extend_from_slice(input);
             Some(())
         }
         Compressor::Snappy => {
-            if snap::raw::decompress_len(packed).ok()? != size {
+            if snap::raw::decompress_len(input).ok()? != size {
                 return None;
             }
             let start = out.len();
             out.resize(start + size, 0);
-            snap::raw::Decoder::new().decompress(packed, out.get_mut(start..)?).ok()?;
+            snap::raw::Decoder::new().decompress(input, out.get_mut(start..)?).ok()?;
             Some(())
         }
         Compressor::Zlib => {
-            ZlibDecoder::new(packed).take(limit).read_to_end(out).ok()?;
+            ZlibDecoder::new(input).take(one_more).read_to_end(out).ok()?;
             Some(())
         }
         Compressor::Zstd => {
             let decoder =
-                ruzstd::decoding::StreamingDecoder::new_with_max_window_size(packed, ZSTD_WINDOW_MAX).ok()?;
-            decoder.take(limit).read_to_end(out).ok()?;
+                ruzstd::decoding::StreamingDecoder::new_with_max_window_size(input, ZSTD_WINDOW_MAX).ok()?;
+            decoder.take(one_more).read_to_end(out).ok()?;
             Some(())
         }
     }
@@ -104,29 +104,29 @@ pub fn compress(compressor: Compressor, body: &[u8], out: &mut Vec<u8>) -> Optio
 /// Bytes between the header and the compressed data: opcode, size, compressor.
 const PREAMBLE_SIZE: usize = 9;
 
-/// Decompresses an OP_COMPRESSED frame into `out`, as a whole message with its own header. `most` limits the size of
+/// Decompresses an OP_COMPRESSED frame into `out`, as a whole message with its own header. `limit` limits the size of
 /// the result in bytes.
 ///
 /// Errors: an unknown compressor, a size beyond the limit, a wrong size, damaged data, or a compressed message inside a
 /// compressed message.
-pub fn unpack(frame: &[u8], most: usize, out: &mut Vec<u8>) -> Result<Compressor, FrameError> {
+pub fn decompress_message(frame: &[u8], limit: usize, out: &mut Vec<u8>) -> Result<Compressor, FrameError> {
     let (header, body) = Header::split(frame)?;
     let cut_off = || malformed("OP_COMPRESSED is cut off");
     let number = read_i32(body, 0).ok_or_else(cut_off)?;
     let size = read_i32(body, 4).and_then(|size| usize::try_from(size).ok()).ok_or_else(cut_off)?;
     let compressor = *body.get(8).ok_or_else(cut_off)?;
-    let packed = body.get(PREAMBLE_SIZE..).ok_or_else(cut_off)?;
+    let compressed = body.get(PREAMBLE_SIZE..).ok_or_else(cut_off)?;
     let opcode = Opcode::from_number(number)
         .filter(|&opcode| opcode != Opcode::Compressed)
         .ok_or_else(|| malformed(format!("OP_COMPRESSED holds unsupported opcode {number}")))?;
     let compressor = Compressor::from_number(compressor)
         .ok_or_else(|| malformed(format!("OP_COMPRESSED with unknown compressor {compressor}")))?;
-    if size > most.min(MAX_MESSAGE_SIZE) - HEADER_SIZE.min(most) {
+    if size > limit.min(MAX_MESSAGE_SIZE) - HEADER_SIZE.min(limit) {
         return Err(malformed(format!("OP_COMPRESSED claims {size} uncompressed bytes")));
     }
     out.clear();
     header::begin(out, header.request_id, 0, opcode);
-    decompress(compressor, packed, size, out)
+    decompress(compressor, compressed, size, out)
         .filter(|()| out.len() == HEADER_SIZE + size)
         .ok_or_else(|| malformed(format!("OP_COMPRESSED: damaged {} data", compressor.name())))?;
     header::finish(out, 0);
@@ -134,18 +134,18 @@ pub fn unpack(frame: &[u8], most: usize, out: &mut Vec<u8>) -> Result<Compressor
 }
 
 /// Replaces the message in `out` by an OP_COMPRESSED message around it.
-pub fn pack(compressor: Compressor, out: &mut Vec<u8>) {
+pub fn compress_message(compressor: Compressor, out: &mut Vec<u8>) {
     let Ok((header, body)) = Header::split(out) else { return };
     let response_to = read_i32(out, 8).unwrap_or_default();
-    let mut packed = Vec::with_capacity(HEADER_SIZE + PREAMBLE_SIZE + body.len() / 2);
-    header::begin(&mut packed, header.request_id, response_to, Opcode::Compressed);
-    packed.extend_from_slice(&(header.opcode as i32).to_le_bytes());
-    packed.extend_from_slice(&(body.len() as i32).to_le_bytes());
-    packed.push(compressor as u8);
+    let mut compressed = Vec::with_capacity(HEADER_SIZE + PREAMBLE_SIZE + body.len() / 2);
+    header::begin(&mut compressed, header.request_id, response_to, Opcode::Compressed);
+    compressed.extend_from_slice(&(header.opcode as i32).to_le_bytes());
+    compressed.extend_from_slice(&(body.len() as i32).to_le_bytes());
+    compressed.push(compressor as u8);
     // A reply that cannot be compressed is sent uncompressed, which every client accepts.
-    if compress(compressor, body, &mut packed).is_some() {
-        header::finish(&mut packed, 0);
-        *out = packed;
+    if compress(compressor, body, &mut compressed).is_some() {
+        header::finish(&mut compressed, 0);
+        *out = compressed;
     }
 }
 
@@ -157,11 +157,11 @@ mod tests {
     fn what_is_compressed_comes_back_and_too_much_is_told() {
         let body: Vec<u8> = (0..50_000_u32).map(|i| (i / 9) as u8).collect();
         for compressor in Compressor::OFFERED.into_iter().chain([Compressor::Noop]) {
-            let (mut packed, mut whole, mut cut) = (Vec::new(), Vec::new(), Vec::new());
-            compress(compressor, &body, &mut packed).unwrap();
-            decompress(compressor, &packed, body.len(), &mut whole).unwrap();
+            let (mut compressed, mut whole, mut cut) = (Vec::new(), Vec::new(), Vec::new());
+            compress(compressor, &body, &mut compressed).unwrap();
+            decompress(compressor, &compressed, body.len(), &mut whole).unwrap();
             assert_eq!(whole, body, "{compressor:?}");
-            let result = decompress(compressor, &packed, 100, &mut cut);
+            let result = decompress(compressor, &compressed, 100, &mut cut);
             assert!(result.is_none() || cut.len() > 100, "{compressor:?}");
         }
     }
@@ -181,12 +181,12 @@ mod tests {
         for size in [0, 1, 100, 200_000] {
             let body: Vec<u8> = (0..size).map(|i: u32| (i / 7) as u8).collect();
             for compressor in ALL {
-                let mut packed = message(&body);
-                pack(compressor, &mut packed);
-                assert_eq!(header::frame_length(&packed).unwrap(), Some(packed.len()));
-                let mut unpacked = Vec::new();
-                assert_eq!(unpack(&packed, MAX_MESSAGE_SIZE, &mut unpacked).unwrap(), compressor, "{size}");
-                assert_eq!(Header::split(&unpacked).unwrap().1, body, "{compressor:?} {size}");
+                let mut compressed = message(&body);
+                compress_message(compressor, &mut compressed);
+                assert_eq!(header::frame_length(&compressed).unwrap(), Some(compressed.len()));
+                let mut out = Vec::new();
+                assert_eq!(decompress_message(&compressed, MAX_MESSAGE_SIZE, &mut out).unwrap(), compressor);
+                assert_eq!(Header::split(&out).unwrap().1, body, "{compressor:?} {size}");
             }
         }
     }
@@ -195,21 +195,21 @@ mod tests {
     fn a_lying_size_is_refused_without_unpacking_it_all() {
         for compressor in ALL {
             for claim in [0i32, 10, 99_999, 100_001, i32::MAX, -1] {
-                let mut packed = message(&vec![0; 100_000]);
-                pack(compressor, &mut packed);
-                packed[20..24].copy_from_slice(&claim.to_le_bytes());
-                let mut unpacked = Vec::new();
-                assert!(unpack(&packed, MAX_MESSAGE_SIZE, &mut unpacked).is_err(), "{compressor:?} {claim}");
-                assert!(unpacked.len() <= 100_100);
+                let mut compressed = message(&vec![0; 100_000]);
+                compress_message(compressor, &mut compressed);
+                compressed[20..24].copy_from_slice(&claim.to_le_bytes());
+                let mut out = Vec::new();
+                assert!(decompress_message(&compressed, MAX_MESSAGE_SIZE, &mut out).is_err(), "{claim}");
+                assert!(out.len() <= 100_100);
             }
         }
     }
 
     #[test]
     fn compressed_within_compressed_is_refused() {
-        let mut packed = message(b"x");
-        pack(Compressor::Snappy, &mut packed);
-        pack(Compressor::Snappy, &mut packed);
-        assert!(unpack(&packed, MAX_MESSAGE_SIZE, &mut Vec::new()).is_err());
+        let mut compressed = message(b"x");
+        compress_message(Compressor::Snappy, &mut compressed);
+        compress_message(Compressor::Snappy, &mut compressed);
+        assert!(decompress_message(&compressed, MAX_MESSAGE_SIZE, &mut Vec::new()).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! A message with a request, parsed and validated once. The positions of its parts are kept while the request waits.
+//! A message with a request, parsed and validated once. A request that waits in a queue stores the ranges of its parts.
 
 use crate::compression::{self, Compressor};
 use crate::header::{FrameError, Header, Opcode};
@@ -23,16 +23,16 @@ pub struct Envelope {
     pub exhaust_allowed: bool,
 }
 
-/// Decompresses a message in place if it is compressed. `most` limits the decompressed size in bytes.
+/// Decompresses a message in place if it is compressed. `limit` limits the decompressed size in bytes.
 ///
 /// Errors: [`FrameError`] for bytes that are not an OP_COMPRESSED message.
-pub fn unpack(bytes: &mut Vec<u8>, most: usize) -> std::result::Result<Option<Compressor>, FrameError> {
+pub fn decompress(bytes: &mut Vec<u8>, limit: usize) -> std::result::Result<Option<Compressor>, FrameError> {
     if Header::split(bytes)?.0.opcode != Opcode::Compressed {
         return Ok(None);
     }
-    let mut unpacked = Vec::new();
-    let compressor = compression::unpack(bytes, most, &mut unpacked)?;
-    *bytes = unpacked;
+    let mut decompressed = Vec::new();
+    let compressor = compression::decompress_message(bytes, limit, &mut decompressed)?;
+    *bytes = decompressed;
     Ok(Some(compressor))
 }
 
@@ -78,24 +78,24 @@ struct SequenceRange {
 impl RequestRanges {
     /// Returns the ranges of a request that was parsed from these bytes.
     pub fn of(request: &Request<'_>, bytes: &[u8]) -> RequestRanges {
-        let place = |part: &[u8]| {
+        let range = |part: &[u8]| {
             let start = part.as_ptr().addr().saturating_sub(bytes.as_ptr().addr());
             start..start + part.len()
         };
         let sequences = request.sequences.iter().map(|sequence| SequenceRange {
-            name: place(sequence.name.as_bytes()),
-            documents: place(sequence.documents.sequence_bytes()),
+            name: range(sequence.name.as_bytes()),
+            documents: range(sequence.documents.sequence_bytes()),
             len: sequence.documents.len(),
         });
         RequestRanges {
-            body: place(request.body.bytes()),
-            database: place(request.database.as_bytes()),
+            body: range(request.body.bytes()),
+            database: range(request.database.as_bytes()),
             sequences: sequences.collect(),
         }
     }
 }
 
-/// A message kept while its request waits.
+/// A message whose request waits in a queue.
 #[derive(Debug)]
 pub struct Frame {
     /// The uncompressed message.
@@ -114,9 +114,9 @@ impl Frame {
         let ranges = self.ranges.as_ref()?;
         let part = |range: &Range<usize>| self.bytes.get(range.clone()).unwrap_or_default();
         let text = |range| str::from_utf8(part(range)).unwrap_or_default();
-        let sequences = ranges.sequences.iter().map(|place| Sequence {
-            name: text(&place.name),
-            documents: Documents::from_sequence(part(&place.documents), place.len),
+        let sequences = ranges.sequences.iter().map(|range| Sequence {
+            name: text(&range.name),
+            documents: Documents::from_sequence(part(&range.documents), range.len),
         });
         Ok(Request {
             body: Document::from_valid(part(&ranges.body)),

@@ -1,6 +1,6 @@
 //! The message header: sixteen bytes with the length, two ids and the opcode.
 //!
-//! All parsers of messages are plain functions on slices, which can be fuzzed and tested without a socket. No
+//! All parsers of messages are functions on slices, which can be fuzzed and tested without a socket. No
 //! allocation is proportional to the claim of a length field. [`FrameError`] distinguishes bytes that are not a frame from
 //! a well-formed frame with refused content.
 
@@ -26,7 +26,7 @@ impl From<base::Error> for FrameError {
     }
 }
 
-/// Builds [`FrameError::Malformed`] for a frame that makes no sense.
+/// Builds [`FrameError::Malformed`].
 pub fn malformed(what: impl Into<String>) -> FrameError {
     FrameError::Malformed(what.into())
 }

@@ -1,4 +1,4 @@
-//! MongoDB's wire protocol, shared by the server, the lab and the command-line verbs: message parsing and encoding,
+//! MongoDB's wire protocol, shared by the server, the lab and the client subcommands: message parsing and encoding,
 //! both sides of TLS and SCRAM, compressors, and busy polling.
 //!
 //! Only [`client`] reads or writes a socket. All other modules take bytes from the caller and return bytes to send.
@@ -18,5 +18,5 @@ pub mod secret;
 mod subject;
 #[cfg(test)]
 mod tests;
-pub mod trust;
+pub mod tls_client;
 pub mod uri;

@@ -109,7 +109,7 @@ fn split_sequence(section: &[u8]) -> std::result::Result<RawSequence<'_>, FrameE
 
 /// Validates the documents of a client. No other function turns them into trusted BSON.
 fn check_documents<'a>(body: &'a [u8], raw: RawSequences<'a>) -> Result<Request<'a>> {
-    let body = checked(body)?;
+    let body = validated(body)?;
     let mut sequences = Sequences::default();
     for (name, bytes) in raw {
         let name = std::str::from_utf8(name)
@@ -123,7 +123,7 @@ fn check_documents<'a>(body: &'a [u8], raw: RawSequences<'a>) -> Result<Request<
 }
 
 /// Validates each document of a sequence. Errors: InvalidBSON with the position of a truncated document, and the errors
-/// of [`checked`].
+/// of [`validated`].
 fn check_sequence<'a>(name: &str, bytes: &'a [u8]) -> Result<Documents<'a>> {
     let mut rest = bytes;
     let mut len = 0;
@@ -131,7 +131,7 @@ fn check_sequence<'a>(name: &str, bytes: &'a [u8]) -> Result<Documents<'a>> {
         let (document, behind) = document_length(rest)
             .and_then(|length| rest.split_at_checked(length))
             .ok_or_else(|| err!(InvalidBSON, "document {len} of sequence '{name}' is cut off"))?;
-        checked(document)?;
+        validated(document)?;
         rest = behind;
         len += 1;
     }
@@ -139,7 +139,7 @@ fn check_sequence<'a>(name: &str, bytes: &'a [u8]) -> Result<Documents<'a>> {
 }
 
 /// Checks one document from outside. Errors: InvalidBSON, Overflow, BSONObjectTooLarge.
-pub fn checked(bytes: &[u8]) -> Result<Document<'_>> {
+pub fn validated(bytes: &[u8]) -> Result<Document<'_>> {
     if bytes.len() > MAX_INTERNAL_DOCUMENT_SIZE {
         bail!(
             BSONObjectTooLarge,

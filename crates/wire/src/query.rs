@@ -1,7 +1,7 @@
 //! OP_QUERY and OP_REPLY: the legacy pair, used only for the first handshake of older drivers.
 
 use crate::header::{self, FrameError, Opcode, document_length, malformed, read_i32};
-use crate::message::checked;
+use crate::message::validated;
 use crate::request::{Request, Sequences};
 use base::bson::{Document, Value};
 use base::{Result, bail, err};
@@ -36,7 +36,7 @@ fn handshake<'a>(namespace: &'a [u8], query: &'a [u8]) -> Result<Request<'a>> {
         .ok_or_else(|| {
             err!(5739101, "OP_QUERY is no longer supported. The client driver may require an upgrade.")
         })?;
-    let body = unwrap_query(checked(query)?);
+    let body = unwrap_query(validated(query)?);
     let request = Request { body, database, sequences: Sequences::default() };
     let name = request.name();
     if !["hello", "isMaster", "ismaster", "saslContinue", "saslStart"].contains(&name) {

@@ -21,20 +21,20 @@ pub struct Request<'a> {
 #[derive(Clone, Debug, Default)]
 pub struct Sequences<'a> {
     first: Option<Sequence<'a>>,
-    others: Vec<Sequence<'a>>,
+    rest: Vec<Sequence<'a>>,
 }
 
 impl<'a> Sequences<'a> {
     /// Returns the sequences in order.
     pub fn iter(&self) -> impl Iterator<Item = &Sequence<'a>> {
-        self.first.iter().chain(&self.others)
+        self.first.iter().chain(&self.rest)
     }
 
     /// Adds a sequence.
     pub fn push(&mut self, sequence: Sequence<'a>) {
         match &self.first {
             None => self.first = Some(sequence),
-            Some(_) => self.others.push(sequence),
+            Some(_) => self.rest.push(sequence),
         }
     }
 }
@@ -73,8 +73,8 @@ impl<'a> Request<'a> {
             }
             None => bail!(40571, "OP_MSG requests require a $db argument"),
         };
-        if let Some(twice) = sequences.iter().find(|sequence| body.find(sequence.name).is_some()) {
-            bail!(IDLDuplicateField, "BSON field '{}' is a duplicate field", twice.name);
+        if let Some(duplicate) = sequences.iter().find(|sequence| body.find(sequence.name).is_some()) {
+            bail!(IDLDuplicateField, "BSON field '{}' is a duplicate field", duplicate.name);
         }
         Ok(Request { body, database, sequences })
     }

@@ -12,9 +12,9 @@ pub struct CertificateInfo {
     /// The subject in RFC 2253 format: the most specific part first, with OpenSSL's short names.
     pub subject: String,
     /// Start of the validity period.
-    pub begins: SystemTime,
+    pub not_before: SystemTime,
     /// End of the validity period.
-    pub ends: SystemTime,
+    pub not_after: SystemTime,
 }
 
 /// OpenSSL's short names of attributes, as MongoDB prints them. Other attributes are printed by number.
@@ -69,8 +69,8 @@ pub fn certificate_info(certificate: &CertificateDer<'_>) -> Result<CertificateI
     let validity = certificate.validity();
     Ok(CertificateInfo {
         subject,
-        begins: validity.not_before.to_system_time(),
-        ends: validity.not_after.to_system_time(),
+        not_before: validity.not_before.to_system_time(),
+        not_after: validity.not_after.to_system_time(),
     })
 }
 

@@ -44,14 +44,14 @@ fn sample(checksum: bool) -> Vec<u8> {
 fn swallow(frame: &[u8]) {
     let _ = frame_length(frame);
     let mut bytes = frame.to_vec();
-    if let Ok(compressor) = frame::unpack(&mut bytes, header::MAX_MESSAGE_SIZE) {
+    if let Ok(compressor) = frame::decompress(&mut bytes, header::MAX_MESSAGE_SIZE) {
         let _ = format!("{:?}", frame::parse(&bytes, compressor));
     }
     let Ok((header, body)) = Header::split(frame) else { return };
     match header.opcode {
         Opcode::Compressed => {
             let mut unpacked = Vec::new();
-            if compression::unpack(frame, header::MAX_MESSAGE_SIZE, &mut unpacked).is_ok() {
+            if compression::decompress_message(frame, header::MAX_MESSAGE_SIZE, &mut unpacked).is_ok() {
                 swallow(&unpacked);
             }
         }
@@ -122,7 +122,7 @@ fn mutated_frames_never_panic() {
     let mut samples = vec![sample(false), sample(true)];
     for compressor in [Compressor::Noop, Compressor::Snappy, Compressor::Zlib, Compressor::Zstd] {
         let mut packed = sample(false);
-        compression::pack(compressor, &mut packed);
+        compression::compress_message(compressor, &mut packed);
         samples.push(packed);
     }
     for round in 0..40_000 {

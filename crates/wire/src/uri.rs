@@ -1,4 +1,4 @@
-//! Connection strings: hosts, credentials and TLS.
+//! MongoDB connection strings: hosts, credentials and TLS. A new option is a case in `Options::parse`.
 //!
 //! Options for pools, monitoring and read preferences have no meaning for a client with one connection and are ignored.
 //! Options for credentials and TLS are honoured or refused by name.
@@ -16,7 +16,7 @@ pub struct ConnectionString {
     /// Credentials, if any.
     pub login: Option<Login>,
     /// TLS options; `None` without TLS.
-    pub tls: Option<Encryption>,
+    pub tls: Option<TlsOptions>,
 }
 
 /// Credentials of a client.
@@ -34,7 +34,7 @@ pub struct Login {
 
 /// TLS options.
 #[derive(Clone, Default, PartialEq)]
-pub struct Encryption {
+pub struct TlsOptions {
     /// File of the authorities that must have signed the server's certificate; the system's authorities by default.
     pub ca_file: Option<PathBuf>,
     /// File of the client's certificate and key.
@@ -42,9 +42,9 @@ pub struct Encryption {
     /// Password of the client's key.
     pub password: Option<String>,
     /// Whether to accept any certificate of the server.
-    pub any_certificate: bool,
+    pub allow_invalid_certificates: bool,
     /// Whether to accept a certificate for another host name.
-    pub any_name: bool,
+    pub allow_invalid_hostnames: bool,
 }
 
 impl ConnectionString {
@@ -72,8 +72,8 @@ impl ConnectionString {
             return Err("the connection string has no host; expected mongodb://HOST:PORT/".to_string());
         }
         let options = Options::parse(query)?;
-        let login = options.login(user, &decoded(database)?)?;
-        Ok(ConnectionString { hosts, login, tls: options.encryption()? })
+        let login = options.login(user, &percent_decoded(database)?)?;
+        Ok(ConnectionString { hosts, login, tls: options.tls_options()? })
     }
 }
 
@@ -81,7 +81,7 @@ impl ConnectionString {
 #[derive(Default)]
 struct Options {
     tls: Option<bool>,
-    encryption: Encryption,
+    tls_options: TlsOptions,
     source: Option<String>,
     mechanism: Option<String>,
 }
@@ -94,23 +94,23 @@ impl Options {
         for pair in query.split(['&', ';']).filter(|pair| !pair.is_empty()) {
             let (name, value) =
                 pair.split_once('=').ok_or_else(|| format!("the option {pair} has no value"))?;
-            let value = decoded(value)?;
-            let truth = || match value.as_str() {
+            let value = percent_decoded(value)?;
+            let boolean = || match value.as_str() {
                 "true" => Ok(true),
                 "false" => Ok(false),
                 _ => Err(format!("{name}: expected true or false")),
             };
-            let encryption = &mut options.encryption;
+            let tls_options = &mut options.tls_options;
             match name.to_ascii_lowercase().as_str() {
-                "tls" | "ssl" => options.tls = Some(truth()?),
-                "tlscafile" => encryption.ca_file = Some(value.into()),
-                "tlscertificatekeyfile" => encryption.certificate_key_file = Some(value.into()),
-                "tlscertificatekeyfilepassword" => encryption.password = Some(value),
-                "tlsallowinvalidcertificates" => encryption.any_certificate = truth()?,
-                "tlsallowinvalidhostnames" => encryption.any_name = truth()?,
+                "tls" | "ssl" => options.tls = Some(boolean()?),
+                "tlscafile" => tls_options.ca_file = Some(value.into()),
+                "tlscertificatekeyfile" => tls_options.certificate_key_file = Some(value.into()),
+                "tlscertificatekeyfilepassword" => tls_options.password = Some(value),
+                "tlsallowinvalidcertificates" => tls_options.allow_invalid_certificates = boolean()?,
+                "tlsallowinvalidhostnames" => tls_options.allow_invalid_hostnames = boolean()?,
                 "tlsinsecure" => {
-                    let insecure = truth()?;
-                    (encryption.any_certificate, encryption.any_name) = (insecure, insecure);
+                    tls_options.allow_invalid_certificates = boolean()?;
+                    tls_options.allow_invalid_hostnames = boolean()?;
                 }
                 "authsource" => options.source = Some(value),
                 "authmechanism" => options.mechanism = Some(value),
@@ -134,14 +134,14 @@ impl Options {
             };
         }
         let (user, password) = match user.unwrap_or_default().split_once(':') {
-            Some((user, password)) => (decoded(user)?, Some(decoded(password)?)),
-            None => (decoded(user.unwrap_or_default())?, None),
+            Some((user, password)) => (percent_decoded(user)?, Some(percent_decoded(password)?)),
+            None => (percent_decoded(user.unwrap_or_default())?, None),
         };
-        let known = matches!(
+        let is_supported = matches!(
             self.mechanism.as_deref(),
             None | Some("SCRAM-SHA-1" | "SCRAM-SHA-256" | "MONGODB-X509")
         );
-        if !known {
+        if !is_supported {
             return Err(format!(
                 "the mechanism {} is not supported",
                 self.mechanism.as_deref().unwrap_or_default()
@@ -150,19 +150,19 @@ impl Options {
         if password.is_none() && !by_certificate {
             return Err("the connection string has a user but no password".to_string());
         }
-        let of_database = Some(database.to_string()).filter(|database| !database.is_empty());
+        let default_database = Some(database.to_string()).filter(|database| !database.is_empty());
         let source = match by_certificate {
             true => "$external".to_string(),
-            false => self.source.clone().or(of_database).unwrap_or_else(|| "admin".to_string()),
+            false => self.source.clone().or(default_database).unwrap_or_else(|| "admin".to_string()),
         };
         let user = Some(user).filter(|user| !user.is_empty());
         Ok(Some(Login { user, password, source, mechanism: self.mechanism.clone() }))
     }
 
-    fn encryption(self) -> Result<Option<Encryption>, String> {
+    fn tls_options(self) -> Result<Option<TlsOptions>, String> {
         match self.tls {
-            Some(true) => Ok(Some(self.encryption)),
-            _ if self.encryption == Encryption::default() => Ok(None),
+            Some(true) => Ok(Some(self.tls_options)),
+            _ if self.tls_options == TlsOptions::default() => Ok(None),
             _ => Err("TLS options need tls=true".to_string()),
         }
     }
@@ -175,7 +175,7 @@ fn with_port(host: &str) -> String {
 }
 
 /// Decodes percent-encoded text (`%40`).
-fn decoded(text: &str) -> Result<String, String> {
+fn percent_decoded(text: &str) -> Result<String, String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((byte, after)) = rest.split_first() {
@@ -246,9 +246,9 @@ mod tests {
         let tls =
             parsed("mongodb://a/?ssl=true&tlsCAFile=%2Fca.pem&tlsAllowInvalidHostnames=true").tls.unwrap();
         assert_eq!(tls.ca_file, Some(PathBuf::from("/ca.pem")));
-        assert!(tls.any_name && !tls.any_certificate);
+        assert!(tls.allow_invalid_hostnames && !tls.allow_invalid_certificates);
         let tls = parsed("mongodb://a?TLS=true&tlsInsecure=true").tls.unwrap();
-        assert!(tls.any_name && tls.any_certificate);
+        assert!(tls.allow_invalid_hostnames && tls.allow_invalid_certificates);
     }
 
     #[test]

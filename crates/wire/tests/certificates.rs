@@ -44,7 +44,7 @@ fn a_key_is_read_in_each_form() {
         let pair = key_pair(&fixture(name), password).unwrap_or_else(|why| panic!("{why}"));
         let certificate_info = certificate_info(&pair.cert[0]).unwrap();
         assert_eq!(certificate_info.subject, "CN=localhost,O=Vellum,C=DE", "{name}");
-        assert!(certificate_info.begins < certificate_info.ends);
+        assert!(certificate_info.not_before < certificate_info.not_after);
     }
 }
 

@@ -8,7 +8,7 @@ use crate::keys::{IndexEntry, RecordId};
 use crate::storage_error;
 use base::Result;
 use std::collections::VecDeque;
-use storage::{Cursor, Direction, Hints, Ident, IsWanted, Range, Snapshot, Value};
+use storage::{Cursor, Direction, Hints, Ident, Range, RecordFilter, Snapshot, Value};
 
 /// Number of documents that a [`ReadAhead`] reads in one round trip.
 const AHEAD: usize = 100;
@@ -86,15 +86,15 @@ impl ExecContext {
         let ranges = bounds.and_then(|bounds| bounds.listed(scan.forward));
         let within = bounds.filter(|_| ranges.is_none()).map(KeyBounds::another);
         let chooses = within.is_some() || scan.filter.is_some();
-        let is_wanted = chooses.then(|| self.is_wanted(scan, within));
-        Hints { ranges, is_wanted, ..hints }
+        let record_filter = chooses.then(|| self.record_filter(scan, within));
+        Hints { ranges, record_filter, ..hints }
     }
 
     /// Returns true for entries within the bounds that pass the filter of a scan.
-    fn is_wanted(&self, scan: &Scan, mut within: Option<KeyBounds>) -> IsWanted {
+    fn record_filter(&self, scan: &Scan, mut within: Option<KeyBounds>) -> RecordFilter {
         let (filter, context) = (scan.filter.clone(), self.context.clone());
         let (forward, unique) = (scan.forward, scan.access.index.spec.unique);
-        let mut is_wanted = move |key: &[u8], value: &Value| -> Result<bool> {
+        let mut record_filter = move |key: &[u8], value: &Value| -> Result<bool> {
             let entry = IndexEntry::from_parts(key, value, unique)?;
             if within.as_mut().is_some_and(|within| within.place(entry.key_string, forward) != Place::Inside)
             {
@@ -105,7 +105,7 @@ impl ExecContext {
             filter.matches(document.view(), &context)
         };
         // The scan finds the same error at this entry and returns it.
-        Box::new(move |key, value| is_wanted(key, value).unwrap_or(true))
+        Box::new(move |key, value| record_filter(key, value).unwrap_or(true))
     }
 }
 

@@ -75,7 +75,12 @@ impl Replay {
         let salt = Random::new(crate::random()).uuid();
         let before = target.usage();
         let judged = !target.is_floor;
-        let how = Round { speed: self.options.speed, check: self.options.check && judged, judged, salt };
+        let how = Round {
+            speed: self.options.speed,
+            check: self.options.check && judged,
+            check_outcomes: judged,
+            salt,
+        };
         let (observations, took) =
             play(Arc::clone(&self.shared), target.clone(), how, lab.progress.clone()).await?;
         let after = target.usage();
@@ -166,7 +171,7 @@ impl Experiment for Replay {
     }
 
     async fn measure(&self, lab: &mut Lab) -> Result<()> {
-        let warnings = self.script().warnings.iter().cloned().chain(self.script().not_sent());
+        let warnings = self.script().warnings.iter().cloned().chain(self.script().skip_reasons());
         warnings.for_each(|warning| lab.warn(warning));
         let start = match &self.options.start {
             Some(start) => Some(open(start).await?),
@@ -330,9 +335,9 @@ fn add_to(row: &mut Row, tally: Tally, around: RoundContext, whole: bool) {
     row.resident_bytes = around.resident_bytes.filter(|_| whole).or(row.resident_bytes);
     for (name, number, shown) in [
         ("errors differ", tally.errors, around.judged),
-        ("replies differ", tally.answers, around.check),
+        ("replies differ", tally.replies, around.check),
         // Differences explained by an order that the recording does not contain.
-        ("depend on an order", tally.depending, tally.depending != 0),
+        ("depend on an order", tally.order_dependent, tally.order_dependent != 0),
     ] {
         if shown {
             *row.extra.entry(name.to_string()).or_default() += number as f64;

@@ -1,6 +1,6 @@
 //! A PostgreSQL server for tests: a private cluster in a temporary directory, removed with the process.
 
-use crate::config::{Config, Wanted};
+use crate::config::{Config, TargetSessionAttrs};
 use crate::connection::{Connection, Statement};
 use crate::incarnations::Incarnations;
 use std::io::{BufRead, BufReader, Write};
@@ -100,11 +100,11 @@ impl Cluster {
     pub fn run(&self, sql: &[&str]) -> Result<Option<i64>, String> {
         let told = |failure| format!("{failure:?}");
         // A standby answers too.
-        let config = Config { wanted: Wanted::Any, ..self.config()? };
+        let config = Config { target_session_attrs: TargetSessionAttrs::Any, ..self.config()? };
         let mut connection = Connection::open(&config, &Incarnations::default()).map_err(told)?;
         let mut rows = Vec::new();
         for (number, sql) in sql.iter().enumerate() {
-            rows = connection.one(&Statement::new(format!("s{number}"), *sql), &[]).map_err(told)?;
+            rows = connection.query(&Statement::new(format!("s{number}"), *sql), &[]).map_err(told)?;
         }
         Ok(rows.first().filter(|row| row.bytes(0).is_some()).map(|row| row.int(0)))
     }
@@ -122,7 +122,7 @@ impl Cluster {
         let mut connection = Connection::open(&self.config()?, &Incarnations::default()).map_err(told)?;
         let end = "select count(pg_terminate_backend(pid, 5000)) from pg_stat_activity \
                    where pid <> pg_backend_pid() and backend_type = 'client backend'";
-        connection.one(&Statement::new("end", end), &[]).map(drop).map_err(told)
+        connection.query(&Statement::new("end", end), &[]).map(drop).map_err(told)
     }
 
     /// Returns the parsed connection string.

@@ -3,7 +3,7 @@
 mod player;
 mod recorder;
 
-use crate::message::{HEADER, MORE_TO_COME, Message, Opcode, unpacked};
+use crate::message::{HEADER_SIZE, MORE_TO_COME, Message, Opcode, decompressed};
 use base::bson::extended_json::parse;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -12,23 +12,23 @@ use std::path::PathBuf;
 /// Answers each connection's commands until the client leaves.
 fn serve(listener: &TcpListener) {
     for stream in listener.incoming().flatten() {
-        std::thread::spawn(move || answer(stream));
+        std::thread::spawn(move || reply_to(stream));
     }
 }
 
 /// A cursor that holds one document, or `{ok: 1}`.
-fn answer(mut stream: TcpStream) -> Option<()> {
+fn reply_to(mut stream: TcpStream) -> Option<()> {
     loop {
-        let mut frame = vec![0; HEADER];
+        let mut frame = vec![0; HEADER_SIZE];
         stream.read_exact(&mut frame).ok()?;
-        frame.resize(usize::try_from(crate::message::int(&frame, 0)?).ok()?, 0);
-        stream.read_exact(&mut frame[HEADER..]).ok()?;
-        let frame = unpacked(&frame)?;
+        frame.resize(usize::try_from(crate::message::read_i32(&frame, 0)?).ok()?, 0);
+        stream.read_exact(&mut frame[HEADER_SIZE..]).ok()?;
+        let frame = decompressed(&frame)?;
         let request = Message::read(&frame)?;
         if request.flags & MORE_TO_COME != 0 {
             continue;
         }
-        let name = crate::message::Parts::read(request.sections)?.command().to_string();
+        let name = crate::message::Sections::parse(request.sections)?.command().to_string();
         let reply = match name.as_str() {
             "find" | "aggregate" => {
                 "{cursor: {id: NumberLong(0), ns: 'a.b', firstBatch: [{_id: 1}]}, ok: 1.0}"
@@ -39,7 +39,9 @@ fn answer(mut stream: TcpStream) -> Option<()> {
         };
         let body = parse(reply).ok()?;
         let mut out = Vec::new();
-        for number in [(HEADER + 5 + body.bytes().len()) as i32, 1, request.id, Opcode::Message as i32, 0] {
+        for number in
+            [(HEADER_SIZE + 5 + body.bytes().len()) as i32, 1, request.id, Opcode::Message as i32, 0]
+        {
             out.extend(number.to_le_bytes());
         }
         out.push(0);

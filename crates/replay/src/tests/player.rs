@@ -1,10 +1,10 @@
 //! Recordings as scripts, and scripts played against a server of canned replies.
 
 use super::serve;
-use crate::format::{Event, EventKind, begin, encode};
+use crate::format::{Event, EventKind, encode, encode_start};
 use crate::mapping::Mapping;
 use crate::order::Order;
-use crate::player::{Observation, Play, Ranks, Speed};
+use crate::player::{Observation, Player, Ranks, Speed};
 use crate::redact::Redactor;
 use crate::script::Script;
 use base::bson::DocumentBuf;
@@ -18,11 +18,11 @@ fn section(text: &str) -> Vec<u8> {
     [vec![0], parse(text).unwrap().bytes().to_vec()].concat()
 }
 
-/// A file of these events: connection, microseconds, what.
+/// A file of these events: connection, microseconds, kind.
 fn file(events: Vec<(u32, u64, EventKind)>) -> Vec<u8> {
-    let mut out = begin(&DocumentBuf::empty());
-    for (connection, at, what) in events {
-        encode(&Event { connection, at, what }, &mut out);
+    let mut out = encode_start(&DocumentBuf::empty());
+    for (connection, at, kind) in events {
+        encode(&Event { connection, at, kind }, &mut out);
     }
     out
 }
@@ -60,7 +60,7 @@ fn script() -> Script {
 }
 
 #[test]
-fn recordings_become_exchanges_with_what_must_come_before() {
+fn recordings_become_exchanges_with_their_predecessors() {
     let script = script();
     let commands: Vec<&str> = script.exchanges.iter().map(|each| each.command.as_str()).collect();
     assert_eq!(commands, ["find", "getMore", "getMore", "insert", "ping"]);
@@ -70,12 +70,12 @@ fn recordings_become_exchanges_with_what_must_come_before() {
     assert_eq!(script.exchanges[1].requires, [0, 0], "the session's and the cursor's");
     assert!(script.exchanges[3].reply.is_none());
     assert_eq!(script.databases.iter().collect::<Vec<_>>(), ["shop"]);
-    let left_out: Vec<&str> = script.left_out.keys().map(|(command, _)| command.as_str()).collect();
-    assert_eq!(left_out, ["hello", "ping", "shutdown"]);
+    let skipped: Vec<&str> = script.skipped.keys().map(|(command, _)| command.as_str()).collect();
+    assert_eq!(skipped, ["hello", "ping", "shutdown"]);
     assert!(script.warnings[0].contains("incomplete"), "{:?}", script.warnings);
 }
 
-/// What becomes of a script whose target is the floor.
+/// Plays a script on the null server.
 fn played(script: &Script, speed: Speed, check: bool) -> (Vec<Observation>, Duration) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let host = listener.local_addr().unwrap().to_string();
@@ -83,20 +83,20 @@ fn played(script: &Script, speed: Speed, check: bool) -> (Vec<Observation>, Dura
     let uri = ConnectionString::parse(&host).unwrap();
     let (redactor, ranks) = (Redactor::new(&[]), Ranks::of(script));
     let (mapping, order) =
-        (Mapping::new([7; 16], &script.made_by_server), Order::new(script.exchanges.len()));
-    let play = Play {
+        (Mapping::new([7; 16], &script.server_generated), Order::new(script.exchanges.len()));
+    let player = Player {
         script,
         uri: &uri,
         host: &host,
         speed,
         check,
-        judged: true,
+        check_outcomes: true,
         mapping: &mapping,
         redactor: &redactor,
         order: &order,
         ranks: &ranks,
     };
-    play.run()
+    player.run()
 }
 
 #[test]
@@ -106,17 +106,17 @@ fn a_script_is_played_to_its_end_at_every_pace() {
         let (found, took) = played(&script, speed, check);
         assert_eq!(found.len(), 4, "{speed:?}");
         assert!(found.iter().all(|each| each.result.is_ok() && each.error_differs.is_none()));
-        // The floor's cursors hold a document.
-        let differs = found.iter().any(|each| each.answer_differs.is_some());
+        // The null server's cursors return a document.
+        let differs = found.iter().any(|each| each.reply_differs.is_some());
         assert_eq!(differs, check, "{speed:?}");
-        // How quick the other pace is, is the machine's.
+        // The other pace depends on the machine.
         let slow = matches!(speed, Speed::Times(_));
         assert!(!slow || took >= Duration::from_millis(60), "{speed:?} took {took:?}");
     }
 }
 
 #[test]
-fn what_was_never_answered_holds_nobody_up() {
+fn requests_without_a_reply_delay_no_request() {
     let ping = "{ping: 1, $db: 'admin'}";
     let events = vec![
         (1, 0, EventKind::Opened),

@@ -2,7 +2,7 @@
 
 use super::{Scratch, serve};
 use crate::format::{EventKind, Reader};
-use crate::proxy::{Shared, pass};
+use crate::proxy::{Shared, serve_connection};
 use crate::record::Sink;
 use crate::redact::Redactor;
 use base::bson::DocumentBuf;
@@ -21,8 +21,8 @@ async fn record(path: &Path, commands: &'static [&'static str]) -> Vec<u8> {
     let host = server.local_addr().unwrap().to_string();
     std::thread::spawn(move || serve(&server));
     let sink = Sink::create(path, &DocumentBuf::empty(), 1 << 20).unwrap();
-    let (redactor, hidden) = (Redactor::new(&["pin".to_string()]), Mutex::new(HashSet::new()));
-    let shared = Arc::new(Shared { sink, redactor, host, tls: None, hidden });
+    let (redactor, withheld_cursors) = (Redactor::new(&["pin".to_string()]), Mutex::new(HashSet::new()));
+    let shared = Arc::new(Shared { sink, redactor, host, tls: None, withheld_cursors });
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let client = tokio::task::spawn_blocking(move || {
@@ -33,19 +33,19 @@ async fn record(path: &Path, commands: &'static [&'static str]) -> Vec<u8> {
         }
     });
     let (stream, _) = listener.accept().await.unwrap();
-    pass(stream, 1, &shared).await.unwrap();
+    serve_connection(stream, 1, &shared).await.unwrap();
     client.await.unwrap();
     shared.sink.finish();
     std::fs::read(path).unwrap()
 }
 
-fn whats(file: &[u8]) -> Vec<EventKind> {
+fn kinds_of(file: &[u8]) -> Vec<EventKind> {
     let mut reader = Reader::open(file).unwrap();
-    std::iter::from_fn(|| reader.next_event().unwrap()).map(|event| event.what).collect()
+    std::iter::from_fn(|| reader.next_event().unwrap()).map(|event| event.kind).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_passes_is_written_down_but_for_secrets() {
+async fn traffic_is_recorded_without_secrets() {
     let scratch = Scratch::new("passes");
     let file = record(
         &scratch.path().join("r"),
@@ -60,9 +60,9 @@ async fn what_passes_is_written_down_but_for_secrets() {
     .await;
     let text = String::from_utf8_lossy(&file);
     assert!(!text.contains("hidden") && text.contains("seen"));
-    let kinds: Vec<String> = whats(&file)
+    let kinds: Vec<String> = kinds_of(&file)
         .into_iter()
-        .map(|what| match what {
+        .map(|kind| match kind {
             EventKind::Request { .. } => "request".to_string(),
             EventKind::Reply { .. } => "reply".to_string(),
             EventKind::Withheld(command) => command,

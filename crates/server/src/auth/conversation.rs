@@ -10,7 +10,7 @@ use crate::protocol::names::UserName;
 use crate::state::connection::{ConnectionState, Conversation, Step};
 use crate::state::server::Server;
 use base::{Result, bail};
-use wire::scram::{Credential, First, Mechanism};
+use wire::scram::{self, Credential, Mechanism};
 use wire::secret;
 
 /// The first message of a client.
@@ -22,7 +22,7 @@ pub(crate) struct ClientFirst {
     is_speculative: bool,
     /// True if the client skips the empty last message (`skipEmptyExchange`).
     skips_empty: bool,
-    first: First,
+    first: scram::ClientFirst,
 }
 
 /// The server's next message.
@@ -58,7 +58,7 @@ impl ClientFirst {
                 &Failure { user: &user, mechanism: found.name(), is_speculative, why },
             )
         };
-        let first = First::read(found, message).map_err(|refusal| failure("", &refusal.0))?;
+        let first = scram::ClientFirst::read(found, message).map_err(|refusal| failure("", &refusal.0))?;
         Ok(ClientFirst {
             mechanism: found,
             user: UserName::new(&first.user, db),
@@ -153,7 +153,7 @@ pub(super) fn dummy_credential(
     user: &UserName,
 ) -> std::result::Result<Credential, String> {
     let secret = server.auth.secret()?;
-    let mut salt = mechanism.keyed_hash(secret, &[user.id().as_bytes()]);
+    let mut salt = mechanism.hmac(secret, &[user.id().as_bytes()]);
     salt.truncate(mechanism.salt_size());
     let size = mechanism.key_size();
     let mut keys = secret::random::<64>()?.to_vec();

@@ -29,7 +29,7 @@ impl User {
         let credential = |mechanism: Mechanism| {
             let stored = credentials?.get(mechanism.name())?.as_document()?;
             let credential = read_credential(stored)?;
-            credential.is_whole(mechanism).then_some((mechanism, credential))
+            credential.is_valid(mechanism).then_some((mechanism, credential))
         };
         Some(User {
             name: UserName::new(text("user")?, text("db")?),

@@ -46,7 +46,7 @@ impl Request {
         out: &mut Vec<u8>,
     ) -> Result<(HandlerStatus, Option<Box<Request>>), FrameError> {
         let mut bytes = frame;
-        let compressor = frame::unpack(&mut bytes, state.largest_message(server))?;
+        let compressor = frame::decompress(&mut bytes, state.largest_message(server))?;
         let (envelope, request) = frame::parse(&bytes, compressor)?;
         let mut course = Course::default();
         let parsed = Parsed { envelope: &envelope, request: request.as_ref() };
@@ -161,14 +161,17 @@ impl Parsed<'_> {
         if envelope.more_to_come {
             return HandlerStatus::Done;
         }
-        debug_assert!(base::bson::is_well_formed(reply.document.to_document().bytes()), "a reply is valid BSON");
+        debug_assert!(
+            base::bson::is_well_formed(reply.document.to_document().bytes()),
+            "a reply is valid BSON"
+        );
         *out = reply.document.into_buffer();
         if streams.is_some() {
             message::set_more_to_come(out);
         }
         wire::header::finish(out, 0);
         if let Some(compressor) = envelope.compressor.filter(|_| reply.compressible) {
-            compression::pack(compressor, out);
+            compression::compress_message(compressor, out);
         }
         HandlerStatus::Done
     }

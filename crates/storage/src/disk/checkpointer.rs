@@ -18,35 +18,35 @@ use super::state::Freeze;
 use crate::{Error, Result};
 
 /// Pause after a failure before the next attempt.
-const RETRY: Duration = Duration::from_millis(100);
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
 /// Interval at which the reasons for a checkpoint are checked.
-const LOOK: Duration = Duration::from_millis(500);
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// Default maximum time between checkpoints, as in mongod.
-const LONGEST: Duration = Duration::from_secs(60);
+const INTERVAL_MAX: Duration = Duration::from_secs(60);
 /// Minimum of dropped bytes for a checkpoint, which must also be an eighth of the base.
 const GARBAGE_BYTES_MIN: u64 = 4 << 20;
 /// Minimum length of a base that is compacted.
 const REWRITE_BYTES_MIN: u64 = 8 << 20;
 
-/// Orders to the checkpointer and its results.
+/// Requests to the checkpointer and its results.
 pub(super) struct CheckpointQueue {
-    orders: Mutex<QueueState>,
+    state: Mutex<QueueState>,
     /// Maximum time between checkpoints; `None` disables this reason.
-    longest: Mutex<Option<Duration>>,
-    /// Notified after an order.
-    ordered: Condvar,
+    interval: Mutex<Option<Duration>>,
+    /// Notified after a request.
+    notified: Condvar,
     /// Notified after the end of a checkpoint, successful or not.
     done: Condvar,
 }
 
-/// Orders and results, under the lock.
+/// Requests and results, under the lock.
 #[derive(Default)]
 struct QueueState {
-    /// Numbers of checkpoints ordered and started.
-    wanted: u64,
-    /// Number of the last order that has started.
+    /// Number of the last request.
+    requested: u64,
+    /// Number of the last request whose checkpoint has started.
     started: u64,
-    /// Number of the last completed order.
+    /// Number of the last completed request.
     completed: u64,
     /// The engine is closing.
     closing: bool,
@@ -55,19 +55,19 @@ struct QueueState {
 }
 
 impl QueueState {
-    /// Asserts the order of the numbers.
+    /// Asserts the request of the numbers.
     fn assert_valid(&self) {
         debug_assert!(self.completed <= self.started, "{} ended, {} began", self.completed, self.started);
-        debug_assert!(self.started <= self.wanted, "{} began, {} ordered", self.started, self.wanted);
+        debug_assert!(self.started <= self.requested, "{} began, {} ordered", self.started, self.requested);
     }
 }
 
 impl Default for CheckpointQueue {
     fn default() -> Self {
         CheckpointQueue {
-            orders: Mutex::default(),
-            longest: Mutex::new(Some(LONGEST)),
-            ordered: Condvar::new(),
+            state: Mutex::default(),
+            interval: Mutex::new(Some(INTERVAL_MAX)),
+            notified: Condvar::new(),
             done: Condvar::new(),
         }
     }
@@ -75,65 +75,65 @@ impl Default for CheckpointQueue {
 
 impl CheckpointQueue {
     /// Sets the maximum time between checkpoints. The thread checks it twice a second.
-    pub(super) fn set_longest(&self, longest: Option<Duration>) {
-        *self.longest.lock() = longest;
+    pub(super) fn set_interval(&self, interval: Option<Duration>) {
+        *self.interval.lock() = interval;
     }
 
     /// Returns true if the latest checkpoint is older than the maximum.
-    fn is_long(&self, ago: Duration) -> bool {
-        self.longest.lock().is_some_and(|longest| ago >= longest)
+    fn is_overdue(&self, ago: Duration) -> bool {
+        self.interval.lock().is_some_and(|interval| ago >= interval)
     }
 
-    /// Orders a checkpoint, unless one is already ordered.
-    pub(super) fn order(&self) {
-        let mut orders = self.orders.lock();
-        orders.assert_valid();
-        if orders.wanted == orders.started {
-            orders.wanted += 1;
-            self.ordered.notify_all();
+    /// Requests a checkpoint, unless one is already requested.
+    pub(super) fn request(&self) {
+        let mut queue = self.state.lock();
+        queue.assert_valid();
+        if queue.requested == queue.started {
+            queue.requested += 1;
+            self.notified.notify_all();
         }
     }
 
-    /// Orders a checkpoint of everything committed so far, and waits until it is complete or has failed.
-    pub(super) fn order_and_wait(&self) -> Result<()> {
-        let mut orders = self.orders.lock();
-        orders.wanted = orders.wanted.max(orders.started + 1);
-        let mine = orders.wanted;
-        debug_assert!(mine > orders.completed, "the order is complete before it began");
-        self.ordered.notify_all();
-        orders.error = None;
+    /// Requests a checkpoint of everything committed so far, and waits until it is complete or has failed.
+    pub(super) fn request_and_wait(&self) -> Result<()> {
+        let mut queue = self.state.lock();
+        queue.requested = queue.requested.max(queue.started + 1);
+        let number = queue.requested;
+        debug_assert!(number > queue.completed, "the order is complete before it began");
+        self.notified.notify_all();
+        queue.error = None;
         loop {
-            if orders.completed >= mine {
+            if queue.completed >= number {
                 return Ok(());
             }
-            if let Some(error) = &orders.error {
+            if let Some(error) = &queue.error {
                 return Err(error.clone());
             }
-            if orders.closing {
+            if queue.closing {
                 return Err(Error::Closed);
             }
-            self.done.wait(&mut orders);
+            self.done.wait(&mut queue);
         }
     }
 
     /// Waits a limited time for a checkpoint to end. Returns the error of the latest attempt if it failed.
-    pub(super) fn wait_a_while(&self, most: Duration) -> Option<Error> {
-        let mut orders = self.orders.lock();
-        if orders.error.is_none() {
-            self.done.wait_for(&mut orders, most);
+    pub(super) fn wait_for_end(&self, timeout: Duration) -> Option<Error> {
+        let mut queue = self.state.lock();
+        if queue.error.is_none() {
+            self.done.wait_for(&mut queue, timeout);
         }
-        orders.error.clone()
+        queue.error.clone()
     }
 
     /// Returns true if the engine is closing.
     fn is_closing(&self) -> bool {
-        self.orders.lock().closing
+        self.state.lock().closing
     }
 
     /// Ends the thread after a last checkpoint.
     pub(super) fn close(&self) {
-        self.orders.lock().closing = true;
-        self.ordered.notify_all();
+        self.state.lock().closing = true;
+        self.notified.notify_all();
         self.done.notify_all();
     }
 }
@@ -147,10 +147,10 @@ pub(super) struct Checkpointer {
     started: Option<Started>,
     /// Time of the last attempt.
     attempted: Instant,
-    /// Number of the last completed order.
+    /// Number of the last completed request.
     completed: u64,
     /// Length of the base after the last compaction.
-    rewritten: u64,
+    compacted: u64,
     /// Archive of obsolete segments.
     archive: Option<Arc<Archive>>,
 }
@@ -161,60 +161,60 @@ struct Started {
     plan: Plan,
     /// First segment that is needed after the checkpoint.
     segment: u64,
-    /// Number of the order that began the checkpoint.
-    order: u64,
+    /// Number of the request that began the checkpoint.
+    request: u64,
 }
 
 impl Checkpointer {
     pub(super) fn new(core: Arc<Core>, next_table: u64, archive: Option<Arc<Archive>>) -> Self {
         let attempted = time::now();
-        Checkpointer { core, next_table, started: None, attempted, completed: 0, rewritten: 0, archive }
+        Checkpointer { core, next_table, started: None, attempted, completed: 0, compacted: 0, archive }
     }
 
     /// Runs until the engine closes, then makes a last checkpoint if necessary.
     pub(super) fn run(mut self) {
-        self.take_back();
-        while let Some(order) = self.next_order() {
-            if self.step(order).is_err() {
-                let mut orders = self.core.checkpoint_queue.orders.lock();
-                if !orders.closing {
-                    self.core.checkpoint_queue.ordered.wait_for(&mut orders, RETRY);
+        self.compact();
+        while let Some(request) = self.next_request() {
+            if self.step(request).is_err() {
+                let mut queue = self.core.checkpoint_queue.state.lock();
+                if !queue.closing {
+                    self.core.checkpoint_queue.notified.wait_for(&mut queue, RETRY_PAUSE);
                 }
             }
         }
         self.finish_last();
     }
 
-    /// Makes a checkpoint if one is ordered or due, for an engine without threads.
+    /// Makes a checkpoint if one is requested or due, for an engine without threads.
     #[cfg(any(test, debug_assertions, feature = "testing"))]
     pub(super) fn step_if_due(&mut self) -> Result<()> {
-        let mut orders = self.core.checkpoint_queue.orders.lock();
-        if orders.wanted <= orders.started && !self.is_due() {
+        let mut queue = self.core.checkpoint_queue.state.lock();
+        if queue.requested <= queue.started && !self.is_due() {
             return Ok(());
         }
-        orders.started = orders.wanted;
-        let order = orders.started;
-        drop(orders);
-        self.step(order)
+        queue.started = queue.requested;
+        let request = queue.started;
+        drop(queue);
+        self.step(request)
     }
 
-    /// Makes an ordered checkpoint, and reports its result to the waiters.
-    fn step(&mut self, order: u64) -> Result<()> {
-        let result = self.attempt(order);
+    /// Makes a requested checkpoint, and reports its result to the waiters.
+    fn step(&mut self, request: u64) -> Result<()> {
+        let result = self.attempt(request);
         if result.is_ok() {
-            self.take_back();
+            self.compact();
         }
-        let mut orders = self.core.checkpoint_queue.orders.lock();
+        let mut queue = self.core.checkpoint_queue.state.lock();
         // After the cleanup, since a caller that waited may copy the files now.
-        orders.completed = orders.completed.max(self.completed);
-        orders.assert_valid();
+        queue.completed = queue.completed.max(self.completed);
+        queue.assert_valid();
         if let Err(error) = &result {
-            if orders.error.is_none() {
+            if queue.error.is_none() {
                 log::warn!("a checkpoint failed and is retried: {error}");
             }
-            orders.wanted = orders.wanted.max(orders.started + 1);
+            queue.requested = queue.requested.max(queue.started + 1);
         }
-        orders.error = result.clone().err();
+        queue.error = result.clone().err();
         self.core.checkpoint_queue.done.notify_all();
         result
     }
@@ -228,30 +228,30 @@ impl Checkpointer {
         }
     }
 
-    /// Returns the next order; `None` when closing.
-    fn next_order(&self) -> Option<u64> {
-        let mut orders = self.core.checkpoint_queue.orders.lock();
+    /// Returns the next request; `None` when closing.
+    fn next_request(&self) -> Option<u64> {
+        let mut queue = self.core.checkpoint_queue.state.lock();
         loop {
-            if orders.closing {
+            if queue.closing {
                 return None;
             }
-            if orders.wanted > orders.started || self.is_due() {
-                orders.started = orders.wanted;
-                return Some(orders.started);
+            if queue.requested > queue.started || self.is_due() {
+                queue.started = queue.requested;
+                return Some(queue.started);
             }
-            self.core.checkpoint_queue.ordered.wait_for(&mut orders, LOOK);
+            self.core.checkpoint_queue.notified.wait_for(&mut queue, CHECK_INTERVAL);
         }
     }
 
     /// Compacts the base if its file is far longer than its contents. After an attempt, waits until more has been
     /// freed.
-    fn take_back(&mut self) {
+    fn compact(&mut self) {
         let latest = self.core.latest();
         let file = self.core.file_bytes();
         // Data that a checkpoint is about to free should not be copied.
-        let later = self.started.is_some() || is_much(latest.garbage_bytes, file);
+        let later = self.started.is_some() || frees_enough(latest.garbage_bytes, file);
         drop(latest);
-        if later || file < REWRITE_BYTES_MIN || file <= self.rewritten {
+        if later || file < REWRITE_BYTES_MIN || file <= self.compacted {
             return;
         }
         debug_assert!(self.started.is_none(), "a compaction during a checkpoint");
@@ -260,44 +260,44 @@ impl Checkpointer {
         if file < REWRITE_BYTES_MIN + 3 * base.live_bytes() {
             return;
         }
-        let rewritten = base.rewrite(&|| !core.checkpoint_queue.is_closing());
-        if rewritten.is_ok() {
-            core.look_through(base.view());
+        let compacted = base.rewrite(&|| !core.checkpoint_queue.is_closing());
+        if compacted.is_ok() {
+            core.replace_view(base.view());
         }
         drop(base);
-        if let Err(error) = rewritten
+        if let Err(error) = compacted
             && error != Error::Closed
         {
             log::warn!("the base could not be shortened: {error}");
         }
-        self.core.note_length();
-        self.rewritten = self.core.file_bytes();
+        self.core.record_length();
+        self.compacted = self.core.file_bytes();
     }
 
-    /// Returns true if a checkpoint is due without an order.
+    /// Returns true if a checkpoint is due without a request.
     fn is_due(&self) -> bool {
         let core = &self.core;
         core.journal.is_broken()
-            || is_much(core.latest().garbage_bytes, core.file_bytes())
-            || core.checkpoint_queue.is_long(time::since(self.attempted)) && core.has_changes()
+            || frees_enough(core.latest().garbage_bytes, core.file_bytes())
+            || core.checkpoint_queue.is_overdue(time::since(self.attempted)) && core.has_changes()
     }
 
-    /// Resumes the checkpoint of a failed attempt, then begins another if the order is later.
-    fn attempt(&mut self, order: u64) -> Result<()> {
+    /// Resumes the checkpoint of a failed attempt, then begins another if the request is later.
+    fn attempt(&mut self, request: u64) -> Result<()> {
         self.attempted = time::now();
         if let Some(started) = self.started.take() {
-            let late = started.order < order;
+            let late = started.request < request;
             self.complete(started)?;
             if !late {
                 return Ok(());
             }
         }
-        let started = self.begin(order)?;
+        let started = self.begin(request)?;
         self.complete(started)
     }
 
     /// Freezes the state and switches the journal to a new segment.
-    fn begin(&mut self, order: u64) -> Result<Started> {
+    fn begin(&mut self, request: u64) -> Result<Started> {
         debug_assert!(self.started.is_none(), "an incomplete checkpoint is forgotten");
         let segments = &self.core.journal.segments;
         let segment = segments.next(self.core.segment())?;
@@ -307,13 +307,13 @@ impl Checkpointer {
         let plan = Plan::new(&freeze, self.next_table);
         debug_assert!(plan.next_table >= self.next_table, "a table's number is given again");
         self.next_table = plan.next_table;
-        Ok(Started { freeze, plan, segment, order })
+        Ok(Started { freeze, plan, segment, request })
     }
 
     /// Writes the frozen changes to the base, then cleans up. A failure keeps the checkpoint for a retry.
     fn complete(&mut self, started: Started) -> Result<()> {
         if started.freeze.garbage_bytes > 0 {
-            self.rewritten = 0;
+            self.compacted = 0;
         }
         // Recovery needs no commits that are in the base; the archive still does.
         if self.archive.is_some()
@@ -352,26 +352,26 @@ impl Checkpointer {
             "commits of the base are not durable"
         );
         let segments = &self.core.journal.segments;
-        let mut superfluous = Vec::new();
+        let mut obsolete = Vec::new();
         for number in segments.list()?.into_iter().filter(|number| *number < started.segment) {
             if Reader::open_segment(segments, number)?.is_some() {
-                superfluous.push(number);
+                obsolete.push(number);
             }
         }
         // Segments that cannot be archived stay, for a retry after the next checkpoint.
         let position = started.plan.position();
-        if self.archive.as_ref().is_none_or(|archive| archive.take(segments, &superfluous, position)) {
-            superfluous.into_iter().try_for_each(|number| segments.remove(number))?;
+        if self.archive.as_ref().is_none_or(|archive| archive.take(segments, &obsolete, position)) {
+            obsolete.into_iter().try_for_each(|number| segments.remove(number))?;
         }
-        self.core.note_checkpoint();
-        if started.order != u64::MAX {
-            self.completed = self.completed.max(started.order);
+        self.core.record_checkpoint();
+        if started.request != u64::MAX {
+            self.completed = self.completed.max(started.request);
         }
         Ok(())
     }
 }
 
 /// Returns true if freeing so many bytes of a base of this length justifies a checkpoint.
-fn is_much(garbage: u64, file_bytes: u64) -> bool {
+fn frees_enough(garbage: u64, file_bytes: u64) -> bool {
     garbage >= GARBAGE_BYTES_MIN && garbage >= file_bytes / 8
 }

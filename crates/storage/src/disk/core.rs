@@ -22,14 +22,14 @@ use crate::record::Encoded;
 use crate::{Batch, Error, Position, Result};
 
 /// Number of operations above which a batch is applied to a copy of the state, so that readers do not wait.
-const LARGE: usize = 512;
+const LARGE_BATCH: usize = 512;
 /// Interval at which a waiting writer checks for cancellation.
-const LOOK: Duration = Duration::from_millis(10);
+const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 /// Maximum delay of a writer while a checkpoint runs and space remains.
-const SLOWEST: Duration = Duration::from_millis(10);
+const DELAY_MAX: Duration = Duration::from_millis(10);
 
 /// Error text of a refused commit if the disk is not full.
-const TOO_FAST: &str = "writes are faster than checkpoints";
+const CHECKPOINTS_LAG: &str = "writes are faster than checkpoints";
 
 /// The engine as its callers and its own threads see it.
 pub(super) struct Core {
@@ -57,11 +57,11 @@ pub(super) struct Core {
     flushing: Mutex<Flushing>,
     /// Notified after a change of `flushing`.
     flush: Condvar,
-    /// Copy of `flushing.asked`, which makes a repeated request cheap.
+    /// Copy of `flushing.requested`, which makes a repeated request cheap.
     requested: AtomicBool,
 }
 
-/// Orders for the syncing thread.
+/// Requests to the syncing thread.
 #[derive(Default)]
 struct Flushing {
     /// A sync was requested before the end of the interval.
@@ -137,8 +137,8 @@ impl Core {
     pub(super) fn commit(&self, batch: Batch) -> Result<Position> {
         let mut encoded = Encoded::new(&batch)?;
         if self.changed_bytes.load(Ordering::Relaxed) > self.bounds.refused_bytes {
-            self.checkpoint_queue.order();
-            return Err(Error::Full(self.control.full().unwrap_or_else(|| TOO_FAST.to_owned())));
+            self.checkpoint_queue.request();
+            return Err(Error::Full(self.control.full().unwrap_or_else(|| CHECKPOINTS_LAG.to_owned())));
         }
         let mut writer = self.writer.lock();
         if writer.closed {
@@ -146,11 +146,11 @@ impl Core {
         }
         let before = self.latest();
         let below = before.prepare(&batch)?;
-        let large = (batch.len() > LARGE).then(|| State::clone(&before));
+        let large = (batch.len() > LARGE_BATCH).then(|| State::clone(&before));
         // From here on only this commit and readers hold the state.
         drop(before);
         let appended = self.journal.append(&mut writer.appender, &mut encoded);
-        let position = appended.inspect_err(|_| self.mend_journal())?;
+        let position = appended.inspect_err(|_| self.request_recovery_checkpoint())?;
         let discarded = match large {
             Some(mut next) => {
                 let discarded = next.apply(batch, &below, position);
@@ -162,7 +162,7 @@ impl Core {
         drop(writer);
         drop(discarded);
         if self.fullness() >= 1000 {
-            self.checkpoint_queue.order();
+            self.checkpoint_queue.request();
         }
         self.commits.fetch_add(1, Ordering::Relaxed);
         Ok(Position(position))
@@ -197,10 +197,10 @@ impl Core {
         self.fullness() >= 1000
     }
 
-    /// Orders the checkpoint that a broken journal needs.
-    fn mend_journal(&self) {
+    /// Requests a checkpoint if the journal is broken, since only a checkpoint repairs it.
+    fn request_recovery_checkpoint(&self) {
         if self.journal.is_broken() {
-            self.checkpoint_queue.order();
+            self.checkpoint_queue.request();
         }
     }
 
@@ -212,18 +212,18 @@ impl Core {
             if fullness < 1000 {
                 return Ok(());
             }
-            self.checkpoint_queue.order();
+            self.checkpoint_queue.request();
             if !should_continue() {
                 return Ok(());
             }
             if fullness < 2000 {
-                time::sleep(SLOWEST * (fullness - 1000) as u32 / 1000);
+                time::sleep(DELAY_MAX * (fullness - 1000) as u32 / 1000);
                 return Ok(());
             }
             if let Some(message) = self.control.full() {
                 return Err(Error::Full(message));
             }
-            if let Some(error) = self.checkpoint_queue.wait_a_while(LOOK) {
+            if let Some(error) = self.checkpoint_queue.wait_for_end(CHECK_INTERVAL) {
                 return Err(error);
             }
             if self.writer.lock().closed {
@@ -278,7 +278,7 @@ impl Core {
     }
 
     /// Replaces the view of the base by another view of equal contents.
-    pub(super) fn look_through(&self, view: Arc<View>) {
+    pub(super) fn replace_view(&self, view: Arc<View>) {
         let writer = self.writer.lock();
         let mut state = self.state.lock();
         let before = Arc::clone(&state);
@@ -289,13 +289,13 @@ impl Core {
         drop(before);
     }
 
-    pub(super) fn note_checkpoint(&self) {
+    pub(super) fn record_checkpoint(&self) {
         self.checkpoints.fetch_add(1, Ordering::Relaxed);
-        self.note_length();
+        self.record_length();
     }
 
     /// Records the present length of the base.
-    pub(super) fn note_length(&self) {
+    pub(super) fn record_length(&self) {
         self.file_bytes.store(self.base.lock().file_bytes(), Ordering::Relaxed);
     }
 
@@ -341,7 +341,7 @@ impl Core {
         if self.journal.has_unsynced() && !self.journal.is_broken() {
             if let Err(error) = self.journal.sync() {
                 log::error!("commits are blocked until the next checkpoint: {error}");
-                self.checkpoint_queue.order();
+                self.checkpoint_queue.request();
             }
         } else {
             self.journal.needs_no_sync();

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::files::File;
 use super::journal::{SEGMENT_HEADER_BYTES, Segments, during};
-use crate::record::{Frame, HEADER_BYTES, Header, MARK_BEGINS};
+use crate::record::{Frame, HEADER_BYTES, Header, MAGIC_PREFIX};
 use crate::{Error, Result};
 
 /// Size of a chunk.
@@ -124,7 +124,7 @@ impl Reader {
             at += bytes.len() as u64;
             debug_assert!(at <= end, "the checksum covers bytes of the next frame");
         }
-        Ok(header.seals(checksum))
+        Ok(header.matches_checksum(checksum))
     }
 
     /// Returns the next valid frame from an offset on, and skips other bytes.
@@ -132,13 +132,13 @@ impl Reader {
         let mut at = from;
         loop {
             let bytes = self.bytes(at, HEADER_BYTES)?;
-            if bytes.len() < MARK_BEGINS.len() {
+            if bytes.len() < MAGIC_PREFIX.len() {
                 return Ok(None);
             }
-            let ahead = bytes.windows(MARK_BEGINS.len()).position(|window| window == MARK_BEGINS);
+            let ahead = bytes.windows(MAGIC_PREFIX.len()).position(|window| window == MAGIC_PREFIX);
             let Some(ahead) = ahead else {
                 // The mark may cross the end of the chunk.
-                at += (bytes.len() - (MARK_BEGINS.len() - 1)) as u64;
+                at += (bytes.len() - (MAGIC_PREFIX.len() - 1)) as u64;
                 continue;
             };
             at += ahead as u64;

@@ -40,13 +40,13 @@ pub(super) fn recover(
             "no journal found in {directory}; was it in another directory before?"
         )));
     }
-    let mut walk = Walk { segments, read, last: base, lenient: false, replay };
-    let end = walk.run()?;
-    debug_assert!(walk.last >= base, "the journal ends before the base");
-    mark::check(segments, walk.last)?;
+    let mut replayer = Replayer { segments, read, last: base, lenient: false, replay };
+    let end = replayer.run()?;
+    debug_assert!(replayer.last >= base, "the journal ends before the base");
+    mark::check(segments, replayer.last)?;
     match end {
-        Some(end) => cut(segments, &mut walk.read, end, walk.last),
-        None => resume_appending(segments, &walk.read, walk.last),
+        Some(end) => truncate(segments, &mut replayer.read, end, replayer.last),
+        None => resume_appending(segments, &replayer.read, replayer.last),
     }
 }
 
@@ -63,13 +63,13 @@ pub(super) fn read(
             "no journal found in {directory}; is it in another directory?"
         )));
     }
-    let mut walk = Walk { segments, read, last: base, lenient: false, replay };
-    walk.run()?;
-    mark::check(segments, walk.last)
+    let mut replayer = Replayer { segments, read, last: base, lenient: false, replay };
+    replayer.run()?;
+    mark::check(segments, replayer.last)
 }
 
 /// Result of a salvage of the journal.
-pub(super) struct Remains {
+pub(super) struct SalvagedJournal {
     /// Position of the last replayed batch.
     pub(super) last: u64,
     /// Reason why the replay stopped before the end of the journal.
@@ -83,7 +83,7 @@ pub(super) fn salvage(
     base: Option<u64>,
     replay: impl FnMut(u64, Batch) -> Result<()>,
     lost: impl FnMut(u64, Batch),
-) -> Result<Remains> {
+) -> Result<SalvagedJournal> {
     let mut read = Vec::new();
     for mut reader in readers(segments)? {
         // A segment of another directory is skipped. Frames behind a damaged header are used.
@@ -91,21 +91,21 @@ pub(super) fn salvage(
             read.push(reader);
         }
     }
-    let mut walk = Walk { segments, read, last: base.unwrap_or_default(), lenient: true, replay };
+    let mut replayer = Replayer { segments, read, last: base.unwrap_or_default(), lenient: true, replay };
     if base.is_none() {
-        let first = walk.beyond(Place { segment: 0, offset: 0 })?;
-        walk.last = first.map_or(0, |beyond| beyond.next.1.saturating_sub(1));
+        let first = replayer.later_frames(Place { segment: 0, offset: 0 })?;
+        replayer.last = first.map_or(0, |later_frames| later_frames.next.1.saturating_sub(1));
     }
-    let damage = match walk.run().and_then(|_| mark::check(segments, walk.last)) {
+    let damage = match replayer.run().and_then(|_| mark::check(segments, replayer.last)) {
         Ok(()) => None,
         Err(Error::Corrupted(what)) => Some(what),
         Err(error) => return Err(error),
     };
-    let last = walk.last;
+    let last = replayer.last;
     if damage.is_some() {
-        walk.each_beyond(Place { segment: 0, offset: 0 }, lost)?;
+        replayer.each_later_frame(Place { segment: 0, offset: 0 }, lost)?;
     }
-    Ok(Remains { last, damage })
+    Ok(SalvagedJournal { last, damage })
 }
 
 /// Returns the segments, and logs other files that resemble one.
@@ -127,8 +127,8 @@ fn readers(segments: &Segments) -> Result<Vec<Reader>> {
     Ok(read)
 }
 
-/// A walk over all frames.
-struct Walk<'a, R> {
+/// A pass over all frames of the journal.
+struct Replayer<'a, R> {
     segments: &'a Segments,
     read: Vec<Reader>,
     /// The position reached: of the base, or of the last replayed frame.
@@ -139,7 +139,7 @@ struct Walk<'a, R> {
 }
 
 /// The valid frames after a place without one.
-struct Beyond {
+struct LaterFrames {
     /// Place and position of the first valid frame that has not been replayed.
     next: (Place, u64),
     /// Greatest durable position in any of these frames.
@@ -147,38 +147,41 @@ struct Beyond {
 }
 
 /// The frame at a place.
-struct Taken {
+struct NextFrame {
     position: u64,
     len: u64,
     /// Its batch, if it is next in order.
     batch: Option<Batch>,
 }
 
-impl<R: FnMut(u64, Batch) -> Result<()>> Walk<'_, R> {
+impl<R: FnMut(u64, Batch) -> Result<()>> Replayer<'_, R> {
     /// Replays to the end. Returns the place to truncate at if the end is incomplete.
     fn run(&mut self) -> Result<Option<Place>> {
         let mut segment = 0;
         while let Some(current) = self.read.get_mut(segment) {
             let (number, len) = (current.number, current.len());
             let header = current.bytes(0, SEGMENT_HEADER_BYTES)?;
-            let sound = self.segments.check_header(number, header)? || self.lenient && len >= HEADER;
-            let mut place = Place { segment, offset: if sound { HEADER } else { 0 } };
+            let is_header_valid =
+                self.segments.check_header(number, header)? || self.lenient && len >= HEADER;
+            let mut place = Place { segment, offset: if is_header_valid { HEADER } else { 0 } };
             loop {
-                if sound && let Some(end) = self.replay_from(&mut place)? {
+                if is_header_valid && let Some(end) = self.replay_from(&mut place)? {
                     return Ok(Some(end));
                 }
-                if place.offset == len && sound {
+                if place.offset == len && is_header_valid {
                     break;
                 }
-                match self.beyond(place)? {
+                match self.later_frames(place)? {
                     // Only frames that are in the base are missing.
-                    Some(Beyond { next: (next, position), .. }) if position == self.last + 1 && sound => {
+                    Some(LaterFrames { next: (next, position), .. })
+                        if position == self.last + 1 && is_header_valid =>
+                    {
                         if next.segment != segment {
                             break;
                         }
                         place = next;
                     }
-                    beyond => return self.torn(place, beyond).map(Some),
+                    later_frames => return self.truncation_point(place, later_frames).map(Some),
                 }
             }
             if let Some(done) = self.read.get_mut(segment) {
@@ -192,10 +195,10 @@ impl<R: FnMut(u64, Batch) -> Result<()>> Walk<'_, R> {
     /// Replays frames and moves `place`, until it finds no valid frame. Returns the place to truncate at if a segment
     /// begins with a gap that lost unsynced frames explain.
     fn replay_from(&mut self, place: &mut Place) -> Result<Option<Place>> {
-        while let Some(frame) = self.take(*place)? {
+        while let Some(frame) = self.read_frame(*place)? {
             if frame.position > self.last + 1 {
                 let first = place.offset == HEADER;
-                let durable = self.beyond(*place)?.map_or(0, |beyond| beyond.durable);
+                let durable = self.later_frames(*place)?.map_or(0, |later_frames| later_frames.durable);
                 match first && durable <= self.last {
                     true => return Ok(Some(*place)),
                     false => return Err(self.damaged(*place)),
@@ -203,7 +206,7 @@ impl<R: FnMut(u64, Batch) -> Result<()>> Walk<'_, R> {
             }
             if let Some(batch) = frame.batch {
                 debug_assert_eq!(frame.position, self.last + 1, "a batch is replayed out of order");
-                (self.replay)(frame.position, batch).map_err(|error| self.unfit(*place, error))?;
+                (self.replay)(frame.position, batch).map_err(|error| self.replay_error(*place, error))?;
                 self.last = frame.position;
             }
             place.offset += frame.len;
@@ -216,45 +219,45 @@ impl<R: FnMut(u64, Batch) -> Result<()>> Walk<'_, R> {
     }
 
     /// Reads the frame at a place. Decodes its batch only if it is the next one.
-    fn take(&mut self, place: Place) -> Result<Option<Taken>> {
+    fn read_frame(&mut self, place: Place) -> Result<Option<NextFrame>> {
         let Some(segment) = self.read.get_mut(place.segment) else { return Ok(None) };
         let Some(frame) = segment.frame(place.offset)? else { return Ok(None) };
         let (position, len) = (frame.position, frame.len() as u64);
         if position != self.last + 1 {
-            return Ok(Some(Taken { position, len, batch: None }));
+            return Ok(Some(NextFrame { position, len, batch: None }));
         }
         match frame.decode() {
-            Some(batch) => Ok(Some(Taken { position, len, batch: Some(batch) })),
+            Some(batch) => Ok(Some(NextFrame { position, len, batch: Some(batch) })),
             None => Err(self.damaged(place)),
         }
     }
 
     /// Finds the valid frames after a place that have not been replayed.
-    fn beyond(&mut self, place: Place) -> Result<Option<Beyond>> {
-        let mut beyond: Option<Beyond> = None;
-        for (segment, later) in self.read.iter_mut().enumerate().skip(place.segment) {
+    fn later_frames(&mut self, place: Place) -> Result<Option<LaterFrames>> {
+        let mut later_frames: Option<LaterFrames> = None;
+        for (segment, reader) in self.read.iter_mut().enumerate().skip(place.segment) {
             let mut from = if segment == place.segment { place.offset } else { 0 };
-            while let Some(found) = later.find(from)? {
+            while let Some(found) = reader.find(from)? {
                 debug_assert!(found.offset >= from, "a search goes back");
                 from = found.offset + found.len;
                 if found.position > self.last {
                     let next = (Place { segment, offset: found.offset }, found.position);
-                    let beyond = beyond.get_or_insert(Beyond { next, durable: 0 });
-                    beyond.durable = beyond.durable.max(found.durable);
+                    let later_frames = later_frames.get_or_insert(LaterFrames { next, durable: 0 });
+                    later_frames.durable = later_frames.durable.max(found.durable);
                 }
             }
         }
-        Ok(beyond)
+        Ok(later_frames)
     }
 
     /// Calls a function with each valid batch after a place that has not been replayed.
-    fn each_beyond(&mut self, place: Place, mut call: impl FnMut(u64, Batch)) -> Result<()> {
-        for (segment, later) in self.read.iter_mut().enumerate().skip(place.segment) {
+    fn each_later_frame(&mut self, place: Place, mut call: impl FnMut(u64, Batch)) -> Result<()> {
+        for (segment, reader) in self.read.iter_mut().enumerate().skip(place.segment) {
             let mut from = if segment == place.segment { place.offset } else { 0 };
-            while let Some(found) = later.find(from)? {
+            while let Some(found) = reader.find(from)? {
                 from = found.offset + found.len;
                 if found.position > self.last
-                    && let Some(batch) = later.frame(found.offset)?.and_then(|frame| frame.decode())
+                    && let Some(batch) = reader.frame(found.offset)?.and_then(|frame| frame.decode())
                 {
                     call(found.position, batch);
                 }
@@ -264,15 +267,15 @@ impl<R: FnMut(u64, Batch) -> Result<()>> Walk<'_, R> {
     }
 
     /// Returns the place to truncate at, or an error if it is damaged.
-    fn torn(&mut self, place: Place, beyond: Option<Beyond>) -> Result<Place> {
-        let Some(beyond) = beyond else { return Ok(place) };
-        let next = beyond.next.0;
+    fn truncation_point(&mut self, place: Place, later_frames: Option<LaterFrames>) -> Result<Place> {
+        let Some(later_frames) = later_frames else { return Ok(place) };
+        let next = later_frames.next.0;
         // A lost write leaves zeros, or a short file.
         let never_written = match (next.segment == place.segment, self.read.get_mut(place.segment)) {
             (true, Some(segment)) => segment.has_zero_block(place.offset, next.offset)?,
             _ => place.offset > 0,
         };
-        match beyond.durable > self.last || !never_written {
+        match later_frames.durable > self.last || !never_written {
             true => Err(self.damaged(place)),
             false => Ok(place),
         }
@@ -286,7 +289,7 @@ impl<R: FnMut(u64, Batch) -> Result<()>> Walk<'_, R> {
     }
 
     /// Returns an error of the replay with its place. Errors of the operating system stay unchanged.
-    fn unfit(&self, place: Place, error: Error) -> Error {
+    fn replay_error(&self, place: Place, error: Error) -> Error {
         match error {
             Error::Io { .. } | Error::Full(_) | Error::Closed => error,
             error => Error::Corrupted(format!("{} at offset {}: {error}", self.path(place), place.offset)),
@@ -311,15 +314,15 @@ fn resume_appending(segments: &Segments, read: &[Reader], position: u64) -> Resu
 }
 
 /// Truncates everything after an incomplete frame, durably, and continues there.
-fn cut(segments: &Segments, read: &mut [Reader], end: Place, position: u64) -> Result<Appender> {
+fn truncate(segments: &Segments, read: &mut [Reader], end: Place, position: u64) -> Result<Appender> {
     debug_assert!(end.segment < read.len(), "no segment ends the journal");
     debug_assert!(read.get(end.segment).is_none_or(|last| end.offset <= last.len()), "a cut behind the end");
     let lost = read.iter().skip(end.segment).map(Reader::len).sum::<u64>() - end.offset;
-    let ahead = match read.get_mut(end.segment..) {
+    let is_preallocated = match read.get_mut(end.segment..) {
         Some([last]) => end.offset > 0 && last.is_zero_from(end.offset)?,
         _ => false,
     };
-    if !ahead {
+    if !is_preallocated {
         let synced = match mark::read(segments) {
             Some(synced) => format!("and commits up to {synced} were synced"),
             None => "and the last synced commit is unknown".to_string(),
@@ -334,18 +337,18 @@ fn cut(segments: &Segments, read: &mut [Reader], end: Place, position: u64) -> R
         segments.remove(segment.number)?;
         segments.files.sync_directory(&segments.directory)?;
     }
-    let kept = read.get(..=end.segment).unwrap_or_default();
-    let Some(last) = kept.last() else { return Err(Error::Closed) };
+    let remaining = read.get(..=end.segment).unwrap_or_default();
+    let Some(last) = remaining.last() else { return Err(Error::Closed) };
     if end.offset == 0 {
         segments.create(last.number)?;
-        let earlier = kept.split_last().map_or(&[][..], |(_, earlier)| earlier);
+        let earlier = remaining.split_last().map_or(&[][..], |(_, earlier)| earlier);
         resume_appending(segments, earlier, position)?;
         return appender(segments, last.number, HEADER, position);
     }
     let path = segments.path(last.number);
-    let cut = segments.files.open(&path, false).and_then(|file| file.set_len(end.offset));
-    cut.map_err(|error| during("cutting", &path, error))?;
-    resume_appending(segments, kept, position)?;
+    let truncate = segments.files.open(&path, false).and_then(|file| file.set_len(end.offset));
+    truncate.map_err(|error| during("cutting", &path, error))?;
+    resume_appending(segments, remaining, position)?;
     appender(segments, last.number, end.offset, position)
 }
 

@@ -8,7 +8,7 @@
 //! The number of sampled pages visited since the page's last visit, times 2^n, is the cache size that would have kept
 //! it. When the sample exceeds its limit, n is raised. Memory is therefore constant, and most reads cost one hash.
 //!
-//! The sampled pages are kept in the order of their latest visits.
+//! The sample is a stack of pages in the order of their latest visits (Mattson's stack algorithm).
 
 mod tally;
 
@@ -24,13 +24,13 @@ use tally::{Count, Tallies};
 /// Unit of page sizes.
 const UNIT_BYTES: u64 = 512;
 /// Maximum number of sampled pages.
-const SAMPLE: usize = 8192;
+const SAMPLE_MAX: usize = 8192;
 /// Initial sampling: one page in 2^this.
 const FIRST_SHIFT: u32 = 0;
 /// Number of tables with their own counters. Further tables share one set.
 const TABLES_MAX: usize = 1024;
 /// Number of sampled visits between two reads of the clock.
-const LOOK_EVERY: u32 = 64;
+const CLOCK_INTERVAL: u32 = 64;
 
 /// A visited page.
 #[derive(Debug, Clone, Copy)]
@@ -50,9 +50,9 @@ pub(super) struct Reuse {
     /// Sampling: one page in 2^this.
     shift: AtomicU32,
     sketch: Mutex<Sketch>,
-    tables: Mutex<HashMap<u64, Arc<Uses>>>,
+    tables: Mutex<HashMap<u64, Arc<TableReads>>>,
     /// Shared counters for further tables.
-    others: Arc<Uses>,
+    others: Arc<TableReads>,
     /// Origin of the time spans.
     start: Instant,
 }
@@ -62,19 +62,19 @@ struct Sketch {
     stack: Stack,
     tallies: Tallies,
     /// Number of visits until the clock is read again.
-    until_look: u32,
+    until_clock: u32,
 }
 
 /// Counters of a table.
 #[derive(Default)]
-pub(super) struct Uses {
+pub(super) struct TableReads {
     /// 0 for shared counters.
     number: u64,
     reads: AtomicU64,
     misses: AtomicU64,
 }
 
-impl Uses {
+impl TableReads {
     /// Returns the present counts.
     fn count(&self) -> Count {
         Count { reads: self.reads.load(Ordering::Relaxed), misses: self.misses.load(Ordering::Relaxed) }
@@ -86,9 +86,9 @@ impl Default for Reuse {
         Reuse {
             shift: AtomicU32::new(FIRST_SHIFT),
             sketch: Mutex::new(Sketch {
-                stack: Stack::new(SAMPLE, FIRST_SHIFT),
+                stack: Stack::new(SAMPLE_MAX, FIRST_SHIFT),
                 tallies: Tallies::default(),
-                until_look: LOOK_EVERY,
+                until_clock: CLOCK_INTERVAL,
             }),
             tables: Mutex::default(),
             others: Arc::default(),
@@ -99,33 +99,33 @@ impl Default for Reuse {
 
 impl Reuse {
     /// Returns the counters of a table.
-    pub(super) fn uses(&self, number: u64) -> Arc<Uses> {
+    pub(super) fn uses(&self, number: u64) -> Arc<TableReads> {
         let mut tables = self.tables.lock();
         if let Some(uses) = tables.get(&number) {
             return Arc::clone(uses);
         }
         if tables.len() >= TABLES_MAX {
             tables.retain(|_, uses| {
-                let stays = Arc::strong_count(uses) > 1;
-                if !stays {
+                let retained = Arc::strong_count(uses) > 1;
+                if !retained {
                     let count = uses.count();
                     self.others.reads.fetch_add(count.reads, Ordering::Relaxed);
                     self.others.misses.fetch_add(count.misses, Ordering::Relaxed);
                 }
-                stays
+                retained
             });
         }
         if tables.len() >= TABLES_MAX {
             return Arc::clone(&self.others);
         }
-        let uses = Arc::new(Uses { number, ..Uses::default() });
+        let uses = Arc::new(TableReads { number, ..TableReads::default() });
         tables.insert(number, Arc::clone(&uses));
         uses
     }
 
     /// Records a visit of a page for a table.
     #[inline]
-    pub(super) fn visit(&self, uses: &Uses, page: Visited) {
+    pub(super) fn visit(&self, uses: &TableReads, page: Visited) {
         if page.is_leaf {
             uses.reads.fetch_add(1, Ordering::Relaxed);
             if page.is_miss {
@@ -140,12 +140,12 @@ impl Reuse {
 
     /// Records a visit of a sampled page with its reuse distance.
     #[cold]
-    fn visit_sampled(&self, uses: &Uses, hash: u64, page: Visited) {
+    fn visit_sampled(&self, uses: &TableReads, hash: u64, page: Visited) {
         let mut sketch = self.sketch.lock();
         let distance = sketch.stack.touch(hash, page.bytes.div_ceil(UNIT_BYTES) as u32);
         self.shift.store(sketch.stack.shift(), Ordering::Relaxed);
         if page.is_leaf {
-            self.note(&mut sketch, uses, distance);
+            self.record(&mut sketch, uses, distance);
         }
     }
 
@@ -166,22 +166,22 @@ impl Reuse {
     }
 
     /// Adds a distance to the tallies, weighted by the sampling. Reads the clock at intervals.
-    fn note(&self, sketch: &mut Sketch, uses: &Uses, distance: Option<u64>) {
+    fn record(&self, sketch: &mut Sketch, uses: &TableReads, distance: Option<u64>) {
         let shift = sketch.stack.shift();
-        sketch.tallies.note(uses.number, distance, 1 << shift);
-        sketch.until_look = sketch.until_look.saturating_sub(1);
-        if sketch.until_look == 0 {
-            sketch.until_look = LOOK_EVERY;
-            self.keep_time(sketch);
+        sketch.tallies.record(uses.number, distance, 1 << shift);
+        sketch.until_clock = sketch.until_clock.saturating_sub(1);
+        if sketch.until_clock == 0 {
+            sketch.until_clock = CLOCK_INTERVAL;
+            self.rotate_if_due(sketch);
         }
     }
 
     /// Starts another time span if due.
-    fn keep_time(&self, sketch: &mut Sketch) {
+    fn rotate_if_due(&self, sketch: &mut Sketch) {
         let seconds = self.start.elapsed().as_secs();
         if sketch.tallies.is_due(seconds) {
             let counts = self.counts();
-            sketch.tallies.turn(seconds, &counts);
+            sketch.tallies.rotate(seconds, &counts);
         }
     }
 
@@ -210,7 +210,7 @@ impl Reuse {
         let mut sketch = self.sketch.lock();
         let counts = self.counts();
         if sketch.tallies.is_due(seconds) {
-            sketch.tallies.turn(seconds, &counts);
+            sketch.tallies.rotate(seconds, &counts);
         }
         let sampled = 1 << sketch.stack.shift();
         let (all, others) = sketch.tallies.report(&counts, by_table);
@@ -246,18 +246,18 @@ struct Stack {
     limit: usize,
     shift: u32,
     /// Visits by the hash of the page.
-    visits: HashMap<u64, Visit, BuildHasherDefault<Hashed>>,
+    visits: HashMap<u64, Visit, BuildHasherDefault<IdentityHasher>>,
     /// Sizes of pages by the time of their visit.
-    sizes: Sums,
+    sizes: FenwickTree,
     /// Time of the next visit.
     now: u32,
 }
 
 /// A hasher for keys that are hashes already.
 #[derive(Default)]
-struct Hashed(u64);
+struct IdentityHasher(u64);
 
-impl Hasher for Hashed {
+impl Hasher for IdentityHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -276,7 +276,7 @@ impl Hasher for Hashed {
 
 impl Stack {
     fn new(limit: usize, shift: u32) -> Self {
-        Stack { limit, shift, visits: HashMap::default(), sizes: Sums::new(limit * 4), now: 0 }
+        Stack { limit, shift, visits: HashMap::default(), sizes: FenwickTree::new(limit * 4), now: 0 }
     }
 
     /// Returns the sampling exponent.
@@ -299,7 +299,7 @@ impl Stack {
         let before = self.visits.insert(hash, Visit { at: now, units });
         self.sizes.add(now, units);
         let Some(Visit { at: then, units: before }) = before else {
-            self.raise();
+            self.raise_shift();
             return None;
         };
         debug_assert!(then < now, "a visit at {then} before that at {now}");
@@ -316,17 +316,17 @@ impl Stack {
     }
 
     /// Raises the sampling exponent if the sample has too many pages.
-    fn raise(&mut self) {
+    fn raise_shift(&mut self) {
         while self.visits.len() > self.limit {
             self.shift += 1;
             debug_assert!(self.shift < u64::BITS, "no hash has so many zeros");
             let (shift, sizes) = (self.shift, &mut self.sizes);
             self.visits.retain(|hash, visit| {
-                let stays = is_sampled(*hash, shift);
-                if !stays {
+                let retained = is_sampled(*hash, shift);
+                if !retained {
                     sizes.subtract(visit.at, visit.units);
                 }
-                stays
+                retained
             });
         }
     }
@@ -354,15 +354,15 @@ impl Stack {
     }
 }
 
-/// Numbers with fast prefix sums and updates: a Fenwick tree.
-struct Sums {
+/// Numbers with prefix sums and updates in logarithmic time.
+struct FenwickTree {
     tree: Vec<u32>,
     total: u64,
 }
 
-impl Sums {
+impl FenwickTree {
     fn new(len: usize) -> Self {
-        Sums { tree: vec![0; len], total: 0 }
+        FenwickTree { tree: vec![0; len], total: 0 }
     }
 
     fn len(&self) -> usize {

@@ -4,9 +4,9 @@ use super::Cursor;
 use crate::{Direction, Ident, Range, Result, Value};
 
 /// Returns true if a scan needs an entry, by its key and value.
-pub type IsWanted = Box<dyn FnMut(&[u8], &Value) -> bool + Send>;
+pub type RecordFilter = Box<dyn FnMut(&[u8], &Value) -> bool + Send>;
 
-/// The parts of a cursor's range that a walk reads, in the direction of the walk. It seeks over the keys between them.
+/// The parts of a cursor's range that a scan reads, in the direction of the scan. The cursor skips the keys between.
 pub trait Ranges: Send {
     /// Moves to the first range that ends at or behind `key`, from any earlier place.
     fn go_to(&mut self, key: &[u8]);
@@ -22,15 +22,15 @@ pub struct Hints {
     /// carries their records. The record's key is the first eight bytes of the value in a unique index, else the
     /// last eight bytes of the key.
     pub prefetch_records: Option<(Ident, bool)>,
-    /// The ranges that the walk reads; `None` is all. The cursor may leave out every other entry.
+    /// The ranges that the scan reads; `None` is all. The cursor may leave out every other entry.
     pub ranges: Option<Box<dyn Ranges>>,
-    /// The entries whose records the walk reads; `None` is all.
-    pub is_wanted: Option<IsWanted>,
-    /// The number of entries after which the walk probably ends.
+    /// The entries whose records the scan reads; `None` is all.
+    pub record_filter: Option<RecordFilter>,
+    /// The number of entries after which the scan probably ends.
     pub limit: Option<u64>,
 }
 
-/// What a store with round trips offers to save them. [`Snapshot::remote`](crate::Snapshot::remote) returns it.
+/// Reads of a remote store that save round trips. [`Snapshot::remote`](crate::Snapshot::remote) returns it.
 pub trait RemoteHints: Send + Sync {
     /// [`scan`](crate::Snapshot::scan) with hints.
     fn scan_hinted(
@@ -71,18 +71,18 @@ pub trait RemoteHints: Send + Sync {
         Ok(None)
     }
 
-    /// Checks that the catalog which came with this state belongs to it. Every read does so, and this call serves a
-    /// caller who finds in the catalog that there is nothing to read.
+    /// Checks that the catalog of this view belongs to its state. Every read does so. This call serves a
+    /// caller that reads nothing.
     ///
     /// Fails with `CatalogChanged`, as the reads do.
     fn confirm(&self) -> Result<()>;
 
-    /// Whether all reads so far were of one state. A store may give up an idle state. The next read is then of a later
+    /// Whether all reads so far were of one state. A store may release an idle state. The next read is then of a later
     /// state, in which an index entry that was read before may name no record.
     fn is_pinned(&self) -> bool {
         true
     }
 
-    /// Pins this state: a store that has to give it up fails with `SnapshotTooOld` from then on.
+    /// Pins this state: once the store has released it, reads fail with `SnapshotTooOld`.
     fn pin(&self) {}
 }

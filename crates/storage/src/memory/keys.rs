@@ -262,7 +262,7 @@ impl<const N: usize> Keys<N> {
 
     /// Frees the spare room of a node that will not grow, and reserves as much in the node that
     /// will.
-    pub(super) fn hand_over_room(&mut self, next: &mut Self) {
+    pub(super) fn transfer_capacity(&mut self, next: &mut Self) {
         self.bytes.shrink_to_fit();
         next.bytes.reserve(self.bytes.len());
     }

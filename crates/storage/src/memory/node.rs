@@ -1,5 +1,5 @@
-//! Nodes of the persistent B+tree of the memory engine: search, split and merge. `table.rs` has the tree, `cursor.rs`
-//! its scans.
+//! The persistent B+tree of the memory engine and of the disk engine's changes: search, split and merge of nodes.
+//! `keys.rs` stores the keys of a node, `cursor.rs` scans, and `table.rs` adds the counts of an engine's tree.
 //!
 //! Nodes are reference-counted. A writer holds the tree exclusively. `Arc::make_mut` changes a node
 //! in place if no clone of the tree shares it, and copies the node otherwise. A full leaf splits at
@@ -27,9 +27,9 @@ pub(super) const LEAF_MAX: usize = if cfg!(test) { 8 } else { 64 };
 /// inner nodes, and their number hardly depends on this limit.
 const INNER_MAX: usize = if cfg!(test) { 8 } else { 24 };
 /// A node with this many bytes of keys counts as full. This limits the bytes moved by one insert.
-const BYTES_MAX: usize = 4096;
-/// Spare room in a copied node.
-const ROOM: usize = 8;
+const KEY_BYTES_MAX: usize = 4096;
+/// Spare capacity of a copied node, in entries.
+const SPARE_CAPACITY: usize = 8;
 
 /// A subtree.
 pub(super) enum Node<V> {
@@ -70,13 +70,19 @@ impl<V> Clone for Node<V> {
 
 impl<V: Clone> Clone for Leaf<V> {
     fn clone(&self) -> Self {
-        Leaf { keys: self.keys.clone_with_room(ROOM), values: clone_with_room(&self.values, ROOM) }
+        Leaf {
+            keys: self.keys.clone_with_room(SPARE_CAPACITY),
+            values: clone_with_room(&self.values, SPARE_CAPACITY),
+        }
     }
 }
 
 impl<V> Clone for Inner<V> {
     fn clone(&self) -> Self {
-        Inner { keys: self.keys.clone_with_room(ROOM), children: clone_with_room(&self.children, ROOM) }
+        Inner {
+            keys: self.keys.clone_with_room(SPARE_CAPACITY),
+            children: clone_with_room(&self.children, SPARE_CAPACITY),
+        }
     }
 }
 
@@ -127,7 +133,7 @@ impl<V: Clone> Node<V> {
         if let Node::Inner(root) = self {
             let root = Arc::make_mut(root);
             root.children.push(left);
-            root.adopt(0, split);
+            root.insert_split(0, split);
         }
     }
 
@@ -138,7 +144,7 @@ impl<V: Clone> Node<V> {
                 let inner = Arc::make_mut(inner);
                 let at = inner.child_at(key);
                 let (old, split) = inner.children[at].insert(key, value);
-                (old, split.and_then(|split| inner.adopt(at, split)))
+                (old, split.and_then(|split| inner.insert_split(at, split)))
             }
         }
     }
@@ -150,7 +156,7 @@ impl<V: Clone> Node<V> {
                 let inner = Arc::make_mut(inner);
                 let at = inner.child_at(key);
                 let removed = inner.children[at].remove(key)?;
-                inner.tidy(at);
+                inner.rebalance(at);
                 Some(removed)
             }
         }
@@ -208,17 +214,17 @@ impl<V: Clone> Leaf<V> {
             Ok(at) => (Some(mem::replace(&mut self.values[at], value)), None),
             Err(at) if self.is_full() => (None, Some(self.split(at, key, value))),
             Err(at) => {
-                self.place(at, key, value);
+                self.insert_at(at, key, value);
                 (None, None)
             }
         }
     }
 
     fn is_full(&self) -> bool {
-        self.len() >= LEAF_MAX || (self.keys.bytes() >= BYTES_MAX && self.len() >= 2)
+        self.len() >= LEAF_MAX || (self.keys.bytes() >= KEY_BYTES_MAX && self.len() >= 2)
     }
 
-    fn place(&mut self, at: usize, key: &[u8], value: V) {
+    fn insert_at(&mut self, at: usize, key: &[u8], value: V) {
         self.keys.insert(at, key);
         self.values.insert(at, value);
         debug_assert_eq!(self.keys.len(), self.values.len(), "one value for each key");
@@ -230,13 +236,13 @@ impl<V: Clone> Leaf<V> {
         let cut = if at == 0 || at == len { at } else { len / 2 };
         let mut right = Leaf { keys: self.keys.split_off(cut), values: self.values.split_off(cut) };
         if at < cut || cut == 0 {
-            self.place(at, key, value);
+            self.insert_at(at, key, value);
         } else {
-            right.place(at - cut, key, value);
+            right.insert_at(at - cut, key, value);
         }
         if cut == len {
             // Keys are inserted in ascending order: the next ones fill the new leaf.
-            self.keys.hand_over_room(&mut right.keys);
+            self.keys.transfer_capacity(&mut right.keys);
             right.values.reserve(LEAF_MAX - 1);
         }
         debug_assert!(self.len() > 0 && right.len() > 0, "a split leaves an empty leaf");
@@ -286,12 +292,12 @@ impl<V> Inner<V> {
 
 impl<V: Clone> Inner<V> {
     /// Inserts the right part of the split child at `at`. May split this node.
-    fn adopt(&mut self, at: usize, split: Split<V>) -> Option<Split<V>> {
+    fn insert_split(&mut self, at: usize, split: Split<V>) -> Option<Split<V>> {
         self.keys.insert(at, &split.key);
         self.children.insert(at + 1, split.right);
         debug_assert_eq!(self.keys.len() + 1, self.children.len(), "a key between each two children");
         let len = self.children.len();
-        let full = len > INNER_MAX || (self.keys.bytes() > BYTES_MAX && len > 3);
+        let full = len > INNER_MAX || (self.keys.bytes() > KEY_BYTES_MAX && len > 3);
         full.then(|| {
             self.split(match at {
                 0 => 1,
@@ -320,7 +326,7 @@ impl<V: Clone> Inner<V> {
 
     /// Cleans up after a removal below the child at `at`. Removes an empty child, and merges a
     /// small child with a neighbour.
-    fn tidy(&mut self, at: usize) {
+    fn rebalance(&mut self, at: usize) {
         let child = &self.children[at];
         let (width, most) = (child.width(), child.width_max());
         if width == 0 {
@@ -331,20 +337,21 @@ impl<V: Clone> Inner<V> {
             debug_assert_eq!(self.keys.len(), self.children.len().saturating_sub(1), "a separator too many");
         } else if width < most / 4 {
             for left in [Some(at), at.checked_sub(1)].into_iter().flatten() {
-                if self.can_join(left) {
-                    return self.join(left);
+                if self.can_merge(left) {
+                    return self.merge(left);
                 }
             }
         }
     }
 
-    fn can_join(&self, left: usize) -> bool {
+    fn can_merge(&self, left: usize) -> bool {
         let (Some(a), Some(b)) = (self.children.get(left), self.children.get(left + 1)) else { return false };
-        a.width() + b.width() <= a.width_max() / 4 * 3 && a.key_bytes() + b.key_bytes() <= BYTES_MAX / 4 * 3
+        a.width() + b.width() <= a.width_max() / 4 * 3
+            && a.key_bytes() + b.key_bytes() <= KEY_BYTES_MAX / 4 * 3
     }
 
     /// Merges the child after `left` into the child at `left`.
-    fn join(&mut self, left: usize) {
+    fn merge(&mut self, left: usize) {
         let key = Key::from(self.keys.get(left));
         self.keys.remove(left);
         let right = self.children.remove(left + 1);

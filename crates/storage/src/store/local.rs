@@ -109,8 +109,8 @@ impl Local {
         {
             return Ok(Some(CommitError::IntentConflict(owner)));
         }
-        for beside in &change.beside {
-            if let SideEffect::Generation(ident, _) = beside
+        for side_effect in &change.side_effects {
+            if let SideEffect::Generation(ident, _) = side_effect
                 && !mutant!("collections change under transactions")
                 && let Some(owner) = writer.intents.transaction_relying_on(*ident, change.owner)
             {
@@ -154,7 +154,7 @@ impl Local {
 
     /// Applies a change whose conditions hold.
     fn apply(&self, writer: &mut Writer, change: Change) -> Result<Written> {
-        let Change { mut batch, stamped, beside, log, ticks, earliest, owner, .. } = change;
+        let Change { mut batch, stamped, side_effects, log, ticks, earliest, owner, .. } = change;
         let step = u64::from(!mutant!("commit times are assigned twice"));
         // Taken before the commit, so that a time requested from now on is later.
         let after = |latest: u64| (latest + step).max(earliest) + u64::from(ticks.saturating_sub(1));
@@ -194,8 +194,8 @@ impl Local {
             }
         }
         let mut gone = Vec::new();
-        for beside in beside {
-            match beside {
+        for side_effect in side_effects {
+            match side_effect {
                 SideEffect::Count { .. }
                     if mutant!("counts of transactions are forgotten") && owner.is_some() => {}
                 SideEffect::Mark(..) if mutant!("changed records are not marked") => {}
@@ -282,9 +282,8 @@ impl Exclusive for Held<'_> {
 
 /// Returns true if a change of the catalog sets no later generation than the one that it makes.
 fn is_made_for(change: &Change, generation: u64) -> bool {
-    let is_later =
-        |beside: &SideEffect| matches!(beside, SideEffect::Generation(_, Some(set)) if *set > generation);
-    !change.beside.iter().any(is_later)
+    let is_later = |side_effect: &SideEffect| matches!(side_effect, SideEffect::Generation(_, Some(set)) if *set > generation);
+    !change.side_effects.iter().any(is_later)
 }
 
 impl Store for Local {
@@ -411,7 +410,7 @@ impl Intents for Local {
         }
         let snapshot = self.engine.snapshot();
         for key in keys {
-            match writer.intents.holder(key.place()) {
+            match writer.intents.holder(key.tree_and_key()) {
                 Some(holder) if holder == owner => continue,
                 Some(_) if mutant!("transactions steal each other's write intents") => {}
                 Some(holder) => return Ok(Err(CommitError::IntentConflict(holder))),
@@ -431,7 +430,7 @@ impl Intents for Local {
         keys.iter().for_each(|key| writer.intents.claim(owner, key));
         held.iter().for_each(|(ident, _)| writer.intents.hold(owner, *ident));
         debug_assert!(
-            keys.iter().all(|key| writer.intents.holder(key.place()) == Some(owner)),
+            keys.iter().all(|key| writer.intents.holder(key.tree_and_key()) == Some(owner)),
             "not claimed"
         );
         Ok(Ok(()))

@@ -123,7 +123,7 @@ impl RecentWrites {
     /// `was_there` means that the view has the key.
     pub(super) fn has_changed(&self, owner: TransactionId, claim: &WriteIntent, was_there: bool) -> bool {
         let Some(began) = self.open.get(&owner).filter(|began| **began >= self.since) else { return false };
-        let (ident, place) = claim.place();
+        let (ident, place) = claim.tree_and_key();
         // Emptying a tree changes existing keys only.
         if was_there && self.trees.get(&ident).is_some_and(|changed| changed > began) {
             return true;
@@ -202,7 +202,7 @@ impl WriteIntents {
 
     /// Adds a claim of a place without a claim.
     pub(super) fn claim(&mut self, owner: TransactionId, claim: &WriteIntent) {
-        let (ident, key) = claim.place();
+        let (ident, key) = claim.tree_and_key();
         let before = self.keys.entry(ident).or_default().insert(key.clone(), owner);
         let is_stolen = before.is_some_and(|holder| holder != owner);
         debug_assert!(

@@ -28,10 +28,10 @@ fn counts_and_the_log_change_with_the_batch() {
     engine.commit(batch).unwrap();
     let store = Local::new(engine.clone(), Some(LogOptions { bytes: 1 << 20 })).unwrap();
     let counts = Arc::new(Counts::default());
-    let beside = vec![SideEffect::Count { counts: counts.clone(), records: 1, bytes: 3 }];
+    let side_effects = vec![SideEffect::Count { counts: counts.clone(), records: 1, bytes: 3 }];
     let log = vec![(0, Value::from(b"head".as_slice())), (1, Value::from(b"one".as_slice()))];
     let written = store
-        .commit(Change { beside: beside.into(), log: log.clone(), ..put(b"a", b"one") })
+        .commit(Change { side_effects: side_effects.into(), log: log.clone(), ..put(b"a", b"one") })
         .unwrap()
         .unwrap();
     assert_eq!((counts.records.load(Ordering::Relaxed), counts.bytes.load(Ordering::Relaxed)), (1, 3));

@@ -45,7 +45,7 @@ pub fn read_journal_batch(bytes: &[u8]) -> Option<Batch> {
 pub fn with_frames(segment: &mut Vec<u8>, frames: &[u8]) {
     segment.truncate(disk::SEGMENT_HEADER_BYTES);
     segment.extend(frames);
-    record::seal(segment.get_mut(disk::SEGMENT_HEADER_BYTES..).unwrap_or_default());
+    record::fix_checksums(segment.get_mut(disk::SEGMENT_HEADER_BYTES..).unwrap_or_default());
 }
 
 /// Returns the frames of a segment.

@@ -219,7 +219,7 @@ fn check_hints(snapshot: &dyn Snapshot, tree: Ident) {
     let records = || Hints { prefetch_records: Some((tree, true)), ..Hints::default() };
     let few = || Hints { limit: Some(3), ..records() };
     let odd = || Hints {
-        is_wanted: Some(Box::new(|key: &[u8], _: &Value| key.last().is_some_and(|digit| digit % 2 == 1))),
+        record_filter: Some(Box::new(|key: &[u8], _: &Value| key.last().is_some_and(|digit| digit % 2 == 1))),
         ..records()
     };
     for hints in [Hints::default(), records(), few(), odd()] {
@@ -262,7 +262,7 @@ fn new_tree(store: &dyn Store) -> Ident {
     let tree = store.new_ident();
     let mut change = Change::default();
     change.batch.create(tree);
-    change.beside.push(SideEffect::Generation(tree, Some(1)));
+    change.side_effects.push(SideEffect::Generation(tree, Some(1)));
     let lock = store.lock(&mut || true).unwrap().unwrap();
     lock.commit(change, true, &mut |_| {}).unwrap().unwrap();
     tree
@@ -379,7 +379,7 @@ fn check_catalog_changes(store: &dyn Store) {
     let before = lock.read_view().generation;
     let mut applied = 0;
     let change =
-        Change { beside: vec![SideEffect::Generation(tree, Some(2))].into(), ..put(tree, b"b", b"") };
+        Change { side_effects: vec![SideEffect::Generation(tree, Some(2))].into(), ..put(tree, b"b", b"") };
     lock.commit(change, true, &mut |generation| applied = generation).unwrap().unwrap();
     assert_eq!((applied, store.read_view().generation), (before + 1, before + 1));
     assert_eq!(refusal(store, expected(1)), CommitError::Expectation(0));
@@ -391,7 +391,7 @@ fn check_catalog_changes(store: &dyn Store) {
     let outcome = lock.commit(change, false, &mut |_| {}).unwrap();
     assert_eq!(outcome.unwrap_err().0, CommitError::Expectation(0));
     assert_eq!((get(store, tree, b"c"), store.generation()), (None, before + 1));
-    let _ = store.empties_at_once();
+    let _ = store.clears_in_constant_time();
 }
 
 /// Begins a transaction and reads its view.
@@ -479,8 +479,8 @@ fn check_counters(store: &dyn Store) {
     let counts = store.counts(tree, &mut |_| Ok(())).unwrap();
     let (first, second) = (store.new_record(&counts), store.new_record(&counts));
     assert!(first < second && store.greatest_record(&counts) >= second);
-    let beside = vec![SideEffect::Count { counts: counts.clone(), records: 2, bytes: 30 }];
-    commit(store, Change { beside: beside.into(), ..put(tree, b"a", b"") });
+    let side_effects = vec![SideEffect::Count { counts: counts.clone(), records: 2, bytes: 30 }];
+    commit(store, Change { side_effects: side_effects.into(), ..put(tree, b"a", b"") });
     let now =
         |counts: &Counts| (counts.records.load(Ordering::Relaxed), counts.bytes.load(Ordering::Relaxed));
     assert_eq!(now(&counts), (2, 30));
@@ -489,9 +489,12 @@ fn check_counters(store: &dyn Store) {
     let again = store.counts(tree, &mut |_| Ok(())).unwrap();
     assert_eq!(now(&again), (2, 30), "counts belong to the tree");
     // A refused change counts nothing.
-    let beside = vec![SideEffect::Count { counts: counts.clone(), records: 5, bytes: 5 }];
+    let side_effects = vec![SideEffect::Count { counts: counts.clone(), records: 5, bytes: 5 }];
     let expect = vec![has(tree, b"a", None)];
-    refusal(store, Change { beside: beside.into(), expect: expect.into(), ..put(tree, b"b", b"") });
+    refusal(
+        store,
+        Change { side_effects: side_effects.into(), expect: expect.into(), ..put(tree, b"b", b"") },
+    );
     store.refresh_counts(tree, &counts).unwrap();
     assert_eq!(now(&counts), (2, 30));
 }
@@ -500,7 +503,9 @@ fn check_builds(store: &dyn Store) {
     let tree = new_tree(store);
     assert!(store.build(tree).is_none());
     let started = store.begin_build(tree, 100);
-    let mark = |beside| commit(store, Change { beside: vec![beside].into(), ..put(tree, b"a", b"") });
+    let mark = |side_effects| {
+        commit(store, Change { side_effects: vec![side_effects].into(), ..put(tree, b"a", b"") })
+    };
     mark(SideEffect::Mark(store.build(tree).unwrap(), 7));
     // The holder of the lock knows all marks of earlier commits.
     drop(store.lock(&mut || true).unwrap());

@@ -5,7 +5,7 @@ use super::message::{decoded, encoded, escaped, text, value};
 use super::{Mechanism, ScramError, scram_error};
 use crate::secret;
 
-/// Minimum iteration count that a client accepts, as in all drivers.
+/// Minimum iteration count that a client accepts. The drivers' authentication specification requires it.
 const ITERATIONS_MIN: u32 = 4096;
 
 /// Maximum iteration count. A higher count only keeps the client busy.
@@ -18,6 +18,7 @@ const NONCE_BYTES: usize = 24;
 pub struct Client {
     mechanism: Mechanism,
     prepared: String,
+    /// `client-first-message-bare` of RFC 5802.
     bare: String,
     nonce: String,
 }
@@ -72,12 +73,12 @@ impl Client {
         };
         let keys = Keys::derive(self.mechanism, self.prepared.as_bytes(), &salt, iterations);
         let without_proof = format!("c=biws,r={nonce}");
-        let transcript: [&[u8]; 5] =
+        let auth_message: [&[u8]; 5] =
             [self.bare.as_bytes(), b",", message.as_bytes(), b",", without_proof.as_bytes()];
         let stored_key = self.mechanism.hash(&keys.client_key);
-        let signature = self.mechanism.sign(&stored_key, &transcript);
+        let signature = self.mechanism.sign(&stored_key, &auth_message);
         let proof: Vec<u8> = keys.client_key.iter().zip(&signature).map(|(one, other)| one ^ other).collect();
-        let verifier = Verifier { signature: self.mechanism.sign(&keys.server_key, &transcript) };
+        let verifier = Verifier { signature: self.mechanism.sign(&keys.server_key, &auth_message) };
         Ok((verifier, format!("{without_proof},p={}", encoded(&proof))))
     }
 }
@@ -100,7 +101,7 @@ impl Verifier {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Credential, First};
+    use super::super::{ClientFirst, Credential};
     use super::*;
 
     fn rfc() -> Client {
@@ -127,14 +128,14 @@ mod tests {
             let salt = vec![9; mechanism.salt_size()];
             let credential = Credential::new(mechanism, user, password, salt, 4096).unwrap();
             let client = Client::new(mechanism, user, password).unwrap();
-            let first = First::read(mechanism, client.first().as_bytes()).unwrap();
+            let first = ClientFirst::read(mechanism, client.first().as_bytes()).unwrap();
             assert_eq!(first.user, user);
             let (server, reply) = first.reply(credential.clone()).unwrap();
             let (verifier, proof) = client.reply(reply.as_bytes()).unwrap();
             verifier.check(server.finish(proof.as_bytes()).unwrap().as_bytes()).unwrap();
 
             let stranger = Client::new(mechanism, user, "another").unwrap();
-            let first = First::read(mechanism, stranger.first().as_bytes()).unwrap();
+            let first = ClientFirst::read(mechanism, stranger.first().as_bytes()).unwrap();
             let (server, reply) = first.reply(credential).unwrap();
             let (_, proof) = stranger.reply(reply.as_bytes()).unwrap();
             assert!(server.finish(proof.as_bytes()).is_err());

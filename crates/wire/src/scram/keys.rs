@@ -44,7 +44,7 @@ impl Credential {
         }
     }
 
-    /// Derives the credential of a password. For SHA-1, `digested` replaces the password if the client has digested it.
+    /// Derives the credential of a password.
     ///
     /// Errors: a password that cannot be prepared.
     pub fn new(
@@ -64,7 +64,7 @@ impl Credential {
     }
 
     /// Whether the parts have the sizes that the mechanism requires.
-    pub fn is_whole(&self, mechanism: Mechanism) -> bool {
+    pub fn is_valid(&self, mechanism: Mechanism) -> bool {
         let size = mechanism.key_size();
         self.iterations > 0
             && !self.salt.is_empty()
@@ -73,7 +73,7 @@ impl Credential {
     }
 }
 
-/// Keys with which client and server prove their knowledge.
+/// `ClientKey` and `ServerKey` of RFC 5802. They prove that client and server have the password or its credential.
 pub(super) struct Keys {
     pub(super) client_key: Vec<u8>,
     pub(super) server_key: Vec<u8>,
@@ -115,16 +115,16 @@ pub(super) fn prepared_password(
 
 impl Mechanism {
     fn salted_password(self, password: &[u8], salt: &[u8], iterations: u32) -> Vec<u8> {
-        let mut stretched = vec![0; self.key_size()];
+        let mut salted = vec![0; self.key_size()];
         match self {
-            Mechanism::Sha1 => pbkdf2::pbkdf2_hmac::<Sha1>(password, salt, iterations, &mut stretched),
-            Mechanism::Sha256 => pbkdf2::pbkdf2_hmac::<Sha256>(password, salt, iterations, &mut stretched),
+            Mechanism::Sha1 => pbkdf2::pbkdf2_hmac::<Sha1>(password, salt, iterations, &mut salted),
+            Mechanism::Sha256 => pbkdf2::pbkdf2_hmac::<Sha256>(password, salt, iterations, &mut salted),
         }
-        stretched
+        salted
     }
 
     /// Returns a keyed hash (HMAC). The salts of unknown users are derived with it.
-    pub fn keyed_hash(self, key: &[u8], parts: &[&[u8]]) -> Vec<u8> {
+    pub fn hmac(self, key: &[u8], parts: &[&[u8]]) -> Vec<u8> {
         self.sign(key, parts)
     }
 
@@ -173,6 +173,6 @@ mod tests {
     fn a_debug_text_shows_no_keys() {
         let credential = Credential::new(Mechanism::Sha256, "u", "p", vec![77; 28], 1).unwrap();
         assert_eq!(format!("{credential:?}"), "Credential { iterations: 1, .. }");
-        assert!(credential.is_whole(Mechanism::Sha256) && !credential.is_whole(Mechanism::Sha1));
+        assert!(credential.is_valid(Mechanism::Sha256) && !credential.is_valid(Mechanism::Sha1));
     }
 }

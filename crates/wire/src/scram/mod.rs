@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! client                                server
-//! n,,n=user,r=CLIENT             ->                                   Client::first, server::First::read
-//!                                <-     r=CLIENT+SERVER,s=SALT,i=N    First::reply
+//! n,,n=user,r=CLIENT             ->                                   Client::first, server::ClientFirst::read
+//!                                <-     r=CLIENT+SERVER,s=SALT,i=N    ClientFirst::reply
 //! c=biws,r=CLIENT+SERVER,p=PROOF ->                                   Client::reply, Server::finish
 //!                                <-     v=SIGNATURE                   Verifier::check
 //! ```
@@ -19,7 +19,7 @@ mod server;
 
 pub use client::{Client, Verifier};
 pub use keys::{Credential, digested_password};
-pub use server::{First, Server};
+pub use server::{ClientFirst, Server};
 
 use std::fmt;
 

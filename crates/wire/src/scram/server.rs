@@ -10,13 +10,14 @@ const NONCE_MIN: usize = 4;
 /// Random bytes that the server appends to the nonce.
 const NONCE_BYTES: usize = 24;
 
-/// The client's first message.
-pub struct First {
+/// The client's first message (`client-first-message` of RFC 5802).
+pub struct ClientFirst {
     mechanism: Mechanism,
     /// The user's name, unescaped.
     pub user: String,
     /// The GS2 header, which the final message repeats in base64.
-    header: String,
+    gs2_header: String,
+    /// The message without its GS2 header.
     bare: String,
     nonce: String,
 }
@@ -24,18 +25,18 @@ pub struct First {
 /// A conversation that waits for the client's proof.
 pub struct Server {
     mechanism: Mechanism,
-    header: String,
-    /// The messages so far. Proof and signature cover them.
-    transcript: String,
+    gs2_header: String,
+    /// `AuthMessage` of RFC 5802 without its last part. Proof and signature cover it.
+    auth_message: String,
     nonce: String,
     credential: Credential,
 }
 
-impl First {
+impl ClientFirst {
     /// Reads the client's first message.
     ///
     /// Errors: malformed messages, channel binding, mandatory extensions and authorization identities.
-    pub fn read(mechanism: Mechanism, message: &[u8]) -> Result<First, ScramError> {
+    pub fn read(mechanism: Mechanism, message: &[u8]) -> Result<ClientFirst, ScramError> {
         let message = text(message)?;
         let mut parts = message.splitn(3, ',');
         let (flag, authority, bare) = match (parts.next(), parts.next(), parts.next()) {
@@ -63,10 +64,10 @@ impl First {
         if !authority.is_empty() && authority.strip_prefix("a=") != Some(name) {
             return scram_error("an authorization identity is not supported");
         }
-        Ok(First {
+        Ok(ClientFirst {
             mechanism,
             user: unescaped(name)?,
-            header: format!("{flag},{authority},"),
+            gs2_header: format!("{flag},{authority},"),
             bare: bare.to_string(),
             nonce: nonce.to_string(),
         })
@@ -81,13 +82,13 @@ impl First {
     }
 
     /// Returns the reply with a given suffix of the nonce. Tests pass the suffixes of the RFCs.
-    fn reply_with(self, credential: Credential, added: &str) -> (Server, String) {
-        let nonce = format!("{}{added}", self.nonce);
+    fn reply_with(self, credential: Credential, suffix: &str) -> (Server, String) {
+        let nonce = format!("{}{suffix}", self.nonce);
         let reply = format!("r={nonce},s={},i={}", encoded(&credential.salt), credential.iterations);
         let server = Server {
             mechanism: self.mechanism,
-            header: self.header,
-            transcript: format!("{},{reply}", self.bare),
+            gs2_header: self.gs2_header,
+            auth_message: format!("{},{reply}", self.bare),
             nonce,
             credential,
         };
@@ -106,8 +107,8 @@ impl Server {
             return scram_error("the final message has no proof");
         };
         let mut attributes = without_proof.split(',');
-        let header = decoded(value(attributes.next(), 'c')?)?;
-        if header != self.header.as_bytes() {
+        let gs2_header = decoded(value(attributes.next(), 'c')?)?;
+        if gs2_header != self.gs2_header.as_bytes() {
             return scram_error("the final message has a wrong channel binding");
         }
         // A replayed message of another conversation has another nonce.
@@ -115,8 +116,8 @@ impl Server {
             return scram_error("the final message has a wrong nonce");
         }
         let proof = decoded(proof)?;
-        let transcript: [&[u8]; 3] = [self.transcript.as_bytes(), b",", without_proof.as_bytes()];
-        let signature = self.mechanism.sign(&self.credential.stored_key, &transcript);
+        let auth_message: [&[u8]; 3] = [self.auth_message.as_bytes(), b",", without_proof.as_bytes()];
+        let signature = self.mechanism.sign(&self.credential.stored_key, &auth_message);
         if proof.len() != signature.len() {
             return scram_error("the proof has a wrong length");
         }
@@ -124,7 +125,7 @@ impl Server {
         if !secret::equal(&self.mechanism.hash(&client_key), &self.credential.stored_key) {
             return scram_error("the proof is wrong");
         }
-        Ok(format!("v={}", encoded(&self.mechanism.sign(&self.credential.server_key, &transcript))))
+        Ok(format!("v={}", encoded(&self.mechanism.sign(&self.credential.server_key, &auth_message))))
     }
 }
 
@@ -147,7 +148,7 @@ mod tests {
     }
 
     fn server() -> Server {
-        let first = First::read(Mechanism::Sha256, FIRST.as_bytes()).unwrap();
+        let first = ClientFirst::read(Mechanism::Sha256, FIRST.as_bytes()).unwrap();
         assert_eq!(first.user, "user");
         let (server, reply) = first.reply_with(pencil(), ADDED);
         assert_eq!(reply, REPLY);
@@ -160,7 +161,7 @@ mod tests {
         // The example of RFC 5802, whose password is not digested.
         let salt = decoded("QSXCR+Q6sek8bf92").unwrap();
         let credential = Credential::of_digested("pencil", salt, 4096);
-        let first = First::read(Mechanism::Sha1, b"n,,n=user,r=fyko+d2lbbFgONRv9qkxdawL").unwrap();
+        let first = ClientFirst::read(Mechanism::Sha1, b"n,,n=user,r=fyko+d2lbbFgONRv9qkxdawL").unwrap();
         let (server, reply) = first.reply_with(credential, "3rfcNHYJY1ZVvWVs7j");
         assert_eq!(reply, "r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,s=QSXCR+Q6sek8bf92,i=4096");
         let proof = "c=biws,r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,p=v0X8v3Bz2T0CJGbJQyF0X+HI4Ts=";
@@ -181,13 +182,14 @@ mod tests {
             let refused = server().finish(wrong.as_bytes()).unwrap_err();
             assert!(refused.0.contains(why), "{wrong}: {refused}");
         }
-        let (other, _) = First::read(Mechanism::Sha256, FIRST.as_bytes()).unwrap().reply(pencil()).unwrap();
+        let (other, _) =
+            ClientFirst::read(Mechanism::Sha256, FIRST.as_bytes()).unwrap().reply(pencil()).unwrap();
         assert!(other.finish(PROOF.as_bytes()).unwrap_err().0.contains("wrong nonce"));
     }
 
     #[test]
     fn first_messages_that_want_more_are_refused() {
-        let read = |message: &str| First::read(Mechanism::Sha256, message.as_bytes());
+        let read = |message: &str| ClientFirst::read(Mechanism::Sha256, message.as_bytes());
         for (wrong, why) in [
             ("", "cut short"),
             ("n,,", "'n'"),
@@ -205,7 +207,7 @@ mod tests {
             let refused = read(wrong).err().unwrap();
             assert!(refused.0.contains(why), "{wrong}: {refused}");
         }
-        assert!(First::read(Mechanism::Sha256, b"n,,n=\xFF,r=abcdef").is_err());
+        assert!(ClientFirst::read(Mechanism::Sha256, b"n,,n=\xFF,r=abcdef").is_err());
         assert!(read(&format!("n,,n={},r=abcdef", "a".repeat(20_000))).is_err());
         assert_eq!(read("y,a=us=2Cer,n=us=2Cer,r=abcdef,x=1").unwrap().user, "us,er");
     }

@@ -255,12 +255,12 @@ fn an_awaitable_hello_waits_and_streams() {
 fn replies_are_compressed_as_the_request_was_but_never_a_handshake() {
     for (name, compressed) in [("ping", true), ("hello", false)] {
         let mut frame = command(0, |b| _ = b.append(FieldName::known(name), 1));
-        compression::pack(wire::compression::Compressor::Zlib, &mut frame);
+        compression::compress_message(wire::compression::Compressor::Zlib, &mut frame);
         let (_, reply) = Client::standalone().frame(&frame);
         assert_eq!(reply[12..16] == 2012i32.to_le_bytes(), compressed);
         if compressed {
             let mut unpacked = Vec::new();
-            compression::unpack(&reply, wire::header::MAX_MESSAGE_SIZE, &mut unpacked).unwrap();
+            compression::decompress_message(&reply, wire::header::MAX_MESSAGE_SIZE, &mut unpacked).unwrap();
             assert!(message::parse(&unpacked).is_ok());
         }
     }

@@ -158,7 +158,7 @@ impl Tls {
                     .to_string(),
             );
         }
-        let left = millis(self.loaded().certificate_info.ends).saturating_sub(now_millis());
+        let left = millis(self.loaded().certificate_info.not_after).saturating_sub(now_millis());
         if left < ENDS_SOON {
             let days = left / (24 * 60 * 60 * 1000);
             warnings.push(format!(
@@ -173,7 +173,7 @@ impl Tls {
 impl Loaded {
     /// Returns the end of the certificate's validity, in milliseconds since 1970.
     pub(crate) fn ends(&self) -> i64 {
-        millis(self.certificate_info.ends)
+        millis(self.certificate_info.not_after)
     }
 }
 
@@ -189,7 +189,7 @@ fn load(options: &TlsOptions) -> Result<Loaded, String> {
     let first = pair.cert.first().ok_or_else(|| named("it contains no certificate".to_string()))?;
     let certificate_info = certificates::certificate_info(first).map_err(named)?;
     let now = SystemTime::now();
-    if now < certificate_info.begins || now > certificate_info.ends {
+    if now < certificate_info.not_before || now > certificate_info.not_after {
         return Err(named("the certificate is expired or not yet valid".to_string()));
     }
     let provider = certificates::provider();

@@ -14,7 +14,7 @@ use super::page::{Page, Place, UNIT, unframe};
 use super::{IDENTS_TABLE, TABLES_TABLE, table_name};
 use crate::disk::files::File;
 use crate::disk::journal::during;
-use crate::disk::reuse::{Reuse, Uses, Visited};
+use crate::disk::reuse::{Reuse, TableReads, Visited};
 use crate::{Error, Result};
 use lru::LruCache;
 use parking_lot::Mutex;
@@ -203,7 +203,7 @@ impl PageFile {
     }
 
     /// Returns the read counters of a table; `None` for catalog trees.
-    pub(super) fn uses(&self, table: u64) -> Option<Arc<Uses>> {
+    pub(super) fn uses(&self, table: u64) -> Option<Arc<TableReads>> {
         (![IDENTS_TABLE, TABLES_TABLE].contains(&table)).then(|| self.reuse.uses(table))
     }
 
@@ -211,7 +211,7 @@ impl PageFile {
     #[inline]
     pub(super) fn visit(
         &self,
-        uses: Option<&Uses>,
+        uses: Option<&TableReads>,
         is_read: bool,
         table: u64,
         place: Place,

@@ -20,7 +20,7 @@
 use std::sync::Arc;
 
 use super::cache::PageFile;
-use super::merge::{Source, TARGET, Writer, merge};
+use super::merge::{PAGE_TARGET, Source, Writer, merge};
 use super::page::Place;
 use super::table::{Stored, delta_value, value_in_delta};
 use super::tree::{OpenTree, Tree, Walk};
@@ -51,8 +51,8 @@ impl Share {
             return None;
         }
         let share = self.changes as f64 / self.entries as f64;
-        let bound = ((TARGET as f64 * (2.0 * share).sqrt()) as usize).max(TARGET / 32);
-        debug_assert!(bound <= TARGET, "the changes of a leaf may exceed the leaf: {self:?}");
+        let bound = ((PAGE_TARGET as f64 * (2.0 * share).sqrt()) as usize).max(PAGE_TARGET / 32);
+        debug_assert!(bound <= PAGE_TARGET, "the changes of a leaf may exceed the leaf: {self:?}");
         Some(bound)
     }
 }

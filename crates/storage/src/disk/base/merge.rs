@@ -16,13 +16,13 @@ use crate::disk::journal::during;
 use crate::{Compression, Error, Key, Result, Value};
 
 /// Target length of an uncompressed page. Tests use many small pages.
-pub(super) const TARGET: usize = if cfg!(test) { 1 << 10 } else { 8 << 10 };
+pub(super) const PAGE_TARGET: usize = if cfg!(test) { 1 << 10 } else { 8 << 10 };
 /// Maximum length of a page, except for a single long entry.
-const MOST: usize = TARGET + TARGET / 2;
+const PAGE_MAX: usize = PAGE_TARGET + PAGE_TARGET / 2;
 /// Length below which a page absorbs the next one.
-const LEAST: usize = TARGET / 4;
+const PAGE_MIN: usize = PAGE_TARGET / 4;
 /// Minimum number of entries of an inner page, if as many exist, whatever their lengths.
-const BRANCHES: usize = 4;
+const CHILDREN_MIN: usize = 4;
 /// Number of bytes collected for one write.
 const WRITE_BYTES: usize = 1 << 20;
 
@@ -68,7 +68,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Allocates space for a page and adds it to the pending write. `keep` puts it into the cache.
-    fn write(&mut self, page: &[u8], keep: bool) -> Result<Place> {
+    fn write(&mut self, page: &[u8], cache: bool) -> Result<Place> {
         let sum = self.framer.frame(page);
         let units = (self.framer.framed().len() / UNIT) as u32;
         debug_assert!(units > 0, "a page takes no space");
@@ -81,7 +81,7 @@ impl<'a> Writer<'a> {
             self.pending_at = offset;
         }
         self.pending.extend_from_slice(self.framer.framed());
-        self.file.note(offset, keep.then(|| Page::read(page.into())).flatten());
+        self.file.note(offset, cache.then(|| Page::read(page.into())).flatten());
         Ok(Place { offset, units, sum })
     }
 
@@ -127,13 +127,13 @@ struct Merge<'w, 'a> {
     /// Key before the first remaining entry of the run.
     before: Vec<u8>,
     /// True to keep the leaves of the run, or all leaves, in memory.
-    keep: bool,
+    cache: bool,
     /// True to keep all written leaves in memory.
-    keep_all: bool,
+    cache_all: bool,
     /// Number of entries of the new tree so far.
     entries: u64,
     /// Buffer of the page under construction.
-    made: Vec<u8>,
+    page: Vec<u8>,
 }
 
 /// Merges changes into a tree and returns the new tree; `None` if it is empty. Written leaves stay in memory if their
@@ -142,14 +142,15 @@ pub(super) fn merge(
     writer: &mut Writer<'_>,
     table: u64,
     tree: Option<Tree>,
-    keep_all: bool,
+    cache_all: bool,
     changes: &mut impl Source,
 ) -> Result<Option<Tree>> {
     let entries = tree.map_or(0, |tree| tree.entries);
     let (levels, before) = (vec![Run::default()], Vec::new());
-    let made = Vec::new();
+    let page = Vec::new();
     writer.framer.begin();
-    let mut merge = Merge { writer, table, levels, low: None, before, keep: false, keep_all, entries, made };
+    let mut merge =
+        Merge { writer, table, levels, low: None, before, cache: false, cache_all, entries, page };
     match tree {
         Some(tree) => merge.page(tree.place, tree.height, &[], None, changes)?,
         None => {
@@ -188,7 +189,7 @@ impl Merge<'_, '_> {
             let upper = keys.get(at + 1).map(Vec::as_slice).or(upper);
             match Self::is_due(upper, changes)? {
                 true => self.page(place, height - 1, low, upper, changes)?,
-                false => self.leave(place, height - 1, low)?,
+                false => self.keep_subtree(place, height - 1, low)?,
             }
         }
         Ok(())
@@ -216,20 +217,20 @@ impl Merge<'_, '_> {
             if let Some(run) = self.levels.first_mut() {
                 run.push(page.prefix(), page.rest(at), page.value(at));
             }
-            self.cut(0)?;
+            self.emit_if_full(0)?;
         }
         Ok(())
     }
 
     /// Reads a page that will be replaced.
     fn open(&mut self, place: Place, height: u8, low: &[u8]) -> Result<std::sync::Arc<Page>> {
-        let (page, kept) = self.writer.file.page_once(self.table, place)?;
+        let (page, was_cached) = self.writer.file.page_once(self.table, place)?;
         if page.height() != height {
             return Err(self.writer.file.damaged(self.table, place));
         }
         self.writer.free(place);
         if height == 0 {
-            self.keep |= kept;
+            self.cache |= was_cached;
             if self.low.is_none() && self.levels.first().is_none_or(Run::is_empty) && self.before.is_empty() {
                 self.low = Some(low.to_vec());
             }
@@ -247,12 +248,12 @@ impl Merge<'_, '_> {
     }
 
     /// Keeps a page and its subtree in place, unless the run before it is so small that it absorbs the page.
-    fn leave(&mut self, place: Place, height: u8, low: &[u8]) -> Result<()> {
+    fn keep_subtree(&mut self, place: Place, height: u8, low: &[u8]) -> Result<()> {
         let level = usize::from(height);
         if let Some(below) = level.checked_sub(1) {
             self.flush(below)?;
         }
-        let small = self.levels.get(level).is_some_and(|run| !run.is_empty() && run.size() < LEAST);
+        let small = self.levels.get(level).is_some_and(|run| !run.is_empty() && run.size() < PAGE_MIN);
         if small {
             let page = self.open(place, height, low)?;
             for at in 0..page.len() {
@@ -278,13 +279,13 @@ impl Merge<'_, '_> {
             );
             run.push(&[], key, value);
         }
-        self.cut(level)
+        self.emit_if_full(level)
     }
 
     /// Makes a page of the first entries of a level, if they suffice for more than one.
-    fn cut(&mut self, level: usize) -> Result<()> {
-        match self.levels.get(level).is_some_and(|run| run.size() >= TARGET + MOST) {
-            true => self.emit(level, TARGET),
+    fn emit_if_full(&mut self, level: usize) -> Result<()> {
+        match self.levels.get(level).is_some_and(|run| run.size() >= PAGE_TARGET + PAGE_MAX) {
+            true => self.emit(level, PAGE_TARGET),
             false => Ok(()),
         }
     }
@@ -296,14 +297,14 @@ impl Merge<'_, '_> {
                 && !run.is_empty()
             {
                 let size = run.size();
-                self.emit(level, if size <= MOST { size } else { TARGET.min(size / 2) })?;
+                self.emit(level, if size <= PAGE_MAX { size } else { PAGE_TARGET.min(size / 2) })?;
             }
         }
         debug_assert!(
             self.levels.iter().take(level + 1).all(Run::is_empty),
             "entries up to height {level} are in no page"
         );
-        (self.low, self.keep) = (None, false);
+        (self.low, self.cache) = (None, false);
         self.before.clear();
         Ok(())
     }
@@ -311,22 +312,22 @@ impl Merge<'_, '_> {
     /// Puts the first entries of a level into a page of about this size, and adds the page to the next level.
     fn emit(&mut self, level: usize, target: usize) -> Result<()> {
         let Some(run) = self.levels.get_mut(level) else { return Ok(()) };
-        let least = if level == 0 { 1 } else { BRANCHES.min(run.len()) };
+        let minimum = if level == 0 { 1 } else { CHILDREN_MIN.min(run.len()) };
         let (mut count, mut size) = (0, 0);
         while count < run.len() {
             let next = run.entry_size(count);
-            if count >= least && (size >= target || size + next > MOST) {
+            if count >= minimum && (size >= target || size + next > PAGE_MAX) {
                 break;
             }
             (count, size) = (count + 1, size + next);
         }
         // The remaining entries would be too few for a page.
-        if level > 0 && run.len() - count < BRANCHES {
+        if level > 0 && run.len() - count < CHILDREN_MIN {
             count = run.len();
         }
         debug_assert!(count > 0 && count <= run.len(), "a page of {count} of {} entries", run.len());
         debug_assert!(
-            size <= MOST || count <= least || count == run.len(),
+            size <= PAGE_MAX || count <= minimum || count == run.len(),
             "{size} bytes in {count} entries"
         );
         let first = run.entry(0).0;
@@ -347,8 +348,8 @@ impl Merge<'_, '_> {
             self.before.clear();
             self.before.extend_from_slice(run.entry(count - 1).0);
         }
-        run.take(count, level as u8, &mut self.made);
-        let place = self.writer.write(&self.made, self.keep || self.keep_all || level > 0)?;
+        run.take(count, level as u8, &mut self.page);
+        let place = self.writer.write(&self.page, self.cache || self.cache_all || level > 0)?;
         self.push(level + 1, &key, &place.encode())
     }
 
@@ -388,7 +389,7 @@ fn push_number(mut number: usize, bytes: &mut Vec<u8>) {
 }
 
 /// Number of consumed bytes after which the remaining ones move to the front.
-const TOMBSTONE_BYTES: usize = 64 << 10;
+const CONSUMED_MAX: usize = 64 << 10;
 
 /// Sorted entries, to be put into pages.
 #[derive(Debug, Default)]
@@ -398,7 +399,7 @@ pub(super) struct Run {
     /// End of each key and of its value.
     ends: Vec<(usize, usize)>,
     /// Number of entries that are already in pages.
-    done: usize,
+    consumed: usize,
 }
 
 impl Run {
@@ -414,7 +415,7 @@ impl Run {
 
     /// Returns the number of remaining entries.
     pub(super) fn len(&self) -> usize {
-        self.ends.len() - self.done
+        self.ends.len() - self.consumed
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -428,17 +429,17 @@ impl Run {
 
     /// Returns the total length of the remaining entries, with their overhead in a page.
     pub(super) fn size(&self) -> usize {
-        self.bytes.len() - self.begin(self.done) + 2 * self.len()
+        self.bytes.len() - self.begin(self.consumed) + 2 * self.len()
     }
 
     /// Returns the length of a remaining entry by index.
     pub(super) fn entry_size(&self, at: usize) -> usize {
-        self.begin(self.done + at + 1) - self.begin(self.done + at) + 2
+        self.begin(self.consumed + at + 1) - self.begin(self.consumed + at) + 2
     }
 
     /// Returns a remaining entry by index.
     pub(super) fn entry(&self, at: usize) -> (&[u8], &[u8]) {
-        let at = self.done + at;
+        let at = self.consumed + at;
         let Some((key_end, end)) = self.ends.get(at) else { return (&[], &[]) };
         let key = self.bytes.get(self.begin(at)..*key_end).unwrap_or_default();
         (key, self.bytes.get(*key_end..*end).unwrap_or_default())
@@ -471,16 +472,16 @@ impl Run {
             page.extend_from_slice(key.get(prefix..).unwrap_or_default());
             page.extend_from_slice(value);
         }
-        self.done += count;
-        if self.done == self.ends.len() {
-            (self.done, self.bytes, self.ends) = (0, cleared(&mut self.bytes), cleared(&mut self.ends));
-        } else if let gone = self.begin(self.done)
-            && gone > TOMBSTONE_BYTES
+        self.consumed += count;
+        if self.consumed == self.ends.len() {
+            (self.consumed, self.bytes, self.ends) = (0, cleared(&mut self.bytes), cleared(&mut self.ends));
+        } else if let front = self.begin(self.consumed)
+            && front > CONSUMED_MAX
         {
-            self.bytes.drain(..gone);
-            self.ends.drain(..self.done);
-            self.ends.iter_mut().for_each(|ends| *ends = (ends.0 - gone, ends.1 - gone));
-            self.done = 0;
+            self.bytes.drain(..front);
+            self.ends.drain(..self.consumed);
+            self.ends.iter_mut().for_each(|ends| *ends = (ends.0 - front, ends.1 - front));
+            self.consumed = 0;
         }
         debug_assert_eq!(self.begin(self.ends.len()), self.bytes.len(), "the last entry ends elsewhere");
     }

@@ -21,14 +21,14 @@ use crate::Compression;
 /// Unit of places and lengths in the file, in bytes.
 pub(super) const UNIT: usize = 512;
 /// Length of the header of a page in the file.
-const FRAME: usize = 9;
+const HEADER_BYTES: usize = 9;
 /// Maximum compression ratio: Zstandard packs 128 KB into about ten bytes.
 const RATIO_MAX: usize = 1 << 15;
 /// Minimum saving, as one part in so many. A page that saves less is stored uncompressed.
-const WORTH: usize = 8;
+const MIN_SAVING: usize = 8;
 /// Number of consecutive incompressible leaves of a tree after which one leaf in two is tried, then in four, eight,
 /// sixteen.
-const TRIED_IN_VAIN: u32 = 4;
+const FAILURES_MAX: u32 = 4;
 
 /// Place and checksum of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,19 +49,19 @@ impl Place {
     pub(super) fn encode(self) -> [u8; Place::BYTES] {
         debug_assert!(self.offset < 1 << 40, "the offset of a page has more than 40 bits: {self:?}");
         debug_assert!((1..1 << 24).contains(&self.units), "the length of a page has no 24 bits: {self:?}");
-        let where_it_is = self.offset << 24 | u64::from(self.units);
+        let location = self.offset << 24 | u64::from(self.units);
         let mut bytes = [0; Place::BYTES];
         let (first, last) = bytes.split_at_mut(8);
-        first.copy_from_slice(&where_it_is.to_le_bytes());
+        first.copy_from_slice(&location.to_le_bytes());
         last.copy_from_slice(&self.sum.to_le_bytes());
         bytes
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
-        let (where_it_is, sum) = bytes.split_first_chunk::<8>()?;
-        let where_it_is = u64::from_le_bytes(*where_it_is);
+        let (location, sum) = bytes.split_first_chunk::<8>()?;
+        let location = u64::from_le_bytes(*location);
         let sum = u32::from_le_bytes(sum.try_into().ok()?);
-        Some(Place { offset: where_it_is >> 24, units: (where_it_is & 0xFF_FFFF) as u32, sum })
+        Some(Place { offset: location >> 24, units: (location & 0xFF_FFFF) as u32, sum })
     }
 }
 
@@ -73,7 +73,7 @@ pub(super) struct Page {
     prefix: (usize, usize),
     /// Number of entries.
     len: usize,
-    entries: Places,
+    entries: Offsets,
     /// Height above the leaves: 0 for a leaf.
     height: u8,
 }
@@ -81,18 +81,20 @@ pub(super) struct Page {
 /// Start and end of each key, and the end of the page. A value extends from the end of its key to the next key. Most
 /// pages are short, and 16-bit positions leave more of the cache for pages.
 #[derive(Debug)]
-enum Places {
+enum Offsets {
     Short(Box<[(u16, u16)]>),
     Long(Box<[(u32, u32)]>),
 }
 
-impl Places {
+impl Offsets {
     /// Returns the start and end of a key.
     #[inline]
     fn get(&self, at: usize) -> Option<(usize, usize)> {
         match self {
-            Places::Short(places) => places.get(at).map(|(from, to)| (usize::from(*from), usize::from(*to))),
-            Places::Long(places) => places.get(at).map(|(from, to)| (*from as usize, *to as usize)),
+            Offsets::Short(offsets) => {
+                offsets.get(at).map(|(from, to)| (usize::from(*from), usize::from(*to)))
+            }
+            Offsets::Long(offsets) => offsets.get(at).map(|(from, to)| (*from as usize, *to as usize)),
         }
     }
 }
@@ -125,8 +127,8 @@ impl Page {
         let (height, prefix) = (*height, (prefix_at as usize, (prefix_at + prefix_len) as usize));
         debug_assert_eq!(ends.len(), count + 1, "one place for each entry, and the end of the page");
         let entries = match u16::try_from(len) {
-            Ok(_) => Places::Short(ends.iter().map(|(from, to)| (*from as u16, *to as u16)).collect()),
-            Err(_) => Places::Long(ends.into_boxed_slice()),
+            Ok(_) => Offsets::Short(ends.iter().map(|(from, to)| (*from as u16, *to as u16)).collect()),
+            Err(_) => Offsets::Long(ends.into_boxed_slice()),
         };
         debug_assert!(prefix.1 <= bytes.len(), "the common prefix is outside of the page");
         (at == len).then_some(Page { bytes, prefix, len: count, entries, height })
@@ -145,12 +147,12 @@ impl Page {
 
     /// Returns the approximate memory of the page.
     pub(super) fn memory(&self) -> u64 {
-        let places = match &self.entries {
-            Places::Short(places) => size_of_val(&**places),
-            Places::Long(places) => size_of_val(&**places),
+        let offsets = match &self.entries {
+            Offsets::Short(offsets) => size_of_val(&**offsets),
+            Offsets::Long(offsets) => size_of_val(&**offsets),
         };
         // Includes the overhead of the cache.
-        (self.bytes.len() + places + 160) as u64
+        (self.bytes.len() + offsets + 160) as u64
     }
 
     fn part(&self, (from, to): (usize, usize)) -> &[u8] {
@@ -265,7 +267,7 @@ fn number(bytes: &mut &[u8]) -> Option<u32> {
 pub(super) struct Framer {
     compression: Compression,
     /// Its length only grows: after the present page it holds older bytes.
-    room: Vec<u8>,
+    buffer: Vec<u8>,
     /// Length of the present page in whole units.
     len: usize,
     /// Hash table of LZ4, reused between pages.
@@ -278,24 +280,24 @@ pub(super) struct Framer {
 #[derive(Default)]
 struct Compressibility {
     /// Number of failed attempts since the last success.
-    in_vain: u32,
+    failures: u32,
     /// Number of leaves to skip.
     skip: u32,
 }
 
 impl Compressibility {
     /// Returns true if compression of the next leaf should be tried.
-    fn tries(&mut self) -> bool {
-        let tries = self.skip == 0;
+    fn should_try(&mut self) -> bool {
+        let should_try = self.skip == 0;
         self.skip = self.skip.saturating_sub(1);
-        tries
+        should_try
     }
 
     /// Records whether compression of a leaf was worth it.
-    fn note(&mut self, was_worth: bool) {
-        self.in_vain = if was_worth { 0 } else { self.in_vain + 1 };
+    fn record(&mut self, succeeded: bool) {
+        self.failures = if succeeded { 0 } else { self.failures + 1 };
         debug_assert_eq!(self.skip, 0, "a leaf was tried that had to be skipped");
-        let doublings = (self.in_vain + 1).saturating_sub(TRIED_IN_VAIN).min(4);
+        let doublings = (self.failures + 1).saturating_sub(FAILURES_MAX).min(4);
         self.skip = (1 << doublings) - 1;
     }
 }
@@ -303,7 +305,7 @@ impl Compressibility {
 impl Framer {
     pub(super) fn new(compression: Compression) -> Framer {
         let table = lz4_flex::block::CompressTable::default();
-        Framer { compression, room: Vec::new(), len: 0, table, compressibility: Compressibility::default() }
+        Framer { compression, buffer: Vec::new(), len: 0, table, compressibility: Compressibility::default() }
     }
 
     /// Resets the compressibility for another tree.
@@ -315,32 +317,33 @@ impl Framer {
     pub(super) fn frame(&mut self, page: &[u8]) -> u32 {
         debug_assert!(!page.is_empty(), "a page has at least its height");
         debug_assert!(u32::try_from(page.len()).is_ok(), "the frame has 32 bits for the length");
-        let most = (FRAME + lz4_flex::block::get_maximum_output_size(page.len())).next_multiple_of(UNIT);
-        if self.room.len() < most {
-            self.room.resize(most, 0);
+        let capacity =
+            (HEADER_BYTES + lz4_flex::block::get_maximum_output_size(page.len())).next_multiple_of(UNIT);
+        if self.buffer.len() < capacity {
+            self.buffer.resize(capacity, 0);
         }
-        let Framer { compression, room, table, compressibility, .. } = self;
-        let Some((frame, body)) = room.split_first_chunk_mut::<FRAME>() else { return 0 };
+        let Framer { compression, buffer, table, compressibility, .. } = self;
+        let Some((frame, body)) = buffer.split_first_chunk_mut::<HEADER_BYTES>() else { return 0 };
         let is_leaf = page.first() == Some(&0);
-        let is_tried = !is_leaf || compressibility.tries();
-        let packed = match compression {
+        let is_tried = !is_leaf || compressibility.should_try();
+        let compressed = match compression {
             _ if !is_tried => None,
             Compression::None => None,
             Compression::Lz4 => lz4_flex::block::compress_into_with_table(page, body, table).ok(),
             Compression::Zstd => {
                 let level = ruzstd::encoding::CompressionLevel::Fastest;
-                let packed = ruzstd::encoding::compress_to_vec(page, level);
-                body.get_mut(..packed.len()).map(|to| {
-                    to.copy_from_slice(&packed);
-                    packed.len()
+                let compressed = ruzstd::encoding::compress_to_vec(page, level);
+                body.get_mut(..compressed.len()).map(|to| {
+                    to.copy_from_slice(&compressed);
+                    compressed.len()
                 })
             }
         };
-        let packed = packed.filter(|len| *len < page.len() - page.len() / WORTH);
+        let compressed = compressed.filter(|len| *len < page.len() - page.len() / MIN_SAVING);
         if is_leaf && is_tried {
-            compressibility.note(packed.is_some());
+            compressibility.record(compressed.is_some());
         }
-        let (kind, len) = match packed {
+        let (kind, len) = match compressed {
             Some(len) => (*compression, len),
             None => {
                 if let Some(to) = body.get_mut(..page.len()) {
@@ -353,19 +356,19 @@ impl Framer {
         frame[1..5].copy_from_slice(&(page.len() as u32).to_le_bytes());
         frame[5..].copy_from_slice(&(len as u32).to_le_bytes());
         debug_assert!(len <= page.len(), "compression made a page longer");
-        let end = FRAME + len;
+        let end = HEADER_BYTES + len;
         self.len = end.next_multiple_of(UNIT);
-        debug_assert!(self.len <= room.len(), "the frame is longer than its buffer");
-        if let Some(rest) = room.get_mut(end..self.len) {
+        debug_assert!(self.len <= buffer.len(), "the frame is longer than its buffer");
+        if let Some(rest) = buffer.get_mut(end..self.len) {
             rest.fill(0);
         }
-        crc32c::crc32c(room.get(..end).unwrap_or_default())
+        crc32c::crc32c(buffer.get(..end).unwrap_or_default())
     }
 
     /// Returns the last encoded page.
     pub(super) fn framed(&self) -> &[u8] {
         debug_assert!(self.len > 0 && self.len.is_multiple_of(UNIT), "{} bytes are no frame", self.len);
-        self.room.get(..self.len).unwrap_or_default()
+        self.buffer.get(..self.len).unwrap_or_default()
     }
 }
 
@@ -373,26 +376,27 @@ impl Framer {
 pub(super) fn unframe(framed: &[u8], sum: u32) -> Option<Page> {
     let (kind, rest) = framed.split_first()?;
     let (len, rest) = rest.split_first_chunk::<4>()?;
-    let (packed_len, rest) = rest.split_first_chunk::<4>()?;
-    let (len, packed_len) = (u32::from_le_bytes(*len) as usize, u32::from_le_bytes(*packed_len) as usize);
-    let packed = rest.get(..packed_len)?;
+    let (compressed_len, rest) = rest.split_first_chunk::<4>()?;
+    let (len, compressed_len) =
+        (u32::from_le_bytes(*len) as usize, u32::from_le_bytes(*compressed_len) as usize);
+    let compressed = rest.get(..compressed_len)?;
     // A ratio beyond any compression is invalid.
-    if len > packed_len.saturating_mul(RATIO_MAX) {
+    if len > compressed_len.saturating_mul(RATIO_MAX) {
         return None;
     }
-    if crc32c::crc32c(framed.get(..FRAME + packed_len)?) != sum {
+    if crc32c::crc32c(framed.get(..HEADER_BYTES + compressed_len)?) != sum {
         return None;
     }
     let page: Box<[u8]> = match kind {
-        0 => packed.into(),
+        0 => compressed.into(),
         1 => {
             let mut page = vec![0; len].into_boxed_slice();
-            (lz4_flex::block::decompress_into(packed, &mut page).ok()? == len).then_some(page)?
+            (lz4_flex::block::decompress_into(compressed, &mut page).ok()? == len).then_some(page)?
         }
         2 => {
             let mut page = Vec::with_capacity(len);
             let mut decoder = ruzstd::decoding::FrameDecoder::new();
-            decoder.decode_all_to_vec(packed, &mut page).ok()?;
+            decoder.decode_all_to_vec(compressed, &mut page).ok()?;
             page.into_boxed_slice()
         }
         _ => return None,
@@ -414,8 +418,8 @@ pub(crate) fn framed(entries: &[(&[u8], &[u8])], compression: Compression) -> Ve
 /// Returns the entries of an encoded page, without a check of its checksum.
 #[cfg(any(test, debug_assertions, feature = "testing"))]
 pub(crate) fn entries(framed: &[u8]) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
-    let packed_len = u32::from_le_bytes(*framed.get(5..)?.first_chunk()?) as usize;
-    let sum = crc32c::crc32c(framed.get(..FRAME.checked_add(packed_len)?)?);
+    let compressed_len = u32::from_le_bytes(*framed.get(5..)?.first_chunk()?) as usize;
+    let sum = crc32c::crc32c(framed.get(..HEADER_BYTES.checked_add(compressed_len)?)?);
     let page = unframe(framed, sum)?;
     Some((0..page.len()).map(|at| (page.key(at), page.value(at).to_vec())).collect())
 }
@@ -449,8 +453,8 @@ mod tests {
         let sum = framer.frame(&page);
         let framed = framer.framed();
         assert!(run.is_empty() && framed.len() % UNIT == 0);
-        let packed_len = u32::from_le_bytes(framed[5..9].try_into().unwrap()) as usize;
-        assert!(framed[FRAME + packed_len..].iter().all(|byte| *byte == 0));
+        let compressed_len = u32::from_le_bytes(framed[5..9].try_into().unwrap()) as usize;
+        assert!(framed[HEADER_BYTES + compressed_len..].iter().all(|byte| *byte == 0));
         assert!(unframe(framed, sum ^ 1).is_none());
         unframe(framed, sum).unwrap()
     }
@@ -472,9 +476,9 @@ mod tests {
         assert_eq!(leaves.iter().filter(|tried| **tried).count(), 4 + 3 + 5, "{leaves:?}");
         // An inner page is always compressed. The first compressible leaf makes all later ones be tried.
         assert!(tried(&[vec![1], vec![7; 8000]].concat()).1);
-        let packed =
+        let compressed =
             (0..40).map(|_| tried(&vec![0; 8000])).skip_while(|(tried, _)| !tried).collect::<Vec<_>>();
-        assert!(packed.len() > 24 && packed.iter().all(|(tried, packed)| *tried && *packed));
+        assert!(compressed.len() > 24 && compressed.iter().all(|(tried, compressed)| *tried && *compressed));
     }
 
     proptest! {

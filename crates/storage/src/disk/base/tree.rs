@@ -8,7 +8,7 @@ use super::View;
 use super::cache::PageFile;
 use super::page::{Page, Place};
 use super::superblock::Extent;
-use crate::disk::reuse::Uses;
+use crate::disk::reuse::TableReads;
 use crate::{Direction, Key, Range, Result};
 
 /// Number of entries prefetched into the processor's cache ahead of a walk.
@@ -62,7 +62,7 @@ pub(super) struct OpenTree {
 enum Visits {
     /// Kept in the cache and recorded, if counters exist. The flag marks a tree of entries, whose leaf visits count as
     /// reads.
-    Noted(Option<Arc<Uses>>, bool),
+    Noted(Option<Arc<TableReads>>, bool),
     /// Read once without the cache.
     Passing,
 }

@@ -51,19 +51,19 @@ struct Tally {
     /// Counts at the start of each span.
     counts: [Count; SPANS],
     /// Number of spans without a visit.
-    idle_turns: usize,
+    idle_rotations: usize,
 }
 
 impl Tally {
     fn new(steps: u32, count: Count) -> Self {
         let spans = std::array::from_fn(|_| Vec::new());
         let (start, cold_spans) = (Vec::new(), [0; SPANS]);
-        Tally { steps, start, spans, cold: 0, cold_spans, counts: [count; SPANS], idle_turns: 0 }
+        Tally { steps, start, spans, cold: 0, cold_spans, counts: [count; SPANS], idle_rotations: 0 }
     }
 
     /// Adds a visit at a distance, or a first visit. `weight` corrects for the sampling.
-    fn note(&mut self, span: usize, distance: Option<u64>, weight: u32) {
-        self.idle_turns = 0;
+    fn record(&mut self, span: usize, distance: Option<u64>, weight: u32) {
+        self.idle_rotations = 0;
         let Some(distance) = distance else {
             self.cold += u64::from(weight);
             if let Some(cold) = self.cold_spans.get_mut(span) {
@@ -90,7 +90,7 @@ impl Tally {
     }
 
     /// Starts a span, and clears the data of an hour ago.
-    fn turn(&mut self, span: usize, count: Count) {
+    fn rotate(&mut self, span: usize, count: Count) {
         if let Some(span) = self.spans.get_mut(span) {
             span.clear();
         }
@@ -100,7 +100,7 @@ impl Tally {
         if let Some(started) = self.counts.get_mut(span) {
             *started = count;
         }
-        self.idle_turns += 1;
+        self.idle_rotations += 1;
     }
 
     /// Adds the tally of a table that has lost its own place.
@@ -196,47 +196,47 @@ pub(super) struct Tallies {
     /// Tally of tables without their own.
     others: Tally,
     /// Number of the present span since the start.
-    turn: u64,
+    span: u64,
 }
 
 impl Default for Tallies {
     fn default() -> Self {
         let nothing = Count::default();
         let (all, others) = (Tally::new(STEPS_ALL, nothing), Tally::new(STEPS_TABLE, nothing));
-        Tallies { all, tables: HashMap::new(), others, turn: 0 }
+        Tallies { all, tables: HashMap::new(), others, span: 0 }
     }
 }
 
 impl Tallies {
     fn span(&self) -> usize {
-        (self.turn % SPANS as u64) as usize
+        (self.span % SPANS as u64) as usize
     }
 
     /// Returns the first span of the hour.
     fn oldest(&self) -> usize {
-        match self.turn < SPANS as u64 {
+        match self.span < SPANS as u64 {
             true => 0,
-            false => ((self.turn + 1) % SPANS as u64) as usize,
+            false => ((self.span + 1) % SPANS as u64) as usize,
         }
     }
 
     /// Returns the number of seconds that the latest hour covers.
     pub(super) fn hour_seconds(&self, seconds: u64) -> u64 {
-        let started = self.turn.saturating_sub(SPANS as u64 - 1) * SPAN_SECONDS;
+        let started = self.span.saturating_sub(SPANS as u64 - 1) * SPAN_SECONDS;
         seconds.saturating_sub(started)
     }
 
-    pub(super) fn note(&mut self, table: u64, distance: Option<u64>, weight: u32) {
+    pub(super) fn record(&mut self, table: u64, distance: Option<u64>, weight: u32) {
         let span = self.span();
-        self.all.note(span, distance, weight);
-        self.tally(table).note(span, distance, weight);
+        self.all.record(span, distance, weight);
+        self.tally(table).record(span, distance, weight);
     }
 
     /// Returns the tally of a table. If all are taken, replaces that of an idle table; without an idle table, returns
     /// the shared tally.
     fn tally(&mut self, table: u64) -> &mut Tally {
         if !self.tables.contains_key(&table) && self.tables.len() >= TABLES_MAX {
-            let idle = self.tables.iter().find(|(_, tally)| tally.idle_turns >= SPANS);
+            let idle = self.tables.iter().find(|(_, tally)| tally.idle_rotations >= SPANS);
             let Some(gone) = idle.map(|(number, _)| *number).and_then(|number| self.tables.remove(&number))
             else {
                 return &mut self.others;
@@ -252,28 +252,28 @@ impl Tallies {
 
     /// Returns true if another span has begun.
     pub(super) fn is_due(&self, seconds: u64) -> bool {
-        seconds / SPAN_SECONDS > self.turn
+        seconds / SPAN_SECONDS > self.span
     }
 
     /// Starts the present span.
-    pub(super) fn turn(&mut self, seconds: u64, counts: &HashMap<u64, Count>) {
+    pub(super) fn rotate(&mut self, seconds: u64, counts: &HashMap<u64, Count>) {
         let now = seconds / SPAN_SECONDS;
-        self.turn = self.turn.max(now.saturating_sub(SPANS as u64));
-        while self.turn < now {
-            self.turn += 1;
-            debug_assert!(self.turn * SPAN_SECONDS <= seconds, "a span begins in the future");
+        self.span = self.span.max(now.saturating_sub(SPANS as u64));
+        while self.span < now {
+            self.span += 1;
+            debug_assert!(self.span * SPAN_SECONDS <= seconds, "a span begins in the future");
             let span = self.span();
             let mut sum = Count::default();
             let mut untold = Count::default();
             for (number, count) in counts {
                 sum = sum.plus(*count);
                 match self.tables.get_mut(number) {
-                    Some(tally) => tally.turn(span, *count),
+                    Some(tally) => tally.rotate(span, *count),
                     None => untold = untold.plus(*count),
                 }
             }
-            self.others.turn(span, untold);
-            self.all.turn(span, sum);
+            self.others.rotate(span, untold);
+            self.all.rotate(span, sum);
         }
     }
 
@@ -318,25 +318,25 @@ mod tests {
     fn an_hour_forgets_what_was_before() {
         let mut tallies = Tallies::default();
         let counts = |reads| HashMap::from([(1, Count { reads, misses: reads / 2 })]);
-        tallies.note(1, Some(10), 100);
+        tallies.record(1, Some(10), 100);
         let report = |tallies: &Tallies, reads| {
             let mut found = Reads::default();
             tallies.report(&counts(reads), &mut |_, reads| found = reads);
             found
         };
         assert_eq!(report(&tallies, 100).hour.reads, 100);
-        for turn in 1..6 {
-            tallies.turn(turn * SPAN_SECONDS, &counts(100));
+        for span in 1..6 {
+            tallies.rotate(span * SPAN_SECONDS, &counts(100));
         }
         let still = report(&tallies, 100);
         assert_eq!((still.hour.reads, still.hour.misses, still.hour.curve.best()), (100, 50, 1.0));
-        tallies.turn(6 * SPAN_SECONDS, &counts(100));
+        tallies.rotate(6 * SPAN_SECONDS, &counts(100));
         let gone = report(&tallies, 100);
         assert_eq!((gone.hour.reads, gone.hour.curve.is_empty()), (0, true));
         assert_eq!((gone.start.reads, gone.start.curve.best()), (100, 1.0));
         // After a long idle time no data is left either.
-        tallies.note(1, Some(10), 100);
-        tallies.turn(100 * SPAN_SECONDS, &counts(200));
+        tallies.record(1, Some(10), 100);
+        tallies.rotate(100 * SPAN_SECONDS, &counts(200));
         assert!(report(&tallies, 200).hour.curve.is_empty());
         assert_eq!(tallies.hour_seconds(100 * SPAN_SECONDS), 3000);
     }

@@ -1,7 +1,7 @@
-//! Trust of TLS clients: authorities from the connection string or the system, or any certificate on request.
+//! TLS configuration of clients: authorities from the connection string or the system, or no verification on request.
 
 use crate::certificates::{authorities, key_pair, provider};
-use crate::uri::Encryption;
+use crate::uri::TlsOptions;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::CryptoProvider;
@@ -14,31 +14,31 @@ use std::sync::Arc;
 ///
 /// # Errors
 /// Unusable files, by name, or a system without authorities.
-pub fn config(encryption: &Encryption) -> Result<ClientConfig, String> {
-    let file = encryption.certificate_key_file.as_ref();
-    let pair = file.map(|file| key_pair(file, encryption.password.as_deref())).transpose()?;
-    config_with(encryption, pair)
+pub fn config(tls_options: &TlsOptions) -> Result<ClientConfig, String> {
+    let file = tls_options.certificate_key_file.as_ref();
+    let pair = file.map(|file| key_pair(file, tls_options.password.as_deref())).transpose()?;
+    config_with(tls_options, pair)
 }
 
 /// Returns the TLS configuration of a client with this certificate and key.
 ///
 /// # Errors
 /// As [`config`].
-pub fn config_with(encryption: &Encryption, pair: Option<CertifiedKey>) -> Result<ClientConfig, String> {
+pub fn config_with(tls_options: &TlsOptions, pair: Option<CertifiedKey>) -> Result<ClientConfig, String> {
     let provider = provider();
-    let verifier: Arc<dyn ServerCertVerifier> = match encryption.any_certificate {
+    let custom: Arc<dyn ServerCertVerifier> = match tls_options.allow_invalid_certificates {
         true => Arc::new(RelaxedVerifier::any_certificate(provider.clone())),
         false => {
-            let roots = match &encryption.ca_file {
+            let roots = match &tls_options.ca_file {
                 Some(file) => authorities(file)?,
-                None => of_system()?,
+                None => system_authorities()?,
             };
-            let checks = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+            let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone())
                 .build()
                 .map_err(|error| error.to_string())?;
-            match encryption.any_name {
-                true => Arc::new(RelaxedVerifier { provider: provider.clone(), checks: Some(checks) }),
-                false => checks,
+            match tls_options.allow_invalid_hostnames {
+                true => Arc::new(RelaxedVerifier { provider: provider.clone(), verifier: Some(verifier) }),
+                false => verifier,
             }
         }
     };
@@ -46,7 +46,7 @@ pub fn config_with(encryption: &Encryption, pair: Option<CertifiedKey>) -> Resul
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?
         .dangerous()
-        .with_custom_certificate_verifier(verifier);
+        .with_custom_certificate_verifier(custom);
     Ok(match pair {
         None => builder.with_no_client_auth(),
         Some(pair) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(pair))),
@@ -54,7 +54,7 @@ pub fn config_with(encryption: &Encryption, pair: Option<CertifiedKey>) -> Resul
 }
 
 /// Loads the authorities that the system trusts.
-fn of_system() -> Result<RootCertStore, String> {
+fn system_authorities() -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     match roots.is_empty() {
@@ -67,14 +67,14 @@ fn of_system() -> Result<RootCertStore, String> {
 #[derive(Debug)]
 pub struct RelaxedVerifier {
     provider: Arc<CryptoProvider>,
-    /// Verifies everything except the name; `None` accepts any certificate.
-    checks: Option<Arc<WebPkiServerVerifier>>,
+    /// Verifies the chain. Its error about a wrong name is ignored. `None` accepts any certificate.
+    verifier: Option<Arc<WebPkiServerVerifier>>,
 }
 
 impl RelaxedVerifier {
     /// Returns a verifier that accepts any certificate.
     pub fn any_certificate(provider: Arc<CryptoProvider>) -> RelaxedVerifier {
-        RelaxedVerifier { provider, checks: None }
+        RelaxedVerifier { provider, verifier: None }
     }
 }
 
@@ -82,13 +82,13 @@ impl ServerCertVerifier for RelaxedVerifier {
     fn verify_server_cert(
         &self,
         certificate: &CertificateDer<'_>,
-        between: &[CertificateDer<'_>],
+        intermediates: &[CertificateDer<'_>],
         name: &ServerName<'_>,
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let Some(checks) = &self.checks else { return Ok(ServerCertVerified::assertion()) };
-        match checks.verify_server_cert(certificate, between, name, ocsp, now) {
+        let Some(verifier) = &self.verifier else { return Ok(ServerCertVerified::assertion()) };
+        match verifier.verify_server_cert(certificate, intermediates, name, ocsp, now) {
             // The name is verified last, so all earlier checks have passed.
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
