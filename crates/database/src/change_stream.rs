@@ -128,7 +128,7 @@ impl Events {
         let lookup = |namespace: &str, uuid: &[u8; 16], key: Document<'_>| {
             database.look_up(operation, context, (namespace, uuid), key)
         };
-        let around = EventContext { lookup: &lookup, images_since: database.images_since() };
+        let around = EventContext { lookup: &lookup, pre_images_since: database.pre_images_since() };
         let mut ahead = 0;
         while ahead < AHEAD_MAX && !self.stream.is_invalidated() {
             operation.check()?;
@@ -201,7 +201,7 @@ impl Database {
         let Some(first) = cursor.next_entry().map_err(storage_error)? else { return Ok(false) };
         let entry = Entry::read(first.time, &first.parts)?;
         let initiating = |action: &Action<'_>| match action {
-            Action::Note(note) => note.get("msg").and_then(|text| text.as_str()) == Some(INITIATING),
+            Action::Noop(note) => note.get("msg").and_then(|text| text.as_str()) == Some(INITIATING),
             _ => false,
         };
         Ok(entry.operations.first().is_some_and(|operation| initiating(&operation.action)))
@@ -214,7 +214,7 @@ impl Database {
 
     /// Returns the wall clock time, in milliseconds since 1970, before which pre-images are expired. Their bytes are
     /// removed with their log entries.
-    fn images_since(&self) -> i64 {
+    fn pre_images_since(&self) -> i64 {
         match self.images_seconds.load(Relaxed) {
             0 => i64::MIN,
             seconds => self.now_millis().saturating_sub(seconds.saturating_mul(1000)),

@@ -20,7 +20,7 @@ use base::bson::ObjectId;
 use base::random::Random;
 use base::{Error, ErrorCode, Namespace, Result, err};
 use parking_lot::{Mutex, RwLock};
-use query::{Context, SpillFolder, Stamps};
+use query::{Context, SpillFolder, Timestamps};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{
     AtomicI64, AtomicU32, AtomicU64, AtomicUsize,
@@ -87,7 +87,7 @@ pub struct Database {
     /// Open cursors.
     pub cursors: Cursors,
     /// Values for empty timestamps.
-    pub stamps: Arc<Stamps>,
+    pub timestamps: Arc<Timestamps>,
     /// Counts of writes for serverStatus.
     pub counters: Counters,
     process: [u8; 5],
@@ -154,7 +154,7 @@ impl Database {
             seen_retries: SeenRetries::default(),
             access_generation: AtomicU64::new(1),
             cursors: Cursors::new(seed),
-            stamps: Arc::default(),
+            timestamps: Arc::default(),
             counters: Counters::default(),
             process,
             object_ids: AtomicU32::new(seed as u32),

@@ -305,7 +305,7 @@ pub(crate) fn put_note(change: &mut Change, moment: Moment, message: &str) {
     note.append(c"msg", message);
     let mut recorder = Recorder::new(moment, None, false);
     let source = Source { namespace: "", uuid: None };
-    recorder.push(source, None, change::Change::Note(note.finish().view()), None);
+    recorder.push(source, None, change::Change::Noop(note.finish().view()), None);
     put(change, recorder);
 }
 

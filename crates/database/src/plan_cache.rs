@@ -64,7 +64,7 @@ impl Database {
             query: request.query.to_owned(),
             sort: request.sort.to_owned(),
             projection: request.projection.to_owned(),
-            collation: shape::own_collation(context),
+            collation: shape::explicit_collation(context),
             keys,
             names,
         });

@@ -37,7 +37,7 @@ impl Scope {
     pub fn collated(&self, collation: Option<&Collation>) -> Cow<'_, Scope> {
         let Some(collation) = collation else { return Cow::Borrowed(self) };
         let mut context = self.context.with_collation(collation.clone());
-        context.own_collation = true;
+        context.explicit_collation = true;
         Cow::Owned(Scope { context: Arc::new(context), ..self.clone() })
     }
 
@@ -150,7 +150,7 @@ fn in_force(
         check_view(collection, requested)?;
     }
     let own = collection.map(|collection| &collection.options.collation);
-    context.own_collation = requested.is_some();
+    context.explicit_collation = requested.is_some();
     context.collation = requested.or(own).cloned().unwrap_or_default();
     for variable in variables.into_iter().flatten() {
         if matches!(variable.name(), "NOW" | "CLUSTER_TIME" | "JS_SCOPE" | "IS_MR") {

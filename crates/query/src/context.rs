@@ -1,4 +1,7 @@
 //! Environment of parsing and evaluation: variables, time, interruption, memory.
+//!
+//! An operation has one [`Context`]; a sub-pipeline has a copy with its own variables. An evaluation allocates in an
+//! [`Arena`]. A new setting of an operation is a field of [`Context`], also in [`Context::with_variables`].
 
 use crate::{Collation, Limits, Metadata, SpillFolder};
 use base::bson::ValueBuf;
@@ -29,11 +32,11 @@ impl Interrupt for Uninterrupted {
     }
 }
 
-/// Unique times for the empty timestamps of stored documents.
+/// Source of unique timestamps, which replace the empty timestamps of stored documents.
 #[derive(Default)]
-pub struct Stamps(AtomicU64);
+pub struct Timestamps(AtomicU64);
 
-impl Stamps {
+impl Timestamps {
     /// Returns the next time, at least `earliest`.
     pub fn next(&self, earliest: u64) -> u64 {
         let after = |last: u64| last.saturating_add(1).max(earliest);
@@ -56,19 +59,19 @@ pub struct Context {
     pub collation: Collation,
     /// Memory limits of blocking work.
     pub limits: Limits,
-    /// Whether the command itself gave the collation.
-    pub own_collation: bool,
-    /// Whether empty top-level timestamps are stored unchanged, not replaced by the time.
+    /// Whether the command specified the collation. Otherwise it is the collection's.
+    pub explicit_collation: bool,
+    /// Whether empty top-level timestamps are stored unchanged, as for oplog entries. Otherwise the time replaces them.
     pub keep_empty_timestamps: bool,
     /// Whether errors of constant expressions are deferred until a document exists.
     pub defers_constants: bool,
-    /// Source of times for empty timestamps.
-    pub stamps: Arc<Stamps>,
+    /// Source of timestamps that replace empty timestamps.
+    pub timestamps: Arc<Timestamps>,
     /// Directory of temporary files.
     pub spills: SpillFolder,
     /// Interruption check of long loops.
     pub interrupt: Arc<dyn Interrupt>,
-    /// The metadata that the operation wants, for `$meta`.
+    /// The metadata that the operation requires, for `$meta`.
     pub metadata: Metadata,
     random: AtomicU64,
     /// Steps since the last interruption check in [`steps`](Context::steps).
@@ -81,13 +84,13 @@ impl Context {
         Context::sharing(now_millis, seed, interrupt, Arc::default(), SpillFolder::default())
     }
 
-    /// Builds an environment with the shared state of a database: times for empty timestamps, and the directory of
+    /// Builds an environment with the shared state of a database: the source of timestamps, and the directory of
     /// temporary files.
     pub fn sharing(
         now_millis: i64,
         seed: u64,
         interrupt: Arc<dyn Interrupt>,
-        stamps: Arc<Stamps>,
+        timestamps: Arc<Timestamps>,
         spills: SpillFolder,
     ) -> Context {
         Context {
@@ -96,10 +99,10 @@ impl Context {
             variables: Vec::new(),
             collation: Collation::SIMPLE,
             limits: Limits::default(),
-            own_collation: false,
+            explicit_collation: false,
             keep_empty_timestamps: false,
             defers_constants: false,
-            stamps,
+            timestamps,
             spills,
             interrupt,
             metadata: Metadata::default(),
@@ -131,10 +134,10 @@ impl Context {
             variables,
             collation: self.collation.clone(),
             limits: self.limits,
-            own_collation: self.own_collation,
+            explicit_collation: self.explicit_collation,
             keep_empty_timestamps: self.keep_empty_timestamps,
             defers_constants: self.defers_constants,
-            stamps: self.stamps.clone(),
+            timestamps: self.timestamps.clone(),
             spills: self.spills.clone(),
             interrupt: self.interrupt.clone(),
             metadata: self.metadata.clone(),
@@ -192,9 +195,9 @@ pub struct Arena {
 /// Steps between two interruption checks: calls of operators, or kilobytes of results.
 const STEPS_PER_CHECK: usize = 128;
 
-/// Bytes that an arena keeps for the next document. A larger chunk is freed; otherwise each stage of a pipeline would
-/// keep the memory of its largest document.
-const KEPT_BYTES: usize = 1 << 20;
+/// Bytes that an arena retains for the next document. A larger chunk is freed; otherwise each stage of a pipeline would
+/// retain the memory of its largest document.
+const RETAINED_BYTES: usize = 1 << 20;
 
 impl Arena {
     /// Creates an empty arena, which allocates nothing until used.
@@ -212,14 +215,14 @@ impl Arena {
         self.bump.alloc_slice_copy(bytes)
     }
 
-    /// Bytes held.
+    /// Allocated bytes.
     pub fn allocated(&self) -> usize {
         self.bump.allocated_bytes()
     }
 
-    /// Frees all values and keeps one chunk for the next document, unless it is large.
+    /// Frees all values and retains one chunk for the next document, unless it is large.
     pub fn reset(&mut self) {
-        if self.bump.allocated_bytes() > KEPT_BYTES {
+        if self.bump.allocated_bytes() > RETAINED_BYTES {
             self.bump = bumpalo::Bump::new();
         } else {
             self.bump.reset();

@@ -61,38 +61,38 @@ impl DocumentMetadata {
     }
 }
 
-/// The metadata that an operation wants.
+/// The metadata that an operation requires.
 #[derive(Clone, Debug, Default)]
 pub struct Metadata {
     /// Shared by an operation's contexts, because a sub-pipeline is parsed with one context and run with another.
-    wanted: Arc<AtomicU16>,
+    required: Arc<AtomicU16>,
 }
 
 impl Metadata {
-    /// Records during parsing that this kind is wanted.
-    pub(crate) fn want(&self, kind: MetaKind) {
-        self.wanted.fetch_or(MetaKinds::from(kind).bits(), Relaxed);
+    /// Records during parsing that the operation requires this kind.
+    pub(crate) fn require(&self, kind: MetaKind) {
+        self.required.fetch_or(MetaKinds::from(kind).bits(), Relaxed);
     }
 
-    /// The wanted kinds, after parsing.
+    /// The required kinds. Complete after parsing.
     #[inline]
-    pub fn wanted(&self) -> MetaKinds {
-        MetaKinds::from_bits(self.wanted.load(Relaxed))
+    pub fn required(&self) -> MetaKinds {
+        MetaKinds::from_bits(self.required.load(Relaxed))
     }
 
-    /// Whether this kind is wanted.
-    pub fn wants(&self, kind: MetaKind) -> bool {
-        self.wanted().has(kind)
+    /// Whether the operation requires this kind.
+    pub fn requires(&self, kind: MetaKind) -> bool {
+        self.required().has(kind)
     }
 
-    /// Whether any metadata is wanted.
+    /// Whether the operation requires any metadata.
     pub fn requires_any(&self) -> bool {
-        !self.wanted().is_empty()
+        !self.required().is_empty()
     }
 
-    /// Refuses wanted metadata. Errors: 40218 if any is wanted.
+    /// Refuses required metadata. Errors: 40218 if the operation requires any.
     pub(crate) fn refuse_required(&self) -> Result<()> {
-        match MetaKind::ALL.into_iter().find(|kind| self.wants(*kind)) {
+        match MetaKind::ALL.into_iter().find(|kind| self.requires(*kind)) {
             Some(kind) => Err(unavailable(kind.name())),
             None => Ok(()),
         }

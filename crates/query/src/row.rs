@@ -1,12 +1,14 @@
 //! Rows: the nodes of plans and the stages of pipelines pass rows on.
 //!
 //! A row is a document and its metadata. `$meta` and sorts by metadata read the row:
-//! - A plan fills in only the kinds of metadata that the operation wants
-//!   ([`Metadata::wanted`](crate::Metadata::wanted)).
+//! - A plan fills in only the kinds of metadata that the operation requires
+//!   ([`Metadata::required`](crate::Metadata::required)).
 //! - A stage that changes a document passes the row on with the new document ([`Row::with`]). A stage that creates
 //!   documents creates rows without metadata.
-//! - A blocking stage uses a [`Carrier`]. It holds the document and its metadata as one document, which can be sorted,
-//!   spilled and read back. A carrier does nothing if no metadata is wanted.
+//! - A blocking stage uses a [`RowCodec`]. It encodes the document and its metadata as one document, which can be
+//!   sorted, spilled and read back. A codec copies nothing if the operation requires no metadata.
+//!
+//! A new kind of metadata is a case of [`MetaKind`]; this file needs no change.
 
 use crate::{Context, DocumentMetadata, MetaKind};
 use base::bson::{Builder, Document, DocumentBuf, DocumentCow, FieldName, Value};
@@ -18,7 +20,7 @@ pub struct Row {
     pub document: DocumentCow,
     /// The number of the record that holds the document. Zero if a stage created the document.
     pub record_id: u64,
-    /// Other metadata, if the operation wants any.
+    /// Other metadata, if the operation requires any.
     pub metadata: Option<Box<DocumentMetadata>>,
 }
 
@@ -48,15 +50,15 @@ impl Row {
         Row { document: document.into(), ..self }
     }
 
-    /// Returns a further row with this row's metadata and another document.
-    pub fn another(&self, document: impl Into<DocumentCow>) -> Row {
+    /// Returns a copy of the row with another document, for stages that return several rows for one.
+    pub fn copy(&self, document: impl Into<DocumentCow>) -> Row {
         Row { document: document.into(), record_id: self.record_id, metadata: self.metadata.clone() }
     }
 
     /// Borrows the row.
     #[inline]
     pub fn view(&self) -> RowView<'_> {
-        RowView { document: self.document.view(), row: Some(self), whole: None }
+        RowView { document: self.document.view(), row: Some(self), root: None }
     }
 
     /// Returns metadata of one kind.
@@ -69,7 +71,7 @@ impl Row {
     }
 
     /// Returns the document and its metadata as one document, which can be spilled.
-    pub fn joined(&self) -> DocumentCow {
+    pub fn to_document(&self) -> DocumentCow {
         let mut out = Builder::new();
         out.append(FieldName::literal(DOCUMENT), self.document.view());
         for kind in MetaKind::ALL {
@@ -78,19 +80,19 @@ impl Row {
         DocumentCow::Owned(out.finish())
     }
 
-    /// Returns the row of a [`joined`](Self::joined) document.
-    pub fn parted(joined: Document<'_>) -> Row {
-        Row::beside(joined).with(within(joined).to_owned())
+    /// Returns the row of a document that [`to_document`](Self::to_document) returned.
+    pub fn from_document(encoded: Document<'_>) -> Row {
+        Row::metadata_of(encoded).with(document_of(encoded).to_owned())
     }
 
-    /// Returns the row of a joined document without the document.
-    fn beside(joined: Document<'_>) -> Row {
-        let record_id = match joined.get(MetaKind::RecordId.name()) {
+    /// Returns a row with the metadata of an encoded row and an empty document.
+    fn metadata_of(encoded: Document<'_>) -> Row {
+        let record_id = match encoded.get(MetaKind::RecordId.name()) {
             Some(Value::Int64(id)) => u64::try_from(id).unwrap_or(0),
             _ => 0,
         };
         let metadata =
-            Some(DocumentMetadata::read(joined)).filter(|found| *found != DocumentMetadata::default());
+            Some(DocumentMetadata::read(encoded)).filter(|found| *found != DocumentMetadata::default());
         Row { document: DocumentBuf::empty().into(), record_id, metadata: metadata.map(Box::new) }
     }
 }
@@ -102,13 +104,13 @@ pub struct RowView<'a> {
     pub document: Document<'a>,
     row: Option<&'a Row>,
     /// The whole document, if `document` is a part of it.
-    whole: Option<Document<'a>>,
+    root: Option<Document<'a>>,
 }
 
 impl<'a> From<Document<'a>> for RowView<'a> {
     #[inline]
     fn from(document: Document<'a>) -> RowView<'a> {
-        RowView { document, row: None, whole: None }
+        RowView { document, row: None, root: None }
     }
 }
 
@@ -120,12 +122,12 @@ impl<'a> RowView<'a> {
 
     /// Returns a view of a part of the document.
     pub(crate) fn part(self, part: Document<'a>) -> RowView<'a> {
-        RowView { document: part, row: self.row, whole: Some(self.root()) }
+        RowView { document: part, row: self.row, root: Some(self.root()) }
     }
 
     /// Returns the whole document, `$$ROOT`.
     pub(crate) fn root(self) -> Document<'a> {
-        self.whole.unwrap_or(self.document)
+        self.root.unwrap_or(self.document)
     }
 
     /// Returns metadata of one kind.
@@ -134,42 +136,42 @@ impl<'a> RowView<'a> {
     }
 }
 
-/// The field of a joined document that has the row's document. No kind of metadata has this name.
+/// The field of an encoded row that has the row's document. No kind of metadata has this name.
 const DOCUMENT: &str = "document";
 
-fn within(joined: Document<'_>) -> Document<'_> {
-    joined.get(DOCUMENT).and_then(|document| document.as_document()).unwrap_or(Document::EMPTY)
+fn document_of(encoded: Document<'_>) -> Document<'_> {
+    encoded.get(DOCUMENT).and_then(|document| document.as_document()).unwrap_or(Document::EMPTY)
 }
 
-/// Converts rows to documents and back for a stage that holds rows. The stage creates it at its start, so all its rows
-/// have the same form.
+/// Encodes rows as documents for a stage that stores rows. The stage creates the codec at its start, so all its rows
+/// have the same form. The field is true if rows have metadata.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Carrier(bool);
+pub(crate) struct RowCodec(bool);
 
-impl Carrier {
-    /// Returns the carrier of a stage that runs in this context.
-    pub(crate) fn new(context: &Context) -> Carrier {
-        Carrier(context.metadata.requires_any())
+impl RowCodec {
+    /// Returns the codec of a stage that runs in this context.
+    pub(crate) fn new(context: &Context) -> RowCodec {
+        RowCodec(context.metadata.requires_any())
     }
 
-    /// Converts a row for holding.
+    /// Encodes a row.
     #[inline]
-    pub(crate) fn hold(self, row: Row) -> DocumentCow {
-        if self.0 { row.joined() } else { row.document }
+    pub(crate) fn encode(self, row: Row) -> DocumentCow {
+        if self.0 { row.to_document() } else { row.document }
     }
 
-    /// Converts a held document back to its row.
+    /// Decodes a row.
     #[inline]
-    pub(crate) fn release(self, held: DocumentCow) -> Row {
-        if self.0 { Row::parted(held.view()) } else { held.into() }
+    pub(crate) fn decode(self, encoded: DocumentCow) -> Row {
+        if self.0 { Row::from_document(encoded.view()) } else { encoded.into() }
     }
 
-    /// Calls `look` with the row of a held document.
+    /// Calls `visit` with a view of an encoded row, without a copy of its document.
     #[inline]
-    pub(crate) fn look<T>(self, held: Document<'_>, look: impl FnOnce(RowView<'_>) -> T) -> T {
+    pub(crate) fn with_row<T>(self, encoded: Document<'_>, visit: impl FnOnce(RowView<'_>) -> T) -> T {
         match self.0 {
-            true => look(Row::beside(held).view().with(within(held))),
-            false => look(held.into()),
+            true => visit(Row::metadata_of(encoded).view().with(document_of(encoded))),
+            false => visit(encoded.into()),
         }
     }
 }
@@ -179,15 +181,15 @@ mod tests {
     use super::*;
     use base::bson::extended_json;
 
-    /// Whether a carrier holds and releases a document without copying it.
+    /// Whether a codec holds and releases a document without copying it.
     fn held(context: &Context) -> bool {
         let document = extended_json::parse("{a: 1, b: 'x'}").unwrap();
         let place = document.view().bytes().as_ptr();
-        let carrier = Carrier::new(context);
-        let held = carrier.hold(document.into());
+        let codec = RowCodec::new(context);
+        let held = codec.encode(document.into());
         let stays = held.view().bytes().as_ptr() == place
-            && carrier.look(held.view(), |row| row.document.bytes().as_ptr() == place);
-        let released = carrier.release(held);
+            && codec.with_row(held.view(), |row| row.document.bytes().as_ptr() == place);
+        let released = codec.decode(held);
         assert_eq!(released.document.view(), extended_json::parse("{a: 1, b: 'x'}").unwrap().view());
         stays && released.document.view().bytes().as_ptr() == place
     }
@@ -196,7 +198,7 @@ mod tests {
     fn a_document_without_metadata_is_held_back_as_it_is() {
         let context = Context::for_tests();
         assert!(held(&context));
-        context.metadata.want(MetaKind::TextScore);
+        context.metadata.require(MetaKind::TextScore);
         assert!(!held(&context));
     }
 }

@@ -1,8 +1,11 @@
 //! Sort patterns: `{a: 1, "b.c": -1}` is parsed once and then encodes each document's sort key as bytes.
 //!
 //! Keys compare by `memcmp` in the order of the documents. A sort therefore reads each document once, and a top-k heap
-//! compares only bytes. Arrays sort by their smallest element in the pattern's order (the least ascending, the greatest
-//! descending), over all fields at once.
+//! compares only bytes. An array sorts by its first element in the pattern's order: the least if ascending, the
+//! greatest if descending. The choice is made over all fields at once.
+//!
+//! [`keys`](crate::keys) finds the values, [`Collation`] encodes them, and [`Sorter`](crate::Sorter) sorts. A new kind
+//! of `$meta` sort is a case in [`meta_kind`].
 
 use crate::context::Uninterrupted;
 use crate::field_path::checked_path;
@@ -18,10 +21,13 @@ const KEYS_MAX: usize = 32;
 /// A parsed sort pattern.
 #[derive(Clone, Debug)]
 pub struct SortPattern {
+    /// The paths of `fields`, as [`compound_keys`] takes them.
     paths: Vec<Path>,
+    /// The paths with their directions; true ascends.
     fields: Vec<(Path, bool)>,
     /// The metadata keys of the pattern.
     metadata: Vec<ByMetadata>,
+    /// The direction of `$natural`; true ascends.
     natural: Option<bool>,
     collation: Collation,
 }
@@ -36,7 +42,7 @@ struct ByMetadata {
 }
 
 impl ByMetadata {
-    /// Whether it ascends: nearest distances first, best scores first.
+    /// Whether the order ascends: least distances first, greatest scores first.
     fn ascending(&self) -> bool {
         self.kind == MetaKind::GeoNearDistance
     }
@@ -73,13 +79,13 @@ impl SortPattern {
         Ok(pattern)
     }
 
-    /// Registers the metadata that the pattern needs in the context; returns the pattern.
-    pub fn wanted(self, context: &Context) -> SortPattern {
-        self.metadata.iter().for_each(|by| context.metadata.want(by.kind));
+    /// Registers the pattern's metadata in the context, so that the plan provides it. Returns the pattern.
+    pub fn require_metadata(self, context: &Context) -> SortPattern {
+        self.metadata.iter().for_each(|by| context.metadata.require(by.kind));
         self
     }
 
-    /// Whether it sorts by metadata, which no index contains.
+    /// Whether the pattern sorts by metadata, which no index contains.
     pub fn is_by_metadata(&self) -> bool {
         !self.metadata.is_empty()
     }
@@ -89,7 +95,7 @@ impl SortPattern {
         self.fields.len() + self.metadata.len()
     }
 
-    /// Whether it orders by the content of documents, not by their storage position.
+    /// Whether the pattern has keys. `$natural` has none.
     pub fn orders(&self) -> bool {
         !self.fields.is_empty() || self.is_by_metadata()
     }
@@ -153,26 +159,21 @@ impl SortPattern {
         !self.orders() && self.natural.is_none()
     }
 
-    /// Appends the document's sort key to `out`: bytes that compare as the documents sort.
-    ///
-    /// Errors: BadValue if two fields lead through different arrays.
-    pub fn key(&self, document: Document<'_>, out: &mut Vec<u8>) -> Result<()> {
-        self.key_of(document, out)
-    }
-
-    /// [`key`](Self::key) of a row, with the context's interrupt.
+    /// Appends the sort key to `out`, as [`key`](Self::key) does. Checks for interruption, because each element of an
+    /// array is encoded.
     #[inline]
     pub(crate) fn key_in(&self, row: RowView<'_>, context: &Context, out: &mut Vec<u8>) -> Result<()> {
-        // Each element of an array is encoded, to find the least.
         self.least_key(row, out, (&*context.interrupt, || context.steps(1)))
     }
 
-    /// [`key`](Self::key) of a row.
-    pub fn key_of<'r>(&self, row: impl Into<RowView<'r>>, out: &mut Vec<u8>) -> Result<()> {
+    /// Appends the sort key of a document or row to `out`: bytes that compare as the documents sort.
+    ///
+    /// Errors: BadValue if two fields lead through different arrays.
+    pub fn key<'r>(&self, row: impl Into<RowView<'r>>, out: &mut Vec<u8>) -> Result<()> {
         self.least_key(row.into(), out, (&Uninterrupted, || Ok(())))
     }
 
-    /// Appends the least key, with interruption checks for large values; calls `step` for each of the document's keys.
+    /// Appends the least of the document's keys. Checks for interruption in large values and calls `step` for each key.
     fn least_key(
         &self,
         row: RowView<'_>,
@@ -210,7 +211,7 @@ impl SortPattern {
             let mut encoded = Vec::new();
             self.encode(key, row, &Uninterrupted, &mut encoded)?;
             if best.as_ref().is_none_or(|(least, _)| encoded < *least) {
-                best = Some((encoded, self.shown(key, row)));
+                best = Some((encoded, self.key_array(key, row)));
             }
             Ok(())
         };
@@ -222,17 +223,17 @@ impl SortPattern {
     /// Sets the sort key in a row's metadata.
     ///
     /// Errors: those of [`key`](Self::key).
-    pub fn note(&self, row: &mut Row) -> Result<()> {
+    pub fn set_sort_key(&self, row: &mut Row) -> Result<()> {
         let key = self.values(row.view())?;
         row.metadata.get_or_insert_default().sort_key = Some(key);
         Ok(())
     }
 
     /// Returns one compound key as the array `key` of a document.
-    fn shown(&self, key: &[Option<Value<'_>>], row: RowView<'_>) -> DocumentBuf {
+    fn key_array(&self, key: &[Option<Value<'_>>], row: RowView<'_>) -> DocumentBuf {
         let mut out = Builder::new();
         out.begin_array(c"key");
-        for (value, _) in self.each(key, row) {
+        for (value, _) in self.key_values(key, row) {
             match (value.unwrap_or(Value::Null), self.collation.collator()) {
                 (Value::String(text), Some(collator)) => {
                     let mut compared = Vec::new();
@@ -258,13 +259,13 @@ impl SortPattern {
         interrupt: &dyn Interrupt,
         out: &mut Vec<u8>,
     ) -> Result<()> {
-        self.each(key, row).try_for_each(|(value, ascending)| {
+        self.key_values(key, row).try_for_each(|(value, ascending)| {
             self.collation.append_large_key(value.unwrap_or(Value::Null), ascending, interrupt, out)
         })
     }
 
     /// Returns the values of one compound key and its metadata, each with its direction.
-    fn each<'v>(
+    fn key_values<'v>(
         &'v self,
         key: &'v [Option<Value<'v>>],
         row: RowView<'v>,
@@ -278,7 +279,7 @@ impl SortPattern {
     }
 }
 
-/// Replaces the message of an error about parallel arrays by MongoDB's message for sorts.
+/// Replaces an index's error about parallel arrays by MongoDB's error for sorts.
 fn parallel(error: base::Error) -> base::Error {
     if error.code() == ErrorCode::CannotIndexParallelArrays {
         return err!(BadValue, "cannot sort with keys that are parallel arrays");
@@ -304,7 +305,7 @@ fn direction(name: &str, value: Value<'_>) -> Result<bool> {
     let Some(number) = value.as_number() else {
         bail!(15974, "Illegal key in $sort specification: {name}: {value}");
     };
-    // The double 1.5 is accepted as ascending, the decimal 1.5 is not.
+    // As in MongoDB, the double 1.5 is accepted as ascending and the decimal 1.5 is refused.
     match number.to_i64_coerced() {
         1 => Ok(true),
         -1 => Ok(false),

@@ -1,9 +1,11 @@
-//! Sorting of documents by byte keys: in memory while they fit, then in a temporary file.
+//! External merge sort of documents by byte keys: in memory up to a limit, then in a temporary file.
 //!
-//! Find's blocking sort, `$sort` and all other stages that sort by key use this implementation. A small limit uses a
-//! heap, in which a rejected document costs one comparison. Otherwise all keys are in one buffer, and entries first
-//! compare by their first sixteen bytes. Documents beyond the memory limit are written as a sorted run, and the runs
-//! are merged at the end. Equal keys keep the order of arrival.
+//! Find's blocking sort, `$sort`, index builds and all stages that sort by key use this implementation. A small limit
+//! uses a heap, in which a rejected document costs one comparison. Otherwise all keys are in one buffer, and entries
+//! first compare by their first sixteen bytes. Documents beyond the memory limit are written as a sorted run, and the
+//! runs are merged at the end. Equal keys keep the order of arrival.
+//!
+//! [`sort`](crate::sort) makes the keys and [`spill`](crate::spill) writes the runs.
 
 use crate::spill::{Run, SpillFile, SpillFolder, Spilled};
 use base::bson::DocumentCow;
@@ -12,27 +14,28 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
-/// Maximum limit for which the heap is used.
+/// Maximum limit for which the heap is used, in documents.
 const HEAP_MAX: usize = 100_000;
 
 /// Sorts documents, each with a numeric tag, and returns all of them or the first ones.
 pub struct Sorter {
     limit: usize,
-    memory: usize,
+    memory_limit: usize,
     allow_disk_use: bool,
     /// Used with a small limit: a heap of the best documents so far, with the greatest on top.
-    heap: BinaryHeap<Top>,
+    heap: BinaryHeap<HeapEntry>,
     /// Used otherwise: the concatenated keys.
     keys: Vec<u8>,
     /// The documents in order of arrival; after sorting, the next document is last.
     entries: Vec<Entry>,
-    held: usize,
+    /// Bytes of the documents and keys in memory.
+    memory_used: usize,
     added: u64,
     file: SpillFile,
     runs: Vec<Run>,
     /// Used while merging: the smallest entry of each run.
-    merge: BinaryHeap<Reverse<Top>>,
-    given: usize,
+    merge: BinaryHeap<Reverse<HeapEntry>>,
+    returned: usize,
     last_key: LastKey,
     statistics: Statistics,
 }
@@ -48,15 +51,15 @@ pub struct Statistics {
     pub spilled_bytes: u64,
 }
 
-/// The key of the last returned document: owned, or a range of the key buffer.
+/// The key of the last returned document: its bytes, or their range in the key buffer.
 enum LastKey {
-    Own(Vec<u8>),
-    In(Range<usize>),
+    Owned(Vec<u8>),
+    Buffer(Range<usize>),
 }
 
 /// A document whose key is in the common buffer.
 struct Entry {
-    /// The first bytes of the key, which usually decide.
+    /// The first sixteen bytes of the key, which usually decide a comparison without access to the buffer.
     prefix: (u64, u64),
     key: Range<usize>,
     number: u64,
@@ -64,41 +67,41 @@ struct Entry {
     document: DocumentCow,
 }
 
-/// A document with its own key. Equal keys are ordered by number. While merging, the number is the run's: runs were
-/// written in the order of arrival.
-struct Top {
+/// A document with its own key. Equal keys are ordered by number: the order of arrival, or the run's number in a merge,
+/// because runs are written in the order of arrival.
+struct HeapEntry {
     key: Vec<u8>,
     number: u64,
     tag: u64,
     document: DocumentCow,
 }
 
-impl PartialEq for Top {
-    fn eq(&self, other: &Top) -> bool {
+impl PartialEq for HeapEntry {
+    fn eq(&self, other: &HeapEntry) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Top {}
+impl Eq for HeapEntry {}
 
-impl PartialOrd for Top {
-    fn partial_cmp(&self, other: &Top) -> Option<Ordering> {
+impl PartialOrd for HeapEntry {
+    fn partial_cmp(&self, other: &HeapEntry) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Top {
-    fn cmp(&self, other: &Top) -> Ordering {
+impl Ord for HeapEntry {
+    fn cmp(&self, other: &HeapEntry) -> Ordering {
         self.key.cmp(&other.key).then(self.number.cmp(&other.number))
     }
 }
 
-/// Returns the memory cost of a held document.
+/// Returns the memory of a document and its key in bytes.
 fn cost(key: usize, document: &DocumentCow) -> usize {
     size_of::<Entry>() + key + document.view().bytes().len()
 }
 
-/// Returns the first sixteen bytes as numbers that compare equally.
+/// Returns the first sixteen bytes as numbers in the same order.
 fn prefix(key: &[u8]) -> (u64, u64) {
     let mut bytes = [0; 16];
     match key.first_chunk() {
@@ -110,23 +113,23 @@ fn prefix(key: &[u8]) -> (u64, u64) {
 }
 
 impl Sorter {
-    /// Creates a sorter that returns at most `limit` documents (`usize::MAX` for all) and holds at most `memory` bytes.
-    /// Temporary files are in the system's directory.
-    pub fn new(limit: usize, memory: usize, allow_disk_use: bool) -> Sorter {
+    /// Creates a sorter that returns at most `limit` documents (`usize::MAX` for all) and uses at most `memory_limit`
+    /// bytes. Temporary files are in the system's directory.
+    pub fn new(limit: usize, memory_limit: usize, allow_disk_use: bool) -> Sorter {
         Sorter {
             limit,
-            memory,
+            memory_limit,
             allow_disk_use,
             heap: BinaryHeap::new(),
             keys: Vec::new(),
             entries: Vec::new(),
-            held: 0,
+            memory_used: 0,
             added: 0,
             file: SpillFile::default(),
             runs: Vec::new(),
             merge: BinaryHeap::new(),
-            given: 0,
-            last_key: LastKey::Own(Vec::new()),
+            returned: 0,
+            last_key: LastKey::Owned(Vec::new()),
             statistics: Statistics::default(),
         }
     }
@@ -151,28 +154,28 @@ impl Sorter {
         if self.limit > HEAP_MAX {
             self.add_entry(key, number, tag, document);
         } else if self.heap.len() < self.limit {
-            self.hold(cost(key.len(), &document));
-            self.heap.push(Top { key: key.to_vec(), number, tag, document });
+            self.charge_memory(cost(key.len(), &document));
+            self.heap.push(HeapEntry { key: key.to_vec(), number, tag, document });
         } else {
             self.replace_greatest(key, number, tag, document);
         }
-        if self.held > self.memory { self.spill() } else { Ok(()) }
+        if self.memory_used > self.memory_limit { self.spill() } else { Ok(()) }
     }
 
-    fn hold(&mut self, bytes: usize) {
-        self.held += bytes;
+    fn charge_memory(&mut self, bytes: usize) {
+        self.memory_used += bytes;
         self.statistics.bytes_sorted += bytes as u64;
     }
 
     fn add_entry(&mut self, key: &[u8], number: u64, tag: u64, document: DocumentCow) {
-        self.hold(cost(key.len(), &document));
+        self.charge_memory(cost(key.len(), &document));
         let start = self.keys.len();
         self.keys.extend_from_slice(key);
         let key_range = start..self.keys.len();
         self.entries.push(Entry { prefix: prefix(key), key: key_range, number, tag, document });
     }
 
-    /// Replaces the greatest document of the heap, unless the new one is as great.
+    /// Replaces the greatest document of the heap, unless the new key is equal or greater.
     #[inline]
     fn replace_greatest(&mut self, key: &[u8], number: u64, tag: u64, document: DocumentCow) {
         let Some(mut greatest) = self.heap.peek_mut() else { return };
@@ -181,15 +184,15 @@ impl Sorter {
         }
         let bytes = cost(key.len(), &document);
         let before = cost(greatest.key.len(), &greatest.document);
-        self.held = (self.held + bytes).saturating_sub(before);
+        self.memory_used = (self.memory_used + bytes).saturating_sub(before);
         self.statistics.bytes_sorted += bytes as u64;
         greatest.key.clear();
         greatest.key.extend_from_slice(key);
         (greatest.number, greatest.tag, greatest.document) = (number, tag, document);
     }
 
-    /// Sorts the documents in `entries`.
-    fn arrange(&mut self) {
+    /// Sorts `entries` and removes the documents beyond the limit.
+    fn sort_entries(&mut self) {
         let keys = &self.keys;
         let key = |entry: &Entry| keys.get(entry.key.clone()).unwrap_or(&[]);
         // Comparing the number too makes an unstable sort stable.
@@ -208,41 +211,41 @@ impl Sorter {
             bail!(
                 QueryExceededMemoryLimitNoDiskUseAllowed,
                 "Sort exceeded memory limit of {} bytes, but did not opt in to external sorting.",
-                self.memory
+                self.memory_limit
             );
         }
         let mut writer = self.file.begin()?;
         for top in std::mem::take(&mut self.heap).into_sorted_vec() {
             writer.write(&top.key, top.tag, top.document.view().bytes())?;
         }
-        self.arrange();
+        self.sort_entries();
         for entry in self.entries.drain(..) {
             let key = self.keys.get(entry.key).unwrap_or(&[]);
             writer.write(key, entry.tag, entry.document.view().bytes())?;
         }
         self.runs.push(self.file.end(writer)?);
         self.keys.clear();
-        self.held = 0;
+        self.memory_used = 0;
         self.statistics.spills += 1;
         Ok(())
     }
 
-    /// Ends adding.
+    /// Ends adding and prepares the merge.
     pub fn finish(&mut self) -> Result<()> {
         if self.runs.is_empty() {
-            self.arrange();
+            self.sort_entries();
             self.entries.reverse();
             for top in std::mem::take(&mut self.heap) {
                 self.merge.push(Reverse(top));
             }
             return Ok(());
         }
-        if self.held > 0 {
+        if self.memory_used > 0 {
             self.spill()?;
         }
         (self.keys, self.entries) = (Vec::new(), Vec::new());
-        let each = self.memory / self.runs.len().max(1);
-        self.runs.iter_mut().for_each(|run| run.hold(each));
+        let each = self.memory_limit / self.runs.len().max(1);
+        self.runs.iter_mut().for_each(|run| run.set_buffer_size(each));
         (0..self.runs.len()).try_for_each(|run| self.refill(run))
     }
 
@@ -252,42 +255,42 @@ impl Sorter {
             && let Some(next) = source.next()?
         {
             let Spilled { key, tag, document } = next;
-            self.merge.push(Reverse(Top { key, number: run as u64, tag, document }));
+            self.merge.push(Reverse(HeapEntry { key, number: run as u64, tag, document }));
         }
         Ok(())
     }
 
     /// Returns the next document in order and its tag.
-    pub fn give(&mut self) -> Result<Option<(u64, DocumentCow)>> {
-        if self.given == self.limit {
+    pub fn next_document(&mut self) -> Result<Option<(u64, DocumentCow)>> {
+        if self.returned == self.limit {
             return Ok(None);
         }
-        self.given += 1;
+        self.returned += 1;
         if let Some(entry) = self.entries.pop() {
-            self.last_key = LastKey::In(entry.key);
+            self.last_key = LastKey::Buffer(entry.key);
             return Ok(Some((entry.tag, entry.document)));
         }
         let Some(Reverse(top)) = self.merge.pop() else { return Ok(None) };
         if !self.runs.is_empty() {
             self.refill(usize::try_from(top.number).unwrap_or(usize::MAX))?;
         }
-        self.last_key = LastKey::Own(top.key);
+        self.last_key = LastKey::Owned(top.key);
         Ok(Some((top.tag, top.document)))
     }
 
     /// The key of the last returned document.
     pub fn last_key(&self) -> &[u8] {
         match &self.last_key {
-            LastKey::Own(key) => key,
-            LastKey::In(range) => self.keys.get(range.clone()).unwrap_or(&[]),
+            LastKey::Owned(key) => key,
+            LastKey::Buffer(range) => self.keys.get(range.clone()).unwrap_or(&[]),
         }
     }
 
     /// Takes the key of the last returned document.
     pub fn take_last_key(&mut self) -> Vec<u8> {
         match &mut self.last_key {
-            LastKey::Own(key) => std::mem::take(key),
-            LastKey::In(range) => self.keys.get(std::mem::take(range)).unwrap_or(&[]).to_vec(),
+            LastKey::Owned(key) => std::mem::take(key),
+            LastKey::Buffer(range) => self.keys.get(std::mem::take(range)).unwrap_or(&[]).to_vec(),
         }
     }
 }
@@ -304,15 +307,15 @@ mod tests {
             let mut builder = Builder::new();
             builder.append(c"n", number as i64);
             sorter.add(&[(number * 7919 % 50) as u8], number, builder.finish().into()).unwrap();
-            assert!(sorter.held <= memory, "{} bytes held", sorter.held);
+            assert!(sorter.memory_used <= memory, "{} bytes held", sorter.memory_used);
         }
         sorter.finish().unwrap();
         let mut sorted = Vec::new();
-        while let Some((tag, document)) = sorter.give().unwrap() {
+        while let Some((tag, document)) = sorter.next_document().unwrap() {
             assert_eq!(document.view().get("n").unwrap().as_i64(), Some(tag as i64));
             sorted.push((sorter.last_key()[0], tag));
         }
-        assert!(sorter.give().unwrap().is_none());
+        assert!(sorter.next_document().unwrap().is_none());
         (sorted, sorter.statistics().spills)
     }
 

@@ -3,6 +3,9 @@
 //! One file holds all runs of a stage, so a stage uses one descriptor however often it spills. The file is deleted when
 //! the last [`Run`] and the [`SpillFile`] are dropped. On Unix it has no name once it is open, so a killed process
 //! leaves no file behind.
+//!
+//! A record is the key's length (`u32`), a tag (`u64`), the key and a BSON document. Numbers are little-endian. Only
+//! the process that wrote a file reads it, so the format may change.
 
 use base::bson::{DocumentBuf, DocumentCow};
 use base::{Result, bail, err};
@@ -69,7 +72,7 @@ fn failed(error: io::Error) -> base::Error {
     }
 }
 
-/// A file that is deleted with its last user.
+/// A file that is deleted with its last reference.
 struct Temporary {
     file: File,
     path: PathBuf,
@@ -151,7 +154,7 @@ impl SpillFile {
             chunk: CHUNK,
             buffer: Vec::new(),
             position: 0,
-            nothing: DocumentCow::Shared(DocumentBuf::empty().into_bytes().into()),
+            empty_document: DocumentCow::Shared(DocumentBuf::empty().into_bytes().into()),
         })
     }
 
@@ -198,7 +201,7 @@ pub(crate) struct Run {
     buffer: Vec<u8>,
     position: usize,
     /// A shared empty document, for runs whose records have no document.
-    nothing: DocumentCow,
+    empty_document: DocumentCow,
 }
 
 /// A record of a run.
@@ -209,8 +212,8 @@ pub(crate) struct Spilled {
 }
 
 impl Run {
-    /// Limits the buffer to about this many bytes.
-    pub(crate) fn hold(&mut self, bytes: usize) {
+    /// Sets the size of the read buffer in bytes, within `CHUNK_MIN` and `CHUNK`.
+    pub(crate) fn set_buffer_size(&mut self, bytes: usize) {
         self.chunk = bytes.clamp(CHUNK_MIN, CHUNK);
     }
 
@@ -225,10 +228,10 @@ impl Run {
         let tag = u64::from_le_bytes(self.array()?);
         let key = self.take(key_length)?.to_vec();
         let length: [u8; 4] = self.array()?;
-        let nothing = self.nothing.clone();
+        let empty_document = self.empty_document.clone();
         let rest = self.take((u32::from_le_bytes(length) as usize).saturating_sub(4))?;
         if let [_] = rest {
-            return Ok(Some(Spilled { key, tag, document: nothing }));
+            return Ok(Some(Spilled { key, tag, document: empty_document }));
         }
         let mut document = Vec::with_capacity(rest.len() + 4);
         document.extend_from_slice(&length);
@@ -261,11 +264,11 @@ impl Run {
     fn refill(&mut self, count: usize) -> Result<()> {
         self.buffer.drain(..self.position);
         self.position = 0;
-        let held = self.buffer.len();
+        let buffered = self.buffer.len();
         let left = usize::try_from(self.end - self.at).unwrap_or(usize::MAX);
-        let more = (count.max(self.chunk) - held).min(left);
-        self.buffer.resize(held + more, 0);
-        if let Some(space) = self.buffer.get_mut(held..) {
+        let more = (count.max(self.chunk) - buffered).min(left);
+        self.buffer.resize(buffered + more, 0);
+        if let Some(space) = self.buffer.get_mut(buffered..) {
             self.file.read(self.at, space)?;
         }
         self.at += more as u64;
@@ -304,7 +307,7 @@ mod tests {
     fn runs_of_one_file_are_read_side_by_side() {
         let mut file = SpillFile::default();
         let (mut first, mut second) = (write(&mut file, 0..1000), write(&mut file, 500..900));
-        first.hold(1);
+        first.set_buffer_size(1);
         assert!(first.next().unwrap().is_some() && second.next().unwrap().is_some());
         first.restart();
         second.restart();

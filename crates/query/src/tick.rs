@@ -1,4 +1,6 @@
-//! Periodic interruption checks, which relieve loops of counting.
+//! Periodic interruption checks for the loops of stages.
+//!
+//! [`Context::steps`] is the counter of expressions. This counter needs no atomic operation.
 
 use crate::{Context, Interrupt};
 use base::Result;
@@ -27,14 +29,14 @@ impl Tick {
     /// Counts a step. Errors: interruption.
     #[inline]
     pub(crate) fn check(&mut self) -> Result<()> {
-        self.weigh(0)
+        self.check_bytes(0)
     }
 
     /// Counts a step for each kilobyte, for work proportional to a size.
     ///
     /// Errors: interruption.
     #[inline]
-    pub(crate) fn weigh(&mut self, bytes: usize) -> Result<()> {
+    pub(crate) fn check_bytes(&mut self, bytes: usize) -> Result<()> {
         self.steps += 1 + (bytes / 1024) as u32;
         if self.steps < EVERY {
             return Ok(());

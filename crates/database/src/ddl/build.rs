@@ -312,7 +312,7 @@ impl IndexBuild<'_> {
 
 /// Returns the next entry of a sorter filled by [`IndexBuild::sort`].
 fn next_entry(sorter: &mut Sorter) -> Result<Option<Loaded>> {
-    match sorter.give()? {
+    match sorter.next_document()? {
         Some((length, _)) => Loaded::new(sorter.take_last_key(), length).map(Some),
         None => Ok(None),
     }

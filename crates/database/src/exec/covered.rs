@@ -238,9 +238,9 @@ impl ReturnKey {
 /// Sets the encoded sort key of a row, and the sort key that `$meta` shows if `shown`.
 fn note_order(row: &mut Row, sort: &SortPattern, shown: bool) -> Result<()> {
     let mut order = Vec::new();
-    sort.key_of(row.view(), &mut order)?;
+    sort.key(row.view(), &mut order)?;
     if shown {
-        sort.note(row)?;
+        sort.set_sort_key(row)?;
     }
     row.metadata.get_or_insert_default().order = Some(order);
     Ok(())

@@ -84,11 +84,11 @@ impl Sort {
             key.clear();
             match row.metadata.as_ref().and_then(|metadata| metadata.order.as_deref()) {
                 Some(order) => key.extend_from_slice(order),
-                None => self.pattern.key_of(row.view(), &mut key)?,
+                None => self.pattern.key(row.view(), &mut key)?,
             }
             // The sorter keeps the record id.
             let id = std::mem::take(&mut row.record_id);
-            let document = if self.options.keeps_meta { row.joined() } else { row.document };
+            let document = if self.options.keeps_meta { row.to_document() } else { row.document };
             self.sorter.add(&key, id, document)?;
         }
         Ok(false)
@@ -101,12 +101,12 @@ impl RecordStream for Sort {
             self.fill()?;
             self.sorted = true;
         }
-        let Some((id, document)) = self.sorter.give()? else {
+        let Some((id, document)) = self.sorter.next_document()? else {
             self.stats.end();
             return Ok(None);
         };
         self.stats.advance();
-        let row = if self.options.keeps_meta { Row::parted(document.view()) } else { document.into() };
+        let row = if self.options.keeps_meta { Row::from_document(document.view()) } else { document.into() };
         Ok(Some(Row { record_id: id, ..row }))
     }
 

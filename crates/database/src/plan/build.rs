@@ -119,7 +119,7 @@ pub(crate) fn plan(
     }
     let gives = |kind: MetaKind| match kind {
         MetaKind::TextScore => searched.is_some(),
-        _ => near.is_some() && kind.is_of_places(),
+        _ => near.is_some() && kind.is_geo_near(),
     };
     let missing = read.sort.iter().flat_map(|sort| sort.by_metadata()).find(|(_, kind)| !gives(*kind));
     if let Some((_, kind)) = missing {
@@ -347,7 +347,7 @@ impl Plan {
         Shown {
             sort: self.read.sort.as_deref().map(sort_document).unwrap_or_default(),
             projection: self.read.projection.clone().unwrap_or_default(),
-            collation: shape::own_collation(&self.exec_context.context),
+            collation: shape::explicit_collation(&self.exec_context.context),
             filtered: self.filtered,
             stages: std::iter::once(&self.tree).chain(&rejected).map(described).collect(),
             hashes,

@@ -103,11 +103,15 @@ impl Read {
 ///
 /// Errors: 40218 for scores or distances without a matching search; BadValue for a sort key without
 /// a sort.
-pub(crate) fn wanted(matcher: &Matcher, sort: Option<&SortPattern>, context: &Context) -> Result<MetaKinds> {
-    let kinds = context.metadata.wanted().without(MetaKind::RecordId);
+pub(crate) fn required_metadata(
+    matcher: &Matcher,
+    sort: Option<&SortPattern>,
+    context: &Context,
+) -> Result<MetaKinds> {
+    let kinds = context.metadata.required().without(MetaKind::RecordId);
     let gives = |kind: MetaKind| match kind {
         MetaKind::TextScore => matches!(matcher.text(), Ok(Some(_))),
-        _ => kind.is_of_places() && matcher.near().is_some(),
+        _ => kind.is_geo_near() && matcher.near().is_some(),
     };
     let missing = MetaKind::SEARCHED.into_iter().find(|kind| kinds.has(*kind) && !gives(*kind));
     if let Some(kind) = missing {
@@ -123,8 +127,8 @@ pub(crate) fn wanted(matcher: &Matcher, sort: Option<&SortPattern>, context: &Co
 ///
 /// Errors: those of sort patterns.
 pub(crate) fn note_sort_key(row: &mut Row, sort: Option<&SortPattern>, context: &Context) -> Result<()> {
-    match sort.filter(|_| context.metadata.wants(MetaKind::SortKey)) {
-        Some(sort) if row.get(MetaKind::SortKey).is_none() => sort.note(row),
+    match sort.filter(|_| context.metadata.requires(MetaKind::SortKey)) {
+        Some(sort) if row.get(MetaKind::SortKey).is_none() => sort.set_sort_key(row),
         _ => Ok(()),
     }
 }

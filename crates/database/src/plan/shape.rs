@@ -15,15 +15,15 @@ const END: u8 = 0;
 /// Returns the bytes of a read's shape.
 pub(crate) fn of_read(read: &Read, context: &Context) -> Vec<u8> {
     let described = read.matcher.describe();
-    let collation = own_collation(context);
+    let collation = explicit_collation(context);
     let collation = collation.as_ref().map_or(Document::EMPTY, DocumentBuf::view);
     encode(described.view(), read.sort.as_deref(), read.projection.as_ref(), collation)
 }
 
 /// Returns the collation of the command itself. The collection's default collation is no part of
 /// the shape.
-pub(crate) fn own_collation(context: &Context) -> Option<DocumentBuf> {
-    context.own_collation.then(|| context.collation.document().unwrap_or(Document::EMPTY).to_owned())
+pub(crate) fn explicit_collation(context: &Context) -> Option<DocumentBuf> {
+    context.explicit_collation.then(|| context.collation.document().unwrap_or(Document::EMPTY).to_owned())
 }
 
 /// Encodes a shape. `filter` is a matcher's description; an empty collation means none.

@@ -127,7 +127,7 @@ impl Front {
         let mut read = Read::new(Arc::new(Matcher::parse_query(filter.view(), context)?));
         pipeline.optimize(context)?;
         read.limit = pipeline.take_leading_limit().unwrap_or(0);
-        let requested = context.metadata.wanted().without(MetaKind::RecordId);
+        let requested = context.metadata.required().without(MetaKind::RecordId);
         if requested.has(MetaKind::SortKey) && pipeline.asks_for_unsorted_key() {
             return Err(no_sort());
         }
@@ -156,7 +156,7 @@ impl Front {
                 read.limit = if read.limit == 0 { limit } else { read.limit.min(limit) };
             }
         }
-        let requested = context.metadata.wanted().without(MetaKind::RecordId);
+        let requested = context.metadata.required().without(MetaKind::RecordId);
         if read.sort.is_none() && requested.has(MetaKind::SortKey) && pipeline.asks_for_unsorted_key() {
             return Err(no_sort());
         }

@@ -12,7 +12,7 @@ use crate::exec::RecordStream;
 use crate::history::View;
 use crate::keys::RecordId;
 use crate::operation::Operation;
-use crate::plan::{Hint, Read, note_sort_key, refuse_missing, wanted};
+use crate::plan::{Hint, Read, note_sort_key, refuse_missing, required_metadata};
 use crate::scope::Scope;
 use crate::storage_error;
 use crate::watch::Interest;
@@ -82,7 +82,7 @@ impl<'a> FindRequest<'a> {
         let sort = match self.sort.is_empty() {
             true => None,
             false => {
-                let pattern = SortPattern::parse(self.sort)?.wanted(context);
+                let pattern = SortPattern::parse(self.sort)?.require_metadata(context);
                 Some(Arc::new(pattern.collated(&context.collation)))
             }
         };
@@ -94,7 +94,7 @@ impl<'a> FindRequest<'a> {
             Some(projection) if !self.show_record_id && !self.tailable => projection.fields(),
             _ => None,
         };
-        let metadata = wanted(&matcher, sort.as_deref(), context)?;
+        let metadata = required_metadata(&matcher, sort.as_deref(), context)?;
         let read = Read {
             sort,
             hint: self.hint.clone(),

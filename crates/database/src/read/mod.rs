@@ -67,7 +67,7 @@ pub(crate) fn with_metadata(
     sort: Option<Arc<SortPattern>>,
     context: &Arc<Context>,
 ) -> Box<dyn Stage> {
-    match sort.filter(|_| context.metadata.wants(MetaKind::SortKey)) {
+    match sort.filter(|_| context.metadata.requires(MetaKind::SortKey)) {
         Some(sort) => Box::new(Sorted { records, sort, context: context.clone() }),
         None => Box::new(Documents(records)),
     }

@@ -6,7 +6,7 @@ use super::{RETRIES_MAX, during, too_many_retries};
 use crate::collection::Collection;
 use crate::commit::Committed;
 use crate::database::Database;
-use crate::plan::{Hint, Read, note_sort_key, wanted};
+use crate::plan::{Hint, Read, note_sort_key, required_metadata};
 use crate::retry_record::RetryKey;
 use crate::scope::Scope;
 use base::Result;
@@ -76,7 +76,7 @@ impl Database {
         let retry = retry.filter(|(key, _)| self.kept(Some(*key)).is_some());
         // The projection may use metadata of the found document.
         let sort = request.sort.as_ref();
-        let metadata = wanted(&request.matcher, sort, context)?;
+        let metadata = required_metadata(&request.matcher, sort, context)?;
         for _ in 0..RETRIES_MAX {
             operation.check()?;
             let read = Read { metadata, ..request.read() };
@@ -171,7 +171,7 @@ impl FindAndModifyRequest {
         FindAndModifyOutcome {
             n: 1,
             value: Some(match record {
-                Some(record) => record.another(value),
+                Some(record) => record.copy(value),
                 None => value.into(),
             }),
             updated_existing: matches!(self.action, Action::Update { .. }),

@@ -282,7 +282,7 @@ impl Database {
                 for element in document.iter().filter(|element| !is_id(element)) {
                     if fills_in && is_empty_time(&element) {
                         let now = self.cluster_time().max(self.earliest_cluster_time());
-                        out.append(element.field_name(), Value::Timestamp(context.stamps.next(now)));
+                        out.append(element.field_name(), Value::Timestamp(context.timestamps.next(now)));
                     } else {
                         out.append_element(&element);
                     }

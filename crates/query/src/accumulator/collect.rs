@@ -1,13 +1,14 @@
-//! `$push`: all values in an array; missing values are ignored.
+//! Accumulators that collect values. Their states grow with the input, up to a memory limit.
 //!
-//! `$addToSet` and `$setUnion`: each distinct value once, in the order of first occurrence.
+//! - `$push`: all values in an array; missing values are ignored.
+//! - `$addToSet` and `$setUnion`: each distinct value once, in the order of first occurrence.
+//! - `$concatArrays`: the elements of all arrays in sequence.
+//! - `$mergeObjects`: the fields of all documents; later values win, in the position of the first.
 //!
-//! `$concatArrays`: the elements of all arrays in sequence.
-//!
-//! `$mergeObjects`: the fields of all documents; later values win, in the position of the first.
+//! A new accumulator of this kind is a parser here, an [`Accumulator`] and a row of the table of accumulators.
 
 use super::Accumulation;
-use crate::accumulator_state::{Accumulator, absorb_each, check_memory, only_value};
+use crate::accumulator_state::{Accumulator, check_memory, merge_each, only_value};
 use crate::tick::Tick;
 use crate::{Collation, Context};
 use base::bson::{Builder, Element, FieldNameBuf, Value, ValueBuf};
@@ -16,20 +17,20 @@ use std::collections::{HashMap, HashSet};
 
 pub(super) fn parse_push(name: &'static str, spec: &Element<'_>, context: &Context) -> Result<Accumulation> {
     let limit = context.limits.push;
-    Accumulation::unary(name, spec, context, move || Box::new(Push { values: Pushed::new(), limit }))
+    Accumulation::unary(name, spec, context, move || Box::new(Push { values: ArrayBuilder::new(), limit }))
 }
 
 /// A growing array in its final encoding.
 #[derive(Clone)]
-pub(super) struct Pushed {
+pub(super) struct ArrayBuilder {
     builder: Builder,
 }
 
-impl Pushed {
-    pub(super) fn new() -> Pushed {
+impl ArrayBuilder {
+    pub(super) fn new() -> ArrayBuilder {
         let mut builder = Builder::new();
         builder.begin_array(c"");
-        Pushed { builder }
+        ArrayBuilder { builder }
     }
 
     pub(super) fn push(&mut self, value: Value<'_>) {
@@ -47,7 +48,7 @@ impl Pushed {
 
 /// The state of `$push`.
 struct Push {
-    values: Pushed,
+    values: ArrayBuilder,
     limit: usize,
 }
 
@@ -67,8 +68,8 @@ impl Accumulator for Push {
         self.values.array()
     }
 
-    fn absorb(&mut self, saved: Value<'_>) -> Result<()> {
-        absorb_each(self, saved)
+    fn merge(&mut self, saved: Value<'_>) -> Result<()> {
+        merge_each(self, saved)
     }
 
     fn memory(&self) -> usize {
@@ -98,10 +99,11 @@ pub(super) fn parse_set_union(
 #[derive(Clone)]
 struct Distinct {
     seen: HashSet<Box<[u8]>, foldhash::fast::RandomState>,
-    values: Pushed,
+    values: ArrayBuilder,
     collation: Collation,
     tick: Tick,
-    held: usize,
+    /// Memory of the keys in bytes.
+    key_bytes: usize,
     limit: usize,
 }
 
@@ -109,10 +111,10 @@ impl Distinct {
     fn new(context: &Context) -> Distinct {
         Distinct {
             seen: HashSet::default(),
-            values: Pushed::new(),
+            values: ArrayBuilder::new(),
             collation: context.collation.clone(),
             tick: Tick::new(context),
-            held: 0,
+            key_bytes: 0,
             limit: context.limits.add_to_set,
         }
     }
@@ -121,9 +123,9 @@ impl Distinct {
     fn add(&mut self, value: Value<'_>) -> Result<()> {
         let mut key = Vec::new();
         self.collation.append_large_key(value, true, self.tick.interrupt(), &mut key)?;
-        self.tick.weigh(key.len())?;
+        self.tick.check_bytes(key.len())?;
         if !self.seen.contains(key.as_slice()) {
-            self.held += key.len() + 32;
+            self.key_bytes += key.len() + 32;
             self.seen.insert(key.into_boxed_slice());
             self.values.push(value);
         }
@@ -131,7 +133,7 @@ impl Distinct {
     }
 
     fn memory(&self) -> usize {
-        self.held + self.values.len()
+        self.key_bytes + self.values.len()
     }
 }
 
@@ -154,8 +156,8 @@ impl Accumulator for AddToSet {
         self.0.values.array()
     }
 
-    fn absorb(&mut self, saved: Value<'_>) -> Result<()> {
-        absorb_each(self, saved)
+    fn merge(&mut self, saved: Value<'_>) -> Result<()> {
+        merge_each(self, saved)
     }
 
     fn memory(&self) -> usize {
@@ -185,7 +187,7 @@ impl Accumulator for SetUnion {
         self.0.values.array()
     }
 
-    fn absorb(&mut self, saved: Value<'_>) -> Result<()> {
+    fn merge(&mut self, saved: Value<'_>) -> Result<()> {
         self.add(Some(saved))
     }
 
@@ -194,22 +196,22 @@ impl Accumulator for SetUnion {
     }
 }
 
-pub(super) fn parse_array_join(
+pub(super) fn parse_concat_arrays(
     name: &'static str,
     spec: &Element<'_>,
     context: &Context,
 ) -> Result<Accumulation> {
     let limit = context.limits.push;
-    Accumulation::unary(name, spec, context, move || Box::new(Joined { values: Pushed::new(), limit }))
+    Accumulation::unary(name, spec, context, move || Box::new(Concat { values: ArrayBuilder::new(), limit }))
 }
 
 /// The state of `$concatArrays`.
-struct Joined {
-    values: Pushed,
+struct Concat {
+    values: ArrayBuilder,
     limit: usize,
 }
 
-impl Accumulator for Joined {
+impl Accumulator for Concat {
     /// Adds an argument. Errors: TypeMismatch for a value that is neither an array nor missing.
     fn add(&mut self, argument: Option<Value<'_>>) -> Result<()> {
         match argument {
@@ -230,12 +232,12 @@ impl Accumulator for Joined {
         self.values.array()
     }
 
-    fn absorb(&mut self, saved: Value<'_>) -> Result<()> {
+    fn merge(&mut self, saved: Value<'_>) -> Result<()> {
         self.add(Some(saved))
     }
 
     fn memory(&self) -> usize {
-        size_of::<Joined>() + self.values.len()
+        size_of::<Concat>() + self.values.len()
     }
 }
 
@@ -257,7 +259,7 @@ pub(super) fn parse_merge_objects(
 #[derive(Default)]
 struct Merged {
     fields: Vec<(FieldNameBuf, ValueBuf)>,
-    places: HashMap<FieldNameBuf, usize, foldhash::fast::RandomState>,
+    positions: HashMap<FieldNameBuf, usize, foldhash::fast::RandomState>,
     /// Bytes of names and values.
     bytes: usize,
     limit: usize,
@@ -267,7 +269,7 @@ impl Merged {
     fn set(&mut self, field: &Element<'_>) {
         let value = field.value().to_owned();
         self.bytes += field.value_bytes().len();
-        match self.places.get(field.name()).and_then(|place| self.fields.get_mut(*place)) {
+        match self.positions.get(field.name()).and_then(|position| self.fields.get_mut(*position)) {
             Some((_, old)) => {
                 self.bytes -= old.bytes().len();
                 *old = value;
@@ -275,7 +277,7 @@ impl Merged {
             None => {
                 let name = field.field_name().to_owned();
                 self.bytes += 2 + name.len();
-                self.places.insert(name.clone(), self.fields.len());
+                self.positions.insert(name.clone(), self.fields.len());
                 self.fields.push((name, value));
             }
         }
@@ -316,7 +318,7 @@ impl Accumulator for Merged {
         self.document()
     }
 
-    fn absorb(&mut self, saved: Value<'_>) -> Result<()> {
+    fn merge(&mut self, saved: Value<'_>) -> Result<()> {
         self.add(Some(saved))
     }
 
@@ -351,7 +353,7 @@ mod set_tests {
 }
 
 #[cfg(test)]
-mod array_join_tests {
+mod concat_arrays_tests {
     use crate::accumulator::testing::{folding_fails, folds};
 
     #[test]

@@ -12,7 +12,7 @@
 
 use super::parse::input_and_count;
 use super::{Accumulation, Argument};
-use crate::accumulator_state::{Accumulator, FEW, Folding, absorb_each, array, check_memory, only_value};
+use crate::accumulator_state::{Accumulator, FEW, Folding, array, check_memory, merge_each, only_value};
 use crate::{Collation, Context};
 use base::Result;
 use base::bson::{Builder, Element, Value, ValueBuf};
@@ -59,7 +59,7 @@ impl Accumulator for Extreme {
         self.best.clone().unwrap_or_else(ValueBuf::null)
     }
 
-    fn absorb(&mut self, saved: Value<'_>) -> Result<()> {
+    fn merge(&mut self, saved: Value<'_>) -> Result<()> {
         self.add(Some(saved))
     }
 
@@ -131,8 +131,8 @@ impl Accumulator for ExtremeN {
         array(self.best.iter().map(ValueBuf::view))
     }
 
-    fn absorb(&mut self, saved: Value<'_>) -> Result<()> {
-        absorb_each(self, saved)
+    fn merge(&mut self, saved: Value<'_>) -> Result<()> {
+        merge_each(self, saved)
     }
 
     fn folding(&self) -> Folding {
@@ -187,7 +187,7 @@ impl Accumulator for End {
         only_value(builder)
     }
 
-    fn absorb(&mut self, saved: Value<'_>) -> Result<()> {
+    fn merge(&mut self, saved: Value<'_>) -> Result<()> {
         match saved {
             Value::Document(end) => self.add(end.get("v")),
             _ => Ok(()),
@@ -250,8 +250,8 @@ impl Accumulator for EndN {
         array(self.values.iter().map(ValueBuf::view))
     }
 
-    fn absorb(&mut self, saved: Value<'_>) -> Result<()> {
-        absorb_each(self, saved)
+    fn merge(&mut self, saved: Value<'_>) -> Result<()> {
+        merge_each(self, saved)
     }
 
     fn folding(&self) -> Folding {

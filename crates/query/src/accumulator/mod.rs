@@ -47,7 +47,7 @@ pub(crate) const ACCUMULATORS: &[Entry] = &[
     entry("$avg", sum::parse_avg),
     entry("$bottom", top::parse),
     entry("$bottomN", top::parse),
-    entry("$concatArrays", collect::parse_array_join),
+    entry("$concatArrays", collect::parse_concat_arrays),
     entry("$count", sum::parse_count),
     entry("$first", extreme::parse_first_last),
     entry("$firstN", extreme::parse_first_last_n),

@@ -54,7 +54,7 @@ impl Accumulator for Mean {
         Value::Binary { subtype: 0, bytes: &bytes }.to_owned()
     }
 
-    fn absorb(&mut self, saved: Value<'_>) -> Result<()> {
+    fn merge(&mut self, saved: Value<'_>) -> Result<()> {
         if let Value::Binary { bytes, .. } = saved
             && let Some((total, count)) = bytes.split_last_chunk()
         {
@@ -106,7 +106,7 @@ impl Accumulator for Count {
         Value::Int64(i64::try_from(self.0).unwrap_or(i64::MAX)).to_owned()
     }
 
-    fn absorb(&mut self, saved: Value<'_>) -> Result<()> {
+    fn merge(&mut self, saved: Value<'_>) -> Result<()> {
         self.0 += saved.as_i64().and_then(|count| u64::try_from(count).ok()).unwrap_or(0);
         Ok(())
     }

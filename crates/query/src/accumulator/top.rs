@@ -7,7 +7,7 @@
 
 use super::parse::parse_count;
 use super::{Accumulation, Argument};
-use crate::accumulator_state::{Accumulator, FEW, Folding, absorb_each, array, check_memory, only_value};
+use crate::accumulator_state::{Accumulator, FEW, Folding, array, check_memory, merge_each, only_value};
 use crate::expression::Expression;
 use crate::{Context, SortPattern};
 use base::bson::{Builder, Element, Value, ValueBuf};
@@ -25,7 +25,9 @@ pub(super) fn parse(name: &'static str, spec: &Element<'_>, context: &Context) -
         match field.name() {
             "n" if many => count = Some(parse_count(field.value(), context)?),
             "output" => output = Some(Expression::parse(field.value(), context)?),
-            "sortBy" => pattern = Some(sort_by(&field)?.wanted(context).collated(&context.collation)),
+            "sortBy" => {
+                pattern = Some(sort_by(&field)?.require_metadata(context).collated(&context.collation))
+            }
             other => bail!(5788002, "Unknown argument to {name} '{other}'"),
         }
     }
@@ -105,8 +107,8 @@ impl Accumulator for Top {
         only_value(builder)
     }
 
-    fn absorb(&mut self, saved: Value<'_>) -> Result<()> {
-        absorb_each(self, saved)
+    fn merge(&mut self, saved: Value<'_>) -> Result<()> {
+        merge_each(self, saved)
     }
 
     fn folding(&self) -> Folding {

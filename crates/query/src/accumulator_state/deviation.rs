@@ -56,7 +56,7 @@ impl Accumulator for Deviation {
     }
 
     /// Joins two states (Chan's method).
-    fn absorb(&mut self, saved: Value<'_>) -> Result<()> {
+    fn merge(&mut self, saved: Value<'_>) -> Result<()> {
         let Value::Binary { bytes, .. } = saved else { return Ok(()) };
         let ([count, mean, squares], _) = bytes.as_chunks::<8>() else { return Ok(()) };
         let (count, mean) = (u64::from_le_bytes(*count), f64::from_le_bytes(*mean));

@@ -40,14 +40,14 @@ pub(crate) trait Accumulator: Send {
     /// Returns the result so far.
     fn finish(&self) -> Result<ValueBuf>;
 
-    /// Returns the state as a value for [`absorb`](Self::absorb), to spill groups and to join partial results.
+    /// Returns the state as a value for [`merge`](Self::merge), to spill groups and to join partial results.
     fn save(&self) -> ValueBuf;
 
     /// Adds a saved state, as if its arguments had been added after the present ones.
-    fn absorb(&mut self, saved: Value<'_>) -> Result<()>;
+    fn merge(&mut self, saved: Value<'_>) -> Result<()>;
 
-    /// Announces, before any argument is added, the frames of a sliding window: arguments will be removed and intermediate
-    /// results read.
+    /// Announces, before any argument is added, the frames of a sliding window: arguments will be removed and
+    /// intermediate results read.
     fn expect_removals(&mut self) {}
 
     /// Removes the oldest argument. Only for accumulators that [fold](Self::folding) by removing.
@@ -84,7 +84,7 @@ pub(crate) fn only_value(builder: Builder) -> ValueBuf {
 }
 
 /// Adds each element of a saved array.
-pub(crate) fn absorb_each(accumulator: &mut dyn Accumulator, saved: Value<'_>) -> Result<()> {
+pub(crate) fn merge_each(accumulator: &mut dyn Accumulator, saved: Value<'_>) -> Result<()> {
     let Value::Array(arguments) = saved else { return Ok(()) };
     arguments.iter().try_for_each(|argument| accumulator.add(Some(argument)))
 }

@@ -80,7 +80,7 @@ impl Accumulator for Ranked {
         Value::Binary { subtype: 0, bytes: &bytes }.to_owned()
     }
 
-    fn absorb(&mut self, saved: Value<'_>) -> Result<()> {
+    fn merge(&mut self, saved: Value<'_>) -> Result<()> {
         if let Value::Binary { bytes, .. } = saved {
             bytes.as_chunks().0.iter().for_each(|number| self.push(f64::from_le_bytes(*number)));
         }

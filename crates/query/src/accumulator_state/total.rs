@@ -165,7 +165,7 @@ impl Accumulator for Total {
         Value::Binary { subtype: 0, bytes: &self.to_bytes() }.to_owned()
     }
 
-    fn absorb(&mut self, saved: Value<'_>) -> Result<()> {
+    fn merge(&mut self, saved: Value<'_>) -> Result<()> {
         if let Value::Binary { bytes, .. } = saved {
             self.join(bytes);
         }

@@ -1,7 +1,11 @@
-//! Events of change streams, built from the operations of an entry.
+//! Events of change streams, built from the operations of an oplog entry.
+//!
+//! A [`PendingEvent`] has what filters and tokens need. [`PendingEvent::event`] builds the document, which may look up
+//! the current document. A new kind of event from a command is a case in [`command`]; a new field of events belongs to
+//! [`PendingEvent::event`], in MongoDB's order of fields.
 
 use super::description::describe;
-use super::diff::carry_out;
+use super::diff::apply_diff;
 use super::entry::{Action, Entry, Operation};
 use super::oplog::append_session_id;
 use super::spec::{BeforeChange, FullDocument, Spec};
@@ -18,7 +22,7 @@ pub struct EventContext<'s> {
     #[allow(clippy::type_complexity)]
     pub lookup: &'s dyn Fn(&str, &[u8; 16], Document<'_>) -> Result<Option<DocumentCow>>,
     /// Wall clock before which pre-images have expired, in milliseconds since 1970.
-    pub images_since: i64,
+    pub pre_images_since: i64,
 }
 
 /// A change event.
@@ -30,9 +34,9 @@ pub struct Event {
     pub document: DocumentBuf,
 }
 
-/// An operation of an entry with the position of its events.
+/// The operation that an event reports, with its entry and the event's position.
 #[derive(Clone, Copy)]
-pub(super) struct Placed<'e> {
+pub(super) struct EventSource<'e> {
     pub(super) entry: &'e Entry<'e>,
     pub(super) operation: &'e Operation<'e>,
     /// The cluster time of the event.
@@ -43,17 +47,20 @@ pub(super) struct Placed<'e> {
 
 /// A change event before its document is built.
 pub(super) struct PendingEvent<'e> {
-    placed: Placed<'e>,
+    source: EventSource<'e>,
     pub(super) kind: &'static str,
     database: &'e str,
     collection: &'e str,
+    /// The new namespace of a renamed collection.
     to: Option<(&'e str, &'e str)>,
+    /// The document key.
     key: Option<DocumentBuf>,
     description: Option<DocumentBuf>,
     before: Option<DocumentBuf>,
     pub(super) token: ResumeToken,
 }
 
+/// Splits a namespace into database and collection.
 fn split(namespace: &str) -> (&str, &str) {
     namespace.split_once('.').unwrap_or((namespace, ""))
 }
@@ -146,8 +153,8 @@ fn command<'e>(object: Document<'e>, before: Option<Document<'e>>) -> Option<Com
 
 impl<'e> PendingEvent<'e> {
     /// Returns the event of an operation; `None` for operations without events.
-    pub(super) fn of(placed: Placed<'e>) -> Option<PendingEvent<'e>> {
-        let operation = placed.operation;
+    pub(super) fn of(source: EventSource<'e>) -> Option<PendingEvent<'e>> {
+        let operation = source.operation;
         let (database, collection) = split(operation.namespace);
         let mut command_event = CommandEvent::new("", collection);
         let key = match operation.action {
@@ -157,7 +164,7 @@ impl<'e> PendingEvent<'e> {
                 command_event = command(object, before)?;
                 None
             }
-            Action::Note(_) => return None,
+            Action::Noop(_) => return None,
         };
         command_event.kind = match operation.action {
             Action::Insert(_) => "insert",
@@ -166,18 +173,18 @@ impl<'e> PendingEvent<'e> {
             Action::Delete(_) => "delete",
             _ => command_event.kind,
         };
-        Some(PendingEvent::command_event(placed, database, command_event, key))
+        Some(PendingEvent::command_event(source, database, command_event, key))
     }
 
     /// Returns the event of a change of `system.views`, for streams on more than one collection.
-    pub(super) fn of_view(placed: Placed<'e>) -> Option<PendingEvent<'e>> {
-        let (kind, definition) = match placed.operation.action {
+    pub(super) fn of_view(source: EventSource<'e>) -> Option<PendingEvent<'e>> {
+        let (kind, definition) = match source.operation.action {
             Action::Insert(definition) => ("create", Some(definition)),
             Action::Replace(definition) => ("modify", Some(definition)),
             Action::Delete(_) => ("drop", None),
             _ => return None,
         };
-        let id = match placed.operation.action {
+        let id = match source.operation.action {
             Action::Insert(document) | Action::Replace(document) | Action::Delete(document) => {
                 document.get("_id").and_then(|id| id.as_str())?
             }
@@ -188,12 +195,12 @@ impl<'e> PendingEvent<'e> {
         if let Some(definition) = definition {
             command_event = command_event.described(without(definition, &["_id"]));
         }
-        Some(PendingEvent::command_event(placed, database, command_event, None))
+        Some(PendingEvent::command_event(source, database, command_event, None))
     }
 
     /// Builds an event with its token. The token identifies the event by kind, document key and description.
     fn command_event(
-        placed: Placed<'e>,
+        source: EventSource<'e>,
         database: &'e str,
         command_event: CommandEvent<'e>,
         key: Option<DocumentBuf>,
@@ -204,19 +211,19 @@ impl<'e> PendingEvent<'e> {
         identifier.append_optional(c"documentKey", key.as_ref());
         identifier.append_optional(c"operationDescription", description.as_ref());
         let token = ResumeToken::of(EventToken {
-            time: placed.time,
-            index: placed.index,
-            uuid: placed.operation.uuid,
+            time: source.time,
+            index: source.index,
+            uuid: source.operation.uuid,
             identifier: identifier.finish().view(),
         });
-        PendingEvent { placed, kind, database, collection, to, key, description, before, token }
+        PendingEvent { source, kind, database, collection, to, key, description, before, token }
     }
 
-    /// Builds the whole event, with its fields in MongoDB's order.
+    /// Builds the event's document, with its fields in MongoDB's order.
     ///
     /// Errors: NoMatchingDocument for a missing required image; errors of the lookup.
-    pub(super) fn event(self, spec: &Spec, around: &EventContext<'_>) -> Result<Event> {
-        let Placed { entry, operation, time, .. } = self.placed;
+    pub(super) fn event(self, spec: &Spec, context: &EventContext<'_>) -> Result<Event> {
+        let EventSource { entry, operation, time, .. } = self.source;
         let is_view = operation.namespace.ends_with(".system.views") && self.key.is_none();
         let mut out = Builder::new();
         if let Some((database, collection)) = self.to {
@@ -233,8 +240,8 @@ impl<'e> PendingEvent<'e> {
             out.append_optional(c"collectionUUID", uuid);
         }
         out.append(c"wallTime", Value::DateTime(entry.wall));
-        let pre_image = operation.pre_image.filter(|_| entry.wall >= around.images_since);
-        self.append_full_document(spec, pre_image, around, &mut out)?;
+        let pre_image = operation.pre_image.filter(|_| entry.wall >= context.pre_images_since);
+        self.append_full_document(spec, pre_image, context, &mut out)?;
         append_namespace(c"ns", self.database, self.collection, &mut out);
         out.append_optional(c"documentKey", self.key.as_ref());
         if spec.expanded {
@@ -255,7 +262,7 @@ impl<'e> PendingEvent<'e> {
             matches!(operation.action, Action::Replace(_) | Action::Update { .. } | Action::Delete(_));
         if changes && !is_view && spec.before_change != BeforeChange::Off {
             if pre_image.is_none() && spec.before_change == BeforeChange::Required {
-                return Err(self.missing("pre-image for all update, delete and replace events", "pre-image"));
+                return Err(self.no_image("pre-image for all update, delete and replace events", "pre-image"));
             }
             append_or_null(c"fullDocumentBeforeChange", pre_image.map(Value::Document), &mut out);
         }
@@ -269,25 +276,25 @@ impl<'e> PendingEvent<'e> {
         &self,
         spec: &Spec,
         pre_image: Option<Document<'_>>,
-        around: &EventContext<'_>,
+        context: &EventContext<'_>,
         out: &mut Builder,
     ) -> Result<()> {
-        let operation = self.placed.operation;
+        let operation = self.source.operation;
         match (operation.action, spec.full_document) {
             (Action::Insert(document) | Action::Replace(document), _) if self.key.is_some() => {
                 out.append(c"fullDocument", document);
             }
             (Action::Update { key, .. }, FullDocument::UpdateLookup) => {
                 let found = match operation.uuid {
-                    Some(uuid) => (around.lookup)(operation.namespace, uuid, key)?,
+                    Some(uuid) => (context.lookup)(operation.namespace, uuid, key)?,
                     None => None,
                 };
                 append_or_null(c"fullDocument", found.as_ref().map(|found| found.view().into()), out);
             }
             (Action::Update { diff, .. }, FullDocument::WhenAvailable | FullDocument::Required) => {
-                let post_image = pre_image.map(|before| carry_out(before, diff)).transpose()?;
+                let post_image = pre_image.map(|before| apply_diff(before, diff)).transpose()?;
                 if post_image.is_none() && spec.full_document == FullDocument::Required {
-                    return Err(self.missing("post-image for all update events", "post-image"));
+                    return Err(self.no_image("post-image for all update events", "post-image"));
                 }
                 append_or_null(c"fullDocument", post_image.as_ref().map(Value::from), out);
             }
@@ -297,8 +304,8 @@ impl<'e> PendingEvent<'e> {
     }
 
     /// Returns the error for a missing required image.
-    fn missing(&self, required: &str, what: &str) -> base::Error {
-        let session = self.placed.entry.session.filter(|_| self.placed.entry.transaction);
+    fn no_image(&self, required: &str, what: &str) -> base::Error {
+        let session = self.source.entry.session.filter(|_| self.source.entry.transaction);
         let transaction = session.map_or(String::new(), |session| format!(", txnNumber: {}", session.number));
         err!(
             NoMatchingDocument,
@@ -307,18 +314,18 @@ impl<'e> PendingEvent<'e> {
             self.kind,
             self.database,
             self.collection,
-            Value::Timestamp(self.placed.time)
+            Value::Timestamp(self.source.time)
         )
     }
 }
 
 /// Returns the invalidation that follows an event.
-pub(super) fn invalidation(event: &ResumeToken, placed: Placed<'_>) -> Event {
+pub(super) fn invalidation(event: &ResumeToken, source: EventSource<'_>) -> Event {
     let token = event.invalidation();
     let mut out = Builder::new();
     out.append(c"_id", &token.to_document()).append(c"operationType", "invalidate");
-    out.append(c"clusterTime", Value::Timestamp(placed.time));
-    out.append(c"wallTime", Value::DateTime(placed.entry.wall));
+    out.append(c"clusterTime", Value::Timestamp(source.time));
+    out.append(c"wallTime", Value::DateTime(source.entry.wall));
     Event { token, document: out.finish() }
 }
 

@@ -91,7 +91,7 @@ fn append_operation(operation: &Operation<'_>, out: &mut Builder) {
         Action::Replace(_) | Action::Update { .. } => "u",
         Action::Delete(_) => "d",
         Action::Command { .. } => "c",
-        Action::Note(_) => "n",
+        Action::Noop(_) => "n",
     };
     out.append(c"op", kind).append(c"ns", operation.namespace);
     let uuid = operation.uuid.map(|uuid| Value::Binary { subtype: UUID_SUBTYPE, bytes: uuid });
@@ -111,7 +111,7 @@ fn append_operation(operation: &Operation<'_>, out: &mut Builder) {
         Action::Command { object, before } => {
             out.append(c"o", object).append_optional(c"o2", before);
         }
-        Action::Note(object) => {
+        Action::Noop(object) => {
             out.append(c"o", object);
         }
     }

@@ -1,7 +1,7 @@
 //! A change stream: the selection of events, the resume point, and the end.
 
 use super::entry::{Action, Entry, Operation};
-use super::event::{Event, EventContext, PendingEvent, Placed, invalidation};
+use super::event::{Event, EventContext, EventSource, PendingEvent, invalidation};
 use super::spec::{Scope, Spec};
 use super::token::ResumeToken;
 use base::namespace::is_internal_database;
@@ -88,7 +88,7 @@ impl ChangeStream {
     pub fn take(
         &mut self,
         entry: &Entry<'_>,
-        around: &EventContext<'_>,
+        context: &EventContext<'_>,
         out: &mut VecDeque<Event>,
     ) -> Result<()> {
         let mut tick = 0;
@@ -100,10 +100,10 @@ impl ChangeStream {
             tick += u32::from(operation.begins);
             let number = tick.saturating_sub(1);
             let time = if entry.transaction { entry.time } else { entry.tick(number) };
-            let placed = Placed { entry, operation, time, index };
+            let source = EventSource { entry, operation, time, index };
             index += 1;
             if !self.invalidated {
-                self.take_operation(placed, around, out)?;
+                self.take_operation(source, context, out)?;
             }
         }
         self.pass(entry.time);
@@ -113,28 +113,28 @@ impl ChangeStream {
     /// Builds the event of one operation, and the invalidation if the operation removes the stream's namespace.
     fn take_operation(
         &mut self,
-        placed: Placed<'_>,
-        around: &EventContext<'_>,
+        source: EventSource<'_>,
+        context: &EventContext<'_>,
         out: &mut VecDeque<Event>,
     ) -> Result<()> {
-        let happening = match self.shows(placed.operation) {
+        let event = match self.shows(source.operation) {
             Shown::No => None,
-            Shown::Yes => PendingEvent::of(placed),
-            Shown::AsView => PendingEvent::of_view(placed),
+            Shown::Yes => PendingEvent::of(source),
+            Shown::AsView => PendingEvent::of_view(source),
         };
-        let Some(happening) = happening else { return Ok(()) };
-        let (kind, token) = (happening.kind, happening.token.clone());
+        let Some(event) = event else { return Ok(()) };
+        let (kind, token) = (event.kind, event.token.clone());
         let invalidates = match self.scope {
             Scope::Collection(_) => matches!(kind, "drop" | "rename" | "dropDatabase"),
             Scope::Database(_) => kind == "dropDatabase",
             Scope::Deployment => false,
         };
         if self.goes_on_with(&token)? && (self.spec.expanded || CLASSIC.contains(&kind)) {
-            out.push_back(happening.event(&self.spec, around)?);
+            out.push_back(event.event(&self.spec, context)?);
             self.reached = token.clone();
         }
         if invalidates {
-            let event = invalidation(&token, placed);
+            let event = invalidation(&token, source);
             if self.goes_on_with(&event.token)? {
                 self.reached = event.token.clone();
                 self.invalidated = true;
@@ -197,7 +197,7 @@ impl ChangeStream {
                     _ => self.shows_collection(name),
                 }
             }
-            Action::Note(_) => false,
+            Action::Noop(_) => false,
             _ => {
                 let is_view = collection == "system.views" && self.spec.expanded;
                 if is_view && !matches!(self.scope, Scope::Collection(_)) {

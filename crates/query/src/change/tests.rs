@@ -41,7 +41,7 @@ fn record(session: Option<&Session>, transaction: bool, changes: &[Short<'_>]) -
             }
             "d" => (Change::Delete(id.unwrap()), image),
             "c" => (Change::Command(first.view(), given), None),
-            _ => (Change::Note(first.view()), None),
+            _ => (Change::Noop(first.view()), None),
         };
         let uuid = (!namespace.is_empty() && first.view().get("dropDatabase").is_none()).then_some(UUID);
         recorder.push(Source { namespace, uuid }, statement(number), change, pre_image);
@@ -188,7 +188,7 @@ fn a_large_transaction_is_a_chain_of_documents() {
 /// A stream over entries, and its events.
 struct Watch {
     stream: ChangeStream,
-    images_since: i64,
+    pre_images_since: i64,
     now: Option<&'static str>,
     looked_up: RefCell<Vec<String>>,
 }
@@ -205,7 +205,7 @@ fn watch(scope: &str, text: &str) -> Watch {
         Some(_) => Scope::Collection(Namespace::parse(scope).unwrap()),
     };
     let stream = ChangeStream::new(spec(text).unwrap(), scope, 0, true).unwrap();
-    Watch { stream, images_since: 0, now: None, looked_up: RefCell::default() }
+    Watch { stream, pre_images_since: 0, now: None, looked_up: RefCell::default() }
 }
 
 impl Watch {
@@ -214,7 +214,7 @@ impl Watch {
             self.looked_up.borrow_mut().push(format!("{namespace} {key}"));
             Ok(self.now.map(|text| DocumentCow::Owned(document(text))))
         };
-        let around = EventContext { lookup: &lookup, images_since: self.images_since };
+        let around = EventContext { lookup: &lookup, pre_images_since: self.pre_images_since };
         let mut events = VecDeque::new();
         self.stream.take(&Entry::read(time, parts)?, &around, &mut events)?;
         Ok(events.into())
@@ -448,7 +448,7 @@ fn documents_before_and_after() {
         "Change stream was configured to require a post-image for all update events, but the post-image was not found \
          for event: {operationType: \"update\", ns: {db: \"d\", coll: \"c\"}, clusterTime: Timestamp(0, 5)}"
     );
-    images.images_since = 1001;
+    images.pre_images_since = 1001;
     assert!(images.take(5, &record(None, false, &[change])).is_err(), "the image has expired");
     let mut available = watch("d.c", &both.replace("required", "whenAvailable"));
     let found = available.event(plain);

@@ -77,7 +77,7 @@ pub(super) fn max<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
 
 fn accumulate<'a>(call: &Call<'_, 'a>, mut accumulator: impl Accumulator) -> Computed<'a> {
     each(call, |operand| accumulator.add(Some(operand)))?;
-    call.scope.keep(accumulator.finish()?.view()).map(Some)
+    call.scope.copy_value(accumulator.finish()?.view()).map(Some)
 }
 
 /// `$stdDevPop`: the population standard deviation.
@@ -149,7 +149,7 @@ pub(super) mod ranks {
             }
             single => ranked.add(single)?,
         }
-        call.scope.keep(ranked.finish()?.view()).map(Some)
+        call.scope.copy_value(ranked.finish()?.view()).map(Some)
     }
 
     fn check_method(method: Option<Value<'_>>) -> Result<()> {

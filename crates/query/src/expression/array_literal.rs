@@ -11,7 +11,7 @@ pub(super) fn evaluate<'a>(nodes: &'a [Node], scope: &Scope<'_, 'a>) -> Computed
         let value = node.evaluate(scope)?.unwrap_or(Value::Null);
         let before = builder.len();
         builder.push(value);
-        scope.after_growth(before, &builder)?;
+        scope.charge_growth(before, &builder)?;
     }
     scope.array(builder)
 }

@@ -134,7 +134,7 @@ fn parse_branch(parser: &mut Parser<'_>, branch: Value<'_>, operands: &mut Vec<N
 /// Checks a `$switch` with constant cases. Errors: 40069 if no branch can match and it has no default.
 pub(super) fn check_switch(call: &Call<'_, '_>) -> Result<()> {
     let default = call.len().saturating_sub(1);
-    if call.given(default) {
+    if call.has_argument(default) {
         return Ok(());
     }
     for case in (0..default).step_by(2) {
@@ -156,7 +156,7 @@ pub(super) fn switch<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
             return call.get(case + 1);
         }
     }
-    if !call.given(default) {
+    if !call.has_argument(default) {
         bail!(40066, "$switch could not find a matching branch for an input, and no default was specified.");
     }
     call.get(default)

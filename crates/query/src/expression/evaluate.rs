@@ -1,4 +1,8 @@
 //! Evaluation: an operator's access to the document, the variables and its operands.
+//!
+//! An operator's function takes a [`Call`] and returns [`Computed`]. Results larger than a number live in the arena of
+//! the [`Scope`], whose memory is limited. Operators are in [`table`](super::table); a new kind of [`Node`] needs a
+//! case in [`Node::evaluate`].
 
 use super::node::{CallNode, Node};
 use super::table::Operator;
@@ -16,6 +20,7 @@ const LARGE: usize = 64 << 10;
 /// Environment of an evaluation. A copy copies a few pointers.
 #[derive(Clone, Copy)]
 pub(crate) struct Scope<'e, 'a> {
+    /// The document, `$$CURRENT` and `$$ROOT`.
     pub(crate) root: RowView<'a>,
     pub(crate) context: &'a Context,
     pub(crate) arena: &'a Arena,
@@ -24,6 +29,7 @@ pub(crate) struct Scope<'e, 'a> {
 
 /// Values of the variables that one call binds. Frames form a list, innermost first.
 pub(crate) struct Frame<'e, 'a> {
+    /// The slot of the first value. Slots are numbered over all frames.
     pub(crate) first: usize,
     pub(crate) values: &'e [Option<Value<'a>>],
     pub(crate) parent: Option<&'e Frame<'e, 'a>>,
@@ -47,10 +53,10 @@ impl<'e, 'a> Scope<'e, 'a> {
         None
     }
 
-    /// Refuses a value under construction that exceeds the limit.
+    /// Refuses a value under construction that exceeds the memory limit of expressions.
     ///
     /// Errors: 146.
-    pub(crate) fn check_room(&self, bytes: usize) -> Result<()> {
+    pub(crate) fn check_memory(&self, bytes: usize) -> Result<()> {
         let limit = self.context.limits.expression;
         if bytes > limit {
             bail!(ExceededMemoryLimit, "an expression used over {limit} bytes of memory, which is the limit");
@@ -60,7 +66,7 @@ impl<'e, 'a> Scope<'e, 'a> {
 
     /// Copies a string into the arena.
     pub(crate) fn text(&self, text: &str) -> Computed<'a> {
-        self.take_room(text.len())?;
+        self.charge_memory(text.len())?;
         Ok(Some(Value::String(self.arena.text(text))))
     }
 
@@ -75,7 +81,7 @@ impl<'e, 'a> Scope<'e, 'a> {
     }
 
     /// Copies a value into the arena.
-    pub(crate) fn keep(&self, value: Value<'_>) -> Result<Value<'a>> {
+    pub(crate) fn copy_value(&self, value: Value<'_>) -> Result<Value<'a>> {
         let mut bytes = Vec::new();
         value.write_to(&mut bytes);
         Ok(Value::decode(value.kind(), self.bytes(&bytes)?))
@@ -83,20 +89,20 @@ impl<'e, 'a> Scope<'e, 'a> {
 
     /// Copies bytes into the arena.
     ///
-    /// Errors: the errors of [`take_room`](Self::take_room).
+    /// Errors: the errors of [`charge_memory`](Self::charge_memory).
     pub(crate) fn bytes(&self, bytes: &[u8]) -> Result<&'a [u8]> {
-        self.take_room(bytes.len())?;
+        self.charge_memory(bytes.len())?;
         Ok(self.arena.bytes(bytes))
     }
 
-    /// Accounts for the growth of a value under construction, because copying a few large values takes as long as many
-    /// small ones.
+    /// Accounts for the growth of a value under construction. Large values need an own check, because a copy of one
+    /// takes as long as many small values.
     ///
-    /// Errors: the errors of [`take_room`](Self::take_room).
+    /// Errors: the errors of [`charge_memory`](Self::charge_memory).
     #[inline]
-    pub(crate) fn after_growth(&self, before: usize, builder: &Builder) -> Result<()> {
+    pub(crate) fn charge_growth(&self, before: usize, builder: &Builder) -> Result<()> {
         match builder.len() - before >= LARGE {
-            true => self.take_room(builder.len()),
+            true => self.charge_memory(builder.len()),
             false => Ok(()),
         }
     }
@@ -104,9 +110,9 @@ impl<'e, 'a> Scope<'e, 'a> {
     /// Accounts for bytes before they are copied into the arena.
     ///
     /// Errors: 146 beyond the memory limit; interruption.
-    pub(crate) fn take_room(&self, bytes: usize) -> Result<()> {
+    pub(crate) fn charge_memory(&self, bytes: usize) -> Result<()> {
         self.context.steps(bytes / 1024)?;
-        self.check_room(self.arena.allocated() + bytes)
+        self.check_memory(self.arena.allocated() + bytes)
     }
 }
 
@@ -153,11 +159,11 @@ impl<'e, 'a> Call<'e, 'a> {
     }
 
     /// Whether a named argument was given.
-    pub(crate) fn given(&self, position: usize) -> bool {
+    pub(crate) fn has_argument(&self, position: usize) -> bool {
         !matches!(self.node.operands.get(position), None | Some(Node::Absent))
     }
 
-    /// Evaluates an operand; missing if no operand has that position.
+    /// Evaluates an operand. An absent operand is missing.
     pub(crate) fn get(&self, position: usize) -> Computed<'a> {
         self.node.operands.get(position).map_or(Ok(None), |node| node.evaluate(self.scope))
     }

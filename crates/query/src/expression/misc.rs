@@ -68,7 +68,7 @@ pub(super) fn parse_meta(
     argument: Value<'_>,
 ) -> Result<Node> {
     let kind = MetaKind::parse(argument)?;
-    parser.context.metadata.want(kind);
+    parser.context.metadata.require(kind);
     Ok(Node::call(operator, vec![Node::Constant(Some(argument.to_owned()))]))
 }
 

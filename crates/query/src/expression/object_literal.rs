@@ -32,7 +32,7 @@ pub(super) fn evaluate<'a>(fields: &'a [(FieldNameBuf, Node)], scope: &Scope<'_,
         if let Some(value) = node.evaluate(scope)? {
             let before = builder.len();
             builder.append(name, value);
-            scope.after_growth(before, &builder)?;
+            scope.charge_growth(before, &builder)?;
         }
     }
     scope.document(builder)

@@ -1,7 +1,8 @@
-//! Evaluates the tree against a document.
+//! Evaluation of a filter's tree against a document.
 //!
 //! Children are evaluated in order with short-circuiting. Recursion is bounded by the depth of the filter, which the
-//! parser limits, and of the document, which validation limits.
+//! parser limits, and of the document, which validation limits. [`walk`] finds the values at a path, and the file of
+//! each predicate tests a value. A new predicate is a case in [`Evaluation::test`].
 
 use super::Matcher;
 use super::expr::Expr;
@@ -52,14 +53,14 @@ impl<'c> Evaluation<'c> {
                     (Subject::Value(_), []) => Ok(false),
                 }
             }
-            Node::Expr(expr) => self.test_expression(expr, whole(subject, &mut None)),
-            Node::Schema(schema) => schema.matches(whole(subject, &mut None)),
+            Node::Expr(expr) => self.test_expression(expr, as_document(subject, &mut None)),
+            Node::Schema(schema) => schema.matches(as_document(subject, &mut None)),
             Node::Or(branches) | Node::Nor(branches) => self.matches_branches(node, branches, subject),
             _ => self.combine(node, |this, child| this.matches(child, subject)),
         }
     }
 
-    /// Evaluates branches of which most documents match none.
+    /// Evaluates `$or` or `$nor`. Branches on the same first field share one search for it.
     fn matches_branches(&mut self, node: &Node, branches: &[Node], subject: Subject<'_>) -> Result<bool> {
         let siblings = match subject {
             Subject::Document(document) => Siblings::find(branches, document),
@@ -68,10 +69,10 @@ impl<'c> Evaluation<'c> {
         let Some(siblings) = siblings else {
             return self.combine(node, |this, child| this.matches(child, subject));
         };
-        let mut tried = 0;
+        let mut evaluated = 0;
         self.combine(node, |this, child| {
-            tried += 1;
-            match (child, siblings.of(tried - 1)) {
+            evaluated += 1;
+            match (child, siblings.of(evaluated - 1)) {
                 (Node::Field { path, predicate }, Some(Some(element)))
                     if element.kind() != Type::Array && path.components().len() == 1 =>
                 {
@@ -106,8 +107,8 @@ impl<'c> Evaluation<'c> {
         }
     }
 
-    /// Evaluates a condition that combines other conditions. Positions found by failing branches, within `$or` or
-    /// under a negation are discarded.
+    /// Evaluates a condition that combines other conditions. As in MongoDB, array positions from failing branches,
+    /// `$or` and negations are discarded.
     fn combine(
         &mut self,
         node: &Node,
@@ -216,14 +217,14 @@ fn all(children: &[Node], mut holds: impl FnMut(&Node) -> Result<bool>) -> Resul
     Ok(true)
 }
 
-/// Returns the document for a whole-document condition; a single value is wrapped into one.
-fn whole<'a>(subject: Subject<'a>, space: &'a mut Option<base::bson::DocumentBuf>) -> Document<'a> {
+/// Returns the document for `$expr` and `$jsonSchema`, which test documents. A single value is wrapped into one.
+fn as_document<'a>(subject: Subject<'a>, buffer: &'a mut Option<base::bson::DocumentBuf>) -> Document<'a> {
     match subject {
         Subject::Document(document) => document,
         Subject::Value(element) => {
             let mut builder = Builder::new();
             builder.append_element(&element);
-            space.insert(builder.finish()).view()
+            buffer.insert(builder.finish()).view()
         }
     }
 }

@@ -28,7 +28,7 @@ fn parse_group(parser: &Parser<'_>, element: &Element<'_>) -> Result<Vec<Node>> 
         .enumerate()
         .map(|(position, value)| match value {
             Value::Document(filter) => {
-                inner.check_now_and_then(position)?;
+                inner.check_at_intervals(position)?;
                 inner.filter(filter)
             }
             _ => Err(err!(BadValue, "{name} argument's entries must be objects")),

@@ -91,7 +91,7 @@ fn parse(parser: &Parser<'_>, argument: &FieldArgument<'_>) -> Result<Node> {
     };
     let (mut values, mut regexes) = (Vec::new(), Vec::new());
     for (position, value) in array.iter().enumerate() {
-        parser.check_now_and_then(position)?;
+        parser.check_at_intervals(position)?;
         match value {
             Value::Regex { pattern, options } => regexes.push(RegexMatch::new(&pattern, &options)?),
             Value::Undefined => {

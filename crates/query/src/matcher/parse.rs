@@ -33,7 +33,7 @@ impl<'c> Parser<'c> {
     }
 
     /// Checks for interruption at some positions of a list.
-    pub(super) fn check_now_and_then(&self, position: usize) -> Result<()> {
+    pub(super) fn check_at_intervals(&self, position: usize) -> Result<()> {
         match position % POSITIONS_PER_CHECK {
             0 if position > 0 => self.context.interrupt.check(),
             _ => Ok(()),
@@ -57,7 +57,7 @@ impl<'c> Parser<'c> {
     pub(super) fn filter(&self, filter: Document<'_>) -> Result<Node> {
         let mut children = Vec::new();
         for (position, element) in filter.iter().enumerate() {
-            self.check_now_and_then(position)?;
+            self.check_at_intervals(position)?;
             let name = element.name();
             if name.starts_with('$') {
                 let parsed = operators::parse_top(self, &element).ok_or_else(|| {

@@ -68,29 +68,29 @@ impl MetaKind {
         [MetaKind::GeoNearDistance, MetaKind::GeoNearPoint, MetaKind::TextScore];
 
     /// Whether near queries provide this kind.
-    pub fn is_of_places(self) -> bool {
+    pub fn is_geo_near(self) -> bool {
         matches!(self, MetaKind::GeoNearDistance | MetaKind::GeoNearPoint)
     }
 
     /// Whether a specification, whose depth is bounded, contains `{$meta: kind}`. Sub-pipelines do not count, because
     /// they read other documents.
-    pub fn is_asked_in(self, specification: Document<'_>) -> bool {
+    pub fn is_referenced_in(self, specification: Document<'_>) -> bool {
         specification.iter().filter(|field| field.name() != "pipeline").any(|field| {
             let named = field.name() == "$meta" && field.value().as_str() == Some(self.name());
-            named || self.is_asked_in_value(field.value())
+            named || self.is_referenced_in_value(field.value())
         })
     }
 
-    fn is_asked_in_value(self, value: Value<'_>) -> bool {
+    fn is_referenced_in_value(self, value: Value<'_>) -> bool {
         match value {
-            Value::Document(inner) => self.is_asked_in(inner),
-            Value::Array(items) => self.is_asked_in_items(items),
+            Value::Document(inner) => self.is_referenced_in(inner),
+            Value::Array(items) => self.is_referenced_in_items(items),
             _ => false,
         }
     }
 
-    fn is_asked_in_items(self, items: Array<'_>) -> bool {
-        items.iter().any(|item| self.is_asked_in_value(item))
+    fn is_referenced_in_items(self, items: Array<'_>) -> bool {
+        items.iter().any(|item| self.is_referenced_in_value(item))
     }
 
     /// Returns the error for a kind that no source provides.

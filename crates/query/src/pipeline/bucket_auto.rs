@@ -8,6 +8,9 @@
 //!     granularity: <string>,                  optional: a series of preferred numbers, such as "R5" or "POWERSOF2"
 //! }}
 //! ```
+//!
+//! The stage sorts its input by the expression, then fills one bucket after another. Preferred numbers are in
+//! [`granularity`](super::granularity). A new option is a case in [`parse`].
 
 use super::bucket::parse_group_by;
 use super::granularity::{Granularity, checked};
@@ -16,7 +19,7 @@ use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Stream};
 use crate::accumulator::{Accumulation, parse_field};
 use crate::accumulator_state::Accumulator;
-use crate::row::Carrier;
+use crate::row::RowCodec;
 use crate::tick::Tick;
 use crate::{Arena, Context, Expression, Row, RowView, Sorter};
 use base::bson::{Builder, DocumentBuf, Element, FieldNameBuf, Number, Value, ValueBuf};
@@ -66,15 +69,15 @@ fn parse_buckets(value: Value<'_>) -> Result<u64> {
         let found = value.kind().alias();
         bail!(40241, "The $bucketAuto 'buckets' field must be a numeric value, but found type: {found}.");
     };
-    let whole = number.to_i64_exact().and_then(|whole| i32::try_from(whole).ok());
-    let Some(whole) = whole else {
+    let count = number.to_i64_exact().and_then(|count| i32::try_from(count).ok());
+    let Some(count) = count else {
         bail!(
             40242,
             "The $bucketAuto 'buckets' field must be representable as a 32-bit integer, but found {value}."
         );
     };
-    u64::try_from(whole).ok().filter(|buckets| *buckets > 0).ok_or_else(|| {
-        err!(40243, "The $bucketAuto 'buckets' field must be greater than 0, but found: {whole}.")
+    u64::try_from(count).ok().filter(|buckets| *buckets > 0).ok_or_else(|| {
+        err!(40243, "The $bucketAuto 'buckets' field must be greater than 0, but found: {count}.")
     })
 }
 
@@ -105,29 +108,30 @@ impl Operator for BucketAuto {
             sorter: environment.sorter(usize::MAX, environment.context.limits.bucket_auto),
             context: Arc::clone(&environment.context),
             tick: Tick::new(&environment.context),
-            carrier: Carrier::new(&environment.context),
+            codec: RowCodec::new(&environment.context),
             size: 1,
-            made: 0,
-            ahead: None,
+            returned: 0,
+            next_input: None,
             rounded: None,
         }))
     }
 }
 
-/// A blocking stage: it sorts the whole input by value, then fills one bucket at a time.
+/// A blocking stage: it sorts the entire input by value, then fills one bucket at a time.
 struct Running {
     stage: Arc<BucketAuto>,
     input: Option<Stream>,
     sorter: Sorter,
     context: Arc<Context>,
-    carrier: Carrier,
+    codec: RowCodec,
     tick: Tick,
     /// Target number of documents in a bucket.
     size: u64,
-    made: u64,
+    /// Number of buckets returned so far.
+    returned: u64,
     /// The first row of the next bucket, and its value.
-    ahead: Option<(ValueBuf, Row)>,
-    /// The upper bound of the previous bucket, if bounds are rounded.
+    next_input: Option<(ValueBuf, Row)>,
+    /// The rounded upper bound of the previous bucket, which is the next lower bound. `None` without granularity.
     rounded: Option<ValueBuf>,
 }
 
@@ -156,18 +160,18 @@ impl Running {
             let mut key = Vec::new();
             let (value, context) = (self.value(row.view())?, &self.context);
             context.collation.append_large_key(value.view(), true, &*context.interrupt, &mut key)?;
-            self.sorter.add(&key, 0, self.carrier.hold(row))?;
+            self.sorter.add(&key, 0, self.codec.encode(row))?;
             count += 1;
         }
         self.sorter.finish()?;
         self.size = ((count as f64 / self.stage.buckets as f64).round() as u64).max(1);
-        self.ahead = self.next_sorted()?;
+        self.next_input = self.next_sorted()?;
         Ok(())
     }
 
     fn next_sorted(&mut self) -> Result<Option<(ValueBuf, Row)>> {
-        let Some((_, held)) = self.sorter.give()? else { return Ok(None) };
-        let row = self.carrier.release(held);
+        let Some((_, encoded)) = self.sorter.next_document()? else { return Ok(None) };
+        let row = self.codec.decode(encoded);
         Ok(Some((self.value(row.view())?, row)))
     }
 
@@ -182,20 +186,20 @@ impl Running {
         let arena = Arena::new();
         bucket.max = value;
         bucket.count += 1;
-        let mut held = 0;
+        let mut memory = 0;
         for ((_, accumulation), state) in self.stage.output.iter().zip(&mut bucket.accumulators) {
             state.add(accumulation.argument(row, &self.context, &arena)?)?;
-            held += state.memory();
-            self.context.limits.check_document(held)?;
+            memory += state.memory();
+            self.context.limits.check_document(memory)?;
         }
         Ok(())
     }
 
-    /// Whether the next document belongs to the bucket: while it has room, in the last bucket, if its value is the
-    /// bucket's greatest, and below the rounded bound.
+    /// Whether the next document belongs to the bucket. It does if the bucket is below its target size, if it is the
+    /// last bucket, if the value equals the bucket's maximum, or if the value is below the rounded bound.
     fn belongs(&self, bucket: &Bucket, value: &ValueBuf) -> Result<bool> {
         if bucket.count < self.size
-            || self.made + 1 >= self.stage.buckets
+            || self.returned + 1 >= self.stage.buckets
             || self.context.collation.equal(bucket.max.view(), value.view())
         {
             return Ok(true);
@@ -208,7 +212,7 @@ impl Running {
     /// Returns the bucket's bounds. The upper bound is the next bucket's lower bound, unless rounded.
     fn bounds(&mut self, bucket: &Bucket) -> Result<(ValueBuf, ValueBuf)> {
         let Some(granularity) = &self.stage.granularity else {
-            let max = self.ahead.as_ref().map_or(&bucket.max, |(value, _)| value);
+            let max = self.next_input.as_ref().map_or(&bucket.max, |(value, _)| value);
             return Ok((bucket.min.clone(), max.clone()));
         };
         let rounded = |value: &ValueBuf, round: fn(&Granularity, Number) -> Number| -> Result<ValueBuf> {
@@ -218,8 +222,8 @@ impl Running {
             Some(before) => before,
             None => rounded(&bucket.min, Granularity::round_down)?,
         };
-        let max = match &self.ahead {
-            // Zero cannot be rounded up, so the bound is rounded down from the next value.
+        let max = match &self.next_input {
+            // A series cannot round zero up. The bound is the next value, rounded down.
             Some((next, _)) if checked(Some(bucket.max.view()))?.is_zero() => {
                 rounded(next, Granularity::round_down)?
             }
@@ -248,20 +252,20 @@ impl Stage for Running {
         if let Some(input) = self.input.take() {
             self.sort(input)?;
         }
-        let Some((value, row)) = self.ahead.take() else { return Ok(None) };
+        let Some((value, row)) = self.next_input.take() else { return Ok(None) };
         let mut bucket = self.begin(value.clone())?;
         self.add(&mut bucket, value, row.view())?;
         while let Some((value, row)) = self.next_sorted()? {
             self.tick.check()?;
             if !self.belongs(&bucket, &value)? {
-                self.ahead = Some((value, row));
+                self.next_input = Some((value, row));
                 break;
             }
             self.add(&mut bucket, value, row.view())?;
         }
-        let made = self.finish(&bucket)?;
-        self.made += 1;
-        Ok(Some(made.into()))
+        let document = self.finish(&bucket)?;
+        self.returned += 1;
+        Ok(Some(document.into()))
     }
 }
 

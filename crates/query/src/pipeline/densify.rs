@@ -8,7 +8,7 @@ use super::fields::set_path;
 use super::operator::Operator;
 use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Stream};
-use crate::row::Carrier;
+use crate::row::RowCodec;
 use crate::tick::Tick;
 use crate::{Collation, Row, Sorter};
 use base::bson::{Document, DocumentBuf, Element, Value, ValueBuf, compare};
@@ -28,7 +28,7 @@ impl Operator for Densify {
             input: Some(input),
             sorter: environment.sorter(usize::MAX, environment.context.limits.sort),
             tick: Tick::new(&environment.context),
-            carrier: Carrier::new(&environment.context),
+            codec: RowCodec::new(&environment.context),
             collation: environment.context.collation.clone(),
             extremes: None,
             ahead: None,
@@ -45,7 +45,7 @@ struct Running {
     input: Option<Stream>,
     sorter: Sorter,
     tick: Tick,
-    carrier: Carrier,
+    codec: RowCodec,
     collation: Collation,
     /// The least and greatest value of all documents.
     extremes: Option<(ValueBuf, ValueBuf)>,
@@ -105,7 +105,7 @@ impl Running {
                 self.widen(value.to_owned());
             }
             self.collation.append_key(value.unwrap_or(Value::Null), true, &mut key);
-            self.sorter.add(&key, 0, self.carrier.hold(row))?;
+            self.sorter.add(&key, 0, self.codec.encode(row))?;
         }
         self.sorter.finish()?;
         self.ahead = self.next_sorted()?;
@@ -116,7 +116,7 @@ impl Running {
     }
 
     fn next_sorted(&mut self) -> Result<Option<Row>> {
-        Ok(self.sorter.give()?.map(|(_, held)| self.carrier.release(held)))
+        Ok(self.sorter.next_document()?.map(|(_, held)| self.codec.decode(held)))
     }
 
     /// Extends the range of all documents' values by a value.

@@ -10,7 +10,7 @@ use super::parse::{Outer, Parsed, Scope};
 use super::{Environment, Pipeline, Stage, Stream, from_iter};
 use crate::Row;
 use crate::field_path::check_field_name;
-use crate::row::Carrier;
+use crate::row::RowCodec;
 use crate::spill::{Run, RunWriter, SpillFile};
 use crate::tick::Tick;
 use base::bson::{Builder, Document, DocumentCow, Element, FieldNameBuf, Value};
@@ -77,7 +77,7 @@ struct Running {
 struct Gathered {
     documents: Vec<DocumentCow>,
     rest: Option<Mutex<Run>>,
-    carrier: Carrier,
+    codec: RowCodec,
 }
 
 impl Gathered {
@@ -97,7 +97,7 @@ impl Gathered {
                     rest.lock().next().map(|record| record.map(|record| record.document)).transpose()
                 }
             };
-            held.map(|held| held.map(|held| gathered.carrier.release(held)))
+            held.map(|held| held.map(|held| gathered.codec.decode(held)))
         })))
     }
 }
@@ -105,13 +105,13 @@ impl Gathered {
 impl Running {
     /// Reads the input. Errors: 292 beyond the memory limit if spilling is not allowed; the errors of temporary files.
     fn gather(&mut self, mut input: Stream) -> Result<Arc<Gathered>> {
-        let carrier = Carrier::new(&self.environment.context);
+        let codec = RowCodec::new(&self.environment.context);
         let (mut documents, mut held) = (Vec::new(), 0);
         let mut file = SpillFile::within(&self.environment.context.spills);
         let mut writer: Option<RunWriter> = None;
         while let Some(row) = input.next()? {
-            self.tick.weigh(row.document.view().bytes().len())?;
-            let document = carrier.hold(row);
+            self.tick.check_bytes(row.document.view().bytes().len())?;
+            let document = codec.encode(row);
             if let Some(writer) = &mut writer {
                 writer.write(&[], 0, document.view().bytes())?;
                 continue;
@@ -130,7 +130,7 @@ impl Running {
             }
         }
         let rest = writer.map(|writer| file.end(writer)).transpose()?.map(Mutex::new);
-        Ok(Arc::new(Gathered { documents, rest, carrier }))
+        Ok(Arc::new(Gathered { documents, rest, codec }))
     }
 }
 
@@ -145,7 +145,7 @@ impl Stage for Running {
             builder.begin_array(name);
             while let Some(row) = results.next()? {
                 let document = row.document;
-                self.tick.weigh(document.view().bytes().len())?;
+                self.tick.check_bytes(document.view().bytes().len())?;
                 builder.push(document.view());
                 if builder.len() > limit {
                     bail!(

@@ -1,7 +1,8 @@
 //! `$geoNear`: the documents nearest to a point, with their distances.
 //!
-//! The stage consists of a filter, for which the planner must find an index, and an `$addFields` of the metadata of
-//! each document.
+//! The stage consists of a filter, for which the planner must find an index, and a stage that adds the metadata of each
+//! document as fields. The database takes the stage from the pipeline's start ([`Pipeline::take_leading_near`]) and
+//! plans the filter. A new option is a case in [`parse`].
 //!
 //! ```text
 //! {$geoNear: {
@@ -113,7 +114,7 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let Value::Document(options) = spec.value() else {
         bail!(10065, "invalid parameter: expected an object ($geoNear)");
     };
-    check_gone(options)?;
+    check_removed_options(options)?;
     let near = options.get("near").ok_or_else(|| err!(5860400, "$geoNear requires a 'near' argument"))?;
     let expression = |value: Value<'_>| Expression::parse(value, scope.context);
     let mut stage = GeoNear {
@@ -162,7 +163,7 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
 }
 
 /// Refuses options of older versions, with MongoDB's errors.
-fn check_gone(options: Document<'_>) -> Result<()> {
+fn check_removed_options(options: Document<'_>) -> Result<()> {
     let has = |name: &str| options.find(name).is_some();
     if has("collation") {
         bail!(
@@ -218,9 +219,9 @@ fn fields(
         multiplier: multiplier.unwrap_or(1.0),
         locs: locs.map(checked_path).transpose()?,
     };
-    scope.context.metadata.want(MetaKind::GeoNearDistance);
+    scope.context.metadata.require(MetaKind::GeoNearDistance);
     if fields.locs.is_some() {
-        scope.context.metadata.want(MetaKind::GeoNearPoint);
+        scope.context.metadata.require(MetaKind::GeoNearPoint);
     }
     let mut spec = Builder::new();
     spec.begin_document(c"$addFields");
@@ -233,7 +234,7 @@ fn fields(
     Ok(Pipeline { steps: vec![Step::new(definition, spec.finish(), Arc::new(fields))] })
 }
 
-/// Adds fields to documents.
+/// Adds the distance and the location to documents.
 struct Fields {
     distance: Path,
     multiplier: f64,
@@ -242,27 +243,27 @@ struct Fields {
 
 impl Operator for Fields {
     fn start(self: Arc<Self>, input: Stream, _environment: &Environment) -> Result<Stream> {
-        Ok(Box::new(Adding { fields: self, input }))
+        Ok(Box::new(Running { fields: self, input }))
     }
 }
 
-/// Adds the fields to one document at a time.
-struct Adding {
+/// Adds the fields to one document after another.
+struct Running {
     fields: Arc<Fields>,
     input: Stream,
 }
 
-impl Stage for Adding {
+impl Stage for Running {
     fn next(&mut self) -> Result<Option<Row>> {
         let Some(row) = self.input.next()? else { return Ok(None) };
         let Fields { distance, multiplier, locs } = &*self.fields;
-        let far = match row.get(MetaKind::GeoNearDistance) {
-            Some(Value::Double(far)) => Value::Double(far * multiplier),
+        let value = match row.get(MetaKind::GeoNearDistance) {
+            Some(Value::Double(unscaled)) => Value::Double(unscaled * multiplier),
             _ => Value::Null,
         };
-        let mut out = with_field(row.document.view(), distance.components(), far);
-        if let (Some(locs), Some(place)) = (locs, row.get(MetaKind::GeoNearPoint)) {
-            out = with_field(out.view(), locs.components(), place);
+        let mut out = with_field(row.document.view(), distance.components(), value);
+        if let (Some(locs), Some(point)) = (locs, row.get(MetaKind::GeoNearPoint)) {
+            out = with_field(out.view(), locs.components(), point);
         }
         Ok(Some(row.with(out)))
     }
@@ -302,7 +303,7 @@ impl Operator for Near {
         Kind::GeoNear(&self.0)
     }
 
-    /// Unreachable over a collection, whose plan has taken the stage over.
+    /// Runs only without a collection: over a collection, the plan contains the stage.
     fn start(self: Arc<Self>, _input: Stream, _environment: &Environment) -> Result<Stream> {
         Err(err!(
             NamespaceNotFound,

@@ -238,7 +238,7 @@ impl Running {
             let mut matches = environment.collections.find(&stage.from, matcher, environment)?;
             while let Some(found) = matches.next()? {
                 let document = found.document.view();
-                self.tick.weigh(document.bytes().len())?;
+                self.tick.check_bytes(document.bytes().len())?;
                 search.visit(&stage, document, depth)?;
             }
             depth += 1;

@@ -2,8 +2,10 @@
 //!
 //! Groups are in a hash table by the bytes of their key (`1` and `1.0` are one group) and are returned in the order of
 //! first occurrence. Beyond the memory limit the whole table is spilled and restarted. It is written as rows of `_id`
-//! and saved accumulators, sorted by key. At the end, the rows of each key are merged in the order of spilling and
-//! absorbed into one group. Spilled groups are therefore returned in the order of their keys.
+//! and saved accumulators, sorted by key. At the end, the rows of each key are merged into one group in the order of
+//! spilling. Spilled groups are therefore returned in the order of their keys.
+//!
+//! A new accumulator is a file in [`accumulator`](crate::accumulator); this file needs no change.
 //!
 //! ```text
 //! {$group: {_id: <expression>, <field>: {<accumulator>: <expression>}, …}}
@@ -90,23 +92,26 @@ impl Operator for Group {
             stage: self,
             input: Some(input),
             spilled: None,
-            ahead: None,
+            next_row: None,
             arena: Arena::new(),
         }))
     }
 }
 
-/// The groups held in memory.
+/// The groups in memory.
 #[derive(Default)]
 struct Table {
+    /// Positions in `groups` by key.
     positions: HashMap<Box<[u8]>, usize, foldhash::fast::RandomState>,
-    groups: Vec<State>,
-    given: usize,
-    held: usize,
+    groups: Vec<GroupState>,
+    /// Number of groups returned so far.
+    returned: usize,
+    /// Bytes.
+    memory_used: usize,
 }
 
 /// A group: its `_id` and one state per accumulator.
-struct State {
+struct GroupState {
     id: ValueBuf,
     accumulators: Vec<Box<dyn Accumulator>>,
 }
@@ -115,17 +120,17 @@ struct State {
 const GROUP_OVERHEAD: usize = 96;
 
 impl Table {
-    fn insert(&mut self, key: &[u8], state: State) -> usize {
+    fn insert(&mut self, key: &[u8], state: GroupState) -> usize {
         let position = self.groups.len();
-        self.held += key.len() + state.id.bytes().len() + GROUP_OVERHEAD;
-        self.held += state.accumulators.iter().map(|state| state.memory()).sum::<usize>();
+        self.memory_used += key.len() + state.id.bytes().len() + GROUP_OVERHEAD;
+        self.memory_used += state.accumulators.iter().map(|state| state.memory()).sum::<usize>();
         self.positions.insert(key.into(), position);
         self.groups.push(state);
         position
     }
 }
 
-/// A blocking stage, which folds the whole input before it returns groups.
+/// A blocking stage, which reads its entire input before it returns groups.
 struct Running {
     stage: Arc<Group>,
     input: Option<Stream>,
@@ -134,8 +139,8 @@ struct Running {
     table: Table,
     /// Rows of spilled groups.
     spilled: Option<Sorter>,
-    /// The next spilled row and its key.
-    ahead: Option<(Vec<u8>, DocumentCow)>,
+    /// The next spilled row and its key, read ahead to find the end of a group.
+    next_row: Option<(Vec<u8>, DocumentCow)>,
     environment: Environment,
     tick: Tick,
     arena: Arena,
@@ -150,20 +155,20 @@ impl Running {
         let mut key = Vec::new();
         while let Some(row) = input.next()? {
             let root = row.view();
-            self.tick.weigh(root.document.bytes().len())?;
+            self.tick.check_bytes(root.document.bytes().len())?;
             arena.reset();
             let id = stage.id.evaluate(root, &context, &arena)?.unwrap_or(Value::Null);
             key.clear();
             context.collation.append_large_key(id, true, &*context.interrupt, &mut key)?;
             let position = match self.table.positions.get(key.as_slice()) {
                 Some(position) => *position,
-                None => self.table.insert(&key, self.begin(id)?),
+                None => self.table.insert(&key, self.new_group(id)?),
             };
             for (at, (_, accumulation)) in stage.fields.iter().enumerate() {
-                let argument = accumulation.argument(root, &context, &arena).map_err(division)?;
+                let argument = accumulation.argument(root, &context, &arena).map_err(division_error)?;
                 self.add(position, at, argument)?;
             }
-            if self.table.held > self.limit {
+            if self.table.memory_used > self.limit {
                 self.spill()?;
             }
         }
@@ -173,17 +178,17 @@ impl Running {
         if let Some(spilled) = &mut self.spilled {
             spilled.finish()?;
         }
-        self.ahead = self.next_row()?;
+        self.next_row = self.read_row()?;
         Ok(())
     }
 
     /// Creates an empty group.
-    fn begin(&self, id: Value<'_>) -> Result<State> {
+    fn new_group(&self, id: Value<'_>) -> Result<GroupState> {
         let start = |(_, accumulation): &(FieldNameBuf, Accumulation)| {
             accumulation.start(id, &self.environment.context)
         };
         let accumulators = self.stage.fields.iter().map(start).collect::<Result<_>>()?;
-        Ok(State { id: id.to_owned(), accumulators })
+        Ok(GroupState { id: id.to_owned(), accumulators })
     }
 
     fn add(&mut self, position: usize, at: usize, argument: Option<Value<'_>>) -> Result<()> {
@@ -194,9 +199,9 @@ impl Running {
         }
         let before = state.memory();
         state.add(argument)?;
-        self.table.held = (self.table.held + state.memory()).saturating_sub(before);
-        // A single document may add much to many accumulators before the next chance to spill.
-        self.environment.context.limits.check_document(self.table.held.saturating_sub(self.limit))
+        self.table.memory_used = (self.table.memory_used + state.memory()).saturating_sub(before);
+        // A single document may add much to many accumulators. The next spill comes only after it.
+        self.environment.context.limits.check_document(self.table.memory_used.saturating_sub(self.limit))
     }
 
     /// Writes all groups of the table as rows.
@@ -227,42 +232,43 @@ impl Running {
         rows.spill()
     }
 
-    fn next_row(&mut self) -> Result<Option<(Vec<u8>, DocumentCow)>> {
+    fn read_row(&mut self) -> Result<Option<(Vec<u8>, DocumentCow)>> {
         let Some(spilled) = &mut self.spilled else { return Ok(None) };
-        let Some((_, row)) = spilled.give()? else { return Ok(None) };
+        let Some((_, row)) = spilled.next_document()? else { return Ok(None) };
         Ok(Some((spilled.last_key().to_vec(), row)))
     }
 
     /// Returns the next group of the table.
-    fn give(&mut self) -> Result<Option<DocumentBuf>> {
-        let Some(group) = self.table.groups.get_mut(self.table.given) else { return Ok(None) };
-        self.table.given += 1;
-        // Taken out, so memory shrinks as groups are returned.
-        let group = State { id: group.id.clone(), accumulators: std::mem::take(&mut group.accumulators) };
+    fn next_in_memory(&mut self) -> Result<Option<DocumentBuf>> {
+        let Some(group) = self.table.groups.get_mut(self.table.returned) else { return Ok(None) };
+        self.table.returned += 1;
+        // The accumulators are moved out, so memory shrinks as groups are returned.
+        let group =
+            GroupState { id: group.id.clone(), accumulators: std::mem::take(&mut group.accumulators) };
         self.finish(&group).map(Some)
     }
 
     /// Returns the next spilled group.
-    fn give_spilled(&mut self) -> Result<Option<DocumentBuf>> {
-        let Some((key, mut row)) = self.ahead.take() else { return Ok(None) };
-        let mut group = self.begin(row.view().get("_id").unwrap_or(Value::Null))?;
+    fn next_spilled(&mut self) -> Result<Option<DocumentBuf>> {
+        let Some((key, mut row)) = self.next_row.take() else { return Ok(None) };
+        let mut group = self.new_group(row.view().get("_id").unwrap_or(Value::Null))?;
         loop {
             self.tick.check()?;
             let saved = row.view().iter().skip(1);
             for (state, saved) in group.accumulators.iter_mut().zip(saved) {
-                state.absorb(saved.value())?;
+                state.merge(saved.value())?;
             }
-            match self.next_row()? {
+            match self.read_row()? {
                 Some((next_key, next)) if next_key == key => row = next,
                 other => {
-                    self.ahead = other;
+                    self.next_row = other;
                     return self.finish(&group).map(Some);
                 }
             }
         }
     }
 
-    fn finish(&self, group: &State) -> Result<DocumentBuf> {
+    fn finish(&self, group: &GroupState) -> Result<DocumentBuf> {
         let mut builder = Builder::new();
         builder.append(c"_id", &group.id);
         for ((name, _), state) in self.stage.fields.iter().zip(&group.accumulators) {
@@ -279,16 +285,16 @@ impl Stage for Running {
             self.load(input)?;
         }
         self.tick.check()?;
-        let group = match self.give()? {
+        let group = match self.next_in_memory()? {
             Some(group) => Some(group),
-            None => self.give_spilled()?,
+            None => self.next_spilled()?,
         };
         Ok(group.map(Row::from))
     }
 }
 
 /// Replaces the codes of divisions by zero, which differ in the accumulators of MongoDB's `$group`.
-fn division(error: Error) -> Error {
+fn division_error(error: Error) -> Error {
     match (error.code(), error.message()) {
         (ErrorCode::BadValue, message @ "can't $divide by zero") => err!(4848401, "{message}"),
         (ErrorCode::Location(16610), message) => err!(4848403, "{message}"),

@@ -2,7 +2,8 @@
 //!
 //! The join is by equality (`localField`, `foreignField`), by a pipeline with variables (`let`), or both; the equality
 //! then comes first in the pipeline. The equality is a normal filter, so the foreign collection's indexes serve it.
-//! Without an index, a table joins ([`lookup_table`](super::lookup_table)).
+//! Without an index, a hash join runs ([`lookup_table`](super::lookup_table)). A following `$unwind` of the output runs
+//! within this stage ([`lookup_unwind`]). A new option is a case in [`parse`].
 //!
 //! ```text
 //! {$lookup: {
@@ -41,8 +42,8 @@ pub(super) struct Lookup {
     output: Path,
     equality: Option<(Path, Path)>,
     pipeline: Option<Pipeline>,
-    /// The equality by which a table may join.
-    pub(super) hashed: Option<Equality>,
+    /// The equality of a hash join, if the stage has one.
+    pub(super) hash_equality: Option<Equality>,
     variables: Let,
     /// The specification as given.
     spec: ValueBuf,
@@ -78,8 +79,8 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
         bail!(FailedToParse, "$lookup with a 'let' argument must also specify 'pipeline'");
     }
     let variables = variables.unwrap_or_default();
-    let begins = stages.and_then(|stages| stages.get(0)?.as_document()?.first());
-    if from.is_none() && begins.is_none_or(|first| !first.name().starts_with("$documents")) {
+    let first = stages.and_then(|stages| stages.get(0)?.as_document()?.first());
+    if from.is_none() && first.is_none_or(|first| !first.name().starts_with("$documents")) {
         bail!(FailedToParse, "missing 'from' option to $lookup stage specification: {spec}");
     }
     let pipeline = stages.map(|stages| sub_pipeline(stages, &variables, scope)).transpose()?;
@@ -88,16 +89,16 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     if from.is_none() && !generates_documents {
         bail!(FailedToParse, "missing 'from' option to $lookup stage specification: {spec}");
     }
-    let runs_on = pipeline.as_ref().and_then(|pipeline| pipeline.first());
-    if let Some(first) = runs_on.filter(|first| from.is_some() && first.name != "$documents")
+    let first_stage = pipeline.as_ref().and_then(|pipeline| pipeline.first());
+    if let Some(first) = first_stage.filter(|first| from.is_some() && first.name != "$documents")
         && matches!(first.runs_on, RunsOn::Admin | RunsOn::Database)
     {
         bail!(InvalidNamespace, "{} can only be run with {{aggregate: 1}}", first.name);
     }
     let from = from.filter(|_| !generates_documents).map(Namespace::local);
-    let hashed = Equality::of(equality.as_ref(), pipeline.as_ref(), &variables.declare(scope.context));
+    let hash_equality = Equality::of(equality.as_ref(), pipeline.as_ref(), &variables.declare(scope.context));
     let (output, spec) = (checked_path(output)?, spec.value().to_owned());
-    Ok(Parsed::one(Lookup { from, output, equality, pipeline, hashed, variables, spec, unwind: None }))
+    Ok(Parsed::one(Lookup { from, output, equality, pipeline, hash_equality, variables, spec, unwind: None }))
 }
 
 pub(crate) fn inputs(specification: Value<'_>) -> Inputs<'_> {
@@ -162,8 +163,8 @@ fn sub_pipeline(stages: Array<'_>, variables: &Let, scope: &Scope<'_>) -> Result
     Ok(pipeline)
 }
 
-/// Returns the filter for equality with the local values: null if missing, any element of an array, regular expressions
-/// by equality.
+/// Returns the filter for equality with the local values. A missing value is null, and an array stands for its
+/// elements. `$eq` compares a regular expression as a value, which `$in` would match as a pattern.
 pub(crate) fn equality_filter(document: Document<'_>, local: &Path, foreign: &Path) -> DocumentBuf {
     let mut values = Vec::new();
     visit_values(Value::Document(document), local.components(), &mut |value| values.push(value));
@@ -231,11 +232,11 @@ impl Operator for Lookup {
             tick: Tick::new(&environment.context),
             environment: environment.clone(),
             arena: Arena::new(),
-            join: Join::Reads(0),
+            join: Join::NestedLoop(0),
         };
         match self.unwind.clone() {
             Some(unwind) => Ok(lookup_unwind::start(self, unwind, input, search)),
-            None => Ok(Box::new(Running { stage: self, input, search, unchanging: None })),
+            None => Ok(Box::new(Running { stage: self, input, search, uncorrelated: None })),
         }
     }
 }
@@ -245,11 +246,11 @@ struct Running {
     stage: Arc<Lookup>,
     input: Stream,
     search: Search,
-    /// The matches, if they are equal for all documents.
-    unchanging: Option<DocumentBuf>,
+    /// The cached matches of an uncorrelated join, which are equal for all documents.
+    uncorrelated: Option<DocumentBuf>,
 }
 
-/// State of finding matches.
+/// State of the search for the matches of one document after another.
 pub(super) struct Search {
     environment: Environment,
     pub(super) tick: Tick,
@@ -298,7 +299,7 @@ impl Search {
         let mut builder = Builder::new();
         builder.begin_array(c"");
         while let Some(found) = matches.next()? {
-            self.tick.weigh(found.document.view().bytes().len())?;
+            self.tick.check_bytes(found.document.view().bytes().len())?;
             builder.push(found.document.view());
             if builder.len() > limit {
                 let from = stage.from.as_ref().map_or("", |from| from.collection.as_str());
@@ -316,7 +317,7 @@ impl Stage for Running {
     fn next(&mut self) -> Result<Option<Row>> {
         let Some(row) = self.input.next()? else { return Ok(None) };
         self.search.tick.check()?;
-        let found = match self.unchanging.take() {
+        let found = match self.uncorrelated.take() {
             Some(found) => found,
             None => {
                 let matches = self.search.matches(&self.stage, row.view())?;
@@ -324,10 +325,10 @@ impl Stage for Running {
             }
         };
         let joined = set_path(row.document.view(), &self.stage.output, found.view().get(""));
-        self.search.tick.weigh(joined.bytes().len())?;
+        self.search.tick.check_bytes(joined.bytes().len())?;
         self.search.environment.context.limits.check_document(joined.bytes().len())?;
         if self.stage.equality.is_none() && self.stage.variables.is_empty() {
-            self.unchanging = Some(found);
+            self.uncorrelated = Some(found);
         }
         Ok(Some(row.with(joined)))
     }

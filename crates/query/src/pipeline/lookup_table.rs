@@ -19,8 +19,8 @@ use base::bson::{Document, DocumentBuf, Path, PathComponent, Value};
 use foldhash::fast::RandomState;
 use std::hash::BuildHasher;
 
-/// Number of local documents before a table is built. A table costs several reads.
-const READS: usize = 2;
+/// Number of local documents joined by nested loop before a table is built. A table costs several reads.
+const NESTED_LOOP_MAX: usize = 2;
 
 /// The equality of a `$lookup`.
 #[derive(Clone)]
@@ -89,14 +89,15 @@ fn expressions(filter: Document<'_>, context: &Context) -> Option<Sides> {
     Some(Sides::Expressions { foreign: parsed(path)?, variable: parsed(variable)? })
 }
 
-/// How a running `$lookup` finds the documents for its next document.
+/// The join algorithm of a running `$lookup`.
 pub(super) enum Join {
-    /// By a read of the foreign collection; the number of reads so far.
-    Reads(usize),
-    /// By a table.
-    Table(Table),
-    /// Always by a read: an index may serve it, the foreign side is a view, or the table exceeds its memory limit.
-    ReadsOnly,
+    /// A read of the foreign collection for each local document; the number of reads so far.
+    NestedLoop(usize),
+    /// A hash table of the foreign collection.
+    Hash(Table),
+    /// Nested loop without a later table: an index may serve it, the foreign side is a view, or the table exceeds its
+    /// memory limit.
+    NestedLoopOnly,
 }
 
 impl Join {
@@ -110,18 +111,18 @@ impl Join {
         context: &Context,
         environment: &Environment,
     ) -> Result<Option<Vec<DocumentBuf>>> {
-        let (Some(equality), Some(from)) = (&stage.hashed, &stage.from) else { return Ok(None) };
-        if let Join::Reads(reads) = self {
+        let (Some(equality), Some(from)) = (&stage.hash_equality, &stage.from) else { return Ok(None) };
+        if let Join::NestedLoop(reads) = self {
             *reads += 1;
-            if *reads <= READS {
+            if *reads <= NESTED_LOOP_MAX {
                 return Ok(None);
             }
             *self = match Table::build(equality, from, environment)? {
-                Some(table) => Join::Table(table),
-                None => Join::ReadsOnly,
+                Some(table) => Join::Hash(table),
+                None => Join::NestedLoopOnly,
             };
         }
-        let Join::Table(table) = self else { return Ok(None) };
+        let Join::Hash(table) = self else { return Ok(None) };
         let mut hashes = Vec::new();
         match &equality.sides {
             Sides::Fields(path, _) => {
@@ -179,7 +180,7 @@ impl Table {
             if bytes > context.limits.hash_lookup {
                 return Ok(None);
             }
-            tick.weigh(size)?;
+            tick.check_bytes(size)?;
             table.entries.extend(hashes.into_iter().map(|hash| (hash, position)));
             table.documents.push(document.to_owned());
         }
@@ -213,7 +214,8 @@ impl Table {
     }
 }
 
-/// Calls `visit` for every value at a path that a filter may compare, and perhaps for others. `None` stands for missing.
+/// Calls `visit` for every value at a path that a filter may compare, and perhaps for others. `None` stands for
+/// missing.
 fn visit_comparable<'a>(
     value: Value<'a>,
     components: &[PathComponent],

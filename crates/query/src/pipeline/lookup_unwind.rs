@@ -40,10 +40,10 @@ impl Stage for Running {
                     let found = Value::Document(found.document.view());
                     let joined = self.unwind.output(document, Some(found), Some(current.position));
                     current.position += 1;
-                    return Ok(Some(current.row.another(joined)));
+                    return Ok(Some(current.row.copy(joined)));
                 }
                 let unmatched = current.position == 0 && self.unwind.preserve;
-                let alone = unmatched.then(|| current.row.another(self.unwind.output(document, None, None)));
+                let alone = unmatched.then(|| current.row.copy(self.unwind.output(document, None, None)));
                 self.current = None;
                 if let Some(alone) = alone {
                     return Ok(Some(alone));

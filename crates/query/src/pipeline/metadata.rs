@@ -19,8 +19,8 @@ impl Pipeline {
     /// Runs [`check_metadata`](Self::check_metadata) for a pipeline after another: the pipeline of a view.
     pub fn check_metadata_behind(&self, front: &Pipeline, context: &Context) -> Result<()> {
         for kind in MetaKind::SEARCHED {
-            let asked = || self.steps.iter().any(|step| kind.is_asked_in(step.spec.view()));
-            if context.metadata.wants(kind) && !front.searches(kind) && asked() {
+            let asked = || self.steps.iter().any(|step| kind.is_referenced_in(step.spec.view()));
+            if context.metadata.requires(kind) && !front.searches(kind) && asked() {
                 return Err(kind.unavailable());
             }
         }
@@ -59,7 +59,7 @@ impl Pipeline {
             if step.definition.creates_documents || matches!(step.operator.kind(), Kind::Sort(_)) {
                 return false;
             }
-            if MetaKind::SortKey.is_asked_in(step.spec.view()) {
+            if MetaKind::SortKey.is_referenced_in(step.spec.view()) {
                 return true;
             }
         }

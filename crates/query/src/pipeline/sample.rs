@@ -7,7 +7,7 @@
 use super::operator::{Operator, Reads};
 use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Stream};
-use crate::row::Carrier;
+use crate::row::RowCodec;
 use crate::tick::Tick;
 use crate::{Context, Row, Sorter};
 use base::bson::{Element, Value};
@@ -51,7 +51,7 @@ impl Operator for Sample {
             sorter: environment.sorter(self.0, environment.context.limits.sort),
             tick: Tick::new(&environment.context),
             context: Arc::clone(&environment.context),
-            carrier: Carrier::new(&environment.context),
+            codec: RowCodec::new(&environment.context),
         }))
     }
 }
@@ -62,7 +62,7 @@ struct Running {
     sorter: Sorter,
     tick: Tick,
     context: Arc<Context>,
-    carrier: Carrier,
+    codec: RowCodec,
 }
 
 impl Stage for Running {
@@ -71,11 +71,11 @@ impl Stage for Running {
             // The first documents in the order of random keys are a sample without replacement.
             while let Some(row) = input.next()? {
                 self.tick.check()?;
-                self.sorter.add(&self.context.random().to_be_bytes(), 0, self.carrier.hold(row))?;
+                self.sorter.add(&self.context.random().to_be_bytes(), 0, self.codec.encode(row))?;
             }
             self.sorter.finish()?;
         }
-        Ok(self.sorter.give()?.map(|(_, held)| self.carrier.release(held)))
+        Ok(self.sorter.next_document()?.map(|(_, held)| self.codec.decode(held)))
     }
 }
 

@@ -17,7 +17,7 @@ use super::operator::Operator;
 use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Stream};
 use crate::field_path::checked_path;
-use crate::row::Carrier;
+use crate::row::RowCodec;
 use crate::tick::Tick;
 use crate::window::{Function, Gathered, Given, Partition, SortBy, parse_output};
 use crate::{Arena, Context, Expression, Row, RowView, SortPattern, Sorter};
@@ -62,9 +62,9 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
 /// Parses `sortBy`. Errors: TypeMismatch unless it is a document, and errors of sort patterns.
 fn parse_sort_by(value: Value<'_>, context: &Context) -> Result<SortBy> {
     match value {
-        Value::Document(spec) => {
-            Ok(SortBy { pattern: SortPattern::parse(spec)?.wanted(context).collated(&context.collation) })
-        }
+        Value::Document(spec) => Ok(SortBy {
+            pattern: SortPattern::parse(spec)?.require_metadata(context).collated(&context.collation),
+        }),
         other => Err(err!(
             TypeMismatch,
             "BSON field '$setWindowFields.sortBy' is the wrong type '{}', expected type 'object'",
@@ -107,7 +107,7 @@ impl Operator for SetWindowFields {
             input: Some(input),
             sorter: environment.sorter(usize::MAX, environment.context.limits.sort),
             tick: Tick::new(&environment.context),
-            carrier: Carrier::new(&environment.context),
+            codec: RowCodec::new(&environment.context),
             environment: environment.clone(),
             ahead: None,
             ready: Ready::default(),
@@ -121,7 +121,7 @@ struct Running {
     input: Option<Stream>,
     sorter: Sorter,
     tick: Tick,
-    carrier: Carrier,
+    codec: RowCodec,
     environment: Environment,
     /// The first document of the next partition in held form, and the partition's key.
     ahead: Option<(Vec<u8>, DocumentCow)>,
@@ -155,12 +155,12 @@ impl Running {
 
     fn sort(&mut self, mut input: Stream) -> Result<()> {
         while let Some(row) = input.next()? {
-            self.tick.weigh(row.document.view().bytes().len())?;
+            self.tick.check_bytes(row.document.view().bytes().len())?;
             let mut key = self.partition_key(row.view())?;
             if let Some(sort_by) = &self.stage.sort_by {
                 sort_by.pattern.key_in(row.view(), &self.environment.context, &mut key)?;
             }
-            self.sorter.add(&key, 0, self.carrier.hold(row))?;
+            self.sorter.add(&key, 0, self.codec.encode(row))?;
         }
         self.sorter.finish()?;
         self.ahead = self.next_sorted()?;
@@ -168,8 +168,8 @@ impl Running {
     }
 
     fn next_sorted(&mut self) -> Result<Option<(Vec<u8>, DocumentCow)>> {
-        let Some((_, held)) = self.sorter.give()? else { return Ok(None) };
-        let key = self.carrier.look(held.view(), |row| self.partition_key(row))?;
+        let Some((_, held)) = self.sorter.next_document()? else { return Ok(None) };
+        let key = self.codec.with_row(held.view(), |row| self.partition_key(row))?;
         Ok(Some((key, held)))
     }
 
@@ -177,12 +177,12 @@ impl Running {
     ///
     /// Errors: 5643011 beyond the memory limit if spilling is not allowed; the errors of temporary files.
     fn gather(&mut self) -> Result<Gathered> {
-        let mut documents = Gathered::of(self.carrier, &self.environment.context.spills);
+        let mut documents = Gathered::of(self.codec, &self.environment.context.spills);
         let Some((key, first)) = self.ahead.take() else { return Ok(documents) };
         let (limit, disk) = (self.environment.context.limits.window, self.environment.allow_disk_use);
         documents.add(first, limit, disk)?;
         while let Some((next_key, document)) = self.next_sorted()? {
-            self.tick.weigh(document.view().bytes().len())?;
+            self.tick.check_bytes(document.view().bytes().len())?;
             if next_key != key {
                 self.ahead = Some((next_key, document));
                 break;

@@ -10,7 +10,7 @@
 use super::operator::{Effect, Kind, Operator, Reads};
 use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Step, Stream};
-use crate::row::Carrier;
+use crate::row::RowCodec;
 use crate::tick::Tick;
 use crate::{Context, MetaKind, Row, SortPattern, Sorter};
 use base::bson::{Builder, DocumentBuf, Element, Value};
@@ -29,7 +29,7 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let Value::Document(keys) = spec.value() else {
         bail!(15973, "the $sort key specification must be an object");
     };
-    let pattern = SortPattern::parse(keys)?.wanted(scope.context);
+    let pattern = SortPattern::parse(keys)?.require_metadata(scope.context);
     if pattern.is_empty() {
         bail!(15976, "$sort stage must have at least one sort key");
     }
@@ -74,9 +74,9 @@ impl Operator for Sort {
         let sorter = environment.sorter(limit, environment.context.limits.sort);
         let tick = Tick::new(&environment.context);
         let pattern = self.pattern.clone().collated(&environment.context.collation);
-        let carrier = Carrier::new(&environment.context);
+        let codec = RowCodec::new(&environment.context);
         let context = environment.context.clone();
-        Ok(Box::new(Running { pattern, input: Some(input), tick, sorter, carrier, context }))
+        Ok(Box::new(Running { pattern, input: Some(input), tick, sorter, codec, context }))
     }
 }
 
@@ -86,7 +86,7 @@ struct Running {
     input: Option<Stream>,
     tick: Tick,
     sorter: Sorter,
-    carrier: Carrier,
+    codec: RowCodec,
     context: Arc<Context>,
 }
 
@@ -98,15 +98,15 @@ impl Stage for Running {
                 self.tick.check()?;
                 key.clear();
                 self.pattern.key_in(row.view(), &self.context, &mut key)?;
-                self.sorter.add(&key, 0, self.carrier.hold(row))?;
+                self.sorter.add(&key, 0, self.codec.encode(row))?;
             }
             self.sorter.finish()?;
         }
         self.tick.check()?;
-        let Some((_, held)) = self.sorter.give()? else { return Ok(None) };
-        let mut row = self.carrier.release(held);
-        if self.context.metadata.wants(MetaKind::SortKey) {
-            self.pattern.note(&mut row)?;
+        let Some((_, held)) = self.sorter.next_document()? else { return Ok(None) };
+        let mut row = self.codec.decode(held);
+        if self.context.metadata.requires(MetaKind::SortKey) {
+            self.pattern.set_sort_key(&mut row)?;
         }
         Ok(Some(row))
     }

@@ -214,14 +214,14 @@ impl Stage for Running {
             self.tick.check()?;
             if let Some(current) = &mut self.current {
                 if let Some(output) = current.next(&self.stage) {
-                    self.tick.weigh(output.bytes().len())?;
-                    return Ok(Some(current.row.another(output)));
+                    self.tick.check_bytes(output.bytes().len())?;
+                    return Ok(Some(current.row.copy(output)));
                 }
                 self.current = None;
             }
             let Some(row) = self.input.next()? else { return Ok(None) };
             if let Some(output) = self.begin(row) {
-                self.tick.weigh(output.document.view().bytes().len())?;
+                self.tick.check_bytes(output.document.view().bytes().len())?;
                 return Ok(Some(output));
             }
         }

@@ -15,7 +15,7 @@ use crate::pipeline::depth;
 use crate::{Arena, Context, RowView};
 use base::Result;
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Path, Value, check_depth};
-use parse::Flavour;
+use parse::Policy;
 use tree::{Node, Tree};
 
 /// A parsed projection.
@@ -49,7 +49,7 @@ impl Projection {
     /// Errors, as in MongoDB: 31249 and 31250 for colliding paths, 31252 to 31254 for mixing inclusion and exclusion,
     /// 31325 for unknown operators, errors of field paths and expressions.
     pub fn parse_find(spec: Document<'_>, context: &Context) -> Result<Projection> {
-        let mut projection = parse::parse(spec, Flavour::Find, context)?;
+        let mut projection = parse::parse(spec, Policy::Find, context)?;
         projection.may_deepen = depth::growth(Value::Document(spec)) > depth::ROOM;
         Ok(projection)
     }
@@ -61,7 +61,7 @@ impl Projection {
         let parsed = if spec.is_empty() {
             Err(base::err!(51272, "projection specification must have at least one field"))
         } else {
-            parse::parse(spec, Flavour::Aggregate, context)
+            parse::parse(spec, Policy::Aggregate, context)
         };
         parsed.map_err(|error| invalid("Invalid $project", error))
     }

@@ -1,4 +1,7 @@
 //! Parser of projections of find, `$project` and `$addFields`, with MongoDB's errors.
+//!
+//! The result is a [`Tree`], which [`apply`](super::apply) runs. A new operator of find's projections is a case in
+//! [`Parser::document`] and a [`Node`].
 
 use super::tree::{Node, Slice, Tree};
 use super::{Kind, Projection};
@@ -10,9 +13,9 @@ use base::bson::{Builder, Document, Element, FieldName, Path, Value};
 use base::{Error, ErrorCode, Result, bail, err};
 use std::sync::Arc;
 
-/// The origin of a projection.
+/// The rules of a projection: find's, or those of `$project` (MongoDB's ProjectionPolicies).
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum Flavour {
+pub(super) enum Policy {
     Find,
     Aggregate,
 }
@@ -20,24 +23,24 @@ pub(super) enum Flavour {
 /// State of the parser.
 struct Parser<'c> {
     context: &'c Context,
-    flavour: Flavour,
+    policy: Policy,
     tree: Tree,
     /// Inclusion or exclusion, once a field has decided.
     kind: Option<Kind>,
-    /// The value of `_id`, which decides only if no other field does.
+    /// Whether `_id` is included, if the projection names it. It decides the kind only if no other field does.
     id: Option<bool>,
     positional: Option<Path>,
     has_elem_match: bool,
     has_meta: bool,
-    /// The fields for the sort key.
+    /// The paths of `{$meta: "sortKey"}`.
     sort_keys: Vec<Box<str>>,
 }
 
 /// Parses a find's projection or a `$project`.
-pub(super) fn parse(spec: Document<'_>, flavour: Flavour, context: &Context) -> Result<Projection> {
+pub(super) fn parse(spec: Document<'_>, policy: Policy, context: &Context) -> Result<Projection> {
     let mut parser = Parser {
         context,
-        flavour,
+        policy,
         tree: Tree::default(),
         kind: None,
         id: None,
@@ -57,7 +60,7 @@ impl Parser<'_> {
     fn field(&mut self, prefix: &str, element: &Element<'_>) -> Result<()> {
         self.context.interrupt.check()?;
         let path = super::join(prefix, element.name());
-        if self.flavour == Flavour::Find && path.contains(".$.") {
+        if self.policy == Policy::Find && path.contains(".$.") {
             bail!(
                 31394,
                 "As of 4.4, it's illegal to specify positional operator in the middle of a path.Positional \
@@ -66,7 +69,7 @@ impl Parser<'_> {
             );
         }
         match path.strip_suffix(".$") {
-            Some(array) if self.flavour == Flavour::Find => return self.positional(array, element),
+            Some(array) if self.policy == Policy::Find => return self.positional(array, element),
             Some(_) => {
                 bail!(31324, "Cannot use positional projection in aggregation projection");
             }
@@ -92,9 +95,9 @@ impl Parser<'_> {
             }
             return Ok(());
         }
-        match (self.flavour, first.name()) {
-            (Flavour::Find, "$elemMatch") => self.elem_match(path, &first),
-            (Flavour::Find, "$slice") => match slice(first.value())? {
+        match (self.policy, first.name()) {
+            (Policy::Find, "$elemMatch") => self.elem_match(path, &first),
+            (Policy::Find, "$slice") => match slice(first.value())? {
                 Some(slice) => self.tree.add(path, Node::Slice(slice)),
                 None => self.computed(path, Value::Document(inner)).map_err(|error| no_slice(error, inner)),
             },
@@ -134,7 +137,7 @@ impl Parser<'_> {
 
     fn computed(&mut self, path: &str, value: Value<'_>) -> Result<()> {
         self.include_for_computed()?;
-        let place = if self.flavour == Flavour::Find { Place::Plain } else { Place::Pipeline };
+        let place = if self.policy == Policy::Find { Place::Plain } else { Place::Pipeline };
         let expression = expression(value, self.context, place)?;
         self.tree.add(path, Node::Computed(expression))
     }
@@ -196,7 +199,7 @@ impl Parser<'_> {
             // A lone `$elemMatch` means inclusion; with excluded fields it keeps its position.
             _ if self.has_elem_match => Kind::Include,
             // A lone `$meta` includes all other fields in find, but not in `$project`.
-            _ if self.has_meta && self.flavour == Flavour::Aggregate => Kind::Include,
+            _ if self.has_meta && self.policy == Policy::Aggregate => Kind::Include,
             _ => Kind::Exclude,
         });
         let listed = match kind {

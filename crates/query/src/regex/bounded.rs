@@ -1,10 +1,15 @@
 //! Interruptible matching for any pattern and any length of text.
 //!
-//! PCRE limits the steps from one starting position, and its machine code counts only some of them. Runs over the text
-//! and back count nothing. A hostile pattern over some kilobytes can therefore take minutes without interruption. A
-//! first attempt has a small step limit, which suffices for all but hostile patterns. Matching then continues in
+//! PCRE limits the steps from one starting position (its match limit). Its machine code counts only some of them: a
+//! repeat that scans the text and backtracks counts nothing. A hostile pattern over some kilobytes can therefore take
+//! minutes without interruption.
+//!
+//! A first attempt has a small step limit, which suffices for all but hostile patterns. Matching then continues in
 //! windows of starting positions. Each window is a separate search with its own step limit, and interruption is checked
-//! between windows. A window is a lazy run of characters before the pattern.
+//! between windows. The pattern of a window is preceded by a lazy repeat of any character (see [`windowed`]).
+//!
+//! [`pcre`](super::pcre) compiles and matches. The constants below are measured on hostile patterns; the test at the
+//! end of this file prints the times.
 
 use super::literal::Literals;
 use super::pcre::{Code, Failure, Groups};
@@ -12,51 +17,52 @@ use super::{Flags, build, matching_error};
 use crate::Interrupt;
 use base::Result;
 use parking_lot::Mutex;
+use std::ops::RangeInclusive;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// PCRE's error code for a match with too many steps.
 const TOO_MANY_STEPS: i32 = -47;
 
-/// Work limit of one window: counted steps times bytes of text, because each step may run over the whole text. Some
+/// Work limit of one window: counted steps times bytes of text, because each step may scan the entire text. Some
 /// hundred milliseconds in the worst case.
 const WINDOW_WORK: usize = 300_000_000;
 
-/// A window grows if the last one took less than this, and shrinks if it took longer than `SLOW`. The cost of a pattern
-/// from one position is only known after a search.
-const QUICK: Duration = Duration::from_micros(200);
+/// A window grows if the last one took less than this. Only a search shows the cost of a pattern from one position.
+const WINDOW_GROWS_BELOW: Duration = Duration::from_micros(200);
 /// A window shrinks if the last one took longer than this.
-const SLOW: Duration = Duration::from_millis(2);
+const WINDOW_SHRINKS_ABOVE: Duration = Duration::from_millis(2);
 
-/// Bytes that the first window may run over, assuming that each position runs to the end of the text.
-const FIRST_WINDOW: usize = 1 << 22;
+/// Bytes that the first window may scan, if each position scans to the end of the text.
+const FIRST_WINDOW_BYTES: usize = 1 << 22;
 
-/// Step limit for short texts. A repeated group takes some steps for each repetition, and these do not run far.
-const GROUPS: usize = 65_536;
+/// Minimum step limit for texts up to this size in bytes. A repeated group takes some steps for each repetition, and
+/// each of these steps scans little.
+const GROUP_STEPS: usize = 65_536;
 
 /// Upper limit of steps: the default of PCRE, and so of MongoDB.
 const STEPS_MAX: usize = 10_000_000;
 
 /// Maximum size of a short text in bytes. Short texts may take more steps in the first attempt.
-const SHORT: usize = 256;
+const SHORT_TEXT_MAX: usize = 256;
 /// Step limit of the first attempt on a short text.
 const SHORT_STEPS: usize = 16_384;
 
-/// Maximum size in bytes of a text that is first searched in one piece. Patterns that cannot run far have no such
+/// Maximum size in bytes of a text that is first searched without windows. Patterns with a bounded extent have no
 /// limit.
-const LONG: usize = 8192;
+const LONG_TEXT_MIN: usize = 8192;
 /// Step limit of the first attempt on other texts.
 const LONG_STEPS: usize = 64;
 
-/// Maximum starting positions of a window; long texts allow fewer. PCRE's repeats end at 65,535.
-const WINDOW_MAX: usize = 4096;
-const WINDOW_MOST: usize = 32_768;
+/// Bounds of the maximum number of starting positions in a window. The maximum is one for every 256 bytes of text.
+/// PCRE's repeats end at 65,535.
+const WINDOW_MAX: RangeInclusive<usize> = 4096..=32_768;
 
 /// Prefixes of the settings that a pattern may start with. Other verbs are part of the pattern.
 const SETTINGS: [&str; 9] = ["ANY", "BSR_", "CR", "LF", "LIMIT_", "NO", "NUL", "UCP", "UTF"];
 
-/// Text size in bytes from which the clock is checked before a search.
-const WORTH_A_LOOK: usize = 1024;
+/// Minimum size in bytes of a text for an interruption check before its search.
+const CHECKED_TEXT_MIN: usize = 1024;
 
 /// Number of cached variants of a pattern.
 const VARIANTS_MAX: usize = 12;
@@ -65,7 +71,7 @@ const VARIANTS_MAX: usize = 12;
 pub(super) struct Compiled {
     pattern: String,
     flags: Flags,
-    reach: Reach,
+    extent: Extent,
     /// The searched texts, if the pattern consists only of plain texts.
     literals: Option<Literals>,
     /// Compiled at once, unless the pattern consists only of plain texts.
@@ -73,15 +79,15 @@ pub(super) struct Compiled {
     variants: Mutex<Vec<(Variant, Arc<Code>)>>,
 }
 
-/// Distance that a pattern may run from a starting position.
+/// Length of text that a pattern may scan from one starting position.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Reach {
+enum Extent {
     /// At most the pattern's length.
-    Near,
+    Bounded,
     /// To the end of the text, from its start only.
     Anchored,
     /// To the end of the text.
-    Far,
+    Unbounded,
 }
 
 /// A compiled form of a pattern: with or without UTF, with a step limit, and for a window.
@@ -99,7 +105,7 @@ impl Compiled {
         let compiled = Compiled {
             pattern: pattern.to_string(),
             flags,
-            reach: reach(pattern, flags),
+            extent: extent(pattern, flags),
             literals: Literals::read(pattern, flags),
             short: OnceLock::new(),
             variants: Mutex::default(),
@@ -153,16 +159,16 @@ impl Compiled {
         mut locations: Option<&mut Groups>,
         interrupt: &dyn Interrupt,
     ) -> Result<bool> {
-        if text.len() >= WORTH_A_LOOK {
+        if text.len() >= CHECKED_TEXT_MIN {
             interrupt.check_now(false)?;
         }
-        if text.len() <= LONG || self.reach != Reach::Far {
-            let outcome = if text.len() <= SHORT && utf {
+        if text.len() <= LONG_TEXT_MIN || self.extent != Extent::Unbounded {
+            let outcome = if text.len() <= SHORT_TEXT_MAX && utf {
                 self.short().and_then(|code| run(code, text, start, &mut locations))
             } else {
-                let steps = match self.reach {
-                    Reach::Anchored if text.len() > LONG => steps_for(text.len(), false),
-                    _ if text.len() <= SHORT => SHORT_STEPS,
+                let steps = match self.extent {
+                    Extent::Anchored if text.len() > LONG_TEXT_MIN => steps_for(text.len(), false),
+                    _ if text.len() <= SHORT_TEXT_MAX => SHORT_STEPS,
                     _ => LONG_STEPS,
                 };
                 match self.variant(Variant { utf, steps, window: None }) {
@@ -187,20 +193,20 @@ impl Compiled {
         mut locations: Option<&mut Groups>,
         interrupt: &dyn Interrupt,
     ) -> Result<bool> {
-        // A caller that searches a text repeatedly has looked at it once.
+        // A caller that searches one text repeatedly passes `utf` as false if the text is ASCII.
         let utf = utf && !(text.is_ascii() && self.works_on_bytes());
         let steps = steps_for(text.len(), utf);
-        let most = (text.len() / 256).clamp(WINDOW_MAX, WINDOW_MOST);
+        let most = (text.len() / 256).clamp(*WINDOW_MAX.start(), *WINDOW_MAX.end());
         let most = (steps / 4).clamp(1, most);
         // Powers of four keep the number of variants small. If PCRE validates the text again for each window, few
         // windows are better than short ones.
-        let first = if utf { most } else { (FIRST_WINDOW / text.len().max(1)).clamp(1, most) };
+        let first = if utf { most } else { (FIRST_WINDOW_BYTES / text.len().max(1)).clamp(1, most) };
         let (mut window, mut from) = (1 << (first.ilog2() & !1), start);
         loop {
             interrupt.check_now(true)?;
             let begun = Instant::now();
             let Ok(code) = self.variant(Variant { utf, steps, window: Some(window) }) else {
-                return self.search_whole(text, start, steps, locations);
+                return self.search_unwindowed(text, start, steps, locations);
             };
             match run(&code, text, from, &mut locations) {
                 Ok(true) => return Ok(true),
@@ -211,8 +217,8 @@ impl Compiled {
                     from += skipped;
                     match begun.elapsed() {
                         _ if utf => {}
-                        took if took < QUICK && 4 * window <= most => window *= 4,
-                        took if took > SLOW => window = (window / 4).max(1),
+                        took if took < WINDOW_GROWS_BELOW && 4 * window <= most => window *= 4,
+                        took if took > WINDOW_SHRINKS_ABOVE => window = (window / 4).max(1),
                         _ => {}
                     }
                 }
@@ -222,8 +228,8 @@ impl Compiled {
         }
     }
 
-    /// Searches in one piece, for the rare pattern that cannot follow other characters.
-    fn search_whole(
+    /// Searches without windows, for the rare pattern that [`windowed`] refuses.
+    fn search_unwindowed(
         &self,
         text: &str,
         start: usize,
@@ -237,20 +243,20 @@ impl Compiled {
     }
 
     /// Returns the compiled variant from the cache, or compiles it and evicts the oldest.
-    fn variant(&self, wanted: Variant) -> std::result::Result<Arc<Code>, Failure> {
+    fn variant(&self, requested: Variant) -> std::result::Result<Arc<Code>, Failure> {
         let mut variants = self.variants.lock();
-        if let Some((_, code)) = variants.iter().find(|(variant, _)| *variant == wanted) {
+        if let Some((_, code)) = variants.iter().find(|(variant, _)| *variant == requested) {
             return Ok(code.clone());
         }
-        let flags = Flags { utf: wanted.utf, ..self.flags };
-        let code = Arc::new(match wanted.window {
-            None => build(&self.pattern, flags, wanted.steps)?,
-            Some(window) => build(&windowed(&self.pattern, flags, window)?, flags, wanted.steps)?,
+        let flags = Flags { utf: requested.utf, ..self.flags };
+        let code = Arc::new(match requested.window {
+            None => build(&self.pattern, flags, requested.steps)?,
+            Some(window) => build(&windowed(&self.pattern, flags, window)?, flags, requested.steps)?,
         });
         if variants.len() >= VARIANTS_MAX {
             variants.remove(0);
         }
-        variants.push((wanted, code.clone()));
+        variants.push((requested, code.clone()));
         Ok(code)
     }
 }
@@ -273,7 +279,7 @@ fn run(
 fn steps_for(length: usize, utf: bool) -> usize {
     let steps = (WINDOW_WORK / length.max(1)).clamp(LONG_STEPS, STEPS_MAX);
     let checked_again = if utf { length / 64 } else { 0 };
-    let groups = if length <= GROUPS { GROUPS } else { 0 };
+    let groups = if length <= GROUP_STEPS { GROUP_STEPS } else { 0 };
     steps.max(checked_again).max(groups).next_power_of_two().min(STEPS_MAX)
 }
 
@@ -288,7 +294,7 @@ fn skip(text: &str, characters: usize, utf: bool) -> Option<usize> {
 
 /// Returns the pattern after up to `window - 1` characters that are not part of the match.
 ///
-/// Errors: a pattern that cannot be embedded, because it recurses into the whole or contains settings.
+/// Errors: a pattern that cannot be embedded, because it recurses into itself or contains settings.
 fn windowed(pattern: &str, flags: Flags, window: usize) -> std::result::Result<String, Failure> {
     let mut rest = pattern;
     while let Some((verb, behind)) = rest.strip_prefix("(*").and_then(|verb| verb.split_once(')')) {
@@ -299,18 +305,18 @@ fn windowed(pattern: &str, flags: Flags, window: usize) -> std::result::Result<S
     }
     let (verbs, rest) = pattern.split_at(pattern.len() - rest.len());
     let unclosed = rest.rfind("\\Q") > rest.rfind("\\E");
-    let alone = ["(*", "\\G", "(?R", "(?0", "\\g<", "\\g'"].iter().any(|part| rest.contains(part));
+    let refused = ["(*", "\\G", "(?R", "(?0", "\\g<", "\\g'"].iter().any(|part| rest.contains(part));
     let end = if flags.extended { "\n" } else { "" };
-    let lead = format!("(?s:.{{0,{}}}?)", window - 1);
-    match alone || unclosed {
+    let skipped = format!("(?s:.{{0,{}}}?)", window - 1);
+    match refused || unclosed {
         // Refused by PCRE, to return its own error.
         true => build("(", flags, 1).map(|_| String::new()),
-        false => Ok(format!("{verbs}\\G{lead}\\K(?:{rest}{end})")),
+        false => Ok(format!("{verbs}\\G{skipped}\\K(?:{rest}{end})")),
     }
 }
 
-/// Classifies a pattern by its characters, escaped or not. Patterns with unknown constructs may run far.
-fn reach(pattern: &str, flags: Flags) -> Reach {
+/// Classifies a pattern by its characters, escaped or not. A pattern with an unknown construct is unbounded.
+fn extent(pattern: &str, flags: Flags) -> Extent {
     let recurses =
         ["(?R", "(?&", "(?P", "(*", "\\g", "\\k", "\\X", "\\R"].iter().any(|part| pattern.contains(part));
     let digit_follows = |sign: &str| {
@@ -321,12 +327,12 @@ fn reach(pattern: &str, flags: Flags) -> Reach {
     let optional = pattern.matches('?').count() - pattern.matches("(?").count();
     let repeats = pattern.contains(['*', '+', '{']) || optional > 4;
     if !repeats && !recurses && !digit_follows("\\") && !digit_follows("(?") {
-        return Reach::Near;
+        return Extent::Bounded;
     }
     let anchored = pattern.starts_with('^') || pattern.starts_with("\\A");
     match anchored && !flags.multi_line && !recurses && !pattern.contains('|') && !pattern.contains("(?") {
-        true => Reach::Anchored,
-        false => Reach::Far,
+        true => Extent::Anchored,
+        false => Extent::Unbounded,
     }
 }
 

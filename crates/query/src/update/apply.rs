@@ -1,4 +1,8 @@
-//! Applies an update's tree to a document in one walk; untouched elements are copied undecoded.
+//! Application of an update's tree to a document in one walk. Unchanged elements are copied undecoded.
+//!
+//! The walk handles paths: arrays, missing fields and positional components. The operators of the tree's leaves
+//! ([`operators`](super::operators)) compute values. A new operator needs no change here. A new form of result is a
+//! case of [`Change`] and of [`write`].
 
 use super::array_filters::ArrayFilter;
 use super::operators::Change;
@@ -12,8 +16,8 @@ use std::cell::Cell;
 /// Maximum number of nulls inserted before a position beyond an array's end, as in MongoDB.
 const BACKFILL_MAX: usize = 1_500_000;
 
-/// The field that an operator is applied to, with its surroundings.
-pub(crate) struct At<'v> {
+/// The field that an operator is applied to, with the document and the operation.
+pub(crate) struct FieldContext<'v> {
     pub(crate) context: &'v Context,
     /// The whole document before the update.
     pub(crate) root: Document<'v>,
@@ -25,10 +29,10 @@ pub(crate) struct At<'v> {
     pub(crate) name: &'v str,
 }
 
-impl At<'_> {
-    /// Checks for interruption at some positions of an array.
-    pub(crate) fn check_now_and_then(&self, position: usize) -> Result<()> {
-        check_now_and_then(self.context, position)
+impl FieldContext<'_> {
+    /// Checks for interruption at every 64th position of an array.
+    pub(crate) fn check_at_intervals(&self, position: usize) -> Result<()> {
+        check_at_intervals(self.context, position)
     }
 
     /// The document's `_id` as messages print it: `_id: 1.0`.
@@ -40,28 +44,29 @@ impl At<'_> {
 /// Number of array elements between two interruption checks.
 const ELEMENTS_PER_CHECK: usize = 64;
 
-fn check_now_and_then(context: &Context, position: usize) -> Result<()> {
+fn check_at_intervals(context: &Context, position: usize) -> Result<()> {
     if position % ELEMENTS_PER_CHECK == ELEMENTS_PER_CHECK - 1 { context.interrupt.check() } else { Ok(()) }
 }
 
-/// The application of a tree to a document.
+/// The application of a tree to one document.
 pub(crate) struct Walk<'c> {
     pub(crate) context: &'c Context,
     pub(crate) root: Document<'c>,
+    /// The array position that the filter matched, for `$`.
     pub(crate) position: Option<usize>,
     pub(crate) is_insert: bool,
     pub(crate) filters: &'c [ArrayFilter],
-    /// Whether an array was rewritten, which counts as a change even if the result is equal. Example: a `$push` whose
-    /// `$slice` removes the new element has modified the document.
+    /// Whether an array was rewritten. MongoDB counts it as a modification even if the result is equal. Example: a
+    /// `$push` whose `$slice` removes the new element.
     pub(crate) rewritten: Cell<bool>,
 }
 
 /// A document or array whose fields are updated.
 #[derive(Clone, Copy)]
-struct Holder<'a> {
+struct Parent<'a> {
     fields: Document<'a>,
     is_array: bool,
-    /// The element that contains the holder, for messages; `None` for the whole document.
+    /// The element that contains the parent, for messages; `None` for the whole document.
     element: Option<Element<'a>>,
     path: &'a str,
 }
@@ -80,13 +85,13 @@ impl<'c> Walk<'c> {
     /// Returns the updated document.
     pub(crate) fn apply(&self, tree: &Fields) -> Result<DocumentBuf> {
         let mut out = Builder::with_buffer(Vec::with_capacity(self.root.bytes().len() + 64));
-        let holder = Holder { fields: self.root, is_array: false, element: None, path: "" };
-        self.fields(tree, holder, &mut out)?;
+        let parent = Parent { fields: self.root, is_array: false, element: None, path: "" };
+        self.fields(tree, parent, &mut out)?;
         Ok(out.finish())
     }
 
-    fn at<'v>(&'v self, path: &'v str, name: &'v str) -> At<'v> {
-        At { context: self.context, root: self.root, is_insert: self.is_insert, path, name }
+    fn field<'v>(&'v self, path: &'v str, name: &'v str) -> FieldContext<'v> {
+        FieldContext { context: self.context, root: self.root, is_insert: self.is_insert, path, name }
     }
 
     /// Returns the fields with `$` replaced by its position.
@@ -100,13 +105,13 @@ impl<'c> Walk<'c> {
         Ok(Cow::Owned(fields.with_position(position, path)?))
     }
 
-    /// Writes the fields of a holder: existing fields in their order, then created fields.
-    fn fields(&self, fields: &Fields, holder: Holder<'_>, out: &mut Builder) -> Result<()> {
-        let fields = self.positioned(fields, holder.path)?;
+    /// Writes the fields of a parent: existing fields in their order, then created fields.
+    fn fields(&self, fields: &Fields, parent: Parent<'_>, out: &mut Builder) -> Result<()> {
+        let fields = self.positioned(fields, parent.path)?;
         let mut seen = vec![false; fields.children.len()];
         let mut length = 0;
-        for element in holder.fields {
-            let found = match holder.is_array {
+        for element in parent.fields {
+            let found = match parent.is_array {
                 true => fields.find_element(length),
                 false => fields.find(element.name_bytes()),
             };
@@ -115,8 +120,8 @@ impl<'c> Walk<'c> {
                 // A second field with an equal name is not updated, as in MongoDB.
                 Some((seen, child)) if !*seen => {
                     *seen = true;
-                    let path = join(holder.path, &child.name);
-                    self.existing(&child.node, element, holder.is_array, &path, out)?;
+                    let path = join(parent.path, &child.name);
+                    self.existing(&child.node, element, parent.is_array, &path, out)?;
                 }
                 _ => {
                     out.append_element(&element);
@@ -124,7 +129,7 @@ impl<'c> Walk<'c> {
             }
         }
         for (child, _) in fields.children.iter().zip(&seen).filter(|(_, seen)| !**seen) {
-            length = self.absent(child, holder, length, out)?;
+            length = self.absent(child, parent, length, out)?;
         }
         Ok(())
     }
@@ -140,7 +145,7 @@ impl<'c> Walk<'c> {
     ) -> Result<()> {
         match (node, element.value()) {
             (Node::Leaf(operator), value) => {
-                let change = operator.existing(value, &self.at(path, element.name()))?;
+                let change = operator.existing(value, &self.field(path, element.name()))?;
                 if matches!(change, Change::Keep) {
                     out.append_element(&element);
                 } else {
@@ -150,15 +155,15 @@ impl<'c> Walk<'c> {
             }
             (Node::Fields(fields), Value::Document(inner)) => {
                 out.begin_document(element.field_name());
-                let holder = Holder { fields: inner, is_array: false, element: Some(element), path };
-                self.fields(fields, holder, out)?;
+                let parent = Parent { fields: inner, is_array: false, element: Some(element), path };
+                self.fields(fields, parent, out)?;
                 out.end();
             }
             (Node::Fields(fields), Value::Array(inner)) => {
                 out.begin_array(element.field_name());
-                let holder =
-                    Holder { fields: inner.as_document(), is_array: true, element: Some(element), path };
-                self.fields(fields, holder, out)?;
+                let parent =
+                    Parent { fields: inner.as_document(), is_array: true, element: Some(element), path };
+                self.fields(fields, parent, out)?;
                 out.end();
             }
             (Node::Fields(fields), _) => {
@@ -181,9 +186,9 @@ impl<'c> Walk<'c> {
         let Value::Array(values) = array.value() else { return Ok(()) };
         out.begin_array(array.field_name());
         for (position, element) in values.elements().enumerate() {
-            check_now_and_then(self.context, position)?;
+            check_at_intervals(self.context, position)?;
             let path = join(path, element.name());
-            match self.chosen(elements, element.value(), &path)? {
+            match self.matching_node(elements, element.value(), &path)? {
                 Some(node) => self.existing(&node, element, true, &path, out)?,
                 None => {
                     out.append_element(&element);
@@ -194,24 +199,24 @@ impl<'c> Walk<'c> {
         Ok(())
     }
 
-    /// Merges all nodes whose filters match an element.
-    pub(super) fn chosen<'n>(
+    /// Merges all nodes whose filters match an element. `None` if no filter matches.
+    pub(super) fn matching_node<'n>(
         &self,
         elements: &'n Elements,
         value: Value<'_>,
         path: &str,
     ) -> Result<Option<Cow<'n, Node>>> {
-        let mut chosen: Option<Cow<'n, Node>> = None;
+        let mut merged: Option<Cow<'n, Node>> = None;
         for (name, node) in &elements.children {
             if !self.filter_matches(name, value)? {
                 continue;
             }
-            chosen = Some(match chosen {
+            merged = Some(match merged {
                 None => Cow::Borrowed(node),
                 Some(other) => Cow::Owned(other.merge(node, path)?),
             });
         }
-        Ok(chosen)
+        Ok(merged)
     }
 
     fn filter_matches(&self, name: &str, value: Value<'_>) -> Result<bool> {
@@ -224,18 +229,18 @@ impl<'c> Walk<'c> {
         }
     }
 
-    /// Creates a missing child if its operator creates fields. Returns the new length of the holder.
-    fn absent(&self, child: &Child, holder: Holder<'_>, length: usize, out: &mut Builder) -> Result<usize> {
-        let path = join(holder.path, &child.name);
-        if !holder.is_array {
+    /// Creates a missing child if its operator creates fields. Returns the new number of fields of the parent.
+    fn absent(&self, child: &Child, parent: Parent<'_>, length: usize, out: &mut Builder) -> Result<usize> {
+        let path = join(parent.path, &child.name);
+        if !parent.is_array {
             if self.creates(&child.node, &path)? {
                 self.create(&child.node, child.name.view(), &path, out)?;
             }
             return Ok(length);
         }
         let Some(index) = child.index else {
-            if let Some(element) = holder.element {
-                self.refuse_path(child, element, holder.path)?;
+            if let Some(element) = parent.element {
+                self.refuse_path(child, element, parent.path)?;
             }
             return Ok(length);
         };
@@ -255,7 +260,7 @@ impl<'c> Walk<'c> {
     /// Whether an operator below a missing field would create it.
     fn creates(&self, node: &Node, path: &str) -> Result<bool> {
         match node {
-            Node::Leaf(operator) => operator.creates(&self.at(path, last(path))),
+            Node::Leaf(operator) => operator.creates(&self.field(path, last(path))),
             Node::Elements(_) => Err(err!(
                 BadValue,
                 "The path '{path}' must exist in the document in order to apply array updates."
@@ -274,7 +279,9 @@ impl<'c> Walk<'c> {
     /// Writes a missing field, including the documents on its path.
     fn create(&self, node: &Node, name: FieldName<'_>, path: &str, out: &mut Builder) -> Result<()> {
         match node {
-            Node::Leaf(operator) => write(operator.missing(&self.at(path, name.as_str()))?, name, false, out),
+            Node::Leaf(operator) => {
+                write(operator.missing(&self.field(path, name.as_str()))?, name, false, out)
+            }
             Node::Elements(_) => {}
             Node::Fields(fields) => {
                 let fields = self.positioned(fields, path)?;
@@ -291,22 +298,25 @@ impl<'c> Walk<'c> {
         Ok(())
     }
 
-    /// Refuses a path through an element that cannot have the child, unless nothing would be created.
+    /// Refuses a path through an element that cannot have the child. A path whose operators create nothing is accepted,
+    /// unless an operator checks it.
+    ///
+    /// Errors: PathNotViable.
     fn refuse_path(&self, child: &Child, element: Element<'_>, path: &str) -> Result<()> {
         let full = join(path, &child.name);
         if self.creates(&child.node, &full)? {
             bail!(PathNotViable, "Cannot create field '{}' in element {{{element}}}", child.name);
         }
         let mut refused = None;
-        child.node.leaves(&full, &mut |path, operator| {
+        child.node.for_each_operator(&full, &mut |path, operator| {
             if operator.checks_path() && refused.is_none() {
                 refused = Some(path.to_owned());
             }
         });
         match refused {
-            Some(whole) => Err(err!(
+            Some(full) => Err(err!(
                 PathNotViable,
-                "Cannot use the part ({}) of ({whole}) to traverse the element ({{{element}}})",
+                "Cannot use the part ({}) of ({full}) to traverse the element ({{{element}}})",
                 child.name
             )),
             None => Ok(()),
@@ -314,6 +324,7 @@ impl<'c> Walk<'c> {
     }
 }
 
+/// Returns the last component of a path.
 fn last(path: &str) -> &str {
     path.rsplit('.').next().unwrap_or(path)
 }
@@ -351,7 +362,7 @@ fn write(change: Change<'_>, name: FieldName<'_>, in_array: bool, out: &mut Buil
 /// Returns the identifiers of the tree's `$[identifier]` components, each with a path that uses it.
 pub(crate) fn identifiers(tree: &Fields) -> Vec<(String, String)> {
     let mut used = Vec::new();
-    tree.leaves("", &mut |path, _| {
+    tree.for_each_operator("", &mut |path, _| {
         for name in path.split('.').filter_map(identifier).filter(|name| !name.is_empty()) {
             used.push((name.to_owned(), path.to_owned()));
         }

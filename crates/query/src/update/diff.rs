@@ -192,7 +192,7 @@ impl Written<'_, '_> {
                 continue;
             }
             let path = join(path, old.name());
-            if let Some(chosen) = self.walk.chosen(elements, old.value(), &path)? {
+            if let Some(chosen) = self.walk.matching_node(elements, old.value(), &path)? {
                 let change = self.change(&chosen, old, new, &path)?;
                 put(&mut node, position, change, new);
             }

@@ -33,7 +33,7 @@ fn check_id(child: &Child, before: Document<'_>, after: Document<'_>) -> Result<
         return Ok(());
     }
     let mut path = String::from("_id");
-    child.node.leaves("_id", &mut |leaf, _| leaf.clone_into(&mut path));
+    child.node.for_each_operator("_id", &mut |leaf, _| leaf.clone_into(&mut path));
     match (new, &child.node) {
         (Some(new), Node::Fields(_)) if !exists(old, &path) => Err(err!(
             ImmutableField,

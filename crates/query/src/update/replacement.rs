@@ -66,7 +66,7 @@ pub(super) fn replace(
             Some(context) if is_empty_timestamp(&element) => {
                 out.append(
                     element.field_name(),
-                    Value::Timestamp(context.stamps.next(super::timestamp(context))),
+                    Value::Timestamp(context.timestamps.next(super::timestamp(context))),
                 );
             }
             _ => {

@@ -1,8 +1,11 @@
 //! The tree of an update. Merged paths let one walk over a document apply all operators.
 //!
 //! `{$set: {"a.b": 1, "a.c": 2}, $inc: {d: 1}}` becomes a node with children `a` (with `b` and `c`) and `d`. Children
-//! are in the order in which MongoDB creates missing fields: by name, numbers by value. `$` is kept apart until the
+//! are in the order in which MongoDB creates missing fields: by name, numbers by value. `$` has its own field until the
 //! document determines its position. `$[]` and `$[name]` become a node over the elements of an array.
+//!
+//! [`operators`](super::operators) parses the leaves and [`apply`](super::apply) walks the tree. A new operator changes
+//! neither. A new form of path component needs a case in [`Node`] and in [`check_path`].
 
 use super::operators::Operator;
 use base::bson::{FieldName, FieldNameBuf};
@@ -11,8 +14,8 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// Number of children up to which linear search is faster than hashing.
-const FEW: usize = 16;
+/// Maximum number of children for linear search. Hashing is faster for more children.
+const LINEAR_SEARCH_MAX: usize = 16;
 
 /// Maximum number of components of a path, as in MongoDB.
 const COMPONENTS_MAX: usize = 255;
@@ -33,8 +36,8 @@ pub(crate) enum Node {
 pub(crate) struct Fields {
     /// In the order of the update, and sorted by [`compare_names`] after [`sort`](Fields::sort).
     pub(crate) children: Vec<Child>,
-    /// The position of each child by name; empty while they are few.
-    places: HashMap<FieldNameBuf, usize>,
+    /// The position of each child by name. Empty up to [`LINEAR_SEARCH_MAX`] children.
+    positions: HashMap<FieldNameBuf, usize>,
     /// Operators at the position of `$`.
     pub(crate) positional: Option<Box<Node>>,
 }
@@ -114,13 +117,13 @@ impl Fields {
             if let Some(node) = &mut self.positional {
                 return node.add(rest, operator);
             }
-            self.positional = Some(Box::new(rest.chain(operator)));
+            self.positional = Some(Box::new(rest.branch(operator)));
             return Ok(());
         }
         match self.find(name.as_bytes()).and_then(|at| self.children.get_mut(at)) {
             Some(child) => child.node.add(rest, operator),
             None => {
-                self.push(Child::new(name, rest.chain(operator)));
+                self.push(Child::new(name, rest.branch(operator)));
                 Ok(())
             }
         }
@@ -130,8 +133,8 @@ impl Fields {
     fn push(&mut self, child: Child) {
         self.children.push(child);
         match self.children.last() {
-            Some(child) if self.children.len() > FEW + 1 => {
-                self.places.insert(child.name.clone(), self.children.len() - 1);
+            Some(child) if self.children.len() > LINEAR_SEARCH_MAX + 1 => {
+                self.positions.insert(child.name.clone(), self.children.len() - 1);
             }
             _ => self.index(),
         }
@@ -139,17 +142,17 @@ impl Fields {
 
     /// Builds the index of the children if they are many.
     fn index(&mut self) {
-        self.places.clear();
-        if self.children.len() > FEW {
-            let places = self.children.iter().enumerate().map(|(at, child)| (child.name.clone(), at));
-            self.places.extend(places);
+        self.positions.clear();
+        if self.children.len() > LINEAR_SEARCH_MAX {
+            let positions = self.children.iter().enumerate().map(|(at, child)| (child.name.clone(), at));
+            self.positions.extend(positions);
         }
     }
 
     /// The position of a child by name.
     #[inline]
     pub(crate) fn find(&self, name: &[u8]) -> Option<usize> {
-        if self.children.len() > FEW {
+        if self.children.len() > LINEAR_SEARCH_MAX {
             return self.find_hashed(name);
         }
         self.children.iter().position(|child| child.name.as_bytes() == name)
@@ -158,7 +161,7 @@ impl Fields {
     /// The position of the child for an element of an array.
     #[inline]
     pub(crate) fn find_element(&self, index: usize) -> Option<usize> {
-        if self.children.len() > FEW {
+        if self.children.len() > LINEAR_SEARCH_MAX {
             return self.find_hashed(FieldNameBuf::of_number(index).as_bytes());
         }
         self.children.iter().position(|child| child.index == Some(index))
@@ -166,7 +169,7 @@ impl Fields {
 
     #[cold]
     fn find_hashed(&self, name: &[u8]) -> Option<usize> {
-        self.places.get(std::str::from_utf8(name).ok()?).copied()
+        self.positions.get(std::str::from_utf8(name).ok()?).copied()
     }
 
     /// Sorts the children here and below.
@@ -203,7 +206,7 @@ impl Fields {
         Ok(fields)
     }
 
-    /// Merges one child into these fields, which must be sorted again.
+    /// Merges one child into these fields. The caller sorts them afterwards.
     fn merge_child(&mut self, other: &Child, path: &str) -> Result<()> {
         match self.find(other.name.as_bytes()).and_then(|at| self.children.get_mut(at)) {
             Some(child) => child.node = child.node.merge(&other.node, &join(path, &other.name))?,
@@ -232,7 +235,7 @@ impl Elements {
         match self.children.iter_mut().find(|(known, _)| &**known == name) {
             Some((_, node)) => node.add(rest, operator),
             None => {
-                self.children.push((name.into(), rest.chain(operator)));
+                self.children.push((name.into(), rest.branch(operator)));
                 Ok(())
             }
         }
@@ -243,7 +246,9 @@ impl Elements {
         let mut merged = self.clone();
         for (name, node) in &other.children {
             match merged.children.iter_mut().find(|(known, _)| known == name) {
-                Some((_, held)) => *held = held.merge(node, &join(path, &format!("$[{name}]")))?,
+                Some((_, existing)) => {
+                    *existing = existing.merge(node, &join(path, &format!("$[{name}]")))?
+                }
                 None => merged.children.push((name.clone(), node.clone())),
             }
         }
@@ -269,7 +274,8 @@ impl Node {
         }
     }
 
-    /// Merges two nodes of one path, if only the document reveals that they meet.
+    /// Merges two nodes of one path. Parsing cannot detect their conflict, because the document determines the path:
+    /// the position of `$`, or an element that two filters match.
     ///
     /// Errors: ConflictingUpdateOperators if one operator blocks the other.
     pub(crate) fn merge(&self, other: &Node, path: &str) -> Result<Node> {
@@ -289,7 +295,7 @@ impl Node {
         }
     }
 
-    /// Greatest depth that written values may reach here; `None` if not known beforehand.
+    /// Maximum depth of the written values below the field, in levels. `None` if it depends on the document.
     pub(crate) fn depth(&self) -> Option<usize> {
         match self {
             Node::Leaf(operator) => operator.depth(),
@@ -299,13 +305,13 @@ impl Node {
     }
 
     /// Calls `each` with every operator and its remaining path.
-    pub(crate) fn leaves(&self, path: &str, each: &mut dyn FnMut(&str, &Arc<dyn Operator>)) {
+    pub(crate) fn for_each_operator(&self, path: &str, each: &mut dyn FnMut(&str, &Arc<dyn Operator>)) {
         match self {
             Node::Leaf(operator) => each(path, operator),
-            Node::Fields(fields) => fields.leaves(path, each),
+            Node::Fields(fields) => fields.for_each_operator(path, each),
             Node::Elements(elements) => {
                 for (name, node) in &elements.children {
-                    node.leaves(&join(path, &format!("$[{name}]")), each);
+                    node.for_each_operator(&join(path, &format!("$[{name}]")), each);
                 }
             }
         }
@@ -319,16 +325,16 @@ impl Fields {
     }
 
     /// Calls `each` with every operator below and its whole path.
-    pub(crate) fn leaves(&self, path: &str, each: &mut dyn FnMut(&str, &Arc<dyn Operator>)) {
+    pub(crate) fn for_each_operator(&self, path: &str, each: &mut dyn FnMut(&str, &Arc<dyn Operator>)) {
         for child in &self.children {
-            child.node.leaves(&join(path, &child.name), each);
+            child.node.for_each_operator(&join(path, &child.name), each);
         }
         if let Some(node) = &self.positional {
-            node.leaves(&join(path, "$"), each);
+            node.for_each_operator(&join(path, "$"), each);
         }
     }
 
-    /// Greatest depth that written values may reach below; `None` if not known beforehand.
+    /// Maximum depth of the written values below the document, in levels. `None` if it depends on the document.
     pub(crate) fn depth(&self) -> Option<usize> {
         deepest(self.children.iter().map(|child| &child.node).chain(self.positional.as_deref()))
     }
@@ -367,12 +373,12 @@ impl Ord for ByName {
     }
 }
 
-/// A path on its way into the tree: the length already used and the remaining components.
+/// A path during its insertion into the tree: the inserted length and the remaining components.
 #[derive(Clone, Copy)]
 struct PathCursor<'p> {
     path: &'p str,
     components: &'p [&'p str],
-    /// Bytes of the path already used.
+    /// Bytes of the path that are in the tree, for the message of a conflict.
     done: usize,
 }
 
@@ -384,7 +390,7 @@ impl<'p> PathCursor<'p> {
     }
 
     /// Builds the nodes that lead to an operator along the remaining components.
-    fn chain(self, operator: Arc<dyn Operator>) -> Node {
+    fn branch(self, operator: Arc<dyn Operator>) -> Node {
         let mut node = Node::Leaf(operator);
         for component in self.components.iter().rev() {
             node = match identifier(component) {
@@ -421,14 +427,9 @@ fn is_number(name: &str) -> bool {
     digits && (name == "0" || !name.starts_with('0'))
 }
 
-/// The order in which missing fields are created: bytewise, but numbers by value.
+/// Compares names in MongoDB's order of created fields: bytewise, but numbers by value.
 fn compare_names(a: &str, b: &str) -> Ordering {
-    let number = |name: &str| {
-        name.bytes().all(|byte| byte.is_ascii_digit())
-            && (name == "0" || !name.starts_with('0'))
-            && !name.is_empty()
-    };
-    if number(a) && number(b) {
+    if is_number(a) && is_number(b) {
         return a.len().cmp(&b.len()).then_with(|| a.cmp(b));
     }
     a.cmp(b)

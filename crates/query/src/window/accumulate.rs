@@ -103,7 +103,7 @@ impl<'a> Arguments<'a> {
             tick.check()?;
             let mut running = self.start()?;
             if let Some(state) = sliding.slide(frame, tick)? {
-                running.absorb(state.view())?;
+                running.merge(state.view())?;
             }
             results.push(running.finish()?)?;
         }
@@ -179,8 +179,8 @@ impl Fold for &Arguments<'_> {
 
     fn join(&self, earlier: &ValueBuf, later: &ValueBuf) -> Result<ValueBuf> {
         let mut running = self.start()?;
-        running.absorb(earlier.view())?;
-        running.absorb(later.view())?;
+        running.merge(earlier.view())?;
+        running.merge(later.view())?;
         Ok(running.save())
     }
 }

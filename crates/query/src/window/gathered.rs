@@ -1,6 +1,6 @@
 //! The documents of a partition, either in memory or in a temporary file.
 
-use crate::row::Carrier;
+use crate::row::RowCodec;
 use crate::spill::{Run, RunWriter, SpillFile, SpillFolder};
 use crate::{Row, RowView};
 use base::bson::DocumentCow;
@@ -16,7 +16,7 @@ pub(crate) struct Gathered {
     file: SpillFile,
     writer: Option<RunWriter>,
     run: Option<RefCell<Run>>,
-    carrier: Carrier,
+    codec: RowCodec,
 }
 
 /// Returns the gathered documents, each once.
@@ -24,13 +24,13 @@ pub(crate) struct Gathered {
 pub(crate) struct Given {
     held: std::vec::IntoIter<DocumentCow>,
     run: Option<RefCell<Run>>,
-    carrier: Carrier,
+    codec: RowCodec,
 }
 
 impl Gathered {
-    /// Starts an empty list, for documents in the form of this carrier and a temporary file in a folder.
-    pub(crate) fn of(carrier: Carrier, folder: &SpillFolder) -> Gathered {
-        Gathered { carrier, file: SpillFile::within(folder), ..Gathered::default() }
+    /// Starts an empty list, for documents in the form of this codec and a temporary file in a folder.
+    pub(crate) fn of(codec: RowCodec, folder: &SpillFolder) -> Gathered {
+        Gathered { codec, file: SpillFile::within(folder), ..Gathered::default() }
     }
 
     /// The number of documents.
@@ -89,12 +89,12 @@ impl Gathered {
     /// Visits every document in order.
     pub(crate) fn each(&self, visit: &mut dyn FnMut(RowView<'_>) -> Result<()>) -> Result<()> {
         let Some(run) = &self.run else {
-            return self.held.iter().try_for_each(|held| self.carrier.look(held.view(), &mut *visit));
+            return self.held.iter().try_for_each(|held| self.codec.with_row(held.view(), &mut *visit));
         };
         let mut run = run.borrow_mut();
         run.restart();
         while let Some(record) = run.next()? {
-            self.carrier.look(record.document.view(), &mut *visit)?;
+            self.codec.with_row(record.document.view(), &mut *visit)?;
         }
         Ok(())
     }
@@ -104,7 +104,7 @@ impl Gathered {
         if let Some(run) = &self.run {
             run.borrow_mut().restart();
         }
-        Given { held: self.held.into_iter(), run: self.run, carrier: self.carrier }
+        Given { held: self.held.into_iter(), run: self.run, codec: self.codec }
     }
 }
 
@@ -115,6 +115,6 @@ impl Given {
             None => self.held.next(),
             Some(run) => run.borrow_mut().next()?.map(|record| record.document),
         };
-        Ok(held.map(|held| self.carrier.release(held)))
+        Ok(held.map(|held| self.codec.decode(held)))
     }
 }

@@ -28,11 +28,11 @@ type FieldChanges<'a> = HashMap<&'a [u8], FieldChange<'a>, foldhash::fast::Rando
 /// CannotBackfillArray for a position far beyond the end of an array.
 pub fn apply(document: Document<'_>, diff: Document<'_>) -> Result<DocumentBuf> {
     check(&SubDiff::Document(DocumentDiff::read(diff)?))?;
-    carry_out(document, diff)
+    apply_diff(document, diff)
 }
 
 /// Applies a diff that was made here; only the relevant parts are checked.
-pub(in crate::change) fn carry_out(document: Document<'_>, diff: Document<'_>) -> Result<DocumentBuf> {
+pub(in crate::change) fn apply_diff(document: Document<'_>, diff: Document<'_>) -> Result<DocumentBuf> {
     let mut out = Builder::with_buffer(Vec::with_capacity(document.bytes().len() + diff.bytes().len()));
     fields(document, &DocumentDiff::read(diff)?, &mut out)?;
     Ok(out.finish())

@@ -1,6 +1,6 @@
 //! The difference of two states of a document.
 
-use super::{ArrayNode, DocumentNode, ENTRY_BYTES, Node, carry_out, same_value};
+use super::{ArrayNode, DocumentNode, ENTRY_BYTES, Node, apply_diff, same_value};
 use base::bson::{Array, Document, DocumentBuf, Element, Value};
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ pub fn between(before: Document<'_>, after: Document<'_>) -> Option<DocumentBuf>
     let diff = node.finish();
     // An entry may be applied again to a document that has its changes already.
     let leads_from =
-        |state| carry_out(state, diff.view()).is_ok_and(|result| result.bytes() == after.bytes());
+        |state| apply_diff(state, diff.view()).is_ok_and(|result| result.bytes() == after.bytes());
     (leads_from(before) && leads_from(after)).then_some(diff)
 }
 

@@ -15,7 +15,7 @@ mod reader;
 mod tests;
 
 pub use apply::apply;
-pub(super) use apply::carry_out;
+pub(super) use apply::apply_diff;
 pub use between::between;
 pub(super) use reader::{ArrayDiff, ArrayEntry, DocumentDiff, SubDiff};
 

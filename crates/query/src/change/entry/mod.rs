@@ -42,7 +42,7 @@ const UPDATE: u8 = 2;
 const DELETE: u8 = 3;
 const COMMAND: u8 = 4;
 const COMMAND_WITH_BEFORE: u8 = 5;
-const NOTE: u8 = 6;
+const NOOP: u8 = 6;
 
 const BEGINS: u8 = 1 << 3;
 const HAS_STATEMENT: u8 = 1 << 4;
@@ -135,7 +135,7 @@ pub enum Action<'a> {
         before: Option<Document<'a>>,
     },
     /// A note without a change.
-    Note(Document<'a>),
+    Noop(Document<'a>),
 }
 
 impl Entry<'_> {

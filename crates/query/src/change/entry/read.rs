@@ -3,7 +3,7 @@
 
 use super::{
     Action, BEGINS, COMMAND, COMMAND_WITH_BEFORE, DELETE, Entry, HAS_PRE_IMAGE, HAS_SESSION, HAS_STATEMENT,
-    HAS_TERM, HAS_UUID, INSERT, IS_TRANSACTION, KIND, NEW_NAMESPACE, NOTE, Operation, REPLACE, Session,
+    HAS_TERM, HAS_UUID, INSERT, IS_TRANSACTION, KIND, NEW_NAMESPACE, NOOP, Operation, REPLACE, Session,
     UPDATE, VERSION,
 };
 use base::bson::Document;
@@ -90,7 +90,7 @@ impl<'a, V: Deref<Target = [u8]>> Input<'a, V> {
             COMMAND_WITH_BEFORE => {
                 Action::Command { object: self.document()?, before: Some(self.document()?) }
             }
-            NOTE => Action::Note(self.document()?),
+            NOOP => Action::Noop(self.document()?),
             _ => return None,
         };
         let pre_image = if byte & HAS_PRE_IMAGE == 0 { None } else { Some(self.value()?) };

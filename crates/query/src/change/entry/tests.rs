@@ -21,7 +21,7 @@ fn shown(entry: &Entry<'_>) -> String {
             Action::Update { key, diff } => ("u", format!("{key} {diff}")),
             Action::Delete(key) => ("d", key.to_string()),
             Action::Command { object, before } => ("c", format!("{object} {before:?}")),
-            Action::Note(object) => ("n", object.to_string()),
+            Action::Noop(object) => ("n", object.to_string()),
         };
         let uuid = operation.uuid.map_or("", |_| "*");
         write!(
@@ -57,7 +57,7 @@ fn record(transaction: bool) -> (Vec<u8>, Vec<Vec<u8>>) {
         Change::Command(document("{collMod: 'c'}").view(), Some(before.view())),
         None,
     );
-    recorder.push(source("d.c"), None, Change::Note(document("{msg: 'x'}").view()), None);
+    recorder.push(source("d.c"), None, Change::Noop(document("{msg: 'x'}").view()), None);
     recorder.push(source("d.c"), None, Change::Insert(value("{_id: 3}")), None);
     assert_eq!((recorder.len(), recorder.is_empty()), (8, false));
     let ticks = recorder.ticks();

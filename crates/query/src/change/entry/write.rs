@@ -2,7 +2,7 @@
 
 use super::{
     BEGINS, COMMAND, COMMAND_WITH_BEFORE, DELETE, HAS_PRE_IMAGE, HAS_SESSION, HAS_STATEMENT, HAS_TERM,
-    HAS_UUID, INSERT, IS_TRANSACTION, Moment, NEW_NAMESPACE, NOTE, REPLACE, Session, TICKS_AT, UPDATE,
+    HAS_UUID, INSERT, IS_TRANSACTION, Moment, NEW_NAMESPACE, NOOP, REPLACE, Session, TICKS_AT, UPDATE,
     VERSION,
 };
 use base::bson::{Builder, Document, Element, MAX_DOCUMENT_SIZE};
@@ -39,7 +39,7 @@ pub enum Change<'a, V> {
     /// A command of the oplog, such as `{create: …}`, and the previous state (`o2`).
     Command(Document<'a>, Option<Document<'a>>),
     /// A note without a change.
-    Note(Document<'a>),
+    Noop(Document<'a>),
 }
 
 /// Records the changes of one commit in order.
@@ -104,7 +104,7 @@ impl<V: Deref<Target = [u8]>> Recorder<V> {
             Change::Delete(_) => DELETE,
             Change::Command(_, None) => COMMAND,
             Change::Command(_, Some(_)) => COMMAND_WITH_BEFORE,
-            Change::Note(_) => NOTE,
+            Change::Noop(_) => NOOP,
         };
         let at = self.header.len();
         self.header.push(kind);
@@ -173,7 +173,7 @@ impl<V: Deref<Target = [u8]>> Recorder<V> {
                 self.header.extend_from_slice(before.map_or(&[][..], |before| before.bytes()));
                 object.bytes().len() + before.map_or(0, |before| before.bytes().len())
             }
-            Change::Note(object) => {
+            Change::Noop(object) => {
                 self.header.extend_from_slice(object.bytes());
                 object.bytes().len()
             }

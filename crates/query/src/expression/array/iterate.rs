@@ -5,6 +5,8 @@
 //! {$filter: {input: <array>, as: <name>, cond: <expression>, limit: <integer>}}
 //! {$reduce: {input: <array>, initialValue: <expression>, in: <expression>}}
 //! ```
+//!
+//! Each operator has a parser, an evaluation and a case in [`describe`]. A new argument changes all three.
 
 use super::super::arithmetic::divide::as_int32;
 use super::super::boolean::truthy;
@@ -111,15 +113,15 @@ pub(in super::super) fn parse_filter(
 pub(in super::super) fn filter<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let input = array_or_null(call, 0, |found| err!(28651, "input to $filter must be an array not {found}"))?;
     let Some(input) = input else { return null() };
-    let mut room = limit(call)?;
+    let mut remaining = limit(call)?;
     let mut builder = Builder::new();
     let mut arena = Arena::new();
     for element in input.iter() {
         call.scope.context.steps(1)?;
         if truthy(call.get_with(2, &[Some(element)], &arena)?) {
             builder.push(element);
-            room -= 1;
-            if room == 0 {
+            remaining -= 1;
+            if remaining == 0 {
                 break;
             }
         }
@@ -131,13 +133,13 @@ pub(in super::super) fn filter<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
 /// Returns the maximum number of elements of `$filter`; null means no limit.
 fn limit(call: &Call<'_, '_>) -> Result<usize> {
     let Some(limit) = call.get_non_null(1)? else { return Ok(usize::MAX) };
-    let whole = as_int32(limit).ok_or_else(|| {
+    let number = as_int32(limit).ok_or_else(|| {
         let found = show::value(limit);
         err!(327391, "$filter: limit must be represented as a 32-bit integral value: {found}")
     })?;
-    match usize::try_from(whole) {
+    match usize::try_from(number) {
         Ok(limit) if limit > 0 => Ok(limit),
-        _ => Err(err!(327392, "$filter: limit must be greater than 0: {whole}")),
+        _ => Err(err!(327392, "$filter: limit must be greater than 0: {number}")),
     }
 }
 
@@ -154,7 +156,7 @@ pub(in super::super) fn parse_reduce(
         bail!(40075, "$reduce requires an object as an argument, found: {found}");
     };
     let (mut input, mut initial, mut body) = (None, None, None);
-    let (mut bindings, mut given) = (Default::default(), false);
+    let mut bindings = Default::default();
     for element in argument {
         match element.name() {
             "input" => input = Some(parser.operand(element.value())?),
@@ -162,12 +164,11 @@ pub(in super::super) fn parse_reduce(
             "in" => {
                 let parse = |parser: &mut Parser<'_>| parser.operand(element.value());
                 let (bound, parsed) = parser.binding(&["this", "value"], parse)?;
-                (bindings, body, given) = (bound, Some(parsed), true);
+                (bindings, body) = (bound, Some(parsed));
             }
             other => bail!(40076, "$reduce found an unknown argument: {other}"),
         }
     }
-    debug_assert_eq!(given, body.is_some());
     let input = input.ok_or_else(|| err!(40077, "$reduce requires 'input' to be specified"))?;
     let initial = initial.ok_or_else(|| err!(40078, "$reduce requires 'initialValue' to be specified"))?;
     let body = body.ok_or_else(|| err!(40079, "$reduce requires 'in' to be specified"))?;
@@ -183,37 +184,37 @@ pub(in super::super) fn reduce<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
         err!(40080, "$reduce requires that 'input' be an array, found: {found}")
     })?;
     let Some(input) = input else { return null() };
-    let mut held = Held::default();
-    held.set(call.get(1)?);
-    let (mut next, mut arena) = (Held::default(), Arena::new());
+    let mut accumulated = ValueBuffer::default();
+    accumulated.set(call.get(1)?);
+    let (mut next, mut arena) = (ValueBuffer::default(), Arena::new());
     let Some(body) = call.operand(2) else { return Ok(None) };
     for element in input.iter() {
         call.scope.context.steps(1)?;
-        let variables = [Some(element), held.get()];
+        let variables = [Some(element), accumulated.get()];
         let step = call.with(&variables, &arena, |scope| step(body, call.last_slot(), scope))?;
         let (mut appended, mut replaced) = (None, false);
         match step {
             Step::Keep => {}
-            Step::Append(arrays) => appended = Some(held.following(call, &arrays)?),
+            Step::Append(arrays) => appended = Some(accumulated.encode_appended(call, &arrays)?),
             Step::Replace(value) => {
                 next.set(value);
                 replaced = true;
             }
         }
         if let Some((elements, length)) = appended {
-            held.extend(&elements, length);
-            call.scope.check_room(held.bytes.len())?;
+            accumulated.extend(&elements, length);
+            call.scope.check_memory(accumulated.bytes.len())?;
         }
         if replaced {
             check_depth(next.get())?;
-            std::mem::swap(&mut held, &mut next);
+            std::mem::swap(&mut accumulated, &mut next);
         }
         arena.reset();
     }
-    held.get().map(|value| call.scope.keep(value)).transpose()
+    accumulated.get().map(|value| call.scope.copy_value(value)).transpose()
 }
 
-/// What one iteration of `$reduce` does to the accumulated value.
+/// The change of the accumulated value by one iteration of `$reduce`.
 enum Step<'b> {
     Keep,
     /// The elements of these arrays follow the elements of the accumulated array.
@@ -255,14 +256,14 @@ fn step<'b>(body: &'b Node, slot: usize, scope: &Scope<'_, 'b>) -> Result<Step<'
 
 /// A value copied into a reusable buffer.
 #[derive(Default)]
-struct Held {
+struct ValueBuffer {
     kind: Option<Type>,
     bytes: Vec<u8>,
     /// Number of elements of an array, once it has grown.
     length: Option<usize>,
 }
 
-impl Held {
+impl ValueBuffer {
     fn set(&mut self, value: Option<Value<'_>>) {
         self.bytes.clear();
         self.length = None;
@@ -272,13 +273,13 @@ impl Held {
         }
     }
 
-    /// Returns the elements of these arrays as they follow the held array, and the length of the whole array.
+    /// Encodes the elements of these arrays for the end of this array. Returns them with the new number of elements.
     ///
     /// Errors: Overflow if an element nests too deeply, interruption.
-    fn following(&self, call: &Call<'_, '_>, arrays: &[Array<'_>]) -> Result<(Vec<u8>, usize)> {
+    fn encode_appended(&self, call: &Call<'_, '_>, arrays: &[Array<'_>]) -> Result<(Vec<u8>, usize)> {
         let mut length = match (self.length, self.get()) {
             (Some(length), _) => length,
-            (None, Some(Value::Array(held))) => held.len(),
+            (None, Some(Value::Array(array))) => array.len(),
             (None, _) => 0,
         };
         let mut elements = Builder::new();
@@ -293,7 +294,7 @@ impl Held {
         Ok((elements.into_buffer(), length))
     }
 
-    /// Appends the elements of a document to the held array.
+    /// Appends encoded elements to the array. `length` is its new number of elements.
     fn extend(&mut self, elements: &[u8], length: usize) {
         self.length = Some(length);
         // A document is its size, its elements and a zero byte.
@@ -311,7 +312,7 @@ impl Held {
 }
 
 fn check_size(call: &Call<'_, '_>, builder: &Builder) -> Result<()> {
-    call.scope.check_room(builder.len())
+    call.scope.check_memory(builder.len())
 }
 
 /// Refuses values that nest too deeply, because a reduction can add a level per iteration.

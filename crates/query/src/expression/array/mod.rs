@@ -26,7 +26,7 @@ fn push_all<'a>(
     for value in elements {
         out.push(value);
         call.scope.context.steps(1)?;
-        call.scope.check_room(out.len())?;
+        call.scope.check_memory(out.len())?;
     }
     Ok(())
 }

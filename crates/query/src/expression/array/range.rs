@@ -62,7 +62,7 @@ pub(in super::super) fn range<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let mut current = start;
     while (step > 0 && current < end) || (step < 0 && current > end) {
         builder.push(current as i32);
-        call.scope.check_room(builder.len())?;
+        call.scope.check_memory(builder.len())?;
         if builder.len() & 0x3FFF < BYTES_PER_ELEMENT {
             call.scope.context.interrupt.check()?;
         }

@@ -95,7 +95,7 @@ pub(in super::super) fn zip<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
             builder.push(value.unwrap_or(Value::Null));
         }
         builder.end();
-        call.scope.check_room(builder.len())?;
+        call.scope.check_memory(builder.len())?;
     }
     call.scope.array(builder)
 }

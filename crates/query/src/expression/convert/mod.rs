@@ -57,13 +57,13 @@ const fn needed(name: &'static str, message: &'static str) -> Parameter {
 pub(super) fn operator<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let (input, to) = (call.get_non_null(0)?, call.get_non_null(1)?);
     let Some(input) = input else {
-        return if call.given(3) { call.get(3) } else { null() };
+        return if call.has_argument(3) { call.get(3) } else { null() };
     };
     let Some(to) = to else { return null() };
     let target = Target::read(to)?;
     let form = Form { format: Format::read(call.get(4)?)?, byte_order: ByteOrder::read(call.get(5)?)? };
     match convert(input, target, form, call.scope) {
-        Err(error) if error.code() == ErrorCode::ConversionFailure && call.given(2) => call.get(2),
+        Err(error) if error.code() == ErrorCode::ConversionFailure && call.has_argument(2) => call.get(2),
         converted => converted,
     }
 }

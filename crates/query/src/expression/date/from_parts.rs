@@ -68,7 +68,7 @@ pub(in super::super) fn parse(
 /// Errors: 40515 for a value that is not an integer, 31034 out of range.
 fn part(call: &Call<'_, '_>, position: usize, default: i64) -> Result<Option<i64>> {
     let name = ARGUMENTS.parameters.get(position).map_or("", |parameter| parameter.name);
-    if !call.given(position) {
+    if !call.has_argument(position) {
         return Ok(Some(default));
     }
     let Some(found) = call.get_non_null(position)? else { return Ok(None) };
@@ -93,7 +93,7 @@ fn part(call: &Call<'_, '_>, position: usize, default: i64) -> Result<Option<i64
 
 /// Evaluates `$dateFromParts`. Errors: errors of the parts and the zone; Overflow out of range.
 pub(in super::super) fn from_parts<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    let iso = call.given(ISO_YEAR);
+    let iso = call.has_argument(ISO_YEAR);
     let mut read = [0; 7];
     for (index, slot) in read.iter_mut().enumerate() {
         let position = if iso && index < 3 { ISO_YEAR + index } else { index };

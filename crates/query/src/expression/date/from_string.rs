@@ -76,13 +76,13 @@ pub(in super::super) fn from_string<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     };
     let zone = super::zone(call, 2)?;
     if text.is_none_or(|text| text.is_nullish()) {
-        return if call.given(4) { call.get(4) } else { null() };
+        return if call.has_argument(4) { call.get(4) } else { null() };
     }
     let parsed = match text {
         Some(Value::String(text)) => match &zone {
-            _ if call.given(1) && format.is_none() => return null(),
+            _ if call.has_argument(1) && format.is_none() => return null(),
             None => return null(),
-            Some(zone) => read(text, format.as_deref(), zone, call.given(2)),
+            Some(zone) => read(text, format.as_deref(), zone, call.has_argument(2)),
         },
         other => Err(err!(
             ConversionFailure,
@@ -93,7 +93,7 @@ pub(in super::super) fn from_string<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     };
     match parsed {
         Ok(millis) => value(Value::DateTime(millis)),
-        Err(_) if call.given(3) => call.get(3),
+        Err(_) if call.has_argument(3) => call.get(3),
         Err(error) => Err(error),
     }
 }

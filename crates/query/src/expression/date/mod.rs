@@ -43,7 +43,7 @@ fn instant(call: &Call<'_, '_>, position: usize) -> Result<Option<i64>> {
 ///
 /// Errors: 40517 for a value that is not a string, 40485 for an unknown zone.
 fn zone(call: &Call<'_, '_>, position: usize) -> Result<Option<Zone>> {
-    if !call.given(position) {
+    if !call.has_argument(position) {
         return Ok(Some(Zone::UTC));
     }
     match call.get_non_null(position)? {

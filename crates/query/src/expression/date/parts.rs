@@ -121,7 +121,7 @@ pub(in super::super) static TO_PARTS: Named = Named {
 
 /// `$dateToParts`. Errors: 40521 if `iso8601` is not a boolean.
 pub(in super::super) fn to_parts<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    let iso = match (call.given(2), call.get_non_null(2)?) {
+    let iso = match (call.has_argument(2), call.get_non_null(2)?) {
         (false, _) => false,
         (true, None) => return null(),
         (true, Some(Value::Boolean(iso))) => iso,

@@ -33,7 +33,7 @@ pub(in super::super) static ARGUMENTS: Named = Named {
 /// digits.
 pub(in super::super) fn to_string<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     // The format comes first: an invalid format is an error even if the date is null.
-    let format = match (call.given(1), call.get_non_null(1)?) {
+    let format = match (call.has_argument(1), call.get_non_null(1)?) {
         (false, _) => Some("%Y-%m-%dT%H:%M:%S.%L"),
         (true, None) => None,
         (true, Some(Value::String(format))) => Some(format),
@@ -55,14 +55,14 @@ pub(in super::super) fn to_string<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let Some(millis) = instant(call, 0)? else { return null() };
     let mut text = print(millis, &zone, &pieces)?;
     // Without a format, the output marks UTC.
-    if !call.given(1) && matches!(zone, Zone::Fixed(0)) {
+    if !call.has_argument(1) && matches!(zone, Zone::Fixed(0)) {
         text.push('Z');
     }
     call.scope.text(&text)
 }
 
 fn on_null<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    if call.given(3) { call.get(3) } else { null() }
+    if call.has_argument(3) { call.get(3) } else { null() }
 }
 
 /// Formats an instant in a zone. Errors: 18537 for a year without four digits.

@@ -51,7 +51,7 @@ pub(in super::super) fn truncate<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     })?;
     let (bin, zone) = (bin_size(call)?, zone(call, 3)?);
     let (Some(date), Some(unit), Some(bin), Some(zone)) = (date, unit, bin, zone) else { return null() };
-    if call.given(4) && call.get_non_null(4)?.is_none() {
+    if call.has_argument(4) && call.get_non_null(4)?.is_none() {
         return null();
     }
     let first_day = if unit == Unit::Week { unit::start_of_week(call, 4)? } else { Some(0) };
@@ -65,7 +65,7 @@ pub(in super::super) fn truncate<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
 /// Evaluates the bin size: 1 by default, `None` for null. Errors: 5439017 for a value that is not an int64, 5439018
 /// unless positive.
 fn bin_size(call: &Call<'_, '_>) -> Result<Option<i64>> {
-    if !call.given(2) {
+    if !call.has_argument(2) {
         return Ok(Some(1));
     }
     let Some(found) = call.get_non_null(2)? else { return Ok(None) };

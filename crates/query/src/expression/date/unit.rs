@@ -87,7 +87,7 @@ pub(super) fn operand(call: &Call<'_, '_>, position: usize) -> Result<Option<Uni
 /// Errors: 5439015 for a value that is not a string, 5439016 for an unknown day of the week.
 pub(super) fn start_of_week(call: &Call<'_, '_>, position: usize) -> Result<Option<i64>> {
     const DAYS: [&str; 7] = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
-    if !call.given(position) {
+    if !call.has_argument(position) {
         return Ok(Some(6));
     }
     let name = call.name();

@@ -25,7 +25,7 @@ pub(super) fn concat<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
                 bail!(16702, "$concat only supports strings, not {}", other.kind().alias());
             }
         }
-        call.scope.check_room(text.len())?;
+        call.scope.check_memory(text.len())?;
     }
     call.scope.text(&text)
 }

@@ -49,7 +49,7 @@ fn replace<'a>(call: &Call<'_, 'a>, most: usize) -> Computed<'a> {
     let (Some(input), Some(find), Some(replacement)) = (input, find, replacement) else { return null() };
     // The result may be far larger than its parts, so its size is computed first.
     let found = input.matches(find).count().min(most);
-    call.scope.check_room(input.len().saturating_add(found.saturating_mul(replacement.len())))?;
+    call.scope.check_memory(input.len().saturating_add(found.saturating_mul(replacement.len())))?;
     call.scope.text(&input.replacen(find, replacement, most))
 }
 

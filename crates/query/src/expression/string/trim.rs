@@ -42,7 +42,7 @@ fn trim<'a>(call: &Call<'_, 'a>, left: bool, right: bool) -> Computed<'a> {
         let name = call.name();
         bail!(50699, "{name} requires its input to be a string, got {found} (of type {kind}) instead.");
     };
-    let chars = match (call.given(1), call.get_non_null(1)?) {
+    let chars = match (call.has_argument(1), call.get_non_null(1)?) {
         (false, _) => None,
         (true, None) => return null(),
         (true, Some(Value::String(chars))) => Some(chars),

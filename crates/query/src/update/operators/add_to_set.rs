@@ -8,7 +8,7 @@
 
 use super::{Change, Operator, depth};
 use crate::element_order::Ordered;
-use crate::update::apply::At;
+use crate::update::apply::FieldContext;
 use crate::{Collation, Context};
 use base::bson::{Array, Element, Value, ValueBuf};
 use base::{Result, bail};
@@ -57,16 +57,16 @@ fn distinct<'v>(values: impl Iterator<Item = Value<'v>>, collation: &Collation) 
 const MANY: usize = 8;
 
 impl Operator for AddToSet {
-    fn existing<'v>(&'v self, value: Value<'v>, at: &At<'v>) -> Result<Change<'v>> {
+    fn existing<'v>(&'v self, value: Value<'v>, field: &FieldContext<'v>) -> Result<Change<'v>> {
         let Value::Array(array) = value else {
             bail!(
                 BadValue,
                 "Cannot apply $addToSet to non-array field. Field named '{}' has non-array type {}",
-                at.name,
+                field.name,
                 value.kind().alias()
             );
         };
-        let collation = &at.context.collation;
+        let collation = &field.context.collation;
         let values = self.values.iter().map(ValueBuf::view);
         let added: Vec<_> = if self.values.len() < MANY {
             values.filter(|value| !array.iter().any(|held| collation.equal(held, *value))).collect()
@@ -77,11 +77,11 @@ impl Operator for AddToSet {
         Ok(if added.is_empty() { Change::Keep } else { Change::Append(array, added) })
     }
 
-    fn missing<'v>(&'v self, _at: &At<'v>) -> Result<Change<'v>> {
+    fn missing<'v>(&'v self, _field: &FieldContext<'v>) -> Result<Change<'v>> {
         Ok(Change::Array(self.values.iter().map(ValueBuf::view).collect()))
     }
 
-    fn creates(&self, _at: &At<'_>) -> Result<bool> {
+    fn creates(&self, _field: &FieldContext<'_>) -> Result<bool> {
         Ok(true)
     }
 

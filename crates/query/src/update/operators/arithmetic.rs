@@ -6,7 +6,7 @@
 
 use super::{Change, Operator};
 use crate::Context;
-use crate::update::apply::At;
+use crate::update::apply::FieldContext;
 use base::bson::{Element, Number, Value};
 use base::{Result, bail, err};
 use std::sync::Arc;
@@ -40,14 +40,14 @@ fn number(argument: &Element<'_>, verb: &str) -> Result<Number> {
 }
 
 impl Operator for Arithmetic {
-    fn existing<'v>(&'v self, value: Value<'v>, at: &At<'v>) -> Result<Change<'v>> {
+    fn existing<'v>(&'v self, value: Value<'v>, field: &FieldContext<'v>) -> Result<Change<'v>> {
         let Some(current) = value.as_number() else {
             bail!(
                 TypeMismatch,
                 "Cannot apply {} to a value of non-numeric type. {{{}}} has the field '{}' of non-numeric type {}",
                 self.name,
-                at.id_text(),
-                at.name,
+                field.id_text(),
+                field.name,
                 value.kind().alias()
             );
         };
@@ -60,16 +60,16 @@ impl Operator for Arithmetic {
                 "Failed to apply {} operations to current value ({}{value}) for document {{{}}}",
                 self.name,
                 type_text(current),
-                at.id_text()
+                field.id_text()
             )),
         }
     }
 
-    fn missing<'v>(&'v self, _at: &At<'v>) -> Result<Change<'v>> {
+    fn missing<'v>(&'v self, _field: &FieldContext<'v>) -> Result<Change<'v>> {
         Ok(Change::Value(self.initial.into()))
     }
 
-    fn creates(&self, _at: &At<'_>) -> Result<bool> {
+    fn creates(&self, _field: &FieldContext<'_>) -> Result<bool> {
         Ok(true)
     }
 }

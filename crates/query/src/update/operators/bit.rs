@@ -6,7 +6,7 @@
 
 use super::{Change, Operator};
 use crate::Context;
-use crate::update::apply::At;
+use crate::update::apply::FieldContext;
 use base::bson::{Element, Number, Value};
 use base::{Result, bail, err};
 use std::sync::Arc;
@@ -81,24 +81,24 @@ impl Bit {
 }
 
 impl Operator for Bit {
-    fn existing<'v>(&'v self, value: Value<'v>, at: &At<'v>) -> Result<Change<'v>> {
+    fn existing<'v>(&'v self, value: Value<'v>, field: &FieldContext<'v>) -> Result<Change<'v>> {
         match value.as_number().filter(|number| number.is_integer()) {
             Some(number) => Ok(Change::Value(self.compute(number))),
             None => Err(err!(
                 BadValue,
                 "Cannot apply $bit to a value of non-integral type.{{{}}} has the field {} of non-integer type {}",
-                at.id_text(),
-                at.name,
+                field.id_text(),
+                field.name,
                 value.kind().alias()
             )),
         }
     }
 
-    fn missing<'v>(&'v self, _at: &At<'v>) -> Result<Change<'v>> {
+    fn missing<'v>(&'v self, _field: &FieldContext<'v>) -> Result<Change<'v>> {
         Ok(Change::Value(self.compute(Number::Int32(0))))
     }
 
-    fn creates(&self, _at: &At<'_>) -> Result<bool> {
+    fn creates(&self, _field: &FieldContext<'_>) -> Result<bool> {
         Ok(true)
     }
 }

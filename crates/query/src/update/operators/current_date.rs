@@ -7,7 +7,7 @@
 
 use super::{Change, Operator};
 use crate::Context;
-use crate::update::apply::At;
+use crate::update::apply::FieldContext;
 use base::bson::{Document, Element, Value};
 use base::{Result, bail, err};
 use std::sync::Arc;
@@ -57,25 +57,25 @@ fn wants_timestamp(options: Document<'_>) -> Result<bool> {
 }
 
 impl CurrentDate {
-    fn now(&self, at: &At<'_>) -> Value<'static> {
+    fn now(&self, field: &FieldContext<'_>) -> Value<'static> {
         if self.as_timestamp {
-            Value::Timestamp(super::super::timestamp(at.context))
+            Value::Timestamp(super::super::timestamp(field.context))
         } else {
-            Value::DateTime(at.context.now_millis)
+            Value::DateTime(field.context.now_millis)
         }
     }
 }
 
 impl Operator for CurrentDate {
-    fn existing<'v>(&'v self, _value: Value<'v>, at: &At<'v>) -> Result<Change<'v>> {
-        Ok(Change::Value(self.now(at)))
+    fn existing<'v>(&'v self, _value: Value<'v>, field: &FieldContext<'v>) -> Result<Change<'v>> {
+        Ok(Change::Value(self.now(field)))
     }
 
-    fn missing<'v>(&'v self, at: &At<'v>) -> Result<Change<'v>> {
-        Ok(Change::Value(self.now(at)))
+    fn missing<'v>(&'v self, field: &FieldContext<'v>) -> Result<Change<'v>> {
+        Ok(Change::Value(self.now(field)))
     }
 
-    fn creates(&self, _at: &At<'_>) -> Result<bool> {
+    fn creates(&self, _field: &FieldContext<'_>) -> Result<bool> {
         Ok(true)
     }
 }

@@ -6,7 +6,7 @@
 
 use super::{Change, Operator, depth};
 use crate::Context;
-use crate::update::apply::At;
+use crate::update::apply::FieldContext;
 use base::Result;
 use base::bson::{Element, Value, ValueBuf};
 use std::cmp::Ordering;
@@ -29,17 +29,17 @@ pub(super) fn parse_max(argument: &Element<'_>, _context: &Context) -> Result<Ar
 }
 
 impl Operator for Extremum {
-    fn existing<'v>(&'v self, value: Value<'v>, at: &At<'v>) -> Result<Change<'v>> {
+    fn existing<'v>(&'v self, value: Value<'v>, field: &FieldContext<'v>) -> Result<Change<'v>> {
         let argument = self.value.view();
-        let order = at.context.collation.compare(argument, value);
+        let order = field.context.collation.compare(argument, value);
         Ok(if order == self.replaces { Change::Value(argument) } else { Change::Keep })
     }
 
-    fn missing<'v>(&'v self, _at: &At<'v>) -> Result<Change<'v>> {
+    fn missing<'v>(&'v self, _field: &FieldContext<'v>) -> Result<Change<'v>> {
         Ok(Change::Value(self.value.view()))
     }
 
-    fn creates(&self, _at: &At<'_>) -> Result<bool> {
+    fn creates(&self, _field: &FieldContext<'_>) -> Result<bool> {
         Ok(true)
     }
 

@@ -15,7 +15,7 @@ mod rename;
 pub(super) mod set;
 mod unset;
 
-use super::apply::At;
+use super::apply::FieldContext;
 use super::tree::Fields;
 use crate::Context;
 use base::bson::{Array, Document, Element, Value};
@@ -40,15 +40,15 @@ pub(crate) enum Change<'v> {
 /// An operator with its argument, at one path.
 pub(crate) trait Operator: Debug + Send + Sync {
     /// Returns the change of an existing field.
-    fn existing<'v>(&'v self, value: Value<'v>, at: &At<'v>) -> Result<Change<'v>>;
+    fn existing<'v>(&'v self, value: Value<'v>, field: &FieldContext<'v>) -> Result<Change<'v>>;
 
     /// Returns the change of a missing field; called only if [`creates`](Operator::creates) returns true.
-    fn missing<'v>(&'v self, _at: &At<'v>) -> Result<Change<'v>> {
+    fn missing<'v>(&'v self, _field: &FieldContext<'v>) -> Result<Change<'v>> {
         Ok(Change::Keep)
     }
 
     /// Whether the operator creates a missing field and the documents on its path.
-    fn creates(&self, _at: &At<'_>) -> Result<bool> {
+    fn creates(&self, _field: &FieldContext<'_>) -> Result<bool> {
         Ok(false)
     }
 

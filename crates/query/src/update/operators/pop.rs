@@ -6,7 +6,7 @@
 
 use super::{Change, Operator};
 use crate::Context;
-use crate::update::apply::At;
+use crate::update::apply::FieldContext;
 use base::bson::{Element, Value};
 use base::{Result, bail, err};
 use std::sync::Arc;
@@ -33,12 +33,12 @@ pub(super) fn parse(argument: &Element<'_>, _context: &Context) -> Result<Arc<dy
 }
 
 impl Operator for Pop {
-    fn existing<'v>(&'v self, value: Value<'v>, at: &At<'v>) -> Result<Change<'v>> {
+    fn existing<'v>(&'v self, value: Value<'v>, field: &FieldContext<'v>) -> Result<Change<'v>> {
         let Value::Array(array) = value else {
             bail!(
                 TypeMismatch,
                 "Path '{}' contains an element of non-array type '{}'",
-                at.path,
+                field.path,
                 value.kind().alias()
             );
         };

@@ -8,7 +8,7 @@
 use super::{Change, Operator};
 use crate::Context;
 use crate::Matcher;
-use crate::update::apply::At;
+use crate::update::apply::FieldContext;
 use base::bson::{Builder, Document, DocumentBuf, Element, FieldName, Value, ValueBuf};
 use base::{Result, bail};
 use std::sync::Arc;
@@ -81,15 +81,15 @@ impl Pull {
 }
 
 impl Operator for Pull {
-    fn existing<'v>(&'v self, value: Value<'v>, at: &At<'v>) -> Result<Change<'v>> {
+    fn existing<'v>(&'v self, value: Value<'v>, field: &FieldContext<'v>) -> Result<Change<'v>> {
         let Value::Array(array) = value else {
             bail!(BadValue, "Cannot apply $pull to a non-array value");
         };
         let mut kept = Vec::new();
         let mut pulled = false;
         for (position, element) in array.iter().enumerate() {
-            at.check_now_and_then(position)?;
-            if self.matches(element, at.context)? {
+            field.check_at_intervals(position)?;
+            if self.matches(element, field.context)? {
                 pulled = true;
             } else {
                 kept.push(element);

@@ -12,7 +12,7 @@
 
 use super::{Change, Operator, depth};
 use crate::element_order::ElementOrder;
-use crate::update::apply::At;
+use crate::update::apply::FieldContext;
 use crate::{Collation, Context};
 use base::bson::{Document, Element, Value, ValueBuf};
 use base::{Result, bail, err};
@@ -100,14 +100,14 @@ impl Push {
 }
 
 impl Operator for Push {
-    fn existing<'v>(&'v self, value: Value<'v>, at: &At<'v>) -> Result<Change<'v>> {
+    fn existing<'v>(&'v self, value: Value<'v>, field: &FieldContext<'v>) -> Result<Change<'v>> {
         let Value::Array(array) = value else {
             bail!(
                 BadValue,
                 "The field '{}' must be an array but is of type {} in document {{{}}}",
-                at.path,
+                field.path,
                 value.kind().alias(),
-                at.id_text()
+                field.id_text()
             );
         };
         let cuts = self.slice.is_some_and(|slice| array.len() as u64 > slice.unsigned_abs());
@@ -117,14 +117,14 @@ impl Operator for Push {
         if self.position.is_none() && self.sort.is_none() && self.slice.is_none() {
             return Ok(Change::Append(array, self.values.iter().map(ValueBuf::view).collect()));
         }
-        Ok(self.pushed(array.iter().collect(), &at.context.collation))
+        Ok(self.pushed(array.iter().collect(), &field.context.collation))
     }
 
-    fn missing<'v>(&'v self, at: &At<'v>) -> Result<Change<'v>> {
-        Ok(self.pushed(Vec::new(), &at.context.collation))
+    fn missing<'v>(&'v self, field: &FieldContext<'v>) -> Result<Change<'v>> {
+        Ok(self.pushed(Vec::new(), &field.context.collation))
     }
 
-    fn creates(&self, _at: &At<'_>) -> Result<bool> {
+    fn creates(&self, _field: &FieldContext<'_>) -> Result<bool> {
         Ok(true)
     }
 

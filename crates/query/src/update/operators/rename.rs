@@ -9,7 +9,7 @@
 
 use super::unset::Unset;
 use super::{Change, Operator};
-use crate::update::apply::At;
+use crate::update::apply::FieldContext;
 use crate::update::tree::{Fields, check_path, is_dynamic};
 use base::bson::{Document, Element, FieldName, Path, Value};
 use base::{Result, bail, err};
@@ -54,23 +54,23 @@ pub(super) fn add(tree: &mut Fields, argument: &Element<'_>) -> Result<()> {
 
 impl RenameTo {
     /// Returns the value to move, if the source exists.
-    fn value<'v>(&self, at: &At<'v>) -> Result<Option<Value<'v>>> {
-        let (value, array) = source(at.root, &self.source)?;
+    fn value<'v>(&self, field: &FieldContext<'v>) -> Result<Option<Value<'v>>> {
+        let (value, array) = source(field.root, &self.source)?;
         if let (Some(_), Some(array)) = (value, array) {
-            return Err(self.refuse("source", &self.source, array, at));
+            return Err(self.refuse("source", &self.source, array, field));
         }
-        if let (Some(_), Some(array)) = (value, array_on_path(at.root, &self.target)) {
-            return Err(self.refuse("destination", &self.target, array, at));
+        if let (Some(_), Some(array)) = (value, array_on_path(field.root, &self.target)) {
+            return Err(self.refuse("destination", &self.target, array, field));
         }
         Ok(value)
     }
 
-    fn refuse(&self, which: &str, path: &Path, array: &str, at: &At<'_>) -> base::Error {
+    fn refuse(&self, which: &str, path: &Path, array: &str, field: &FieldContext<'_>) -> base::Error {
         err!(
             BadValue,
             "The {which} field cannot be an array element, '{path}' in doc with {} has an array field called \
              '{array}'",
-            at.id_text()
+            field.id_text()
         )
     }
 }
@@ -122,16 +122,16 @@ fn array_on_path<'p>(root: Document<'_>, path: &'p Path) -> Option<&'p str> {
 }
 
 impl Operator for RenameTo {
-    fn existing<'v>(&'v self, _value: Value<'v>, at: &At<'v>) -> Result<Change<'v>> {
-        Ok(self.value(at)?.map_or(Change::Keep, Change::Value))
+    fn existing<'v>(&'v self, _value: Value<'v>, field: &FieldContext<'v>) -> Result<Change<'v>> {
+        Ok(self.value(field)?.map_or(Change::Keep, Change::Value))
     }
 
-    fn missing<'v>(&'v self, at: &At<'v>) -> Result<Change<'v>> {
-        self.existing(Value::Null, at)
+    fn missing<'v>(&'v self, field: &FieldContext<'v>) -> Result<Change<'v>> {
+        self.existing(Value::Null, field)
     }
 
-    fn creates(&self, at: &At<'_>) -> Result<bool> {
-        Ok(self.value(at)?.is_some())
+    fn creates(&self, field: &FieldContext<'_>) -> Result<bool> {
+        Ok(self.value(field)?.is_some())
     }
 
     fn depth(&self) -> Option<usize> {

@@ -6,7 +6,7 @@
 
 use super::{Change, Operator, depth};
 use crate::Context;
-use crate::update::apply::At;
+use crate::update::apply::FieldContext;
 use base::Result;
 use base::bson::{Element, Value, ValueBuf};
 use std::sync::Arc;
@@ -32,16 +32,16 @@ pub(crate) fn to(value: Value<'_>) -> Arc<dyn Operator> {
 }
 
 impl Operator for Set {
-    fn existing<'v>(&'v self, _value: Value<'v>, at: &At<'v>) -> Result<Change<'v>> {
-        Ok(if self.creates(at)? { Change::Value(self.value.view()) } else { Change::Keep })
+    fn existing<'v>(&'v self, _value: Value<'v>, field: &FieldContext<'v>) -> Result<Change<'v>> {
+        Ok(if self.creates(field)? { Change::Value(self.value.view()) } else { Change::Keep })
     }
 
-    fn missing<'v>(&'v self, _at: &At<'v>) -> Result<Change<'v>> {
+    fn missing<'v>(&'v self, _field: &FieldContext<'v>) -> Result<Change<'v>> {
         Ok(Change::Value(self.value.view()))
     }
 
-    fn creates(&self, at: &At<'_>) -> Result<bool> {
-        Ok(at.is_insert || !self.only_on_insert)
+    fn creates(&self, field: &FieldContext<'_>) -> Result<bool> {
+        Ok(field.is_insert || !self.only_on_insert)
     }
 
     fn depth(&self) -> Option<usize> {

@@ -2,7 +2,7 @@
 
 use super::{Change, Operator};
 use crate::Context;
-use crate::update::apply::At;
+use crate::update::apply::FieldContext;
 use base::Result;
 use base::bson::{Element, Value};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub(super) fn parse(_argument: &Element<'_>, _context: &Context) -> Result<Arc<d
 }
 
 impl Operator for Unset {
-    fn existing<'v>(&'v self, _value: Value<'v>, _at: &At<'v>) -> Result<Change<'v>> {
+    fn existing<'v>(&'v self, _value: Value<'v>, _field: &FieldContext<'v>) -> Result<Change<'v>> {
         Ok(Change::Remove)
     }
 }

@@ -93,9 +93,9 @@ impl Call<'_> {
 
     fn context(&self, operation: &Arc<Operation>) -> Context {
         let database = &self.server.database;
-        let (stamps, spills) = (database.stamps.clone(), database.spill_folder());
+        let (times, spills) = (database.timestamps.clone(), database.spill_folder());
         let random = self.server.random();
-        let mut context = Context::sharing(database.now_millis(), random, operation.clone(), stamps, spills);
+        let mut context = Context::sharing(database.now_millis(), random, operation.clone(), times, spills);
         context.limits = self.server.parameters.limits();
         if self.server.is_replica_set() || self.server.is_front_with_log() {
             context.cluster_time = Some(self.server.cluster_time());

@@ -125,7 +125,7 @@ impl<'a> Parts<'a> {
     pub(crate) fn parse(&self, scope: &Scope) -> Result<FindAndModifyRequest> {
         let sort = (!self.sort.is_empty()).then(|| SortPattern::parse(self.sort)).transpose()?;
         let context = &scope.context;
-        let sort = sort.map(|sort| sort.wanted(context).collated(&context.collation));
+        let sort = sort.map(|sort| sort.require_metadata(context).collated(&context.collation));
         let action = match &self.statement {
             Some(statement) => Action::Update {
                 request: Box::new(statement.parse(&scope.context, self.bypass_validation)?),
