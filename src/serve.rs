@@ -79,7 +79,7 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
         database.set_build_memory(disk.cache_bytes / 4);
     }
     if let Some(limit) = &config.settings.memory_limit {
-        database.bound_build_memory(limit.bytes / BUILD_SHARE);
+        database.lower_build_memory(limit.bytes / BUILD_SHARE);
     }
     let server = Arc::new(Server::new(config.settings.clone(), database.clone()));
     set_parameters(&server, &[("maxSnapshotHistoryBytes".to_owned(), history_bytes(&config).to_string())])?;

@@ -46,7 +46,7 @@ pub(crate) struct Trial {
 
 /// Fields of a cached plan for `$planCacheStats`.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Shown {
+pub(crate) struct CachedFields {
     /// The query of the plan.
     pub(crate) filter: DocumentBuf,
     pub(crate) sort: DocumentBuf,
@@ -64,7 +64,7 @@ pub(crate) struct Shown {
 #[derive(Clone, Debug)]
 pub(crate) struct CachedPlan {
     pub(crate) trial: Trial,
-    pub(crate) shown: Shown,
+    pub(crate) shown: CachedFields,
     /// True if queries use the plan.
     pub(crate) active: bool,
     /// Expected works. Each trial that needs more increases them.
@@ -90,7 +90,7 @@ pub(crate) fn fingerprint(indexes: &[Arc<Index>]) -> u64 {
 impl CachedPlan {
     /// Returns the document for `$planCacheStats`.
     pub(crate) fn to_document(&self, host: &str) -> DocumentBuf {
-        let Shown { filter, sort, projection, collation, hashes: (shape, key), filtered, stages } =
+        let CachedFields { filter, sort, projection, collation, hashes: (shape, key), filtered, stages } =
             &self.shown;
         let mut out = Builder::new();
         out.append(c"version", "1").append(c"queryHash", shape.as_str());
@@ -132,7 +132,7 @@ impl PlanCache {
     }
 
     /// Stores the result of a trial. `show` runs only if the result is kept.
-    pub(crate) fn note(&self, trial: &Trial, now_millis: i64, show: impl FnOnce() -> Shown) {
+    pub(crate) fn add_trial(&self, trial: &Trial, now_millis: i64, show: impl FnOnce() -> CachedFields) {
         let mut plans = self.plans.lock();
         let known = plans.get_mut(&trial.shape).filter(|kept| kept.trial.indexes == trial.indexes);
         let Some(known) = known else {
@@ -264,7 +264,7 @@ mod tests {
     #[test]
     fn a_plan_counts_from_its_second_good_trial_on() {
         let plans = PlanCache::default();
-        let note = |works, again| plans.note(&trial(works, again), 0, Shown::default);
+        let note = |works, again| plans.add_trial(&trial(works, again), 0, CachedFields::default);
         note(4, false);
         assert_eq!(state(&plans), [(false, 4)]);
         assert!(plans.active(b"s", 1).is_none());
@@ -287,7 +287,7 @@ mod tests {
         let plans = PlanCache::default();
         for number in 0..SHAPES_MAX as u64 + 10 {
             let trial = Trial { shape: number.to_be_bytes().to_vec(), ..trial(1, false) };
-            plans.note(&trial, number as i64, Shown::default);
+            plans.add_trial(&trial, number as i64, CachedFields::default);
         }
         let kept = plans.all();
         assert_eq!((kept.len(), kept[0].since_millis), (SHAPES_MAX, 10));

@@ -4,9 +4,11 @@
 //! so its cost does not depend on the number of collections. A commit publishes the catalog together with the engine's
 //! batch, which keeps catalog and snapshot of a reader consistent.
 //!
-//! Snapshots of databases (saved states) consist of ordinary collections without a namespace.
+//! Snapshots of databases ([`SavedState`], the commands `snapshot` and `restore`) consist of ordinary collections
+//! without a namespace.
 //!
-//! The module also stores collections as documents, the catalog entries.
+//! The module also encodes collections as documents, the catalog entries ([`entry`], [`from_entry`]). A new stored fact
+//! about a collection or index changes both functions.
 
 use crate::collection::{Collection, Data};
 use crate::index::{Index, IndexSpec};
@@ -230,7 +232,7 @@ impl SavedStates {
         let (Some(Value::String(database)), Some(Value::DateTime(taken_millis))) =
             (head.get("db"), head.get("taken"))
         else {
-            return Err(broken());
+            return Err(corrupted());
         };
         let name = StateName::new(database, name)?;
         self.0.push(SavedState { name, taken_millis, collections: Vec::new() });
@@ -239,7 +241,7 @@ impl SavedStates {
 
     /// Adds a collection to the state opened last.
     pub(crate) fn add(&mut self, collection: Collection) -> Result<()> {
-        let state = self.0.last_mut().ok_or_else(broken)?;
+        let state = self.0.last_mut().ok_or_else(corrupted)?;
         state.collections.push(Arc::new(collection));
         Ok(())
     }
@@ -251,7 +253,7 @@ impl SavedStates {
 }
 
 /// Returns the error for a snapshot whose catalog entries do not match.
-fn broken() -> base::Error {
+fn corrupted() -> base::Error {
     err!(DataCorruptionDetected, "broken snapshot in the catalog")
 }
 
@@ -262,7 +264,7 @@ pub(crate) fn entry(collection: &Collection) -> DocumentBuf {
 
 /// Returns the entry with multikey bits that the indexes are about to get.
 pub(crate) fn entry_with(collection: &Collection, flags: &[(Arc<Index>, Vec<u32>)]) -> DocumentBuf {
-    // Room for a few indexes avoids most reallocations.
+    // Capacity for a few indexes avoids most reallocations.
     let mut out = Builder::with_buffer(Vec::with_capacity(512));
     out.append(c"ns", collection.namespace.as_str());
     out.append(c"uuid", Value::Binary { subtype: 4, bytes: &collection.uuid });
@@ -274,7 +276,8 @@ pub(crate) fn entry_with(collection: &Collection, flags: &[(Arc<Index>, Vec<u32>
             append_index(index, flags, &mut out);
         }
         out.end();
-        // For other users of the store. After a crash, the next process that opens the database drops the builds.
+        // Other processes over the same store maintain the builds' indexes, too. After a crash, the next process that
+        // opens the database drops the builds.
         if !data.building.is_empty() {
             out.begin_array(c"building");
             for building in &data.building {
@@ -310,28 +313,28 @@ fn append_multikey(index: &Arc<Index>, flags: &[(Arc<Index>, Vec<u32>)], out: &m
 ///
 /// Errors: DataCorruptionDetected, and errors of the specifications in the entry.
 pub(crate) fn from_entry(entry: Document<'_>, context: &Context) -> Result<Collection> {
-    let broken = || err!(DataCorruptionDetected, "broken catalog entry: {entry}");
-    let namespace = Namespace::parse(entry.get("ns").and_then(|v| v.as_str()).ok_or_else(broken)?)?;
-    let Some(Value::Binary { bytes, .. }) = entry.get("uuid") else { return Err(broken()) };
-    let options = entry.get("options").and_then(|v| v.as_document()).ok_or_else(broken)?;
+    let corrupted = || err!(DataCorruptionDetected, "broken catalog entry: {entry}");
+    let namespace = Namespace::parse(entry.get("ns").and_then(|v| v.as_str()).ok_or_else(corrupted)?)?;
+    let Some(Value::Binary { bytes, .. }) = entry.get("uuid") else { return Err(corrupted()) };
+    let options = entry.get("options").and_then(|v| v.as_document()).ok_or_else(corrupted)?;
     let options = options::parse(options, &namespace, context)?;
     let ident =
         |document: Document<'_>| document.get("ident").and_then(|v| v.as_i64()).map(|n| Ident(n as u64));
     let mut indexes = Vec::new();
     for stored in entry.get("indexes").and_then(|v| v.as_array()).into_iter().flat_map(|array| array.iter()) {
-        let stored = stored.as_document().ok_or_else(broken)?;
-        let spec = stored.get("spec").and_then(|v| v.as_document()).ok_or_else(broken)?;
+        let stored = stored.as_document().ok_or_else(corrupted)?;
+        let spec = stored.get("spec").and_then(|v| v.as_document()).ok_or_else(corrupted)?;
         let spec = IndexSpec::parse(spec, &namespace, context)?;
-        let bits = stored.get("multikey").and_then(|v| v.as_array()).ok_or_else(broken)?;
+        let bits = stored.get("multikey").and_then(|v| v.as_array()).ok_or_else(corrupted)?;
         let bits: Vec<u32> = bits.iter().map(|v| v.as_i64().unwrap_or(0) as u32).collect();
         let since = stored.get("since").and_then(|v| v.as_i64()).unwrap_or(0);
-        indexes.push(Arc::new(Index::new(spec, ident(stored).ok_or_else(broken)?, &bits, since)));
+        indexes.push(Arc::new(Index::new(spec, ident(stored).ok_or_else(corrupted)?, &bits, since)));
     }
     let data = match options.view {
         Some(_) => None,
-        None => Some(Data::new(ident(entry).ok_or_else(broken)?, indexes, Arc::default())),
+        None => Some(Data::new(ident(entry).ok_or_else(corrupted)?, indexes, Arc::default())),
     };
-    let uuid = bytes.try_into().map_err(|_| broken())?;
+    let uuid = bytes.try_into().map_err(|_| corrupted())?;
     Ok(Collection { namespace, uuid, options, data, generation: stored_generation(entry) })
 }
 

@@ -179,7 +179,7 @@ impl<'db> CatalogChange<'db> {
         if drops {
             database.cursors.release_dropped(&database.latest_catalog());
         }
-        database.note_replaced(replaced);
+        database.count_replaced(replaced);
         database.notify_watchers(&changed, written.position);
         Ok(Ok(written.into()))
     }

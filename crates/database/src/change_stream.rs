@@ -209,13 +209,13 @@ impl Database {
 
     /// Sets the retention of pre-images in seconds; `None` keeps them as long as their log entries.
     pub fn keep_images_for(&self, seconds: Option<i64>) {
-        self.images_seconds.store(seconds.unwrap_or(0), Relaxed);
+        self.pre_image_seconds.store(seconds.unwrap_or(0), Relaxed);
     }
 
     /// Returns the wall clock time, in milliseconds since 1970, before which pre-images are expired. Their bytes are
     /// removed with their log entries.
     fn pre_images_since(&self) -> i64 {
-        match self.images_seconds.load(Relaxed) {
+        match self.pre_image_seconds.load(Relaxed) {
             0 => i64::MIN,
             seconds => self.now_millis().saturating_sub(seconds.saturating_mul(1000)),
         }

@@ -4,7 +4,8 @@
 //! [`Changes`] are built without a lock. Their expectations are the conditions: each collection is
 //! still the planned one, each record still has the bytes that were read, and the keys of unique
 //! indexes are free. [`Database::apply`](crate::Database) commits the changes, or reports that a
-//! condition no longer holds.
+//! condition no longer holds (optimistic concurrency control). A new kind of write is a function of [`Changes`], which
+//! adds its expectations first.
 
 use crate::collection::{Collection, Data};
 use crate::duplicate::duplicate_key;
@@ -31,14 +32,14 @@ pub(crate) struct Changes {
     retries: Vec<usize>,
     /// The collections expected to be unchanged, by tree.
     pub(crate) collections: SmallVec<[Arc<Collection>; 1]>,
-    /// Unique keys that these changes add.
-    taken: HashSet<(Ident, Key), RandomState>,
+    /// Unique keys that these changes add, for duplicates within the statement.
+    added_keys: HashSet<(Ident, Key), RandomState>,
     /// Log entries of the changes, if changes are logged.
     pub(crate) logged: Option<Vec<Logged>>,
     /// The retryable write or the transaction of the changes.
     pub(crate) retry: Option<RetryKey>,
     /// True if the changes add documents or make them longer.
-    pub(crate) stores: bool,
+    pub(crate) grows_data: bool,
     /// Number of changed documents.
     pub(crate) documents: usize,
     /// Namespaces whose watchers must be notified.
@@ -63,10 +64,10 @@ impl From<Written> for Committed {
 /// Result of applying changes.
 pub(crate) enum Applied {
     /// The changes are committed.
-    Done(Committed),
+    Committed(Committed),
     /// A condition no longer holds. The statement must read again.
-    Again,
-    /// The document of this number has a key that is not free.
+    Retry,
+    /// The document of this number has the key of another document in a unique index.
     Duplicate(usize, Error),
 }
 
@@ -97,7 +98,7 @@ impl Changes {
         self.change.batch.reserve(documents * (1 + indexes().count()));
         self.change.expect.reserve(unique + 1);
         self.unique.reserve(unique);
-        self.taken.reserve(unique);
+        self.added_keys.reserve(unique);
     }
 
     /// Asserts that a document has a set of keys for each index that the change writes. Each set is sorted.
@@ -107,10 +108,10 @@ impl Changes {
     }
 
     /// Records the statement of the latest change.
-    pub(crate) fn of_statement(&mut self, retry: RetryKey) {
+    pub(crate) fn set_statement(&mut self, retry: RetryKey) {
         self.retry = Some(retry);
         if let Some(last) = self.logged.as_mut().and_then(|logged| logged.last_mut()) {
-            last.of_statement(retry.statement);
+            last.set_statement(retry.statement);
         }
     }
 
@@ -129,17 +130,17 @@ impl Changes {
         document: Arc<[u8]>,
         keys: &[DocumentKeys],
     ) -> Result<()> {
-        let data = self.expect_same(collection)?;
+        let data = self.expect_generation(collection)?;
         Changes::assert_keys(data, keys);
         let built = data.indexes.len();
         for (at, (index, document_keys)) in data.written_indexes().zip(keys).enumerate() {
             for key in &document_keys.keys {
-                self.expect_free(collection, data, index, key)?;
+                self.expect_unique(collection, data, index, key)?;
                 self.put_entry(index, key, id, at < built);
             }
         }
         self.count(collection, data, 1, document.len() as i64);
-        self.stores = true;
+        self.grows_data = true;
         let document = stored(document);
         if let Some(logged) = &mut self.logged {
             logged.push(Logged::insert(collection, document.clone()));
@@ -162,14 +163,14 @@ impl Changes {
         (old_keys, new_keys): (&[DocumentKeys], &[DocumentKeys]),
         diff: Option<DocumentBuf>,
     ) -> Result<()> {
-        let data = self.expect_same(collection)?;
+        let data = self.expect_generation(collection)?;
         Changes::assert_keys(data, old_keys);
         Changes::assert_keys(data, new_keys);
         self.expect_value(data.ident, id, before);
         let built = data.indexes.len();
         for (at, (index, (old, new))) in data.written_indexes().zip(old_keys.iter().zip(new_keys)).enumerate()
         {
-            self.expect_own(data, index, old, id);
+            self.expect_entries(data, index, old, id);
             for key in old.keys.iter().filter(|key| new.keys.binary_search(key).is_err()) {
                 self.delete_entry(index, key, id);
             }
@@ -178,7 +179,7 @@ impl Changes {
                 // An equal value of another type: the record already has the key.
                 let is_own = old.has_key_string(&key.key_string);
                 if is_new && !is_own {
-                    self.expect_free(collection, data, index, key)?;
+                    self.expect_unique(collection, data, index, key)?;
                 }
                 // An index build may not have the old entries yet, and will not load them any more.
                 if is_new || at >= built {
@@ -188,7 +189,7 @@ impl Changes {
         }
         self.mark(data, id);
         self.count(collection, data, 0, document.len() as i64 - before.len() as i64);
-        self.stores |= document.len() > before.len();
+        self.grows_data |= document.len() > before.len();
         let document = stored(document);
         if let Some(logged) = &mut self.logged {
             logged.push(Logged::update(collection, before, document.clone(), diff));
@@ -205,11 +206,11 @@ impl Changes {
         before: &Value,
         keys: &[DocumentKeys],
     ) -> Result<()> {
-        let data = self.expect_same(collection)?;
+        let data = self.expect_generation(collection)?;
         Changes::assert_keys(data, keys);
         self.expect_value(data.ident, id, before);
         for (index, document_keys) in data.written_indexes().zip(keys) {
-            self.expect_own(data, index, document_keys, id);
+            self.expect_entries(data, index, document_keys, id);
             for key in &document_keys.keys {
                 self.delete_entry(index, key, id);
             }
@@ -254,8 +255,8 @@ impl Changes {
         self.change.batch.delete(RETRIES, key);
     }
 
-    /// Returns the outcome of a failed expectation: a duplicate key, or a restart of the statement
-    /// because the document or the collection has changed.
+    /// Returns the result of a failed expectation: a duplicate key, or a retry of the statement because the document or
+    /// the collection has changed.
     pub(crate) fn outcome_of(&self, expectation: usize) -> Applied {
         debug_assert!(expectation < self.change.expect.len(), "no expectation {expectation}");
         match self.unique.iter().find(|unique| unique.expectation == expectation) {
@@ -270,10 +271,10 @@ impl Changes {
                         let error = duplicate_key(&collection.namespace, &unique.index, &key);
                         Applied::Duplicate(unique.document, error)
                     }
-                    None => Applied::Again,
+                    None => Applied::Retry,
                 }
             }
-            None => Applied::Again,
+            None => Applied::Retry,
         }
     }
 
@@ -319,9 +320,8 @@ impl Changes {
         KeyOf { key_string: key_string.to_vec(), type_bits: entry.unwrap_or_default() }
     }
 
-    /// Returns the claims of a transaction for these changes: keys of records and of unique
-    /// indexes.
-    pub(crate) fn claims(&self) -> Vec<WriteIntent> {
+    /// Returns the write intents of a transaction with these changes: keys of records and of unique indexes.
+    pub(crate) fn write_intents(&self) -> Vec<WriteIntent> {
         let mut exclusive: HashSet<Ident> = HashSet::new();
         for data in self.collections.iter().filter_map(|collection| collection.data.as_ref()) {
             exclusive.insert(data.ident);
@@ -341,7 +341,7 @@ impl Changes {
         touched.chain(prepared).collect()
     }
 
-    fn expect_same<'a>(&mut self, collection: &'a Arc<Collection>) -> Result<&'a Data> {
+    fn expect_generation<'a>(&mut self, collection: &'a Arc<Collection>) -> Result<&'a Data> {
         let data = collection.data()?;
         if !self.collections.iter().any(|known| Arc::ptr_eq(known, collection)) {
             let (ident, generation) = (data.ident, collection.generation);
@@ -352,7 +352,7 @@ impl Changes {
         if self.documents == 2 {
             let first = self.unique.iter().filter_map(|unique| self.key_at(unique.expectation));
             let first: SmallVec<[(Ident, Key); 1]> = first.collect();
-            self.taken.extend(first);
+            self.added_keys.extend(first);
         }
         Ok(data)
     }
@@ -362,7 +362,7 @@ impl Changes {
     }
 
     /// Adds the expectation that a key is free, if the index refuses duplicates.
-    fn expect_free(
+    fn expect_unique(
         &mut self,
         collection: &Collection,
         data: &Data,
@@ -380,24 +380,24 @@ impl Changes {
             return Ok(());
         }
         let at = (index.ident, Key::from(key.key_string.as_slice()));
-        if self.taken.contains(&at) {
+        if self.added_keys.contains(&at) {
             return Err(duplicate_key(&collection.namespace, index, key));
         }
-        self.note_unique(index);
+        self.record_unique(index);
         self.change.expect.push(match prepared {
             true => Expect::NoneUnder { ident: at.0, prefix: at.1.clone() },
             false => Expect::Value { ident: at.0, key: at.1.clone(), value: None },
         });
         // A single document has each key once and cannot conflict with itself.
         if self.documents > 1 {
-            self.taken.insert(at);
+            self.added_keys.insert(at);
         }
         Ok(())
     }
 
     /// Adds the expectation that a record's keys in a unique index build lead to the record, if the
     /// entries exist. The build may have found another record with the same key.
-    fn expect_own(&mut self, data: &Data, index: &Arc<Index>, keys: &DocumentKeys, record: RecordId) {
+    fn expect_entries(&mut self, data: &Data, index: &Arc<Index>, keys: &DocumentKeys, record: RecordId) {
         let mut building = data.building.iter();
         let build = building.find(|build| Arc::ptr_eq(&build.index, index));
         if mutant!("entries in an index being built are not checked") {
@@ -409,13 +409,13 @@ impl Changes {
         for key in &keys.keys {
             let entry = IndexEntry { key_string: &key.key_string, type_bits: &key.type_bits, record };
             let (place, value) = entry.to_parts(true);
-            self.note_unique(index);
+            self.record_unique(index);
             self.change.expect.push(Expect::NoneOr { ident: index.ident, key: place, value });
         }
     }
 
     /// Records the key of the next expectation.
-    fn note_unique(&mut self, index: &Arc<Index>) {
+    fn record_unique(&mut self, index: &Arc<Index>) {
         debug_assert!(self.documents > 0, "a key of no document");
         let last = self.unique.last().map(|unique| unique.expectation);
         debug_assert!(last.is_none_or(|last| last < self.change.expect.len()), "two keys of one expectation");

@@ -1,6 +1,7 @@
 //! A collection or view: its options, its indexes, its tree and its running counts.
 //!
-//! This module also parses the `clusteredIndex` option of create.
+//! This module also parses the `clusteredIndex` option of create. A new option is a field of [`Options`], a line of
+//! [`Options::to_document`] and a case of the parser in [`options`](crate::options).
 
 pub use storage::store::Counts;
 
@@ -40,7 +41,7 @@ pub struct Data {
     pub ident: Ident,
     /// The indexes; `_id` is first.
     pub indexes: Vec<Arc<Index>>,
-    /// Index builds: written to, and not yet read.
+    /// Index builds. Writes maintain their indexes; plans do not use them.
     pub building: Vec<Arc<Building>>,
     /// Counts, shared by all versions of the collection.
     pub counts: Arc<Counts>,
@@ -74,14 +75,14 @@ pub struct Options {
     pub no_id_index: bool,
     /// True if the log keeps pre-images.
     pub pre_images: bool,
-    /// Condition for the documents.
+    /// The validator of the documents.
     pub validator: Option<Arc<Validator>>,
     /// The view's source and pipeline.
     pub view: Option<View>,
     /// Default collation of commands and of new indexes.
     pub collation: Collation,
     /// Options that are stored and listed without effect, such as storageEngine.
-    pub kept: DocumentBuf,
+    pub without_effect: DocumentBuf,
 }
 
 /// Limits of a capped collection.
@@ -226,7 +227,7 @@ impl Options {
         if let Some(validator) = &self.validator {
             validator.append_to(&mut out);
         }
-        out.append_all(self.kept.view());
+        out.append_all(self.without_effect.view());
         out.append_optional(c"collation", self.collation.document());
         out.finish()
     }

@@ -9,7 +9,7 @@ pub use crate::changes::Committed;
 use crate::changes::{Applied, Changes};
 use crate::database::Database;
 use crate::history::replaced_by;
-use crate::operation::{Operation, Ready, wait_through};
+use crate::operation::{Operation, Ready, wait_interruptibly};
 use crate::storage_error;
 use base::{Result, bail};
 use query::Interrupt;
@@ -24,8 +24,8 @@ impl Database {
     /// Errors: DuplicateKey; WriteConflict in a transaction; interrupted waits; storage errors.
     pub(crate) fn apply(&self, operation: &Operation, changes: Changes) -> Result<Option<Committed>> {
         match self.apply_several(operation, changes)? {
-            Applied::Done(committed) => Ok(Some(committed)),
-            Applied::Again => Ok(None),
+            Applied::Committed(committed) => Ok(Some(committed)),
+            Applied::Retry => Ok(None),
             Applied::Duplicate(_, error) => Err(error),
         }
     }
@@ -35,8 +35,8 @@ impl Database {
     ///
     /// Errors: as [`apply`](Self::apply), except DuplicateKey.
     pub(crate) fn apply_several(&self, operation: &Operation, mut changes: Changes) -> Result<Applied> {
-        if changes.stores {
-            self.operations.check_room()?;
+        if changes.grows_data {
+            self.operations.check_growth()?;
         }
         operation.check_suspended()?;
         if let Some(transaction) = operation.transaction() {
@@ -61,9 +61,9 @@ impl Database {
                 Ok(written) => {
                     debug_assert!(written.position <= self.latest_position(), "{written:?} is not visible");
                     operation.note_change();
-                    self.note_replaced(replaced);
+                    self.count_replaced(replaced);
                     self.notify_watchers(&changes.changed, written.position);
-                    return Ok(Applied::Done(written.into()));
+                    return Ok(Applied::Committed(written.into()));
                 }
                 Err(refused) => refused,
             };
@@ -78,10 +78,10 @@ impl Database {
                         return Err(operation.suspend(ready, None));
                     }
                     self.wait_for(owner, operation)?;
-                    return Ok(Applied::Again);
+                    return Ok(Applied::Retry);
                 }
-                CommitError::Changed => return Ok(Applied::Again),
-                CommitError::Expectation(number) if changes.fails_build(number) => return Ok(Applied::Again),
+                CommitError::Changed => return Ok(Applied::Retry),
+                CommitError::Expectation(number) if changes.fails_build(number) => return Ok(Applied::Retry),
                 CommitError::Expectation(number) if changes.is_retry(number) => {
                     bail!(
                         ConflictingOperationInProgress,
@@ -116,7 +116,7 @@ impl Database {
         interrupt: &dyn Interrupt,
         wait: impl FnOnce(&mut dyn FnMut() -> bool) -> T,
     ) -> Result<T> {
-        wait_through(self.blocking_hook(), interrupt, wait)
+        wait_interruptibly(self.blocking_hook(), interrupt, wait)
     }
 
     /// Returns true if every commit must wait for the journal, independent of its write concern.

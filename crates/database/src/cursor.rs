@@ -1,4 +1,8 @@
 //! Open cursors: streams of documents that clients fetch batch by batch.
+//!
+//! A [`Cursor`] produces batches; [`Cursors`] is the registry with timeouts and kills. A cursor in use is outside of
+//! the registry, and its [`Slot`] remains. A new property of cursors is a field of [`Cursor`], and of [`Slot`] if it is
+//! needed while the cursor is in use.
 
 use crate::catalog::Catalog;
 use crate::operation::Operation;
@@ -17,21 +21,22 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use storage::time;
 
-/// Most bytes of documents in one batch: a reply must stay a valid document.
+/// Maximum size of the documents of a batch in bytes, because a reply must be a valid document.
 const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Size in bytes at which a batch ends if memory is scarce.
 const BATCH_BYTES_SCARCE: usize = 64 * 1024;
-/// Most bytes of one document, with MongoDB's allowance for fields added by servers.
+/// Maximum size of a returned document in bytes, with MongoDB's allowance for fields added by servers.
 const RESULT_MAX: usize = BATCH_BYTES_MAX + 16 * 1024;
-/// Most cursors over dropped collections that are remembered. Older ones are unknown.
-const DEAD_MAX: usize = 256;
+/// Maximum number of registered cursors with released contents. Their next getMore returns the reason. Older cursors
+/// are unknown (CursorNotFound).
+const RELEASED_MAX: usize = 256;
 /// Default number of documents in the first batch of a find.
 pub const FIRST_BATCH: u64 = 101;
 
 /// The command that opened a cursor, for error messages about its documents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Opener {
-    /// A command that lists: its stream has no errors.
+    /// A command such as listCollections, whose stream has no errors.
     List,
     /// A find on a collection.
     Find,
@@ -82,7 +87,7 @@ pub struct Cursor {
     documents: u64,
     created: Instant,
     /// Number of documents still to return; `None` is unlimited.
-    pub(crate) wanted: Option<u64>,
+    pub(crate) remaining_limit: Option<u64>,
     /// Rest of maxTimeMS between requests, in milliseconds; zero is unlimited.
     remaining_millis: u64,
     /// Progress of a change stream, and the resume token after the delivered events.
@@ -90,8 +95,8 @@ pub struct Cursor {
     source: Box<dyn Stage>,
     /// A document that did not fit into the last batch.
     pending: Option<DocumentCow>,
-    /// True if the snapshot was released because it kept too many old versions.
-    pub(crate) lost: bool,
+    /// True if the snapshot was released, because it pinned too many old versions.
+    pub(crate) snapshot_released: bool,
 }
 
 impl Cursor {
@@ -117,17 +122,17 @@ impl Cursor {
             batches: 0,
             documents: 0,
             created: time::now(),
-            wanted: None,
+            remaining_limit: None,
             remaining_millis: 0,
             stream: None,
             source,
             pending: None,
-            lost: false,
+            snapshot_released: false,
         }
     }
 
-    /// Marks the cursor as a change stream.
-    pub(crate) fn streams(&mut self, progress: Progress) {
+    /// Makes the cursor a change stream.
+    pub(crate) fn set_change_stream(&mut self, progress: Progress) {
         let reached = progress.reached();
         self.stream = Some((progress, reached));
         self.tailable = true;
@@ -145,8 +150,8 @@ impl Cursor {
         self.stream.as_ref().map(|(_, token)| token.view())
     }
 
-    /// Returns true if more documents may come after the present end.
-    pub fn goes_on(&self) -> bool {
+    /// Returns true if the cursor stays open at the end of its documents, because more may follow.
+    pub fn stays_open(&self) -> bool {
         self.tailable && !self.stream.as_ref().is_some_and(|(progress, _)| progress.has_ended())
     }
 
@@ -164,7 +169,7 @@ impl Cursor {
         let room = out.capacity();
         let batch = operation.run(|| self.pull(count, out)).map_err(|error| self.prefix_error(error));
         // The reply does not belong to the operation. Its connection counts unread replies.
-        operation.leave_memory(out.capacity().saturating_sub(room));
+        operation.transfer_memory(out.capacity().saturating_sub(room));
         debug_assert!(
             batch.as_ref().map_or(true, |(found, _)| *found <= count),
             "more than {count} documents"
@@ -187,7 +192,7 @@ impl Cursor {
 
     fn prefix_error(&self, error: Error) -> Error {
         match self.opener {
-            // Errors of the request that are found late.
+            // Errors of the request, found during execution. MongoDB finds them before it, without a prefix.
             _ if matches!(
                 error.code(),
                 ErrorCode::InvalidNamespace | ErrorCode::OptionNotSupportedOnView
@@ -207,7 +212,7 @@ impl Cursor {
         let mut appended = 0;
         while appended < count {
             // A tailable cursor stays open after its limit.
-            if self.wanted == Some(0) {
+            if self.remaining_limit == Some(0) {
                 return Ok((appended, true));
             }
             let next = match self.pending.take() {
@@ -236,9 +241,9 @@ impl Cursor {
                 *token = id.to_owned();
             }
             appended += 1;
-            if let Some(wanted) = &mut self.wanted {
-                *wanted = wanted.saturating_sub(1);
-                if *wanted == 0 {
+            if let Some(remaining) = &mut self.remaining_limit {
+                *remaining = remaining.saturating_sub(1);
+                if *remaining == 0 {
                     return Ok((appended, true));
                 }
             }
@@ -264,18 +269,17 @@ impl Cursor {
 /// All open cursors.
 pub struct Cursors {
     open: Mutex<HashMap<i64, Slot>>,
-    /// Cursors over dropped collections, oldest first, locked together with `open`. Some may be
-    /// closed.
-    dead: Mutex<VecDeque<i64>>,
+    /// Cursors with released contents, oldest first, locked together with `open`. Some may be closed.
+    released: Mutex<VecDeque<i64>>,
     random: Random,
     timed_out: AtomicU64,
 }
 
-/// Contents of a cursor over a dropped collection, dropped without any lock.
+/// Contents of a cursor, freed outside of the locks because it takes time.
 type CursorResources = (Box<dyn Stage>, Option<DocumentCow>, Arc<Operation>);
 
 /// Returns true if a cursor's collection was dropped or replaced.
-fn is_gone(catalog: &Catalog, namespace: &Namespace, uuid: Option<&[u8; 16]>) -> bool {
+fn is_dropped(catalog: &Catalog, namespace: &Namespace, uuid: Option<&[u8; 16]>) -> bool {
     uuid.is_some_and(|uuid| catalog.get(namespace).is_none_or(|now| now.uuid != *uuid))
 }
 
@@ -316,16 +320,16 @@ struct Slot {
     no_timeout: bool,
     is_stream: bool,
     operation: Arc<Operation>,
-    used: Instant,
+    last_used: Instant,
     /// True if it was killed while in use. It is then not put back.
     killed: bool,
-    /// True if its collection or its snapshot is gone. Its contents are freed, and the next getMore
+    /// True if its collection was dropped or its snapshot was released. Its contents are freed, and the next getMore
     /// returns the error.
-    dead: bool,
+    released: bool,
     /// True if its snapshot was released.
-    lost: bool,
+    snapshot_released: bool,
     /// Bytes replaced by commits when its snapshot was taken, if it keeps one.
-    pinned_at: Option<u64>,
+    replaced_at: Option<u64>,
 }
 
 impl Cursors {
@@ -334,7 +338,7 @@ impl Cursors {
     pub(crate) fn new(seed: u64) -> Cursors {
         Cursors {
             open: Mutex::default(),
-            dead: Mutex::default(),
+            released: Mutex::default(),
             random: Random::new(seed.rotate_left(17)),
             timed_out: AtomicU64::new(0),
         }
@@ -343,7 +347,7 @@ impl Cursors {
     /// Stores a cursor for later batches and returns its id.
     pub(crate) fn add(&self, mut cursor: Cursor) -> i64 {
         cursor.remaining_millis = cursor.operation.remaining_millis();
-        cursor.operation.rest_memory();
+        cursor.operation.pause_memory();
         let mut open = self.open.lock();
         let id = loop {
             let id = (self.random.draw() >> 1) as i64;
@@ -358,21 +362,21 @@ impl Cursors {
     /// Frees a cursor's contents if its collection is not in this catalog.
     pub(crate) fn release_if_dropped(&self, id: i64, catalog: &Catalog) {
         let mut open = self.open.lock();
-        let slot = open.get_mut(&id).filter(|slot| is_gone(catalog, &slot.namespace, slot.uuid.as_ref()));
-        let remains = slot.and_then(Slot::release_stage);
-        if remains.is_some() {
-            self.note_dead(&mut open, [id]);
+        let slot = open.get_mut(&id).filter(|slot| is_dropped(catalog, &slot.namespace, slot.uuid.as_ref()));
+        let resources = slot.and_then(Slot::release_stage);
+        if resources.is_some() {
+            self.add_released(&mut open, [id]);
         }
         drop(open);
-        drop(remains);
+        drop(resources);
     }
 
-    /// Records cursors of dropped collections. Removes the oldest beyond [`DEAD_MAX`].
-    fn note_dead(&self, open: &mut HashMap<i64, Slot>, ids: impl IntoIterator<Item = i64>) {
-        let mut dead = self.dead.lock();
-        dead.extend(ids);
-        while dead.len() > DEAD_MAX {
-            let oldest = dead.pop_front();
+    /// Adds cursors with released contents. Removes the oldest beyond [`RELEASED_MAX`].
+    fn add_released(&self, open: &mut HashMap<i64, Slot>, ids: impl IntoIterator<Item = i64>) {
+        let mut released = self.released.lock();
+        released.extend(ids);
+        while released.len() > RELEASED_MAX {
+            let oldest = released.pop_front();
             if let Some(id) = oldest.filter(|id| open.get(id).is_some_and(|slot| slot.cursor.is_some())) {
                 open.remove(&id);
             }
@@ -394,7 +398,7 @@ impl Cursors {
                 slot.namespace
             );
         }
-        slot.used = time::now();
+        slot.last_used = time::now();
         let cursor =
             slot.cursor.take().ok_or_else(|| err!(CursorInUse, "cursor id {id} is already in use"))?;
         cursor.operation.set_max_time(cursor.remaining_millis);
@@ -405,39 +409,39 @@ impl Cursors {
     /// Returns a cursor that is not exhausted.
     pub fn put_back(&self, id: i64, mut cursor: Box<Cursor>) {
         cursor.remaining_millis = cursor.operation.remaining_millis();
-        cursor.operation.rest_memory();
-        let mut remains = None;
+        cursor.operation.pause_memory();
+        let mut resources = None;
         let mut open = self.open.lock();
         if let Some(slot) = open.get_mut(&id) {
             debug_assert!(slot.cursor.is_none(), "two getMores read cursor {id}");
             if slot.killed {
                 open.remove(&id);
             } else {
-                slot.used = time::now();
+                slot.last_used = time::now();
                 slot.cursor = Some(cursor);
-                if slot.dead {
-                    remains = slot.release_stage();
-                    self.note_dead(&mut open, [id]);
+                if slot.released {
+                    resources = slot.release_stage();
+                    self.add_released(&mut open, [id]);
                 }
             }
         }
         drop(open);
-        drop(remains);
+        drop(resources);
     }
 
     /// Frees the contents of cursors whose collections are not in this catalog. Their next getMore
     /// fails. A cursor in use is freed when it is put back.
     pub(crate) fn release_dropped(&self, catalog: &Catalog) {
         let mut open = self.open.lock();
-        let dying = open
+        let dropped = open
             .iter_mut()
-            .filter(|(_, slot)| !slot.dead && is_gone(catalog, &slot.namespace, slot.uuid.as_ref()));
-        let (ids, remains): (Vec<i64>, Vec<CursorResources>) =
-            dying.filter_map(|(id, slot)| Some((*id, slot.release_stage()?))).unzip();
-        self.note_dead(&mut open, ids);
+            .filter(|(_, slot)| !slot.released && is_dropped(catalog, &slot.namespace, slot.uuid.as_ref()));
+        let (ids, resources): (Vec<i64>, Vec<CursorResources>) =
+            dropped.filter_map(|(id, slot)| Some((*id, slot.release_stage()?))).unzip();
+        self.add_released(&mut open, ids);
         // Dropped without the lock: freeing views and buffers takes time.
         drop(open);
-        drop(remains);
+        drop(resources);
     }
 
     /// Frees the contents of cursors whose snapshots were taken with fewer replaced bytes than
@@ -445,22 +449,22 @@ impl Cursors {
     /// use is freed when it is put back.
     pub(crate) fn release_before(&self, least: u64) -> u64 {
         let mut open = self.open.lock();
-        let (mut oldest, mut ids, mut remains) = (u64::MAX, Vec::new(), Vec::new());
-        for (id, slot) in open.iter_mut().filter(|(_, slot)| !slot.dead) {
-            match slot.pinned_at {
+        let (mut oldest, mut ids, mut resources) = (u64::MAX, Vec::new(), Vec::new());
+        for (id, slot) in open.iter_mut().filter(|(_, slot)| !slot.released) {
+            match slot.replaced_at {
                 Some(at) if at < least => {
-                    slot.lost = true;
-                    if let Some(held) = slot.release_stage() {
+                    slot.snapshot_released = true;
+                    if let Some(contents) = slot.release_stage() {
                         ids.push(*id);
-                        remains.push(held);
+                        resources.push(contents);
                     }
                 }
                 at => oldest = oldest.min(at.unwrap_or(u64::MAX)),
             }
         }
-        self.note_dead(&mut open, ids);
+        self.add_released(&mut open, ids);
         drop(open);
-        drop(remains);
+        drop(resources);
         oldest
     }
 
@@ -513,7 +517,7 @@ impl Cursors {
     pub fn close_idle(&self, after: Duration) -> u64 {
         let mut closed = 0;
         self.open.lock().retain(|_, slot| {
-            let stays = slot.cursor.is_none() || slot.no_timeout || time::since(slot.used) < after;
+            let stays = slot.cursor.is_none() || slot.no_timeout || time::since(slot.last_used) < after;
             closed += u64::from(!stays);
             stays
         });
@@ -532,21 +536,21 @@ impl Cursors {
     pub fn end_largest(&self, least: u64) -> Option<(Namespace, u64)> {
         let mut open = self.open.lock();
         let idle = open.iter().filter(|(_, slot)| slot.cursor.is_some());
-        let (held, id) = idle.map(|(id, slot)| (slot.operation.held(), *id)).max()?;
-        if held < least {
+        let (bytes, id) = idle.map(|(id, slot)| (slot.operation.memory_used(), *id)).max()?;
+        if bytes < least {
             return None;
         }
         let ended = open.remove(&id)?;
         // The contents are freed without the lock.
         drop(open);
-        Some((ended.namespace.clone(), held))
+        Some((ended.namespace.clone(), bytes))
     }
 
     /// Returns the memory of the largest idle cursor, in bytes.
     pub fn largest(&self) -> u64 {
         let open = self.open.lock();
         let idle = open.values().filter(|slot| slot.cursor.is_some());
-        idle.map(|slot| slot.operation.held()).max().unwrap_or(0)
+        idle.map(|slot| slot.operation.memory_used()).max().unwrap_or(0)
     }
 
     /// Returns the idle cursors.
@@ -560,7 +564,7 @@ impl Cursors {
                 tag: slot.tag.clone(),
                 session: slot.session,
                 age: time::since(cursor.created),
-                idle: time::since(slot.used),
+                idle: time::since(slot.last_used),
                 batches: cursor.batches,
                 documents: cursor.documents,
                 no_timeout: slot.no_timeout,
@@ -572,7 +576,7 @@ impl Cursors {
     }
 
     /// Returns the number of open change streams.
-    pub fn streams(&self) -> usize {
+    pub fn change_streams(&self) -> usize {
         self.open.lock().values().filter(|slot| slot.is_stream).count()
     }
 
@@ -598,22 +602,22 @@ impl Slot {
             no_timeout: cursor.no_timeout,
             is_stream: cursor.stream.is_some(),
             operation: cursor.operation.clone(),
-            used: time::now(),
+            last_used: time::now(),
             killed: false,
-            dead: false,
-            lost: false,
+            released: false,
+            snapshot_released: false,
             // Tailable cursors take a new snapshot for each batch.
-            pinned_at: (!cursor.tailable && cursor.opener != Opener::List)
-                .then(|| cursor.operation.pinned_at()),
+            replaced_at: (!cursor.tailable && cursor.opener != Opener::List)
+                .then(|| cursor.operation.replaced_at()),
             cursor: Some(Box::new(cursor)),
         }
     }
 
-    /// Takes the contents of a cursor over a dropped collection, unless the cursor is in use.
+    /// Marks the cursor as released and takes its contents, unless the cursor is in use.
     fn release_stage(&mut self) -> Option<CursorResources> {
-        self.dead = true;
+        self.released = true;
         let cursor = self.cursor.as_deref_mut()?;
-        cursor.lost = self.lost;
+        cursor.snapshot_released = self.snapshot_released;
         let operation = Arc::new(Operation::new(self.operation.id));
         self.operation = operation.clone();
         let source = std::mem::replace(&mut cursor.source, Box::new(ReleasedStage));
@@ -664,19 +668,19 @@ mod tests {
         let taken = cursors.take(read, &namespace).unwrap();
         let mut dropped = Vec::new();
         for _ in 0..3 {
-            dropped.extend((0..DEAD_MAX / 2).map(|_| cursor(Some([1; 16]))));
+            dropped.extend((0..RELEASED_MAX / 2).map(|_| cursor(Some([1; 16]))));
             cursors.release_dropped(&Catalog::default());
         }
-        assert_eq!(cursors.count().0, DEAD_MAX + 2);
+        assert_eq!(cursors.count().0, RELEASED_MAX + 2);
         let is_known = |id: &&i64| cursors.open.lock().contains_key(id);
-        assert_eq!(dropped.iter().filter(is_known).count(), DEAD_MAX);
+        assert_eq!(dropped.iter().filter(is_known).count(), RELEASED_MAX);
         assert_eq!(
-            dropped.iter().rev().take(DEAD_MAX / 2).filter(is_known).count(),
-            DEAD_MAX / 2,
+            dropped.iter().rev().take(RELEASED_MAX / 2).filter(is_known).count(),
+            RELEASED_MAX / 2,
             "the latest"
         );
         cursors.put_back(read, taken);
-        assert_eq!(cursors.count().0, DEAD_MAX + 1, "one that was being read counts from now on");
+        assert_eq!(cursors.count().0, RELEASED_MAX + 1, "one that was being read counts from now on");
         assert!(cursors.take(read, &namespace).is_ok() && cursors.take(without, &namespace).is_ok());
     }
 }

@@ -1,4 +1,8 @@
 //! The database: a store, and the catalog of its latest state.
+//!
+//! This module has the shared state, views, plans of reads, and the limits of memory and history. Commands are in the
+//! modules `read`, `write`, `ddl` and others, as further functions of [`Database`]. A new setting of the whole server
+//! is a field of [`Database`] with its setter here.
 
 use crate::catalog::Catalog;
 use crate::clock::Clock;
@@ -58,19 +62,19 @@ pub struct Database {
     pub(crate) transactions: Transactions,
     /// Memory limit of an index build, in bytes.
     build_memory: AtomicUsize,
-    /// Folder of temporary files.
+    /// Directory of temporary files.
     spills: OnceLock<SpillFolder>,
-    /// Path of this folder.
+    /// Path of this directory.
     files: OnceLock<PathBuf>,
     /// Host and port of the server, for statistics.
     host: OnceLock<String>,
-    /// The system's folder for temporary files, used by default.
+    /// The system's directory for temporary files, used by default.
     system_spills: SpillFolder,
     pub(crate) watchers: Arc<Watchers>,
     pub(crate) history: History,
     pub(crate) window: SnapshotWindow,
-    /// Retention of pre-images in seconds; zero keeps them as long as their entries.
-    pub(crate) images_seconds: AtomicI64,
+    /// Retention of pre-images in seconds; zero means the retention of their oplog entries.
+    pub(crate) pre_image_seconds: AtomicI64,
     pub(crate) strict: Strict,
     pub(crate) known_specs: KnownSpecs,
     /// True if changes are logged.
@@ -78,9 +82,9 @@ pub struct Database {
     /// Election term of log entries.
     pub(crate) term: AtomicU32,
     /// True if retryable writes are recorded: the engine outlives the process.
-    pub(crate) keeps_retries: bool,
+    pub(crate) records_retries: bool,
     /// Records found at opening, until they are taken.
-    pub(crate) found_retries: Mutex<Vec<StoredRetry>>,
+    pub(crate) recovered_retries: Mutex<Vec<StoredRetry>>,
     pub(crate) seen_retries: SeenRetries,
     /// Number of writes to users and roles.
     pub(crate) access_generation: AtomicU64,
@@ -124,13 +128,13 @@ impl Database {
         clock: Arc<dyn Clock>,
         seed: u64,
         published: (u64, Arc<Catalog>),
-        found_retries: Vec<StoredRetry>,
+        recovered_retries: Vec<StoredRetry>,
     ) -> Database {
         let [_, process @ .., _, _] = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes();
         Database {
             logs: store.log_bytes().is_some(),
             term: AtomicU32::new(1),
-            keeps_retries: store.engine().has_journal(),
+            records_retries: store.engine().has_journal(),
             operations: Arc::new(Shared::of_engine(store.engine().clone())),
             store,
             clock,
@@ -147,10 +151,10 @@ impl Database {
             watchers: Arc::default(),
             history: History::default(),
             window: SnapshotWindow::default(),
-            images_seconds: AtomicI64::new(0),
+            pre_image_seconds: AtomicI64::new(0),
             strict: Strict::default(),
             known_specs: KnownSpecs::default(),
-            found_retries: Mutex::new(found_retries),
+            recovered_retries: Mutex::new(recovered_retries),
             seen_retries: SeenRetries::default(),
             access_generation: AtomicU64::new(1),
             cursors: Cursors::new(seed),
@@ -235,7 +239,7 @@ impl Database {
     }
 
     /// Stores a cursor for later batches and returns its id.
-    pub fn keep_cursor(&self, cursor: Cursor) -> i64 {
+    pub fn register_cursor(&self, cursor: Cursor) -> i64 {
         let is_of_collection = cursor.uuid.is_some();
         let id = self.cursors.add(cursor);
         if is_of_collection {
@@ -270,13 +274,13 @@ impl Database {
 
     /// Returns an operation on this database. It ends at
     /// [`stop_operations`](Self::stop_operations). Waits and long work use the hook of
-    /// [`wait_through`](Self::wait_through).
+    /// [`set_blocking_hook`](Self::set_blocking_hook).
     pub fn operation(&self, id: u64) -> Operation {
         Operation::of_database(id, self.blocking_hook(), self.operations.clone())
     }
 
     /// Sets the hook for blocking waits. The owner of the threads calls it once.
-    pub fn wait_through(&self, hook: BlockingHook) {
+    pub fn set_blocking_hook(&self, hook: BlockingHook) {
         let _ = self.blocking.set(hook);
     }
 
@@ -292,17 +296,17 @@ impl Database {
 
     /// Refuses or allows writes that make the data grow. Used by a process without free memory.
     pub fn refuse_growth(&self, refused: bool) {
-        self.operations.full.store(refused, Relaxed);
+        self.operations.refuses_growth.store(refused, Relaxed);
     }
 
     /// Sets the memory limit of operations, open cursors and waiting messages together, in bytes.
-    pub fn set_memory_room(&self, bytes: u64) {
-        self.operations.ledger.set_room(bytes);
+    pub fn set_memory_limit(&self, bytes: u64) {
+        self.operations.ledger.set_limit(bytes);
     }
 
-    /// Returns their recorded memory, in bytes.
-    pub fn memory_held(&self) -> u64 {
-        self.operations.ledger.held()
+    /// Returns the recorded memory of operations, open cursors and waiting messages, in bytes.
+    pub fn memory_used(&self) -> u64 {
+        self.operations.ledger.used()
     }
 
     /// Adds the memory of messages being sent or received, in bytes; negative values subtract.
@@ -319,7 +323,7 @@ impl Database {
 
     /// Returns true if writes that make the data grow are refused.
     pub fn refuses_growth(&self) -> bool {
-        self.operations.full.load(Relaxed)
+        self.operations.refuses_growth.load(Relaxed)
     }
 
     /// Sets the directory of temporary files. Must be called once, before the first use. Creates
@@ -366,7 +370,7 @@ impl Database {
     }
 
     /// Lowers the memory limit of an index build, in bytes.
-    pub fn bound_build_memory(&self, bytes: u64) {
+    pub fn lower_build_memory(&self, bytes: u64) {
         self.set_build_memory(bytes.min(self.build_memory() as u64));
     }
 
@@ -393,7 +397,7 @@ impl Database {
             return Ok(false);
         };
         let catalog = self.catalog_at(&read_view)?;
-        operation.read_standby(View { snapshot: read_view.snapshot, catalog, replaced_at: self.replaced() });
+        operation.set_standby(View { snapshot: read_view.snapshot, catalog, replaced_at: self.replaced() });
         Ok(true)
     }
 
@@ -456,7 +460,7 @@ impl Database {
         let now = self.view_with_time()?;
         match at {
             None => {
-                self.history.keep(now.0, &now.1);
+                self.history.add(now.0, &now.1);
                 Ok(now)
             }
             Some(at) if at > now.0 => {
@@ -487,9 +491,9 @@ impl Database {
         }
     }
 
-    /// Drops views that are too old for snapshot reads.
-    pub fn forget_old_views(&self) {
-        self.history.forget_old();
+    /// Releases views that are too old for snapshot reads.
+    pub fn expire_old_views(&self) {
+        self.history.expire_old();
     }
 
     /// Plans a read and starts it on a view.
@@ -509,14 +513,14 @@ impl Database {
             return Ok(found);
         }
         let plan = plan::plan(operation, view, collection, read, context)?;
-        plan.note_uses(collection);
-        plan.keep(collection, self.now_millis());
-        operation.note_plan(plan.uses().into_iter());
+        plan.count_uses(collection);
+        plan.cache_trial(collection, self.now_millis());
+        operation.record_plan(plan.uses().into_iter());
         if self.strict.is_on() {
             self.strict.note(collection, &plan);
         }
         if collection.is_large() && plan.reads_all() {
-            operation.expect_long();
+            operation.mark_long();
         }
         let stream = plan.open(&plan.tree)?;
         match self.store.known_generation() {
@@ -539,8 +543,8 @@ impl Database {
 
     /// Notifies the watchers of these namespaces about a commit.
     ///
-    /// From time to time, all watchers are notified. Streams without matching events then advance
-    /// in the log, so that the log is not trimmed beyond their position.
+    /// All watchers are notified whenever the log has grown by a fraction of its limit. Streams without matching events
+    /// then advance in the log, so that the log is not trimmed beyond their position.
     pub(crate) fn notify_watchers(&self, namespaces: &[Namespace], position: Position) {
         if namespaces.iter().any(|namespace| ACCESS.contains(&namespace.as_str())) {
             self.access_generation.fetch_add(1, AcqRel);
@@ -560,14 +564,14 @@ impl Database {
         self.strict.switch_on();
     }
 
-    /// Returns the findings since the start or the last [`forget_reads`](Self::forget_reads), and
+    /// Returns the findings since the start or the last [`clear_reads`](Self::clear_reads), and
     /// the present unused and duplicate indexes.
     pub fn strict_report(&self) -> StrictReport {
         self.strict.report(&self.catalog())
     }
 
     /// Discards the recorded reads. Used indexes stay marked as used.
-    pub fn forget_reads(&self) {
+    pub fn clear_reads(&self) {
         self.strict.forget();
     }
 
@@ -583,7 +587,7 @@ impl Database {
 
     /// Returns true if a namespace is the namespace of the sessions' records, and records are kept.
     pub fn is_transactions(&self, namespace: &Namespace) -> bool {
-        self.keeps_retries && namespace.as_str() == TRANSACTIONS
+        self.records_retries && namespace.as_str() == TRANSACTIONS
     }
 
     /// Returns true if a namespace is read from the store's own data instead of a collection.
@@ -604,35 +608,36 @@ impl Database {
     /// Limits the replaced data kept for old snapshots, in bytes.
     pub fn set_history_bytes(&self, bytes: u64) {
         self.window.bytes_max.store(bytes, Relaxed);
-        self.bound_history();
+        self.limit_history();
     }
 
     /// Sets the retention of views for snapshot reads at an earlier time.
     pub fn set_history_age(&self, age: Duration) {
         self.history.set_age_max(age);
-        self.history.forget_old();
+        self.history.expire_old();
     }
 
     /// Records the bytes that a commit has replaced.
-    pub(crate) fn note_replaced(&self, bytes: u64) {
+    pub(crate) fn count_replaced(&self, bytes: u64) {
         // A remote store keeps old versions itself.
         if bytes == 0 || self.store.known_generation().is_some() {
             return;
         }
         let now = self.operations.replaced.fetch_add(bytes, Relaxed) + bytes;
-        if now >= self.window.look_at.load(Relaxed) {
-            self.bound_history();
+        if now >= self.window.next_check.load(Relaxed) {
+            self.limit_history();
         }
     }
 
-    fn bound_history(&self) {
-        let Some(_looking) = self.window.looking.try_lock() else { return };
+    /// Releases the oldest snapshots until the history is within its limit.
+    fn limit_history(&self) {
+        let Some(_check) = self.window.check_lock.try_lock() else { return };
         let (now, bytes_max) = (self.replaced(), self.window.bytes_max.load(Relaxed));
         let least = now.saturating_sub(bytes_max);
         let oldest = self.history.release_before(least).min(self.cursors.release_before(least));
         let oldest = oldest.min(self.transactions.end_before(least)).min(now);
         debug_assert!(oldest >= least, "a snapshot from before {least} replaced bytes stays: {oldest}");
-        self.window.look_at.store(oldest.saturating_add(bytes_max).saturating_add(1), Relaxed);
+        self.window.next_check.store(oldest.saturating_add(bytes_max).saturating_add(1), Relaxed);
     }
 }
 

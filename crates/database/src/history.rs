@@ -1,17 +1,14 @@
-//! Read views of earlier times, for snapshot reads that name the cluster time of an earlier read.
+//! Retained read views of earlier times (`atClusterTime`), and the limit of old versions.
 //!
 //! A session of snapshot reads gets the time of its first read and names it in later reads. The view of the first read
-//! is kept for MongoDB's default period. It costs only the memory of versions replaced meanwhile. Other past times
-//! cannot be read.
+//! is retained for MongoDB's default period. It costs only the memory of versions replaced meanwhile. Other past times
+//! cannot be read. A [`View`] is a consistent pair of catalog and data.
 //!
-//! A [`View`] is a consistent pair of catalog and data.
-//!
-//! The module also limits the history: the replaced versions that are kept for old snapshots.
-//!
-//! A snapshot keeps every version replaced since its creation. The versions replaced since the oldest snapshot are
-//! therefore the whole history, whatever the number of snapshots. Each holder of a snapshot records the number of bytes
-//! replaced before it. When more bytes than the limit have been replaced since, the holder releases its snapshot, the
-//! oldest first. Holders are idle cursors, kept views and transactions.
+//! A snapshot pins every version replaced since its creation. The versions replaced since the oldest snapshot are
+//! therefore the entire history, independent of the number of snapshots. Each owner of a snapshot records the number of
+//! bytes replaced before it (`replaced_at`). Beyond the limit of bytes replaced since, owners release their snapshots,
+//! the oldest first. Owners are idle cursors, retained views and transactions. A new owner needs a function such as
+//! [`History::release_before`] and a call of it in `Database::limit_history`.
 
 use crate::catalog::Catalog;
 use base::{Result, err};
@@ -27,22 +24,22 @@ use storage::time;
 /// Default retention of a view (parameter minSnapshotHistoryWindowInSeconds).
 const AGE_MAX: Duration = Duration::from_secs(300);
 
-/// Maximum number of kept views. The oldest is evicted.
+/// Maximum number of retained views. The oldest is evicted.
 const VIEWS_MAX: usize = 256;
 
-/// The kept views, oldest first.
+/// The retained views, oldest first.
 pub(crate) struct History {
-    kept: Mutex<VecDeque<HistoryEntry>>,
+    views: Mutex<VecDeque<HistoryEntry>>,
     age_max: Mutex<Duration>,
 }
 
 impl Default for History {
     fn default() -> History {
-        History { kept: Mutex::default(), age_max: Mutex::new(AGE_MAX) }
+        History { views: Mutex::default(), age_max: Mutex::new(AGE_MAX) }
     }
 }
 
-/// A kept view, with its cluster time and the moment from which its retention counts.
+/// A retained view, with its cluster time and the start of its retention.
 struct HistoryEntry {
     time: u64,
     view: View,
@@ -50,26 +47,26 @@ struct HistoryEntry {
 }
 
 impl History {
-    /// Keeps a view for later reads at its time.
-    pub(crate) fn keep(&self, time: u64, view: &View) {
-        let mut kept = self.kept.lock();
-        if kept.back().is_some_and(|last| last.time == time) {
+    /// Retains a view for later reads at its time.
+    pub(crate) fn add(&self, time: u64, view: &View) {
+        let mut views = self.views.lock();
+        if views.back().is_some_and(|last| last.time == time) {
             return;
         }
-        if kept.len() == VIEWS_MAX {
-            kept.pop_front();
+        if views.len() == VIEWS_MAX {
+            views.pop_front();
         }
-        kept.push_back(HistoryEntry { time, view: view.clone(), since: time::now() });
-        debug_assert!(kept.len() <= VIEWS_MAX, "{} views", kept.len());
+        views.push_back(HistoryEntry { time, view: view.clone(), since: time::now() });
+        debug_assert!(views.len() <= VIEWS_MAX, "{} views", views.len());
     }
 
     /// Returns the view of a time.
     ///
-    /// Errors: SnapshotTooOld if none is kept.
+    /// Errors: SnapshotTooOld if no view of this time is retained.
     pub(crate) fn at(&self, time: u64) -> Result<View> {
-        self.forget_old();
-        let kept = self.kept.lock();
-        let view = kept.iter().find(|kept| kept.time == time).map(|kept| kept.view.clone());
+        self.expire_old();
+        let views = self.views.lock();
+        let view = views.iter().find(|entry| entry.time == time).map(|entry| entry.view.clone());
         view.ok_or_else(|| {
             err!(
                 SnapshotTooOld,
@@ -81,11 +78,11 @@ impl History {
     }
 
     /// Releases expired views.
-    pub(crate) fn forget_old(&self) {
+    pub(crate) fn expire_old(&self) {
         let age_max = *self.age_max.lock();
-        let mut kept = self.kept.lock();
-        while kept.front().is_some_and(|oldest| time::since(oldest.since) > age_max) {
-            kept.pop_front();
+        let mut views = self.views.lock();
+        while views.front().is_some_and(|oldest| time::since(oldest.since) > age_max) {
+            views.pop_front();
         }
     }
 
@@ -94,24 +91,24 @@ impl History {
         *self.age_max.lock() = age;
     }
 
-    /// Releases views taken before `least` bytes had been replaced. Returns the number of the oldest remaining view.
+    /// Releases views taken before `least` bytes had been replaced. Returns `replaced_at` of the oldest remaining view.
     ///
     /// The views are in the order of their first reads. A view that was taken earlier may have been read later.
     pub(crate) fn release_before(&self, least: u64) -> u64 {
-        let mut kept = self.kept.lock();
-        let all = std::mem::take(&mut *kept);
-        let (gone, left): (VecDeque<_>, VecDeque<_>) =
-            all.into_iter().partition(|kept| kept.view.replaced_at < least);
-        *kept = left;
-        let oldest = kept.iter().map(|kept| kept.view.replaced_at).min().unwrap_or(u64::MAX);
+        let mut views = self.views.lock();
+        let all = std::mem::take(&mut *views);
+        let (released, rest): (VecDeque<_>, VecDeque<_>) =
+            all.into_iter().partition(|entry| entry.view.replaced_at < least);
+        *views = rest;
+        let oldest = views.iter().map(|entry| entry.view.replaced_at).min().unwrap_or(u64::MAX);
         // Trees are freed after the lock is released.
-        drop(kept);
-        drop(gone);
+        drop(views);
+        drop(released);
         oldest
     }
 }
 
-/// A consistent view of everything: the catalog and its data.
+/// A consistent view of the catalog and its data.
 #[derive(Clone)]
 pub struct View {
     /// The catalog.
@@ -134,22 +131,22 @@ impl View {
 /// Approximate overhead of a replaced document in bytes.
 const OVERHEAD: u64 = 128;
 
-/// Default limit in bytes.
+/// Default limit of the history in bytes.
 const BYTES_MAX: u64 = 512 << 20;
 
 /// The limit of the history, and the time of the next check.
 pub(crate) struct SnapshotWindow {
     pub(crate) bytes_max: AtomicU64,
     /// Total of replaced bytes at which the next check is due. Before it no holder can exceed the limit.
-    pub(crate) look_at: AtomicU64,
-    /// Held by the commit that runs the check.
-    pub(crate) looking: Mutex<()>,
+    pub(crate) next_check: AtomicU64,
+    /// Locked by the commit that runs the check.
+    pub(crate) check_lock: Mutex<()>,
 }
 
 impl Default for SnapshotWindow {
     fn default() -> SnapshotWindow {
-        let (bytes_max, look_at) = (AtomicU64::new(BYTES_MAX), AtomicU64::new(BYTES_MAX));
-        SnapshotWindow { bytes_max, look_at, looking: Mutex::new(()) }
+        let (bytes_max, next_check) = (AtomicU64::new(BYTES_MAX), AtomicU64::new(BYTES_MAX));
+        SnapshotWindow { bytes_max, next_check, check_lock: Mutex::new(()) }
     }
 }
 
@@ -236,7 +233,7 @@ mod snapshot_window_tests {
                     let request = FindRequest::new(filter.view());
                     let cursor =
                         database.find(&Scope::new(&operation, &namespace, &context), &request).unwrap();
-                    cursors.push((database.replaced(), database.keep_cursor(cursor)));
+                    cursors.push((database.replaced(), database.register_cursor(cursor)));
                 }
                 1 => {
                     transactions.push((database.replaced(), database.begin_transaction(None, None).unwrap()))

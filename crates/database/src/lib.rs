@@ -74,8 +74,8 @@ pub use upkeep::difference::Since;
 pub use upkeep::{repair, validate};
 pub use watch::{Interest, Watch};
 pub use write::{
-    Action, AnswerOf, DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, InsertRequest, Inserted,
-    Insertion, Pace, UpdateOutcome, UpdateRequest, delete_answer,
+    Action, AnswerOf, DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, GroupSize, InsertRequest,
+    Inserted, Insertion, UpdateOutcome, UpdateRequest, delete_answer,
 };
 
 /// The parts of the query language that this crate's calls take: a caller needs no other crate.
@@ -100,7 +100,7 @@ pub(crate) fn storage_error(error: storage::Error) -> base::Error {
         storage::Error::SnapshotTooOld => {
             err!(SnapshotTooOld, "Read timestamp is older than the oldest available timestamp.")
         }
-        storage::Error::Interrupted(reason) => operation::ended(base::ErrorCode::from_number(reason)),
+        storage::Error::Interrupted(reason) => operation::kill_error(base::ErrorCode::from_number(reason)),
         storage::Error::Closed => err!(ShutdownInProgress, "the storage engine is closed"),
         storage::Error::Unavailable(why) => err!(HostUnreachable, "{why}"),
         // A cursor of a shared store reads on after its collection or index has been dropped.

@@ -71,7 +71,7 @@ impl Logged {
     }
 
     /// Sets the statement number within a retryable write.
-    pub(crate) fn of_statement(&mut self, statement: i32) {
+    pub(crate) fn set_statement(&mut self, statement: i32) {
         self.statement = Some(statement);
     }
 

@@ -1,9 +1,11 @@
 //! Memory use of an operation, and its limit.
 //!
-//! The allocator counts the memory taken by each thread ([`base::memory`]). An operation remembers
-//! its thread's count at its beginning, so a check costs one subtraction. Memory kept by the engine
-//! for writes and for the cache does not belong to the operation. It is detected by the growth of
-//! the engine, once the operation seems to hold a fraction of its limit.
+//! The allocator counts the memory allocated by each thread ([`base::memory`]). An operation stores its thread's count
+//! at its beginning, so a check costs one subtraction. Memory of the engine for writes and for the cache does not
+//! belong to the operation. A closer check subtracts the growth of the engine. It runs after each eighth of the limit.
+//!
+//! [`Account`] belongs to one operation, [`Ledger`] to all operations together. Waiting and shorter batches come before
+//! errors: see [`Account::must_wait`] and [`Account::reserve`].
 
 use base::memory;
 use base::{Result, bail, err};
@@ -21,8 +23,8 @@ pub const OPERATION_MEMORY: &str = "internalQueryMaxOperationMemoryBytes";
 pub(crate) struct Shared {
     /// True once the database stops.
     pub(crate) stopping: AtomicBool,
-    /// True while the process has no memory left for more data.
-    pub(crate) full: AtomicBool,
+    /// True while the process has no memory for more data.
+    pub(crate) refuses_growth: AtomicBool,
     /// Keys and documents examined by operations, and sorts without an index, since the start.
     pub(crate) keys_examined: AtomicU64,
     pub(crate) docs_examined: AtomicU64,
@@ -40,58 +42,58 @@ pub(crate) struct Shared {
 #[derive(Default)]
 pub(crate) struct Ledger {
     /// In bytes, as of the latest check of each operation.
-    held: AtomicI64,
+    used: AtomicI64,
     /// In bytes; zero is unlimited.
-    room: AtomicI64,
+    limit: AtomicI64,
     /// Number of running operations that hold much memory.
     large: AtomicUsize,
 }
 
-/// Change of an operation's memory, in bytes, after which the ledger is updated.
-const ENTRY: i64 = 256 << 10;
+/// Change of an operation's memory in bytes after which the ledger is updated.
+const LEDGER_STEP: i64 = 256 << 10;
 
 /// Divisors of the limit: operations wait before they become large beyond the first, and batches
 /// end early beyond the second.
 const BUSY_SHARE: i64 = 2;
 const BATCH_SHARE: i64 = 4;
 
-/// Expected memory of a large operation, in bytes. It limits the number that begin at the same time
+/// Expected memory of a large operation in bytes. It limits the number of large operations that begin at the same time
 /// to half of the limit.
-const EXPECTED: i64 = 16 << 20;
+const LARGE_BYTES: i64 = 16 << 20;
 
-/// Longest wait of an operation for memory, and the interval between its checks.
-const WAIT: Duration = Duration::from_secs(30);
-const LOOK: Duration = Duration::from_millis(2);
+/// Maximum wait of an operation for memory, and the interval between its checks.
+const WAIT_MAX: Duration = Duration::from_secs(30);
+const WAIT_INTERVAL: Duration = Duration::from_millis(2);
 
 impl Ledger {
     /// Adds a change in bytes.
     pub(crate) fn add(&self, bytes: i64) {
-        self.held.fetch_add(bytes, Relaxed);
+        self.used.fetch_add(bytes, Relaxed);
     }
 
     /// Returns the sum in bytes.
-    pub(crate) fn held(&self) -> u64 {
-        self.held.load(Relaxed).max(0).unsigned_abs()
+    pub(crate) fn used(&self) -> u64 {
+        self.used.load(Relaxed).max(0).unsigned_abs()
     }
 
     /// Sets the limit in bytes.
-    pub(crate) fn set_room(&self, bytes: u64) {
-        self.room.store(i64::try_from(bytes).unwrap_or(i64::MAX), Relaxed);
+    pub(crate) fn set_limit(&self, bytes: u64) {
+        self.limit.store(i64::try_from(bytes).unwrap_or(i64::MAX), Relaxed);
     }
 
     /// Returns true if the sum exceeds the limit divided by `share`.
     fn exceeds(&self, share: i64) -> bool {
-        let room = self.room.load(Relaxed);
-        room > 0 && self.held.load(Relaxed) > room / share
+        let limit = self.limit.load(Relaxed);
+        limit > 0 && self.used.load(Relaxed) > limit / share
     }
 
     /// Returns true if another large operation should wait.
     fn is_busy(&self) -> bool {
-        let (room, large) = (self.room.load(Relaxed), self.large.load(Relaxed));
-        let expected = EXPECTED.saturating_mul(i64::try_from(large).unwrap_or(i64::MAX).saturating_add(1));
+        let (limit, large) = (self.limit.load(Relaxed), self.large.load(Relaxed));
+        let expected = LARGE_BYTES.saturating_mul(i64::try_from(large).unwrap_or(i64::MAX).saturating_add(1));
         // One operation may always continue. The memory may then belong to replies and idle
         // cursors.
-        room > 0 && large > 0 && self.held.load(Relaxed).max(expected) > room / BUSY_SHARE
+        limit > 0 && large > 0 && self.used.load(Relaxed).max(expected) > limit / BUSY_SHARE
     }
 }
 
@@ -99,11 +101,11 @@ impl Ledger {
 /// documents, trees and allocation overhead reach it.
 const ENGINE_SHARE: u64 = 4;
 
-/// Divisor of an operation's limit: a closer check follows after each such fraction.
-const STEP: i64 = 8;
+/// Number of closer checks up to the limit: one after each such fraction of the limit.
+const CHECKS_PER_LIMIT: i64 = 8;
 
-/// Cursors with less memory than this, in bytes, are not checked for memory kept by the engine.
-const NOTEWORTHY: i64 = 256 << 10;
+/// Minimum growth in bytes for a closer check when a cursor becomes idle.
+const PAUSE_CHECK_MIN: i64 = 256 << 10;
 
 impl Shared {
     /// Returns the state for operations on an engine.
@@ -120,8 +122,8 @@ impl Shared {
     }
 
     /// Errors: ExceededMemoryLimit if no memory is left for more data.
-    pub(crate) fn check_room(&self) -> Result<()> {
-        if !self.full.load(Relaxed) {
+    pub(crate) fn check_growth(&self) -> Result<()> {
+        if !self.refuses_growth.load(Relaxed) {
             return Ok(());
         }
         Err(err!(
@@ -137,20 +139,20 @@ pub(crate) struct Account {
     limit: i64,
     /// The thread that runs it.
     thread: AtomicUsize,
-    /// The thread's count minus the operation's memory.
+    /// The thread's count minus the operation's memory, in bytes. All counts of this type are in bytes.
     base: AtomicI64,
     /// The thread's count at which the next closer check is due.
-    look_at: AtomicI64,
+    next_check: AtomicI64,
     /// The thread's count at the last closer check, or when the operation resumed.
-    seen: AtomicI64,
-    /// Bytes held at the latest check.
-    held: AtomicI64,
+    checked_at: AtomicI64,
+    /// Bytes used at the latest check.
+    used: AtomicI64,
     /// The engine's bytes at the last closer check; the greatest number before the first.
     engine: AtomicU64,
     /// The thread's count at the last update of the ledger.
-    entered_at: AtomicI64,
+    ledger_at: AtomicI64,
     /// The bytes recorded in the ledger.
-    entered: AtomicI64,
+    ledger_bytes: AtomicI64,
     /// True if the ledger counts it as a large operation.
     is_large: AtomicBool,
 }
@@ -162,12 +164,12 @@ impl Account {
             limit: i64::MAX,
             thread: AtomicUsize::new(memory::thread_id()),
             base: AtomicI64::new(memory::allocated()),
-            look_at: AtomicI64::new(i64::MAX),
-            seen: AtomicI64::new(memory::allocated()),
-            held: AtomicI64::new(0),
+            next_check: AtomicI64::new(i64::MAX),
+            checked_at: AtomicI64::new(memory::allocated()),
+            used: AtomicI64::new(0),
             engine: AtomicU64::new(u64::MAX),
-            entered_at: AtomicI64::new(memory::allocated()),
-            entered: AtomicI64::new(0),
+            ledger_at: AtomicI64::new(memory::allocated()),
+            ledger_bytes: AtomicI64::new(0),
             is_large: AtomicBool::new(false),
         }
     }
@@ -175,46 +177,46 @@ impl Account {
     /// Sets its limit in bytes.
     pub(crate) fn limit(&mut self, bytes: usize) {
         self.limit = i64::try_from(bytes).unwrap_or(i64::MAX);
-        self.look_later(self.base.load(Relaxed));
+        self.postpone_check(self.base.load(Relaxed));
     }
 
     /// Postpones the next closer check until the thread has taken another fraction of the limit.
-    fn look_later(&self, taken: i64) {
-        self.look_at.store(taken.saturating_add(self.limit / STEP), Relaxed);
+    fn postpone_check(&self, taken: i64) {
+        self.next_check.store(taken.saturating_add(self.limit / CHECKS_PER_LIMIT), Relaxed);
     }
 
     /// Errors: ExceededMemoryLimit beyond the limit.
     #[inline]
     pub(crate) fn check(&self, shared: &Shared) -> Result<()> {
         let taken = memory::allocated();
-        let change = taken.wrapping_sub(self.entered_at.load(Relaxed));
-        if (-ENTRY..=ENTRY).contains(&change) && taken <= self.look_at.load(Relaxed) {
+        let change = taken.wrapping_sub(self.ledger_at.load(Relaxed));
+        if (-LEDGER_STEP..=LEDGER_STEP).contains(&change) && taken <= self.next_check.load(Relaxed) {
             return Ok(());
         }
-        self.enter(shared)?;
-        if taken <= self.look_at.load(Relaxed) {
+        self.check_ledger(shared)?;
+        if taken <= self.next_check.load(Relaxed) {
             return Ok(());
         }
-        self.look(taken, shared)
+        self.check_limit(taken, shared)
     }
 
     /// Updates the ledger.
     ///
     /// Errors: ExceededMemoryLimit if all operations together exceed their limit.
     #[cold]
-    fn enter(&self, shared: &Shared) -> Result<()> {
+    fn check_ledger(&self, shared: &Shared) -> Result<()> {
         // The count of another thread. The closer check detects it.
         if self.thread.load(Relaxed) != memory::thread_id() {
             return Ok(());
         }
-        let grows = self.note_entry(shared) > 0;
+        let grows = self.update_ledger(shared) > 0;
         if !grows || self.limit == i64::MAX || !shared.ledger.exceeds(1) {
             return Ok(());
         }
-        // The engine may have kept a part of the memory.
-        self.leave_to_engine(memory::allocated(), shared);
-        self.note_entry(shared);
-        match shared.ledger.exceeds(1) && self.held() > ENTRY.unsigned_abs() {
+        // A part of the memory may belong to the engine.
+        self.exclude_engine(memory::allocated(), shared);
+        self.update_ledger(shared);
+        match shared.ledger.exceeds(1) && self.used() > LEDGER_STEP.unsigned_abs() {
             true => Err(err!(
                 ExceededMemoryLimit,
                 "operations and replies have reached the memory limit (--memory-limit): this operation \
@@ -225,10 +227,10 @@ impl Account {
     }
 
     /// Updates the ledger. Returns the change in bytes.
-    fn note_entry(&self, shared: &Shared) -> i64 {
-        self.entered_at.store(memory::allocated(), Relaxed);
-        let held = self.publish();
-        let more = held - self.entered.swap(held, Relaxed);
+    fn update_ledger(&self, shared: &Shared) -> i64 {
+        self.ledger_at.store(memory::allocated(), Relaxed);
+        let used = self.publish();
+        let more = used - self.ledger_bytes.swap(used, Relaxed);
         shared.ledger.add(more);
         more
     }
@@ -237,10 +239,11 @@ impl Account {
     /// limit. It then waits once.
     #[inline]
     pub(crate) fn must_wait(&self, shared: &Shared) -> bool {
-        let becomes_large = self.entered.load(Relaxed) > ENTRY && !self.is_large.load(Relaxed);
+        let becomes_large = self.ledger_bytes.load(Relaxed) > LEDGER_STEP && !self.is_large.load(Relaxed);
         becomes_large && self.limit != i64::MAX && self.begins_large(shared)
     }
 
+    /// Counts the operation as large unless other operations use much of the limit. Returns true if it must wait.
     #[cold]
     fn begins_large(&self, shared: &Shared) -> bool {
         let is_busy = shared.ledger.is_busy();
@@ -258,27 +261,27 @@ impl Account {
 
     /// Records the growth of a reply by this number of bytes. Returns `false` if memory is scarce.
     pub(crate) fn reserve(&self, bytes: usize, shared: &Shared) -> bool {
-        let room = shared.ledger.room.load(Relaxed);
-        if bytes == 0 || room == 0 || self.thread.load(Relaxed) != memory::thread_id() {
+        let limit = shared.ledger.limit.load(Relaxed);
+        if bytes == 0 || limit == 0 || self.thread.load(Relaxed) != memory::thread_id() {
             return true;
         }
-        self.note_entry(shared);
+        self.update_ledger(shared);
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         // Recorded before the check, so that concurrent requests do not all succeed.
-        let all = shared.ledger.held.fetch_add(bytes, Relaxed).saturating_add(bytes);
-        if all > room / BATCH_SHARE {
+        let all = shared.ledger.used.fetch_add(bytes, Relaxed).saturating_add(bytes);
+        if all > limit / BATCH_SHARE {
             shared.ledger.add(-bytes);
             return false;
         }
-        self.entered.fetch_add(bytes, Relaxed);
+        self.ledger_bytes.fetch_add(bytes, Relaxed);
         true
     }
 
-    /// Waits until the limit has room for one more large operation, or until `should_continue` returns false.
+    /// Waits until the limit allows one more large operation, or until `should_continue` returns false.
     ///
     /// Errors: ExceededMemoryLimit after a timeout.
     pub(crate) fn wait(&self, shared: &Shared, should_continue: &dyn Fn() -> bool) -> Result<()> {
-        let end = time::now() + WAIT;
+        let end = time::now() + WAIT_MAX;
         while self.begins_large(shared) && should_continue() {
             if time::now() >= end {
                 if !shared.ledger.exceeds(BUSY_SHARE) {
@@ -289,16 +292,16 @@ impl Account {
                     ExceededMemoryLimit,
                     "other operations and replies used most of the memory limit (--memory-limit) for {} \
                      seconds",
-                    WAIT.as_secs()
+                    WAIT_MAX.as_secs()
                 );
             }
-            time::sleep(LOOK);
+            time::sleep(WAIT_INTERVAL);
         }
         Ok(())
     }
 
     /// Ends the state of a large operation.
-    fn rest_large(&self, shared: &Shared) {
+    fn end_large(&self, shared: &Shared) {
         if self.is_large.swap(false, Relaxed) {
             shared.ledger.large.fetch_sub(1, Relaxed);
         }
@@ -306,24 +309,25 @@ impl Account {
 
     /// Removes the account from the ledger.
     pub(crate) fn end(&self, shared: &Shared) {
-        shared.ledger.add(-self.entered.swap(0, Relaxed));
-        self.rest_large(shared);
+        shared.ledger.add(-self.ledger_bytes.swap(0, Relaxed));
+        self.end_large(shared);
     }
 
+    /// Checks the operation's limit without the engine's memory. Errors: ExceededMemoryLimit.
     #[cold]
-    fn look(&self, taken: i64, shared: &Shared) -> Result<()> {
+    fn check_limit(&self, taken: i64, shared: &Shared) -> Result<()> {
         if self.thread.load(Relaxed) != memory::thread_id() {
             self.resume();
             return Ok(());
         }
-        self.leave_to_engine(taken, shared);
-        let held = self.publish();
-        self.look_later(taken);
-        if held <= self.limit {
+        self.exclude_engine(taken, shared);
+        let used = self.publish();
+        self.postpone_check(taken);
+        if used <= self.limit {
             return Ok(());
         }
         // A repeated check fails again.
-        self.look_at.store(taken.saturating_sub(1), Relaxed);
+        self.next_check.store(taken.saturating_sub(1), Relaxed);
         Err(err!(
             ExceededMemoryLimit,
             "the operation used over {} bytes of memory, which is the limit of an operation (--memory-limit \
@@ -333,52 +337,52 @@ impl Account {
         ))
     }
 
-    /// Subtracts memory that the engine has kept since the last closer check.
-    fn leave_to_engine(&self, taken: i64, shared: &Shared) {
+    /// Subtracts the growth of the engine's memory since the last closer check.
+    fn exclude_engine(&self, taken: i64, shared: &Shared) {
         let now = shared.engine_bytes();
         let before = self.engine.swap(now, Relaxed);
-        let since = taken.saturating_sub(self.seen.swap(taken, Relaxed)).max(0);
-        let kept = i64::try_from(now.saturating_sub(before)).unwrap_or(i64::MAX).min(since);
-        let base = self.base.load(Relaxed).saturating_add(kept).min(taken);
+        let since = taken.saturating_sub(self.checked_at.swap(taken, Relaxed)).max(0);
+        let growth = i64::try_from(now.saturating_sub(before)).unwrap_or(i64::MAX).min(since);
+        let base = self.base.load(Relaxed).saturating_add(growth).min(taken);
         self.base.store(base, Relaxed);
     }
 
-    /// Records the memory of an operation that stops running for now. Its reads may have filled the
+    /// Records the memory of an operation that pauses between two batches. Its reads may have filled the engine's
     /// cache.
-    pub(crate) fn rest(&self, shared: &Shared) {
+    pub(crate) fn pause(&self, shared: &Shared) {
         let taken = memory::allocated();
-        if taken.saturating_sub(self.seen.load(Relaxed)) > NOTEWORTHY {
-            self.leave_to_engine(taken, shared);
+        if taken.saturating_sub(self.checked_at.load(Relaxed)) > PAUSE_CHECK_MIN {
+            self.exclude_engine(taken, shared);
         }
-        self.note_entry(shared);
-        self.rest_large(shared);
+        self.update_ledger(shared);
+        self.end_large(shared);
     }
 
-    /// Records the memory for [`held`](Self::held). Must run on the operation's thread.
+    /// Records the memory for [`used`](Self::used). Must run on the operation's thread.
     pub(crate) fn publish(&self) -> i64 {
-        let held = memory::allocated().saturating_sub(self.base.load(Relaxed)).max(0);
-        self.held.store(held, Relaxed);
-        held
+        let used = memory::allocated().saturating_sub(self.base.load(Relaxed)).max(0);
+        self.used.store(used, Relaxed);
+        used
     }
 
     /// Returns the memory at the latest check, in bytes.
-    pub(crate) fn held(&self) -> u64 {
-        self.held.load(Relaxed).unsigned_abs()
+    pub(crate) fn used(&self) -> u64 {
+        self.used.load(Relaxed).unsigned_abs()
     }
 
     /// Resumes the account, possibly on another thread, with the memory of the latest check.
     pub(crate) fn resume(&self) {
         let taken = memory::allocated();
-        let held = self.held.load(Relaxed);
+        let used = self.used.load(Relaxed);
         self.thread.store(memory::thread_id(), Relaxed);
-        self.base.store(taken.saturating_sub(held), Relaxed);
-        self.seen.store(taken, Relaxed);
-        self.entered_at.store(taken, Relaxed);
-        self.look_later(taken);
+        self.base.store(taken.saturating_sub(used), Relaxed);
+        self.checked_at.store(taken, Relaxed);
+        self.ledger_at.store(taken, Relaxed);
+        self.postpone_check(taken);
     }
 
     /// Transfers this number of bytes to another owner. They no longer count.
-    pub(crate) fn leave(&self, bytes: usize) {
+    pub(crate) fn transfer(&self, bytes: usize) {
         self.base.fetch_add(i64::try_from(bytes).unwrap_or(0), Relaxed);
     }
 }
@@ -401,7 +405,7 @@ mod tests {
         account.limit(1 << 20);
         let small: Vec<u8> = vec![1; 900_000];
         account.check(&shared).unwrap();
-        assert!((900_000..910_000).contains(&account.held()), "{}", account.held());
+        assert!((900_000..910_000).contains(&account.used()), "{}", account.used());
         let more: Vec<u8> = vec![1; 300_000];
         assert_eq!(account.check(&shared).unwrap_err().code(), ErrorCode::ExceededMemoryLimit);
         assert_eq!(account.check(&shared).unwrap_err().code(), ErrorCode::ExceededMemoryLimit);
@@ -418,16 +422,16 @@ mod tests {
             assert_eq!(elsewhere.join().unwrap().code(), ErrorCode::ExceededMemoryLimit);
         });
         account.resume();
-        account.leave(more.capacity());
+        account.transfer(more.capacity());
         account.publish();
-        assert!(account.held() < 900_000, "{}", account.held());
+        assert!(account.used() < 900_000, "{}", account.used());
     }
 
     #[test]
     fn what_the_engine_keeps_is_not_the_operations() {
         let engine = Arc::new(storage::MemoryEngine::new());
         let shared = Shared::of_engine(engine.clone());
-        shared.ledger.set_room(3 << 20);
+        shared.ledger.set_limit(3 << 20);
         let mut account = Account::new();
         account.limit(4 << 20);
         for number in 0..100_000u64 {
@@ -439,14 +443,14 @@ mod tests {
             engine.commit(batch).unwrap();
             account.check(&shared).unwrap();
         }
-        shared.full.store(true, Relaxed);
-        assert_eq!(shared.check_room().unwrap_err().code(), ErrorCode::ExceededMemoryLimit);
+        shared.refuses_growth.store(true, Relaxed);
+        assert_eq!(shared.check_growth().unwrap_err().code(), ErrorCode::ExceededMemoryLimit);
     }
 
     #[test]
     fn together_operations_hold_no_more_than_there_is_room_for() {
         let shared = Shared::default();
-        shared.ledger.set_room(8 << 20);
+        shared.ledger.set_limit(8 << 20);
         let account = || {
             let mut account = Account::new();
             account.limit(64 << 20);
@@ -454,7 +458,7 @@ mod tests {
         };
         // The memory of a thread counts for each of its accounts.
         let (one, other) = (account(), account());
-        let held: Vec<u8> = vec![1; 3 << 20];
+        let used: Vec<u8> = vec![1; 3 << 20];
         one.check(&shared).unwrap();
         assert!(!one.must_wait(&shared) && !one.reserve(1, &shared) && one.reserve(0, &shared));
         other.check(&shared).unwrap();
@@ -464,14 +468,14 @@ mod tests {
         let should_continue = || requested.replace(requested.get() + 1) < 3;
         other.wait(&shared, &should_continue).unwrap();
         assert_eq!(requested.get(), 4);
-        one.rest(&shared);
+        one.pause(&shared);
         assert!(!other.must_wait(&shared) && other.is_large.load(Relaxed));
         let more: Vec<u8> = vec![1; 3 << 20];
         assert_eq!(other.check(&shared).unwrap_err().code(), ErrorCode::ExceededMemoryLimit);
-        drop((held, more));
+        drop((used, more));
         other.check(&shared).unwrap();
         one.end(&shared);
         other.end(&shared);
-        assert_eq!((shared.ledger.held(), shared.ledger.large.load(Relaxed)), (0, 0));
+        assert_eq!((shared.ledger.used(), shared.ledger.large.load(Relaxed)), (0, 0));
     }
 }

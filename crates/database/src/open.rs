@@ -43,7 +43,7 @@ impl Database {
     pub fn open_on(store: Arc<dyn Store>, clock: Arc<dyn Clock>, seed: u64) -> Result<Arc<Database>> {
         let is_new = store.engine().latest_time() == 0;
         prepare(store.as_ref())?;
-        let found_retries = match store.engine().has_journal() {
+        let recovered_retries = match store.engine().has_journal() {
             true => retry_record::open(store.engine().as_ref())?,
             false => Vec::new(),
         };
@@ -61,7 +61,7 @@ impl Database {
         let abandoned = read.abandoned;
         let published = (generation, Arc::new(read.catalog));
         drop_trees(lock, &abandoned)?;
-        let database = Arc::new(Database::new(store, clock, seed, published, found_retries));
+        let database = Arc::new(Database::new(store, clock, seed, published, recovered_retries));
         database.open_log(is_new)?;
         let synced = Arc::downgrade(&database);
         database.engine().when_durable(Arc::new(move || {

@@ -161,13 +161,13 @@ impl OpenTransaction {
         });
         let held: Vec<(Ident, u64)> = held.collect();
         let keys: Vec<WriteIntent> =
-            changes.claims().into_iter().filter(|claim| !is_own(claim.tree_and_key().0)).collect();
+            changes.write_intents().into_iter().filter(|claim| !is_own(claim.tree_and_key().0)).collect();
         debug_assert!(changes.change.owner.is_none(), "the changes have another owner");
         debug_assert!(changes.change.stamped.is_empty(), "statements of a transaction have no records");
         self.claim(&inner, &keys, &held)?;
         if let Some(violated) = first_violated(&changes.change.expect, &inner.overlay)? {
             return Ok(match changes.fails_build(violated) {
-                true => Applied::Again,
+                true => Applied::Retry,
                 false => changes.outcome_of(violated),
             });
         }
@@ -179,7 +179,7 @@ impl OpenTransaction {
         inner.add(changes.change, bytes_max)?;
         inner.changed.extend(changes.changed);
         inner.logged.extend(changes.logged.into_iter().flatten());
-        Ok(Applied::Done(Committed::default()))
+        Ok(Applied::Committed(Committed::default()))
     }
 
     /// Claims the keys of changes, so that no other transaction can change them.

@@ -1,5 +1,8 @@
-//! A running operation: its termination, its memory limit, and yielding of long work to other
-//! clients.
+//! A running operation (MongoDB's OperationContext): its termination, its memory limit, and yielding of long work to
+//! other clients.
+//!
+//! Every loop calls [`Interrupt::check`] of the operation. A new reason for termination is a case there and in
+//! [`Operation::kill_reason`].
 
 use crate::history::View;
 use crate::index::Index;
@@ -23,7 +26,7 @@ use storage::{Queue, Ticket, time};
 /// the threads.
 pub type BlockingHook = fn(&mut dyn FnMut());
 
-/// Settings of a query's shape, as `setQuerySettings` left them.
+/// Settings of a query's shape, set by `setQuerySettings`.
 #[derive(Clone, Debug)]
 pub struct QuerySettings {
     /// The settings as explain shows them.
@@ -89,10 +92,9 @@ pub struct Operation {
     writes: AtomicBool,
     /// Number of calls of [`check`](Interrupt::check), to read the clock only sometimes.
     checks: AtomicU32,
-    /// Time of the next yield, in microseconds after [`epoch`], and the interval since the last
-    /// one.
-    way_due: AtomicU64,
-    way_interval: AtomicU64,
+    /// Time of the next yield and the interval before it, in microseconds after [`epoch`].
+    yield_due: AtomicU64,
+    yield_interval: AtomicU64,
     /// True if plans that scan whole collections are refused.
     pub no_table_scan: bool,
     /// The settings of its query shape.
@@ -176,11 +178,11 @@ const YIELD_FIRST_MICROS: u64 = 4_000;
 const YIELD_MAX_MICROS: u64 = 64_000;
 /// Another thread has usually taken the clients over by then; if not, it does so at the next yield.
 const YIELD_PAUSE: Duration = Duration::from_micros(300);
-/// Most plans recorded for one operation. It may run one plan for each document joined by
+/// Maximum number of plans recorded for one operation. It may run one plan for each document joined by
 /// `$lookup`.
 const PLANS_MAX: usize = 32;
 /// Number of checks between two reads of the clock.
-const CHECKS_PER_LOOK: u32 = 16;
+const CHECKS_PER_CLOCK_READ: u32 = 16;
 
 impl Drop for Operation {
     /// Adds its examined counts to the totals and releases its memory.
@@ -199,8 +201,8 @@ impl Drop for Operation {
 }
 
 impl Operation {
-    /// Counts a sort without an index.
-    pub(crate) fn note_sort(&self) {
+    /// Counts a blocking sort.
+    pub(crate) fn count_sort(&self) {
         self.shared.sorts.fetch_add(1, Relaxed);
     }
 
@@ -222,8 +224,8 @@ impl Operation {
             long: AtomicBool::new(false),
             writes: AtomicBool::new(false),
             checks: AtomicU32::new(0),
-            way_due: AtomicU64::new(micros_now() + YIELD_FIRST_MICROS),
-            way_interval: AtomicU64::new(YIELD_FIRST_MICROS),
+            yield_due: AtomicU64::new(micros_now() + YIELD_FIRST_MICROS),
+            yield_interval: AtomicU64::new(YIELD_FIRST_MICROS),
             no_table_scan: false,
             query_settings: None,
             keys_examined: AtomicI64::new(0),
@@ -322,13 +324,13 @@ impl Operation {
     }
 
     /// Sets its memory limit in bytes. Called once, at the beginning.
-    pub fn limit_memory(&mut self, bytes: usize) {
+    pub fn set_memory_limit(&mut self, bytes: usize) {
         self.memory.limit(bytes);
     }
 
-    /// Returns its memory at the latest check, in bytes.
-    pub fn held(&self) -> u64 {
-        self.memory.held()
+    /// Returns the memory of the operation at the latest check, in bytes.
+    pub fn memory_used(&self) -> u64 {
+        self.memory.used()
     }
 
     /// Resumes a cursor's memory account, possibly on another thread.
@@ -337,27 +339,27 @@ impl Operation {
     }
 
     /// Records the memory of a cursor that becomes idle.
-    pub(crate) fn rest_memory(&self) {
-        self.memory.rest(&self.shared);
+    pub(crate) fn pause_memory(&self) {
+        self.memory.pause(&self.shared);
     }
 
-    /// Transfers this number of bytes to another owner, such as a reply.
-    pub(crate) fn leave_memory(&self, bytes: usize) {
-        self.memory.leave(bytes);
+    /// Transfers this number of bytes from the operation to another owner, such as a reply.
+    pub(crate) fn transfer_memory(&self, bytes: usize) {
+        self.memory.transfer(bytes);
     }
 
     /// Sets the view and its cluster time. Called once, before the first read.
-    pub fn read_from(&self, time: u64, view: View) {
+    pub fn set_snapshot(&self, time: u64, view: View) {
         let _ = self.snapshot.set((time, view));
     }
 
-    /// Returns the view set by `read_from`, with its cluster time.
+    /// Returns the view set by [`set_snapshot`](Self::set_snapshot), with its cluster time.
     pub fn snapshot(&self) -> Option<&(u64, View)> {
         self.snapshot.get()
     }
 
     /// Sets a view of a secondary. Called once, before the first read.
-    pub(crate) fn read_standby(&self, view: View) {
+    pub(crate) fn set_standby(&self, view: View) {
         let _ = self.standby_view.set(view);
     }
 
@@ -366,8 +368,8 @@ impl Operation {
         self.standby_view.get()
     }
 
-    /// Makes it a statement of a transaction. Called once, before the first read.
-    pub fn join(&self, transaction: Arc<OpenTransaction>) {
+    /// Sets the transaction of the statement. Called once, before the first read.
+    pub fn set_transaction(&self, transaction: Arc<OpenTransaction>) {
         let _ = self.transaction.set(transaction);
     }
 
@@ -377,7 +379,7 @@ impl Operation {
     }
 
     /// Returns the bytes replaced by commits when its snapshot was taken.
-    pub(crate) fn pinned_at(&self) -> u64 {
+    pub(crate) fn replaced_at(&self) -> u64 {
         match (self.transaction(), self.snapshot()) {
             (Some(transaction), _) => transaction.replaced_at,
             (None, Some((_, view))) => view.replaced_at,
@@ -386,15 +388,15 @@ impl Operation {
     }
 
     /// Records a plan that it runs.
-    pub(crate) fn note_plan(&self, uses: impl Iterator<Item = PlanUse>) {
+    pub(crate) fn record_plan(&self, uses: impl Iterator<Item = PlanUse>) {
         let mut plans = self.plans.lock();
         if plans.len() < PLANS_MAX {
             plans.extend(uses);
         }
     }
 
-    /// Notes that its plan runs for explain.
-    pub(crate) fn note_explained(&self) {
+    /// Marks the plan of the operation as explained.
+    pub(crate) fn mark_explained(&self) {
         self.explained.store(true, Relaxed);
     }
 
@@ -403,8 +405,8 @@ impl Operation {
         self.explained.load(Relaxed)
     }
 
-    /// Notes that it finds a document by `_id`.
-    pub(crate) fn note_by_id(&self) {
+    /// Marks a lookup by `_id` without planning, for `planSummary`.
+    pub(crate) fn mark_by_id(&self) {
         self.by_id.store(true, Relaxed);
     }
 
@@ -425,7 +427,7 @@ impl Operation {
     }
 
     /// Discards the recorded plans before the next statement.
-    pub fn forget_plans(&self) {
+    pub fn clear_plans(&self) {
         self.by_id.store(false, Relaxed);
         self.plans.lock().clear();
     }
@@ -452,8 +454,9 @@ impl Operation {
         self.killed.store(reason.number(), Relaxed);
     }
 
-    /// Returns the reason of its termination, for waits. Its checks test further conditions.
-    pub fn ending(&self) -> Option<ErrorCode> {
+    /// Returns the reason of the operation's termination, for waits. [`check`](Interrupt::check) tests further
+    /// conditions.
+    pub fn kill_reason(&self) -> Option<ErrorCode> {
         let deadline = self.deadline.load(Relaxed);
         match self.killed.load(Relaxed) {
             0 if self.shared.stopping.load(Relaxed) => Some(ErrorCode::InterruptedAtShutdown),
@@ -463,13 +466,13 @@ impl Operation {
         }
     }
 
-    /// Notes that its work from now on may take long.
-    pub fn expect_long(&self) {
+    /// Marks the following work as long, so that [`run`](Self::run) does not block other clients.
+    pub fn mark_long(&self) {
         self.long.store(true, Relaxed);
     }
 
-    /// Notes that it writes, although its command is a read.
-    pub(crate) fn expect_writes(&self) {
+    /// Marks the operation as a write, although its command is a read (`$out`, `$merge`).
+    pub(crate) fn mark_writes(&self) {
         self.writes.store(true, Relaxed);
     }
 
@@ -493,7 +496,7 @@ impl Operation {
     /// the work was already expected to be long.
     ///
     /// Errors: errors of the work.
-    pub(crate) fn at_length<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    pub(crate) fn run_long<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         match self.long.swap(true, Relaxed) {
             true => work(),
             false => self.run(work),
@@ -503,7 +506,7 @@ impl Operation {
     /// Panics if this thread has worked too long on this operation since its latest check. Work for
     /// other operations, and work before the first check, does not count.
     #[cfg(debug_assertions)]
-    fn assert_asked_often(&self) {
+    fn assert_checked_often(&self) {
         thread_local! {
             static LAST: Cell<(u64, CpuSlice)> = Cell::default();
         }
@@ -517,20 +520,20 @@ impl Operation {
     /// Hands the thread's other clients to another thread in the middle of unexpectedly long work.
     /// This thread continues the work.
     fn yield_thread(&self, now: u64) {
-        let interval = (2 * self.way_interval.load(Relaxed)).min(YIELD_MAX_MICROS);
-        self.way_interval.store(interval, Relaxed);
-        self.way_due.store(now + interval, Relaxed);
+        let interval = (2 * self.yield_interval.load(Relaxed)).min(YIELD_MAX_MICROS);
+        self.yield_interval.store(interval, Relaxed);
+        self.yield_due.store(now + interval, Relaxed);
         (self.blocking)(&mut || time::sleep(YIELD_PAUSE));
     }
 
     /// Errors: MaxTimeMSExpired.
-    fn look_at_clock(&self, deadline: u64, yield_thread: bool) -> Result<()> {
+    fn check_clock(&self, deadline: u64, yield_thread: bool) -> Result<()> {
         let now = micros_now();
         self.memory.publish();
         if deadline != 0 && now >= deadline {
             bail!(MaxTimeMSExpired, "operation exceeded time limit");
         }
-        if (yield_thread || now >= self.way_due.load(Relaxed)) && !self.long.load(Relaxed) {
+        if (yield_thread || now >= self.yield_due.load(Relaxed)) && !self.long.load(Relaxed) {
             self.yield_thread(now);
         }
         Ok(())
@@ -541,9 +544,9 @@ impl Operation {
     /// Errors: termination; ExceededMemoryLimit after a timeout.
     #[cold]
     fn wait_for_memory(&self) -> Result<()> {
-        let should_continue = || self.ending().is_none();
+        let should_continue = || self.kill_reason().is_none();
         self.blocking(|| self.memory.wait(&self.shared, &should_continue)).unwrap_or(Ok(()))?;
-        self.ending().map_or(Ok(()), |reason| Err(ended(reason)))
+        self.kill_reason().map_or(Ok(()), |reason| Err(kill_error(reason)))
     }
 
     /// Reserves this number of bytes for a reply. Returns `false` if memory is scarce and the batch
@@ -571,7 +574,7 @@ fn suspended() -> Error {
 }
 
 /// Returns the error of an operation that exceeded its time limit or was ended for another reason.
-pub(crate) fn ended(reason: ErrorCode) -> Error {
+pub(crate) fn kill_error(reason: ErrorCode) -> Error {
     match reason {
         ErrorCode::MaxTimeMSExpired => err!(MaxTimeMSExpired, "operation exceeded time limit"),
         ErrorCode::InterruptedAtShutdown => err!(InterruptedAtShutdown, "interrupted at shutdown"),
@@ -593,7 +596,7 @@ fn interrupted(reason: ErrorCode) -> Error {
 /// Runs a function that may wait long, without blocking a network thread.
 ///
 /// Errors: interruption.
-pub(crate) fn wait_through<T>(
+pub(crate) fn wait_interruptibly<T>(
     hook: BlockingHook,
     interrupt: &dyn Interrupt,
     wait: impl FnOnce(&mut dyn FnMut() -> bool) -> T,
@@ -618,7 +621,7 @@ pub(crate) fn wait_through<T>(
 impl Interrupt for Operation {
     fn check(&self) -> Result<()> {
         #[cfg(debug_assertions)]
-        self.assert_asked_often();
+        self.assert_checked_often();
         let killed = self.killed.load(Relaxed);
         if killed != 0 {
             return Err(interrupted(ErrorCode::from_number(killed)));
@@ -635,16 +638,16 @@ impl Interrupt for Operation {
         // of the clock.
         let checks = self.checks.load(Relaxed).wrapping_add(1);
         self.checks.store(checks, Relaxed);
-        if deadline == 0 && !checks.is_multiple_of(CHECKS_PER_LOOK) {
+        if deadline == 0 && !checks.is_multiple_of(CHECKS_PER_CLOCK_READ) {
             return Ok(());
         }
-        self.look_at_clock(deadline, false)
+        self.check_clock(deadline, false)
     }
 
     fn check_now(&self, may_take_long: bool) -> Result<()> {
         self.check()?;
-        let held_others_so_far = self.way_interval.load(Relaxed) == YIELD_FIRST_MICROS;
-        self.look_at_clock(self.deadline.load(Relaxed), may_take_long && held_others_so_far)
+        let has_not_yielded = self.yield_interval.load(Relaxed) == YIELD_FIRST_MICROS;
+        self.check_clock(self.deadline.load(Relaxed), may_take_long && has_not_yielded)
     }
 }
 
@@ -688,7 +691,7 @@ mod tests {
             work();
             work();
         });
-        operation.expect_long();
+        operation.mark_long();
         assert_eq!(operation.run(|| Ok(7)).unwrap(), 7);
     }
 }

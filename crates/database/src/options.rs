@@ -77,7 +77,7 @@ struct Seen<'a> {
     pipeline: Option<ValueBuf>,
     collation: Collation,
     id_collation: Option<Collation>,
-    kept: Builder,
+    without_effect: Builder,
 }
 
 impl<'a> Seen<'a> {
@@ -136,7 +136,7 @@ impl<'a> Seen<'a> {
             "autoIndexId" if value.is_truthy() => {}
             "autoIndexId" => {
                 self.no_id_index = true;
-                self.kept.append(FieldName::new(name)?, false);
+                self.without_effect.append(FieldName::new(name)?, false);
             }
             "temp" | "flags" if !value.is_truthy() => {}
             "changeStreamPreAndPostImages" => self.pre_images = Some(images(object(name, value)?, "create")?),
@@ -151,7 +151,7 @@ impl<'a> Seen<'a> {
     /// Stores an option that only listCollections uses; an empty one means absent.
     fn keep(&mut self, name: &str, option: Document<'_>) -> Result<()> {
         if !option.is_empty() {
-            self.kept.append(FieldName::new(name)?, option);
+            self.without_effect.append(FieldName::new(name)?, option);
         }
         Ok(())
     }
@@ -212,7 +212,7 @@ impl<'a> Seen<'a> {
             view,
             collation: self.collation,
             pre_images: self.pre_images.unwrap_or(false),
-            kept: self.kept.finish(),
+            without_effect: self.without_effect.finish(),
         })
     }
 

@@ -102,7 +102,7 @@ impl Database {
         let outcome = self.commit_taken(operation, change, &created);
         self.store.release(transaction.owner);
         let committed = outcome?;
-        self.note_replaced(replaced);
+        self.count_replaced(replaced);
         self.notify_watchers(&changed, committed.position);
         Ok(committed)
     }
@@ -235,7 +235,7 @@ impl Database {
 impl Database {
     /// Returns true if other processes may run a session's writes.
     pub(crate) fn shares_retries(&self) -> bool {
-        self.keeps_retries && self.store.known_generation().is_some()
+        self.records_retries && self.store.known_generation().is_some()
     }
 
     /// Adds the session's record to a transaction before its commit. As in MongoDB, a transaction
@@ -244,7 +244,7 @@ impl Database {
     /// Errors: WriteConflict if another process has asked for the record, storage errors.
     pub(crate) fn record_transaction(&self, transaction: &OpenTransaction) -> Result<()> {
         let mut inner = transaction.inner.lock();
-        let writes = self.keeps_retries && !inner.change.batch.is_empty();
+        let writes = self.records_retries && !inner.change.batch.is_empty();
         let Some(retry) = inner.retry.filter(|_| writes) else { return Ok(()) };
         debug_assert!(!inner.ended, "a record of an ended transaction");
         let key = RetryKey { statement: COMMIT, ..retry }.to_key();

@@ -5,7 +5,7 @@
 //! it. Every writer therefore makes progress, and statements without contention pay nothing.
 
 use crate::keys::RecordId;
-use crate::operation::{BlockingHook, Operation, Turn, wait_through};
+use crate::operation::{BlockingHook, Operation, Turn, wait_interruptibly};
 use base::Result;
 use std::sync::Arc;
 use storage::{Ident, Queue, Ticket};
@@ -66,7 +66,7 @@ impl WriteQueues {
         if operation.suspends() {
             return Err(operation.suspend(Box::new(turn.admission_check()), Some(turn)));
         }
-        wait_through(hook, operation, |should_continue| turn.wait(should_continue))?;
+        wait_interruptibly(hook, operation, |should_continue| turn.wait(should_continue))?;
         Ok(turn)
     }
 }

@@ -245,7 +245,7 @@ fn open_cursors_of_what_is_dropped_hold_nothing() {
         let mut out = Builder::new();
         out.begin_array(c"");
         assert_eq!(cursor.next_batch(1, &mut out).unwrap(), (1, false));
-        (s.database.keep_cursor(cursor), Arc::downgrade(&operation))
+        (s.database.register_cursor(cursor), Arc::downgrade(&operation))
     };
     let ended = |id: i64, namespace: &str| {
         let cursor = s.database.cursors.take(id, &ns(namespace)).unwrap();
@@ -291,7 +291,7 @@ fn open_cursors_of_what_is_dropped_hold_nothing() {
     let its_own = Arc::downgrade(&operation);
     drop((operation, context));
     s.database.drop_database(&Uninterrupted, "f").unwrap();
-    let late = s.database.keep_cursor(late);
+    let late = s.database.register_cursor(late);
     assert!(its_own.upgrade().is_none() && ended(late, "f.people"));
     // `restore` has replaced the database of the other cursor.
     assert!(its.upgrade().is_none() && ended(stays, "t.other"));

@@ -87,7 +87,7 @@ fn each_change_has_its_entry_in_the_order_of_commits() {
     // A write without changes is not logged.
     s.update(&operation, "{_id: 1}", "{$set: {b: 5}}");
     let joined = s.database.operation(2);
-    joined.join(s.database.begin_transaction(None, None).unwrap());
+    joined.set_transaction(s.database.begin_transaction(None, None).unwrap());
     let joined = Arc::new(joined);
     s.insert(&joined, "{_id: 2}");
     s.update(&joined, "{_id: 1}", "{$set: {c: 1}}");
@@ -168,6 +168,6 @@ fn a_read_at_a_cluster_time_compares_as_the_collection_did_then() {
         s.database.count(&scope, filter.view(), None, 0, 0).unwrap()
     };
     let past = Operation::new(0);
-    past.read_from(then, view);
+    past.set_snapshot(then, view);
     assert_eq!((found(past), found(Operation::new(0))), (1, 0));
 }

@@ -180,7 +180,7 @@ fn finds_take_few_round_trips() {
 fn in_a_transaction(far: &Place, near: &Place, trips: &dyn Fn() -> u64) {
     let [there, here] = [far, near].map(|place| {
         let operation = place.operation();
-        operation.join(place.database.begin_transaction(None, None).unwrap());
+        operation.set_transaction(place.database.begin_transaction(None, None).unwrap());
         let update = |filter: &str, update: &str| {
             let (filter, update) = (parse(filter).unwrap(), parse(update).unwrap());
             let update = base::bson::Value::Document(update.view());

@@ -84,7 +84,7 @@ mod schedules {
             let transaction = self.database.begin_transaction(None, None).unwrap();
             for _ in 0..2 {
                 let operation = Operation::new(1);
-                operation.join(transaction.clone());
+                operation.set_transaction(transaction.clone());
                 match self.update(operation, "{_id: 1}", "{$inc: {n: 1}}") {
                     Ok(matched) => assert_eq!(matched, 1),
                     Err(error) => {
@@ -166,7 +166,7 @@ mod schedules {
         let within = client.spawn(|client| {
             let transaction = client.database.begin_transaction(None, None).unwrap();
             let operation = Arc::new(Operation::new(1));
-            operation.join(transaction.clone());
+            operation.set_transaction(transaction.clone());
             let document = json("{_id: 3, u: 2}");
             let insert = InsertRequest { document: document.view(), bypass_validation: false };
             let inserted = client

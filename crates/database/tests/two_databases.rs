@@ -169,7 +169,7 @@ fn connections_that_end_are_replaced(cluster: &Cluster, [a, b]: &[Front; 2]) {
     a.insert("{_id: 1, n: 0}").unwrap();
     assert_eq!(b.find("{}").len(), 1);
     let operation = a.operation();
-    operation.join(a.database.begin_transaction(None, None).unwrap());
+    operation.set_transaction(a.database.begin_transaction(None, None).unwrap());
     let transaction = operation.transaction().unwrap();
     for round in 1..4 {
         cluster.end_connections().unwrap();
@@ -351,7 +351,7 @@ fn transactions_of_both_heed_each_other([a, b]: &[Front; 2]) {
     a.insert("{_id: 1, n: 0}").unwrap();
     let joined = |front: &Front| {
         let operation = front.database.operation(1);
-        operation.join(front.database.begin_transaction(None, None).unwrap());
+        operation.set_transaction(front.database.begin_transaction(None, None).unwrap());
         Arc::new(operation)
     };
     let (in_a, in_b) = (joined(a), joined(b));

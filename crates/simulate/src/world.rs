@@ -231,7 +231,7 @@ impl World {
         let seed = self.random.draw();
         let database = Database::open_with(observer, self.clock.clone(), seed, log);
         let database = database.map_err(|error| format!("opening the database: {error}"))?;
-        database.wait_through(wait);
+        database.set_blocking_hook(wait);
         let settings = Settings {
             replica_set: Some("rs".to_string()),
             engine: "disk",

@@ -26,7 +26,7 @@ pub(crate) struct Access {
 
 impl Access {
     /// Returns an index without bounds.
-    pub(crate) fn whole(index: &Arc<Index>) -> Access {
+    pub(crate) fn unbounded(index: &Arc<Index>) -> Access {
         let parts = index.spec.parts.len();
         Access {
             multikey: index.multikey_bits(),

@@ -103,7 +103,7 @@ impl IndexBuild<'_> {
         &self,
         publish: &mut dyn FnMut(&mut CatalogChange<'_>, &mut Collection) -> Result<()>,
     ) -> Result<Committed> {
-        let built = self.operation.at_length(|| {
+        let built = self.operation.run_long(|| {
             let mut sorted = self.sort()?;
             for (build, sorter) in self.builds.iter().zip(&mut sorted) {
                 self.load(build, sorter)?;

@@ -65,7 +65,7 @@ impl Database {
         let (Some(((builds, uuid), _)), Some(old)) = (registered, old) else { return Ok(None) };
         let namespace = namespace.clone();
         let build = IndexBuild { database: self, operation, context, namespace, uuid, builds };
-        if let Err(error) = operation.at_length(|| self.check_violations(&build)) {
+        if let Err(error) = operation.run_long(|| self.check_violations(&build)) {
             build.abort();
             return Err(error);
         }

@@ -4,6 +4,8 @@
 //! Each part has ranges of bytes, from `low` (included) to `high` (excluded), in the order of the
 //! index. No component of a key is a prefix of another component. A comparison of the rest of a key
 //! with a range's ends therefore compares its first component.
+//!
+//! [`Access`] has the bounds as values; this module encodes them. A scan seeks as MongoDB's IndexBoundsChecker does.
 
 use crate::access::{Access, Interval};
 use crate::index::KeyKind;
@@ -36,13 +38,13 @@ pub(super) struct ByteRange {
 
 /// Position of a key relative to the bounds.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum KeyPosition {
     /// Within all bounds.
     Inside,
-    /// Outside; no key before [`KeyBounds::target`] is inside.
+    /// Before a range: the next key within the bounds is at or after [`KeyBounds::target`].
     Before,
-    /// Outside, as all later keys.
-    Behind,
+    /// After all ranges, as all later keys.
+    After,
 }
 
 impl KeyBounds {
@@ -60,14 +62,14 @@ impl KeyBounds {
     }
 
     /// Returns the same bounds for another scan.
-    pub(crate) fn another(&self) -> KeyBounds {
+    pub(crate) fn clone_for_scan(&self) -> KeyBounds {
         KeyBounds { parts: self.parts.clone(), target: Vec::new() }
     }
 
-    /// Returns all ranges of keys in this direction; `None` if the next position depends on the
-    /// keys.
-    pub(crate) fn listed(&self, forward: bool) -> Option<Box<dyn Ranges>> {
-        Listed::new(&self.parts, forward).map(|listed| Box::new(listed) as Box<dyn Ranges>)
+    /// Returns all ranges of keys in this direction, for a store that reads many of them in one request. `None` if the
+    /// next position depends on the keys.
+    pub(crate) fn ranges(&self, forward: bool) -> Option<Box<dyn Ranges>> {
+        RangeSequence::new(&self.parts, forward).map(|sequence| Box::new(sequence) as Box<dyn Ranges>)
     }
 
     /// Returns one set of bounds for each combination of values of the first `split` parts.
@@ -137,23 +139,23 @@ impl KeyBounds {
             && last.ranges.len() == 1
     }
 
-    /// Returns the seek position after a key that is [`Place::Before`].
+    /// Returns the seek position after a key that is [`KeyPosition::Before`].
     pub(crate) fn target(&self) -> &[u8] {
         &self.target
     }
 
     /// Returns the position of a key in a scan in this direction. Asserts that a seek to the target never goes back.
-    pub(crate) fn place(&mut self, key: &[u8], forward: bool) -> Place {
+    pub(crate) fn position(&mut self, key: &[u8], forward: bool) -> KeyPosition {
         let place = self.find(key, forward);
         debug_assert!(
-            place != Place::Before || if forward { *self.target > *key } else { *self.target <= *key },
+            place != KeyPosition::Before || if forward { *self.target > *key } else { *self.target <= *key },
             "a scan would return to {:?} after {key:?}",
             self.target
         );
         place
     }
 
-    fn find(&mut self, key: &[u8], forward: bool) -> Place {
+    fn find(&mut self, key: &[u8], forward: bool) -> KeyPosition {
         let mut offset = 0;
         for position in 0..self.parts.len() {
             let (Some(part), Some(rest)) = (self.parts.get(position), key.get(offset..)) else { break };
@@ -161,7 +163,7 @@ impl KeyBounds {
             match found {
                 Found::Within(range) => {
                     if position + 1 == self.parts.len() {
-                        return Place::Inside;
+                        return KeyPosition::Inside;
                     }
                     let length = match part.ranges.get(range) {
                         Some(range) if range.point => Some(range.low.len()),
@@ -169,19 +171,19 @@ impl KeyBounds {
                     };
                     offset += length.unwrap_or(rest.len());
                 }
-                Found::Gap(range) => {
-                    self.aim_at(key, offset, position, range, forward);
-                    return Place::Before;
+                Found::Before(range) => {
+                    self.target_range(key, offset, position, range, forward);
+                    return KeyPosition::Before;
                 }
-                Found::Behind if position == 0 => return Place::Behind,
-                Found::Behind => return self.aim_behind(key, offset, forward),
+                Found::After if position == 0 => return KeyPosition::After,
+                Found::After => return self.target_after_prefix(key, offset, forward),
             }
         }
-        Place::Inside
+        KeyPosition::Inside
     }
 
-    /// Sets the target to the nearest keys within `range` of a part, with unchanged earlier parts.
-    fn aim_at(&mut self, key: &[u8], offset: usize, position: usize, range: usize, forward: bool) {
+    /// Sets the target to the first keys of `range` of a part, with the key's earlier parts.
+    fn target_range(&mut self, key: &[u8], offset: usize, position: usize, range: usize, forward: bool) {
         self.target.clear();
         self.target.extend_from_slice(key.get(..offset).unwrap_or(key));
         let Some(mut range) = self.parts.get(position).and_then(|part| part.ranges.get(range)) else {
@@ -202,19 +204,19 @@ impl KeyBounds {
     }
 
     /// Sets the target after all keys with the same prefix as this key.
-    fn aim_behind(&mut self, key: &[u8], offset: usize, forward: bool) -> Place {
+    fn target_after_prefix(&mut self, key: &[u8], offset: usize, forward: bool) -> KeyPosition {
         let prefix = key.get(..offset).unwrap_or(key);
         self.target.clear();
         if !forward {
             self.target.extend_from_slice(prefix);
-            return Place::Before;
+            return KeyPosition::Before;
         }
         match successor(prefix) {
             Some(target) => {
                 self.target = target;
-                Place::Before
+                KeyPosition::Before
             }
-            None => Place::Behind,
+            None => KeyPosition::After,
         }
     }
 }
@@ -222,10 +224,10 @@ impl KeyBounds {
 /// Position of a component among a part's ranges.
 pub(super) enum Found {
     Within(usize),
-    /// Outside; this range is the next one in the scan.
-    Gap(usize),
-    /// Outside; no range follows.
-    Behind,
+    /// Before this range, which is the next in the scan.
+    Before(usize),
+    /// After the last range.
+    After,
 }
 
 impl Part {
@@ -246,8 +248,8 @@ impl Part {
     fn find_forward(&self, rest: &[u8]) -> Found {
         let next = self.ranges.partition_point(|range| range.ends_before(rest));
         match self.ranges.get(next) {
-            None => Found::Behind,
-            Some(range) if rest < range.low.as_slice() => Found::Gap(next),
+            None => Found::After,
+            Some(range) if rest < range.low.as_slice() => Found::Before(next),
             Some(_) => Found::Within(next),
         }
     }
@@ -256,9 +258,9 @@ impl Part {
     fn find_backward(&self, rest: &[u8]) -> Found {
         let after = self.ranges.partition_point(|range| range.low.as_slice() <= rest);
         match after.checked_sub(1).map(|last| (last, self.ranges.get(last))) {
-            Some((last, Some(range))) if range.ends_before(rest) => Found::Gap(last),
+            Some((last, Some(range))) if range.ends_before(rest) => Found::Before(last),
             Some((last, Some(_))) => Found::Within(last),
-            _ => Found::Behind,
+            _ => Found::After,
         }
     }
 }
@@ -286,28 +288,26 @@ impl ByteRange {
     }
 }
 
-// The ranges of keys within bounds, in sequence, for a store that reads many of them at a time.
-
 /// Enumerates the ranges of all parts in scan direction. The last part varies fastest.
-struct Listed {
+struct RangeSequence {
     parts: Arc<Vec<Part>>,
     forward: bool,
     /// Index of the next range of each part; `None` at the end.
     next: Option<Vec<usize>>,
 }
 
-impl Listed {
+impl RangeSequence {
     /// Returns all ranges; `None` if the next position depends on the keys.
-    pub(super) fn new(parts: &Arc<Vec<Part>>, forward: bool) -> Option<Listed> {
+    pub(super) fn new(parts: &Arc<Vec<Part>>, forward: bool) -> Option<RangeSequence> {
         let (_, leading) = parts.split_last()?;
         let are_points = |part: &Part| part.ranges.iter().all(|range| range.point);
-        let mut listed = Listed { parts: parts.clone(), forward, next: None };
-        listed.next = listed.filled(Vec::new());
-        leading.iter().all(are_points).then_some(listed)
+        let mut sequence = RangeSequence { parts: parts.clone(), forward, next: None };
+        sequence.next = sequence.first_with_prefix(Vec::new());
+        leading.iter().all(are_points).then_some(sequence)
     }
 
     /// Returns the first combination with this prefix; `None` if a part has no range.
-    fn filled(&self, mut at: Vec<usize>) -> Option<Vec<usize>> {
+    fn first_with_prefix(&self, mut at: Vec<usize>) -> Option<Vec<usize>> {
         for part in self.parts.get(at.len()..)? {
             let last = part.ranges.len().checked_sub(1)?;
             at.push(if self.forward { 0 } else { last });
@@ -316,13 +316,13 @@ impl Listed {
     }
 
     /// Returns the first combination after all combinations with this prefix.
-    fn behind(&self, mut at: Vec<usize>) -> Option<Vec<usize>> {
+    fn first_after_prefix(&self, mut at: Vec<usize>) -> Option<Vec<usize>> {
         while let Some(last) = at.pop() {
             let ranges = self.parts.get(at.len()).map_or(0, |part| part.ranges.len());
             let next = if self.forward { Some(last + 1) } else { last.checked_sub(1) };
             if let Some(next) = next.filter(|next| *next < ranges) {
                 at.push(next);
-                return self.filled(at);
+                return self.first_with_prefix(at);
             }
         }
         None
@@ -340,11 +340,11 @@ impl Listed {
                     let length = part.ranges.get(range).map_or(0, |range| range.low.len());
                     rest = rest.get(length..).unwrap_or_default();
                 }
-                Found::Gap(range) => {
+                Found::Before(range) => {
                     at.push(range);
-                    return self.filled(at);
+                    return self.first_with_prefix(at);
                 }
-                Found::Behind => return self.behind(at),
+                Found::After => return self.first_after_prefix(at),
             }
         }
         Some(at)
@@ -372,7 +372,7 @@ impl Listed {
     }
 }
 
-impl Ranges for Listed {
+impl Ranges for RangeSequence {
     fn go_to(&mut self, key: &[u8]) {
         self.next = self.first_at(key);
     }
@@ -380,7 +380,7 @@ impl Ranges for Listed {
     fn next_range(&mut self) -> Option<Range> {
         let at = self.next.take()?;
         let range = self.range(&at);
-        self.next = self.behind(at);
+        self.next = self.first_after_prefix(at);
         range
     }
 }
@@ -440,9 +440,9 @@ mod tests {
         let mut draw = Draw(7);
         for case in 0..2000 {
             let (parts, from, forward) = (Arc::new(draw.parts()), draw.bytes(4), case % 2 == 0);
-            let mut listed = Listed::new(&parts, forward).unwrap();
-            listed.go_to(&from);
-            let ranges: Vec<Range> = std::iter::from_fn(|| listed.next_range()).collect();
+            let mut sequence = RangeSequence::new(&parts, forward).unwrap();
+            sequence.go_to(&from);
+            let ranges: Vec<Range> = std::iter::from_fn(|| sequence.next_range()).collect();
             for _ in 0..40 {
                 let key = draw.bytes(5);
                 if if forward { key < from } else { key > from } {

@@ -91,7 +91,7 @@ impl RecordStream for CollScan {
         let (mut count, ended) = self.count_some(SEARCH_BUDGET)?;
         if !ended {
             let operation = self.exec_context.operation.clone();
-            count += operation.at_length(|| self.count_some(u64::MAX))?.0;
+            count += operation.run_long(|| self.count_some(u64::MAX))?.0;
         }
         self.stats.advanced += count;
         self.stats.end();

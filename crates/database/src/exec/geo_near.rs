@@ -1,9 +1,11 @@
 //! GEO_NEAR_2DSPHERE and GEO_NEAR_2D: records by their distance from a location.
 //!
-//! The index is read in growing rings: first the keys within a small distance, then the unread keys
-//! within a greater distance. Records are measured and kept until the rings read so far include
-//! their distance, when no nearer record can follow. The width of a ring depends on the number of
+//! The index is read in growing rings (the `searchIntervals` of explain): first the keys within a small distance, then
+//! the unread keys within a greater distance. Measured records wait in a heap. A record is returned when the rings read
+//! so far include its distance, because no nearer record can follow. The width of a ring depends on the number of
 //! records in the previous rings, so that few results need few reads.
+//!
+//! [`Space`] has the geometry. A new kind of location or geospatial index is a case in its functions.
 
 use super::ixscan::IndexScan;
 use super::or::Seen;
@@ -62,10 +64,10 @@ struct Found {
     distance: f64,
     id: RecordId,
     /// The nearest location of the record, if it is requested.
-    place: Option<ValueBuf>,
+    point: Option<ValueBuf>,
 }
 
-/// A ring, as printed by explain.
+/// A ring, as explain prints it: distances in metres on the sphere, in the index's units in the plane.
 struct Ring {
     inner: f64,
     outer: f64,
@@ -79,16 +81,18 @@ pub(crate) struct GeoNear {
     near: Arc<NearAccess>,
     filter: Option<Arc<Matcher>>,
     metadata: MetaKinds,
-    /// Distance up to which the index has been read.
+    /// Distance up to which the index has been read, in metres or in the index's units.
     outer: f64,
     /// Maximum distance.
     end: f64,
+    /// Width of the next ring; `None` before the first.
     step: Option<f64>,
     /// The bounds that have been read.
     read: Intervals,
     seen: Seen,
     found: BinaryHeap<Reverse<Found>>,
     rings: Vec<Ring>,
+    /// Statistics of the search, and of the filter's FETCH above it.
     stats: Stats,
     fetched: Stats,
     keys: u64,
@@ -103,7 +107,7 @@ impl GeoNear {
         metadata: MetaKinds,
     ) -> GeoNear {
         let space = Space::new(&near.access, &near.near);
-        let farthest = space.as_ref().map_or(0.0, Space::farthest);
+        let distance_max = space.as_ref().map_or(0.0, Space::distance_max);
         let read = match &space {
             Some(space) if near.near.min > 0.0 => space.nearer_than(near.near.min),
             _ => Intervals::default(),
@@ -113,7 +117,7 @@ impl GeoNear {
             filter,
             metadata,
             outer: near.near.min,
-            end: near.near.max.min(farthest),
+            end: near.near.max.min(distance_max),
             step: None,
             read,
             seen: Seen::default(),
@@ -173,7 +177,7 @@ impl GeoNear {
     }
 
     /// Reads the next ring.
-    fn grow(&mut self) -> Result<()> {
+    fn read_ring(&mut self) -> Result<()> {
         let step = match self.step {
             Some(step) => step,
             None => self.first_step()?,
@@ -217,7 +221,8 @@ impl GeoNear {
         let mut best: Option<(f64, ValueBuf)> = None;
         let mut note = |value: Value<'_>| {
             let distance = space.distance(value);
-            if let Some(distance) = distance.filter(|far| best.as_ref().is_none_or(|(least, _)| far < least))
+            if let Some(distance) =
+                distance.filter(|distance| best.as_ref().is_none_or(|(least, _)| distance < least))
             {
                 best = Some((distance, value.to_owned()));
             }
@@ -225,15 +230,15 @@ impl GeoNear {
         };
         elements(document, path.components(), false, &mut |value| match value {
             _ if note(value) => {}
-            Value::Array(places) => places.iter().for_each(|place| _ = note(place)),
+            Value::Array(points) => points.iter().for_each(|point| _ = note(point)),
             _ => {}
         });
-        let Some((distance, place)) = best.filter(|(distance, _)| (near.min..=near.max).contains(distance))
+        let Some((distance, point)) = best.filter(|(distance, _)| (near.min..=near.max).contains(distance))
         else {
             return Ok(false);
         };
-        let place = self.metadata.has(MetaKind::GeoNearPoint).then_some(place);
-        self.found.push(Reverse(Found { distance, id, place }));
+        let point = self.metadata.has(MetaKind::GeoNearPoint).then_some(point);
+        self.found.push(Reverse(Found { distance, id, point }));
         Ok(true)
     }
 
@@ -247,6 +252,7 @@ impl GeoNear {
         self.found.pop().map(|Reverse(nearest)| nearest)
     }
 
+    /// Returns the next matching record, `Some(None)` at the end, or `None` beyond the budget of examined documents.
     fn search(&mut self, budget: u64) -> Result<Option<Option<Row>>> {
         let started = self.documents;
         loop {
@@ -273,7 +279,7 @@ impl GeoNear {
                 return Ok(None);
             }
             self.stats.need_time();
-            self.grow()?;
+            self.read_ring()?;
         }
     }
 
@@ -281,7 +287,7 @@ impl GeoNear {
         (!self.metadata.is_empty()).then(|| {
             Box::new(DocumentMetadata {
                 geo_near_distance: Some(self.near.near.shown(found.distance)),
-                geo_near_point: found.place.clone(),
+                geo_near_point: found.point.clone(),
                 ..DocumentMetadata::default()
             })
         })
@@ -372,11 +378,11 @@ impl<'a> Space<'a> {
     }
 
     /// Returns a distance that includes all locations of the index.
-    fn farthest(&self) -> f64 {
+    fn distance_max(&self) -> f64 {
         match (self.geo, self.near.center) {
             (GeoIndex::Flat(grid), Center::Flat(position)) => {
-                let far = |value: f64| (value - grid.min).abs().max((grid.max - value).abs());
-                (far(position.x) + far(position.y)) * 1.001
+                let distance = |value: f64| (value - grid.min).abs().max((grid.max - value).abs());
+                (distance(position.x) + distance(position.y)) * 1.001
             }
             _ => std::f64::consts::PI * EARTH_RADIUS,
         }

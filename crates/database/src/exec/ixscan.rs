@@ -1,6 +1,6 @@
 //! IXSCAN: the keys of an index within bounds, and the ids of their records.
 
-use super::bounds::{KeyBounds, Place};
+use super::bounds::{KeyBounds, KeyPosition};
 use super::or::Seen;
 use super::prefetch::Prefetch;
 use super::{Covering, ExecContext, IdStream, Report, SEARCH_BUDGET, Scan, Stats, Within};
@@ -149,7 +149,7 @@ impl IndexScan {
             count += 1;
         }
         let operation = self.exec_context.operation.clone();
-        operation.at_length(|| {
+        operation.run_long(|| {
             while self.next()?.is_some() {
                 count += 1;
             }
@@ -166,15 +166,15 @@ impl IdStream for IndexScan {
             self.exec_context.examine_key()?;
             let entry = IndexEntry::from_parts(key, &value, unique)?;
             if let Some(bounds) = &mut self.bounds {
-                match bounds.place(entry.key_string, self.forward) {
-                    Place::Inside => {}
-                    Place::Before => {
+                match bounds.position(entry.key_string, self.forward) {
+                    KeyPosition::Inside => {}
+                    KeyPosition::Before => {
                         self.seeks += 1;
                         self.stats.need_time();
                         self.cursor.seek(bounds.target()).map_err(storage_error)?;
                         continue;
                     }
-                    Place::Behind => break,
+                    KeyPosition::After => break,
                 }
             }
             if let Some(seen) = &mut self.seen {
@@ -232,7 +232,7 @@ impl Scan {
     fn keys(&self) -> (Range, Option<KeyBounds>) {
         let bounds = match &self.within {
             Within::Bounds => KeyBounds::new(&self.access),
-            Within::Split { bounds, .. } => bounds.another(),
+            Within::Split { bounds, .. } => bounds.clone_for_scan(),
             Within::Prefix(prefix) => return (Range::prefix(prefix), None),
             Within::Range(range) => return (range.clone(), None),
         };

@@ -92,7 +92,7 @@ pub(crate) trait IdStream: Send {
 }
 
 /// Number of documents or keys that a stage examines for one result before it continues through
-/// [`Operation::at_length`]. Fast reads then avoid the cost of handing over the thread's other
+/// [`Operation::run_long`]. Fast reads then avoid the cost of handing over the thread's other
 /// clients, and slow reads do not block these.
 const SEARCH_BUDGET: u64 = 1000;
 
@@ -107,7 +107,7 @@ fn search_within_budget<S>(
         return Ok(found);
     }
     let operation = operation(stage).clone();
-    operation.at_length(|| search(stage, u64::MAX).map(Option::flatten))
+    operation.run_long(|| search(stage, u64::MAX).map(Option::flatten))
 }
 
 /// Returns the document of a record. Returns `None` if its index entry was read from an earlier

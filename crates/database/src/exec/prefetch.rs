@@ -2,7 +2,7 @@
 //!
 //! A store in this process takes no hints. One call when a cursor opens finds that out.
 
-use super::bounds::{KeyBounds, Place};
+use super::bounds::{KeyBounds, KeyPosition};
 use super::{ExecContext, Scan};
 use crate::keys::{IndexEntry, RecordId};
 use crate::storage_error;
@@ -83,8 +83,8 @@ impl ExecContext {
         if self.operation.is_explained() {
             return hints;
         }
-        let ranges = bounds.and_then(|bounds| bounds.listed(scan.forward));
-        let within = bounds.filter(|_| ranges.is_none()).map(KeyBounds::another);
+        let ranges = bounds.and_then(|bounds| bounds.ranges(scan.forward));
+        let within = bounds.filter(|_| ranges.is_none()).map(KeyBounds::clone_for_scan);
         let chooses = within.is_some() || scan.filter.is_some();
         let record_filter = chooses.then(|| self.record_filter(scan, within));
         Hints { ranges, record_filter, ..hints }
@@ -96,7 +96,9 @@ impl ExecContext {
         let (forward, unique) = (scan.forward, scan.access.index.spec.unique);
         let mut record_filter = move |key: &[u8], value: &Value| -> Result<bool> {
             let entry = IndexEntry::from_parts(key, value, unique)?;
-            if within.as_mut().is_some_and(|within| within.place(entry.key_string, forward) != Place::Inside)
+            if within
+                .as_mut()
+                .is_some_and(|within| within.position(entry.key_string, forward) != KeyPosition::Inside)
             {
                 return Ok(false);
             }

@@ -64,12 +64,12 @@ impl Sort {
 
     /// Reads the whole input and sorts it.
     fn fill(&mut self) -> Result<()> {
-        self.exec_context.operation.note_sort();
+        self.exec_context.operation.count_sort();
         if self.gather(SEARCH_BUDGET)? {
             return self.sorter.finish();
         }
         let operation = self.exec_context.operation.clone();
-        operation.at_length(|| {
+        operation.run_long(|| {
             self.gather(u64::MAX)?;
             self.sorter.finish()
         })

@@ -75,7 +75,7 @@ impl RecordStream for TextOr {
     fn next(&mut self) -> Result<Option<Row>> {
         if self.found.is_none() {
             let operation = self.exec_context.operation.clone();
-            self.found = Some(operation.at_length(|| self.gather())?);
+            self.found = Some(operation.run_long(|| self.gather())?);
         }
         while let Some((id, score)) = self.found.as_mut().and_then(Vec::pop) {
             self.examined += 1;

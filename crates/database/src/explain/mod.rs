@@ -114,7 +114,7 @@ impl Subject<'_> {
             out.append(limit, false);
         }
         out.begin_document(c"winningPlan");
-        self.append_plan(&self.plan.tree, self.plan.kept, out);
+        self.append_plan(&self.plan.tree, self.plan.cached, out);
         out.end().begin_array(c"rejectedPlans");
         for tree in &self.rejected() {
             out.push_document();
@@ -126,7 +126,7 @@ impl Subject<'_> {
 
     /// Returns the rejected plans. A filter with separately planned branches has none.
     fn rejected(&self) -> Vec<Node> {
-        if self.plan.is_of_branches() { Vec::new() } else { self.plan.rejected() }
+        if self.plan.plans_branches() { Vec::new() } else { self.plan.rejected() }
     }
 
     /// Appends a plan. MongoDB nests it one level deeper if its slot-based engine would run it.
@@ -145,12 +145,12 @@ impl Subject<'_> {
 
     fn execution_stats(&self, verbosity: Verbosity, run: Run<'_>, out: &mut Builder) -> Result<()> {
         let start = time::now();
-        self.plan.note_explained();
+        self.plan.mark_explained();
         let tree = &self.plan.tree;
         let (stream, effect) = run(self.plan.open(tree)?)?;
         let printed = self.print(tree, Some((effect, Report::of(stream.as_ref()))));
         out.begin_document(c"executionStats").append(c"executionSuccess", true);
-        printed.append_to(self.returned(effect), start, self.is_classic().then_some(self.plan.kept), out);
+        printed.append_to(self.returned(effect), start, self.is_classic().then_some(self.plan.cached), out);
         if verbosity == Verbosity::AllPlansExecution {
             self.all_plans(out)?;
         }
@@ -204,7 +204,7 @@ impl Subject<'_> {
             }
             _ => tree.describe(out),
         };
-        let planned = |out: &mut Explainer| match self.plan.is_of_branches() {
+        let planned = |out: &mut Explainer| match self.plan.plans_branches() {
             true => {
                 out.stage("SUBPLAN", &stats(effect.found));
                 out.input(projected);

@@ -1,10 +1,14 @@
 //! Choice of a plan and the plan's interface.
+//!
+//! [`plan`] applies hints, query settings and index filters, and calls [`choose`](super::choose) for a source of
+//! documents. [`Tree`] then builds the stages above the source. A new kind of hint is a case in [`sources`]; a new rule
+//! of choice belongs to [`choose`](super::choose).
 
 use super::choose::{Candidate, Planning, Source};
 use super::tree::Tree;
 use super::trials::Trials;
 use super::{Access, Hint, Read, geo, hint, shape, text};
-use crate::cached_plans::{Shown, Trial};
+use crate::cached_plans::{CachedFields, Trial};
 use crate::collection::{Collection, Data};
 use crate::exec::{ExecContext, Explainer, Found, NaturalOrder, Node, RecordStream, found_by};
 use crate::history::View;
@@ -30,7 +34,7 @@ pub(crate) struct Plan {
     /// True if an index filter limited the indexes.
     pub(crate) filtered: bool,
     /// True if the plan comes from the plan cache.
-    pub(crate) kept: bool,
+    pub(crate) cached: bool,
     /// The trial that chose the plan.
     trial: Option<Trial>,
     exec_context: Arc<ExecContext>,
@@ -81,7 +85,7 @@ pub(crate) fn by_id(
     };
     let found = found_by(operation, found, &key, filter, context);
     index.uses.fetch_add(1, Relaxed);
-    operation.note_by_id();
+    operation.mark_by_id();
     // Errors are returned with the first record, as for any plan.
     Ok(Some(Box::new(Found(found.map(|(_, _, record)| record).transpose()))))
 }
@@ -110,18 +114,17 @@ pub(crate) fn plan(
     read: Read,
     context: &Arc<Context>,
 ) -> Result<Plan> {
-    // Computing the bounds of many values takes time.
     operation.check()?;
     let near = read.matcher.near();
     let searched = text::query(&read)?;
     if near.is_some() && searched.is_some() {
         bail!(BadValue, "text and geoNear not allowed in same query");
     }
-    let gives = |kind: MetaKind| match kind {
+    let provides = |kind: MetaKind| match kind {
         MetaKind::TextScore => searched.is_some(),
         _ => near.is_some() && kind.is_geo_near(),
     };
-    let missing = read.sort.iter().flat_map(|sort| sort.by_metadata()).find(|(_, kind)| !gives(*kind));
+    let missing = read.sort.iter().flat_map(|sort| sort.by_metadata()).find(|(_, kind)| !provides(*kind));
     if let Some((_, kind)) = missing {
         return Err(kind.unavailable());
     }
@@ -137,7 +140,7 @@ pub(crate) fn plan(
     };
     let settings = operation.query_settings.as_deref();
     let hinted = match settings.and_then(|settings| hint::allowed_indexes(settings, collection)) {
-        // Settings that leave a scan which they do not allow have no effect, as in MongoDB.
+        // Settings have no effect if they leave only a collection scan that they do not allow, as in MongoDB.
         Some((indexes, scans)) => Some(plan_with(&indexes, true)?)
             .filter(|(source, ..)| scans || !matches!(source, Source::Collection { .. })),
         None => None,
@@ -179,9 +182,9 @@ pub(crate) fn plan(
         context: context.clone(),
     });
     operation.check()?;
-    let (kept, trial) = trials.finish();
+    let (cached, trial) = trials.finish();
     let tree = Tree::new(&read, range, context).of(source);
-    Ok(Plan { read, tree, rejected, filtered, kept, trial, exec_context })
+    Ok(Plan { read, tree, rejected, filtered, cached, trial, exec_context })
 }
 
 /// Returns true if a hint applies. An index filter overrides hints, except for `min`, `max` and
@@ -190,7 +193,7 @@ fn hint_applies(hint: &Hint, read: &Read, filtered: bool) -> bool {
     !filtered || read.min.is_some() || read.max.is_some() || matches!(hint, Hint::Natural { .. })
 }
 
-/// The chosen source, the rejected ones, and the range of the index that `min` and `max` leave.
+/// The chosen source, the rejected sources, and the range of index keys within `min` and `max`.
 type Sources = (Source, Vec<Source>, Option<Range>);
 
 /// Chooses the source.
@@ -234,7 +237,7 @@ fn sources(
         (Some(hint), None) => match (hint.resolve(data, describe)?, hint) {
             (Some(index), _) if bounded => {
                 range = Some(hint::range(index, read)?);
-                let candidate = Candidate::new(Access::whole(index), read);
+                let candidate = Candidate::new(Access::unbounded(index), read);
                 (Source::Index(Candidate { covered: false, ..candidate }), Vec::new())
             }
             (Some(index), _) => match near {
@@ -317,7 +320,7 @@ impl Plan {
     }
 
     /// Counts the use of the plan's indexes for `$indexStats`, and a collection scan for `$collStats`.
-    pub(crate) fn note_uses(&self, collection: &Collection) {
+    pub(crate) fn count_uses(&self, collection: &Collection) {
         let mut scans = 0;
         self.tree.each_leaf(&mut |(stage, _)| scans += u64::from(stage == "COLLSCAN"));
         if let Some(data) = collection.data.as_ref().filter(|_| scans > 0) {
@@ -329,13 +332,13 @@ impl Plan {
     }
 
     /// Stores the result of the trial that chose the plan in the plan cache.
-    pub(crate) fn keep(&self, collection: &Collection, now_millis: i64) {
+    pub(crate) fn cache_trial(&self, collection: &Collection, now_millis: i64) {
         let (Some(trial), Some(data)) = (&self.trial, &collection.data) else { return };
-        data.cached_plans.note(trial, now_millis, || self.shown(collection));
+        data.cached_plans.add_trial(trial, now_millis, || self.cached_fields(collection));
     }
 
     /// Returns the plan's fields of `$planCacheStats`.
-    fn shown(&self, collection: &Collection) -> Shown {
+    fn cached_fields(&self, collection: &Collection) -> CachedFields {
         let filter = self.read.matcher.describe();
         let hashes = shape::hashes(filter.view(), &self.read, collection);
         let described = |tree: &Node| {
@@ -344,7 +347,7 @@ impl Plan {
             explainer.finish()
         };
         let rejected = self.rejected();
-        Shown {
+        CachedFields {
             sort: self.read.sort.as_deref().map(sort_document).unwrap_or_default(),
             projection: self.read.projection.clone().unwrap_or_default(),
             collation: shape::explicit_collation(&self.exec_context.context),
@@ -379,7 +382,7 @@ impl Plan {
 
     /// Returns true if MongoDB plans and caches each branch of the filter instead of the whole
     /// filter.
-    pub(crate) fn is_of_branches(&self) -> bool {
+    pub(crate) fn plans_branches(&self) -> bool {
         let Read { matcher, hint, min, max, .. } = &self.read;
         let searches = matcher.searches_text() || matcher.near().is_some();
         let is_union = matches!(matcher.root(), matcher::Node::Or(_));
@@ -393,8 +396,8 @@ impl Plan {
     }
 
     /// Notes that the plan runs for explain.
-    pub(crate) fn note_explained(&self) {
-        self.exec_context.operation.note_explained();
+    pub(crate) fn mark_explained(&self) {
+        self.exec_context.operation.mark_explained();
     }
 
     /// Opens the plan's tree or the tree of a rejected plan.

@@ -14,6 +14,9 @@
 //! An `$or` with an index for every branch is a union of scans, if no index satisfies rule 1 or 2
 //! for the whole filter. An index without bounds is used only for its order. A wildcard index is a
 //! separate candidate for each path of the filter that it may serve, see [`wildcard`].
+//!
+//! A new rule is a component of [`Rank`]. A new kind of index is a function such as [`wildcard::candidates`], called by
+//! [`Planning::candidates`].
 
 use super::access::{self, Ordered};
 use super::conjuncts::{self, Conjuncts, implies, mentions_strings};
@@ -99,8 +102,8 @@ impl Candidate {
                 && !super::bounds::is_positional(path);
             // Each element of an array is a distinct value, but the filter's bounds exclude some
             // elements.
-            let apart = !self.access.is_multikey(*part) || read.matcher.is_empty();
-            decodes && self.access.proves_all() && apart
+            let each_value = !self.access.is_multikey(*part) || read.matcher.is_empty();
+            decodes && self.access.proves_all() && each_value
         });
         Candidate { distinct: part, ..self }
     }
@@ -128,8 +131,8 @@ impl Candidate {
                 && self.access.proves_all()
                 && before.all(|part| part.single_point().is_some())
         });
-        let turned = part.is_some() && sorts && grouped.last;
-        let ordered = self.ordered.map(|it| Ordered { forward: it.forward != turned, ..it });
+        let reversed = part.is_some() && sorts && grouped.last;
+        let ordered = self.ordered.map(|order| Ordered { forward: order.forward != reversed, ..order });
         Candidate { grouped: part, ordered, ..self }
     }
 
@@ -143,11 +146,11 @@ impl Candidate {
     fn rank(&self, sorts: bool) -> Rank {
         let bounded = self.access.bounded.iter().filter(|bounded| **bounded).count();
         let ordered = !sorts || self.ordered.is_some();
-        (self.is_unique(), self.equalities(), ordered, self.first_part(), bounded, self.covered)
+        (self.is_unique(), self.equalities(), ordered, self.first_part_rank(), bounded, self.covered)
     }
 
     /// Returns the rank of the bounds on the first part; zero without bounds.
-    fn first_part(&self) -> u8 {
+    fn first_part_rank(&self) -> u8 {
         let spec = &self.access.index.spec;
         let first = usize::from(spec.path_part == Some(0));
         let (Some(bounds), Some(true)) = (self.access.parts.get(first), self.access.bounded.get(first))
@@ -195,12 +198,12 @@ impl<'a> Planning<'a> {
         let sorts = self.read.sort.as_ref().is_some_and(|sort| sort.orders());
         let mut candidates = self.candidates(&conjuncts, root);
         check()?;
-        self.order(&mut candidates, sorts, &|equal| self.decide(equal))?;
+        self.sort(&mut candidates, sorts, &|equal| self.run_trial(equal))?;
         let mut sources: Vec<Source> = Vec::new();
-        let strong = candidates.first().is_some_and(|best| best.equalities() > 0);
-        if !strong && let Some(union) = self.union(&conjuncts, root)? {
+        let has_equality = candidates.first().is_some_and(|best| best.equalities() > 0);
+        if !has_equality && let Some(union) = self.union(&conjuncts, root)? {
             sources.push(Source::Union(union));
-            self.trials.forget();
+            self.trials.discard();
         }
         sources.extend(candidates.into_iter().map(Candidate::into_source));
         if sources.is_empty() {
@@ -225,7 +228,7 @@ impl<'a> Planning<'a> {
                     .filter(|index| index.spec.serves_plain_queries())
                     .filter(|index| index.spec.parts.first().is_some_and(|part| part.path == *path))
                     .map(|index| {
-                        Candidate::new(Access::whole(index), self.read).for_distinct(path, self.read)
+                        Candidate::new(Access::unbounded(index), self.read).for_distinct(path, self.read)
                     })
                     .filter(|candidate| candidate.distinct == Some(0));
                 let best = candidates.min_by_key(|candidate| candidate.access.parts.len());
@@ -251,7 +254,7 @@ impl<'a> Planning<'a> {
                 let candidates = usable
                     .filter(|index| index.spec.parts.first().is_some_and(|part| part.path == grouped.path))
                     .map(|index| {
-                        Candidate::new(Access::whole(index), self.read).for_group(grouped, self.read)
+                        Candidate::new(Access::unbounded(index), self.read).for_group(grouped, self.read)
                     })
                     .filter(|candidate| candidate.grouped == Some(0));
                 let best =
@@ -287,18 +290,18 @@ impl<'a> Planning<'a> {
         }
         if index.spec.geo.is_some() {
             let candidate = geo::candidate(self, index, &self.conjuncts(root));
-            return Ok(candidate.unwrap_or_else(|| self.whole(index)).into_source());
+            return Ok(candidate.unwrap_or_else(|| self.full_scan(index)).into_source());
         }
         let access = match index.spec.serves_plain_queries() {
             true => access::bounds(index, &self.conjuncts(root)),
-            false => Access::whole(index).proving_nothing(),
+            false => Access::unbounded(index).proving_nothing(),
         };
         Ok(Candidate::new(access, self.read).into_source())
     }
 
-    /// Returns a scan of a whole index, whose keys prove nothing.
-    fn whole(&self, index: &Arc<Index>) -> Candidate {
-        let access = Access { proven: vec![false], ..Access::whole(index) };
+    /// Returns a scan of an index without bounds. Each document is checked by the filter.
+    fn full_scan(&self, index: &Arc<Index>) -> Candidate {
+        let access = Access { proven: vec![false], ..Access::unbounded(index) };
         let ordered = access::provides(&access, &[], self.read.matcher.collation());
         let sorts = self.read.sort.as_ref().is_some_and(|sort| sort.orders());
         Candidate {
@@ -315,7 +318,7 @@ impl<'a> Planning<'a> {
     fn hinted_wildcard(&self, index: &Arc<Index>, conjuncts: &Conjuncts<'_>) -> Result<Option<Source>> {
         let mut candidates = wildcard::candidates(index, conjuncts, self.read);
         candidates.retain(|_| self.has_all(index, conjuncts, self.read.matcher.root()));
-        self.order(&mut candidates, self.read.sort.is_some(), &|equal| self.by_keys(equal).map(drop))?;
+        self.sort(&mut candidates, self.read.sort.is_some(), &|equal| self.by_keys(equal).map(drop))?;
         Ok(candidates.into_iter().next().map(Candidate::into_source))
     }
 
@@ -340,12 +343,12 @@ impl<'a> Planning<'a> {
                 return None;
             }
             let candidate = Candidate::new(access::bounds(index, conjuncts), self.read);
-            (candidate.first_part() > 0 && self.has_all(index, conjuncts, filter)).then_some(candidate)
+            (candidate.first_part_rank() > 0 && self.has_all(index, conjuncts, filter)).then_some(candidate)
         });
         let wildcards = usable.filter(|index| index.spec.wildcard.is_some());
         let wildcards = wildcards.filter(|index| self.has_all(index, conjuncts, filter));
         let candidates = wildcards.flat_map(|index| wildcard::candidates(index, conjuncts, self.read));
-        let plain = bounded.chain(candidates.filter(|candidate| candidate.first_part() > 0));
+        let plain = bounded.chain(candidates.filter(|candidate| candidate.first_part_rank() > 0));
         plain.chain(geo::candidates(self, conjuncts, filter)).collect()
     }
 
@@ -353,12 +356,12 @@ impl<'a> Planning<'a> {
     /// matches.
     pub(super) fn partial_has_all(&self, index: &Index, filter: &Node) -> bool {
         let Some(partial) = &index.spec.partial else { return true };
-        let (whole, wanted) = (self.read.matcher.root(), partial.matcher.root());
+        let (query_filter, index_filter) = (self.read.matcher.root(), partial.matcher.root());
         let query = self.read.matcher.collation();
-        if partial.matcher.collation() != query && mentions_strings(wanted) {
+        if partial.matcher.collation() != query && mentions_strings(index_filter) {
             return false;
         }
-        implies(filter, wanted, query) || implies(whole, wanted, query)
+        implies(filter, index_filter, query) || implies(query_filter, index_filter, query)
     }
 
     /// Returns true if an index has every document that the filter matches.
@@ -374,7 +377,7 @@ impl<'a> Planning<'a> {
     }
 
     /// Sorts candidates, best first. `decide` orders equal candidates.
-    fn order(
+    fn sort(
         &self,
         candidates: &mut Vec<Candidate>,
         sorts: bool,
@@ -414,8 +417,8 @@ impl<'a> Planning<'a> {
     pub(super) fn scan_of(&self, branch: &Node) -> Result<Option<Access>> {
         let own = self.conjuncts(branch);
         let mut candidates = self.candidates(&own, branch);
-        candidates.retain(|candidate| candidate.first_part() > 1);
-        self.order(&mut candidates, false, &|equal| self.by_keys(equal).map(drop))?;
+        candidates.retain(|candidate| candidate.first_part_rank() > 1);
+        self.sort(&mut candidates, false, &|equal| self.by_keys(equal).map(drop))?;
         Ok(candidates.into_iter().next().map(|best| best.access))
     }
 

@@ -98,7 +98,7 @@ pub(super) fn choose(
         false => (None, Some(Part::whole(planning.read.matcher.clone()))),
     };
     // Every term is a bound.
-    let whole = Access::whole(index);
+    let whole = Access::unbounded(index);
     let access = Arc::new(Access { bounded: vec![true; whole.bounded.len()], ..whole });
     let search = Arc::new(TextSearch { access, text: text.clone(), search, prefix });
     Ok(Source::Text(Box::new(TextAccess { search, of_keys, rest, others })))

@@ -16,7 +16,7 @@ const KEYS_MAX: u64 = 100;
 
 /// The plan cache and planning's use of it.
 pub(crate) struct Trials<'a> {
-    kept: &'a PlanCache,
+    cache: &'a PlanCache,
     outcome: RefCell<TrialOutcome>,
 }
 
@@ -26,18 +26,18 @@ enum TrialOutcome {
     #[default]
     None,
     /// The cached plan was used.
-    Kept,
+    Cached,
     /// A trial ran.
     Tried(Trial),
 }
 
 impl<'a> Trials<'a> {
-    pub(crate) fn new(kept: &'a PlanCache) -> Trials<'a> {
-        Trials { kept, outcome: RefCell::default() }
+    pub(crate) fn new(cache: &'a PlanCache) -> Trials<'a> {
+        Trials { cache, outcome: RefCell::default() }
     }
 
     /// Discards the decision: the plan uses a source that is not a candidate.
-    pub(crate) fn forget(&self) {
+    pub(crate) fn discard(&self) {
         self.outcome.take();
     }
 
@@ -45,7 +45,7 @@ impl<'a> Trials<'a> {
     pub(crate) fn finish(self) -> (bool, Option<Trial>) {
         match self.outcome.into_inner() {
             TrialOutcome::None => (false, None),
-            TrialOutcome::Kept => (true, None),
+            TrialOutcome::Cached => (true, None),
             TrialOutcome::Tried(trial) => (false, Some(trial)),
         }
     }
@@ -54,20 +54,20 @@ impl<'a> Trials<'a> {
 impl Planning<'_> {
     /// Moves the best of several equal candidates to the front: the cached plan of the query shape,
     /// if it is as good as before, or the winner of a trial.
-    pub(super) fn decide(&self, candidates: &mut Vec<Candidate>) -> Result<()> {
+    pub(super) fn run_trial(&self, candidates: &mut Vec<Candidate>) -> Result<()> {
         let shape = shape::of_read(self.read, self.context);
         let indexes = fingerprint(self.indexes);
         let mut again = false;
-        if let Some(kept) = self.trials.kept.active(&shape, indexes)
-            && let Some(place) = candidates.iter().position(|one| name(&one.access) == kept.trial.winner)
+        if let Some(cached) = self.trials.cache.active(&shape, indexes)
+            && let Some(place) = candidates.iter().position(|one| name(&one.access) == cached.trial.winner)
             && let Some(candidate) = candidates.get(place)
         {
-            let works_max = kept.works_max();
+            let works_max = cached.works_max();
             again = keys_within(&candidate.access, self.snapshot, works_max)? >= works_max;
             if !again {
                 let candidate = candidates.remove(place);
                 candidates.insert(0, candidate);
-                self.trials.outcome.replace(TrialOutcome::Kept);
+                self.trials.outcome.replace(TrialOutcome::Cached);
                 return Ok(());
             }
         }

@@ -261,12 +261,12 @@ impl Database {
             let (source, progress) = self.open_stream(operation, namespace, pipeline, &environment)?;
             let mut cursor = Cursor::new(namespace.clone(), source, operation.clone());
             cursor.opener = Opener::Aggregate;
-            cursor.streams(progress);
+            cursor.set_change_stream(progress);
             return Ok(cursor);
         }
         let writes = pipeline.writes();
         if writes {
-            operation.expect_writes();
+            operation.mark_writes();
             // The pipeline may create its target collection, which changes the catalog.
             self.confirmed(view, Ok(()))?;
         }

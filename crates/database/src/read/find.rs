@@ -1,6 +1,8 @@
-//! find: filter, sort and projection.
+//! The find command: filter, sort and projection.
 //!
-//! This module also has tailable cursors: collection scans that continue at their last position.
+//! A find on a collection is a plan and a projection. A find on a view or with an oplog sort becomes a pipeline
+//! ([`FindRequest::to_pipeline`]). This module also has tailable cursors: collection scans that continue at their last
+//! position. A new option is a field of [`FindRequest`], and a stage or an error in `to_pipeline`.
 
 use super::oplog::{OplogScan, Order};
 use super::{AggregateRequest, Nothing};
@@ -36,7 +38,7 @@ pub struct FindRequest<'a> {
     pub sort: Document<'a>,
     /// Number of documents to skip.
     pub skip: u64,
-    /// Most documents to return; zero is unlimited.
+    /// Maximum number of documents to return; zero is unlimited.
     pub limit: u64,
     /// Index hint.
     pub hint: Option<Hint>,
@@ -76,7 +78,7 @@ impl<'a> FindRequest<'a> {
         }
     }
 
-    /// Parses the plan's part of the request.
+    /// Parses the request into the input of the planner and the projection.
     pub(crate) fn parse(&self, context: &Context) -> Result<(Read, Option<Projection>)> {
         let matcher = Arc::new(Matcher::parse_query(self.filter, context)?);
         let sort = match self.sort.is_empty() {
@@ -191,16 +193,16 @@ impl Database {
             };
             return self.aggregate(scope, &request);
         }
-        let shaping = (projection, read.matcher.clone(), read.sort.clone());
+        let projection = (projection, read.matcher.clone(), read.sort.clone());
         let records: Box<dyn RecordStream> = match request.tailable {
             true => Box::new(self.tail(operation, &collection, read, context)?),
             false => self.read(operation, view, &collection, read, context)?,
         };
-        let source = shaped(records, shaping, request, context);
+        let source = with_projection(records, projection, request, context);
         let mut cursor = Cursor::new(namespace.clone(), source, operation.clone());
         cursor.opener = Opener::Find;
         cursor.uuid = Some(collection.uuid);
-        cursor.wanted = (request.limit > 0).then_some(request.limit);
+        cursor.remaining_limit = (request.limit > 0).then_some(request.limit);
         // As in MongoDB, an empty collection cannot be tailed.
         cursor.tailable = request.tailable && collection.records() > 0;
         cursor.await_data = request.await_data;
@@ -233,10 +235,10 @@ impl Database {
         };
         let scan = OplogScan::new(self, operation, read.matcher.clone(), request.filter, order, context)?;
         let scan = Box::new(scan.window(request.skip, request.limit));
-        let source = shaped(scan, (projection, read.matcher, read.sort), request, context);
+        let source = with_projection(scan, (projection, read.matcher, read.sort), request, context);
         let mut cursor = Cursor::new(namespace.clone(), source, operation.clone());
         cursor.opener = Opener::Find;
-        cursor.wanted = (request.limit > 0).then_some(request.limit);
+        cursor.remaining_limit = (request.limit > 0).then_some(request.limit);
         cursor.tailable = request.tailable;
         cursor.await_data = request.await_data;
         cursor.interest = Interest::Everything;
@@ -280,8 +282,8 @@ impl Database {
 }
 
 /// Returns the stages in a document with a `pipeline` array, such as the result of `to_pipeline`.
-pub(crate) fn stages(holder: &DocumentBuf) -> base::bson::Array<'_> {
-    let value = holder.view().get("pipeline");
+pub(crate) fn stages(document: &DocumentBuf) -> base::bson::Array<'_> {
+    let value = document.view().get("pipeline");
     value.and_then(|value| value.as_array()).unwrap_or(base::bson::Array::EMPTY)
 }
 
@@ -299,7 +301,7 @@ fn unsorted_tail() -> base::Error {
 }
 
 /// Applies a find's projection and options to records.
-fn shaped(
+fn with_projection(
     records: Box<dyn RecordStream>,
     (projection, matcher, sort): (Option<Projection>, Arc<Matcher>, Option<Arc<SortPattern>>),
     request: &FindRequest<'_>,
@@ -309,7 +311,7 @@ fn shaped(
     let show_record_id = request.show_record_id && !request.return_key;
     let projection = projection.and_then(|projection| match request.return_key {
         true if projection.sort_keys().is_empty() => None,
-        true => Some(Shape::KeyAnd(projection.sort_keys().to_vec())),
+        true => Some(Shape::IndexKey(projection.sort_keys().to_vec())),
         false => Some(Shape::Projected(projection)),
     });
     match (&projection, show_record_id) {
@@ -331,7 +333,7 @@ enum Shape {
     /// Documents with the projection applied.
     Projected(Projection),
     /// Index keys with the sort key in these fields.
-    KeyAnd(Vec<Box<str>>),
+    IndexKey(Vec<Box<str>>),
 }
 
 /// Applies a find's projection and `showRecordId`.
@@ -350,7 +352,7 @@ impl Project {
         let document = row.document.view();
         let projection = match &self.projection {
             None => return Ok(document.to_owned()),
-            Some(Shape::KeyAnd(fields)) => return Ok(with_sort_key(row, fields)),
+            Some(Shape::IndexKey(fields)) => return Ok(with_sort_key(row, fields)),
             Some(Shape::Projected(projection)) => projection,
         };
         let position = match projection.needs_position() {

@@ -47,7 +47,7 @@ impl Database {
     ///
     /// Errors: QueryPlanKilled if the collection was dropped or replaced, or the snapshot released.
     pub fn check_cursor(&self, cursor: &Cursor) -> Result<()> {
-        if cursor.lost {
+        if cursor.snapshot_released {
             bail!(
                 QueryPlanKilled,
                 "the cursor's snapshot was released: it kept more than maxSnapshotHistoryBytes"

@@ -93,7 +93,7 @@ fn reads_are_counted_by_shape_whatever_the_database() {
         r#"in-memory sort: { ns: "one.few", filter: { a: { $gt: "?" } }, sort: { b: -1, a: 1 }, count: 1 }"#,
     ];
     assert_eq!(session.lines(), expected);
-    session.database.forget_reads();
+    session.database.clear_reads();
     assert_eq!(session.lines(), ["nothing to report"]);
 }
 

@@ -31,7 +31,7 @@ impl Database {
             ),
             error => storage_error(error),
         })?;
-        operation.expect_long();
+        operation.mark_long();
         let pieces = Pieces { backup, started: false, operation: operation.clone() };
         let namespace = Namespace::new("admin", "$cmd.vellumBackup")?;
         let mut cursor = Cursor::new(namespace, Box::new(pieces), operation.clone());

@@ -71,7 +71,7 @@ impl Database {
         }
         let sides = pairs.values().flat_map(|pair| pair.before.iter().chain(&pair.after));
         if sides.into_iter().any(|collection| collection.is_large()) {
-            operation.expect_long();
+            operation.mark_long();
         }
         let changes = Changes {
             database: name.to_owned(),

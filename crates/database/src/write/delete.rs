@@ -1,7 +1,7 @@
 //! Deletes of one document, of many documents, or of a whole collection at once.
 
 use super::insert::{BYTES_MAX, OPERATIONS_MAX};
-use super::retryable::{Remember, delete_answer, nothing};
+use super::retryable::{RetryRecorder, delete_answer, no_record};
 use super::{Found, RETRIES_MAX, check_writable_within, keys_of, too_many_retries};
 use crate::changes::Changes;
 use crate::collection::Collection;
@@ -47,9 +47,9 @@ impl Database {
     ) -> Result<(u64, Option<Committed>)> {
         let Scope { operation, namespace, context, .. } = scope;
         if request.single {
-            let retry = self.kept(retry);
-            let remember = |_: Option<&_>, _: Option<&_>| Ok(retry.map(|key| (key, delete_answer(1))));
-            return self.delete_one(scope, request, &remember);
+            let retry = self.recorded_key(retry);
+            let recorder = |_: Option<&_>, _: Option<&_>| Ok(retry.map(|key| (key, delete_answer(1))));
+            return self.delete_one(scope, request, &recorder);
         }
         if request.matcher.is_empty()
             && request.hint.is_none()
@@ -99,7 +99,7 @@ impl Database {
         let (mut deleted, mut last) = (0, None);
         for record in group {
             scope.operation.check()?;
-            if let Some((_, committed)) = self.delete_record(scope, planned, record, matcher, &nothing)? {
+            if let Some((_, committed)) = self.delete_record(scope, planned, record, matcher, &no_record)? {
                 deleted += 1;
                 last = Some(committed);
             }
@@ -124,7 +124,7 @@ impl Database {
         &self,
         scope: &Scope,
         request: &DeleteRequest,
-        remember: &Remember<'_>,
+        recorder: &RetryRecorder<'_>,
     ) -> Result<(u64, Option<Committed>)> {
         let Scope { operation, .. } = scope;
         for _ in 0..RETRIES_MAX {
@@ -133,7 +133,7 @@ impl Database {
                 return Ok((0, None));
             };
             if let Some((_, committed)) =
-                self.delete_record(scope, &collection, &record, &request.matcher, remember)?
+                self.delete_record(scope, &collection, &record, &request.matcher, recorder)?
             {
                 self.counters.documents_deleted.fetch_add(1, Relaxed);
                 return Ok((1, Some(committed)));
@@ -177,7 +177,7 @@ impl Database {
         planned: &Arc<Collection>,
         record: &Row,
         matcher: &Matcher,
-        remember: &Remember<'_>,
+        recorder: &RetryRecorder<'_>,
     ) -> Result<Option<(DocumentCow, Committed)>> {
         let Scope { operation, context, .. } = scope;
         let mut found = Found::new(planned, record);
@@ -195,8 +195,8 @@ impl Database {
             let mut changes = Changes::new(self.logs());
             changes.delete(&found.collection, found.id, &found.document, &keys)?;
             let gone = DocumentCow::Shared(found.document.to_shared());
-            let answer = remember(Some(&gone), None)?;
-            self.remember(&mut changes, answer.as_ref().map(|(key, answer)| (*key, answer.view())));
+            let answer = recorder(Some(&gone), None)?;
+            self.record_retry(&mut changes, answer.as_ref().map(|(key, answer)| (*key, answer.view())));
             if let Some(committed) = self.apply(operation, changes)? {
                 return Ok(Some((gone, committed)));
             }

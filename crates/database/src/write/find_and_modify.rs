@@ -1,6 +1,6 @@
 //! findAndModify: changes or removes one document and returns its old or new version.
 
-use super::retryable::Remember;
+use super::retryable::RetryRecorder;
 use super::update::{UpdateRequest, retry_upsert};
 use super::{RETRIES_MAX, during, too_many_retries};
 use crate::collection::Collection;
@@ -73,7 +73,7 @@ impl Database {
         retry: Option<(RetryKey, AnswerOf<'_>)>,
     ) -> Result<FindAndModifyOutcome> {
         let Scope { operation, context, .. } = scope;
-        let retry = retry.filter(|(key, _)| self.kept(Some(*key)).is_some());
+        let retry = retry.filter(|(key, _)| self.recorded_key(Some(*key)).is_some());
         // The projection may use metadata of the found document.
         let sort = request.sort.as_ref();
         let metadata = required_metadata(&request.matcher, sort, context)?;
@@ -85,13 +85,13 @@ impl Database {
                 note_sort_key(record, sort, context)?;
             }
             let record = found.as_ref().map(|(_, record)| record);
-            let remember = |before: Option<&DocumentCow>, after: Option<&DocumentCow>| {
+            let recorder = |before: Option<&DocumentCow>, after: Option<&DocumentCow>| {
                 let Some((key, answer)) = retry else { return Ok(None) };
                 answer(&request.outcome(record, before, after)).map(|answer| Some((key, answer)))
             };
             let outcome = match &found {
-                Some((collection, record)) => self.change_one(scope, collection, record, request, &remember),
-                None => self.insert_instead(scope, request, &remember),
+                Some((collection, record)) => self.change_one(scope, collection, record, request, &recorder),
+                None => self.insert_instead(scope, request, &recorder),
             };
             if let Some(outcome) = during(NAME, outcome)? {
                 return Ok(outcome);
@@ -107,17 +107,17 @@ impl Database {
         collection: &Arc<Collection>,
         record: &Row,
         request: &FindAndModifyRequest,
-        remember: &Remember<'_>,
+        recorder: &RetryRecorder<'_>,
     ) -> Result<Option<FindAndModifyOutcome>> {
         let (before, after, committed) = match &request.action {
             Action::Remove => {
-                let gone = self.delete_record(scope, collection, record, &request.matcher, remember)?;
+                let gone = self.delete_record(scope, collection, record, &request.matcher, recorder)?;
                 let Some((before, committed)) = gone else { return Ok(None) };
                 self.counters.documents_deleted.fetch_add(1, Relaxed);
                 (before, None, Some(committed))
             }
             Action::Update { request: update, .. } => {
-                let change = self.update_record(scope, collection, record, update, remember)?;
+                let change = self.update_record(scope, collection, record, update, recorder)?;
                 let Some(change) = change else { return Ok(None) };
                 self.counters.documents_updated.fetch_add(u64::from(change.after.is_some()), Relaxed);
                 (change.before, change.after, change.committed)
@@ -133,12 +133,12 @@ impl Database {
         &self,
         scope: &Scope,
         request: &FindAndModifyRequest,
-        remember: &Remember<'_>,
+        recorder: &RetryRecorder<'_>,
     ) -> Result<Option<FindAndModifyOutcome>> {
         let Action::Update { request: update, .. } = &request.action else {
             return Ok(Some(FindAndModifyOutcome::default()));
         };
-        match self.upsert(scope, update, remember) {
+        match self.upsert(scope, update, recorder) {
             Err(error) if retry_upsert(&error, update) => Ok(None),
             Err(error) => Err(error),
             Ok((upserted, document)) => {

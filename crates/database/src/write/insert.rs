@@ -1,4 +1,8 @@
 //! Inserts: `_id` generation, checks, index keys and record ids.
+//!
+//! Inserts of one command are committed in groups. A group that fails is repeated up to the failed document. The limits
+//! of capped collections are enforced here, in the same commit. A new check of every stored document belongs to
+//! [`check_stored`].
 
 use super::{check_writable_within, keys_of};
 use crate::changes::{Applied, Changes, Committed};
@@ -47,36 +51,36 @@ pub struct Inserted {
     pub committed: Option<Committed>,
 }
 
-/// Number of documents for the next commit. A refused document repeats the work for its commit, so the commit after an
-/// error has one document, and each successful commit doubles the number. Many duplicates thus take linear time.
+/// Number of documents in the next group, one commit. A refused document repeats the work of its group. The group after
+/// an error therefore has one document, and each commit doubles the number. Many duplicates thus take linear time.
 #[derive(Clone, Copy)]
-pub struct Pace(usize);
+pub struct GroupSize(usize);
 
-impl Default for Pace {
-    fn default() -> Pace {
-        Pace(OPERATIONS_MAX)
+impl Default for GroupSize {
+    fn default() -> GroupSize {
+        GroupSize(OPERATIONS_MAX)
     }
 }
 
-impl Pace {
-    fn of<'i, 'a>(self, insertions: &'i [Insertion<'a>]) -> &'i [Insertion<'a>] {
+impl GroupSize {
+    fn take<'i, 'a>(self, insertions: &'i [Insertion<'a>]) -> &'i [Insertion<'a>] {
         insertions.get(..self.0).unwrap_or(insertions)
     }
 
-    fn quicken(&mut self, inserted: usize) {
+    fn grow(&mut self, inserted: usize) {
         self.0 = self.0.max(2 * inserted).min(OPERATIONS_MAX);
     }
 
-    fn slow_down(&mut self) {
+    fn reset(&mut self) {
         self.0 = 1;
     }
 }
 
-/// Most changes of documents and indexes in one commit. A larger commit would delay other clients,
-/// and the engine would apply the batch to a copy.
+/// Maximum number of changes of documents and indexes in one commit. A larger commit would delay other clients, and the
+/// engine would apply the batch to a copy.
 pub(super) const OPERATIONS_MAX: usize = 400;
 
-/// Most bytes of documents in one commit.
+/// Maximum size of the documents of one commit in bytes.
 pub(super) const BYTES_MAX: usize = 512 * 1024;
 
 impl Database {
@@ -95,23 +99,23 @@ impl Database {
         request: InsertRequest<'_>,
         record: Option<(RetryKey, Document<'_>)>,
     ) -> Result<Committed> {
-        let inserted = self.insert_many(scope, &[Insertion { request, record }], &mut Pace::default());
+        let inserted = self.insert_many(scope, &[Insertion { request, record }], &mut GroupSize::default());
         match inserted.error {
             Some(error) => Err(error),
             None => Ok(inserted.committed.unwrap_or_default()),
         }
     }
 
-    /// Inserts documents in order, several in each commit, up to the first error. A caller that goes on after an error
-    /// passes the same `pace` again.
-    pub fn insert_many(&self, scope: &Scope, insertions: &[Insertion<'_>], pace: &mut Pace) -> Inserted {
+    /// Inserts documents in order, several in each commit, up to the first error. A caller that continues after an
+    /// error passes the same `size` again.
+    pub fn insert_many(&self, scope: &Scope, insertions: &[Insertion<'_>], size: &mut GroupSize) -> Inserted {
         let mut inserted = Inserted::default();
         while let Some(rest) = insertions.get(inserted.count..).filter(|rest| !rest.is_empty()) {
-            match self.insert_group(scope, pace.of(rest)) {
+            match self.insert_group(scope, size.take(rest)) {
                 Ok(group) => {
                     debug_assert!(group.count <= rest.len(), "{} of {} documents", group.count, rest.len());
                     debug_assert!(group.count > 0 || group.error.is_some(), "no progress, and no error");
-                    pace.quicken(group.count);
+                    size.grow(group.count);
                     inserted.count += group.count;
                     inserted.committed = group.committed.or(inserted.committed);
                     inserted.error = group.error;
@@ -119,7 +123,7 @@ impl Database {
                 Err(error) => inserted.error = Some(error),
             }
             if inserted.error.is_some() {
-                pace.slow_down();
+                size.reset();
                 break;
             }
         }
@@ -145,7 +149,7 @@ impl Database {
     /// Inserts a group of documents with the catalog known to this process.
     fn insert_known(&self, scope: &Scope, insertions: &[Insertion<'_>]) -> Result<Inserted> {
         let Scope { operation, namespace, context, .. } = scope;
-        let mut most = insertions.len();
+        let mut count_max = insertions.len();
         let mut failure: Option<Error> = None;
         loop {
             operation.check()?;
@@ -164,7 +168,7 @@ impl Database {
             let data = planned.data()?;
             // A tailable cursor continues after the last record. Records must therefore be
             // committed in the order of their ids.
-            let _turn = match planned.options.capped {
+            let _ticket = match planned.options.capped {
                 Some(_) => Some(self.write_queues.take(
                     data.ident,
                     RecordId(0),
@@ -175,7 +179,7 @@ impl Database {
             // Two documents with the same key of an index build end the build, not the insert.
             // Separate commits detect such duplicates.
             let builds_unique = data.building.iter().any(|build| build.index.unique());
-            let in_commit = match planned.options.capped {
+            let per_commit = match planned.options.capped {
                 _ if builds_unique => 1,
                 Some(_) => 1,
                 None => (OPERATIONS_MAX / (1 + data.indexes.len())).max(1),
@@ -183,11 +187,11 @@ impl Database {
             let mut changes = Changes::new(self.logs());
             let (mut count, mut bytes) = (0, 0);
             let mut refused = None;
-            let together = insertions.get(..most.min(in_commit)).unwrap_or(insertions);
-            if together.len() > 1 {
-                changes.reserve(together.len(), data);
+            let group = insertions.get(..count_max.min(per_commit)).unwrap_or(insertions);
+            if group.len() > 1 {
+                changes.reserve(group.len(), data);
             }
-            for insertion in together {
+            for insertion in group {
                 match self.add(operation, &mut changes, &planned, insertion, context) {
                     Ok(size) => bytes += size,
                     Err(error) => {
@@ -204,24 +208,24 @@ impl Database {
                 // The changes of the refused document are discarded by starting again.
                 Some(error) => Some((count, error)),
                 None => match self.apply_several(operation, changes)? {
-                    Applied::Done(committed) => {
-                        let error = failure.filter(|_| count == most);
+                    Applied::Committed(committed) => {
+                        let error = failure.filter(|_| count == count_max);
                         return Ok(Inserted { count, committed: Some(committed), error });
                     }
                     // The collection was dropped, replaced or changed. The checks and changes are
                     // no longer valid.
-                    Applied::Again => None,
+                    Applied::Retry => None,
                     Applied::Duplicate(document, error) => Some((document, error)),
                 },
             };
             if let Some((document, error)) = duplicate {
                 // Documents that leave a capped collection are counted before the inserted
                 // document.
-                if document == 0 || in_commit == 1 {
+                if document == 0 || per_commit == 1 {
                     return Err(error);
                 }
-                debug_assert!(document < most, "no fewer documents are tried: {document} of {most}");
-                (most, failure) = (document, Some(error));
+                debug_assert!(document < count_max, "no fewer documents are tried: {document} of {count_max}");
+                (count_max, failure) = (document, Some(error));
             }
         }
     }
@@ -240,14 +244,14 @@ impl Database {
             validator.check(Document::from_valid(&document), None, context)?;
         }
         let keys = keys_of(planned, Document::from_valid(&document), context)?;
-        self.learn_multikey(operation, planned, &keys)?;
+        self.set_multikey(operation, planned, &keys)?;
         let size = document.len();
         if let Some(capped) = planned.options.capped {
-            self.make_room(operation, changes, planned, capped, size as i64, context)?;
+            self.remove_oldest_for(operation, changes, planned, capped, size as i64, context)?;
         }
         let id = RecordId(self.store.new_record(&planned.data()?.counts));
         changes.insert(planned, id, document, &keys)?;
-        self.remember(changes, *record);
+        self.record_retry(changes, *record);
         Ok(size)
     }
 
@@ -327,7 +331,7 @@ pub(crate) fn check_stored(document: Document<'_>) -> Result<()> {
 
 impl Database {
     /// Removes the oldest documents of a capped collection until a new document fits.
-    fn make_room(
+    fn remove_oldest_for(
         &self,
         operation: &Operation,
         changes: &mut Changes,
@@ -355,7 +359,7 @@ impl Database {
         loop {
             let collection = self.catalog().require(namespace)?.clone();
             let Some(capped) = collection.options.capped else { return Ok(()) };
-            let _turn = self.write_queues.take(
+            let _ticket = self.write_queues.take(
                 collection.data()?.ident,
                 RecordId(0),
                 (operation, self.blocking_hook()),

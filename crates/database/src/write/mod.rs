@@ -14,7 +14,7 @@ mod update;
 
 pub use delete::DeleteRequest;
 pub use find_and_modify::{Action, AnswerOf, FindAndModifyOutcome, FindAndModifyRequest};
-pub use insert::{InsertRequest, Inserted, Insertion, Pace};
+pub use insert::{GroupSize, InsertRequest, Inserted, Insertion};
 pub use retryable::delete_answer;
 pub use update::{UpdateOutcome, UpdateRequest};
 
@@ -73,7 +73,7 @@ impl Database {
     /// careful than necessary.
     ///
     /// Errors: storage errors, interrupted waits.
-    fn learn_multikey(
+    fn set_multikey(
         &self,
         operation: &Operation,
         collection: &Arc<Collection>,

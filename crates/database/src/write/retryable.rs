@@ -1,5 +1,16 @@
-//! Records of retryable writes: the answer of a statement, stored with its changes, in one process
-//! or several.
+//! Records of retryable writes: the answer of a statement, stored with its changes.
+//!
+//! A driver whose connection broke sends its write again with the same session and number. The engine's batch has both
+//! the record and the change, so after a crash either both exist or neither. A repeated write is answered from the
+//! record and does not run twice. An in-memory engine needs no records, because the server has the answers in memory.
+//!
+//! Each session and statement number has one record, which the session's next write replaces. The size of their tree
+//! therefore depends on the number of sessions, not of writes. [`Database::reap_retries`] removes the records of ended
+//! sessions.
+//!
+//! Several processes may share a store, and a client may send a write again to another process. The records of a
+//! session's statements are therefore read before its write begins. The commit expects them to be unchanged since the
+//! read, so that only one process commits the statement.
 
 use super::UpdateOutcome;
 use crate::changes::Changes;
@@ -11,41 +22,30 @@ use base::Result;
 use base::bson::{Builder, Document, DocumentBuf, DocumentCow};
 use storage::{Direction, Key, Range, Value};
 
-// Records of retryable writes: the answer of a statement, stored by its commit.
-//
-// A driver whose connection broke sends its write again with the same session and number. The
-// engine's batch has both the record and the change, so after a crash either both exist or neither.
-// A repeated write is answered from the record and does not run twice. An in-memory engine needs no
-// records: the server's memory of the answers is enough.
-//
-// Each session and statement number has one record, which the session's next write replaces. The
-// size of their tree therefore depends on the number of sessions, not of writes.
-// [`Database::reap_retries`] removes the records of ended sessions.
-
-/// Most records removed by one commit.
-const REAPED_AT_ONCE: usize = 512;
+/// Maximum number of records read before a removal.
+const REAP_BATCH_MAX: usize = 512;
 
 /// Key and recorded answer of a statement.
 type RetryRecord = (RetryKey, DocumentBuf);
 
 /// Returns the record for a change to one document, from its versions before and after. Called
 /// before the commit.
-pub(crate) type Remember<'a> =
+pub(crate) type RetryRecorder<'a> =
     dyn Fn(Option<&DocumentCow>, Option<&DocumentCow>) -> Result<Option<RetryRecord>> + 'a;
 
 /// Records nothing.
-pub(crate) fn nothing(_: Option<&DocumentCow>, _: Option<&DocumentCow>) -> Result<Option<RetryRecord>> {
+pub(crate) fn no_record(_: Option<&DocumentCow>, _: Option<&DocumentCow>) -> Result<Option<RetryRecord>> {
     Ok(None)
 }
 
 impl Database {
-    /// Adds the record of a statement's answer to the changes, if records are kept.
-    pub(crate) fn remember(&self, changes: &mut Changes, record: Option<(RetryKey, Document<'_>)>) {
+    /// Adds the record of a statement's answer to the changes, if this database has records of retries.
+    pub(crate) fn record_retry(&self, changes: &mut Changes, record: Option<(RetryKey, Document<'_>)>) {
         if let Some((key, _)) = record {
-            changes.of_statement(key);
+            changes.set_statement(key);
         }
         if let Some((key, answer)) = record
-            && self.keeps_retries
+            && self.records_retries
         {
             self.expect_retry(changes, key);
             let value = to_value(key.number, self.now_millis(), answer);
@@ -56,37 +56,37 @@ impl Database {
         }
     }
 
-    /// Returns a statement's key if records or a log are kept, and `None` otherwise.
-    pub(crate) fn kept(&self, retry: Option<RetryKey>) -> Option<RetryKey> {
-        retry.filter(|_| self.keeps_retries || self.logs())
+    /// Returns the statement's key if this database has records of retries or an oplog; otherwise `None`.
+    pub(crate) fn recorded_key(&self, retry: Option<RetryKey>) -> Option<RetryKey> {
+        retry.filter(|_| self.records_retries || self.logs())
     }
 
     /// Returns the records of an earlier process, sorted by session. Later calls return nothing.
     pub fn take_retries(&self) -> Vec<StoredRetry> {
-        std::mem::take(&mut *self.found_retries.lock())
+        std::mem::take(&mut *self.recovered_retries.lock())
     }
 
     /// Removes the records for which `is_live` returns false. Returns their number.
     ///
     /// Errors: storage errors.
     pub fn reap_retries(&self, is_live: &dyn Fn(&RetryKey) -> bool) -> Result<u64> {
-        if !self.keeps_retries {
+        if !self.records_retries {
             return Ok(0);
         }
         self.forget_seen_retries(is_live);
         let snapshot = self.engine().snapshot();
         let mut records = snapshot.scan(RETRIES, Range::all(), Direction::Forward).map_err(storage_error)?;
-        let (mut dead, mut reaped) = (Vec::new(), 0);
+        let (mut expired, mut reaped) = (Vec::new(), 0);
         while let Some((key, value)) = records.next().map_err(storage_error)? {
             let record = from_entry(key, &value)?;
-            if !is_live(&record.key) && !self.may_be_anothers(&record) {
-                dead.push((Key::from(key), value.to_value()));
+            if !is_live(&record.key) && !self.may_belong_elsewhere(&record) {
+                expired.push((Key::from(key), value.to_value()));
             }
-            if dead.len() == REAPED_AT_ONCE {
-                reaped += self.remove_retries(std::mem::take(&mut dead))?;
+            if expired.len() == REAP_BATCH_MAX {
+                reaped += self.remove_retries(std::mem::take(&mut expired))?;
             }
         }
-        Ok(reaped + self.remove_retries(dead)?)
+        Ok(reaped + self.remove_retries(expired)?)
     }
 
     /// Removes records that have not changed since they were read.
@@ -130,16 +130,9 @@ impl UpdateOutcome {
     }
 }
 
-// Retryable writes of several processes over one store. A client may send a write again to another
-// process.
-//
-// Before a session's write begins, the records of its statements from all processes are read.
-// Records of larger earlier writes are ignored. The commit expects the records to be unchanged
-// since the read. If two processes run the same statement at the same time, one commit is refused.
-
-/// Retention of records without a session in this process, in milliseconds: the timeout of
-/// sessions.
-const KEPT_MILLIS: i64 = 30 * 60 * 1000;
+/// Retention of records without a session in this process, in milliseconds. The timeout of sessions, because the
+/// session may be in use in another process.
+const RETENTION_MILLIS: i64 = 30 * 60 * 1000;
 
 impl Database {
     /// Returns the records of a session's statements `first` to `last` that other processes may
@@ -159,9 +152,9 @@ impl Database {
             self.seen_retries.lock().insert(session, value.map(|value| (key, value)).into_iter().collect());
             return Ok(found.into_iter().collect());
         }
-        let place = |statement: i32| [&session.uuid[..], &statement.to_be_bytes()].concat();
+        let key = |statement: i32| [&session.uuid[..], &statement.to_be_bytes()].concat();
         let range = match last.checked_add(1) {
-            Some(end) if first >= 0 => Range::half_open(place(first), place(end)),
+            Some(end) if first >= 0 => Range::half_open(key(first), key(end)),
             _ => Range::prefix(&session.uuid),
         };
         let mut records = snapshot.scan(RETRIES, range, Direction::Forward).map_err(storage_error)?;
@@ -194,8 +187,8 @@ impl Database {
     }
 
     /// Returns true if a record without a session in this process may belong to another process.
-    fn may_be_anothers(&self, record: &StoredRetry) -> bool {
-        self.shares_retries() && self.now_millis().saturating_sub(record.millis) < KEPT_MILLIS
+    fn may_belong_elsewhere(&self, record: &StoredRetry) -> bool {
+        self.shares_retries() && self.now_millis().saturating_sub(record.millis) < RETENTION_MILLIS
     }
 
     /// Discards the records read for ended sessions.

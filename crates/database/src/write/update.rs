@@ -1,7 +1,7 @@
 //! Updates: find, change and store documents, or insert a document from the filter.
 
 use super::insert::check_stored;
-use super::retryable::{Remember, nothing};
+use super::retryable::{RetryRecorder, no_record};
 use super::{
     Found, InsertRequest, RETRIES_MAX, changed_keys_of, check_writable_within, during, too_many_retries,
 };
@@ -85,20 +85,20 @@ impl Database {
         if request.multi {
             return self.update_many(scope, request);
         }
-        let retry = self.kept(retry);
-        let remember = |before: Option<&DocumentCow>, after: Option<&DocumentCow>| {
+        let retry = self.recorded_key(retry);
+        let recorder = |before: Option<&DocumentCow>, after: Option<&DocumentCow>| {
             Ok(retry.map(|key| (key, UpdateOutcome::of(before, after).to_answer())))
         };
         for _ in 0..RETRIES_MAX {
             operation.check()?;
             let Some((collection, record)) = self.first_match(scope, request.read(), Some(UPDATE))? else {
-                match self.upsert(scope, request, &remember) {
+                match self.upsert(scope, request, &recorder) {
                     // Another client inserted the document. The next attempt updates it.
                     Err(error) if retry_upsert(&error, request) => continue,
                     outcome => return during(UPDATE, outcome).map(|(outcome, _)| outcome),
                 }
             };
-            let change = self.update_record(scope, &collection, &record, request, &remember);
+            let change = self.update_record(scope, &collection, &record, request, &recorder);
             let Some(change) = during(UPDATE, change)? else { continue };
             let mut outcome = UpdateOutcome::default();
             outcome.add(&change);
@@ -122,7 +122,7 @@ impl Database {
             let updated = operation.run(|| {
                 while let Some(record) = records.next()? {
                     operation.check()?;
-                    let change = self.update_record(scope, &collection, &record, request, &nothing)?;
+                    let change = self.update_record(scope, &collection, &record, request, &no_record)?;
                     change.iter().for_each(|change| outcome.add(change));
                 }
                 Ok(())
@@ -131,7 +131,7 @@ impl Database {
         }
         self.counters.documents_updated.fetch_add(outcome.modified, Relaxed);
         if outcome.matched == 0 {
-            outcome = during(UPDATE, self.upsert(scope, request, &nothing))?.0;
+            outcome = during(UPDATE, self.upsert(scope, request, &no_record))?.0;
         }
         Ok(outcome)
     }
@@ -165,7 +165,7 @@ impl Database {
         planned: &Arc<Collection>,
         record: &Row,
         request: &UpdateRequest,
-        remember: &Remember<'_>,
+        recorder: &RetryRecorder<'_>,
     ) -> Result<Option<Change>> {
         let Scope { operation, context, .. } = scope;
         let mut found = Found::new(planned, record);
@@ -194,7 +194,7 @@ impl Database {
             }
             let (old_keys, new_keys) = changed_keys_of(collection, before, after.view(), context)?;
             check_writable_within(operation, collection)?;
-            self.learn_multikey(operation, collection, &new_keys)?;
+            self.set_multikey(operation, collection, &new_keys)?;
             let diff = match self.logs() {
                 true => request.update.diff(before, after.view(), position, context)?,
                 false => None,
@@ -203,8 +203,8 @@ impl Database {
             let after = DocumentCow::Shared(bytes.clone());
             let mut changes = Changes::new(self.logs());
             changes.update(collection, found.id, &found.document, bytes, (&old_keys, &new_keys), diff)?;
-            let answer = remember(Some(&shown()), Some(&after))?;
-            self.remember(&mut changes, answer.as_ref().map(|(key, answer)| (*key, answer.view())));
+            let answer = recorder(Some(&shown()), Some(&after))?;
+            self.record_retry(&mut changes, answer.as_ref().map(|(key, answer)| (*key, answer.view())));
             if let Some(committed) = self.apply(operation, changes)? {
                 let before = shown();
                 return Ok(Some(Change { before, after: Some(after), committed: Some(committed) }));
@@ -219,7 +219,7 @@ impl Database {
         &self,
         scope: &Scope,
         request: &UpdateRequest,
-        remember: &Remember<'_>,
+        recorder: &RetryRecorder<'_>,
     ) -> Result<(UpdateOutcome, Option<DocumentCow>)> {
         let Scope { context, .. } = scope;
         if !request.upsert {
@@ -237,7 +237,7 @@ impl Database {
         let document = DocumentCow::Owned(document);
         let insert =
             InsertRequest { document: document.view(), bypass_validation: request.bypass_validation };
-        let record = remember(None, Some(&document))?;
+        let record = recorder(None, Some(&document))?;
         let record = record.as_ref().map(|(key, answer)| (*key, answer.view()));
         let committed = Some(self.insert_retryable(scope, insert, record)?);
         Ok((UpdateOutcome { committed, ..UpdateOutcome::of(None, Some(&document)) }, Some(document)))

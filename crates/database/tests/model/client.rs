@@ -154,7 +154,7 @@ impl Session {
         let operation = Operation::with_blocking(1, blocking);
         operation.set_max_time(self.max_millis.get());
         if let Some((_, transaction)) = &*self.transaction.borrow() {
-            operation.join(transaction.clone());
+            operation.set_transaction(transaction.clone());
         }
         let operation = Arc::new(operation);
         Call { context: Arc::new(Context::new(0, 1, operation.clone())), operation }
@@ -257,7 +257,7 @@ impl Session {
             && self.random.percent(30)
             && let Ok((time, view)) = self.database.snapshot_at(None)
         {
-            call.operation.read_from(time, view);
+            call.operation.set_snapshot(time, view);
             self.shared.times.lock().push(time);
             at = Some(time);
         }

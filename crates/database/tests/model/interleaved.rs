@@ -75,7 +75,7 @@ impl World {
             }
         };
         // On a single thread, no other session could end a wait.
-        databases.iter().for_each(|database| database.wait_through(|_| {}));
+        databases.iter().for_each(|database| database.set_blocking_hook(|_| {}));
         let shared = Shared::new(databases, History::new(recorder), long_work);
         let random = Random::new(seed);
         let count = 2 + random.below(4);

@@ -120,7 +120,7 @@ impl<'a> Call<'a> {
     pub(crate) fn operation(&self) -> Arc<Operation> {
         let mut operation = self.server.database.operation(self.operation_id);
         operation.no_table_scan = self.server.parameters.no_table_scan();
-        operation.limit_memory(self.server.parameters.operation_memory());
+        operation.set_memory_limit(self.server.parameters.operation_memory());
         operation.query_settings.clone_from(&self.query_settings);
         let operation = Arc::new(operation);
         if let Some(limit) = self.arguments.max_time {
@@ -130,7 +130,7 @@ impl<'a> Call<'a> {
             operation.set_max_time((left as u64).max(1));
         }
         if let Some(transaction) = &self.transaction {
-            operation.join(transaction.clone());
+            operation.set_transaction(transaction.clone());
         }
         if self.may_suspend.replace(false) {
             operation.allow_suspension(self.progress.turn.take());

@@ -75,7 +75,7 @@ impl Background {
         if time::since(self.closed) >= IDLE_EVERY {
             self.closed = time::now();
             server.database.cursors.close_idle(server.parameters.cursor_timeout());
-            server.database.forget_old_views();
+            server.database.expire_old_views();
             for session in server.sessions.remove_expired() {
                 session.abort_any_transaction(&server.database, &server.sessions.transactions);
                 server.database.cursors.kill_session(&session.id);

@@ -89,9 +89,9 @@ impl Watcher {
         }
         server.memory_limit_stats.resident.store(now, Relaxed);
         // Stored data leaves less room for operations, but never less than their share.
-        let kept = now.saturating_sub(server.database.memory_held());
+        let kept = now.saturating_sub(server.database.memory_used());
         let room = self.limit.of_data().saturating_sub(kept).max(self.limit.bytes / OPERATIONS_SHARE);
-        server.database.set_memory_room(room);
+        server.database.set_memory_limit(room);
         if now < self.limit.of_data_again() && !server.database.refuses_growth() {
             return now;
         }
@@ -185,7 +185,7 @@ fn holders(server: &Server) -> Vec<(u64, Holder)> {
     for activity in server.activities.all() {
         match activity.operation() {
             Some(used) => {
-                found.push((used.operation.held(), Holder::Operation(activity, used.operation)));
+                found.push((used.operation.memory_used(), Holder::Operation(activity, used.operation)));
             }
             None => {
                 let buffered = activity.buffered.load(Relaxed);

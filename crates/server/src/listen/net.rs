@@ -70,7 +70,7 @@ pub fn serve(server: &Arc<Server>, ready: impl FnOnce(SocketAddr)) -> io::Result
     })?;
     if let Some(limit) = server.settings.memory_limit.clone() {
         let watched = Arc::downgrade(server);
-        server.database.set_memory_room(limit.of_data());
+        server.database.set_memory_limit(limit.of_data());
         threads::spawn("vellum-memory", None, move || crate::listen::memory::watch(&watched, limit))?;
     }
     let result = runtime.block_on(listen(server, ready));

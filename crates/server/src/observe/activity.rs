@@ -213,7 +213,7 @@ impl Activity {
     /// Returns the reason of an interruption for a waiting command.
     pub(crate) fn ending(&self) -> Option<ErrorCode> {
         let current = self.current.lock();
-        current.killed.or_else(|| current.operation.as_ref()?.ending())
+        current.killed.or_else(|| current.operation.as_ref()?.kill_reason())
     }
 
     /// Marks the end of the operation.

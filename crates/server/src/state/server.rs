@@ -191,7 +191,7 @@ impl Server {
         let process = std::array::from_fn(|i| (seed >> (8 * i)) as u8);
         let sessions = Arc::new(Sessions::new(seed, database.clock().clone()));
         sessions.restore(database.take_retries(), settings.shared);
-        database.wait_through(in_place);
+        database.set_blocking_hook(in_place);
         let counters = Counters::new(commands.count);
         let server = Server {
             commands,

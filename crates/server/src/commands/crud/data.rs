@@ -56,7 +56,7 @@ impl Call<'_> {
     ) -> Result<Scope> {
         if self.arguments.read_concern.level == Some(ReadConcern::Snapshot) && self.transaction.is_none() {
             let (time, view) = self.server.database.snapshot_at(self.arguments.read_concern.at)?;
-            operation.read_from(time, view);
+            operation.set_snapshot(time, view);
         }
         let context = self.context(&operation);
         self.server.database.scope_to_read(operation, namespace, collation, variables, context)

@@ -8,7 +8,7 @@ use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use base::Result;
 use base::bson::{Document, DocumentBuf};
-use database::{InsertRequest, Insertion, Pace};
+use database::{GroupSize, InsertRequest, Insertion};
 use smallvec::SmallVec;
 
 /// Position in the command table.
@@ -36,7 +36,7 @@ fn insert(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut all: SmallVec<[Document<'_>; 1]> = SmallVec::with_capacity(documents.len());
     all.extend(documents.iter());
     let mut insertions: SmallVec<[Insertion<'_>; 1]> = SmallVec::with_capacity(all.len());
-    let mut pace = Pace::default();
+    let mut group_size = GroupSize::default();
     while position < all.len() {
         if batch.recorded_result(position).is_some() {
             inserted += 1;
@@ -44,7 +44,8 @@ fn insert(call: &mut Call<'_>) -> Result<HandlerStatus> {
             continue;
         }
         if insertions.len() <= position {
-            // The documents before the next one that the retry record already contains. Earlier ones are not read again.
+            // The documents before the next one that the retry record already contains. Earlier ones are not read
+            // again.
             let unanswered = all.iter().enumerate().skip(insertions.len());
             let unanswered = unanswered.take_while(|(at, _)| *at <= position || !batch.has_result(*at));
             insertions.extend(unanswered.map(|(at, document)| Insertion {
@@ -53,7 +54,7 @@ fn insert(call: &mut Call<'_>) -> Result<HandlerStatus> {
             }));
         }
         let rest = insertions.get(position..).unwrap_or_default();
-        let outcome = call.server.database.insert_many(&scope, rest, &mut pace);
+        let outcome = call.server.database.insert_many(&scope, rest, &mut group_size);
         inserted += outcome.count as i32;
         batch.committed(outcome.committed);
         (position..position + outcome.count).for_each(|at| batch.record(at, DocumentBuf::empty));

@@ -21,7 +21,7 @@ pub(crate) fn first(
     let (count, ended) = cursor.next_batch(batch_size, call.reply)?;
     call.reply.end();
     call.server.counters.returned.add(count);
-    let keeps = !single_batch && (!ended || (cursor.goes_on() && batch_size > 0));
+    let keeps = !single_batch && (!ended || (cursor.stays_open() && batch_size > 0));
     append_resume_token(call, &cursor);
     let id = if keeps { keep(call, cursor) } else { 0 };
     if let Some(time) = snapshot {
@@ -42,7 +42,7 @@ fn keep(call: &mut Call<'_>, mut cursor: Cursor) -> i64 {
     cursor.tag = requested.map(|requested| access::cursor::tag(requested, &call.command.requirements));
     cursor.session = call.arguments.session;
     cursor.transaction = call.arguments.transaction_number.filter(|_| call.transaction.is_some());
-    call.server.database.keep_cursor(cursor)
+    call.server.database.register_cursor(cursor)
 }
 
 /// Appends the reply of a find on a missing collection. MongoDB orders these fields differently.

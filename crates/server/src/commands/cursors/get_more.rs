@@ -140,7 +140,7 @@ fn answer(
     let watch = waits(cursor).then(|| call.server.database.watch(cursor.interest.clone()));
     if let Some(mut watch) = watch
         && cursor.is_exhausted()?
-        && cursor.goes_on()
+        && cursor.stays_open()
     {
         let at_most = call.arguments.max_time.unwrap_or(AWAIT_DEFAULT);
         if let Some(answer) = call.wait(at_most, move |waker| watch.has_happened(waker)) {
@@ -151,7 +151,7 @@ fn answer(
     let (count, ended) = cursor.next_batch(batch_size.unwrap_or(u64::MAX), call.reply)?;
     call.reply.end();
     call.server.counters.returned.add(count);
-    let closes = ended && !cursor.goes_on();
+    let closes = ended && !cursor.stays_open();
     super::cursor_reply::append_resume_token(call, cursor);
     if call.exhaust_allowed && !closes {
         // The client requested all batches in one exchange (exhaust). The server handles the same

@@ -26,7 +26,7 @@ fn report(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let database = &call.server.database;
     database.strict_report().append_to(call.reply);
     if reset {
-        database.forget_reads();
+        database.clear_reads();
     }
     Ok(HandlerStatus::Done)
 }

@@ -108,7 +108,7 @@ impl<'a> Parts<'a> {
             }
         }
         let operation = call.operation();
-        operation.expect_long();
+        operation.mark_long();
         operation.run(|| match self.digests {
             false => Ok(Credential::of_digested(password, salt(random.to_vec()), iterations)),
             true => {

@@ -179,7 +179,7 @@ fn cursors(server: &Server, out: &mut Exposition) {
         "Cursors closed by the idle timeout.",
         cursors.timed_out(),
     );
-    out.single("vellum_change_streams", Gauge, "Open change streams.", cursors.streams());
+    out.single("vellum_change_streams", Gauge, "Open change streams.", cursors.change_streams());
     out.single("vellum_sessions", Gauge, "Logical sessions in the cache.", server.sessions.len());
     let found = server.sessions.transactions.stats();
     out.single("vellum_transactions", Gauge, "Open transactions.", found.open);

@@ -51,7 +51,7 @@ impl Notes {
             plan: operation.plan_summary(),
             took: now - self.began,
         });
-        operation.forget_plans();
+        operation.clear_plans();
         (self.began, self.examined) = (now, examined);
     }
 }
