@@ -1,6 +1,6 @@
 //! Built-in roles: MongoDB 8.0's, and Vellum's own for its clean-slate commands.
 
-use super::grants::{self, Granted};
+use super::grants::{self, RolePrivileges};
 use super::privilege::Privilege;
 use crate::protocol::names::RoleName;
 
@@ -11,7 +11,7 @@ pub(crate) struct Builtin {
     /// True if the role exists only in `admin`. Other roles exist in each database and apply to it.
     pub(crate) admin_only: bool,
     /// Adds the role's privileges in a database.
-    grant: fn(&str, &mut Granted),
+    grant: fn(&str, &mut RolePrivileges),
 }
 
 /// All built-in roles, sorted by name.
@@ -55,7 +55,7 @@ pub(crate) fn is_builtin(role: &RoleName) -> bool {
 
 /// Returns the privileges of a built-in role; `None` for an unknown name.
 pub(crate) fn privileges(role: &RoleName) -> Option<Vec<Privilege>> {
-    let mut granted = Granted::default();
+    let mut granted = RolePrivileges::default();
     (find(role)?.grant)(&role.db, &mut granted);
     Some(granted.0)
 }

@@ -1,4 +1,7 @@
-//! Privileges of each built-in role.
+//! Privileges of each built-in role, as in MongoDB (`builtin_roles.yml`).
+//!
+//! A function adds the privileges of one role and may call the functions of the roles that it includes.
+//! [`builtin`](super::builtin) lists the roles. A new action of a command goes to the roles that may run the command.
 
 use super::action::Action::{self, *};
 use super::action::Actions;
@@ -7,39 +10,40 @@ use super::resource::Pattern;
 
 /// Privileges collected for a role.
 #[derive(Default)]
-pub(super) struct Granted(pub(super) Vec<Privilege>);
+pub(super) struct RolePrivileges(pub(super) Vec<Privilege>);
 
-impl Granted {
-    fn on(&mut self, resource: Pattern, actions: Actions) -> &mut Granted {
+impl RolePrivileges {
+    fn on(&mut self, resource: Pattern, actions: Actions) -> &mut RolePrivileges {
         add(&mut self.0, Privilege { resource, actions });
         self
     }
 
-    fn cluster(&mut self, actions: &[Action]) -> &mut Granted {
+    fn cluster(&mut self, actions: &[Action]) -> &mut RolePrivileges {
         self.on(Pattern::Cluster, Actions::of(actions))
     }
 
-    fn any_normal(&mut self, actions: Actions) -> &mut Granted {
+    fn any_normal(&mut self, actions: Actions) -> &mut RolePrivileges {
         self.on(Pattern::AnyNormal, actions)
     }
 
-    fn any_buckets(&mut self, actions: Actions) -> &mut Granted {
+    fn any_buckets(&mut self, actions: Actions) -> &mut RolePrivileges {
         self.on(Pattern::Buckets(String::new(), String::new()), actions)
     }
 
-    fn database(&mut self, database: &str, actions: Actions) -> &mut Granted {
+    fn database(&mut self, database: &str, actions: Actions) -> &mut RolePrivileges {
         self.on(Pattern::Database(database.into()), actions)
     }
 
-    fn named(&mut self, name: &str, actions: Actions) -> &mut Granted {
+    fn named(&mut self, name: &str, actions: Actions) -> &mut RolePrivileges {
         self.on(Pattern::Named(name.into()), actions)
     }
 
-    fn exact(&mut self, database: &str, name: &str, actions: Actions) -> &mut Granted {
+    fn exact(&mut self, database: &str, name: &str, actions: Actions) -> &mut RolePrivileges {
         self.on(Pattern::Collection(database.into(), name.into()), actions)
     }
 }
 
+/// Actions that several roles share.
 const FIND: Actions = Actions::one(Find);
 
 const READ: Actions = Actions::of(&[
@@ -158,42 +162,42 @@ const CLEAN_SLATE: Actions = Actions::of(&[
     VellumSnapshotDatabase,
 ]);
 
-pub(super) fn read(database: &str, to: &mut Granted) {
+pub(super) fn read(database: &str, to: &mut RolePrivileges) {
     to.database(database, READ).exact(database, "system.js", READ);
 }
 
-pub(super) fn read_write(database: &str, to: &mut Granted) {
+pub(super) fn read_write(database: &str, to: &mut RolePrivileges) {
     to.database(database, READ_WRITE).exact(database, "system.js", READ_WRITE);
 }
 
-pub(super) fn user_admin(database: &str, to: &mut Granted) {
+pub(super) fn user_admin(database: &str, to: &mut RolePrivileges) {
     to.database(database, USER_ADMIN);
 }
 
-pub(super) fn db_admin(database: &str, to: &mut Granted) {
+pub(super) fn db_admin(database: &str, to: &mut RolePrivileges) {
     to.database(database, DB_ADMIN).exact(database, "system.profile", PROFILE);
 }
 
-pub(super) fn db_owner(database: &str, to: &mut Granted) {
+pub(super) fn db_owner(database: &str, to: &mut RolePrivileges) {
     read_write(database, to);
     db_admin(database, to);
     user_admin(database, to);
 }
 
-pub(super) fn enable_sharding(_: &str, to: &mut Granted) {
+pub(super) fn enable_sharding(_: &str, to: &mut RolePrivileges) {
     to.any_normal(SHARDING);
 }
 
-pub(super) fn read_any(_: &str, to: &mut Granted) {
+pub(super) fn read_any(_: &str, to: &mut RolePrivileges) {
     to.any_normal(READ).cluster(&[ListDatabases]).named("system.js", READ).any_buckets(READ);
 }
 
-pub(super) fn read_write_any(database: &str, to: &mut Granted) {
+pub(super) fn read_write_any(database: &str, to: &mut RolePrivileges) {
     read_any(database, to);
     to.any_normal(READ_WRITE).named("system.js", READ_WRITE).any_buckets(READ_WRITE);
 }
 
-pub(super) fn user_admin_any(_: &str, to: &mut Granted) {
+pub(super) fn user_admin_any(_: &str, to: &mut RolePrivileges) {
     to.any_normal(USER_ADMIN.and(Actions::one(ListCachedAndActiveUsers)));
     to.database("local", USER_ADMIN).database("config", USER_ADMIN);
     to.cluster(&[AuthSchemaUpgrade, InvalidateUserCache, ListDatabases, ViewUser]);
@@ -202,12 +206,12 @@ pub(super) fn user_admin_any(_: &str, to: &mut Granted) {
     to.exact("admin", "system.backup_users", READ);
 }
 
-pub(super) fn db_admin_any(_: &str, to: &mut Granted) {
+pub(super) fn db_admin_any(_: &str, to: &mut RolePrivileges) {
     to.cluster(&[ApplyOps, ListDatabases]).any_normal(DB_ADMIN);
     to.named("system.profile", PROFILE).any_buckets(DB_ADMIN);
 }
 
-pub(super) fn cluster_monitor(_: &str, to: &mut Granted) {
+pub(super) fn cluster_monitor(_: &str, to: &mut RolePrivileges) {
     read("config", to);
     read("local", to);
     to.cluster(&[
@@ -242,7 +246,7 @@ pub(super) fn cluster_monitor(_: &str, to: &mut Granted) {
     to.named("system.profile", FIND);
 }
 
-pub(super) fn host_manager(_: &str, to: &mut Granted) {
+pub(super) fn host_manager(_: &str, to: &mut RolePrivileges) {
     to.cluster(&[
         ApplicationMessage,
         AuditConfigure,
@@ -270,7 +274,7 @@ pub(super) fn host_manager(_: &str, to: &mut Granted) {
     to.any_normal(Actions::one(KillCursors));
 }
 
-pub(super) fn cluster_manager(_: &str, to: &mut Granted) {
+pub(super) fn cluster_manager(_: &str, to: &mut RolePrivileges) {
     read("config", to);
     to.cluster(&[
         AddShard,
@@ -308,7 +312,7 @@ pub(super) fn cluster_manager(_: &str, to: &mut Granted) {
     to.exact("local", "replset.election", WRITE).exact("local", "replset.minvalid", WRITE);
 }
 
-pub(super) fn cluster_admin(database: &str, to: &mut Granted) {
+pub(super) fn cluster_admin(database: &str, to: &mut RolePrivileges) {
     cluster_monitor(database, to);
     host_manager(database, to);
     cluster_manager(database, to);
@@ -316,7 +320,7 @@ pub(super) fn cluster_admin(database: &str, to: &mut Granted) {
     to.on(Pattern::Any, Actions::of(&[ExportCollection, ImportCollection]));
 }
 
-pub(super) fn queryable_backup(_: &str, to: &mut Granted) {
+pub(super) fn queryable_backup(_: &str, to: &mut RolePrivileges) {
     to.on(Pattern::Any, Actions::of(&[CollStats, ListCollections, ListIndexes, ListSearchIndexes]));
     to.any_normal(FIND).any_buckets(FIND).cluster(&[GetParameter, ListDatabases, UseUUID]);
     to.database("config", FIND).database("local", FIND);
@@ -330,13 +334,13 @@ pub(super) fn queryable_backup(_: &str, to: &mut Granted) {
     to.exact("config", "settings", FIND);
 }
 
-pub(super) fn backup(database: &str, to: &mut Granted) {
+pub(super) fn backup(database: &str, to: &mut RolePrivileges) {
     queryable_backup(database, to);
     to.cluster(&[AppendOplogNote, ServerStatus, SetUserWriteBlockMode]);
     to.exact("config", "settings", Actions::of(&[Insert, Update]));
 }
 
-pub(super) fn restore(_: &str, to: &mut Granted) {
+pub(super) fn restore(_: &str, to: &mut RolePrivileges) {
     to.cluster(&[ApplyOps, BypassWriteBlockingMode, ForceUUID, GetParameter, SetUserWriteBlockMode, UseUUID]);
     to.database("local", RESTORE).database("config", RESTORE).any_buckets(RESTORE);
     for name in ["system.replset", "replset.election", "replset.minvalid"] {
@@ -350,7 +354,7 @@ pub(super) fn restore(_: &str, to: &mut Granted) {
     to.exact("admin", "system.roles", Actions::one(CreateIndex));
 }
 
-pub(super) fn root(database: &str, to: &mut Granted) {
+pub(super) fn root(database: &str, to: &mut RolePrivileges) {
     cluster_admin(database, to);
     user_admin_any(database, to);
     db_admin_any(database, to);
@@ -364,18 +368,18 @@ pub(super) fn root(database: &str, to: &mut Granted) {
     to.exact("config", "system.change_collection", WRITE.and(FIND));
 }
 
-pub(super) fn direct_shard_operations(_: &str, to: &mut Granted) {
+pub(super) fn direct_shard_operations(_: &str, to: &mut RolePrivileges) {
     to.cluster(&[IssueDirectShardOperations]);
 }
 
-pub(super) fn system(_: &str, to: &mut Granted) {
+pub(super) fn system(_: &str, to: &mut RolePrivileges) {
     to.on(Pattern::Any, Actions::ALL);
 }
 
-pub(super) fn clean_slate(database: &str, to: &mut Granted) {
+pub(super) fn clean_slate(database: &str, to: &mut RolePrivileges) {
     to.database(database, CLEAN_SLATE);
 }
 
-pub(super) fn clean_slate_any(_: &str, to: &mut Granted) {
+pub(super) fn clean_slate_any(_: &str, to: &mut RolePrivileges) {
     to.any_normal(CLEAN_SLATE).cluster(&[VellumSetClock, VellumSetFailPoint, VellumStrictReport]);
 }

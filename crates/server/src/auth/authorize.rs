@@ -76,7 +76,7 @@ pub(crate) fn authorize(
     command: &Command,
 ) -> Result<()> {
     let Some(mut authorizer) = authorizer(server, state, request) else { return Ok(()) };
-    state.activity.belongs_to(state.identity.as_ref().map(|identity| &identity.user));
+    state.activity.set_user(state.identity.as_ref().map(|identity| &identity.user));
     authorizer.check(&command.requirements).map_err(|error| match error.code() {
         ErrorCode::Unauthorized => {
             let shown = redact::shown(command, request.body);

@@ -1,4 +1,7 @@
-//! Profiler and log entries of an operation: MongoDB's fields, where Vellum has a value for them.
+//! Profiler and log entries of an operation: MongoDB's fields, if Vellum has a value for them.
+//!
+//! An entry is built once and written to `system.profile`, to the log, or to both. A new field of all entries belongs
+//! to [`Finished::finish`].
 
 use crate::access::command::Command;
 use crate::auth::redact::{self, is_secret};
@@ -47,7 +50,7 @@ pub(crate) fn report(server: &Server, setting: Option<&Setting>, finished: &Fini
         }
         return;
     };
-    let (mut logged, mut kept) = (Vec::new(), Vec::new());
+    let (mut logged, mut profiled) = (Vec::new(), Vec::new());
     for entry in finished.entries() {
         if server.profiler.slow.is_slow(entry.took) {
             server.profiler.shapes.add(finished.command.name, &entry);
@@ -56,17 +59,17 @@ pub(crate) fn report(server: &Server, setting: Option<&Setting>, finished: &Fini
             Some(filter) => chooses(filter, entry.document.view(), server),
             None => slow(entry.took),
         };
-        let is_kept = setting.level == 2 || (setting.level == 1 && chosen);
-        if is_kept {
-            kept.push(entry.document.clone());
+        let is_profiled = setting.level == 2 || (setting.level == 1 && chosen);
+        if is_profiled {
+            profiled.push(entry.document.clone());
         }
         if chosen {
             logged.push(entry);
         }
     }
     finished.log(&logged);
-    for document in kept {
-        keep(server, finished.request.database, document.view());
+    for document in profiled {
+        add_to_profile(server, finished.request.database, document.view());
     }
 }
 
@@ -82,13 +85,13 @@ pub(crate) fn context(server: &Server) -> Context {
 
 /// Adds an entry to `system.profile`. Creates the collection if the level was set for all
 /// databases.
-fn keep(server: &Server, database: &str, entry: Document<'_>) {
+fn add_to_profile(server: &Server, database: &str, entry: Document<'_>) {
     let context = context(server);
-    let made = match server.profiler.default {
+    let created = match server.profiler.default {
         Some(_) => server.database.create_profile(&Operation::new(0), database, &context),
         None => Ok(()),
     };
-    if let Err(error) = made.and_then(|()| server.database.profile(database, entry, context)) {
+    if let Err(error) = created.and_then(|()| server.database.profile(database, entry, context)) {
         log::warn!("an operation on {database} could not be profiled: {error}");
     }
 }
@@ -112,11 +115,11 @@ impl Finished<'_> {
             Some(notes) if !notes.list.is_empty() => {
                 notes.list.iter().map(|note| self.of_statement(note)).collect()
             }
-            _ => vec![self.whole()],
+            _ => vec![self.of_command()],
         }
     }
 
-    fn whole(&self) -> Entry {
+    fn of_command(&self) -> Entry {
         let mut out = Builder::new();
         out.append(c"op", kind(self.command.name)).append(c"ns", &self.namespace());
         self.append_command(&mut out, || redact::without(self.command, self.request.body));

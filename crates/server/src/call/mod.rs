@@ -135,13 +135,13 @@ impl<'a> Call<'a> {
         if self.may_suspend.replace(false) {
             operation.allow_suspension(self.progress.turn.take());
         }
-        self.adopt(&operation);
+        self.set_operation(&operation);
         operation
     }
 
     /// Makes this command continue an operation, such as a cursor's.
-    pub(crate) fn adopt(&self, operation: &Arc<Operation>) {
-        self.connection.activity.adopt(operation.clone());
+    pub(crate) fn set_operation(&self, operation: &Arc<Operation>) {
+        self.connection.activity.set_operation(operation.clone());
     }
 
     /// Returns the wait of a suspended statement, which `error` ended. The handler runs again after it.

@@ -53,7 +53,7 @@ pub(crate) fn over(
     let (activity, until) = (state.activity.clone(), arguments.max_time.map(|time| began + time));
     move || {
         let is_late = || until.filter(|until| time::now() >= *until).map(|_| ErrorCode::MaxTimeMSExpired);
-        activity.ending().or_else(is_late).map(ErrorCode::number)
+        activity.kill_reason().or_else(is_late).map(ErrorCode::number)
     }
 }
 

@@ -1,5 +1,8 @@
 //! Path of a request to its handler: lookup, checks, session, fail points, handler, generic reply
 //! fields.
+//!
+//! [`run`] is called again after each wait of a command. [`Progress`] has what the command needs across calls. A check
+//! of all commands belongs to [`Run::check_and_run`]. A new command is a row of [`table`].
 
 pub(crate) mod local;
 pub(crate) mod open;
@@ -82,11 +85,11 @@ pub(crate) fn run(
             notes: setting.as_ref().map(|_| Notes::default()),
             setting,
             durability_wait: None,
-            tail: 0,
+            body_length: 0,
         };
         let mut run =
             Run { server, request, command, handler, exhaust_allowed, progress, pending_reply, record };
-        return match run.checked(state, reply) {
+        return match run.check_and_run(state, reply) {
             Ok(HandlerStatus::Wait(event)) => {
                 HandlerStatus::Wait(waits::until_killed(event, &state.activity))
             }
@@ -173,7 +176,7 @@ struct CommandRecord {
     /// Condition for sending the reply.
     durability_wait: Option<DurabilityWait>,
     /// Length of the reply in bytes before the generic fields at its end.
-    tail: usize,
+    body_length: usize,
 }
 
 impl<'a> Run<'a, '_> {
@@ -207,9 +210,9 @@ impl<'a> Run<'a, '_> {
         match durability_wait.timeout {
             Some((until, error)) if is_late && time::now() >= until => {
                 if result.is_ok() {
-                    reply.document.truncate(self.record.tail);
+                    reply.document.truncate(self.record.body_length);
                     reply::write_concern_error(&mut reply.document, &error);
-                    self.append_tail(state, &mut reply.document);
+                    self.append_generic_fields(state, &mut reply.document);
                 }
                 self.end(state, reply, result)
             }
@@ -255,7 +258,8 @@ impl<'a> Run<'a, '_> {
         }
     }
 
-    fn checked(&mut self, state: &mut ConnectionState, reply: &mut Reply) -> Result<HandlerStatus> {
+    /// Checks the request, then runs it. Errors before [`begin`](Self::begin) have no operation.
+    fn check_and_run(&mut self, state: &mut ConnectionState, reply: &mut Reply) -> Result<HandlerStatus> {
         let (server, command) = (self.server, self.command);
         // `$external` is not a database. It contains the users of external authentication.
         if self.request.database != EXTERNAL {
@@ -293,10 +297,10 @@ impl<'a> Run<'a, '_> {
             let writes = command.kind == Kind::Write && !command.ends_transactions();
             transaction_rules::check_namespace(self.request.database, self.collection(), writes)?;
         }
-        if command.kind == Kind::Write && self.names_oplog() {
+        if command.kind == Kind::Write && self.is_on_oplog() {
             bail!(IllegalOperation, "local.oplog.rs is the oplog, which is read-only");
         }
-        if command.kind == Kind::Write && self.names_transactions() {
+        if command.kind == Kind::Write && self.is_on_transactions() {
             bail!(IllegalOperation, "config.transactions is written by the server alone");
         }
         let is_resumed = self.progress.began.is_some();
@@ -433,8 +437,8 @@ impl<'a> Run<'a, '_> {
             HandlerStatus::Done if !failure.close_after => {
                 self.record.labels = failure.labels;
                 self.append_write_concern_error(&mut reply.document, failure.write_concern_error);
-                self.record.tail = reply.document.len();
-                self.append_tail(state, &mut reply.document);
+                self.record.body_length = reply.document.len();
+                self.append_generic_fields(state, &mut reply.document);
                 if durable {
                     self.wait_for_visible_commits();
                 }
@@ -445,7 +449,7 @@ impl<'a> Run<'a, '_> {
     }
 
     /// Appends the generic fields at the end of a reply.
-    fn append_tail(&self, state: &ConnectionState, reply: &mut Builder) {
+    fn append_generic_fields(&self, state: &ConnectionState, reply: &mut Builder) {
         reply.append(c"ok", 1.0);
         if self.record.context.in_transaction && self.server.settings.shared {
             // Drivers send this token with the commit, so that another router can find the outcome.
@@ -458,8 +462,8 @@ impl<'a> Run<'a, '_> {
 
     /// Returns the default read concern level, if it has an effect on this command.
     fn default_level(&self) -> Option<ReadConcern> {
-        let matters = self.command.takes_read_concern && self.server.database.always_journals();
-        matters.then(|| self.server.set_settings.default_concerns.read()).flatten()
+        let has_effect = self.command.takes_read_concern && self.server.database.always_journals();
+        has_effect.then(|| self.server.set_settings.default_concerns.read()).flatten()
     }
 
     /// Holds the reply until the journal has all commits that it may show, including
@@ -489,7 +493,7 @@ impl<'a> Run<'a, '_> {
         };
         let (database, counters) = (&self.server.database, &self.server.sessions.transactions);
         let Some(part) = arguments.transaction else {
-            session.pass_transaction(database, counters, number)?;
+            session.end_transaction(database, counters, number)?;
             return Ok(None);
         };
         if self.command.ends_transactions() {
@@ -577,12 +581,12 @@ impl<'a> Run<'a, '_> {
     }
 
     /// Returns true if the command is on the oplog.
-    fn names_oplog(&self) -> bool {
+    fn is_on_oplog(&self) -> bool {
         self.server.is_replica_set() && self.request.database == "local" && self.collection() == "oplog.rs"
     }
 
     /// Returns true if the command is on `config.transactions`.
-    fn names_transactions(&self) -> bool {
+    fn is_on_transactions(&self) -> bool {
         self.request.database == "config"
             && Namespace::new("config", self.collection())
                 .is_ok_and(|namespace| self.server.database.is_transactions(&namespace))

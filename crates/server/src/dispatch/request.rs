@@ -53,7 +53,7 @@ impl Request {
         let answer = parsed.poll(&mut course, state, server, out);
         if !matches!(answer, HandlerStatus::Wait(_)) && course.progress.stream.is_none() {
             drop(request);
-            buffers::give(bytes);
+            buffers::release(bytes);
             return Ok((answer, None));
         }
         let ranges = request.map(|request| RequestRanges::of(&request, &bytes));

@@ -1,7 +1,10 @@
 //! Serves a connection without a socket: bytes come in, replies go out, and events are awaited.
 //!
 //! [`Driver::advance`] continues until it needs the socket. Both network threads and dedicated
-//! threads drive it, and may alternate, because the driver holds all state of the connection.
+//! threads drive it, and may alternate, because the driver has all state of the connection.
+//!
+//! `net.rs` and the simulator call the driver. A rule about frames belongs to [`Driver::frame`], a rule about requests
+//! to [`dispatch`](crate::dispatch).
 
 use crate::call::HandlerStatus;
 use crate::dispatch::request::Request;
@@ -56,6 +59,7 @@ pub(crate) struct Driver {
     /// True while the server counts the connection as busy: from a frame to its reply, except
     /// during waits.
     is_busy: bool,
+    /// True if the connection closes after the unsent bytes.
     closes: bool,
 }
 
@@ -84,7 +88,7 @@ impl Driver {
             }
             if self.out.capacity() != 0 {
                 self.sent = 0;
-                buffers::give(std::mem::take(&mut self.out));
+                buffers::release(std::mem::take(&mut self.out));
             }
             if self.closes {
                 return DriverAction::Close;
@@ -111,7 +115,7 @@ impl Driver {
                 ThreadKind::Dedicated => work.run(state, server, out),
                 ThreadKind::Shared => run_shared(work, state, server, out),
             };
-            self.note(done);
+            self.store_result(done);
         }
     }
 
@@ -141,7 +145,7 @@ impl Driver {
                 self.input.drain(..self.handled);
                 self.handled = 0;
                 if self.input.is_empty() && self.input.capacity() != 0 {
-                    buffers::give(std::mem::take(&mut self.input));
+                    buffers::release(std::mem::take(&mut self.input));
                 }
                 Err(DriverAction::Read)
             }
@@ -149,7 +153,7 @@ impl Driver {
     }
 
     /// Stores the result of a request.
-    fn note(&mut self, done: Result<(HandlerStatus, Option<Box<Request>>), FrameError>) {
+    fn store_result(&mut self, done: Result<(HandlerStatus, Option<Box<Request>>), FrameError>) {
         let mut is_stopping = self.server.network.is_stopping();
         match done {
             Ok((HandlerStatus::Done, request)) => self.request = request.filter(|request| request.streams()),
@@ -160,9 +164,9 @@ impl Driver {
                 self.request = request;
             }
             Ok((HandlerStatus::Close, _)) => self.closes = true,
-            Err(trouble) => {
+            Err(error) => {
                 let activity = &self.state.activity;
-                let what = match trouble {
+                let what = match error {
                     FrameError::Malformed(what) => what,
                     FrameError::Refused(error) => error.to_string(),
                 };
@@ -180,7 +184,7 @@ impl Driver {
     }
 
     /// Records sent bytes.
-    pub(crate) fn note_sent(&mut self, bytes: usize) {
+    pub(crate) fn count_sent(&mut self, bytes: usize) {
         self.sent += bytes;
         self.server.counters.bytes_out.add(bytes as u64);
     }

@@ -218,7 +218,7 @@ fn admit(stream: TcpStream, client: SocketAddr, server: &Arc<Server>) {
     let registered = Registered { activity: server.activities.open(client), server: server.clone() };
     tokio::spawn(async move {
         let state = ConnectionState::new(registered.activity.clone(), local);
-        let stream = match take_over(stream, &registered) {
+        let stream = match to_stream(stream, &registered) {
             Ok(stream) => stream,
             Err(error) => return log::warn!("cannot poll the connection from {client}: {error}"),
         };
@@ -234,7 +234,7 @@ fn admit(stream: TcpStream, client: SocketAddr, server: &Arc<Server>) {
 }
 
 /// Converts an accepted socket to the stream that the server uses.
-fn take_over(stream: TcpStream, registered: &Registered) -> io::Result<Stream> {
+fn to_stream(stream: TcpStream, registered: &Registered) -> io::Result<Stream> {
     #[cfg(unix)]
     if registered.server.settings.tls.is_none() {
         let stream = Arc::new(stream.into_std()?);
@@ -276,8 +276,8 @@ impl Connection {
             match self.driver.advance(ThreadKind::Shared) {
                 DriverAction::Send => self.send().await?,
                 DriverAction::Wait => {
-                    // Boxed, since few connections ever wait.
-                    if !Box::pin(self.pause()).await {
+                    // Boxed, because few connections wait.
+                    if !Box::pin(self.wait()).await {
                         return Ok(());
                     }
                 }
@@ -308,11 +308,11 @@ impl Connection {
         let unsent = driver.unsent();
         stream.send(unsent).await?;
         let bytes = unsent.len();
-        driver.note_sent(bytes);
+        driver.count_sent(bytes);
         driver.state.activity.record_buffers(0, &driver.server.database);
         match driver.streams() {
             true => tokio::task::yield_now().await,
-            // A client with many replies yields to other clients now and then.
+            // A client with many replies must yield to other clients at intervals.
             false => tokio::task::coop::consume_budget().await,
         }
         Ok(())
@@ -320,12 +320,12 @@ impl Connection {
 
     /// Waits for the event of the request. Returns false if the client disconnects. A wait for the
     /// journal ignores disconnects, since the request is complete.
-    async fn pause(&mut self) -> bool {
+    async fn wait(&mut self) -> bool {
         let Connection { stream, driver, .. } = self;
         let Some(mut event) = driver.event.take() else { return true };
         let is_done = matches!(event, Event::Journaled { .. });
         let server = driver.server.clone();
-        let happened = happens(&mut event, &server.database);
+        let happened = wait_for_event(&mut event, &server.database);
         if is_done {
             happened.await;
             return true;
@@ -474,7 +474,7 @@ impl Connection {
 }
 
 /// Waits for an event or its deadline.
-async fn happens(event: &mut Event, database: &Database) {
+async fn wait_for_event(event: &mut Event, database: &Database) {
     let until = event.until();
     let happened = poll_fn(|context| match event.has_happened(database, context.waker()) {
         true => Poll::Ready(()),

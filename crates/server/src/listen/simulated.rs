@@ -68,7 +68,7 @@ impl SimulatedConnection {
                 DriverAction::Read => return Advance::Idle,
                 DriverAction::Send => {
                     let reply = self.driver.unsent().to_vec();
-                    self.driver.note_sent(reply.len());
+                    self.driver.count_sent(reply.len());
                     return Advance::Reply(reply);
                 }
                 DriverAction::Refuse(_) | DriverAction::Close => return Advance::Closed,

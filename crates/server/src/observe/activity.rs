@@ -2,6 +2,9 @@
 //!
 //! An [`Activity`] lives as long as its connection, so a command needs no allocation for it. The
 //! registry's lock is taken only when a connection opens or closes, or when the registry is read.
+//!
+//! A field of `currentOp` is a field of [`Current`], which the command `currentOp` prints. A new reason to interrupt
+//! operations is a function of [`Activities`] that calls [`Activity::kill_if`].
 
 use crate::observe::usage::Usage;
 use crate::protocol::names::UserName;
@@ -17,7 +20,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-/// Commands without side effects. They may end if their client has gone.
+/// Commands without side effects. They may end if their client has disconnected.
 const READS: [&str; 7] = ["aggregate", "count", "dbHash", "distinct", "explain", "find", "getMore"];
 
 /// Buffers up to this size are not reported, in bytes.
@@ -49,7 +52,7 @@ pub(crate) struct Activity {
     current: Mutex<Current>,
     usage: Mutex<Usage>,
     /// Usage of closed connections.
-    past: Arc<Mutex<Usage>>,
+    closed_usage: Arc<Mutex<Usage>>,
 }
 
 /// The operation that a connection runs.
@@ -79,13 +82,13 @@ pub(crate) struct Current {
     examined: (i64, i64),
 }
 
-/// The operation that a command has used.
-pub(crate) struct Used {
+/// The operation of a command, with its counts before the command.
+pub(crate) struct OperationUse {
     pub(crate) operation: Arc<Operation>,
     before: (i64, i64),
 }
 
-impl Used {
+impl OperationUse {
     /// Returns the numbers of keys and documents examined for this command.
     pub(crate) fn examined(&self) -> (i64, i64) {
         let (keys, documents) = examined(&self.operation);
@@ -121,16 +124,16 @@ impl Activity {
     /// Records the bytes of the connection's buffers while it waits for its client. All connections
     /// count towards the total of the database.
     pub(crate) fn record_buffers(&self, bytes: usize, database: &Database) {
-        let many = if bytes > UNREPORTED_MAX { bytes as u64 } else { 0 };
+        let reported = if bytes > UNREPORTED_MAX { bytes as u64 } else { 0 };
         let before = self.buffered.load(Ordering::Relaxed);
-        if before != many {
-            self.buffered.store(many, Ordering::Relaxed);
-            database.count_messages(many.cast_signed().wrapping_sub(before.cast_signed()));
+        if before != reported {
+            self.buffered.store(reported, Ordering::Relaxed);
+            database.count_messages(reported.cast_signed().wrapping_sub(before.cast_signed()));
         }
     }
 
-    /// Interrupts the current operation if its client has gone, if it has run for this long, and if
-    /// it has no side effects.
+    /// Interrupts the current operation if its client has disconnected, if it has run for this long, and if it has no
+    /// side effects.
     pub(crate) fn interrupt_if_disconnected(&self, after: Duration) {
         let runs = |current: &Current| {
             let is_read = READS.contains(&current.command)
@@ -173,7 +176,7 @@ impl Activity {
     }
 
     /// Sets the connection's user.
-    pub(crate) fn belongs_to(&self, user: Option<&UserName>) {
+    pub(crate) fn set_user(&self, user: Option<&UserName>) {
         let mut current = self.current.lock();
         if current.user.as_ref() != user {
             current.user = user.cloned();
@@ -185,8 +188,8 @@ impl Activity {
         self.current.lock().user.clone()
     }
 
-    /// Sets the handle that killOp interrupts.
-    pub(crate) fn adopt(&self, operation: Arc<Operation>) {
+    /// Sets the operation that killOp interrupts.
+    pub(crate) fn set_operation(&self, operation: Arc<Operation>) {
         let mut current = self.current.lock();
         if let Some(reason) = current.killed {
             operation.kill_with(reason);
@@ -196,9 +199,9 @@ impl Activity {
     }
 
     /// Returns the current command's operation, if the command has begun one.
-    pub(crate) fn operation(&self) -> Option<Used> {
+    pub(crate) fn operation(&self) -> Option<OperationUse> {
         let current = self.current.lock();
-        Some(Used { operation: current.operation.clone()?, before: current.examined })
+        Some(OperationUse { operation: current.operation.clone()?, before: current.examined })
     }
 
     /// Returns the reason of an interruption. Otherwise registers the waker for one.
@@ -211,7 +214,7 @@ impl Activity {
     }
 
     /// Returns the reason of an interruption for a waiting command.
-    pub(crate) fn ending(&self) -> Option<ErrorCode> {
+    pub(crate) fn kill_reason(&self) -> Option<ErrorCode> {
         let current = self.current.lock();
         current.killed.or_else(|| current.operation.as_ref()?.kill_reason())
     }
@@ -231,14 +234,14 @@ impl Activity {
         let micros = time::since(current.started).as_micros() as i64;
         let mut usage = self.usage.lock();
         if usage.record(&current.namespace, current.command, micros) {
-            self.past.lock().add(&std::mem::take(&mut usage));
+            self.closed_usage.lock().add(&std::mem::take(&mut usage));
         }
     }
 
     /// Interrupts the current operation if it matches.
-    fn kill_if(&self, reason: ErrorCode, is_wanted: impl FnOnce(&Current) -> bool) {
+    fn kill_if(&self, reason: ErrorCode, matches: impl FnOnce(&Current) -> bool) {
         let mut current = self.current.lock();
-        if current.operation_id == 0 || !is_wanted(&current) {
+        if current.operation_id == 0 || !matches(&current) {
             return;
         }
         current.killed = Some(reason);
@@ -269,7 +272,7 @@ pub(crate) struct Activities {
     open: Mutex<BTreeMap<i32, Arc<Activity>>>,
     connections: AtomicU64,
     operations: AtomicU64,
-    past: Arc<Mutex<Usage>>,
+    closed_usage: Arc<Mutex<Usage>>,
 }
 
 impl Activities {
@@ -297,7 +300,7 @@ impl Activities {
                 examined: (0, 0),
             }),
             usage: Mutex::default(),
-            past: self.past.clone(),
+            closed_usage: self.closed_usage.clone(),
         });
         self.open.lock().insert(connection_id, activity.clone());
         activity
@@ -307,13 +310,13 @@ impl Activities {
     pub(crate) fn close(&self, activity: &Activity) {
         self.open.lock().remove(&activity.connection_id);
         let usage = std::mem::take(&mut *activity.usage.lock());
-        self.past.lock().add(&usage);
+        self.closed_usage.lock().add(&usage);
     }
 
     /// Returns the usage of all connections, open and closed.
     pub(crate) fn usage(&self) -> Usage {
         let mut usage = Usage::default();
-        usage.add(&self.past.lock());
+        usage.add(&self.closed_usage.lock());
         for activity in self.all() {
             usage.add(&activity.usage.lock());
         }
@@ -336,7 +339,7 @@ impl Activities {
     }
 
     /// Returns true if this user runs the operation with this id.
-    pub(crate) fn is_of(&self, operation_id: u64, user: Option<&UserName>) -> bool {
+    pub(crate) fn is_owned_by(&self, operation_id: u64, user: Option<&UserName>) -> bool {
         self.all().iter().any(|activity| {
             let current = activity.current.lock();
             operation_id != 0
@@ -354,18 +357,18 @@ impl Activities {
     }
 
     /// Interrupts operations in matching sessions, except for the calling operation.
-    pub(crate) fn kill_sessions(&self, asking: u64, is_wanted: impl Fn(&SessionId) -> bool) {
+    pub(crate) fn kill_sessions(&self, caller: u64, matches: impl Fn(&SessionId) -> bool) {
         for activity in self.all() {
             activity.kill_if(ErrorCode::Interrupted, |current| {
-                current.operation_id != asking && current.session.as_ref().is_some_and(&is_wanted)
+                current.operation_id != caller && current.session.as_ref().is_some_and(&matches)
             });
         }
     }
 
     /// Interrupts matching commands, because the member is no longer the primary.
-    pub(crate) fn kill_at_step_down(&self, is_wanted: impl Fn(&Current) -> bool) {
+    pub(crate) fn kill_at_step_down(&self, matches: impl Fn(&Current) -> bool) {
         for activity in self.all() {
-            activity.kill_if(ErrorCode::InterruptedDueToReplStateChange, &is_wanted);
+            activity.kill_if(ErrorCode::InterruptedDueToReplStateChange, &matches);
         }
     }
 }
@@ -380,7 +383,7 @@ mod tests {
         let activity = activities.open(([127, 0, 0, 1], 1).into());
         let operation = Arc::new(Operation::new(7));
         activity.begin(7, "find", Some(SessionId::of_nobody([1; 16])), ("d", "c"), Document::EMPTY);
-        activity.adopt(operation.clone());
+        activity.set_operation(operation.clone());
         assert_eq!(activity.current().unwrap().namespace, "d.c");
         activities.kill(8);
         activities.kill_sessions(7, |_| true);

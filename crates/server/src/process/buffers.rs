@@ -9,29 +9,29 @@ use std::cell::RefCell;
 const CAPACITY: usize = 8 * 1024;
 
 /// Maximum capacity of a cached buffer. Larger buffers are freed.
-const KEPT_CAPACITY_MAX: usize = 64 * 1024;
+const CACHED_CAPACITY_MAX: usize = 64 * 1024;
 
 /// Number of cached buffers for each thread.
-const KEPT_MAX: usize = 4;
+const CACHED_MAX: usize = 4;
 
 thread_local! {
-    static KEPT: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+    static CACHE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Returns an empty buffer.
 pub(crate) fn take() -> Vec<u8> {
-    KEPT.with_borrow_mut(|kept| kept.pop()).unwrap_or_else(|| Vec::with_capacity(CAPACITY))
+    CACHE.with_borrow_mut(|cache| cache.pop()).unwrap_or_else(|| Vec::with_capacity(CAPACITY))
 }
 
 /// Returns a buffer to the cache.
-pub(crate) fn give(mut buffer: Vec<u8>) {
-    if !(CAPACITY..=KEPT_CAPACITY_MAX).contains(&buffer.capacity()) {
+pub(crate) fn release(mut buffer: Vec<u8>) {
+    if !(CAPACITY..=CACHED_CAPACITY_MAX).contains(&buffer.capacity()) {
         return;
     }
     buffer.clear();
-    KEPT.with_borrow_mut(|kept| {
-        if kept.len() < KEPT_MAX {
-            kept.push(buffer);
+    CACHE.with_borrow_mut(|cache| {
+        if cache.len() < CACHED_MAX {
+            cache.push(buffer);
         }
     });
 }
@@ -42,12 +42,12 @@ mod tests {
 
     #[test]
     fn small_buffers_come_back_and_large_ones_do_not() {
-        give(Vec::with_capacity(10 * KEPT_CAPACITY_MAX));
+        release(Vec::with_capacity(10 * CACHED_CAPACITY_MAX));
         let mut buffer = take();
-        assert!(buffer.capacity() <= KEPT_CAPACITY_MAX);
+        assert!(buffer.capacity() <= CACHED_CAPACITY_MAX);
         buffer.push(1);
         let place = buffer.as_ptr();
-        give(buffer);
+        release(buffer);
         let again = take();
         assert!(again.is_empty() && again.as_ptr() == place);
     }

@@ -26,10 +26,10 @@ use smallvec::SmallVec;
 use std::borrow::Cow;
 use wire::request::{Documents, Request};
 
-/// Remaining fields of a command or nested document.
+/// Fields of a command or nested document that no call has taken yet.
 pub(crate) struct Fields<'a> {
     /// Path in error messages: `find`, `update.updates`.
-    place: Cow<'a, str>,
+    path: Cow<'a, str>,
     database: &'a str,
     elements: SmallVec<[Element<'a>; 8]>,
     sequences: SmallVec<[(&'a str, Documents<'a>); 1]>,
@@ -43,17 +43,17 @@ impl<'a> Fields<'a> {
     pub(crate) fn of_command(request: &Request<'a>, generic: impl Fn(&str) -> bool) -> Fields<'a> {
         let own = |element: &Element<'a>| !generic(element.name());
         Fields {
-            place: request.name().into(),
+            path: request.name().into(),
             database: request.database,
             elements: request.body.iter().filter(own).collect(),
             sequences: request.sequences.iter().map(|sequence| (sequence.name, sequence.documents)).collect(),
         }
     }
 
-    /// Returns the fields of a nested document. `place` is its path, such as `update.updates`.
-    pub(crate) fn of_document(place: impl Into<Cow<'a, str>>, document: Document<'a>) -> Fields<'a> {
+    /// Returns the fields of a nested document. `path` is its path, such as `update.updates`.
+    pub(crate) fn of_document(path: impl Into<Cow<'a, str>>, document: Document<'a>) -> Fields<'a> {
         Fields {
-            place: place.into(),
+            path: path.into(),
             database: "",
             elements: document.iter().collect(),
             sequences: SmallVec::new(),
@@ -67,7 +67,7 @@ impl<'a> Fields<'a> {
         let unknown = self.elements.first().map(|element| element.name());
         match unknown.or(self.sequences.first().map(|sequence| sequence.0)) {
             Some(name) => {
-                Err(err!(IDLUnknownField, "BSON field '{}.{name}' is an unknown field.", self.place))
+                Err(err!(IDLUnknownField, "BSON field '{}.{name}' is an unknown field.", self.path))
             }
             None => Ok(()),
         }
@@ -140,7 +140,7 @@ impl<'a> Fields<'a> {
                 bail!(
                     TypeMismatch,
                     "BSON field '{}.{name}' is the wrong type '{}', expected types '{BOOLEAN_LIKE}",
-                    self.place,
+                    self.path,
                     value.kind().alias()
                 );
             }
@@ -239,7 +239,7 @@ impl<'a> Fields<'a> {
         take: impl FnOnce(&mut Self, &str) -> Result<Option<T>>,
     ) -> Result<T> {
         take(self, name)?.ok_or_else(|| {
-            err!(IDLFailedToParse, "BSON field '{}.{name}' is missing but a required field", self.place)
+            err!(IDLFailedToParse, "BSON field '{}.{name}' is missing but a required field", self.path)
         })
     }
 
@@ -255,7 +255,7 @@ impl<'a> Fields<'a> {
             Some(value) if value.is_nullish() => Err(err!(
                 TypeMismatch,
                 "BSON field '{}.{name}' is the wrong type '{}'",
-                self.place,
+                self.path,
                 value.kind().alias()
             )),
             _ => take(self, name),
@@ -332,7 +332,7 @@ impl<'a> Fields<'a> {
         if harmless {
             return Ok(());
         }
-        Err(err!(NotImplemented, "BSON field '{}.{name}' is not implemented", self.place))
+        Err(err!(NotImplemented, "BSON field '{}.{name}' is not implemented", self.path))
     }
 
     /// Returns the error for a wrong type. `expected` is a type name, or a list of names in
@@ -344,12 +344,7 @@ impl<'a> Fields<'a> {
         } else {
             format!("expected type '{expected}'")
         };
-        err!(
-            TypeMismatch,
-            "BSON field '{}.{name}' is the wrong type '{}', {types}",
-            self.place,
-            found.alias()
-        )
+        err!(TypeMismatch, "BSON field '{}.{name}' is the wrong type '{}', {types}", self.path, found.alias())
     }
 
     fn take(&mut self, name: &str) -> Result<Option<Element<'a>>> {
@@ -357,7 +352,7 @@ impl<'a> Fields<'a> {
         let Some(at) = self.elements.iter().position(is_named) else { return Ok(None) };
         let element = self.elements.remove(at);
         if self.elements.iter().any(is_named) {
-            bail!(IDLDuplicateField, "BSON field '{}.{name}' is a duplicate field", self.place);
+            bail!(IDLDuplicateField, "BSON field '{}.{name}' is a duplicate field", self.path);
         }
         Ok(Some(element))
     }

@@ -3,6 +3,9 @@
 //! A write without a concern gets the default of setDefaultRWConcern. Without it, the default is
 //! the majority on a replica set and one node on a standalone, as in MongoDB since 5.0. The
 //! majority of one node means its journal.
+//!
+//! `commands/data.rs` waits as a concern requires. A new field is a case of [`WriteConcern::parse`] and a line of
+//! [`WriteConcern::append_to`].
 
 use crate::protocol::read_concern::check_provenance;
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Value};
@@ -187,7 +190,7 @@ impl WriteConcern {
     /// anyway. `members` is called only if it matters.
     pub(crate) fn unsatisfiable(&self, members: impl Fn() -> usize) -> Option<Error> {
         match self.w.as_ref()? {
-            Acknowledgement::Members(wanted @ 2..) if members() < *wanted as usize => {
+            Acknowledgement::Members(required @ 2..) if members() < *required as usize => {
                 Some(err!(UnsatisfiableWriteConcern, "Not enough data-bearing nodes"))
             }
             Acknowledgement::Named(name) => Some(err!(

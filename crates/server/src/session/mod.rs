@@ -2,8 +2,11 @@
 //!
 //! A session is created on first use and expires half an hour after its last use. A retryable write
 //! has a number. The server keeps the results of the newest number's statements, so a retry does
-//! not run twice. The memory for results is limited. If results were dropped, a retry fails instead
+//! not run twice. The memory for results is limited. If results were evicted, a retry fails instead
 //! of running again.
+//!
+//! [`Session`] is the state of one session, [`Sessions`] the registry. [`transaction`] has the transactions of a
+//! session. The records of retryable writes on disk are in the database (`write/retryable.rs`).
 
 use crate::protocol::session_id;
 use base::bson::{Builder, Document, DocumentBuf, Value};
@@ -43,7 +46,7 @@ pub(crate) struct Session {
     pub(crate) id: SessionId,
     /// Time of the last use in seconds of the registry's clock.
     last_use: AtomicU64,
-    /// Set when the registry removes the session. Holders must look it up again.
+    /// Set when the registry removes the session. Connections with a reference must look it up again.
     ended: AtomicBool,
     writes: Mutex<RetryableWrite>,
     /// The latest transaction.
@@ -341,8 +344,8 @@ impl Sessions {
             document.append(c"lastUse", Value::DateTime(now_millis - unused as i64 * 1000));
             document.finish()
         };
-        let is_wanted = |session: &&Arc<Session>| users.is_none_or(|users| users.contains(session.id.user()));
-        sessions.values().filter(is_wanted).map(describe).collect()
+        let matches = |session: &&Arc<Session>| users.is_none_or(|users| users.contains(session.id.user()));
+        sessions.values().filter(matches).map(describe).collect()
     }
 
     /// Removes and returns expired sessions. Drops results above the memory limit, starting with

@@ -4,6 +4,9 @@
 //! `txnNumber` with `autocommit: false`, and begins it with `startTransaction: true`. A failed
 //! statement aborts it. Statements of a session run one after another. Only the lifetime limit,
 //! killSessions and the end of the session change the state concurrently.
+//!
+//! The database has the changes and the snapshot ([`OpenTransaction`]); this module has the state that a client sees. A
+//! new reason to end a transaction is a function of [`Session`] that calls [`Transaction::abort`].
 
 use super::Session;
 use crate::protocol::read_concern::{ReadConcern, RequestedReadConcern};
@@ -89,9 +92,9 @@ impl Session {
         starts: bool,
         concern: &RequestedReadConcern,
     ) -> Result<Arc<OpenTransaction>> {
-        let mut own = self.transaction.lock();
-        let newest = own.newest(self);
-        own.check_age(self, number)?;
+        let mut current = self.transaction.lock();
+        let newest = current.newest(self);
+        current.check_age(self, number)?;
         if starts {
             if newest == Some(number) {
                 bail!(
@@ -99,17 +102,17 @@ impl Session {
                     "Only servers in a sharded cluster can start a new transaction at the active transaction number"
                 );
             }
-            own.abort(database, counters);
-            // The begin may wait for a connection to the store. Other readers of the session must
-            // not wait meanwhile. Other statements wait for their turn.
-            drop(own);
+            current.abort(database, counters);
+            // The store may be remote and its connections busy. The lock is released, so that readers of the session's
+            // state do not wait. Other statements wait in the session's queue.
+            drop(current);
             let retry = RetryKey { session: self.id, number, statement: 0 };
             let transaction = database.begin_transaction(concern.at, Some(retry))?;
             counters.started.fetch_add(1, Relaxed);
             counters.open.fetch_add(1, Relaxed);
-            own = self.transaction.lock();
-            own.number = Some(number);
-            own.state = State::Open(Open {
+            current = self.transaction.lock();
+            current.number = Some(number);
+            current.state = State::Open(Open {
                 transaction,
                 began: time::now(),
                 began_millis: database.now_millis(),
@@ -118,8 +121,8 @@ impl Session {
                 running: None,
             });
         }
-        own.current(self, number)?;
-        own.run(database, counters)
+        current.check_open(self, number)?;
+        current.begin(database, counters)
     }
 
     /// Marks the end of a statement. A failure aborts the transaction.
@@ -129,10 +132,10 @@ impl Session {
         counters: &TransactionCounters,
         failed: bool,
     ) {
-        let mut own = self.transaction.lock();
-        own.pause(counters);
+        let mut current = self.transaction.lock();
+        current.end_statement(counters);
         if failed {
-            own.abort(database, counters);
+            current.abort(database, counters);
         }
     }
 
@@ -147,26 +150,26 @@ impl Session {
         operation: &Operation,
         number: i64,
     ) -> Result<Committed> {
-        let mut own = self.transaction.lock();
-        own.find(self, number)?;
-        match std::mem::replace(&mut own.state, State::Committing) {
+        let mut current = self.transaction.lock();
+        current.check_number(self, number)?;
+        match std::mem::replace(&mut current.state, State::Committing) {
             State::Committing => Err(err!(InternalError, "another commit of this transaction is running")),
             State::None => {
-                own.state = State::None;
-                Err(own.no_match(self, number))
+                current.state = State::None;
+                Err(current.no_match(self, number))
             }
             State::Aborted => {
-                own.state = State::Aborted;
+                current.state = State::Aborted;
                 Err(aborted(number))
             }
             State::Committed(committed) => {
-                own.state = State::Committed(committed);
+                current.state = State::Committed(committed);
                 Ok(committed)
             }
             State::Open(open) => {
-                // The commit may wait for room in the journal and for fsyncUnlock. Readers of the
-                // session must not wait meanwhile.
-                drop(own);
+                // The commit may wait for the journal and for fsyncUnlock. The lock is released, so that readers of the
+                // session's state do not wait.
+                drop(current);
                 let outcome = database.commit_transaction(operation, &open.transaction);
                 counters.open.fetch_sub(1, Relaxed);
                 self.transaction.lock().state = match &outcome {
@@ -189,14 +192,14 @@ impl Session {
         counters: &TransactionCounters,
         number: i64,
     ) -> Result<()> {
-        let mut own = self.transaction.lock();
-        own.find(self, number)?;
-        match &own.state {
-            State::None => Err(own.no_match(self, number)),
+        let mut current = self.transaction.lock();
+        current.check_number(self, number)?;
+        match &current.state {
+            State::None => Err(current.no_match(self, number)),
             State::Aborted => Err(aborted(number)),
             State::Committing | State::Committed(_) => Err(committed(number)),
             State::Open(_) => {
-                own.abort(database, counters);
+                current.abort(database, counters);
                 Ok(())
             }
         }
@@ -214,44 +217,44 @@ impl Session {
         counters: &TransactionCounters,
         limit: Duration,
     ) -> bool {
-        let mut own = self.transaction.lock();
-        let expired = matches!(&own.state, State::Open(open) if time::since(open.began) >= limit);
+        let mut current = self.transaction.lock();
+        let expired = matches!(&current.state, State::Open(open) if time::since(open.began) >= limit);
         if expired {
             log::info!(
                 "aborting transaction {} on session {}: it has been open for longer than \
                  transactionLifetimeLimitSeconds",
-                own.number.unwrap_or_default(),
+                current.number.unwrap_or_default(),
                 session_id::text(&self.id)
             );
-            own.abort(database, counters);
+            current.abort(database, counters);
         }
         expired
     }
 
-    /// Begins a retryable write with this number, which ends an earlier transaction.
+    /// Ends an earlier transaction before a retryable write with this number.
     ///
     /// Errors: TransactionTooOld; IncompleteTransactionHistory if the number belongs to a
     /// transaction.
-    pub(crate) fn pass_transaction(
+    pub(crate) fn end_transaction(
         &self,
         database: &Database,
         counters: &TransactionCounters,
         number: i64,
     ) -> Result<()> {
-        let mut own = self.transaction.lock();
-        match own.number {
+        let mut current = self.transaction.lock();
+        match current.number {
             Some(newest) if newest > number => Err(err!(
                 TransactionTooOld,
                 "Retryable write with txnNumber {number} is prohibited on session {} because a newer transaction with \
                  txnNumber {newest} has already started on this session.",
                 session_id::text(&self.id)
             )),
-            Some(newest) if newest == number && !matches!(own.state, State::None) => Err(err!(
+            Some(newest) if newest == number && !matches!(current.state, State::None) => Err(err!(
                 IncompleteTransactionHistory,
                 "Cannot retry a retryable write that has been converted into a transaction"
             )),
             _ => {
-                own.abort(database, counters);
+                current.abort(database, counters);
                 Ok(())
             }
         }
@@ -260,15 +263,15 @@ impl Session {
     /// Appends the open transaction for `currentOp`. `idle` selects transactions without a running
     /// statement, otherwise transactions with one.
     pub(crate) fn describe_transaction(&self, lifetime: Duration, idle: bool, out: &mut Builder) -> bool {
-        let own = self.transaction.lock();
-        let State::Open(open) = &own.state else { return false };
+        let current = self.transaction.lock();
+        let State::Open(open) = &current.state else { return false };
         if idle != open.running.is_none() {
             return false;
         }
         let time_open = time::since(open.began);
         let active = open.active + open.running.map_or(Duration::ZERO, time::since);
         out.begin_document(c"transaction").begin_document(c"parameters");
-        out.append(c"txnNumber", own.number.unwrap_or_default()).append(c"autocommit", false);
+        out.append(c"txnNumber", current.number.unwrap_or_default()).append(c"autocommit", false);
         out.begin_document(c"readConcern");
         out.append_optional(c"level", open.read_concern.map(|concern| Value::String(concern.name())));
         out.end().end();
@@ -311,7 +314,7 @@ impl Transaction {
     ///
     /// Errors: TransactionTooOld; NoSuchTransaction if the newest number is another or belongs to a
     /// write.
-    fn find(&self, session: &Session, number: i64) -> Result<()> {
+    fn check_number(&self, session: &Session, number: i64) -> Result<()> {
         self.check_age(session, number)?;
         match self.number == Some(number) && self.newest(session) == Some(number) {
             true => Ok(()),
@@ -330,8 +333,8 @@ impl Transaction {
     }
 
     /// Checks that the open transaction has this number.
-    fn current(&self, session: &Session, number: i64) -> Result<()> {
-        self.find(session, number)?;
+    fn check_open(&self, session: &Session, number: i64) -> Result<()> {
+        self.check_number(session, number)?;
         match &self.state {
             State::None => Err(self.no_match(session, number)),
             State::Aborted => Err(aborted(number)),
@@ -341,7 +344,7 @@ impl Transaction {
     }
 
     /// Begins a statement of the open transaction.
-    fn run(&mut self, database: &Database, counters: &TransactionCounters) -> Result<Arc<OpenTransaction>> {
+    fn begin(&mut self, database: &Database, counters: &TransactionCounters) -> Result<Arc<OpenTransaction>> {
         let number = self.number.unwrap_or(-1);
         let State::Open(open) = &mut self.state else { return Err(aborted(number)) };
         if open.transaction.has_lost_snapshot() {
@@ -354,7 +357,7 @@ impl Transaction {
         Ok(open.transaction.clone())
     }
 
-    fn pause(&mut self, counters: &TransactionCounters) {
+    fn end_statement(&mut self, counters: &TransactionCounters) {
         if let State::Open(open) = &mut self.state
             && let Some(since) = open.running.take()
         {

@@ -22,7 +22,7 @@ pub(crate) fn kill_op(authorizer: &mut Authorizer<'_>) -> Result<()> {
     // The scan of all connections runs only for users without the privilege.
     let is_authorized = authorizer.is_authorized(Resource::Cluster, Action::Killop);
     match !is_authorized
-        && number.is_some_and(|number| authorizer.activities.is_of(number, authorizer.user()))
+        && number.is_some_and(|number| authorizer.activities.is_owned_by(number, authorizer.user()))
     {
         true => Ok(()),
         false => authorizer.require(Resource::Cluster, Action::Killop),

@@ -134,7 +134,7 @@ fn answer(
     if cursor.operation.remaining_millis() > 0 {
         call.server.fail_points.check_max_time()?;
     }
-    call.adopt(&cursor.operation);
+    call.set_operation(&cursor.operation);
     call.durable = cursor.durable;
     // The watch starts before the check, so no insert is lost between them.
     let watch = waits(cursor).then(|| call.server.database.watch(cursor.interest.clone()));

@@ -78,7 +78,7 @@ impl PinnedStream {
                     }
                     return read;
                 }
-                Err(_) if input.is_empty() => buffers::give(std::mem::take(input)),
+                Err(_) if input.is_empty() => buffers::release(std::mem::take(input)),
                 Err(_) => {}
             }
         }
@@ -206,7 +206,7 @@ fn serve(socket: &mut BlockingSocket<'_>, driver: &mut Driver, busy_poll: &mut B
                 driver.state.activity.record_buffers(driver.buffered_bytes(), &driver.server.database);
                 let sent = socket.send(driver.unsent())?;
                 driver.state.activity.record_buffers(0, &driver.server.database);
-                driver.note_sent(sent);
+                driver.count_sent(sent);
                 if !driver.unsent().is_empty() {
                     return Ok(());
                 }

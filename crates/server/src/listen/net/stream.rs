@@ -141,7 +141,7 @@ pub(super) async fn fill(stream: &TcpStream, input: &mut Vec<u8>) -> io::Result<
             Err(error) => return Err(error),
         }
         if input.is_empty() {
-            buffers::give(std::mem::take(input));
+            buffers::release(std::mem::take(input));
         }
     }
 }

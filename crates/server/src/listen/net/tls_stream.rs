@@ -117,7 +117,7 @@ impl TlsStream {
                 return Ok(true);
             }
             let Some(mut rest) = self.raw.get(self.taken..).filter(|rest| !rest.is_empty()) else {
-                buffers::give(std::mem::take(&mut self.raw));
+                buffers::release(std::mem::take(&mut self.raw));
                 self.taken = 0;
                 return Ok(false);
             };
