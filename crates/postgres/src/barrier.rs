@@ -200,6 +200,7 @@ impl Barrier {
         let mut target = inner.begun + 1;
         loop {
             let (done, done_in) = inner.done;
+            debug_assert!(done <= inner.begun, "message {done} is confirmed before it began");
             if done >= target {
                 match done_in {
                     same if same == incarnation => return Ok(WriteConcernStatus::Satisfied),
@@ -228,10 +229,13 @@ impl Barrier {
             drop(inner);
             let outcome = self.send_and_read(incarnation, orphan, connection, should_continue);
             inner = self.inner.lock();
+            debug_assert!(inner.has_reader, "two threads read the answer to one message");
+            debug_assert_eq!(inner.begun, number, "another message began before the end of this one");
             inner.has_reader = false;
             self.passed.notify_all();
             match outcome {
                 MessageOutcome::Confirmed(connection) => {
+                    debug_assert!(number > inner.done.0, "message {number} is confirmed twice");
                     inner.done = (number, connection.incarnation);
                     inner.passed += 1;
                     inner.connection = Some(connection);

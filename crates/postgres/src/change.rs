@@ -53,6 +53,10 @@ pub(crate) fn steps(batch: storage::Batch) -> Vec<Step> {
     if !writes.is_empty() {
         steps.push(Step::Writes(writes));
     }
+    debug_assert!(
+        !steps.iter().any(|step| matches!(step, Step::Writes(writes) if writes.is_empty())),
+        "a step without writes costs a round trip"
+    );
     steps
 }
 
@@ -92,6 +96,21 @@ impl<'a> Group<'a> {
         self.long.push(long_key(key));
         self.values.push(value);
         self.digests.push(digest);
+        self.assert_valid();
+    }
+
+    /// Asserts that all columns have the same number of rows.
+    fn assert_valid(&self) {
+        let rows = self.idents.len();
+        debug_assert!(
+            self.keys.len() == rows && self.long.len() == rows,
+            "{rows} trees, {} keys",
+            self.keys.len()
+        );
+        debug_assert!(
+            self.values.len() == rows && self.digests.len() == rows,
+            "{rows} trees with other values"
+        );
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -177,6 +196,12 @@ impl<'a> Sorted<'a> {
                 (_, None) => remove.add(*ident, key, None, None),
             }
         }
+        let changes = [free, put, own, update, delete, remove];
+        debug_assert_eq!(
+            changes.iter().map(|group| group.idents.len()).sum::<usize>(),
+            writes.len(),
+            "a write is in no group, or in two"
+        );
         sorted
     }
 
@@ -188,6 +213,8 @@ impl<'a> Sorted<'a> {
         self.insert.long.extend(put.long);
         self.insert.values.extend(put.values);
         self.insert.digests.extend(put.digests);
+        self.insert.assert_valid();
+        debug_assert!(self.put.is_empty(), "a put is in two groups");
     }
 
     /// Calls `work` with the parameters of `apply`.

@@ -118,6 +118,7 @@ impl PostgresCursor {
 
     /// Makes it one of several cursors that begin together.
     pub(crate) fn join(&mut self, group: &Arc<ScanGroup>, number: usize) {
+        debug_assert!(self.scan_group.is_none() && self.page.is_empty(), "the cursor has begun");
         self.scan_group = Some((group.clone(), number));
     }
 
@@ -213,6 +214,7 @@ impl PostgresCursor {
             bytes <= 2 * PAGE_BYTES || *number == 0
         };
         let fit = rows.iter().enumerate().take_while(fits).count();
+        debug_assert!(fit > 0 || rows.is_empty(), "a page without entries would be read again and again");
         let average = bytes / fit.max(1) + 1;
         self.next_page =
             (PAGE_BYTES / (2 * average)).clamp(ENTRIES_MIN, PAGES.1).min(entries.max(ENTRIES_MIN) * 8);
@@ -322,6 +324,7 @@ impl PostgresCursor {
             long.iter().map(|entry| entry.id(id_in).unwrap_or(&entry.key).to_vec()).collect();
         let keys: Vec<&[u8]> = keys.iter().map(|key| &**key).collect();
         let found = self.snapshot.get_many(tree, &keys)?;
+        debug_assert_eq!(found.len(), keys.len(), "one value for each key");
         for (entry, found) in long.into_iter().zip(found) {
             entry.missing = Missing::Nothing;
             match id_in {

@@ -209,8 +209,11 @@ impl Front {
             last if last & 0xFFF < 0xFFF => last + 1,
             last => at((last >> 22) + 1),
         };
+        debug_assert!((0..1 << 10).contains(&self.number()), "{} changes the time", self.number());
         let last = self.records.fetch_update(Ordering::AcqRel, Ordering::Acquire, |last| Some(next(last)));
-        next(last.unwrap_or_else(|last| last))
+        let last = last.unwrap_or_else(|last| last);
+        debug_assert!(next(last) > last, "the record id {last} is given twice");
+        next(last)
     }
 
     /// Returns the time of a commit: the time of its log entry. Without an entry, returns the latest known time;

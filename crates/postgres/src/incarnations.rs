@@ -47,6 +47,7 @@ impl Incarnations {
             return Err(replaced());
         }
         inner.timeline = timeline;
+        debug_assert_eq!(self.current(), inner.ids.len() as u64, "the number of the latest incarnation");
         Ok(())
     }
 
@@ -62,6 +63,7 @@ impl Incarnations {
             None => {
                 inner.ids.push(id);
                 let number = inner.ids.len() as u64;
+                debug_assert!(number > self.current(), "incarnation {number} is not the latest");
                 self.current.store(number, Ordering::Release);
                 end_all(&mut inner);
                 number
@@ -96,7 +98,10 @@ const INCARNATION_SHIFT: u32 = 40;
 
 /// Returns the position of the commit of this number.
 pub(crate) fn position(incarnation: u64, number: u64) -> Position {
-    Position(incarnation << INCARNATION_SHIFT | number & ((1 << INCARNATION_SHIFT) - 1))
+    debug_assert!(number < 1 << INCARNATION_SHIFT, "commit {number} has the position of an earlier one");
+    let position = Position(incarnation << INCARNATION_SHIFT | number & ((1 << INCARNATION_SHIFT) - 1));
+    debug_assert_eq!(incarnation_of(position), incarnation, "a wait would ask another incarnation");
+    position
 }
 
 /// Returns the incarnation of a position.

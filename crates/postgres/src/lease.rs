@@ -124,6 +124,10 @@ impl Lease {
         while markers.1.front().is_some_and(|oldest| oldest.at.elapsed() > self.stale) {
             markers.1.pop_front();
         }
+        debug_assert!(
+            markers.1.back().is_none_or(|latest| latest.at <= at && latest.time <= time),
+            "a later marker has an earlier state"
+        );
         markers.1.push_back(Marker { until: *until, time, at });
         Ok(())
     }

@@ -65,7 +65,8 @@ impl OpenTransactions {
         };
         let session = Arc::new(session);
         let open = Open { session: session.clone(), claimed: Mutex::default() };
-        self.0.lock().insert(owner, Arc::new(open));
+        let before = self.0.lock().insert(owner, Arc::new(open));
+        debug_assert!(before.is_none(), "{owner:?} began before");
         let snapshot = PostgresSnapshot { statements: front.statements.clone(), session };
         ReadView { snapshot: Arc::new(snapshot), generation }
     }

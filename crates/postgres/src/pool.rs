@@ -129,9 +129,18 @@ struct Inner {
     open: usize,
 }
 
+impl Inner {
+    /// Asserts that free connections are open, and that the limit holds.
+    fn assert_valid(&self, most: usize) {
+        debug_assert!(self.free.len() <= self.open, "{} free of {} open", self.free.len(), self.open);
+        debug_assert!(self.open <= most, "{} open connections, {most} at most", self.open);
+    }
+}
+
 impl Pool {
     /// Creates a pool of at most `max_size` connections.
     pub(crate) fn new(endpoint: Arc<Endpoint>, max_size: usize, round_trips: Arc<AtomicU64>) -> Arc<Pool> {
+        debug_assert!(max_size > 0, "a pool without connections");
         Arc::new(Pool { endpoint, max_size, round_trips, inner: Mutex::default(), returned: Condvar::new() })
     }
 
@@ -179,6 +188,7 @@ impl Pool {
         // Set if the server has no room for another connection. A returned connection then ends the wait.
         let mut refusal = None;
         loop {
+            inner.assert_valid(self.max_size);
             if let Some(mut connection) = inner.free.pop() {
                 if connection.incarnation != self.endpoint.incarnations.current() || connection.is_closed() {
                     inner.open -= 1;
@@ -282,7 +292,10 @@ impl Pool {
 
     /// Records a closed connection and wakes one waiting caller, which may open another.
     fn closed(&self) {
-        self.inner.lock().open -= 1;
+        let mut inner = self.inner.lock();
+        debug_assert!(inner.open > inner.free.len(), "the closed connection was not lent");
+        inner.open -= 1;
+        drop(inner);
         self.returned.notify_one();
     }
 
@@ -290,6 +303,7 @@ impl Pool {
     pub(crate) fn clear(&self) {
         let mut inner = self.inner.lock();
         let closed = std::mem::take(&mut inner.free);
+        debug_assert!(inner.open >= closed.len(), "{} of {} connections are free", closed.len(), inner.open);
         inner.open -= closed.len();
         drop(inner);
         drop(closed);
@@ -349,7 +363,10 @@ impl Drop for PooledConnection {
         }
         let mut connection = connection;
         connection.is_interruptible = false;
-        self.pool.inner.lock().free.push(connection);
+        let mut inner = self.pool.inner.lock();
+        inner.free.push(connection);
+        inner.assert_valid(self.pool.most);
+        drop(inner);
         self.pool.returned.notify_one();
     }
 }

@@ -69,6 +69,7 @@ impl ScanGroup {
     /// left the group.
     pub(crate) fn take(&self, snapshot: &PostgresSnapshot, number: usize) -> Result<Option<Vec<Row>>> {
         let mut scans = self.scans.lock();
+        debug_assert!(number < scans.len(), "no scan {number} of {}", scans.len());
         if let Some(Scan::Waiting(_)) = scans.get(number) {
             self.read(snapshot, &mut scans, number)?;
         }
@@ -93,6 +94,7 @@ impl ScanGroup {
             kinds.push(named as i64);
             asked.push(number);
         }
+        debug_assert!(idents.len() <= TOGETHER.0 && asked.first() == Some(&first), "{asked:?} for {first}");
         let lows: Vec<Option<&[u8]>> = ends.iter().map(|(low, _)| Some(&**low)).collect();
         let highs: Vec<Option<&[u8]>> = ends.iter().map(|(_, high)| Some(&**high)).collect();
         let PageLimits { entries, longest } = self.page_limits();

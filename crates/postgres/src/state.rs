@@ -94,6 +94,7 @@ impl KnownCounts {
 
     /// Returns the counts of a tree. Inserts `counts` if the tree has none.
     pub(crate) fn or_insert(&mut self, of: Ident, counts: Arc<Counts>) -> &Arc<Counts> {
+        self.assert_valid();
         self.counts.entry(of).or_insert_with(|| {
             self.idents.insert(address(&counts), of);
             counts
@@ -103,8 +104,15 @@ impl KnownCounts {
     /// Removes a tree.
     pub(crate) fn remove(&mut self, of: Ident) {
         if let Some(counts) = self.counts.remove(&of) {
-            self.idents.remove(&address(&counts));
+            let known = self.idents.remove(&address(&counts));
+            debug_assert_eq!(known, Some(of), "the counts were found under another tree");
         }
+        self.assert_valid();
+    }
+
+    /// Asserts that each tree has counts at an address of their own.
+    fn assert_valid(&self) {
+        debug_assert_eq!(self.counts.len(), self.idents.len(), "two trees share their counts");
     }
 
     /// Removes counts without another owner, which belong to collections that other fronts dropped. Runs when the map
@@ -120,6 +128,7 @@ impl KnownCounts {
                 is_shared
             });
         }
+        self.assert_valid();
     }
 }
 

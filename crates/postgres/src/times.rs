@@ -71,8 +71,11 @@ impl Times {
             let first = (latest.max(earliest) >> 10) + 1;
             (first + u64::from(ticks.saturating_sub(1))) << 10 | number as u64
         };
+        debug_assert!((0..1 << 10).contains(&number), "the number {number} changes the counter");
         let latest = self.known.fetch_update(Ordering::AcqRel, Ordering::Acquire, |time| Some(after(time)));
-        after(latest.unwrap_or_else(|latest| latest))
+        let latest = latest.unwrap_or_else(|latest| latest);
+        debug_assert!(after(latest) > latest.max(earliest), "the time of a commit goes back");
+        after(latest)
     }
 }
 
@@ -157,6 +160,9 @@ impl Entry<'_> {
                 page.extend_from_slice(value);
             }
         }
+        debug_assert!(self.parts.is_sorted_by(|(a, _), (b, _)| a < b), "parts are out of order");
+        debug_assert_eq!(pages.first.len(), pages.values.len(), "one first part for each page");
+        debug_assert_eq!(pages.last.len(), pages.values.len(), "one last part for each page");
         pages
     }
 
