@@ -302,7 +302,8 @@ impl Checkpointer {
         let segments = &self.core.journal.segments;
         let segment = segments.next(self.core.segment())?;
         debug_assert!(segment > self.core.segment(), "segment {segment} exists");
-        let file = segments.create(segment)?;
+        // An incomplete segment before a later one would look damaged to recovery.
+        let file = segments.create(segment).inspect_err(|_| _ = segments.remove(segment))?;
         let freeze = self.core.freeze(segment, file);
         let plan = Plan::new(&freeze, self.next_table);
         debug_assert!(plan.next_table >= self.next_table, "a table's number is given again");

@@ -403,3 +403,27 @@ fn where_syncs_write_a_failed_one_is_made_up_for() {
     let again = open_as(&files.restart(Loss::Everything), Durability::Journaled).unwrap();
     assert_eq!(everything(&*again.snapshot()), before);
 }
+
+#[test]
+fn a_segment_that_could_not_be_made_does_not_look_damaged() {
+    for write in 1.. {
+        let files = FaultyFiles::new();
+        let engine = DiskEngine::open_stepped(Arc::new(files.clone()), &DiskOptions::new("/data")).unwrap();
+        start(&engine);
+        let position = engine.commit(batch([put(1, b"key", &[1; 100])])).unwrap();
+        engine.wait_journaled(position).unwrap();
+        files.fail_syncs(1);
+        assert!(engine.checkpoint().is_err());
+        let position = engine.commit(batch([put(1, b"later", &[1; 100])])).unwrap();
+        engine.wait_journaled(position).unwrap();
+        files.stop_at_write(files.counts().0 + write);
+        let is_done = engine.checkpoint().is_ok();
+        let after = files.restart(Loss::Everything);
+        drop(engine);
+        let again = DiskEngine::open_stepped(Arc::new(after), &DiskOptions::new("/data")).unwrap();
+        assert_eq!(again.snapshot().entries(Ident(1)), Ok(2), "stopped at write {write}");
+        if is_done {
+            return;
+        }
+    }
+}
