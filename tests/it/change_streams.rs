@@ -209,6 +209,21 @@ fn on_disk_streams_go_on_behind_a_kill() {
 const STREAMS: usize = 1000;
 const WAITING: usize = 200;
 
+/// After a crash and a jump of the clock, new events may be earlier than the present.
+#[test]
+fn a_resume_token_names_no_time_after_the_latest_write() {
+    let server = Server::start(&["--replica-set", "rs"]);
+    let mut client = server.connect().unwrap();
+    succeed(&mut client, "{create: 'c', $db: 'test'}");
+    let mut stream = Stream::open(&mut client, "");
+    succeed(&mut client, "{insert: 'c', documents: [{_id: 1}], $db: 'test'}");
+    assert_eq!(stream.read(&mut client, 10, 1000), 1);
+    let token = stream.token.clone();
+    succeed(&mut client, "{vellumClock: 1, advance: 3600000, $db: 'admin'}");
+    assert_eq!(stream.read(&mut client, 10, 1), 0);
+    assert_eq!(stream.token, token);
+}
+
 #[test]
 fn a_thousand_streams_are_told_of_one_commit() {
     if std::env::var_os("VELLUM_SERVER").is_some() {

@@ -36,6 +36,9 @@ struct Events {
     queue: VecDeque<Event>,
     /// Position in the log: entries up to this time have been processed.
     read: u64,
+    /// Time of the latest processed entry. Resume tokens name no later time: after a crash and a jump of the clock, new
+    /// entries may be earlier than the present.
+    processed: u64,
     progress: Progress,
 }
 
@@ -70,6 +73,7 @@ impl Database {
             operation: operation.clone(),
             context: environment.context.clone(),
             read: stream.start().saturating_sub(1),
+            processed: 0,
             stream,
             queue: VecDeque::new(),
             progress: progress.clone(),
@@ -134,7 +138,7 @@ impl Events {
             operation.check()?;
             let Some(found) = cursor.next_entry().map_err(storage_error)? else {
                 self.read = self.read.max(end);
-                self.stream.pass(end);
+                self.stream.pass(self.processed);
                 break;
             };
             debug_assert!(found.time > self.read && found.time <= end, "{} after {}", found.time, self.read);
@@ -142,7 +146,7 @@ impl Events {
             let before = self.queue.len();
             self.stream.take(&entry, &around, &mut self.queue)?;
             ahead += self.queue.iter().skip(before).map(|event| event.document.bytes().len()).sum::<usize>();
-            self.read = found.time;
+            (self.read, self.processed) = (found.time, found.time);
         }
         Ok(())
     }
