@@ -35,6 +35,7 @@ const STATICS: &[(&str, &str)] = &[
     ("crates/storage/src/mutants.rs: ANY", "faults that tests switch on"),
     ("crates/storage/src/mutants.rs: CURRENT", "the same"),
     ("crates/storage/src/threads.rs: LIMIT", "the limit of the process's address space, read once"),
+    ("crates/storage/src/time.rs: MEANWHILE", "in tests, what happens while a thread sleeps"),
     ("crates/storage/src/time.rs: SIMULATED", "in tests, the clock of a thread"),
 ];
 

@@ -245,6 +245,7 @@ impl Database {
     pub(crate) fn record_transaction(&self, transaction: &OpenTransaction) -> Result<()> {
         let mut inner = transaction.inner.lock();
         let writes = self.records_retries && !inner.change.batch.is_empty();
+        let writes = writes && !mutant!("transactions leave no record");
         let Some(retry) = inner.retry.filter(|_| writes) else { return Ok(()) };
         debug_assert!(!inner.ended, "a record of an ended transaction");
         let key = RetryKey { statement: COMMIT, ..retry }.to_key();

@@ -64,7 +64,10 @@ impl Builds {
     pub(crate) fn begin(&self, front: &Front, of: Ident, greatest: u64) -> Arc<Build> {
         let build = Arc::new(Build::new(greatest));
         let begun = (front.number(), front.incarnations().current());
-        let before = self.0.lock().insert(of, KnownBuild { build: build.clone(), is_own: true, begun, reported: true });
+        let before = self
+            .0
+            .lock()
+            .insert(of, KnownBuild { build: build.clone(), is_own: true, begun, reported: true });
         debug_assert!(before.is_none_or(|before| !before.is_own), "two builds in {of:?}");
         let params = [Param::Int(ident(of)), Param::Int(begun.0)];
         if let Err(failure) = front.run(|conn| conn.query(&front.statements.begin_build, &params)) {

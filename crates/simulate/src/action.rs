@@ -5,16 +5,34 @@ use base::random::Random;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// The collections. `a` has a unique index on `u`, `b` is dropped and created by clients.
-pub(crate) const COLLECTIONS: [&str; 3] = ["a", "b", "c"];
+/// The collections. `a` has a unique index on `u`. Clients create, drop, rename and index `b` and `d`. `t` has a TTL
+/// index. `s` is in a database that clients reset, save, restore and fork. `f` is in the fork.
+pub(crate) const COLLECTIONS: [&str; 7] = ["a", "b", "c", "d", "f", "s", "t"];
+/// The saved contents of `s`.
+const SAVED: &str = "saved";
+/// Lifetime of documents of `t`.
+pub(crate) const LIFETIME_MILLIS: i64 = 20_000;
 /// Number of different ids.
 const IDS: u64 = 8;
 /// Number of different values of the unique field.
 const UNIQUE: u64 = 12;
 
+const NAMESPACE_NOT_FOUND: i32 = 26;
+const INDEX_NOT_FOUND: i32 = 27;
+const NAMESPACE_EXISTS: i32 = 48;
+const INDEX_BUILD_ABORTED: i32 = 276;
 const DUPLICATE_KEY: i32 = 11_000;
 
-/// A document: an id, a count of increments, a unique number, and the number of the latest operation.
+/// Returns the database and the name of a collection.
+pub(crate) fn namespace(place: &str) -> (&'static str, &str) {
+    match place {
+        "f" => ("fork", "s"),
+        "s" => ("slate", "s"),
+        other => ("test", other),
+    }
+}
+
+/// A document: an id, a count of increments, a unique number (in `t` the time), and the number of the latest operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Doc {
     pub(crate) id: i64,
@@ -43,9 +61,18 @@ pub(crate) enum Action {
     },
     FindAndRemove(i64),
     Find(Option<i64>),
+    /// A find in several batches.
+    Scan,
     Count,
     Drop,
     Create,
+    Rename(&'static str),
+    Index,
+    DropIndex,
+    Reset,
+    Save,
+    Restore,
+    Fork,
 }
 
 /// A filter that matches at most one document.
@@ -100,38 +127,63 @@ impl Filter {
 
 impl Action {
     /// Draws a statement and its collection. Statements of transactions leave the catalog alone.
-    pub(crate) fn draw(random: &Random, in_transaction: bool, w: i64) -> (Action, &'static str) {
+    pub(crate) fn draw(
+        random: &Random,
+        in_transaction: bool,
+        (w, now_millis): (i64, i64),
+    ) -> (Action, &'static str) {
         let id = random.below(IDS) as i64;
-        let u = random.below(UNIQUE) as i64;
-        let places: &[&'static str] =
-            if in_transaction { &["a", "a", "c"] } else { &["a", "a", "a", "b", "c"] };
+        let places: &[&'static str] = match in_transaction {
+            true => &["a", "a", "c"],
+            false => &["a", "a", "a", "a", "b", "b", "c", "c", "d", "f", "s", "t"],
+        };
         let place = places[random.index(places.len())];
+        let u = if place == "t" { now_millis } else { random.below(UNIQUE) as i64 };
         // Only `a` has an index that makes the field unique.
         let filter = if place == "a" && random.below(3) == 0 { Filter::Unique(u) } else { Filter::Id(id) };
-        let action = match random.below(if place == "b" { 22 } else { 20 }) {
-            0..=5 => Action::Insert(Doc { id, n: 0, u, w }),
-            6..=8 => Action::Increment(filter),
-            9..=10 => Action::SetUnique(id, u),
-            11..=12 => Action::Delete(filter),
-            13..=14 => Action::FindAndModify { id, new: random.below(2) == 0 },
-            15 => Action::FindAndRemove(id),
-            16 => Action::Find(Some(id)),
-            17..=18 => Action::Find(None),
-            19 if !in_transaction => Action::Count,
-            19 => Action::Find(None),
-            20 => Action::Drop,
-            _ => Action::Create,
+        let kinds = if matches!(place, "b" | "d" | "s") { 25 } else { 20 };
+        let action = match (random.below(kinds), place) {
+            (0..=5, _) => Action::Insert(Doc { id, n: 0, u, w }),
+            (6..=8, _) | (9..=10, "t") => Action::Increment(filter),
+            (9..=10, _) => Action::SetUnique(id, u),
+            (11..=12, _) => Action::Delete(filter),
+            (13..=14, _) => Action::FindAndModify { id, new: random.below(2) == 0 },
+            (15, _) => Action::FindAndRemove(id),
+            (16, _) => Action::Find(Some(id)),
+            (17..=18, _) if !in_transaction => Action::Scan,
+            (19, _) if !in_transaction => Action::Count,
+            (17..=19, _) => Action::Find(None),
+            (20, "s") => Action::Reset,
+            (21, "s") => Action::Save,
+            (22..=23, "s") => Action::Restore,
+            (_, "s") => Action::Fork,
+            (20, _) => Action::Drop,
+            (21, _) => Action::Create,
+            (22, "b") => Action::Rename("d"),
+            (22, _) => Action::Rename("b"),
+            (23, _) => Action::DropIndex,
+            _ => Action::Index,
         };
         (action, place)
     }
 
     /// Returns true if a driver repeats the statement with a transaction number.
     pub(crate) fn is_retryable(&self) -> bool {
-        !self.is_read() && !matches!(self, Action::Drop | Action::Create)
+        self.stores() || matches!(self, Action::Delete(_) | Action::FindAndRemove(_))
     }
 
     pub(crate) fn is_read(&self) -> bool {
-        matches!(self, Action::Find(_) | Action::Count)
+        matches!(self, Action::Find(_) | Action::Scan | Action::Count)
+    }
+
+    /// Returns the collections that the statement creates, replaces or removes.
+    pub(crate) fn replaces(&self, place: &'static str) -> Vec<&'static str> {
+        match *self {
+            Action::Drop | Action::Create | Action::Index | Action::Reset | Action::Restore => vec![place],
+            Action::Rename(to) => vec![place, to],
+            Action::Fork => vec!["f"],
+            _ => Vec::new(),
+        }
     }
 
     /// Returns true if a commit of the statement stores a document with its number.
@@ -145,31 +197,48 @@ impl Action {
     /// Returns the beginning of the command.
     pub(crate) fn command(&self, place: &str, w: i64) -> String {
         let increment = format!("{{$inc: {{n: 1}}, $set: {{w: {w}}}}}");
-        match self {
+        let (database, name) = namespace(place);
+        let mut on = database;
+        let mut administer = |text: String| {
+            on = "admin";
+            text
+        };
+        let text = match self {
             Action::Insert(Doc { id, n, u, w }) => {
-                format!("insert: '{place}', documents: [{{_id: {id}, n: {n}, u: {u}, w: {w}}}]")
+                let at = format!(", at: {{$date: {{$numberLong: '{u}'}}}}");
+                let at = if place == "t" { at.as_str() } else { "" };
+                format!("insert: '{name}', documents: [{{_id: {id}, n: {n}, u: {u}, w: {w}{at}}}]")
             }
             Action::Increment(filter) => {
-                format!("update: '{place}', updates: [{{q: {}, u: {increment}}}]", filter.text())
+                format!("update: '{name}', updates: [{{q: {}, u: {increment}}}]", filter.text())
             }
             Action::SetUnique(id, u) => {
-                format!("update: '{place}', updates: [{{q: {{_id: {id}}}, u: {{$set: {{u: {u}, w: {w}}}}}}}]")
+                format!("update: '{name}', updates: [{{q: {{_id: {id}}}, u: {{$set: {{u: {u}, w: {w}}}}}}}]")
             }
             Action::Delete(filter) => {
-                format!("delete: '{place}', deletes: [{{q: {}, limit: 1}}]", filter.text())
+                format!("delete: '{name}', deletes: [{{q: {}, limit: 1}}]", filter.text())
             }
             Action::FindAndModify { id, new } => {
-                format!("findAndModify: '{place}', query: {{_id: {id}}}, update: {increment}, new: {new}")
+                format!("findAndModify: '{name}', query: {{_id: {id}}}, update: {increment}, new: {new}")
             }
             Action::FindAndRemove(id) => {
-                format!("findAndModify: '{place}', query: {{_id: {id}}}, remove: true")
+                format!("findAndModify: '{name}', query: {{_id: {id}}}, remove: true")
             }
-            Action::Find(Some(id)) => format!("find: '{place}', filter: {{_id: {id}}}"),
-            Action::Find(None) => format!("find: '{place}', filter: {{}}"),
-            Action::Count => format!("count: '{place}', query: {{}}"),
-            Action::Drop => format!("drop: '{place}'"),
-            Action::Create => format!("create: '{place}'"),
-        }
+            Action::Find(Some(id)) => format!("find: '{name}', filter: {{_id: {id}}}"),
+            Action::Find(None) => format!("find: '{name}', filter: {{}}"),
+            Action::Scan => format!("find: '{name}', filter: {{}}, batchSize: 2"),
+            Action::Count => format!("count: '{name}', query: {{}}"),
+            Action::Drop => format!("drop: '{name}'"),
+            Action::Create => format!("create: '{name}'"),
+            Action::Rename(to) => administer(format!("renameCollection: 'test.{name}', to: 'test.{to}'")),
+            Action::Index => format!("createIndexes: '{name}', indexes: [{{key: {{n: 1}}, name: 'n'}}]"),
+            Action::DropIndex => format!("dropIndexes: '{name}', index: 'n'"),
+            Action::Reset => administer(format!("resetDatabase: '{database}'")),
+            Action::Save => administer(format!("snapshotDatabase: '{database}', name: 'x', replace: true")),
+            Action::Restore => administer(format!("restoreDatabase: '{database}', name: 'x'")),
+            Action::Fork => administer(format!("forkDatabase: '{database}', to: 'fork', replace: true")),
+        };
+        format!("{text}, $db: '{on}'")
     }
 
     /// Returns the answer of a correct server in this state, and the changes.
@@ -215,26 +284,51 @@ impl Action {
             Action::Find(Some(id)) => {
                 (Outcome::Docs(one(&Filter::Id(*id)).into_iter().collect()), Vec::new())
             }
-            Action::Find(None) => (Outcome::Docs(docs_or_none.values().copied().collect()), Vec::new()),
+            Action::Find(None) | Action::Scan => {
+                (Outcome::Docs(docs_or_none.values().copied().collect()), Vec::new())
+            }
             Action::Count => (Outcome::Count(docs_or_none.len() as i64), Vec::new()),
             // MongoDB drops a missing collection, and creates an existing one with equal options, without an error.
-            Action::Drop | Action::Create => (Outcome::Done, Vec::new()),
+            Action::Rename(_) if docs.is_none() => (Outcome::error(NAMESPACE_NOT_FOUND), Vec::new()),
+            Action::Rename(to) if state.contains_key(to) => (Outcome::error(NAMESPACE_EXISTS), Vec::new()),
+            Action::Restore if !state.contains_key(SAVED) => {
+                (Outcome::error(NAMESPACE_NOT_FOUND), Vec::new())
+            }
+            Action::Reset => (Outcome::Changed(docs_or_none.len() as i64), Vec::new()),
+            _ => (Outcome::Done, Vec::new()),
         }
     }
 
     /// Applies changes of the catalog. Returns true if there are any.
     pub(crate) fn change_catalog(&self, state: &mut State, place: &'static str) -> bool {
-        match self {
-            Action::Drop => state.remove(place).is_some(),
-            Action::Create => state.insert(place, Rc::default()).is_none(),
-            _ => false,
+        let docs = state.get(place).cloned();
+        match (self, docs) {
+            (Action::Drop, Some(_)) => _ = state.remove(place),
+            (Action::Create | Action::Index, None) => _ = state.insert(place, Rc::default()),
+            (Action::Rename(to), Some(docs)) if !state.contains_key(to) => {
+                state.remove(place);
+                state.insert(to, docs);
+            }
+            (Action::Reset, Some(docs)) if !docs.is_empty() => _ = state.insert(place, Rc::default()),
+            (Action::Save, Some(docs)) => _ = state.insert(SAVED, docs),
+            (Action::Restore, _) => match state.get(SAVED).cloned() {
+                Some(saved) => _ = state.insert(place, saved),
+                None => return false,
+            },
+            (Action::Fork, Some(docs)) => _ = state.insert("f", docs),
+            _ => return false,
         }
+        true
     }
 
     /// Reads the outcome from a reply.
     pub(crate) fn outcome(&self, reply: Document<'_>) -> Result<Outcome, String> {
-        if let Some(error) = failure(reply) {
-            return Ok(error);
+        match (self, failure(reply)) {
+            // The model does not have indexes.
+            (Action::DropIndex, Some(Outcome::Error(INDEX_NOT_FOUND | NAMESPACE_NOT_FOUND, _)))
+            | (Action::Index, Some(Outcome::Error(INDEX_BUILD_ABORTED, _))) => return Ok(Outcome::Done),
+            (_, Some(error)) => return Ok(error),
+            (_, None) => {}
         }
         if reply.get("writeConcernError").is_some() {
             return Err("a write concern was not met".to_string());
@@ -249,17 +343,14 @@ impl Action {
             Action::FindAndModify { .. } | Action::FindAndRemove(_) => {
                 Outcome::Value(reply.get("value").and_then(|value| value.as_document()).map(doc).transpose()?)
             }
-            Action::Find(_) => {
-                let batch = reply.get("cursor").and_then(|cursor| cursor.as_document()?.get("firstBatch"));
-                let batch = batch.and_then(|batch| batch.as_array()).ok_or("no batch")?;
-                let docs = batch.iter().map(|value| value.as_document().ok_or("no document"));
-                let docs: Result<Vec<Doc>, String> = docs.map(|value| doc(value?)).collect();
-                let mut docs = docs?;
+            Action::Find(_) | Action::Scan => {
+                let mut docs = batch(reply)?.1;
                 docs.sort_by_key(|doc| doc.id);
                 Outcome::Docs(docs)
             }
             Action::Count => Outcome::Count(number("n")?),
-            Action::Drop | Action::Create => Outcome::Done,
+            Action::Reset => Outcome::Changed(number("n")?),
+            _ => Outcome::Done,
         })
     }
 }
@@ -284,7 +375,22 @@ pub(crate) fn failure(reply: Document<'_>) -> Option<Outcome> {
     Some(Outcome::Error(integer(failed, "code").unwrap_or_default() as i32, message.to_string()))
 }
 
-fn integer(document: Document<'_>, name: &str) -> Result<i64, String> {
+/// Returns the cursor's id and the documents of a reply, in order.
+pub(crate) fn batch(reply: Document<'_>) -> Result<(i64, Vec<Doc>), String> {
+    let (id, docs) = cursor(reply)?;
+    Ok((id, docs.into_iter().map(doc).collect::<Result<_, _>>()?))
+}
+
+/// Returns the cursor's id and the batch of a reply.
+pub(crate) fn cursor(reply: Document<'_>) -> Result<(i64, Vec<Document<'_>>), String> {
+    let cursor = reply.get("cursor").and_then(|cursor| cursor.as_document()).ok_or("no cursor")?;
+    let batch = cursor.get("firstBatch").or_else(|| cursor.get("nextBatch"));
+    let batch = batch.and_then(|batch| batch.as_array()).ok_or("no batch")?;
+    let docs = batch.iter().map(|value| value.as_document().ok_or("no document"));
+    Ok((integer(cursor, "id")?, docs.collect::<Result<_, _>>()?))
+}
+
+pub(crate) fn integer(document: Document<'_>, name: &str) -> Result<i64, String> {
     let value = document.get(name).and_then(|value| value.as_number()).map(|number| number.to_i64_clamped());
     value.ok_or_else(|| format!("no number {name}"))
 }

@@ -1,6 +1,6 @@
 //! A simulated client: one session, one request at a time, repeated after a lost reply as by a driver.
 
-use crate::action::{Action, Outcome};
+use crate::action::{Action, Doc, Outcome, namespace};
 use crate::model::Views;
 use base::random::Random;
 use server::SimulatedConnection;
@@ -13,6 +13,8 @@ pub(crate) enum Step {
     Single(Action),
     /// A statement of the open transaction.
     Statement(Action),
+    /// The next batch of an open cursor.
+    More,
     Commit,
     Abort,
 }
@@ -43,7 +45,7 @@ impl Request {
     pub(crate) fn action(&self) -> Option<(&Action, &'static str, i64)> {
         match &self.step {
             Step::Single(action) | Step::Statement(action) => Some((action, self.place, self.w)),
-            Step::Commit | Step::Abort => None,
+            Step::More | Step::Commit | Step::Abort => None,
         }
     }
 }
@@ -64,6 +66,17 @@ pub(crate) struct Transaction {
     pub(crate) is_committing: bool,
 }
 
+/// An open cursor.
+#[derive(Clone, Debug)]
+pub(crate) struct Reading {
+    pub(crate) id: i64,
+    pub(crate) place: &'static str,
+    pub(crate) docs: Vec<Doc>,
+    /// Latest versions when the client sent the find, and at its reply.
+    pub(crate) versions: (usize, usize),
+    pub(crate) began: Duration,
+}
+
 /// A client.
 #[derive(Default)]
 pub(crate) struct Client {
@@ -79,6 +92,9 @@ pub(crate) struct Client {
     pub(crate) waited: u64,
     pub(crate) transaction: Option<Transaction>,
     pub(crate) transaction_number: i64,
+    pub(crate) reading: Option<Reading>,
+    /// Cluster time of the latest reply of this server process.
+    pub(crate) seen_time: u64,
 }
 
 /// Write concerns, and whether their replies promise durability at `relaxed`.
@@ -100,7 +116,7 @@ impl Client {
     pub(crate) fn draw(
         &mut self,
         random: &Random,
-        w: i64,
+        (w, now_millis): (i64, i64),
         (from, now, incarnation): (usize, Duration, u64),
         is_journaled: bool,
     ) -> Request {
@@ -118,6 +134,14 @@ impl Client {
             applied: None,
             is_nested: false,
         };
+        if let Some(Reading { id, place, .. }) = self.reading
+            && random.below(3) != 0
+        {
+            let (database, name) = namespace(place);
+            let get_more = format!("getMore: {{$numberLong: '{id}'}}, collection: '{name}', batchSize: 2");
+            let text = format!("{{{get_more}, $db: '{database}', {session}}}");
+            return request(Step::More, place, text, false, false);
+        }
         let begins = self.transaction.is_none() && random.below(5) == 0;
         if begins {
             self.transaction_number += 1;
@@ -144,12 +168,12 @@ impl Client {
                 let text = format!("{{commitTransaction: 1, $db: 'admin', {rest}{write_concern}}}");
                 return request(Step::Commit, "admin", text, write_durable || is_journaled, true);
             }
-            let (action, place) = Action::draw(random, true, w);
+            let (action, place) = Action::draw(random, true, (w, now_millis));
             let start = if begins { ", startTransaction: true" } else { "" };
-            let text = format!("{{{}, $db: 'test', {rest}{start}}}", action.command(place, w));
+            let text = format!("{{{}, {rest}{start}}}", action.command(place, w));
             return request(Step::Statement(action), place, text, false, false);
         }
-        let (action, place) = Action::draw(random, false, w);
+        let (action, place) = Action::draw(random, false, (w, now_millis));
         let command = action.command(place, w);
         let takes_read_concern = action.is_read();
         let concern = if takes_read_concern { read_concern } else { write_concern };
@@ -164,7 +188,7 @@ impl Client {
         } else {
             String::new()
         };
-        let text = format!("{{{command}, $db: 'test', {session}{number}{concern}}}");
+        let text = format!("{{{command}, {session}{number}{concern}}}");
         request(Step::Single(action), place, text, is_durable, is_repeated)
     }
 }

@@ -5,16 +5,18 @@
 //! and repeat them after lost replies, as drivers do. The machine stops at random points and starts again. A model
 //! checks every reply, and all data after each start.
 //!
-//! - `world.rs` has the scheduler: clients, time, crashes, and the hooks by which waiting work lets other clients run.
-//! - `client.rs` has the clients' commands.
-//! - `model.rs` has the expected state after each commit, and the checks.
+//! - `world.rs` has the scheduler: clients, time, faults, and the hooks by which waiting work lets other clients run.
+//! - `client.rs` has the clients' commands, `watcher.rs` the client of a change stream.
+//! - `model.rs` has the expected state after each commit, `check.rs` the checks.
 //!
 //! ARCHITECTURE.md lists the seams of the server that the simulation uses.
 
 mod action;
+mod check;
 mod client;
 mod model;
 mod trace;
+mod watcher;
 mod world;
 
 pub use trace::Report;
@@ -42,15 +44,19 @@ impl Script {
 
     /// Runs the script.
     ///
-    /// Errors: a description of the first violation.
+    /// Errors: a description of the first violation, or the text of a panic.
     pub fn run(&self) -> Result<Report, String> {
-        world::run(self)
+        std::panic::catch_unwind(|| world::run(self)).unwrap_or_else(|panic| {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+            Err(format!("panicked: {}", text.unwrap_or_default()))
+        })
     }
 
     /// Returns a shorter script that fails too. Operations are dropped in ever smaller groups, and steps at the end.
     pub fn shrink(&self) -> Script {
         let mut best = self.clone();
-        let fails = |script: &Script| fails(script).is_some();
+        let fails = |script: &Script| script.run().is_err();
         while best.steps > 10 {
             let shorter = Script { steps: best.steps - best.steps / 4, ..best.clone() };
             if !fails(&shorter) {
@@ -70,18 +76,5 @@ impl Script {
             size /= 2;
         }
         best
-    }
-}
-
-/// Runs a script. Returns the violation, or the text of a panic.
-pub fn fails(script: &Script) -> Option<String> {
-    let run = std::panic::catch_unwind(|| script.run());
-    match run {
-        Ok(result) => result.err(),
-        Err(panic) => {
-            let text = panic.downcast_ref::<String>().cloned();
-            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_string()));
-            Some(format!("panicked: {}", text.unwrap_or_default()))
-        }
     }
 }

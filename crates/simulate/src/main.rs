@@ -2,13 +2,18 @@
 
 #![allow(clippy::print_stdout, reason = "a command line program")]
 
-use simulate::{Report, Script, fails};
+use simulate::{Report, Script};
 use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+const USAGE: &str =
+    "simulate [--seed N] [--seeds N | --minutes N] [--steps N] [--threads N] [--show] [--shrink]";
 
 fn main() -> ExitCode {
     let mut script = Script::new(0);
-    let (mut seeds, mut minutes, mut shrinks) = (1, None, false);
+    let (mut seeds, mut minutes, mut threads, mut shrinks) = (1, None, 1, false);
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let mut number = || words.next().and_then(|text| text.parse::<u64>().ok());
@@ -17,39 +22,49 @@ fn main() -> ExitCode {
             "--seeds" => number().map(|number| seeds = number).is_some(),
             "--steps" => number().map(|number| script.steps = number).is_some(),
             "--minutes" => number().map(|number| minutes = Some(number)).is_some(),
+            "--threads" => number().map(|number| threads = number).is_some(),
             "--show" => true.then(|| script.is_shown = true).is_some(),
             "--shrink" => true.then(|| shrinks = true).is_some(),
+            #[cfg(feature = "mutants")]
+            "--mutant" => words.next().map(|name| storage::mutants::switch_on(Some(name.leak()))).is_some(),
             _ => false,
         };
         if !is_known {
-            println!("simulate [--seed N] [--seeds N | --minutes N] [--steps N] [--show] [--shrink]");
+            println!("{USAGE}");
             return ExitCode::from(2);
         }
     }
     let began = Instant::now();
-    let (mut total, mut failed, first) = (Report::default(), 0u64, script.seed);
-    let is_left = |ran: u64| match minutes {
-        Some(minutes) => began.elapsed() < Duration::from_secs(60 * minutes),
-        None => ran < seeds,
-    };
-    let mut ran = 0;
-    while is_left(ran) {
-        script.seed = first + ran;
-        ran += 1;
-        match script.run() {
-            Ok(report) => total.add(&report),
-            Err(what) => {
-                failed += 1;
-                println!("seed {}: {what}", script.seed);
-                if shrinks {
-                    let short = script.shrink();
-                    println!("shrunk to {} steps, without operations {:?}", short.steps, short.dropped);
-                    let shown = Script { is_shown: true, ..short };
-                    println!("{}", fails(&shown).unwrap_or_default());
+    let (ran, failed, total) = (AtomicU64::new(0), AtomicU64::new(0), Mutex::new(Report::default()));
+    let run_some = || {
+        loop {
+            let number = ran.fetch_add(1, Ordering::Relaxed);
+            let is_over = match minutes {
+                Some(minutes) => began.elapsed() >= Duration::from_secs(60 * minutes),
+                None => number >= seeds,
+            };
+            if is_over {
+                ran.fetch_sub(1, Ordering::Relaxed);
+                return;
+            }
+            let script = Script { seed: script.seed + number, ..script.clone() };
+            match (script.run(), total.lock()) {
+                (Ok(report), Ok(mut total)) => total.add(&report),
+                (result, total) => {
+                    drop(total);
+                    failed.fetch_add(1, Ordering::Relaxed);
+                    explain(&script, &result.err().unwrap_or_default(), shrinks);
                 }
             }
         }
-    }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(run_some);
+        }
+    });
+    let (ran, failed) = (ran.into_inner(), failed.into_inner());
+    let total = total.into_inner().unwrap_or_default();
     for (mark, count) in &total.marks {
         println!("{count:>10}  {mark}");
     }
@@ -61,4 +76,15 @@ fn main() -> ExitCode {
     );
     println!("{} passed, {failed} failed", ran - failed);
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Prints a failure, and a short script that fails too.
+fn explain(script: &Script, what: &str, shrinks: bool) {
+    println!("seed {}: {what}", script.seed);
+    if shrinks {
+        let short = script.shrink();
+        println!("shrunk to {} steps, without operations {:?}", short.steps, short.dropped);
+        let shown = Script { is_shown: true, ..short };
+        println!("{}", shown.run().err().unwrap_or_default());
+    }
 }

@@ -4,7 +4,7 @@
 //! request at this point. A reply is correct if it is the answer at the request's commit. A request without a commit
 //! must have an answer that was true at some point between its start and its reply.
 
-use crate::action::{Action, Change, Outcome, State, apply};
+use crate::action::{Action, Change, LIFETIME_MILLIS, Outcome, State, apply};
 use std::collections::BTreeSet;
 
 /// Data after a commit.
@@ -12,8 +12,20 @@ use std::collections::BTreeSet;
 pub(crate) struct Version {
     pub(crate) position: u64,
     pub(crate) state: State,
-    /// Documents that the commit changed.
-    changed: Vec<(&'static str, i64)>,
+    /// Events of the commit, in order.
+    pub(crate) events: Vec<Event>,
+    /// Collections that the commit created, replaced or removed.
+    replaced: Vec<&'static str>,
+}
+
+/// A changed document, as change streams show it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Event {
+    pub(crate) kind: &'static str,
+    pub(crate) place: &'static str,
+    pub(crate) id: i64,
+    /// Number of the operation in the new document.
+    pub(crate) w: Option<i64>,
 }
 
 /// The versions since the first.
@@ -36,7 +48,7 @@ pub(crate) struct Views {
 impl Model {
     /// Begins with this state, which no crash may lose.
     pub(crate) fn new(position: u64, state: State) -> Model {
-        let version = Version { position, state, changed: Vec::new() };
+        let version = Version { position, state, events: Vec::new(), replaced: Vec::new() };
         Model { versions: vec![version], promised: position, answered: position }
     }
 
@@ -49,15 +61,32 @@ impl Model {
         &self.versions[self.latest()].state
     }
 
-    /// Adds a version. Errors: two documents have the same unique key.
-    fn push(&mut self, position: u64, state: State, changed: Vec<(&'static str, i64)>) -> Result<(), String> {
+    /// Adds the version of a commit. Errors: two documents have the same unique key.
+    fn push(
+        &mut self,
+        position: u64,
+        mut state: State,
+        (changes, replaced): (&[Change], Vec<&'static str>),
+    ) -> Result<(), String> {
+        let mut events = Vec::new();
+        for change in changes {
+            let (place, id, doc) = *change;
+            let is_there = state.get(place).is_some_and(|docs| docs.contains_key(&id));
+            let kind = match (is_there, doc) {
+                (false, _) => "insert",
+                (true, Some(_)) => "update",
+                (true, None) => "delete",
+            };
+            events.push(Event { kind, place, id, w: doc.map(|doc| doc.w) });
+            apply(&mut state, std::slice::from_ref(change));
+        }
         let mut keys = BTreeSet::new();
         for doc in state.get("a").into_iter().flat_map(|docs| docs.values()) {
             if !keys.insert(doc.u) {
                 return Err(format!("two documents have the unique key {}", doc.u));
             }
         }
-        self.versions.push(Version { position, state, changed });
+        self.versions.push(Version { position, state, events, replaced });
         Ok(())
     }
 
@@ -69,40 +98,59 @@ impl Model {
     ) -> Result<Option<Outcome>, String> {
         let mut state = self.state().clone();
         let (outcome, changes) = action.evaluate(&state, place, w);
-        apply(&mut state, &changes);
-        if changes.is_empty() && !action.change_catalog(&mut state, place) {
-            return Ok(None);
-        }
-        self.push(position, state, touched(&changes))?;
+        let replaced = match action.change_catalog(&mut state, place) {
+            true => action.replaces(place),
+            false if changes.is_empty() => return Ok(None),
+            false => Vec::new(),
+        };
+        self.push(position, state, (&changes, replaced))?;
         Ok(Some(outcome))
+    }
+
+    /// Creates the collection of an insert, which is a commit before the insert's.
+    pub(crate) fn create(&mut self, place: &'static str, position: u64) {
+        let mut state = self.state().clone();
+        if Action::Create.change_catalog(&mut state, place) {
+            self.versions.push(Version { position, state, events: Vec::new(), replaced: vec![place] });
+        }
+    }
+
+    /// Removes expired documents from `t`. Errors: one has not expired.
+    pub(crate) fn expire(&mut self, ids: &[i64], position: u64, now_millis: i64) -> Result<(), String> {
+        let changes: Vec<Change> = ids.iter().map(|id| ("t", *id, None)).collect();
+        let docs = self.state().get("t").cloned().unwrap_or_default();
+        if let Some(doc) =
+            ids.iter().filter_map(|id| docs.get(id)).find(|doc| doc.u + LIFETIME_MILLIS > now_millis)
+        {
+            return Err(format!("{doc:?} expired at {now_millis}"));
+        }
+        self.push(position, self.state().clone(), (&changes, Vec::new()))
     }
 
     /// Applies a transaction at its commit.
     ///
     /// Errors: another commit has changed one of its documents since its read view.
     pub(crate) fn commit_transaction(&mut self, views: &Views, position: u64) -> Result<(), String> {
-        let touched = touched(&views.changes);
+        let touched: Vec<_> = views.changes.iter().map(|(place, id, _)| (*place, *id)).collect();
         let is_unchanged = |view: usize| {
             let later = self.versions.get(view + 1..).unwrap_or_default();
-            !later.iter().flat_map(|version| &version.changed).any(|place| touched.contains(place))
+            let mut changed = later.iter().flat_map(|version| &version.events);
+            !changed.any(|event| touched.contains(&(event.place, event.id)))
         };
         if !views.views.iter().any(|(view, _)| is_unchanged(*view)) {
             return Err(format!("a transaction overwrites newer changes: {:?}", views.changes));
         }
-        let mut state = self.state().clone();
-        apply(&mut state, &views.changes);
-        self.push(position, state, touched)
+        self.push(position, self.state().clone(), (&views.changes, Vec::new()))
     }
 
-    /// Checks a reply without an effect. Returns the position of the earliest version that explains it.
+    /// Checks a reply without an effect. Returns the position of the earliest version among some that explains it.
     pub(crate) fn explain(
         &self,
         (action, place, w): (&Action, &'static str, i64),
-        from: usize,
+        (from, until): (usize, usize),
         outcome: &Outcome,
     ) -> Option<u64> {
-        let from = from.min(self.latest());
-        let versions = self.versions.get(from..).unwrap_or_default();
+        let versions = self.versions.get(from.min(until)..=until).unwrap_or_default();
         let found = versions.iter().find(|version| {
             let mut state = version.state.clone();
             let (expected, changes) = action.evaluate(&state, place, w);
@@ -111,10 +159,15 @@ impl Model {
         found.map(|version| version.position)
     }
 
-    /// Returns true if the collection was created or dropped since a version.
+    /// Returns true if the collection was created, replaced or dropped since a version.
     pub(crate) fn has_catalog_changed(&self, from: usize, place: &str) -> bool {
-        let versions = self.versions.get(from.min(self.latest())..).unwrap_or_default();
-        versions.windows(2).any(|pair| pair[0].state.contains_key(place) != pair[1].state.contains_key(place))
+        let mut later = self.versions.iter().skip(from + 1);
+        later.any(|version| version.replaced.iter().any(|other| *other == place))
+    }
+
+    /// Returns the documents' ids of `t`.
+    pub(crate) fn expiring(&self) -> Vec<i64> {
+        self.state().get("t").map_or_else(Vec::new, |docs| docs.keys().copied().collect())
     }
 
     /// Begins a transaction whose read view is one of the versions since `from`.
@@ -160,8 +213,4 @@ impl Views {
         self.changes.extend(made);
         !self.views.is_empty()
     }
-}
-
-fn touched(changes: &[Change]) -> Vec<(&'static str, i64)> {
-    changes.iter().map(|(place, id, _)| (*place, *id)).collect()
 }

@@ -1,5 +1,6 @@
 //! The trace of a run: a hash over all events, counts, and the events themselves if they are shown.
 
+use base::bson::{Document, extended_json};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
@@ -34,15 +35,16 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    /// Adds an event to the hash.
-    pub(crate) fn event(&mut self, text: fmt::Arguments<'_>) {
+    /// Adds an event to the hash: a text and the bytes of a message.
+    pub(crate) fn event(&mut self, text: fmt::Arguments<'_>, message: Option<Document<'_>>) {
         let line = format!("{:>12?} {text}", self.report.simulated);
+        let bytes = message.map_or(&[][..], |message| message.bytes());
         // FNV-1a: a change of any byte changes the hash.
-        for byte in line.bytes() {
+        for byte in line.bytes().chain(bytes.iter().copied()) {
             self.report.hash = (self.report.hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
         }
         if self.is_shown {
-            eprintln!("{line}");
+            eprintln!("{line} {}", message.map(extended_json::to_relaxed).unwrap_or_default());
         }
     }
 

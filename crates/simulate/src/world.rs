@@ -1,42 +1,42 @@
 //! The scheduler: one thread runs the clients, the server, time and the machine in an order that the seed decides.
 //!
-//! Clients interleave at three kinds of points: between the polls of a request, before a commit, and where a statement
-//! waits for a transaction. At the second and third kind the hooks of this file run other clients inside of the
-//! waiting request. The innermost request cannot wait for an outer one, so it fails instead.
+//! Clients interleave at four kinds of points: between the polls of a request, before a commit, where a statement waits
+//! for a transaction, and during slow syncs. At all but the first kind the hooks of this file run other clients inside
+//! of the waiting request. The innermost request cannot wait for an outer one, so it fails instead.
 
 use crate::Script;
-use crate::action::{Action, COLLECTIONS, Doc, Outcome, failure};
-use crate::client::{Client, Request, Step, Transaction};
+use crate::action::{Action, Outcome, cursor, failure};
+use crate::check::{is_refused, verify};
+use crate::client::{Client, Step};
 use crate::model::Model;
 use crate::trace::{Report, Trace};
-use base::bson::{DocumentBuf, extended_json};
+use crate::watcher::Watcher;
+use base::bson::{DocumentBuf, Value, extended_json};
 use base::random::Random;
 use database::{Database, ManualClock, time};
 use server::{Advance, Server, Settings, SimulatedBackground, SimulatedConnection};
 use std::cell::{Cell, RefCell};
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use storage::store::LogOptions;
 use storage::testing::{FaultyFiles, Loss};
-use storage::{Batch, DiskEngine, DiskOptions, Durability, Engine, Journaling, Op, Position};
+use storage::{
+    BackupDirectory, Batch, DiskEngine, DiskOptions, Durability, Engine, Journaling, Op, Position, Restore,
+};
 
 /// Maximum nesting of requests.
 const DEPTH_MAX: usize = 3;
 /// Number of steps after which a waiting request counts as lost.
 const WAIT_MAX: u64 = 2000;
-/// Lifetime of transactions, the default of transactionLifetimeLimitSeconds.
-const LIFETIME: Duration = Duration::from_secs(60);
 /// Time of the clock at the start.
 const START_MILLIS: i64 = 1_700_000_000_000;
 
-const INTERNAL_ERROR: i32 = 1;
-const NO_SUCH_TRANSACTION: i32 = 251;
-const WRITE_CONFLICT: i32 = 112;
-const QUERY_PLAN_KILLED: i32 = 175;
-const DUPLICATE_KEY: i32 = 11_000;
-/// Error text of a request that cannot wait.
-const RAN_NO_WORK: &str = "ran no work";
+/// Greatest difference of the wall clock. Sessions must not time out after a jump.
+const JUMP_MILLIS: u64 = 600_000;
+/// Number of waits of one request after which it counts as endless.
+const TRIES_MAX: u64 = 1000;
 
 thread_local! {
     static WORLD: RefCell<Option<Rc<World>>> = const { RefCell::new(None) };
@@ -48,13 +48,13 @@ fn world() -> Option<Rc<World>> {
 }
 
 /// A server process.
-struct Process {
+pub(crate) struct Process {
     engine: Arc<DiskEngine>,
     server: Arc<Server>,
     background: SimulatedBackground,
 }
 
-struct World {
+pub(crate) struct World {
     script: Script,
     /// Decides the schedule. Each operation has its own generator: a dropped operation does not change later ones.
     random: Random,
@@ -63,14 +63,23 @@ struct World {
     start: Instant,
     files: RefCell<FaultyFiles>,
     process: RefCell<Option<Process>>,
-    incarnation: Cell<u64>,
-    clients: Vec<RefCell<Client>>,
+    pub(crate) incarnation: Cell<u64>,
+    /// True after the disk has refused a write, until the next restart.
+    pub(crate) is_faulty: Cell<bool>,
+    /// Difference of the wall clock to the simulated time, in milliseconds.
+    shift: Cell<i64>,
+    /// True while the background work runs.
+    is_ticking: Cell<bool>,
+    pub(crate) clients: Vec<RefCell<Client>>,
+    watcher: RefCell<Watcher>,
+    /// Number of waits of the running request.
+    tries: Cell<u64>,
     /// Client whose request is running.
     current: Cell<Option<usize>>,
     depth: Cell<usize>,
     /// True while no new requests begin.
     is_finishing: Cell<bool>,
-    model: RefCell<Model>,
+    pub(crate) model: RefCell<Model>,
     operations: Cell<u64>,
     trace: RefCell<Trace>,
     /// The first violation.
@@ -89,9 +98,14 @@ impl storage::Wrapper for Observer {
 
     fn commit(&self, batch: Batch) -> storage::Result<Position> {
         let Some(world) = world() else { return self.beneath().commit(batch) };
-        let stores = world.stores(&batch);
+        let (stores, expired) = (world.stores(&batch), world.expired(&batch));
         let position = self.beneath().commit(batch)?;
         world.committed(position.0, stores);
+        if !expired.is_empty()
+            && let Err(what) = world.model.borrow_mut().expire(&expired, position.0, world.now_millis())
+        {
+            world.fail(what);
+        }
         Ok(position)
     }
 
@@ -108,6 +122,13 @@ fn wait(work: &mut dyn FnMut()) {
     match world() {
         Some(world) => world.wait(work),
         None => work(),
+    }
+}
+
+/// Lets clients run during a slow sync.
+fn meanwhile() {
+    if let Some(world) = world() {
+        world.run_clients();
     }
 }
 
@@ -130,6 +151,11 @@ pub(crate) fn run(script: &Script) -> Result<Report, String> {
         files: RefCell::new(files),
         process: RefCell::default(),
         incarnation: Cell::new(0),
+        is_faulty: Cell::new(false),
+        shift: Cell::new(0),
+        is_ticking: Cell::new(false),
+        watcher: RefCell::default(),
+        tries: Cell::new(0),
         clients: (0..clients).map(|number| RefCell::new(Client { number, ..Client::default() })).collect(),
         current: Cell::new(None),
         depth: Cell::new(0),
@@ -142,7 +168,8 @@ pub(crate) fn run(script: &Script) -> Result<Report, String> {
     let _guard = Guard;
     WORLD.set(Some(world.clone()));
     time::simulate(Some(start));
-    world.run()?;
+    time::simulate_meanwhile(Some(meanwhile));
+    world.run().map_err(|what| format!("after {:?}: {what}", world.now()))?;
     let report = world.trace.borrow().report.clone();
     Ok(report)
 }
@@ -159,14 +186,38 @@ impl Drop for Guard {
                 .clients
                 .iter()
                 .for_each(|client| _ = client.try_borrow_mut().map(|mut c| c.connection = None));
+            _ = world.watcher.try_borrow_mut().map(|mut watcher| watcher.lose());
             _ = world.process.try_borrow_mut().map(|mut process| process.take());
         }
         time::simulate(None);
+        time::simulate_meanwhile(None);
     }
 }
 
 macro_rules! event {
-    ($world:expr, $($text:tt)*) => { $world.trace.borrow_mut().event(format_args!($($text)*)) };
+    ($world:expr, $($text:tt)*) => { $world.trace.borrow_mut().event(format_args!($($text)*), None) };
+}
+
+impl Process {
+    /// Runs a command of the simulation itself to its end.
+    pub(crate) fn command(&self, text: &str) -> Result<DocumentBuf, String> {
+        let mut connection = SimulatedConnection::new(&self.server);
+        connection.receive(&encode(text)?);
+        for _ in 0..100 {
+            match connection.advance() {
+                Advance::Reply(bytes) => {
+                    let reply = wire::message::document(&bytes).ok_or("no reply")?;
+                    return match failure(reply.view()) {
+                        Some(error) => Err(format!("{text}: {error:?}")),
+                        None => Ok(reply),
+                    };
+                }
+                Advance::Waiting => self.engine.step_flush(true),
+                other => return Err(format!("{text}: {other:?}")),
+            }
+        }
+        Err(format!("{text}: it never ends"))
+    }
 }
 
 impl World {
@@ -179,19 +230,61 @@ impl World {
             self.check()?;
         }
         self.is_finishing.set(true);
+        self.files.borrow().heal();
         for _ in 0..4 * WAIT_MAX {
-            if self.clients.iter().all(|client| client.borrow().request.is_none()) {
+            let is_idle = self.clients.iter().all(|client| {
+                let client = client.borrow();
+                client.request.is_none() && client.transaction.is_none()
+            });
+            if is_idle && self.watcher.borrow_mut().has_all(&self.model.borrow()) {
                 break;
             }
             self.step();
             self.crash_if_stopped()?;
             self.check()?;
         }
-        self.verify()?;
+        if let Some(client) = self.clients.iter().find(|client| client.borrow().request.is_some()) {
+            return Err(format!("a request does not end: {:?}", client.borrow().request));
+        }
+        if !self.watcher.borrow_mut().has_all(&self.model.borrow()) {
+            return Err("the change stream lacks events".to_string());
+        }
+        self.expire_all()?;
+        self.verify_present()?;
         self.crash(Loss::Everything)
     }
 
-    fn mark(&self, name: &'static str) {
+    /// Lets all documents of `t` expire. Errors: some do not.
+    fn expire_all(&self) -> Result<(), String> {
+        if let Some(engine) = self.engine() {
+            engine.checkpoint().map_err(|error| format!("the last checkpoint: {error}"))?;
+        }
+        self.shift.set(self.shift.get() + 4 * JUMP_MILLIS as i64);
+        self.move_to(self.now() + Duration::from_secs(60));
+        self.check()?;
+        match self.model.borrow().expiring() {
+            ids if ids.is_empty() => Ok(()),
+            ids => Err(format!("the documents {ids:?} do not expire")),
+        }
+    }
+
+    /// Compares all data of the running process with the model.
+    fn verify_present(&self) -> Result<(), String> {
+        let process = self.process.borrow();
+        verify(process.as_ref().ok_or("no process")?, &self.model.borrow())
+    }
+
+    /// Returns the simulated time since the start. A slow sync moves it too.
+    pub(crate) fn now(&self) -> Duration {
+        time::now().saturating_duration_since(self.start)
+    }
+
+    /// Returns the time of the wall clock.
+    fn now_millis(&self) -> i64 {
+        START_MILLIS + self.now().as_millis() as i64 + self.shift.get()
+    }
+
+    pub(crate) fn mark(&self, name: &'static str) {
         self.trace.borrow_mut().mark(name);
     }
 
@@ -218,14 +311,26 @@ impl World {
 
     /// Starts a server process on the files.
     fn open(&self) -> Result<(), String> {
+        let files = self.files.borrow().clone();
+        let process = self.start(files, &|position| self.recovered(position))?;
+        process.command("{setParameter: 1, ttlMonitorSleepSecs: 5, $db: 'admin'}")?;
+        *self.process.borrow_mut() = Some(process);
+        self.incarnation.set(self.incarnation.get() + 1);
+        self.is_faulty.set(false);
+        Ok(())
+    }
+
+    /// Starts a server process on some files. `recovered` gets the position of the recovered state.
+    fn start(
+        &self,
+        files: FaultyFiles,
+        recovered: &dyn Fn(u64) -> Result<(), String>,
+    ) -> Result<Process, String> {
         let options =
             DiskOptions { durability: self.durability, cache_bytes: 16 << 20, ..DiskOptions::new("/data") };
-        let files = Arc::new(self.files.borrow().clone());
-        let engine =
-            DiskEngine::open_stepped(files, &options).map_err(|error| format!("opening: {error}"))?;
-        let engine = Arc::new(engine);
-        let position = engine.durable().0;
-        self.recovered(position)?;
+        let engine = DiskEngine::open_stepped(Arc::new(files), &options);
+        let engine = Arc::new(engine.map_err(|error| format!("opening: {error}"))?);
+        recovered(engine.durable().0)?;
         let observer: Arc<dyn Engine> = Arc::new(Observer(engine.clone()));
         let log = Some(LogOptions { bytes: 1 << 20 });
         let seed = self.random.draw();
@@ -239,44 +344,25 @@ impl World {
             ..Settings::default()
         };
         let server = Arc::new(Server::with_seed(settings, database, seed));
-        let background = SimulatedBackground::default();
-        *self.process.borrow_mut() = Some(Process { engine, server, background });
-        self.incarnation.set(self.incarnation.get() + 1);
-        Ok(())
+        Ok(Process { engine, server, background: SimulatedBackground::default() })
     }
 
     /// Creates the collections, and the first version of the model.
     fn prepare(&self) -> Result<(), String> {
-        self.command("{create: 'a', $db: 'test'}")?;
-        self.command("{createIndexes: 'a', indexes: [{key: {u: 1}, name: 'u', unique: true}], $db: 'test'}")?;
-        self.command("{create: 'c', $db: 'test', writeConcern: {w: 1, j: true}}")?;
-        let position = self.engine().map_or(0, |engine| engine.durable().0);
-        let state = ["a", "c"].map(|place| (place, Rc::default())).into_iter().collect();
-        *self.model.borrow_mut() = Model::new(position, state);
-        Ok(())
-    }
-
-    /// Runs a command of the simulation itself to its end.
-    fn command(&self, text: &str) -> Result<DocumentBuf, String> {
-        let (Some(server), Some(engine)) = (self.server(), self.engine()) else {
-            return Err("no server".to_string());
-        };
-        let mut connection = SimulatedConnection::new(&server);
-        connection.receive(&encode(text)?);
-        for _ in 0..100 {
-            match connection.advance() {
-                Advance::Reply(bytes) => {
-                    let reply = wire::message::document(&bytes).ok_or("no reply")?;
-                    return match failure(reply.view()) {
-                        Some(error) => Err(format!("{text}: {error:?}")),
-                        None => Ok(reply),
-                    };
-                }
-                Advance::Waiting => engine.step_flush(true),
-                other => return Err(format!("{text}: {other:?}")),
-            }
-        }
-        Err(format!("{text}: it never ends"))
+        let process = self.process.borrow();
+        let process = process.as_ref().ok_or("no process")?;
+        let expiring = "{key: {at: 1}, name: 'at', expireAfterSeconds: 20}";
+        process.command("{create: 'a', $db: 'test'}")?;
+        process.command(
+            "{createIndexes: 'a', indexes: [{key: {u: 1}, name: 'u', unique: true}], $db: 'test'}",
+        )?;
+        process.command(&format!("{{createIndexes: 't', indexes: [{expiring}], $db: 'test'}}"))?;
+        process.command("{create: 's', $db: 'slate'}")?;
+        process.command("{create: 'c', $db: 'test', writeConcern: {w: 1, j: true}}")?;
+        let state = ["a", "c", "s", "t"].map(|place| (place, Rc::default())).into_iter().collect();
+        *self.model.borrow_mut() = Model::new(process.engine.durable().0, state);
+        let opened = process.command(&Watcher::first_request())?;
+        self.watcher.borrow_mut().take(opened.view(), &mut self.model.borrow_mut()).map(drop)
     }
 
     /// One step of the machine.
@@ -295,17 +381,43 @@ impl World {
                 self.mark("checkpoint");
                 _ = engine.checkpoint();
             }
-            52..=53 if !self.is_finishing.get() => {
+            52..=54 => files.set_room(None),
+            55 => files.slow_syncs(Duration::ZERO),
+            // No faults at the end.
+            52..80 if self.is_finishing.get() => {}
+            56..=57 => {
                 event!(self, "the machine stops");
                 files.stop();
             }
-            54..=55 if !self.is_finishing.get() => {
-                files.stop_at_write(files.counts().0 + 1 + self.random.below(20));
+            58..=59 => files.stop_at_write(files.counts().0 + 1 + self.random.below(20)),
+            60..=61 => files.stop_at_sync(files.counts().1 + 1 + self.random.below(6)),
+            62 => {
+                self.mark("full disks");
+                event!(self, "the disk becomes full");
+                self.is_faulty.set(true);
+                files.set_room(Some(self.random.below(20_000)));
             }
-            56..=57 if !self.is_finishing.get() => {
-                files.stop_at_sync(files.counts().1 + 1 + self.random.below(6));
+            63 => {
+                self.mark("failing syncs");
+                event!(self, "the next sync fails");
+                self.is_faulty.set(true);
+                files.fail_syncs(1);
             }
-            _ => self.step_client(self.random.index(self.clients.len())),
+            64 => {
+                self.mark("slow syncs");
+                files.slow_syncs(Duration::from_millis(self.random.below(500)));
+            }
+            65 => {
+                self.mark("clock jumps");
+                self.shift.set(self.random.below(2 * JUMP_MILLIS) as i64 - JUMP_MILLIS as i64);
+                event!(self, "the clock is shifted by {} ms", self.shift.get());
+            }
+            66 if !self.is_faulty.get() => {
+                if let Err(what) = self.back_up() {
+                    self.fail(what);
+                }
+            }
+            _ => self.step_client(self.random.index(self.clients.len() + 1)),
         }
     }
 
@@ -317,11 +429,14 @@ impl World {
             95..=98 => self.random.below(3000),
             _ => self.random.below(70_000),
         };
-        let before = self.trace.borrow().report.simulated;
-        let now = before + Duration::from_millis(millis);
-        self.trace.borrow_mut().report.simulated = now;
+        self.move_to(self.now() + Duration::from_millis(millis));
+    }
+
+    /// Moves the clock to a time.
+    fn move_to(&self, now: Duration) {
+        let before = std::mem::replace(&mut self.trace.borrow_mut().report.simulated, now);
         time::simulate(Some(self.start + now));
-        self.clock.set(START_MILLIS + now.as_millis() as i64);
+        self.clock.set(self.now_millis());
         let Some(engine) = self.engine() else { return };
         if before.as_millis() / 100 != now.as_millis() / 100 {
             engine.step_flush(true);
@@ -329,22 +444,75 @@ impl World {
         if before.as_secs() != now.as_secs() && self.depth.get() == 0 {
             let mut process = self.process.borrow_mut().take();
             if let Some(Process { background, server, .. }) = &mut process {
+                self.is_ticking.set(true);
                 background.tick(server);
+                self.is_ticking.set(false);
             }
             *self.process.borrow_mut() = process;
         }
     }
 
+    /// Backs up while clients write, and checks the data of a server on the restored backup.
+    fn back_up(&self) -> Result<(), String> {
+        let first = self.command("{vellumBackup: 1, cursor: {batchSize: 1}, $db: 'admin'}")?;
+        let expected = Model::new(0, self.model.borrow().state().clone());
+        let (files, directory) = (FaultyFiles::new(), Path::new("/backup"));
+        files.set_random(self.script.seed);
+        let shared: Arc<dyn storage::disk::Files> = Arc::new(files.clone());
+        let failed = |error: storage::Error| format!("backup: {error}");
+        let mut target = BackupDirectory::open(shared.clone(), directory).map_err(failed)?;
+        let mut part = target.begin().map_err(failed)?;
+        let mut reply = first;
+        loop {
+            let (id, batch) = cursor(reply.view())?;
+            for piece in batch.iter().filter_map(|document| document.get("data")) {
+                let Value::Binary { bytes, .. } = piece else { return Err("no bytes".to_string()) };
+                part.write(bytes).map_err(failed)?;
+            }
+            if id == 0 {
+                break;
+            }
+            for _ in 0..self.random.below(4) {
+                self.step_client(self.random.index(self.clients.len() + 1));
+            }
+            if self.has_stopped() {
+                return Ok(());
+            }
+            let get_more = format!("getMore: {{$numberLong: '{id}'}}, collection: '$cmd.vellumBackup'");
+            reply = self.command(&format!("{{{get_more}, batchSize: 1, $db: 'admin'}}"))?;
+        }
+        part.finish().map_err(failed)?;
+        drop(target);
+        let (from, to) = (directory.to_path_buf(), "/data".into());
+        let restore = Restore { from, archives: Vec::new(), until: None, to, cache_bytes: 16 << 20 };
+        storage::restore(&shared, &restore).map_err(failed)?;
+        let process = self.start(files, &|_| Ok(()))?;
+        self.mark("backups");
+        verify(&process, &expected).map_err(|what| format!("the restored backup: {what}"))
+    }
+
+    /// Runs a command of the simulation itself.
+    fn command(&self, text: &str) -> Result<DocumentBuf, String> {
+        let process = self.process.borrow();
+        process.as_ref().ok_or("no process")?.command(text)
+    }
+
     /// Continues a client: begins a request, sends it again, or lets the server continue it.
     fn step_client(&self, number: usize) {
+        if number == self.clients.len() {
+            return self.step_watcher();
+        }
         let mut client = self.clients[number].borrow_mut();
         if client.is_running || self.has_stopped() {
             return;
         }
         if client.request.is_none() {
-            // Other clients may wait for this client's transaction.
-            if self.is_finishing.get() && client.transaction.is_none() {
-                return;
+            if self.is_finishing.get() {
+                // Others may wait for the transaction.
+                match &mut client.transaction {
+                    Some(transaction) => transaction.is_lost = true,
+                    None => return,
+                }
             }
             let w = self.operations.get();
             self.operations.set(w + 1);
@@ -353,10 +521,9 @@ impl World {
             }
             let mixed = Random::new(self.script.seed.rotate_left(32) ^ w).draw();
             let from = self.model.borrow().latest();
-            let now = self.trace.borrow().report.simulated;
-            let at = (from, now, self.incarnation.get());
-            let request =
-                client.draw(&Random::new(mixed), w as i64, at, self.durability == Durability::Journaled);
+            let at = (from, self.now(), self.incarnation.get());
+            let is_journaled = self.durability == Durability::Journaled;
+            let request = client.draw(&Random::new(mixed), (w as i64, self.now_millis()), at, is_journaled);
             client.request = Some(request);
             client.is_sent = false;
         }
@@ -372,6 +539,47 @@ impl World {
         }
         drop(client);
         self.advance(number);
+    }
+
+    /// Continues the client of the change stream.
+    fn step_watcher(&self) {
+        let Ok(mut watcher) = self.watcher.try_borrow_mut() else { return };
+        let Some(server) = self.server().filter(|_| !self.has_stopped()) else { return };
+        if self.random.below(30) == 0 {
+            self.mark("cut connections");
+            return watcher.lose();
+        }
+        let mut connection = watcher.connection.take().unwrap_or_else(|| SimulatedConnection::new(&server));
+        if !watcher.is_sent {
+            watcher.is_sent = true;
+            match encode(&watcher.request(&self.random)) {
+                Ok(bytes) => connection.receive(&bytes),
+                Err(what) => self.fail(what),
+            }
+        }
+        let before = self.current.replace(None);
+        let advance = if connection.can_advance() { connection.advance() } else { Advance::Waiting };
+        self.current.set(before);
+        watcher.connection = Some(connection);
+        match advance {
+            Advance::Waiting => {}
+            Advance::Reply(bytes) => {
+                let Some(reply) = wire::message::document(&bytes) else {
+                    return self.fail("the change stream gets an invalid reply".to_string());
+                };
+                self.trace.borrow_mut().event(format_args!("stream"), Some(reply.view()));
+                watcher.is_sent = false;
+                if self.has_stopped() || self.is_faulty.get() && is_refused(reply.view()) {
+                    return watcher.lose();
+                }
+                match watcher.take(reply.view(), &mut self.model.borrow_mut()) {
+                    Ok(0) => {}
+                    Ok(_) => self.mark("replies with events of a change stream"),
+                    Err(what) => self.fail(format!("{what}\n{}", extended_json::to_relaxed(reply.view()))),
+                }
+            }
+            other => self.fail(format!("the change stream gets {other:?}")),
+        }
     }
 
     fn send(&self, client: &mut Client) {
@@ -391,12 +599,15 @@ impl World {
     fn lose_reply(&self, client: &mut Client) {
         client.connection = None;
         client.is_sent = false;
+        client.waited = 0;
         let Some(request) = &client.request else { return };
         if request.is_repeated {
             self.mark("repeated requests");
             return;
         }
-        if let (Step::Statement(_), Some(transaction)) = (&request.step, &mut client.transaction) {
+        if matches!(request.step, Step::More) {
+            client.reading = None;
+        } else if let (Step::Statement(_), Some(transaction)) = (&request.step, &mut client.transaction) {
             transaction.is_lost = true;
         } else if matches!(request.step, Step::Abort) {
             client.transaction = None;
@@ -421,8 +632,10 @@ impl World {
         }
         drop(client);
         let before = self.current.replace(Some(number));
+        let tries = self.tries.replace(0);
         let advance = connection.advance();
         self.current.set(before);
+        self.tries.set(tries);
         let mut client = self.clients[number].borrow_mut();
         client.is_running = false;
         // The end of the machine: no client gets a reply any more.
@@ -436,7 +649,7 @@ impl World {
                 let Some(reply) = wire::message::document(&bytes) else {
                     return self.fail(format!("c{number}: an invalid reply"));
                 };
-                event!(self, "c{number} gets {}", extended_json::to_relaxed(reply.view()));
+                self.trace.borrow_mut().event(format_args!("c{number} gets"), Some(reply.view()));
                 if self.random.below(12) == 0 {
                     self.mark("lost replies");
                     event!(self, "c{number} does not get it");
@@ -456,128 +669,6 @@ impl World {
         }
     }
 
-    /// Checks a reply. Errors: why it is wrong.
-    fn check_reply(&self, client: &mut Client, request: &Request, reply: &DocumentBuf) -> Result<(), String> {
-        match &request.step {
-            Step::Single(action) => {
-                let outcome = action.outcome(reply.view())?;
-                self.check_single(request, &outcome)
-            }
-            Step::Statement(action) => {
-                let outcome = action.outcome(reply.view())?;
-                let Some(mut transaction) = client.transaction.take() else { return Ok(()) };
-                if self.check_statement(&mut transaction, request, &outcome)? {
-                    client.transaction = Some(transaction);
-                }
-                Ok(())
-            }
-            Step::Abort => match failure(reply.view()) {
-                None => Ok(()),
-                Some(Outcome::Error(NO_SUCH_TRANSACTION, _)) => Ok(()),
-                Some(other) => Err(format!("{other:?}")),
-            },
-            Step::Commit => {
-                let Some(transaction) = &client.transaction else { return Ok(()) };
-                let has_changes = transaction.views.as_ref().is_some_and(|views| !views.changes.is_empty());
-                match (failure(reply.view()), &request.applied) {
-                    (None, Some((position, _))) => {
-                        self.mark("committed transactions");
-                        self.model.borrow_mut().answer(*position, request.is_durable);
-                        Ok(())
-                    }
-                    (None, None) if has_changes => Err("the transaction was not committed".to_string()),
-                    (None, None) => Ok(()),
-                    (Some(error), Some(_)) => Err(format!("the transaction was committed: {error:?}")),
-                    (Some(Outcome::Error(NO_SUCH_TRANSACTION, _)), None) if self.is_over(transaction) => {
-                        self.mark("transactions that a restart or their age ended");
-                        Ok(())
-                    }
-                    (Some(error), None) => Err(format!("{error:?}")),
-                }
-            }
-        }
-    }
-
-    /// Returns true if the server may have forgotten a transaction.
-    fn is_over(&self, transaction: &Transaction) -> bool {
-        let age = self.trace.borrow().report.simulated.saturating_sub(transaction.began);
-        transaction.incarnation != self.incarnation.get() || age >= LIFETIME
-    }
-
-    fn check_single(&self, request: &Request, outcome: &Outcome) -> Result<(), String> {
-        let Some(statement) = request.action() else { return Ok(()) };
-        let mut model = self.model.borrow_mut();
-        if let Some((position, expected)) = &request.applied {
-            self.mark("writes");
-            model.answer(*position, request.is_durable);
-            return match expected.is_like(outcome) {
-                true => Ok(()),
-                false => Err(format!("{outcome:?} instead of {expected:?}")),
-            };
-        }
-        if let Some(position) = model.explain(statement, request.from, outcome) {
-            self.mark(if statement.0.is_read() { "reads" } else { "writes without an effect" });
-            model.answer(position, request.is_durable);
-            return Ok(());
-        }
-        match outcome {
-            Outcome::Error(INTERNAL_ERROR, why) if request.is_nested && why.contains(RAN_NO_WORK) => {
-                self.mark("requests that could not wait");
-                Ok(())
-            }
-            Outcome::Error(QUERY_PLAN_KILLED, _)
-                if model.has_catalog_changed(request.from, request.place) =>
-            {
-                Ok(())
-            }
-            other => {
-                Err(format!("no version explains {other:?}; now {:?}", model.state().get(request.place)))
-            }
-        }
-    }
-
-    /// Checks a statement of a transaction. Returns false if it has ended the transaction.
-    fn check_statement(
-        &self,
-        transaction: &mut Transaction,
-        request: &Request,
-        outcome: &Outcome,
-    ) -> Result<bool, String> {
-        let Some(statement) = request.action() else { return Ok(true) };
-        match outcome {
-            Outcome::Error(NO_SUCH_TRANSACTION, _) if self.is_over(transaction) => {
-                self.mark("transactions that a restart or their age ended");
-                return Ok(false);
-            }
-            Outcome::Error(INTERNAL_ERROR, why) if request.is_nested && why.contains(RAN_NO_WORK) => {
-                return Ok(false);
-            }
-            Outcome::Error(WRITE_CONFLICT, _) => {
-                self.mark("write conflicts");
-                let latest = self.model.borrow().latest();
-                let others = self.clients.iter().enumerate().any(|(number, other)| {
-                    // The client itself is borrowed.
-                    other.try_borrow().is_ok_and(|other| {
-                        other.number == number && (other.transaction.is_some() || other.is_running)
-                    })
-                });
-                return match latest > transaction.from || others {
-                    true => Ok(false),
-                    false => Err("a write conflict with nothing".to_string()),
-                };
-            }
-            _ => {}
-        }
-        let from = transaction.from;
-        let views = transaction.views.get_or_insert_with(|| self.model.borrow().views(from));
-        if !views.statement(statement, outcome) {
-            return Err(format!("no read view explains {outcome:?}"));
-        }
-        self.mark("statements of transactions");
-        // An error ends the transaction.
-        Ok(!matches!(outcome, Outcome::Error(DUPLICATE_KEY, _)))
-    }
-
     /// Returns true if a batch stores a document of the running request.
     fn stores(&self, batch: &Batch) -> bool {
         let Some(number) = self.current.get() else { return false };
@@ -588,10 +679,21 @@ impl World {
         }
         let mut marker = b"\x10w\0".to_vec();
         marker.extend((request.w as i32).to_le_bytes());
-        batch.ops().iter().any(|op| match op {
-            Op::Put { value, .. } => value.windows(marker.len()).any(|window| window == marker),
-            _ => false,
-        })
+        contains(batch, &marker)
+    }
+
+    /// Returns the ids of the documents of `t` that a batch of the background work removes.
+    fn expired(&self, batch: &Batch) -> Vec<i64> {
+        if !self.is_ticking.get() || self.current.get().is_some() {
+            return Vec::new();
+        }
+        let mut ids = self.model.borrow().expiring();
+        ids.retain(|id| {
+            let mut marker = b"\x10_id\0".to_vec();
+            marker.extend((*id as i32).to_le_bytes());
+            contains(batch, &marker)
+        });
+        ids
     }
 
     /// Applies a commit of the engine to the model.
@@ -607,7 +709,12 @@ impl World {
                 true => Err("it is applied twice".to_string()),
                 false => Ok(None),
             },
-            (Step::Single(action), Some(_)) if action.stores() && !stores => Ok(None),
+            (Step::Single(action), Some((_, place, _))) if action.stores() && !stores => {
+                if matches!(action, Action::Insert(_)) {
+                    model.create(place, position);
+                }
+                Ok(None)
+            }
             (Step::Single(_), Some(statement)) => model.commit_statement(statement, position),
             (Step::Statement(_), _) if stores => Err("it is stored before the commit".to_string()),
             (Step::Commit, _) => match transaction {
@@ -633,13 +740,20 @@ impl World {
 
     /// Lets other clients run before a commit.
     fn pause(&self) {
+        if self.current.get().is_some() && self.random.below(4) == 0 {
+            self.run_clients();
+        }
+    }
+
+    /// Lets some clients run inside of other work.
+    fn run_clients(&self) {
         let depth = self.depth.get();
-        if self.current.get().is_none() || depth >= DEPTH_MAX || self.random.below(4) != 0 {
+        if depth >= DEPTH_MAX {
             return;
         }
         self.depth.set(depth + 1);
         for _ in 0..1 + self.random.below(6) {
-            self.step_client(self.random.index(self.clients.len()));
+            self.step_client(self.random.index(self.clients.len() + 1));
         }
         self.depth.set(depth);
     }
@@ -654,6 +768,8 @@ impl World {
             return;
         }
         self.mark("waits for transactions");
+        self.tries.set(self.tries.get() + 1);
+        assert!(self.tries.get() < TRIES_MAX, "a request waits forever");
         self.depth.set(1);
         for _ in 0..WAIT_MAX {
             let is_open = |client: &RefCell<Client>| {
@@ -693,10 +809,15 @@ impl World {
         self.mark("crashes");
         event!(self, "crash: {loss:?}");
         for client in &self.clients {
-            self.lose_reply(&mut client.borrow_mut());
+            let mut client = client.borrow_mut();
+            self.lose_reply(&mut client);
+            (client.reading, client.seen_time) = (None, 0);
         }
         let files = self.files.borrow().restart(loss);
-        drop(self.process.borrow_mut().take());
+        self.watcher.borrow_mut().lose();
+        // Dropped without a borrow: a slow sync at its end lets clients run.
+        let process = self.process.take();
+        drop(process);
         *self.files.borrow_mut() = files;
         if loss == Loss::Nothing && self.durability == Durability::Relaxed {
             // Only the process has ended.
@@ -704,7 +825,7 @@ impl World {
             model.promised = model.promised.max(model.answered);
         }
         self.open()?;
-        self.verify()
+        self.verify_present()
     }
 
     /// Takes over what the engine has recovered. Errors: it has lost a promised commit.
@@ -718,6 +839,7 @@ impl World {
             return Err(format!("commit {} is lost, recovered up to {position}", model.promised));
         }
         model.recover(position);
+        self.watcher.borrow_mut().recover(model.versions.len());
         for client in &self.clients {
             let mut client = client.borrow_mut();
             if let Some(request) = &mut client.request
@@ -729,41 +851,14 @@ impl World {
         }
         Ok(())
     }
+}
 
-    /// Compares all stored data with the model.
-    fn verify(&self) -> Result<(), String> {
-        let state = self.model.borrow().state().clone();
-        let names = self.command("{listCollections: 1, $db: 'test'}")?;
-        let names = extended_json::to_relaxed(names.view());
-        for place in COLLECTIONS {
-            if names.contains(&format!("\"name\":\"{place}\"")) != state.contains_key(place) {
-                return Err(format!("{place} exists or not: {names}"));
-            }
-            if !state.contains_key(place) {
-                continue;
-            }
-            let docs: Vec<Doc> =
-                state.get(place).into_iter().flat_map(|docs| docs.values().copied()).collect();
-            let ways: &[&str] = if place == "a" { &["$natural", "_id", "u"] } else { &["$natural", "_id"] };
-            for way in ways {
-                let reply = self.command(&format!("{{find: '{place}', hint: {{{way}: 1}}, $db: 'test'}}"))?;
-                let found = Action::Find(None).outcome(reply.view())?;
-                if found != Outcome::Docs(docs.clone()) {
-                    return Err(format!("{place} by {way} has {found:?}, expected {docs:?}"));
-                }
-            }
-            let reply = self.command(&format!("{{count: '{place}', $db: 'test'}}"))?;
-            let count = Action::Count.outcome(reply.view())?;
-            if count != Outcome::Count(docs.len() as i64) {
-                return Err(format!("{place} has {} documents, and counts {count:?}", docs.len()));
-            }
-            let reply = self.command(&format!("{{validate: '{place}', $db: 'test'}}"))?;
-            if reply.view().get("valid").and_then(|valid| valid.as_bool()) != Some(true) {
-                return Err(format!("{place} is not valid: {}", extended_json::to_relaxed(reply.view())));
-            }
-        }
-        Ok(())
-    }
+/// Returns true if a value of a batch contains some bytes.
+fn contains(batch: &Batch, marker: &[u8]) -> bool {
+    batch.ops().iter().any(|op| match op {
+        Op::Put { value, .. } => value.windows(marker.len()).any(|window| window == marker),
+        _ => false,
+    })
 }
 
 /// Encodes a command as a message.

@@ -17,7 +17,21 @@ fn seeds_reach_crashes_conflicts_and_repeated_requests() {
     for seed in 100..120 {
         total.add(&Script::new(seed).run().unwrap_or_else(|what| panic!("seed {seed}: {what}")));
     }
-    for mark in ["committed transactions", "crashes", "lost replies", "repeated requests", "writes"] {
+    let marks = [
+        "backups",
+        "clock jumps",
+        "committed transactions",
+        "crashes",
+        "cursors of several batches",
+        "failing syncs",
+        "full disks",
+        "lost replies",
+        "repeated requests",
+        "replies with events of a change stream",
+        "slow syncs",
+        "writes",
+    ];
+    for mark in marks {
         assert!(total.marks.get(mark).is_some_and(|count| *count > 0), "no {mark}: {:?}", total.marks);
     }
 }

@@ -5,6 +5,7 @@
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex};
+use crate::time;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::Waker;
@@ -117,13 +118,14 @@ impl EventCount {
 
     /// Holds this thread until the count has reached `count`, or until `should_continue` returns false.
     pub fn wait_while(&self, count: u64, should_continue: &mut dyn FnMut() -> bool) {
-        while !self.wait_briefly(count) && should_continue() {}
+        // No other thread of a simulation can end the wait.
+        while !self.wait_briefly(count) && should_continue() && !time::is_simulated() {}
     }
 
     /// Holds this thread for 10 milliseconds at most. Returns true if the count has reached `count`.
     pub fn wait_briefly(&self, count: u64) -> bool {
         let mut waiting = self.waiting.lock();
-        if self.read() < count {
+        if self.read() < count && !time::is_simulated() {
             self.advanced.wait_for(&mut waiting, CHECK_INTERVAL);
         }
         self.read() >= count

@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 
-use crate::{Batch, Error, Ident, Key, Op, Result, Value};
+use crate::{Batch, Error, Ident, Key, Op, Result, Value, mutant};
 
 /// Common prefix of the magic of all frame versions; the last byte is the version.
 pub(crate) const MAGIC_PREFIX: [u8; 3] = *b"VJR";
@@ -132,6 +132,7 @@ impl Header {
     /// Returns true if the header belongs to a batch with this checksum.
     pub(crate) fn matches_checksum(&self, batch: u32) -> bool {
         self.expected == crc32c::crc32c_append(batch, &self.fields).to_le_bytes()
+            || mutant!("frames are not verified")
     }
 }
 

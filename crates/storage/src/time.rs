@@ -8,6 +8,13 @@ use std::time::{Duration, Instant};
 #[cfg(any(test, debug_assertions, feature = "testing"))]
 thread_local! {
     static SIMULATED: std::cell::Cell<Option<Instant>> = const { std::cell::Cell::new(None) };
+    static MEANWHILE: std::cell::Cell<Option<fn()>> = const { std::cell::Cell::new(None) };
+}
+
+/// Sets what happens while this thread sleeps at a simulated time.
+#[cfg(any(test, debug_assertions, feature = "testing"))]
+pub fn simulate_meanwhile(work: Option<fn()>) {
+    MEANWHILE.set(work);
 }
 
 /// Sets the time of this thread; `None` returns to the system's clock.
@@ -26,6 +33,11 @@ fn simulated() -> Option<Instant> {
     None
 }
 
+/// Returns true if this thread's clock is simulated.
+pub fn is_simulated() -> bool {
+    simulated().is_some()
+}
+
 /// Returns the present time.
 pub fn now() -> Instant {
     simulated().unwrap_or_else(Instant::now)
@@ -40,7 +52,10 @@ pub fn since(earlier: Instant) -> Duration {
 pub fn sleep(time: Duration) {
     match simulated() {
         #[cfg(any(test, debug_assertions, feature = "testing"))]
-        Some(now) => simulate(Some(now + time)),
+        Some(now) => {
+            simulate(Some(now + time));
+            MEANWHILE.get().into_iter().for_each(|work| work());
+        }
         _ => std::thread::sleep(time),
     }
 }
@@ -55,6 +70,7 @@ mod tests {
         simulate(Some(start));
         sleep(Duration::from_secs(3600));
         assert_eq!(since(start), Duration::from_secs(3600));
+        assert!(is_simulated());
         simulate(None);
         assert!(since(start) < Duration::from_secs(3600));
     }

@@ -10,6 +10,7 @@ use query::Context;
 use query::matcher::Matcher;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use storage::mutant;
 
 impl Database {
     /// Removes every expired document and returns their number. A failed index is logged, and others continue.
@@ -24,6 +25,7 @@ impl Database {
                 let after = index.spec.expire_after_seconds.or(clustered_after.map(|seconds| seconds as f64));
                 // A text index has two parts and never expires documents.
                 let (Some(seconds), [part]) = (after, &*index.spec.parts) else { continue };
+                let seconds = if mutant!("documents expire early") { seconds / 2.0 } else { seconds };
                 let before = self.now_millis().saturating_sub((seconds * 1000.0) as i64);
                 let swept = self.sweep(&collection.namespace, part.path.as_str(), &index.spec.name, before);
                 match swept {

@@ -224,7 +224,10 @@ impl Database {
                 if document == 0 || per_commit == 1 {
                     return Err(error);
                 }
-                debug_assert!(document < count_max, "no fewer documents are tried: {document} of {count_max}");
+                debug_assert!(
+                    document < count_max,
+                    "no fewer documents are tried: {document} of {count_max}"
+                );
                 (count_max, failure) = (document, Some(error));
             }
         }

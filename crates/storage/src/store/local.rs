@@ -10,7 +10,7 @@ use super::{
 use crate::cpu_slice::{self, CpuSlice};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, MutexGuard, RwLock};
-use crate::{Durability, Engine, EventCount, Ident, Position, Result, Snapshot, Value, mutant};
+use crate::{Durability, Engine, EventCount, Ident, Position, Result, Snapshot, Value, mutant, time};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::task::Waker;
@@ -95,7 +95,8 @@ impl Local {
     fn wait_until(&self, is_over: &dyn Fn() -> bool, should_continue: &mut dyn FnMut() -> bool) {
         loop {
             let next = self.releases.read() + 1;
-            if is_over() || !should_continue() {
+            // No other thread of a simulation can end the wait.
+            if is_over() || !should_continue() || time::is_simulated() {
                 return;
             }
             self.releases.wait_briefly(next);
@@ -476,6 +477,9 @@ impl Replication for Local {
     /// A commit takes its time before a snapshot contains it, and records its position afterwards,
     /// both under the lock.
     fn visible_position(&self) -> Position {
+        if mutant!("majority reads do not wait for the journal") {
+            return self.engine.durable();
+        }
         let _writer = self.writer.lock();
         self.latest_position()
     }
@@ -530,7 +534,8 @@ impl ChangeLog for Local {
     fn log_read_view(&self, earliest: u64) -> (ReadView, u64) {
         let mut writer = self.writer.lock();
         self.note_synced(&mut writer);
-        let end = match writer.unsynced.is_empty() {
+        let is_durable = writer.unsynced.is_empty() || mutant!("the log shows commits that are not durable");
+        let end = match is_durable {
             true => self.time(earliest),
             false => writer.synced_time,
         };

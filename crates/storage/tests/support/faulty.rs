@@ -115,6 +115,13 @@ impl FaultyFiles {
         self.disk.lock().room = room;
     }
 
+    /// Removes all faults.
+    pub fn heal(&self) {
+        let mut disk = self.disk.lock();
+        (disk.stop_at_write, disk.stop_at_sync, disk.room) = (None, None, None);
+        (disk.failing_syncs, disk.failing_reads, disk.slowness) = (0, 0, Duration::ZERO);
+    }
+
     /// Sets the number that all calls of [`Files::random`] return.
     pub fn set_random(&self, random: u64) {
         self.disk.lock().random = Some(random);
@@ -207,7 +214,7 @@ impl Content {
     fn apply(bytes: &mut Vec<u8>, pending: &Pending) {
         match pending {
             Pending::Write(offset, written) => overwrite(bytes, *offset, written),
-            Pending::SetLen(len) => bytes.resize(*len, 0),
+            Pending::SetLen(len) => set_len(bytes, *len),
         }
     }
 
@@ -239,16 +246,22 @@ impl Content {
             {
                 block.fill(0);
                 let before = self.durable.get(at..end.min(self.durable.len())).unwrap_or_default();
-                block.iter_mut().zip(before).for_each(|(to, from)| *to = *from);
+                block.get_mut(..before.len()).into_iter().for_each(|part| part.copy_from_slice(before));
             }
         }
         bytes
     }
 }
 
+/// Cuts or extends a file. `Vec::resize` is slow in debug builds.
+fn set_len(bytes: &mut Vec<u8>, len: usize) {
+    bytes.truncate(len);
+    bytes.extend_from_slice(&vec![0; len - bytes.len()]);
+}
+
 fn overwrite(bytes: &mut Vec<u8>, offset: usize, written: &[u8]) {
     if bytes.len() < offset + written.len() {
-        bytes.resize(offset + written.len(), 0);
+        set_len(bytes, offset + written.len());
     }
     if let Some(place) = bytes.get_mut(offset..offset + written.len()) {
         place.copy_from_slice(written);
@@ -334,7 +347,7 @@ impl Disk {
             *room += before.saturating_sub(len) as u64;
         }
         let content = self.content(number)?;
-        content.now.resize(len, 0);
+        set_len(&mut content.now, len);
         content.pending.push(Pending::SetLen(len));
         Ok(())
     }
@@ -502,7 +515,9 @@ impl File for FaultyFile {
     fn sync(&self) -> io::Result<()> {
         // Other threads write at this time.
         let slowness = self.disk.lock().slowness;
-        std::thread::sleep(slowness);
+        if !slowness.is_zero() {
+            crate::time::sleep(slowness);
+        }
         self.disk.lock().sync(self.number)
     }
 

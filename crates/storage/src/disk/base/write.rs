@@ -12,7 +12,7 @@ use super::table::Stored;
 use super::tree::{Tree, each_extent};
 use super::{Base, BaseCursor, Extent, FreeSpace, IDENTS_TABLE, SLOTS_UNITS, TABLES_TABLE, View};
 use crate::disk::journal::during;
-use crate::{Direction, Error, Ident, Key, Range, Result, Value};
+use crate::{Direction, Error, Ident, Key, Range, Result, Value, mutant};
 
 /// Writes tables, and collects the changes of the catalog trees.
 pub(in crate::disk) struct Changes<'a> {
@@ -269,7 +269,9 @@ impl Base {
                 "the latest superblock is overwritten"
             );
             let file = &view.file.file;
-            file.sync().map_err(|error| during("syncing", &self.path, error))?;
+            if !mutant!("pages are not synced before their superblock") {
+                file.sync().map_err(|error| during("syncing", &self.path, error))?;
+            }
             Ok(root)
         });
         let root = match ended {
