@@ -60,8 +60,8 @@ def dump(client: pymongo.MongoClient, name: str, folder: pathlib.Path, zipped: b
         _write(folder / f"{found['name']}.metadata.json", json_util.dumps(metadata, json_options=CANONICAL).encode(), zipped)
 
 
-def restore(client: pymongo.MongoClient, name: str, folder: pathlib.Path, drop: bool = False) -> None:
-    """mongorestore: creates the collection with its options, inserts documents without validation, then
+def restore(client: pymongo.MongoClient, name: str, folder: pathlib.Path, drop: bool = False, validates: bool = False) -> None:
+    """mongorestore: creates the collection with its options, inserts documents, by default without validation, then
     builds indexes."""
     names = sorted({path.name.split(".metadata.json")[0] for path in folder.iterdir() if ".metadata.json" in path.name})
     for collection in names:
@@ -75,7 +75,7 @@ def restore(client: pymongo.MongoClient, name: str, folder: pathlib.Path, drop: 
         documents = bson.decode_all(_read(folder / f"{collection}.bson"), RAW)
         for at in range(0, len(documents), 1000):
             reply = client[name].command({
-                "insert": collection, "documents": documents[at:at + 1000], "ordered": False, "bypassDocumentValidation": True,
+                "insert": collection, "documents": documents[at:at + 1000], "ordered": False, "bypassDocumentValidation": not validates,
                 "bypassEmptyTsReplacement": True, "writeConcern": {"w": "majority"}})
             assert "writeErrors" not in reply, reply
         indexes = [index for index in metadata["indexes"] if index["name"] != "_id_" and not index.get("clustered")]
@@ -99,3 +99,24 @@ def load(client: pymongo.MongoClient, name: str, collection: str, lines: list[st
     else:
         reply = client[name].command({"insert": collection, "documents": documents, "ordered": False, "bypassEmptyTsReplacement": True})
     assert "writeErrors" not in reply, reply
+
+
+def log_end(client: pymongo.MongoClient) -> bson.Timestamp:
+    """Returns the time of the latest oplog entry."""
+    return client.local["oplog.rs"].find_one({}, sort=[("$natural", -1)])["ts"]
+
+
+def log_since(client: pymongo.MongoClient, name: str, begin: bson.Timestamp) -> list[dict[str, Any]]:
+    """mongodump --oplog: returns the operations on a database since a time, transactions taken apart."""
+    options = CodecOptions(document_class=dict, uuid_representation=bson.binary.UuidRepresentation.STANDARD)
+    entries = client.local.get_collection("oplog.rs", codec_options=options).find({"ts": {"$gte": begin}}, oplog_replay=True)
+    operations = [inner for entry in entries for inner in (entry["o"].get("applyOps") or [entry])]
+    return [operation for operation in operations if operation["op"] != "n" and operation["ns"].startswith(f"{name}.")]
+
+
+def replay(client: pymongo.MongoClient, operations: list[dict[str, Any]]) -> None:
+    """mongorestore --oplogReplay: applies each operation without UUID, time and session."""
+    for operation in operations:
+        plain = {key: value for key, value in operation.items() if key in ("op", "ns", "o", "o2", "b")}
+        reply = client.admin.command({"applyOps": [plain]})
+        assert reply["results"] == [True], (plain, reply)
