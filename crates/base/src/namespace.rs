@@ -6,7 +6,7 @@ use std::fmt;
 /// The longest name of a database, in bytes.
 const DATABASE_NAME_MAX: usize = 63;
 /// The longest full namespace, in bytes, since MongoDB 4.4.
-const NAMESPACE_MAX: usize = 255;
+pub const NAMESPACE_MAX: usize = 255;
 
 /// A database and a collection in it, both checked.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

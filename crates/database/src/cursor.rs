@@ -480,10 +480,17 @@ impl Cursors {
         open.get(&id).filter(|slot| slot.namespace == *namespace)?.tag.clone()
     }
 
-    /// Ends a cursor, even in use. Returns true if it existed on this namespace.
-    pub fn kill(&self, id: i64, namespace: &Namespace) -> bool {
+    /// Returns the namespace and the attached data of a cursor.
+    pub fn tagged(&self, id: i64) -> Option<(Namespace, CursorTag)> {
+        let open = self.open.lock();
+        let slot = open.get(&id)?;
+        Some((slot.namespace.clone(), slot.tag.clone()?))
+    }
+
+    /// Ends a cursor, even in use. Returns true if it existed.
+    pub fn kill(&self, id: i64) -> bool {
         let mut open = self.open.lock();
-        let Some(slot) = open.get_mut(&id).filter(|slot| slot.namespace == *namespace) else { return false };
+        let Some(slot) = open.get_mut(&id) else { return false };
         slot.operation.kill();
         if slot.cursor.is_some() {
             open.remove(&id);

@@ -9,7 +9,7 @@ use crate::database::Database;
 use crate::index::Index;
 use crate::{catalog, storage_error};
 use base::bson::{Builder, DocumentBuf, FieldName, Value};
-use base::{Namespace, Result, err};
+use base::{Namespace, Result, bail, err};
 use query::change::Entry;
 use query::pipeline::CollStats;
 use std::collections::HashMap;
@@ -173,7 +173,16 @@ impl Database {
 
     /// Returns the documents of `$indexStats`.
     pub(crate) fn index_stats_stage(&self, namespace: &Namespace) -> Result<Vec<DocumentBuf>> {
-        let Some(collection) = self.collection(namespace) else { return Ok(Vec::new()) };
+        let catalog = self.catalog();
+        let Some(mut collection) = catalog.get(namespace) else { return Ok(Vec::new()) };
+        while let Some(view) = &collection.options.view {
+            if view.pipeline.view().as_array().is_some_and(|stages| !stages.is_empty()) {
+                bail!(40602, "$indexStats is only valid as the first stage in a pipeline.");
+            }
+            let on = Namespace::new(namespace.database(), &view.on)?;
+            let Some(next) = catalog.get(&on) else { return Ok(Vec::new()) };
+            collection = next;
+        }
         let describe = |index: &Arc<Index>| {
             let mut out = Builder::new();
             out.append(c"name", index.spec.name.as_str())

@@ -42,9 +42,9 @@ struct ByMetadata {
 }
 
 impl ByMetadata {
-    /// Whether the order ascends: least distances first, greatest scores first.
+    /// Whether it ascends: never. The best score and the largest distance are first, as in MongoDB.
     fn ascending(&self) -> bool {
-        self.kind == MetaKind::GeoNearDistance
+        false
     }
 }
 

@@ -90,6 +90,9 @@ pub(crate) fn check_first_stage(namespace: &Namespace, pipeline: &Pipeline) -> R
             InvalidNamespace,
             "{name} must be run against the 'admin' database with {{aggregate: 1}}"
         )),
+        RunsOn::Sessions if namespace.as_str() != "config.system.sessions" => {
+            Err(err!(InvalidNamespace, "{name} may only be run against config.system.sessions"))
+        }
         RunsOn::Collection if on_database => Err(err!(
             InvalidNamespace,
             "{{aggregate: 1}} is not valid for '{name}'; a collection is required."

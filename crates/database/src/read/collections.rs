@@ -15,7 +15,7 @@ use base::{ErrorCode, Namespace, Result, err};
 use parking_lot::Mutex;
 use query::matcher::Matcher;
 use query::pipeline::{
-    Collections, Environment, External, Namespace as Named, Sink, from_documents, matching,
+    Collections, Environment, External, Namespace as Named, Sink, UniqueIndex, from_documents, matching,
 };
 use query::{Collation, Context, Pipeline, Stage, Update};
 use std::sync::Arc;
@@ -207,6 +207,7 @@ impl Collections for OtherCollections {
                 self.ask_server(ServerSource::ListLocalSessions(options.view()))?
             }
             External::PlanCacheStats => database.cached_plans_stage(namespace),
+            External::QueryStats => Vec::new(),
             External::QuerySettings { .. } => self.ask_server(ServerSource::QuerySettings)?,
         };
         Ok(from_documents(documents))
@@ -231,16 +232,25 @@ impl Collections for OtherCollections {
         Ok(Box::new(Replacement::new(&self.database, &self.operation, &namespace, context, bypass)?))
     }
 
-    fn has_unique_index(&self, on: &Named, fields: &[String], collation: &Collation) -> Result<bool> {
+    fn unique_index(
+        &self,
+        on: &Named,
+        fields: &[String],
+        collation: &Collation,
+    ) -> Result<Option<UniqueIndex>> {
         let catalog = self.database.catalog();
-        let Some(collection) = catalog.get(&self.resolve(on)?) else { return Ok(false) };
-        let Some(data) = &collection.data else { return Ok(false) };
-        Ok(data.indexes.iter().any(|index| {
+        let Some(collection) = catalog.get(&self.resolve(on)?) else { return Ok(None) };
+        let Some(data) = &collection.data else { return Ok(None) };
+        let found = data.indexes.iter().filter(|index| {
             let covers = index.spec.parts.len() == fields.len()
                 && index.spec.parts.iter().all(|part| fields.iter().any(|field| field == part.path.as_str()));
             let plain = index.spec.collation == *collation && index.spec.partial.is_none();
             covers && index.unique() && plain
-        }))
+        });
+        // An index without gaps is better, if there are several.
+        Ok(found
+            .map(|index| UniqueIndex { is_sparse: index.spec.sparse })
+            .min_by_key(|found| found.is_sparse))
     }
 
     fn insert(&self, into: &Named, document: Document<'_>, context: &Arc<Context>) -> Result<()> {

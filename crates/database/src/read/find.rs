@@ -20,7 +20,7 @@ use crate::storage_error;
 use crate::watch::Interest;
 use base::bson::{Builder, Document, DocumentBuf, DocumentCow, Element, FieldName};
 use base::{Namespace, Result, bail, err};
-use query::matcher::Matcher;
+use query::matcher::{Matcher, mentions_expr};
 use query::{Arena, Context, Interrupt, MetaKind, Projection, Row, SortPattern, Stage};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -92,6 +92,10 @@ impl<'a> FindRequest<'a> {
             true => None,
             false => Some(Projection::parse_find(self.projection, context)?),
         };
+        let is_positional = projection.as_ref().is_some_and(|projection| projection.needs_position());
+        if is_positional && mentions_expr(self.filter) {
+            bail!(QueryFeatureNotAllowed, "$expr is not allowed in this context");
+        }
         let covering = match &projection {
             Some(projection) if !self.show_record_id && !self.tailable => projection.fields(),
             _ => None,

@@ -29,6 +29,13 @@ pub trait Sink: Send {
     fn finish(&mut self) -> Result<()>;
 }
 
+/// A unique index on the fields of a `$merge`.
+#[derive(Clone, Copy, Debug)]
+pub struct UniqueIndex {
+    /// Whether documents without the fields have no key.
+    pub is_sparse: bool,
+}
+
 /// The database as stages see it. Returned streams own their snapshot.
 pub trait Collections: Send + Sync {
     /// Returns the documents that match a filter, through an index if possible: `$lookup` by equality, `$graphLookup`.
@@ -62,10 +69,10 @@ pub trait Collections: Send + Sync {
         Err(err!(NotImplemented, "$out into {} is not implemented", into.collection))
     }
 
-    /// Whether a unique index has exactly these fields (in any order, not sparse or partial), as `$merge` requires. Not
-    /// called for `_id` alone.
-    fn has_unique_index(&self, _on: &Namespace, _fields: &[String], _collation: &Collation) -> Result<bool> {
-        Ok(false)
+    /// Returns a unique index that has exactly these fields (in any order, not partial), as `$merge` requires. Not called
+    /// for `_id` alone.
+    fn unique_index(&self, _: &Namespace, _: &[String], _: &Collation) -> Result<Option<UniqueIndex>> {
+        Ok(None)
     }
 
     /// Inserts one document: `$merge` with `whenMatched: "fail"`.

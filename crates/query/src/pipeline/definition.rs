@@ -59,6 +59,8 @@ pub enum RunsOn {
     Admin,
     /// A collection or a database.
     Any,
+    /// The collection of sessions, `config.system.sessions`.
+    Sessions,
 }
 
 /// Whether the stable API contains a stage.

@@ -20,6 +20,8 @@ pub enum External {
     IndexStats,
     /// `$listLocalSessions`, whose options the server reads.
     ListLocalSessions(DocumentBuf),
+    /// `$queryStats`.
+    QueryStats,
     /// `$planCacheStats`.
     PlanCacheStats,
     /// `$querySettings`.

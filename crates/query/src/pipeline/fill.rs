@@ -11,12 +11,35 @@
 //! ```
 
 use super::parse::{Parsed, Scope};
-use base::bson::{Builder, Document, Element, FieldName, FieldNameBuf, Value};
+use base::bson::{Builder, Document, DocumentBuf, Element, FieldName, FieldNameBuf, Value};
 use base::{Result, bail, err};
+
+/// Returns the `$addFields` that a `$fill` in an update expands to.
+///
+/// Errors: as [`parse`]; InvalidOptions for a method, which needs other documents.
+pub(crate) fn in_update(spec: &Element<'_>) -> Result<DocumentBuf> {
+    let output = output_of(spec)?.1;
+    for field in output {
+        if let Filling::Window(_) = filling(&field)? {
+            bail!(InvalidOptions, "$_internalSetWindowFields is not allowed to be used within an update");
+        }
+    }
+    values(output)
+}
 
 /// Parses `$fill`. Errors: FailedToParse, 40414, 40415 for invalid, missing and unknown options, 6050200 to 6050204 as
 /// in MongoDB.
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
+    let (options, output) = output_of(spec)?;
+    let mut stages = Builder::new();
+    stages.begin_array(c"stages");
+    append_windows(&mut stages, options, output)?;
+    append_values(&mut stages, output)?;
+    Parsed::stages(stages, scope)
+}
+
+/// Returns the options and the field `output`. Errors: as [`parse`].
+fn output_of<'v>(spec: &Element<'v>) -> Result<(Document<'v>, Document<'v>)> {
     let Value::Document(options) = spec.value() else {
         let found = spec.kind().alias();
         bail!(FailedToParse, "the $fill stage specification must be an object, found {found}");
@@ -32,11 +55,7 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let Some(output) = output.as_document().filter(|output| !output.is_empty()) else {
         bail!(6050203, "$fill 'output' must be an object with at least one field");
     };
-    let mut stages = Builder::new();
-    stages.begin_array(c"stages");
-    append_windows(&mut stages, options, output)?;
-    append_values(&mut stages, output)?;
-    Parsed::stages(stages, scope)
+    Ok((options, output))
 }
 
 /// The method of filling one field.
@@ -137,6 +156,15 @@ fn partition(options: Document<'_>) -> Result<Builder> {
 
 /// Appends an `$addFields` with an `$ifNull` for each field that has a given value.
 fn append_values(stages: &mut Builder, output: Document<'_>) -> Result<()> {
+    let values = values(output)?;
+    if !values.view().is_empty() {
+        stages.push_document().append(c"$addFields", &values).end();
+    }
+    Ok(())
+}
+
+/// Returns the `$addFields` of the fields with a given value.
+fn values(output: Document<'_>) -> Result<DocumentBuf> {
     let mut values = Builder::new();
     for field in output {
         if let Filling::Value(value) = filling(&field)? {
@@ -145,10 +173,7 @@ fn append_values(stages: &mut Builder, output: Document<'_>) -> Result<()> {
             values.push(path.as_str()).push(value).end().end();
         }
     }
-    if !values.is_empty() {
-        stages.push_document().append(c"$addFields", &values.finish()).end();
-    }
-    Ok(())
+    Ok(values.finish())
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! `$listLocalSessions`: the sessions in the server's cache.
+//! `$listLocalSessions` and `$listSessions`: the sessions in the server's cache. MongoDB copies its cache to the
+//! collection that `$listSessions` reads. Here both read the cache.
 
 use super::definition::{Requester, Resource, Right, is_set, values};
 use super::external::{External, options};

@@ -37,17 +37,21 @@ impl Operator for Merge {
     /// Starts the stage. Errors: 51183 without a unique index on the fields.
     fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
         let by_id = matches!(self.on.as_slice(), [only] if only.as_str() == "_id");
+        let mut takes_null = false;
         if !by_id {
             let fields: Vec<String> = self.on.iter().map(|path| path.to_string()).collect();
-            if !environment.collections.has_unique_index(
-                &self.into,
-                &fields,
-                &environment.context.collation,
-            )? {
+            let collation = &environment.context.collation;
+            let Some(index) = environment.collections.unique_index(&self.into, &fields, collation)? else {
                 bail!(51183, "Cannot find index to verify that join fields will be unique");
-            }
+            };
+            takes_null = !index.is_sparse;
         }
-        Ok(Box::new(Running { stage: self, input: Some(input), environment: environment.clone() }))
+        Ok(Box::new(Running {
+            stage: self,
+            input: Some(input),
+            takes_null,
+            environment: environment.clone(),
+        }))
     }
 }
 
@@ -55,6 +59,8 @@ impl Operator for Merge {
 struct Running {
     stage: Arc<Merge>,
     input: Option<Stream>,
+    /// Whether a null or missing field matches null: the unique index has a key for it.
+    takes_null: bool,
     environment: Environment,
 }
 
@@ -88,7 +94,7 @@ impl Stage for Running {
         let mut batch = Batch::default();
         while let Some(row) = input.next()? {
             tick.check()?;
-            let filter = filter(&self.stage.on, row.document.view())?;
+            let filter = filter(&self.stage.on, row.document.view(), self.takes_null)?;
             batch.push(filter, row);
             if batch.is_full() {
                 self.write(std::mem::take(&mut batch))?;
@@ -132,7 +138,12 @@ impl Running {
             };
         };
         if let Matched::Fail = self.stage.matched {
-            return collections.insert(self.into(), row.document, context);
+            let filled = self.filled(row.document);
+            return collections.insert(
+                self.into(),
+                filled.as_ref().map_or(row.document, DocumentBuf::view),
+                context,
+            );
         }
         let found = self.update(filter.view(), row, arena).map_err(|error| match error.code() {
             ErrorCode::ImmutableField => error.context(
@@ -146,11 +157,31 @@ impl Running {
         }
     }
 
+    /// Returns the document to insert, with null for fields of `on` that are missing; `None` if none is.
+    fn filled(&self, document: Document<'_>) -> Option<DocumentBuf> {
+        let is_missing = |path: &&Path| {
+            let name = path.as_str();
+            self.takes_null && name != "_id" && path.components().len() == 1 && document.find(name).is_none()
+        };
+        let missing: Vec<&Path> = self.stage.on.iter().filter(is_missing).collect();
+        if missing.is_empty() {
+            return None;
+        }
+        let mut out = Builder::new();
+        document.find("_id").iter().for_each(|id| _ = out.append_element(id));
+        missing.into_iter().for_each(|path| _ = out.append(path, Value::Null));
+        let others = document.iter().filter(|field| field.name() != "_id");
+        others.for_each(|field| _ = out.append_element(&field));
+        Some(out.finish())
+    }
+
     /// Updates the matching document, or inserts if the mode is to insert. Returns whether a document matched.
     fn update(&self, filter: Document<'_>, row: RowView<'_>, arena: &Arena) -> Result<bool> {
         let document = row.document;
         let (collections, context) = (&self.environment.collections, &self.environment.context);
-        let insert = matches!(self.stage.not_matched, NotMatched::Insert).then_some(document);
+        let inserts = matches!(self.stage.not_matched, NotMatched::Insert);
+        let filled = self.filled(document).filter(|_| inserts);
+        let insert = inserts.then_some(filled.as_ref().map_or(document, DocumentBuf::view));
         let operator = match &self.stage.matched {
             Matched::Pipeline { update, variables } => {
                 let context: Arc<Context> = Arc::new(variables.set(row, context, arena)?);
@@ -191,13 +222,16 @@ fn no_match() -> base::Error {
 
 /// Returns the filter of equalities on the fields; `None` without `_id`.
 ///
-/// Errors: 51132 for a missing or null field, 51185 for an array.
-fn filter(on: &[Path], document: Document<'_>) -> Result<Option<DocumentBuf>> {
+/// Errors: 51132 for a missing or null field unless `takes_null`, 51185 for an array.
+fn filter(on: &[Path], document: Document<'_>, takes_null: bool) -> Result<Option<DocumentBuf>> {
     let mut builder = Builder::new();
     for path in on {
         check_no_arrays(path, document)?;
         match path.get(document) {
             None if path.as_str() == "_id" => return Ok(None),
+            None | Some(Value::Null | Value::Undefined) if path.as_str() != "_id" && takes_null => {
+                builder.begin_document(path).append(c"$eq", Value::Null).end();
+            }
             None | Some(Value::Null | Value::Undefined) if path.as_str() != "_id" => {
                 bail!(
                     51132,
@@ -291,7 +325,9 @@ mod tests {
         let run = Run::new("[{_id: 7, a: 2, c: 5}]", spec).with("t", TARGET).unique("a");
         run.gives("[]");
         run.holds("t", "[{_id: 1, a: 1, b: 1}, {_id: 2, a: 2, c: 5}]");
-        Run::new("[{_id: 7}]", spec).unique("a").fails(51132, "'on' field 'a' cannot be missing");
+        let run = Run::new("[{_id: 7}, {_id: 8, a: null, b: 1}]", spec).unique("a");
+        run.gives("[]");
+        run.holds("t", "[{a: null, b: 1}]");
         Run::new("[{_id: 7, a: [1]}]", spec).unique("a").fails(51185, "'on' field 'a' is an array");
     }
 }

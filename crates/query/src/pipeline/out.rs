@@ -16,6 +16,9 @@ use base::bson::{Element, Value};
 use base::{Result, bail};
 use std::sync::Arc;
 
+/// Longest name of a collection, in bytes. The name of the database and a dot are before it.
+const NAME_MAX: usize = base::namespace::NAMESPACE_MAX - 2;
+
 /// A parsed `$out`: its target.
 struct Out(Namespace);
 
@@ -35,6 +38,9 @@ pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
     target::check(&into, "$out", (17385, 31321))?;
     if into.collection.starts_with('$') {
         bail!(IllegalOperation, "$out cannot write to the invalid name '{}'", into.collection);
+    }
+    if into.collection.len() > NAME_MAX {
+        bail!(IllegalOperation, "$out cannot write to a name of more than {NAME_MAX} bytes");
     }
     Ok(Parsed::one(Out(into)))
 }

@@ -1,6 +1,6 @@
 //! Parser of pipelines: positions and nesting of stages, and their numeric arguments.
 
-use super::definition::{Parser, Position, StageDefinition};
+use super::definition::{Parser, Position, RunsOn, StageDefinition};
 use super::external::Source;
 use super::operator::Operator;
 use super::registry;
@@ -124,8 +124,8 @@ impl<'p> Scope<'p> {
         Ok(())
     }
 
-    /// Checks the position of a stage and the pipelines around it. Errors: 40601 and 40602; 40573, 51047, 31441 and
-    /// 40600 for sub-pipelines.
+    /// Checks the position of a stage and the pipelines around it. Errors: 40601 and 40602; InvalidNamespace, 40573,
+    /// 51047, 31441 and 40600 for sub-pipelines.
     fn check_position(&self, definition: &StageDefinition, count: usize) -> Result<()> {
         let (name, at) = (definition.name, self.position);
         match definition.position {
@@ -136,6 +136,9 @@ impl<'p> Scope<'p> {
                 bail!(40602, "{name} is only valid as the first stage in a pipeline.");
             }
             _ => {}
+        }
+        if definition.runs_on == RunsOn::Sessions && (self.in_facet || self.inside.is_some()) {
+            bail!(InvalidNamespace, "{name} may only be run against config.system.sessions");
         }
         match self.inside {
             Some(Outer::Lookup) if definition.opens_stream() => {

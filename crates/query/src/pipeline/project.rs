@@ -57,7 +57,7 @@ pub(crate) fn parse_add_fields(spec: &Element<'_>, scope: &Scope<'_>) -> Result<
     Ok(Parsed::one(Reshape { projection, effect, reads, closed: false }))
 }
 
-/// Parses `$unset`. Errors: 31002, 31119, 31120 as in MongoDB, and errors of paths.
+/// Parses `$unset`. Errors: 31002, 31119, 31120 as in MongoDB, 9527900 for a null byte, and errors of paths.
 pub(crate) fn parse_unset(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
     let paths: Vec<&str> = match spec.value() {
         Value::String(path) => vec![path],
@@ -70,6 +70,9 @@ pub(crate) fn parse_unset(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Pars
     };
     if paths.is_empty() {
         bail!(31119, "$unset specification must be a string or an array with at least one field");
+    }
+    if paths.iter().any(|path| path.contains('\0')) {
+        bail!(9527900, "$unset specification must not contain null bytes");
     }
     let projection = Projection::unset(&paths)?;
     let effect = Effect::Changes(paths.iter().map(|path| first_component(path)).collect());

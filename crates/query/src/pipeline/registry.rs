@@ -8,8 +8,8 @@ use super::{
     bucket, bucket_auto, change_stream, change_stream_split_large_event, coll_stats, count, current_op,
     densify, documents, facet, fill, geo_near, graph_lookup, group, index_stats, internal, limit,
     list_cluster_catalog, list_local_sessions, lookup, r#match, merge, out, plan_cache_stats, project,
-    query_settings, redact, replace_root, sample, set_window_fields, skip, sort, sort_by_count, union_with,
-    unwind,
+    query_settings, query_stats, redact, replace_root, sample, set_window_fields, skip, sort, sort_by_count,
+    union_with, unwind,
 };
 use base::bson::{Array, Element};
 use base::{Error, Result, err};
@@ -69,6 +69,7 @@ pub(crate) static STAGES: &[StageDefinition] = &[
     stage("$group", group::parse).creates_documents(),
     external("$indexStats", index_stats::parse).requires(Rights::Collection("indexStats")).stable(Stable::No),
     stage("$limit", limit::parse),
+    refused("$listCatalog").documents_from(Own).requires(Rights::Collection("listCollections")),
     stage("$listClusterCatalog", list_cluster_catalog::parse)
         .documents_from(Own)
         .runs_on(RunsOn::Any)
@@ -83,8 +84,8 @@ pub(crate) static STAGES: &[StageDefinition] = &[
         .stable(Stable::No),
     refused("$listSampledQueries").documents_from(Own).requires(Rights::Cluster("listSampledQueries")),
     search("$listSearchIndexes").documents_from(Own).requires(Rights::Collection("listSearchIndexes")),
-    refused("$listSessions")
-        .documents_from(Own)
+    external("$listSessions", list_local_sessions::parse)
+        .runs_on(RunsOn::Sessions)
         .requires(Rights::By(list_local_sessions::rights))
         .stable(Stable::No),
     stage("$lookup", lookup::parse).reads(lookup::inputs),
@@ -101,7 +102,11 @@ pub(crate) static STAGES: &[StageDefinition] = &[
         .only_read_concern("local")
         .requires(Rights::Cluster("querySettings"))
         .stable(Stable::No),
-    refused("$queryStats").documents_from(Own).requires(Rights::Cluster("queryStatsRead")),
+    external("$queryStats", query_stats::parse)
+        .runs_on(RunsOn::Admin)
+        .only_read_concern("local")
+        .requires(Rights::Cluster("queryStatsRead"))
+        .stable(Stable::No),
     refused("$rankFusion"),
     stage("$redact", redact::parse).in_streams(),
     stage("$replaceRoot", replace_root::parse_replace_root).in_streams(),
@@ -185,7 +190,7 @@ mod tests {
     fn unknown_and_unbuilt_stages_are_refused_by_name() {
         fails("[{$nope: 1}]", 40324, "Unrecognized pipeline stage name: '$nope'");
         fails("[{$search: {}}]", 31082, "Using $search and $vectorSearch aggregation stages requires");
-        fails("[{$listSessions: {}}]", 238, "$listSessions is not implemented");
+        fails("[{$listSampledQueries: {}}]", 238, "$listSampledQueries is not implemented");
         fails("[{$limit: 1, $skip: 1}]", 40323, "exactly one field");
         fails("[{}]", 40323, "exactly one field");
         fails("[1]", 14, "Each element of the 'pipeline' array must be an object");

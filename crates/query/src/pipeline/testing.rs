@@ -1,6 +1,8 @@
 //! Test helpers: pipelines over documents in the shell's notation, with collections in memory.
 
-use super::{Collections, Environment, External, Namespace, Pipeline, Sink, Stream, from_documents};
+use super::{
+    Collections, Environment, External, Namespace, Pipeline, Sink, Stream, UniqueIndex, from_documents,
+};
 use crate::{Collation, Context, Matcher};
 use base::bson::{Array, Document, DocumentBuf, DocumentCow, Path, Value, extended_json};
 use base::{Error, Result, bail};
@@ -117,13 +119,14 @@ impl Collections for Memory {
         names.into_iter().map(|name| (database.to_string(), parse(&format!("{{name: '{name}'}}")))).collect()
     }
 
-    fn has_unique_index(
+    fn unique_index(
         &self,
         _on: &Namespace,
         fields: &[String],
         _collation: &crate::Collation,
-    ) -> Result<bool> {
-        Ok(self.unique.lock().iter().any(|unique| unique == fields))
+    ) -> Result<Option<UniqueIndex>> {
+        let found = self.unique.lock().iter().any(|unique| unique == fields);
+        Ok(found.then_some(UniqueIndex { is_sparse: false }))
     }
 
     fn out(&self, into: &Namespace, _context: &Arc<Context>) -> Result<Box<dyn Sink>> {

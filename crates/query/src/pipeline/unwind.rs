@@ -56,6 +56,9 @@ pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
     let Some(path) = path.strip_prefix('$') else {
         bail!(28818, "path option to $unwind stage should be prefixed with a '$': {path}");
     };
+    if path.contains('\0') {
+        bail!(16419, "field path must not contain embedded null characters");
+    }
     Ok(Parsed::one(Unwind { path: checked_path(path)?, preserve, index }))
 }
 

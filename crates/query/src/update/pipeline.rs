@@ -95,6 +95,10 @@ fn parse_stage(stage: Value<'_>, context: &Context) -> Result<Stage> {
             let fields = document(&spec, 40272, "specification stage must be an object")?;
             Ok(Stage::Project(Projection::add_fields(spec.name(), fields, context)?))
         }
+        "$fill" => {
+            let fields = crate::pipeline::fill_in_update(&spec)?;
+            Ok(Stage::Project(Projection::add_fields("$addFields", fields.view(), context)?))
+        }
         "$project" => {
             let fields = document(&spec, 15969, "specification must be an object")?;
             Ok(Stage::Project(Projection::parse_aggregate(fields, context)?))

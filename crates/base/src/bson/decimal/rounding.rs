@@ -39,10 +39,20 @@ impl Rounding {
 /// Rounds `coefficient × 10^exponent` to a decimal by IEEE's rules for 34 digits. `sticky` marks a non-zero part below
 /// one unit of the coefficient.
 pub(super) fn pack(negative: bool, coefficient: u128, exponent: i32, sticky: bool) -> Decimal128 {
+    pack_by(negative, coefficient, exponent, sticky, Rounding::HalfEven)
+}
+
+/// As [`pack`], with another rounding mode.
+pub(super) fn pack_by(
+    negative: bool,
+    coefficient: u128,
+    exponent: i32,
+    sticky: bool,
+    rounding: Rounding,
+) -> Decimal128 {
     let digits = digits(coefficient) as i32;
     let drop = (digits - DIGITS_MAX as i32).max(EXPONENT_MIN.saturating_sub(exponent)).max(0);
-    let (mut coefficient, mut exponent) =
-        shed(negative, coefficient, exponent, drop, sticky, Rounding::HalfEven);
+    let (mut coefficient, mut exponent) = shed(negative, coefficient, exponent, drop, sticky, rounding);
     if coefficient > COEFFICIENT_MAX {
         coefficient /= 10;
         exponent += 1;

@@ -1,6 +1,6 @@
 //! Decimals as text: writes MongoDB's canonical form and reads any spelling.
 
-use super::rounding::{digits, pack};
+use super::rounding::{Rounding, digits, pack_by};
 use super::{Decimal128, Parts};
 use std::fmt;
 
@@ -13,6 +13,11 @@ impl Decimal128 {
     /// Parses decimal text: digits, point, exponent, `Infinity` and `NaN` in any case. Rounds to 34 digits. `None` if
     /// the text is not a number.
     pub fn parse(text: &str) -> Option<Decimal128> {
+        Decimal128::parse_by(text, Rounding::HalfEven)
+    }
+
+    /// As [`parse`](Self::parse), with another rounding mode.
+    pub fn parse_by(text: &str, rounding: Rounding) -> Option<Decimal128> {
         let (negative, rest) = match text.as_bytes().first()? {
             b'-' => (true, text.get(1..)?),
             b'+' => (false, text.get(1..)?),
@@ -32,7 +37,7 @@ impl Decimal128 {
         if integral.is_empty() && fraction.is_empty() {
             return None;
         }
-        finite(negative, integral, fraction, exponent)
+        finite(negative, (integral, fraction), exponent, rounding)
     }
 }
 
@@ -46,7 +51,12 @@ fn parse_exponent(text: &str) -> Option<i64> {
 }
 
 /// Parses digits before and after the point. Digits beyond [`DIGITS_KEPT`] only affect rounding.
-fn finite(negative: bool, integral: &str, fraction: &str, exponent: i64) -> Option<Decimal128> {
+fn finite(
+    negative: bool,
+    (integral, fraction): (&str, &str),
+    exponent: i64,
+    rounding: Rounding,
+) -> Option<Decimal128> {
     let (mut coefficient, mut sticky, mut dropped) = (0u128, false, 0i64);
     for digit in integral.bytes().chain(fraction.bytes()) {
         if !digit.is_ascii_digit() {
@@ -62,7 +72,7 @@ fn finite(negative: bool, integral: &str, fraction: &str, exponent: i64) -> Opti
     }
     let exponent = exponent.saturating_add(dropped).saturating_sub(fraction.len() as i64);
     let exponent = exponent.clamp(-EXPONENT_CLAMP, EXPONENT_CLAMP) as i32;
-    Some(pack(negative, coefficient, exponent, sticky))
+    Some(pack_by(negative, coefficient, exponent, sticky, rounding))
 }
 
 impl fmt::Display for Decimal128 {

@@ -20,7 +20,7 @@ use base::{Error, Result, bail, err};
 /// Errors: 14 for other types, 16612 for a second date, Overflow for a date out of range.
 pub(super) fn add<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let mut sum = Total::default();
-    let mut date = None;
+    let (mut date, mut only_decimals) = (None, true);
     for operand in call.values() {
         match operand? {
             None | Some(Value::Null | Value::Undefined) => return null(),
@@ -30,17 +30,25 @@ pub(super) fn add<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
                 }
                 date = Some(millis);
             }
-            Some(other) => sum.add(other.as_number().ok_or_else(|| {
-                let found = other.kind().alias();
-                err!(TypeMismatch, "$add only supports numeric or date types, not {found}")
-            })?),
+            Some(other) => {
+                let number = other.as_number().ok_or_else(|| {
+                    let found = other.kind().alias();
+                    err!(TypeMismatch, "$add only supports numeric or date types, not {found}")
+                })?;
+                only_decimals &= matches!(number, Number::Decimal128(_));
+                sum.add(number);
+            }
         }
     }
     if let Some(date) = date {
         let moved = date.checked_add(to_millis(sum.number(), "$add")?);
         return value(Value::DateTime(moved.ok_or_else(|| date_overflow("$add"))?));
     }
-    number(sum.number())
+    match sum.decimals() {
+        // A sum of decimals keeps the exponent of zero.
+        Some(decimals) if only_decimals => number(Number::Decimal128(decimals)),
+        _ => number(sum.number()),
+    }
 }
 
 /// `$subtract`: the difference of numbers, a date minus milliseconds, or the milliseconds between dates.

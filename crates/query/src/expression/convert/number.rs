@@ -106,7 +106,8 @@ fn parse(text: &str, target: Type) -> Result<Value<'static>> {
             .and_then(|value| i32::try_from(value).map(Value::Int32).map_err(|_| failed("Overflow"))),
         Type::Int64 => whole(text, unsigned, failed).map(Value::Int64),
         Type::Double => double(text, unsigned, failed).map(Value::Double),
-        _ => Decimal128::parse(text)
+        // MongoDB cuts digits beyond the 34th.
+        _ => Decimal128::parse_by(text, Rounding::TowardZero)
             .map(Value::Decimal128)
             .ok_or_else(|| failed("Failed to parse string to decimal")),
     }

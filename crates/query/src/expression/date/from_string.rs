@@ -276,7 +276,8 @@ fn day(read: &Read) -> Option<Option<i64>> {
     }
     let year = read.year?;
     if let Some(day) = read.day_of_year {
-        return Some(calendar::to_days(year, 1, day).filter(|_| (1..=366).contains(&day)));
+        // MongoDB 8.2 counts from 0 here, and from 1 in $dateToString.
+        return Some(calendar::to_days(year, 1, day + 1).filter(|_| (0..=366).contains(&day)));
     }
     let (month, day) = (read.month?, read.day?);
     let valid = (1..=12).contains(&month) && (1..=calendar::days_in_month(year, month)).contains(&day);
@@ -306,7 +307,7 @@ mod tests {
         reads("dateString: '4/26/1992:+285', format: '%m/%d/%Y:%Z'", "1992-04-25T19:15:00Z");
         reads("dateString: '2017, Week 53', format: '%G, Week %V'", "2018-01-01T00:00:00Z");
         reads("dateString: '53.7.2017', format: '%V.%u.%G'", "2018-01-07T00:00:00Z");
-        reads("dateString: '2020 060', format: '%Y %j'", "2020-02-29T00:00:00Z");
+        reads("dateString: '2020 060', format: '%Y %j'", "2020-03-01T00:00:00Z");
         reads("dateString: '4 July 2017', format: '%d %B %Y'", "2017-07-04T00:00:00Z");
         reads(
             "dateString: '2017-07-04T11:56.02.8', format: '%Y-%m-%dT%H:%M.%S.%L', timezone: 'Europe/London'",

@@ -21,13 +21,14 @@ pub(crate) const KILL_CURSORS: Row = Row::new(
 
 fn kill_cursors(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
-    let namespace = match fields.command_value() {
-        Value::String(name) => Namespace::new(call.request.database, name)?,
+    match fields.command_value() {
+        // As in MongoDB, the cursors may be of other collections.
+        Value::String(name) => Namespace::new(call.request.database, name).map(drop)?,
         other => {
             let found = other.kind().alias();
             bail!(InvalidNamespace, "collection name has invalid type {found}");
         }
-    };
+    }
     let cursors = fields.required("cursors", Fields::array)?;
     fields.finish()?;
     let mut ids = Vec::new();
@@ -47,8 +48,7 @@ fn kill_cursors(call: &mut Call<'_>) -> Result<HandlerStatus> {
         bail!(BadValue, "Must specify at least one cursor id in: {}", call.request.body);
     }
     let registry = &call.server.database.cursors;
-    let (killed, missing): (Vec<i64>, Vec<i64>) =
-        ids.into_iter().partition(|id| registry.kill(*id, &namespace));
+    let (killed, missing): (Vec<i64>, Vec<i64>) = ids.into_iter().partition(|id| registry.kill(*id));
     for (name, ids) in [
         ("cursorsKilled", &killed),
         ("cursorsNotFound", &missing),

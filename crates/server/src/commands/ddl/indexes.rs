@@ -251,14 +251,15 @@ pub(crate) fn change(
     if unique.is_some() && prepare_unique.is_some() {
         bail!(InvalidOptions, "collMod takes 'unique' and 'prepareUnique' one after the other only");
     }
-    if prepare_unique == Some(true) && (hidden.is_some() || expire.is_some()) {
-        bail!(InvalidOptions, "collMod takes 'prepareUnique' without other changes only");
-    }
     if dry_run && !(alone && unique.is_some()) {
         bail!(InvalidOptions, "collMod only supports dry run mode for making an index unique");
     }
     let database = call.server.database.clone();
     let name = database.index_name(namespace, wanted)?;
+    let clustered = database.collection(namespace).and_then(|found| found.options.clustered.clone());
+    if clustered.as_deref() == Some(name.as_str()) {
+        bail!(IndexNotFound, "cannot find index {name} for ns {namespace}, which is clustered by it");
+    }
     if unique.is_some() && alone {
         return make_unique(call, namespace, &name, dry_run);
     }
@@ -270,6 +271,10 @@ pub(crate) fn change(
     let changed = database.change_index(operation.as_ref(), namespace, &name, |spec| {
         reported = Builder::new();
         let reply = &mut reported;
+        let prepares = prepare_unique == Some(true) && !spec.prepare_unique;
+        if prepares && (hidden.is_some() || expire.is_some()) {
+            bail!(InvalidOptions, "collMod takes 'prepareUnique' without other changes only");
+        }
         if spec.is_id_pattern() && hidden == Some(true) {
             bail!(BadValue, "can't hide _id index");
         }

@@ -9,7 +9,7 @@ use crate::commands::table;
 use crate::process::logging::now_millis;
 use crate::protocol::names::UserName;
 use base::Result;
-use base::bson::{FieldName, MAX_DOCUMENT_SIZE, Value};
+use base::bson::{FieldName, MAX_DOCUMENT_SIZE, ObjectId, Value};
 use std::collections::BTreeSet;
 use std::fs;
 
@@ -218,6 +218,16 @@ pub(crate) const CONNECTION_STATUS: Row = Row::new(
 )
 .without_auth();
 
+/// Returns the UUID of a connection: the id of the process and the number of the connection, marked as version 4.
+fn connection_uuid(process: ObjectId, connection: i32) -> [u8; 16] {
+    let mut uuid = [0; 16];
+    let parts = process.0.into_iter().chain(connection.to_be_bytes());
+    uuid.iter_mut().zip(parts).for_each(|(to, from)| *to = from);
+    uuid[6] = (uuid[6] & 0x0f) | 0x40;
+    uuid[8] = (uuid[8] & 0x3f) | 0x80;
+    uuid
+}
+
 fn connection_status(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields().after_name();
     let privileges = fields.flag("showPrivileges")?.unwrap_or(false);
@@ -239,6 +249,8 @@ fn connection_status(call: &mut Call<'_>) -> Result<HandlerStatus> {
         role::append_privileges(reply, "authenticatedUserPrivileges", list);
     }
     reply.end();
+    let uuid = connection_uuid(call.server.topology.process_id, call.connection.activity.connection_id);
+    call.reply.append(c"uuid", Value::Binary { subtype: 4, bytes: &uuid });
     Ok(HandlerStatus::Done)
 }
 
