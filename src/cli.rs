@@ -465,9 +465,10 @@ pub(crate) struct ServeOptions {
         hide_possible_values = true)]
     pub(crate) test_commands: Option<bool>,
 
-    /// MongoDB version to report: 8.0 or 8.2
+    /// MongoDB version to follow: 8.0, 8.2 or 9.0
     ///
-    /// For buildInfo, hello and featureCompatibilityVersion. Error codes and texts are always those of 8.2.
+    /// For buildInfo, hello and featureCompatibilityVersion. Error codes and texts are those of 8.2. 9.0 has rules of
+    /// its own for null behind arrays and for validation levels.
     #[arg(long, value_name = "VERSION", value_enum, hide_short_help = true, hide_possible_values = true,
         default_value_t = CompatibleWith::V8_2)]
     pub(crate) compatible_with: CompatibleWith,
@@ -625,6 +626,9 @@ pub(crate) enum CompatibleWith {
     /// MongoDB 8.2
     #[value(name = "8.2")]
     V8_2,
+    /// MongoDB 9.0
+    #[value(name = "9.0")]
+    V9_0,
 }
 
 /// Compression of pages of the data files.

@@ -333,6 +333,7 @@ impl From<CompatibleWith> for server::CompatibleWith {
         match version {
             CompatibleWith::V8_0 => server::CompatibleWith::V8_0,
             CompatibleWith::V8_2 => server::CompatibleWith::V8_2,
+            CompatibleWith::V9_0 => server::CompatibleWith::V9_0,
         }
     }
 }

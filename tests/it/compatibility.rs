@@ -2,8 +2,9 @@
 //! accumulator, and whether it works or is refused by name.
 //!
 //! Names come from the language's tables and from `listCommands`. Fields come from the sources of the handlers, which
-//! declare each by name. The running server shows which names are refused. `VELLUM_BLESS=1 cargo test --test it
-//! compatibility` writes the page, and the test fails while the page differs.
+//! declare each by name. The running server shows which names are refused. The names of the newest MongoDB come from
+//! tests/mongodb-9.0.txt, and the page lists those that do not work. `VELLUM_BLESS=1 cargo test --test it compatibility`
+//! writes the page, and the test fails while the page differs.
 
 use crate::client::Client;
 use crate::requests::{code, number, run_on};
@@ -38,7 +39,14 @@ fn compatibility_page_is_up_to_date() {
 fn one_option_chooses_the_version_that_is_presented() {
     let Some(default) = Server::start() else { return print_line("compatibility: skipped, no server yet") };
     let older = Server::start_with(&["--compatible-with", "8.0"]).unwrap();
-    for (server, version, wire, feature) in [(&default, "8.2.0", 27, "8.2"), (&older, "8.0.0", 25, "8.0")] {
+    let newer = Server::start_with(&["--compatible-with", "9.0"]).unwrap();
+    let expected = [
+        (&default, "8.2.0", 27, "8.2"),
+        (&older, "8.0.0", 25, "8.0"),
+        (&newer, "9.0.0", 29, "9.0"),
+        (&newer, "9.0.0", 29, "8.3"),
+    ];
+    for (server, version, wire, feature) in expected {
         let built = run_on(server, "{buildInfo: 1, $db: 'admin'}");
         assert_eq!(built.view().get("version").and_then(|text| text.as_str()), Some(version));
         assert_eq!(number(&run_on(server, "{hello: 1, $db: 'admin'}"), "maxWireVersion"), wire);
@@ -51,26 +59,35 @@ fn one_option_chooses_the_version_that_is_presented() {
 }
 
 fn page(client: &mut Client) -> String {
-    let mut page = String::from(INTRODUCTION);
-    commands(client, &mut page);
+    let mut page = String::new();
+    let mut known = Known::new();
+    known.insert("commands", commands(client, &mut page));
+    known.insert("options", options());
     let filters = query::matcher::operators::OPERATORS;
     let public = |name: &&str| !name.starts_with("$_");
     let filters: Vec<&str> = filters.iter().map(|operator| operator.name).filter(public).collect();
-    section(&mut page, "Filters", &filters, |name| is_refused(client, &filter_probe(name)));
+    let found = section(&mut page, "Filters", &filters, |name| is_refused(client, &filter_probe(name)));
+    known.insert("filters", found);
     let updates: Vec<&str> = query::update::operators::names().collect();
-    section(&mut page, "Update operators", &updates, |_| false);
+    known.insert("update operators", section(&mut page, "Update operators", &updates, |_| false));
     let stages: Vec<&str> = query::pipeline::stages().map(|stage| stage.name).filter(public).collect();
-    section(&mut page, "Aggregation stages", &stages, |name| is_refused(client, &stage_probe(name)));
+    let found =
+        section(&mut page, "Aggregation stages", &stages, |name| is_refused(client, &stage_probe(name)));
+    known.insert("stages", found);
     let expressions: Vec<&str> = query::expression::OPERATORS.iter().map(|operator| operator.name).collect();
-    section(&mut page, "Expressions", &expressions, |name| {
+    let found = section(&mut page, "Expressions", &expressions, |name| {
         expression_probes(name).iter().any(|probe| is_refused(client, probe))
     });
+    known.insert("expressions", found);
     let accumulators: Vec<&str> = query::accumulator::accumulators().collect();
-    section(&mut page, "Accumulators", &accumulators, |name| is_refused(client, &accumulator_probe(name)));
-    section(&mut page, "Window functions", &query::window::window_functions().collect::<Vec<_>>(), |_| false);
+    let found = section(&mut page, "Accumulators", &accumulators, |name| {
+        is_refused(client, &accumulator_probe(name))
+    });
+    known.insert("accumulators", found);
+    let windows: Vec<&str> = query::window::window_functions().collect();
+    known.insert("window functions", section(&mut page, "Window functions", &windows, |_| false));
     parameters(client, &mut page);
-    page.push_str(WITHOUT_EFFECT);
-    page
+    format!("{INTRODUCTION}{}{page}{WITHOUT_EFFECT}", versions(&known))
 }
 
 /// Start of the page, before its tables.
@@ -78,7 +95,8 @@ const INTRODUCTION: &str = "# Compatibility
 
 This page is for developers who want to know which commands, fields, operators and stages of MongoDB work.
 
-- The server presents itself as MongoDB 8.2, or as 8.0 with `--compatible-with 8.0`. Error codes and texts are those of 8.2 in both cases.
+- The server presents itself as MongoDB 8.2. `--compatible-with 8.0` or `9.0` chooses another version. Error codes and texts are those
+  of 8.2 in all cases.
 - The server refuses names that are not on this page as unknown. *Refused by name* means an error that names the feature.
 - `VELLUM_BLESS=1 cargo test --test it compatibility` makes this page from the sources and a running server. `./test` checks that it is
   up to date.
@@ -102,6 +120,77 @@ This page is for developers who want to know which commands, fields, operators a
 | compression of messages | snappy, zlib, zstd |
 | fields of all commands | `comment` `maxTimeMS` `readConcern` `writeConcern` `$readPreference` `lsid` `txnNumber` `autocommit` `startTransaction` `stmtId` `stmtIds` `apiVersion` `apiStrict` `apiDeprecationErrors` |
 | limits | documents: 16 MiB and 180 levels; messages: 48,000,000 bytes; statements of a command: 100,000 |
+";
+
+/// Names that work, by the sections of tests/mongodb-9.0.txt.
+type Known = BTreeMap<&'static str, BTreeSet<String>>;
+
+/// Returns the part of the page about MongoDB's versions: the names that each added, and those that do not work.
+fn versions(known: &Known) -> String {
+    let list = std::fs::read_to_string(root().join("tests/mongodb-9.0.txt")).unwrap();
+    let (mut added, mut missing) =
+        (BTreeMap::<&str, Vec<String>>::new(), BTreeMap::<&str, Vec<String>>::new());
+    let mut section = "";
+    for line in list.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        if let Some(name) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
+            section = name;
+            continue;
+        }
+        let (name, version) = line.split_once(' ').unwrap_or((line, "8.0"));
+        let works = known.get(section).unwrap_or_else(|| panic!("unknown section {section}")).contains(name);
+        let shown = match section {
+            "expressions" | "stages" | "options" => format!("`{name}`"),
+            _ => format!("`{name}` ({section})"),
+        };
+        if works { &mut added } else { &mut missing }.entry(version).or_default().push(shown);
+    }
+    let mut out = String::from(VERSIONS);
+    for version in ["8.0", "8.1", "8.2", "8.3", "9.0"] {
+        let of = |names: &BTreeMap<&str, Vec<String>>| names.get(version).cloned().unwrap_or_default();
+        let works = match version {
+            "8.0" => format!("{} names", of(&added).len()),
+            _ => of(&added).join(" "),
+        };
+        let _ = writeln!(out, "| {version} | {works} | {} |", of(&missing).join(" "));
+    }
+    out.push_str(NEWER);
+    out
+}
+
+/// Start of the part about versions.
+const VERSIONS: &str = "
+## Versions of MongoDB
+
+This table compares Vellum with the names of MongoDB 9.0.2 in `tests/mongodb-9.0.txt`. A name that is refused does not work. Names work
+under every `--compatible-with`, unless the next table says otherwise.
+
+| version | names that work | names that do not work |
+|---|---|---|
+";
+
+/// End of the part about versions.
+const NEWER: &str = "
+`--compatible-with 9.0` changes these rules. MongoDB's manual, sources and tests of 9.0 are the evidence.
+
+| rule | 8.0 and 8.2 | 9.0 |
+|---|---|---|
+| `buildInfo.version`, `maxWireVersion` | 8.0.0 and 25, 8.2.0 and 27 | 9.0.0 and 29 |
+| values of `setFeatureCompatibilityVersion` | 8.0, and 8.2 of 8.2 | 8.0, 8.3, 9.0 |
+| `{\"a.b\": null}` if `a` is an empty array or has an element that is no document | does not match for this reason | matches. `$ne`, `$in`, `$nin`, `$gte`, `$lte`, `$lookup` and validators follow |
+| `validationLevel: \"constraint\"`, `prepareConstraintValidationLevel` | unknown | exist. The feature compatibility version must be 9.0 |
+| an empty name of a field in `$group` | accepted | BadValue. MongoDB's code is not known |
+| an upsert of more than 16 MiB | 17420 | 10334 |
+| a document of more than 100 MB in `$facet` | 4031700 | 146 |
+
+These changes of 8.3 and 9.0 do not exist in Vellum:
+
+- A component that is a number, as in `{\"a.0.b\": null}`, follows the rule of 8.2.
+- Partial indexes have the documents of 8.2's rule for null. A condition of 9.0's rule does not use them.
+- Errors of keys of a 2dsphere index have the codes of 8.2, not 510 and 511.
+- `listIndexes` does not show `collation: {locale: \"simple\"}`. MongoDB names this a fault of 9.0.0.
+- A query is not ended if an index becomes multikey meanwhile (QueryKilledError).
+- `querySettings` in find, aggregate and distinct is refused as unknown. `usersInfo` refuses `authenticatedMechanism`.
+- Conversions of `$convert`, dates before 1970 in `$dateAdd`, and the limit of `chars` in `$trim` follow 8.2.
 ";
 
 /// End of the page, after its tables.
@@ -181,23 +270,38 @@ fn parameters(client: &mut Client, page: &mut String) {
     section(page, "Parameters", &all, |name| refused.contains(name));
 }
 
-/// Adds a heading and the names, refused names separately.
-fn section(page: &mut String, title: &str, names: &[&str], mut refused: impl FnMut(&str) -> bool) {
+/// Adds a heading and the names, refused names separately. Returns the names that work.
+fn section(
+    page: &mut String,
+    title: &str,
+    names: &[&str],
+    mut refused: impl FnMut(&str) -> bool,
+) -> BTreeSet<String> {
     let (no, yes): (Vec<&str>, Vec<&str>) = names.iter().partition(|name| refused(name));
     let list = |names: &[&str]| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" ");
     let _ = write!(page, "\n## {title}\n\nSupported ({}): {}\n", yes.len(), list(&yes));
     if !no.is_empty() {
         let _ = write!(page, "\nRefused by name ({}): {}\n", no.len(), list(&no));
     }
+    yes.into_iter().map(str::to_string).collect()
 }
 
-fn commands(client: &mut Client, page: &mut String) {
+/// Returns the options of all commands, as `command.option`.
+fn options() -> BTreeSet<String> {
+    let of = |(command, (taken, _)): (String, (BTreeSet<String>, BTreeSet<String>))| {
+        taken.into_iter().map(move |option| format!("{command}.{option}"))
+    };
+    declared_fields().into_iter().flat_map(of).collect()
+}
+
+/// Adds the commands with their fields. Returns the commands that work.
+fn commands(client: &mut Client, page: &mut String) -> BTreeSet<String> {
     let mut list = Builder::new();
     list.append(c"listCommands", 1i32).append(c"$db", "admin");
     let reply = client.command(&list.finish()).unwrap();
     let commands = reply.view().get("commands").and_then(|value| value.as_document()).unwrap();
     let fields = declared_fields();
-    let mut refused = Vec::new();
+    let (mut refused, mut works) = (Vec::new(), BTreeSet::new());
     let _ = write!(
         page,
         "\n## Commands\n\nThe server accepts a field of the last column if its value has no effect, such as null. It refuses other values (238).\n\n\
@@ -211,6 +315,7 @@ fn commands(client: &mut Client, page: &mut String) {
             refused.push(command.name());
             continue;
         }
+        works.insert(command.name().to_string());
         let (taken, not_done) = fields.get(command.name()).cloned().unwrap_or_default();
         let list = |names: &BTreeSet<String>| {
             names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" ")
@@ -219,6 +324,7 @@ fn commands(client: &mut Client, page: &mut String) {
     }
     let list: Vec<String> = refused.iter().map(|name| format!("`{name}`")).collect();
     let _ = write!(page, "\nRefused by name ({}): {}\n", list.len(), list.join(" "));
+    works
 }
 
 /// Returns true if the server knows a name and refuses it as unsupported.
@@ -304,7 +410,7 @@ fn declared_fields() -> Declared {
 fn options_of_create() -> (BTreeSet<String>, BTreeSet<String>) {
     let text = std::fs::read_to_string(root().join("crates/database/src/options.rs")).unwrap();
     let arms = text.split("match name {").nth(1).unwrap_or_default();
-    let arms = arms.split("_ => bail!").next().unwrap_or_default();
+    let arms = arms.split("_ => return Err").next().unwrap_or_default();
     let (mut taken, mut refused) = (BTreeSet::new(), BTreeSet::new());
     for arm in arms.split("\n            \"").skip(1) {
         let (names, body) = arm.split_once("=>").unwrap_or_default();

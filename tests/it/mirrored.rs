@@ -26,6 +26,8 @@ pub(crate) enum Kind {
     Uninitiated,
     /// A standalone server with access control.
     Users,
+    /// A standalone server by the rules of MongoDB 9.0.
+    Newest,
 }
 
 /// The server; dropping this value stops it.
@@ -58,6 +60,10 @@ impl Mirrored {
             ephemeral: !is_replica_set,
             auth: kind == Kind::Users,
             test_commands: kind != Kind::Users,
+            compatible_with: match kind {
+                Kind::Newest => server::CompatibleWith::V9_0,
+                _ => server::CompatibleWith::default(),
+            },
             ..Settings::default()
         };
         let server = Arc::new(server::Server::new(settings, database));

@@ -420,9 +420,10 @@ const TRANSACTIONS: &str = "replica-set/transactions.script";
 /// Scripts with other replies if two servers get commands in turn, listed in the same format.
 const TWO_DATABASES_DIFFERENCES: &str = "tests/scripts/two-databases.differences";
 
-/// Folders of scripts for a replica set, or for a server with users. Each script gets a new server, since its changes
+/// Folders of scripts for a replica set, for a server with users or for another version. Each script gets a new server, since its changes
 /// cannot be reverted.
-const SET_FOLDERS: [(&str, Kind); 3] = [
+const SET_FOLDERS: [(&str, Kind); 4] = [
+    ("tests/scripts/9.0", Kind::Newest),
     ("tests/scripts/replica-set", Kind::Set),
     ("tests/scripts/uninitiated", Kind::Uninitiated),
     ("tests/scripts/users", Kind::Users),
@@ -434,6 +435,7 @@ fn scripts() {
         Kind::Alone => Server::start(),
         Kind::Set => Server::start_with(&["--replset", "rs0"]),
         Kind::Users => Server::start_with(&["--auth"]),
+        Kind::Newest => Server::start_with(&["--compatible-with", "9.0"]),
         // Only the program in mongod's place waits for replSetInitiate.
         Kind::Uninitiated => Some(Server::mirrored(kind)),
     });

@@ -35,14 +35,16 @@ function readUser({ createUser, pwd, roles, database = "admin", customData, mech
   return { command, database };
 }
 
+/** Checks the options of the program, and returns the argument for its version. */
 function checkBinary(binary) {
   // Nothing is downloaded, so every download option is satisfied.
   check("binary.", binary, ["systemBinary", "version", "checkMD5", "downloadDir"], {
     arch: "the program is built for this platform", os: "the program is built for this platform", platform: "the program is built for this platform",
   });
-  if (binary.version !== undefined && !/^v?8(\.|$)|^latest$/.test(binary.version)) {
-    throw new Error(`binary.version ${binary.version} is not supported by @vellum/memory-server: it follows MongoDB 8.2`);
+  if (binary.version !== undefined && !/^v?[89](\.|$)|^latest$/.test(binary.version)) {
+    throw new Error(`binary.version ${binary.version} is not supported by @vellum/memory-server: it follows MongoDB 8.2 or 9.0`);
   }
+  return /^v?9(\.|$)/.test(binary.version ?? "") ? ["--compatible-with", "9.0"] : [];
 }
 
 const ENGINES = [undefined, "ephemeralForTest", "wiredTiger", "inMemory"];
@@ -88,14 +90,14 @@ function readDispose(dispose) {
 /** Options of MongoMemoryServer. */
 function readServer({ instance = {}, binary = {}, spawn = {}, auth, dispose = {}, ...rest }) {
   check("", rest, []);
-  checkBinary(binary);
-  return { ...readInstance("instance.", instance), auth: readAuth("auth.", auth), binary: binary.systemBinary, spawn: readSpawn(spawn), dispose: readDispose(dispose) };
+  const given = { ...instance, args: [...checkBinary(binary), ...(instance.args ?? [])] };
+  return { ...readInstance("instance.", given), auth: readAuth("auth.", auth), binary: binary.systemBinary, spawn: readSpawn(spawn), dispose: readDispose(dispose) };
 }
 
 /** Options of MongoMemoryReplSet. */
 function readReplSet({ replSet = {}, binary = {}, instanceOpts = [], instance = {}, ...rest }) {
   check("", rest, []);
-  checkBinary(binary);
+  const versionArgs = checkBinary(binary);
   const { name = "testset", count = 1, configSettings = {}, auth, spawn = {}, dispose = {}, args = [], ...memberOptions } = replSet;
   check("replSet.", memberOptions, ["ip", "dbName", "storageEngine", "port", "dbPath", "launchTimeout"]);
   // These options configure elections. The only member is primary before any client connects.
@@ -106,7 +108,7 @@ function readReplSet({ replSet = {}, binary = {}, instanceOpts = [], instance = 
     throw new Error("a replica set of @vellum/memory-server has one member: replSet.count must be 1");
   }
   const member = { ...instance, ...memberOptions, ...instanceOpts[0] };
-  member.args = [...args, ...(instance.args ?? []), ...(instanceOpts[0]?.args ?? [])];
+  member.args = [...versionArgs, ...args, ...(instance.args ?? []), ...(instanceOpts[0]?.args ?? [])];
   return {
     ...readInstance("instanceOpts.", { ...member, replSet: name }), auth: readAuth("replSet.auth.", auth),
     binary: binary.systemBinary, spawn: readSpawn(spawn), dispose: readDispose(dispose),

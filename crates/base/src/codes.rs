@@ -252,6 +252,7 @@ codes! {
     APIVersionError = 322,
     APIStrictError = 323,
     APIDeprecationError = 324,
+    CannotDowngrade = 332,
     MechanismUnavailable = 334,
     ChangeStreamInvalidated = 346,
     APIMismatchError = 347,

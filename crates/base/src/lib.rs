@@ -6,6 +6,7 @@
 pub mod bson;
 pub mod calendar;
 pub mod codes;
+pub mod compatible_with;
 pub mod error;
 pub mod hash;
 pub mod key_string;
@@ -17,5 +18,6 @@ pub mod random;
 mod testing;
 
 pub use codes::ErrorCode;
+pub use compatible_with::CompatibleWith;
 pub use error::{Error, Result};
 pub use namespace::Namespace;

@@ -72,6 +72,7 @@ pub use storage::{
 pub use strict::{StrictReport, filter_shape};
 pub use upkeep::difference::Since;
 pub use upkeep::{repair, validate};
+pub use validator::{ValidatorChange, unknown_level};
 pub use watch::{Interest, Watch};
 pub use write::{
     Action, AnswerOf, DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, GroupSize, InsertRequest,

@@ -5,14 +5,14 @@
 
 use crate::collection::{Capped, Options, View, clustered_expiry, parse_clustered};
 use crate::option_field::{check_storage_engine, count, flag, object, text, wrong_type};
-use crate::validator::Validator;
+use crate::validator::{Validator, unknown_level};
 use base::bson::{Builder, Document, FieldName, Value, ValueBuf};
-use base::{Namespace, Result, bail, err};
+use base::{CompatibleWith, Namespace, Result, bail, err};
 use query::{Collation, Context};
 use std::sync::Arc;
 
 /// Options with a single type, for which null means absent.
-const OPTIONS: [&str; 18] = [
+const OPTIONS: [&str; 19] = [
     "autoIndexId",
     "capped",
     "changeStreamPreAndPostImages",
@@ -23,6 +23,7 @@ const OPTIONS: [&str; 18] = [
     "indexOptionDefaults",
     "max",
     "pipeline",
+    "prepareConstraintValidationLevel",
     "size",
     "storageEngine",
     "temp",
@@ -48,14 +49,26 @@ pub(crate) fn parse(options: Document<'_>, namespace: &Namespace, context: &Cont
     seen.finish(namespace, context)
 }
 
-/// Checks the options of a storage engine in a new collection. Stored ones need not follow, since earlier versions did
-/// not check them.
+/// Checks options of a new collection that stored ones need not follow: options of a storage engine, which earlier
+/// versions did not check, and options of newer versions.
 ///
-/// Errors: InvalidOptions, BadValue and FailedToParse as in MongoDB.
-pub(crate) fn check_new(options: Document<'_>) -> Result<()> {
+/// Errors: InvalidOptions, BadValue and FailedToParse as in MongoDB; 40415 for an unknown field.
+pub(crate) fn check_new(options: Document<'_>, context: &Context) -> Result<()> {
+    if context.compatible_with < CompatibleWith::V9_0 {
+        if options.get("validationLevel").is_some_and(|level| level.as_str() == Some("constraint")) {
+            return Err(unknown_level("constraint"));
+        }
+        if options.get("prepareConstraintValidationLevel").is_some() {
+            return Err(unknown_option("prepareConstraintValidationLevel"));
+        }
+    }
     let defaults = options.get("indexOptionDefaults").and_then(|defaults| defaults.as_document());
     let engines = [Some(options), defaults].into_iter().flatten().filter_map(|all| all.get("storageEngine"));
     engines.filter_map(|engines| engines.as_document()).try_for_each(check_storage_engine)
+}
+
+fn unknown_option(name: &str) -> base::Error {
+    err!(40415, "BSON field 'create.{name}' is an unknown field.")
 }
 
 #[derive(Default)]
@@ -73,6 +86,7 @@ struct Seen<'a> {
     validator: Option<Document<'a>>,
     level: Option<&'a str>,
     action: Option<&'a str>,
+    prepares: bool,
     view_on: Option<&'a str>,
     pipeline: Option<ValueBuf>,
     collation: Collation,
@@ -98,6 +112,7 @@ impl<'a> Seen<'a> {
             "validator" => self.validator = Some(object(name, value)?),
             "validationLevel" => self.level = Some(text(name, value)?),
             "validationAction" => self.action = Some(text(name, value)?),
+            "prepareConstraintValidationLevel" => self.prepares = flag(name, value)?,
             "viewOn" => self.view_on = Some(text(name, value)?),
             "pipeline" => {
                 let pipeline = value.as_array().ok_or_else(|| wrong_type(name, value, "array"))?;
@@ -143,7 +158,7 @@ impl<'a> Seen<'a> {
             "timeseries" | "encryptedFields" | "temp" | "flags" => {
                 bail!(NotImplemented, "create option '{name}' is not supported");
             }
-            _ => bail!(40415, "BSON field 'create.{name}' is an unknown field."),
+            _ => return Err(unknown_option(name)),
         }
         Ok(())
     }
@@ -186,7 +201,8 @@ impl<'a> Seen<'a> {
         };
         // MongoDB checks these options of a view too, and creates the view without them.
         let capped = capped.filter(|_| view.is_none());
-        let has_validator = self.validator.is_some() || self.level.is_some() || self.action.is_some();
+        let has_validator =
+            self.validator.is_some() || self.level.is_some() || self.action.is_some() || self.prepares;
         let validator = match has_validator {
             true => {
                 if self.validator.is_some() && namespace.is_internal() {
@@ -198,7 +214,8 @@ impl<'a> Seen<'a> {
                 let filter = self.validator.unwrap_or(Document::EMPTY);
                 // Validation uses the collection's collation, independent of the writing command.
                 let context = context.with_collation(self.collation.clone());
-                let validator = Validator::parse(filter, self.level, self.action, &context)?;
+                let validator =
+                    Validator::parse(filter, self.level, self.action, &context)?.preparing(self.prepares);
                 view.is_none().then(|| Arc::new(validator))
             }
             false => None,

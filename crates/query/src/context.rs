@@ -5,7 +5,7 @@
 
 use crate::{Collation, Limits, Metadata, SpillFolder};
 use base::bson::ValueBuf;
-use base::{Result, err};
+use base::{CompatibleWith, Result, err};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
@@ -59,6 +59,8 @@ pub struct Context {
     pub collation: Collation,
     /// Memory limits of blocking work.
     pub limits: Limits,
+    /// The MongoDB version whose rules hold.
+    pub compatible_with: CompatibleWith,
     /// Whether the command specified the collation. Otherwise it is the collection's.
     pub explicit_collation: bool,
     /// Whether empty top-level timestamps are stored unchanged, as for oplog entries. Otherwise the time replaces them.
@@ -99,6 +101,7 @@ impl Context {
             variables: Vec::new(),
             collation: Collation::SIMPLE,
             limits: Limits::default(),
+            compatible_with: CompatibleWith::default(),
             explicit_collation: false,
             keep_empty_timestamps: false,
             defers_constants: false,
@@ -134,6 +137,7 @@ impl Context {
             variables,
             collation: self.collation.clone(),
             limits: self.limits,
+            compatible_with: self.compatible_with,
             explicit_collation: self.explicit_collation,
             keep_empty_timestamps: self.keep_empty_timestamps,
             defers_constants: self.defers_constants,
@@ -144,6 +148,11 @@ impl Context {
             random: AtomicU64::new(self.random() | 1),
             steps: AtomicUsize::new(0),
         }
+    }
+
+    /// Copies the environment with the rules of another version.
+    pub fn with_version(&self, compatible_with: CompatibleWith) -> Context {
+        Context { compatible_with, ..self.with_variables(self.variables.clone()) }
     }
 
     /// Copies the environment with another collation.

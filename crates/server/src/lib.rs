@@ -18,6 +18,7 @@ mod protocol;
 mod session;
 mod state;
 
+pub use base::CompatibleWith;
 pub use dispatch::local::LocalConnection;
 pub use listen::http::request_length;
 pub use listen::net::serve;
@@ -25,7 +26,6 @@ pub use listen::net::serve;
 pub use listen::simulated::{Advance, SimulatedBackground, SimulatedConnection};
 pub use process::logging;
 pub use process::memory_limit::MemoryLimit;
-pub use protocol::compatible_with::CompatibleWith;
 pub use state::http::HttpOptions;
 pub use state::server::{MECHANISMS, Server, Settings, seed};
 pub use state::tls::{Tls, TlsMode, TlsOptions};

@@ -8,7 +8,7 @@ use crate::ddl::views::check_pipeline;
 use crate::logged::{LoggedCommand, PROFILE};
 use crate::operation::Operation;
 use crate::options;
-use crate::validator::Validator;
+use crate::validator::{Validator, ValidatorChange};
 use base::bson::Document;
 use base::{Namespace, Result, bail, err};
 use query::{Context, Interrupt};
@@ -60,7 +60,7 @@ impl Database {
         uuid: Option<[u8; 16]>,
         context: &Context,
     ) -> Result<Option<Committed>> {
-        options::check_new(options)?;
+        options::check_new(options, context)?;
         let options = options::parse(options, namespace, context)?;
         if let Some(transaction) = operation.transaction() {
             let view = transaction.view();
@@ -219,26 +219,27 @@ impl Database {
         })
     }
 
-    /// Changes a collection's validator. Fields that are `None` keep their value.
+    /// Changes a collection's validator.
+    ///
+    /// Errors: errors of the filter; BadValue for a level, an action or a combination that does not exist.
     pub fn set_validator(
         &self,
         interrupt: &dyn Interrupt,
         namespace: &Namespace,
-        validator: Option<Document<'_>>,
-        level: Option<&str>,
-        action: Option<&str>,
+        change: &ValidatorChange<'_>,
         context: &Context,
     ) -> Result<Committed> {
         self.change_collection(interrupt, namespace, |collection| {
             collection.data()?;
             let now = collection.options.validator.clone();
-            let empty = Document::EMPTY;
-            let filter = validator.or(now.as_ref().map(|v| v.filter())).unwrap_or(empty);
-            let level = level.or(now.as_ref().map(|v| v.level_name())).unwrap_or("strict");
-            let action = action.or(now.as_ref().map(|v| v.action_name())).unwrap_or("error");
+            change.check(now.as_deref())?;
+            let filter = change.filter.or(now.as_ref().map(|v| v.filter())).unwrap_or(Document::EMPTY);
+            let level = change.level.or(now.as_ref().map(|v| v.level_name())).unwrap_or("strict");
+            let action = change.action.or(now.as_ref().map(|v| v.action_name())).unwrap_or("error");
+            let prepares = change.prepares.unwrap_or_else(|| now.as_ref().is_some_and(|v| v.prepares()));
             let context = context.with_collation(collection.options.collation.clone());
-            let changed = Validator::parse(filter, Some(level), Some(action), &context)?;
-            let plain = changed.filter().is_empty() && level == "strict" && action == "error";
+            let changed = Validator::parse(filter, Some(level), Some(action), &context)?.preparing(prepares);
+            let plain = filter.is_empty() && level == "strict" && action == "error" && !changed.prepares();
             collection.options.validator = if plain { None } else { Some(Arc::new(changed)) };
             Ok(())
         })

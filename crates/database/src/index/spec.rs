@@ -5,7 +5,7 @@ use super::text::{self as text_index, TextIndex};
 use super::wildcard::{Wildcard, is_wildcard};
 use crate::option_field::check_storage_engine;
 use base::bson::{Builder, Document, DocumentBuf, Element, FieldName, Path, Value};
-use base::{ErrorCode, Namespace, Result, bail, err};
+use base::{CompatibleWith, ErrorCode, Namespace, Result, bail, err};
 use query::matcher::Matcher;
 use query::{Collation, Context, collation};
 use std::sync::Arc;
@@ -609,8 +609,9 @@ fn illegal_name() -> base::Error {
 
 /// Parses and checks the filter of a partial index.
 fn partial(filter: DocumentBuf, collation: &Collation, context: &Context) -> Result<Partial> {
-    // The collation of the index decides its contents, not that of a writer.
-    let context = &context.with_collation(collation.clone());
+    // The collation of the index decides its contents, not that of a writer. The contents do not depend on the version
+    // either, because another version may open the same files.
+    let context = &context.with_collation(collation.clone()).with_version(CompatibleWith::default());
     let matcher = Arc::new(Matcher::parse(filter.view(), context)?);
     check_partial(filter.view(), true)?;
     Ok(Partial { filter, matcher })

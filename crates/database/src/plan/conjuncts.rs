@@ -286,6 +286,10 @@ pub(crate) fn implies(filter: &Node, other: &Node, collation: &Collation) -> boo
 }
 
 fn predicate_implies(predicate: &Predicate, wanted: &Predicate, collation: &Collation) -> bool {
+    // An index has the documents that its own rule for null finds.
+    if finds_gaps(predicate) && !finds_gaps(wanted) {
+        return false;
+    }
     match (predicate, wanted) {
         (_, Predicate::Exists) => super::bounds::needs_value(predicate),
         (Predicate::In(within), _) => {
@@ -300,6 +304,14 @@ fn predicate_implies(predicate: &Predicate, wanted: &Predicate, collation: &Coll
         }
         (Predicate::Type(types), Predicate::Type(wanted)) => types == wanted,
         (Predicate::Geo(geo), Predicate::Geo(wanted)) => geo.is_as_given(wanted),
+        _ => false,
+    }
+}
+
+fn finds_gaps(predicate: &Predicate) -> bool {
+    match predicate {
+        Predicate::Compare(comparison) => comparison.finds_gaps(),
+        Predicate::In(within) => within.finds_gaps(),
         _ => false,
     }
 }

@@ -6,18 +6,26 @@ mod tests;
 
 use self::details::Refused;
 use base::bson::{Builder, Document, DocumentBuf};
-use base::{Result, bail, err};
+use base::{CompatibleWith, Result, bail, err};
 use query::Context;
 use query::matcher::Matcher;
+use std::sync::OnceLock;
+
+/// The option that prepares the level `constraint`.
+pub(crate) const PREPARE: &std::ffi::CStr = c"prepareConstraintValidationLevel";
 
 /// Condition for a collection's documents, and the reaction to documents that fail it.
 pub struct Validator {
     filter: DocumentBuf,
     matcher: Matcher,
+    /// The filter by the rules of MongoDB 9.0.
+    newer: OnceLock<Matcher>,
     level: Level,
     action: Action,
     /// True for a level or action given by the client, false for defaults.
     is_explicit: (bool, bool),
+    /// True if the collection is about to get the level `constraint`.
+    prepares: bool,
 }
 
 /// Writes that are checked.
@@ -30,6 +38,8 @@ pub(crate) enum Level {
     /// All writes.
     #[default]
     Strict,
+    /// All writes, and no write may skip validation. No stored document is invalid.
+    Constraint,
 }
 
 /// Reaction to a write that fails validation.
@@ -42,6 +52,67 @@ pub(crate) enum Action {
     ErrorAndLog,
     /// Writes the document and logs a warning.
     Warn,
+}
+
+/// A change of a validator; fields that are `None` keep their value.
+#[derive(Clone, Copy, Default)]
+pub struct ValidatorChange<'a> {
+    /// The condition.
+    pub filter: Option<Document<'a>>,
+    /// `validationLevel`.
+    pub level: Option<&'a str>,
+    /// `validationAction`.
+    pub action: Option<&'a str>,
+    /// `prepareConstraintValidationLevel`.
+    pub prepares: Option<bool>,
+}
+
+impl ValidatorChange<'_> {
+    /// Returns true if the collection gets the level `constraint` and has another.
+    pub(crate) fn raises(&self, now: Option<&Validator>) -> bool {
+        self.level == Some("constraint") && now.is_none_or(|now| now.level != Level::Constraint)
+    }
+
+    /// Checks the change of a validator. Errors: BadValue, as in MongoDB 9.0.
+    pub(crate) fn check(&self, now: Option<&Validator>) -> Result<()> {
+        let prepares = now.is_some_and(|now| now.prepares);
+        let is_constraint = now.is_some_and(|now| now.level == Level::Constraint);
+        let keeps_level = self.level.is_none_or(|level| level == "constraint");
+        Err(match self {
+            _ if prepares && self.filter.is_some() => err!(
+                BadValue,
+                "Validator cannot be changed while prepareConstraintValidationLevel is set. To make validator changes, \
+                 first run: db.runCommand({{collMod: \"<collection>\", prepareConstraintValidationLevel: false}})"
+            ),
+            _ if is_constraint && keeps_level && self.filter.is_some() => {
+                err!(BadValue, "Validator cannot be changed when Validation level is 'constraint'")
+            }
+            _ if !self.raises(now) => return Ok(()),
+            _ if now.is_some_and(|now| now.level != Level::Strict) => {
+                err!(BadValue, "validationLevel can only be changed to 'constraint' from 'strict'")
+            }
+            _ if self.filter.is_some() => err!(
+                BadValue,
+                "Cannot change the validator in the same collMod that upgrades validationLevel to 'constraint'"
+            ),
+            _ if !prepares => err!(
+                BadValue,
+                "Cannot upgrade validationLevel to 'constraint' without first setting \
+                 prepareConstraintValidationLevel to true"
+            ),
+            _ if self.action.or(now.map(|now| now.action_name())) == Some("warn") => warn_refused(),
+            _ => return Ok(()),
+        })
+    }
+}
+
+/// Returns the error of a validation level that does not exist.
+pub fn unknown_level(level: &str) -> base::Error {
+    err!(BadValue, "Enumeration value '{level}' for field 'validationLevel' is not a valid value.")
+}
+
+fn warn_refused() -> base::Error {
+    err!(BadValue, "Validation action of 'warn' is not allowed when Validation level is 'constraint'")
 }
 
 impl Validator {
@@ -59,12 +130,8 @@ impl Validator {
             "off" => Level::Off,
             "moderate" => Level::Moderate,
             "strict" => Level::Strict,
-            _ => {
-                bail!(
-                    BadValue,
-                    "Enumeration value '{level}' for field 'validationLevel' is not a valid value."
-                );
-            }
+            "constraint" => Level::Constraint,
+            _ => return Err(unknown_level(level)),
         };
         let action = match action {
             "error" => Action::Error,
@@ -77,8 +144,31 @@ impl Validator {
                 );
             }
         };
+        if level == Level::Constraint && action == Action::Warn {
+            return Err(warn_refused());
+        }
         let matcher = Matcher::parse(filter, context)?;
-        Ok(Validator { filter: filter.to_owned(), matcher, level, action, is_explicit })
+        let (newer, prepares) = (OnceLock::new(), false);
+        Ok(Validator { filter: filter.to_owned(), matcher, newer, level, action, is_explicit, prepares })
+    }
+
+    /// Returns the validator with or without the flag `prepareConstraintValidationLevel`.
+    pub(crate) fn preparing(self, prepares: bool) -> Validator {
+        Validator { prepares: prepares && self.level != Level::Constraint, ..self }
+    }
+
+    /// Returns true while the collection is about to get the level `constraint`: the validator stays, and no write may
+    /// skip it.
+    pub fn prepares(&self) -> bool {
+        self.prepares
+    }
+
+    /// Returns the filter by the rules of the writer's version.
+    fn matcher(&self, context: &Context) -> &Matcher {
+        match context.compatible_with >= CompatibleWith::V9_0 {
+            true => self.newer.get_or_init(|| self.matcher.with_gaps()),
+            false => &self.matcher,
+        }
     }
 
     /// Returns the filter as given by the client.
@@ -92,6 +182,7 @@ impl Validator {
             Level::Off => "off",
             Level::Moderate => "moderate",
             Level::Strict => "strict",
+            Level::Constraint => "constraint",
         }
     }
 
@@ -104,20 +195,26 @@ impl Validator {
         }
     }
 
-    /// Checks a document before its write. `before` is the old version in an update.
+    /// Checks a document before its write. `before` is the old version in an update. `bypass` is the flag
+    /// `bypassDocumentValidation`.
     ///
-    /// Errors: DocumentValidationFailure with its details.
+    /// Errors: DocumentValidationFailure with its details; BadValue for a flag that the level forbids.
     pub fn check(
         &self,
         document: Document<'_>,
         before: Option<Document<'_>>,
+        bypass: bool,
         context: &Context,
     ) -> Result<()> {
-        if self.level == Level::Off || self.matcher.matches(document, context)? {
+        if bypass {
+            return self.check_bypass();
+        }
+        let matcher = self.matcher(context);
+        if self.level == Level::Off || matcher.matches(document, context)? {
             return Ok(());
         }
         if let (Level::Moderate, Some(before)) = (self.level, before)
-            && !self.matcher.matches(before, context)?
+            && !matcher.matches(before, context)?
         {
             return Ok(());
         }
@@ -140,9 +237,18 @@ impl Validator {
         Err(err!(DocumentValidationFailure, "Document failed validation").with_info(info.finish()))
     }
 
+    fn check_bypass(&self) -> Result<()> {
+        let reason = match (self.level, self.prepares) {
+            (Level::Constraint, _) => "with 'constraint' validationLevel",
+            (_, true) => "while prepareConstraintValidationLevel is set",
+            _ => return Ok(()),
+        };
+        Err(err!(BadValue, "bypassDocumentValidation is not permitted {reason}"))
+    }
+
     /// Returns true if a stored document passes validation, or if validation is off.
     pub(crate) fn complies(&self, document: Document<'_>, context: &Context) -> Result<bool> {
-        Ok(self.level == Level::Off || self.matcher.matches(document, context)?)
+        Ok(self.level == Level::Off || self.matcher(context).matches(document, context)?)
     }
 
     /// Appends the options given by the client, as listCollections prints them.
@@ -153,6 +259,9 @@ impl Validator {
         }
         if self.is_explicit.1 {
             out.append(c"validationAction", self.action_name());
+        }
+        if self.prepares {
+            out.append(PREPARE, true);
         }
     }
 }

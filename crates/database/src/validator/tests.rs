@@ -10,7 +10,7 @@ fn details(validator: &str, document: &str) -> String {
     let json = |text| extended_json::parse(text).unwrap();
     let filter = json(validator);
     let validator = Validator::parse(filter.view(), Some("strict"), Some("error"), &context).unwrap();
-    let error = validator.check(json(document).view(), None, &context).unwrap_err();
+    let error = validator.check(json(document).view(), None, false, &context).unwrap_err();
     assert_eq!(error.code().number(), 121);
     let info = error.info().and_then(|info| info.get("errInfo")).and_then(|info| info.as_document());
     let details = info.and_then(|info| info.get("details")).and_then(|details| details.as_document());

@@ -243,8 +243,8 @@ impl Database {
         context: &Context,
     ) -> Result<usize> {
         let document = self.prepare(request.document, context)?;
-        if let (Some(validator), false) = (&planned.options.validator, request.bypass_validation) {
-            validator.check(Document::from_valid(&document), None, context)?;
+        if let Some(validator) = &planned.options.validator {
+            validator.check(Document::from_valid(&document), None, request.bypass_validation, context)?;
         }
         let keys = keys_of(planned, Document::from_valid(&document), context)?;
         self.set_multikey(operation, planned, &keys)?;

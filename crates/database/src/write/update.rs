@@ -187,10 +187,8 @@ impl Database {
             };
             check_stored(after.view())?;
             let collection = &found.collection;
-            if !request.bypass_validation
-                && let Some(validator) = &collection.options.validator
-            {
-                validator.check(after.view(), Some(before), context)?;
+            if let Some(validator) = &collection.options.validator {
+                validator.check(after.view(), Some(before), request.bypass_validation, context)?;
             }
             let (old_keys, new_keys) = changed_keys_of(collection, before, after.view(), context)?;
             check_writable_within(operation, collection)?;

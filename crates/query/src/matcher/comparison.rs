@@ -7,6 +7,7 @@
 use super::node::{Node, Predicate};
 use super::operators::FieldArgument;
 use super::parse::Parser;
+use super::walk::LeafArrays;
 use crate::Collation;
 use base::bson::{Decimal128, Element, Number, Path, Type, Value, ValueBuf};
 use base::{Result, bail};
@@ -62,6 +63,8 @@ pub struct Comparison {
     rank: u8,
     /// The constant, if it is a number.
     number: Option<Number>,
+    /// Values that the comparison finds in arrays.
+    pub(super) arrays: LeafArrays,
 }
 
 impl Comparison {
@@ -78,7 +81,8 @@ impl Comparison {
             _ => {}
         }
         let rank = operand.kind().canonical_rank();
-        Ok(Comparison { op, operand: operand.to_owned(), rank, number: operand.as_number() })
+        let (number, arrays) = (operand.as_number(), LeafArrays::Traverse);
+        Ok(Comparison { op, operand: operand.to_owned(), rank, number, arrays })
     }
 
     /// Whether one value satisfies the comparison.
@@ -103,8 +107,13 @@ impl Comparison {
         }
     }
 
+    /// Whether null matches a gap in an array on the path: a value that is no document.
+    pub fn finds_gaps(&self) -> bool {
+        self.arrays == LeafArrays::TraverseGaps
+    }
+
     /// Whether a missing value matches: null equals missing (but, since 8.0, not undefined).
-    fn matches_missing(&self) -> bool {
+    pub(super) fn matches_missing(&self) -> bool {
         match self.operand.kind() {
             Type::Null => self.op.includes_equal(),
             _ => self.matches_other_bracket(),

@@ -203,6 +203,8 @@ impl Predicate {
             Predicate::Size(_) | Predicate::ElemMatchObject(_) | Predicate::ElemMatchValue(_) => {
                 LeafArrays::Keep
             }
+            Predicate::Compare(comparison) => comparison.arrays,
+            Predicate::In(within) => within.arrays,
             _ => LeafArrays::Traverse,
         }
     }

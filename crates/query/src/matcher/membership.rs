@@ -5,6 +5,7 @@ use super::node::{Node, Predicate};
 use super::operators::FieldArgument;
 use super::parse::{Parser, is_operator_document};
 use super::regex_match::{RegexMatch, text_bytes};
+use super::walk::LeafArrays;
 use crate::regex::{Literals, check_before};
 use crate::sort_runs::sort_in_runs;
 use crate::{Collation, Context, Interrupt};
@@ -13,7 +14,7 @@ use base::{Result, bail};
 use std::sync::Arc;
 
 /// The constants and patterns of an `$in`.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct In {
     /// The constants, sorted by the filter's collation, without duplicates.
     pub values: Vec<ValueBuf>,
@@ -23,6 +24,8 @@ pub struct In {
     /// would be most of its cost.
     numbers: Vec<Number>,
     has_null: bool,
+    /// Values that the list finds in arrays.
+    pub(super) arrays: LeafArrays,
     /// The texts of all patterns, if every pattern is a plain text.
     literals: Option<Arc<Literals>>,
 }
@@ -42,12 +45,17 @@ impl In {
             _ => Literals::union(regexes.iter().map(RegexMatch::literals)).map(Arc::new),
         };
         interrupt.check()?;
-        Ok(In { values, regexes, numbers, has_null, literals })
+        Ok(In { values, regexes, numbers, has_null, arrays: LeafArrays::Traverse, literals })
     }
 
     /// Whether null is among the constants; null matches missing values too.
     pub fn has_null(&self) -> bool {
         self.has_null
+    }
+
+    /// As [`Comparison::finds_gaps`](super::comparison::Comparison::finds_gaps).
+    pub fn finds_gaps(&self) -> bool {
+        self.arrays == LeafArrays::TraverseGaps
     }
 
     /// Whether a value equals a constant or matches a pattern. Plain texts are searched first, because they need no

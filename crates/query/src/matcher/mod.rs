@@ -51,7 +51,7 @@ pub use special::mentions_expr;
 
 use crate::{Collation, Context};
 use base::bson::{Builder, Document, DocumentBuf, Path, Value};
-use base::{Result, err};
+use base::{CompatibleWith, Result, err};
 use evaluate::{Evaluation, Subject};
 use std::sync::Arc;
 
@@ -101,7 +101,20 @@ impl Matcher {
 
     fn parse_any(filter: Document<'_>, context: &Context) -> Result<Matcher> {
         let root = parse::Parser::new(context).filter(filter)?;
-        Ok(Matcher::of(optimize::normalise(root, context)?, context.collation.clone()))
+        let mut root = optimize::normalise(root, context)?;
+        if context.compatible_with >= CompatibleWith::V9_0 {
+            root.find_gaps();
+        }
+        Ok(Matcher::of(root, context.collation.clone()))
+    }
+
+    /// Copies the filter with the rule of MongoDB 9.0 for null: a value that is no document, in an array on a path, is
+    /// a missing value, and so is an empty array.
+    pub fn with_gaps(&self) -> Matcher {
+        let mut root = (*self.root).clone();
+        root.find_gaps();
+        let (collation, root) = (self.collation.clone(), Arc::new(root));
+        Matcher { root, collation, searches_text: self.searches_text, text_found: self.text_found }
     }
 
     fn of(root: Node, collation: Collation) -> Matcher {

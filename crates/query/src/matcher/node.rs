@@ -18,8 +18,9 @@ use super::membership::In;
 use super::modulo::Modulo;
 use super::near::Near;
 use super::regex_match::RegexMatch;
+use super::walk::LeafArrays;
 use crate::text::TextQuery;
-use base::bson::Path;
+use base::bson::{Path, Type};
 use std::sync::Arc;
 
 /// One condition on a document, or a combination of conditions.
@@ -99,6 +100,25 @@ impl Node {
                 children.iter().all(|child| child.path() == Some(first)).then_some(first)
             }
             _ => None,
+        }
+    }
+
+    /// Lets conditions that null satisfies find gaps in arrays: see [`LeafArrays::TraverseGaps`].
+    pub(super) fn find_gaps(&mut self) {
+        match self {
+            Node::And(children) | Node::Or(children) | Node::Nor(children) => {
+                children.iter_mut().for_each(Node::find_gaps);
+            }
+            Node::Not(child) => child.find_gaps(),
+            Node::Field { predicate, .. } => match predicate {
+                Predicate::Compare(comparison) if comparison.operand.kind() == Type::Null => {
+                    comparison.arrays = LeafArrays::TraverseGaps;
+                }
+                Predicate::In(within) if within.has_null() => within.arrays = LeafArrays::TraverseGaps,
+                Predicate::ElemMatchObject(inner) | Predicate::ElemMatchValue(inner) => inner.find_gaps(),
+                _ => {}
+            },
+            _ => {}
         }
     }
 

@@ -8,16 +8,22 @@
 //! - A trailing dot after an array is ignored.
 //! - An array at the end of the path yields each of its elements and then itself. An array reached by position yields
 //!   only itself.
+//! - MongoDB 9.0 has another rule for conditions that null satisfies: see [`LeafArrays::TraverseGaps`].
 //!
 //! The walk decodes nothing: it compares names as bytes and skips values by length.
 
 use base::Result;
 use base::bson::{Document, Element, PathComponent};
 
-/// Whether an array at the end of a path yields its elements as well as itself.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// Values that a path finds in arrays.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum LeafArrays {
+    /// An array at the end of a path yields its elements and itself.
     Traverse,
+    /// As `Traverse`. An array on the path that is empty or has an element that is no document also yields a missing
+    /// value, as in MongoDB 9.0, unless the next component is a number.
+    TraverseGaps,
+    /// An array at the end of a path yields only itself.
     Keep,
 }
 
@@ -93,7 +99,7 @@ fn at_value<'a>(
             at_value(&[], element, leaf, position, visit)
         }
         Type::Array if !rest.is_empty() => in_array(rest, element, leaf, position, visit),
-        Type::Array if leaf == LeafArrays::Traverse => leaf_array(element, position, visit),
+        Type::Array if leaf != LeafArrays::Keep => leaf_array(element, position, visit),
         Type::Document if !rest.is_empty() => in_document(rest, nested(element), leaf, position, visit),
         _ if rest.is_empty() => visit(Found { element: Some(element), position }),
         _ => visit(Found { element: None, position }),
@@ -127,6 +133,10 @@ fn in_array<'a>(
     use base::bson::Type;
     let Some((next, after)) = rest.split_first() else { return Ok(false) };
     let wanted = next.index().map(|_| next.name().as_bytes());
+    let finds_gaps = leaf == LeafArrays::TraverseGaps && wanted.is_none();
+    if finds_gaps && has_gap(array) && visit(Found { element: None, position })? {
+        return Ok(true);
+    }
     for element in nested(array) {
         let is_document = element.kind() == Type::Document;
         let implicit = position.or(Some(element.name_bytes()));
@@ -151,6 +161,12 @@ fn in_array<'a>(
         }
     }
     Ok(false)
+}
+
+/// Whether an array is empty or has an element that is no document.
+fn has_gap(array: Element<'_>) -> bool {
+    let mut elements = nested(array).iter().peekable();
+    elements.peek().is_none() || elements.any(|element| element.kind() != base::bson::Type::Document)
 }
 
 /// The content of a document or array.

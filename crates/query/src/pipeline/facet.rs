@@ -14,7 +14,7 @@ use crate::row::RowCodec;
 use crate::spill::{Run, RunWriter, SpillFile};
 use crate::tick::Tick;
 use base::bson::{Builder, Document, DocumentCow, Element, FieldNameBuf, Value};
-use base::{Result, bail};
+use base::{CompatibleWith, Result, bail, err};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -148,11 +148,15 @@ impl Stage for Running {
                 self.tick.check_bytes(document.view().bytes().len())?;
                 builder.push(document.view());
                 if builder.len() > limit {
-                    bail!(
-                        4031700,
-                        "document constructed by $facet is {} bytes, which exceeds the limit of {limit} bytes",
-                        builder.len()
+                    let size = builder.len();
+                    let message = format!(
+                        "document constructed by $facet is {size} bytes, which exceeds the limit of {limit} bytes"
                     );
+                    let is_newer = self.environment.context.compatible_with >= CompatibleWith::V9_0;
+                    return Err(match is_newer {
+                        true => err!(ExceededMemoryLimit, "{message}"),
+                        false => err!(4031700, "{message}"),
+                    });
                 }
             }
             builder.end();

@@ -20,7 +20,7 @@ use crate::expression::{Dependencies, Expression};
 use crate::tick::Tick;
 use crate::{Arena, Row, Sorter};
 use base::bson::{Builder, DocumentBuf, DocumentCow, Element, FieldNameBuf, Value, ValueBuf};
-use base::{Error, ErrorCode, Result, bail, err};
+use base::{CompatibleWith, Error, ErrorCode, Result, bail, err};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -48,6 +48,9 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
         }
         if matches!(field.name(), "$doingMerge" | "$willBeMerged") {
             bail!(17030, "{} should be true if present", field.name());
+        }
+        if field.name().is_empty() && scope.context.compatible_with >= CompatibleWith::V9_0 {
+            bail!(BadValue, "The name of an accumulator field in $group cannot be empty");
         }
         fields.push(parse_field(&field, scope.context)?);
     }

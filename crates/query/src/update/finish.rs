@@ -1,10 +1,11 @@
 //! Final checks of an updated document before it is stored.
 
 use super::tree::{Child, Fields, Node};
+use crate::Context;
 use base::bson::{
     Builder, Document, DocumentBuf, Element, MAX_DOCUMENT_SIZE, MAX_STORED_DEPTH, Type, equal, nests_deeper,
 };
-use base::{Result, bail, err};
+use base::{CompatibleWith, Result, bail, err};
 
 /// Checks `_id` and the top-level names after an update by operators.
 ///
@@ -111,15 +112,22 @@ pub(super) struct Updated {
 
 /// Moves `_id` to the front, checks the limits and compares with the old document.
 ///
-/// Errors: 17419 (17420 for an upsert) above 16 MiB; InvalidIdField; Overflow for excessive nesting, checked only if
-/// the update may deepen the document.
-pub(super) fn finish(before: Document<'_>, updated: Updated, is_insert: bool) -> Result<Option<DocumentBuf>> {
+/// Errors: 17419 above 16 MiB, and for an upsert 17420 or, in MongoDB 9.0, BSONObjectTooLarge; InvalidIdField; Overflow
+/// for excessive nesting, checked only if the update may deepen the document.
+pub(super) fn finish(
+    before: Document<'_>,
+    updated: Updated,
+    is_insert: bool,
+    context: &Context,
+) -> Result<Option<DocumentBuf>> {
     let after = id_first(updated.document);
     if after.bytes() == before.bytes() && !updated.counts {
         return Ok(None);
     }
     if after.bytes().len() > MAX_DOCUMENT_SIZE {
-        return Err(if is_insert {
+        return Err(if is_insert && context.compatible_with >= CompatibleWith::V9_0 {
+            err!(BSONObjectTooLarge, "Document to upsert is larger than {MAX_DOCUMENT_SIZE}")
+        } else if is_insert {
             err!(17420, "Document to upsert is larger than {MAX_DOCUMENT_SIZE}")
         } else {
             err!(17419, "Resulting document after update is larger than {MAX_DOCUMENT_SIZE}")

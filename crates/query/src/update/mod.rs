@@ -123,7 +123,7 @@ impl Update {
             }
             Kind::Diff(diff) => Updated { document: diff.apply(document)?, may_deepen: true, counts: false },
         };
-        finish::finish(document, updated, is_insert)
+        finish::finish(document, updated, is_insert, context)
     }
 }
 

@@ -1,6 +1,5 @@
 //! Parts of requests and replies: fields, names, session ids, concerns, read preference, errors.
 
-pub(crate) mod compatible_with;
 pub(crate) mod fields;
 pub(crate) mod names;
 pub(crate) mod read_concern;

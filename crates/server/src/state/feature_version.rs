@@ -1,36 +1,44 @@
-//! Feature compatibility version. No stored data depend on it, so the version is only stored and
-//! reported.
+//! Feature compatibility version. No stored data depend on it. It gates options of newer versions, and is otherwise
+//! only stored and reported.
 
-use crate::protocol::compatible_with::CompatibleWith;
 use crate::state::system_collections::SettingLocation;
-use base::{Result, bail};
+use base::{CompatibleWith, Result, bail};
 use database::Database;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 const LOCATION: SettingLocation =
     SettingLocation { database: "admin", collection: "system.version", id: "featureCompatibilityVersion" };
 
-/// True if the version is lowered to MongoDB 8.0's.
+/// Number of steps by which the version is below the server's own, in the order of
+/// [`CompatibleWith::feature_versions`].
 #[derive(Default)]
-pub(crate) struct FeatureVersion(AtomicBool);
+pub(crate) struct FeatureVersion(AtomicUsize);
 
 impl FeatureVersion {
     /// Returns the present version of a server that is compatible with `own`.
     pub(crate) fn of(&self, own: CompatibleWith) -> &'static str {
-        match self.0.load(Relaxed) {
-            true => CompatibleWith::V8_0.feature_version(),
-            false => own.feature_version(),
+        let lowered = self.0.load(Relaxed);
+        own.feature_versions().iter().rev().nth(lowered).copied().unwrap_or("8.0")
+    }
+
+    /// Refuses the validation level `constraint` below version 9.0.
+    ///
+    /// Errors: InvalidOptions.
+    pub(crate) fn check_constraint_level(&self, own: CompatibleWith) -> Result<()> {
+        if self.0.load(Relaxed) == 0 && own >= CompatibleWith::V9_0 {
+            return Ok(());
         }
+        bail!(InvalidOptions, "Validation level 'constraint' is not supported with current FCV");
     }
 
     /// Loads the stored version. An unreadable document is logged and counts as unset.
-    pub(crate) fn load(&self, database: &Arc<Database>) {
+    pub(crate) fn load(&self, database: &Arc<Database>, own: CompatibleWith) {
         match LOCATION.read(database) {
             Ok(stored) => {
                 let version = stored.as_ref().and_then(|stored| stored.view().get("version")?.as_str());
-                let lowered = version == Some(CompatibleWith::V8_0.feature_version());
-                self.0.store(lowered, Relaxed);
+                let lowered = version.and_then(|version| steps_to(own, version));
+                self.0.store(lowered.unwrap_or(0), Relaxed);
             }
             Err(error) => log::warn!("reading the feature compatibility version: {error}"),
         }
@@ -38,19 +46,28 @@ impl FeatureVersion {
 
     /// Stores a version, then applies it.
     ///
-    /// Errors: 4926900 for a version that is neither the server's own nor the one before; errors of
-    /// the write.
+    /// Errors: 4926900 for a version that the server does not know; CannotDowngrade if a collection has options of a
+    /// newer version; errors of the write.
     pub(crate) fn set(&self, database: &Arc<Database>, own: CompatibleWith, version: &str) -> Result<()> {
-        let own = own.feature_version();
-        let lowest = CompatibleWith::V8_0.feature_version();
-        if version != own && version != lowest {
+        let Some(lowered) = steps_to(own, version) else {
+            let known = own.feature_versions().join("' or '");
+            bail!(4926900, "Invalid feature compatibility version value '{version}'; expected '{known}'");
+        };
+        if lowered > 0
+            && let Some(constrained) = database.constrained_collection()
+        {
             bail!(
-                4926900,
-                "Invalid feature compatibility version value '{version}'; expected '{lowest}' or '{own}'"
+                CannotDowngrade,
+                "Cannot downgrade while a collection has the validation level 'constraint'. First detected collection: \
+                 {constrained}."
             );
         }
         LOCATION.write(database, |document| _ = document.append(c"version", version))?;
-        self.0.store(version == lowest, Relaxed);
+        self.0.store(lowered, Relaxed);
         Ok(())
     }
+}
+
+fn steps_to(own: CompatibleWith, version: &str) -> Option<usize> {
+    own.feature_versions().iter().rev().position(|known| *known == version)
 }

@@ -6,7 +6,6 @@ use crate::observe::counters::Counters;
 use crate::observe::profiler::Profiler;
 use crate::process::blocking::in_place;
 use crate::process::memory_limit::{MemoryLimit, MemoryLimitStats};
-use crate::protocol::compatible_with::CompatibleWith;
 use crate::session::Sessions;
 use crate::state::auth::Auth;
 use crate::state::fail_point::FailPoints;
@@ -19,7 +18,7 @@ use crate::state::set_settings::SetSettings;
 use crate::state::tls::Tls;
 use base::bson::{Builder, Document, DocumentBuf, ObjectId};
 use base::random::Random;
-use base::{Result, err};
+use base::{CompatibleWith, Result, err};
 use database::time;
 use database::{Database, EventCount};
 use std::sync::atomic::AtomicBool;
@@ -229,7 +228,7 @@ impl Server {
             server.topology.set.get_or_init(|| set);
             server.set_settings.load(&server.database);
         }
-        server.set_settings.feature_version.load(&server.database);
+        server.set_settings.feature_version.load(&server.database, server.settings.compatible_with);
         server
     }
 

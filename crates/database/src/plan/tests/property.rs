@@ -11,7 +11,7 @@ use crate::plan::bounds::is_positional;
 use crate::plan::build;
 use crate::{AggregateRequest, FindRequest, Hint, InsertRequest, ManualClock, Operation, Read};
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Path, Value};
-use base::{Namespace, Result};
+use base::{CompatibleWith, Namespace, Result};
 use query::matcher::Matcher;
 use query::{Collation, Context, Row, SortPattern};
 use std::sync::Arc;
@@ -39,6 +39,11 @@ fn collation(random: &mut Random) -> Collation {
     }
 }
 
+/// Returns a version of MongoDB: rules for null differ.
+fn version(random: &mut Random) -> CompatibleWith {
+    if random.chance(30) { CompatibleWith::V9_0 } else { CompatibleWith::default() }
+}
+
 impl World {
     fn new(random: &mut Random) -> World {
         let clock = Arc::new(ManualClock::new(0));
@@ -46,7 +51,9 @@ impl World {
             database: Database::open(Arc::new(MemoryEngine::new()), clock, 7).unwrap(),
             namespace: Namespace::parse("test.c").unwrap(),
             operation: Arc::new(Operation::new(1)),
-            context: Arc::new(Context::for_tests().with_collation(collation(random))),
+            context: Arc::new(
+                Context::for_tests().with_collation(collation(random)).with_version(version(random)),
+            ),
             text: String::new(),
         };
         world.fill(random)

@@ -128,3 +128,21 @@ fn a_single_value_can_be_held_against_a_filter() {
             .unwrap()
     );
 }
+
+#[test]
+fn gaps_in_arrays_are_null_in_mongodb_9_0() {
+    let matches = |filter: &str, text: &str| is_match(&parse(filter).with_gaps(), text);
+    for gap in ["{a: []}", "{a: [1]}", "{a: [[{b: 3}]]}", "{a: [[{b: 2}], {b: 3}]}", "{a: [{b: 2}, null]}"] {
+        for filter in
+            ["{'a.b': null}", "{'a.b': {$in: [null, 7]}}", "{'a.b': {$gte: null}}", "{'a.b': {$lte: null}}"]
+        {
+            assert!(matches(filter, gap), "{filter} should match {gap}");
+            assert!(!is_match(&parse(filter), gap), "{filter} should not match {gap} in 8.2");
+        }
+        assert!(!matches("{'a.b': {$ne: null}}", gap) && !matches("{'a.b': {$nin: [null]}}", gap), "{gap}");
+        assert!(!matches("{'a.b': 7}", gap) && matches("{'a.b': {$ne: 7}}", gap), "{gap}");
+    }
+    assert!(!matches("{'a.b': null}", "{a: [{b: 1}, {b: [[2]]}]}"));
+    assert!(!matches("{a: null}", "{a: []}") && !matches("{'a.0.b': null}", "{a: [5]}"));
+    assert!(matches("{$nor: [{'a.b': {$ne: null}}]}", "{a: [1]}"));
+}

@@ -97,6 +97,7 @@ impl Call<'_> {
         let random = self.server.random();
         let mut context = Context::sharing(database.now_millis(), random, operation.clone(), times, spills);
         context.limits = self.server.parameters.limits();
+        context.compatible_with = self.server.settings.compatible_with;
         if self.server.is_replica_set() || self.server.is_front_with_log() {
             context.cluster_time = Some(self.server.cluster_time());
         }

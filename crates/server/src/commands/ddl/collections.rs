@@ -9,8 +9,8 @@ use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::{Fields, uuid};
 use base::bson::{Builder, Value};
-use base::{Namespace, Result, bail, err};
-use database::RenameRequest;
+use base::{CompatibleWith, Namespace, Result, bail, err};
+use database::{RenameRequest, ValidatorChange};
 
 /// The row of `create`.
 pub(crate) const CREATE: Row = Row::new(
@@ -28,6 +28,13 @@ fn create(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let namespace = fields.namespace()?;
     let mut options = Builder::new();
     for element in fields.rest() {
+        let is_level = element.name() == "validationLevel" && element.value().as_str() == Some("constraint");
+        if is_level && call.server.settings.compatible_with >= CompatibleWith::V9_0 {
+            call.server
+                .set_settings
+                .feature_version
+                .check_constraint_level(call.server.settings.compatible_with)?;
+        }
         options.append_element(&element);
         if element.name() == "autoIndexId" {
             let note = "the autoIndexId option is deprecated and will be removed in a future release";
@@ -279,6 +286,17 @@ fn coll_mod(call: &mut Call<'_>) -> Result<HandlerStatus> {
     }
     let level = fields.string("validationLevel")?;
     let action = fields.string("validationAction")?;
+    let is_newer = call.server.settings.compatible_with >= CompatibleWith::V9_0;
+    let prepares = if is_newer { fields.boolean("prepareConstraintValidationLevel")? } else { None };
+    if prepares == Some(true) || level == Some("constraint") {
+        if !is_newer {
+            return Err(database::unknown_level("constraint"));
+        }
+        call.server
+            .set_settings
+            .feature_version
+            .check_constraint_level(call.server.settings.compatible_with)?;
+    }
     let view_on = fields.string("viewOn")?;
     let pipeline = fields.array("pipeline")?;
     let index = fields.document("index")?;
@@ -293,10 +311,12 @@ fn coll_mod(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let (operation, context) = call.surroundings();
     let (context, interrupt) = (&context, operation.as_ref());
     let database = call.server.database.clone();
+    let change = ValidatorChange { filter: validator, level, action, prepares };
+    let changes_validator = validator.is_some() || level.is_some() || action.is_some() || prepares.is_some();
     let Some(collection) = database.collection(&namespace) else {
         bail!(NamespaceNotFound, "ns does not exist");
     };
-    let others = [validator.is_some(), level.is_some(), action.is_some(), expiry.is_some(), images.is_some()];
+    let others = [changes_validator, expiry.is_some(), images.is_some()];
     if dry_run && (others.contains(&true) || capped_size.is_some() || capped_max.is_some() || index.is_none())
     {
         bail!(InvalidOptions, "collMod only supports dry run mode for making an index unique");
@@ -308,13 +328,11 @@ fn coll_mod(call: &mut Call<'_>) -> Result<HandlerStatus> {
         let pipeline = pipeline.map(Value::Array).or(now.map(|view| view.pipeline.view()));
         let pipeline = pipeline.unwrap_or(Value::Array(base::bson::Array::EMPTY));
         database.set_view(&namespace, on, pipeline, context)?;
-    } else if collection.is_view()
-        && (validator.is_some() || index.is_some() || level.is_some() || action.is_some())
-    {
+    } else if collection.is_view() && (changes_validator || index.is_some()) {
         bail!(InvalidOptions, "option not supported on a view");
     }
-    if validator.is_some() || level.is_some() || action.is_some() {
-        database.set_validator(interrupt, &namespace, validator, level, action, context)?;
+    if changes_validator {
+        database.change_validator(&operation, &namespace, &change, context)?;
     }
     if capped_size.is_some() || capped_max.is_some() {
         database.set_capped(interrupt, &namespace, capped_size, capped_max)?;
