@@ -381,7 +381,7 @@ impl Cursors {
                 open.remove(&id);
             }
         }
-        debug_assert!(dead.len() <= DEAD_MAX, "{} dead cursors", dead.len());
+        debug_assert!(released.len() <= RELEASED_MAX, "{} released cursors", released.len());
     }
 
     /// Takes a cursor for reading; [`put_back`](Self::put_back) returns it.

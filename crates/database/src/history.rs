@@ -176,7 +176,7 @@ mod tests {
         let database = Database::open(Arc::new(MemoryEngine::new()), Arc::new(SystemClock), 7).unwrap();
         let (history, view) = (History::default(), database.view());
         for (time, replaced_at) in [(1, 20), (2, 10), (3, 30)] {
-            history.keep(time, &View { replaced_at, ..view.clone() });
+            history.add(time, &View { replaced_at, ..view.clone() });
         }
         assert_eq!(history.release_before(15), 20);
         assert_eq!([1, 2, 3].map(|time| history.at(time).is_ok()), [true, false, true]);

@@ -196,7 +196,7 @@ impl<'a> Sorted<'a> {
                 (_, None) => remove.add(*ident, key, None, None),
             }
         }
-        let changes = [free, put, own, update, delete, remove];
+        let changes = [insert, put, same, update, delete, remove];
         debug_assert_eq!(
             changes.iter().map(|group| group.idents.len()).sum::<usize>(),
             writes.len(),

@@ -365,7 +365,7 @@ impl Drop for PooledConnection {
         connection.is_interruptible = false;
         let mut inner = self.pool.inner.lock();
         inner.free.push(connection);
-        inner.assert_valid(self.pool.most);
+        inner.assert_valid(self.pool.max_size);
         drop(inner);
         self.pool.returned.notify_one();
     }

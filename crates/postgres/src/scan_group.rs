@@ -94,7 +94,7 @@ impl ScanGroup {
             kinds.push(named as i64);
             asked.push(number);
         }
-        debug_assert!(idents.len() <= TOGETHER.0 && asked.first() == Some(&first), "{asked:?} for {first}");
+        debug_assert!(idents.len() <= SCANS_MAX.0 && asked.first() == Some(&first), "{asked:?} for {first}");
         let lows: Vec<Option<&[u8]>> = ends.iter().map(|(low, _)| Some(&**low)).collect();
         let highs: Vec<Option<&[u8]>> = ends.iter().map(|(_, high)| Some(&**high)).collect();
         let PageLimits { entries, longest } = self.page_limits();

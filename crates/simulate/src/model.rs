@@ -162,7 +162,7 @@ impl Model {
     /// Returns true if the collection was created, replaced or dropped since a version.
     pub(crate) fn has_catalog_changed(&self, from: usize, place: &str) -> bool {
         let mut later = self.versions.iter().skip(from + 1);
-        later.any(|version| version.replaced.iter().any(|other| *other == place))
+        later.any(|version| version.replaced.contains(&place))
     }
 
     /// Returns the documents' ids of `t`.
