@@ -413,7 +413,9 @@ impl World {
                 event!(self, "the clock is shifted by {} ms", self.shift.get());
             }
             66 if !self.is_faulty.get() => {
-                if let Err(what) = self.back_up() {
+                if let Err(what) = self.back_up()
+                    && !self.has_stopped()
+                {
                     self.fail(what);
                 }
             }
@@ -474,9 +476,6 @@ impl World {
             }
             for _ in 0..self.random.below(4) {
                 self.step_client(self.random.index(self.clients.len() + 1));
-            }
-            if self.has_stopped() {
-                return Ok(());
             }
             let get_more = format!("getMore: {{$numberLong: '{id}'}}, collection: '$cmd.vellumBackup'");
             reply = self.command(&format!("{{{get_more}, batchSize: 1, $db: 'admin'}}"))?;
@@ -607,10 +606,11 @@ impl World {
         }
         if matches!(request.step, Step::More) {
             client.reading = None;
-        } else if let (Step::Statement(_), Some(transaction)) = (&request.step, &mut client.transaction) {
+        }
+        if let (Step::Statement(_) | Step::Abort, Some(transaction)) =
+            (&request.step, &mut client.transaction)
+        {
             transaction.is_lost = true;
-        } else if matches!(request.step, Step::Abort) {
-            client.transaction = None;
         }
         client.request = None;
     }
