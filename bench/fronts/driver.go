@@ -101,7 +101,55 @@ func (d *driver) operations() []operation {
 			}
 			return err
 		}},
+		{"updateMany of 100, for each", documents / groups, 50, func(ctx context.Context, _ int) error {
+			changed, err := d.db.Collection("points").UpdateMany(ctx, bson.D{{Key: "g", Value: rand.Int64N(groups)}},
+				bson.D{{Key: "$inc", Value: bson.D{{Key: "n", Value: 1}}}})
+			if err == nil && changed.ModifiedCount != documents/groups {
+				return fmt.Errorf("%d documents changed", changed.ModifiedCount)
+			}
+			return err
+		}},
+		{"$match and $group, for each", documents, 15, func(ctx context.Context, _ int) error {
+			return d.aggregate(ctx, bson.D{{Key: "n", Value: bson.D{{Key: "$gte", Value: 0}}}},
+				bson.D{{Key: "$group", Value: bson.D{{Key: "_id", Value: "$g"}, {Key: "sum", Value: bson.D{{Key: "$sum", Value: "$n"}}}}}})
+		}},
+		{"scan, nothing matches, for each", documents, 15, func(ctx context.Context, _ int) error {
+			return d.aggregate(ctx, bson.D{{Key: "text", Value: "none"}})
+		}},
+		{"insert of 20, delete of all", 1, 100, func(ctx context.Context, worker int) error {
+			collection, all := d.db.Collection(fmt.Sprint("emptied", worker)), make([]any, 20)
+			for at := range all {
+				all[at] = document(int64(at))
+			}
+			if _, err := collection.InsertMany(ctx, all); err != nil {
+				return err
+			}
+			_, err := collection.DeleteMany(ctx, bson.D{})
+			return err
+		}},
+		{"drop and recreation, 4 indexes", 1, 100, func(ctx context.Context, worker int) error {
+			collection := d.db.Collection(fmt.Sprint("dropped", worker))
+			if err := collection.Drop(ctx); err != nil {
+				return err
+			}
+			var indexes []mongo.IndexModel
+			for _, key := range []string{"a", "b", "c"} {
+				indexes = append(indexes, mongo.IndexModel{Keys: bson.D{{Key: key, Value: 1}}})
+			}
+			_, err := collection.Indexes().CreateMany(ctx, indexes)
+			return err
+		}},
 	}
+}
+
+// aggregate matches all documents and passes them to more stages.
+func (d *driver) aggregate(ctx context.Context, match bson.D, stages ...bson.D) error {
+	pipeline := append(mongo.Pipeline{{{Key: "$match", Value: match}}}, stages...)
+	cursor, err := d.db.Collection("points").Aggregate(ctx, pipeline)
+	if err != nil {
+		return err
+	}
+	return cursor.All(ctx, &[]bson.Raw{})
 }
 
 // newCollection makes another one each time, with two indexes.
