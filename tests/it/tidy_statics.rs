@@ -21,7 +21,7 @@ const STATICS: &[(&str, &str)] = &[
     ("crates/server/src/auth/authorize.rs: NO_PRIVILEGES", "no rights at all"),
     ("crates/server/src/commands/table.rs: POSITIONS", "the table's names"),
     ("crates/server/src/process/blocking.rs: THREADS", "how many threads the machine runs at a time"),
-    ("crates/server/src/process/buffers.rs: KEPT", "a thread's buffers"),
+    ("crates/server/src/process/buffers.rs: CACHE", "a thread's buffers"),
     ("crates/server/src/process/logging/components.rs: LEVELS", "how much that log tells, by part"),
     ("crates/server/src/process/logging/components.rs: QUIET", "the same"),
     ("crates/server/src/process/logging/mod.rs: JSON", "the log is the process's standard error"),
