@@ -224,7 +224,7 @@ A write with `w: 0` returns no result.
 - `$text` uses Snowball's stop words. MongoDB's lists for French, Romanian and Turkish differ, and a few words in Finnish, German, Hungarian, Norwegian and Russian.
 
 ### Writes and tests
-- A `deleteMany` writes its deletes to the oplog in groups, each one `applyOps` entry. MongoDB does so for deletes by TTL indexes.
+- A `deleteMany` writes its deletes to the oplog in groups, each one `applyOps` entry. MongoDB does so for deletes by TTL indexes. A front over PostgreSQL does the same with the updates of an `updateMany`.
 - `$currentDate` with another `$type` is refused without the path. The error for a `limit` of 42.13 in a delete has that number. Both follow MongoDB's sources (current_date_node.cpp, write_ops_parsers.cpp). Tests of older versions expect other texts.
 - `testVersion2`, a command of MongoDB's test builds, is unknown.
 - `hello` accepts empty client metadata (`client: {}`), and the server logs a warning about the first client that sends it. MongoDB refuses it (ClientMetadataMissingField). MongoDB's Node driver 7 sends it inside Jest.

@@ -107,6 +107,11 @@ impl Changes {
         debug_assert!(keys.iter().all(|keys| keys.keys.is_sorted_by(|a, b| a < b)), "keys are out of order");
     }
 
+    /// Returns true if the changes expect that a unique key is free.
+    pub(crate) fn adds_unique_keys(&self) -> bool {
+        !self.unique.is_empty()
+    }
+
     /// Records the statement of the latest change.
     pub(crate) fn set_statement(&mut self, retry: RetryKey) {
         self.retry = Some(retry);

@@ -172,6 +172,7 @@ fn finds_take_few_round_trips() {
         }
     }
     in_a_transaction(&far, &near, &trips);
+    updates(&far, &near, &trips);
     deletes(&far, &near, &trips);
     assert!(failed.is_empty(), "{failed:#?}");
 }
@@ -219,6 +220,32 @@ fn in_a_transaction(far: &Place, near: &Place, trips: &dyn Fn() -> u64) {
     for (place, operation) in [(far, &there), (near, &here)] {
         place.database.abort_transaction(operation.transaction().unwrap());
     }
+}
+
+/// An update of many documents commits groups of documents.
+fn updates(far: &Place, near: &Place, trips: &dyn Fn() -> u64) {
+    let (filter, update) = (parse("{_id: {$lt: 100}}").unwrap(), parse("{$inc: {counted: 1}}").unwrap());
+    let before = trips();
+    for place in [far, near] {
+        let operation = place.operation();
+        let request = UpdateRequest {
+            matcher: Arc::new(Matcher::parse(filter.view(), &place.context).unwrap()),
+            update: Update::parse(base::bson::Value::Document(update.view()), &[], &place.context).unwrap(),
+            multi: true,
+            upsert: false,
+            sort: None,
+            hint: None,
+            bypass_validation: false,
+        };
+        let scope = Scope::new(&operation, &place.namespace, &place.context);
+        let outcome = place.database.update(&scope, &request).unwrap();
+        assert_eq!((outcome.matched, outcome.modified), (100, 100));
+    }
+    let taken = trips() - before;
+    println!("{taken:3} for an update of 100 documents");
+    assert!(taken <= 8, "{taken} round trips for an update of 100 documents");
+    let all = "{filter: {}}";
+    assert_eq!(far.find(&far.operation(), all), near.find(&near.operation(), all));
 }
 
 /// A delete of many documents commits groups of documents.

@@ -206,8 +206,11 @@ impl Database {
     }
 }
 
-/// Reads the records that one commit deletes. The second result is true if more records may follow.
-fn next_group(records: &mut dyn RecordStream, collection: &Collection) -> (Vec<Row>, Result<bool>) {
+/// Reads the records that one commit changes. The second result is true if more records may follow.
+pub(super) fn next_group(
+    records: &mut dyn RecordStream,
+    collection: &Collection,
+) -> (Vec<Row>, Result<bool>) {
     let indexes = collection.data.as_ref().map_or(0, |data| data.indexes.len());
     let (mut group, mut bytes) = (Vec::new(), 0);
     while group.len() < (OPERATIONS_MAX / (1 + indexes)).max(1) && bytes <= BYTES_MAX {

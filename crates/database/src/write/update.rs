@@ -1,5 +1,6 @@
 //! Updates: find, change and store documents, or insert a document from the filter.
 
+use super::delete::next_group;
 use super::insert::check_stored;
 use super::retryable::{RetryRecorder, no_record};
 use super::{
@@ -64,6 +65,16 @@ pub(crate) struct Change {
     pub committed: Option<Committed>,
 }
 
+/// Result of adding an update to changes.
+enum Added {
+    /// The record no longer matches.
+    NoMatch,
+    /// The update changes nothing.
+    Same,
+    /// The version after the update.
+    Changed(DocumentCow),
+}
+
 impl Database {
     /// Runs an update statement.
     ///
@@ -120,6 +131,15 @@ impl Database {
         drop(view);
         if let (Some(collection), Some(mut records)) = (collection, records) {
             let updated = operation.run(|| {
+                // A commit to a remote store takes a round trip.
+                while self.store.known_generation().is_some() {
+                    let (group, next) = next_group(&mut *records, &collection);
+                    operation.check()?;
+                    self.update_group(scope, &collection, &group, request, &mut outcome)?;
+                    if !next? {
+                        return Ok(());
+                    }
+                }
                 while let Some(record) = records.next()? {
                     operation.check()?;
                     let change = self.update_record(scope, &collection, &record, request, &no_record)?;
@@ -134,6 +154,54 @@ impl Database {
             outcome = during(UPDATE, self.upsert(scope, request, &no_record))?.0;
         }
         Ok(outcome)
+    }
+
+    /// Updates a group of records that a plan found, in one commit if none of them has changed since.
+    fn update_group(
+        &self,
+        scope: &Scope,
+        planned: &Arc<Collection>,
+        group: &[Row],
+        request: &UpdateRequest,
+        outcome: &mut UpdateOutcome,
+    ) -> Result<()> {
+        if group.len() > 1
+            && let Ok(Some((changes, modified))) = self.updates_of(scope, planned, group, request)
+        {
+            let committed = if modified > 0 { self.apply(&scope.operation, changes)? } else { None };
+            if modified == 0 || committed.is_some() {
+                outcome.matched += group.len() as u64;
+                outcome.modified += modified;
+                outcome.committed = committed.or(outcome.committed);
+                return Ok(());
+            }
+        }
+        for record in group {
+            scope.operation.check()?;
+            let change = self.update_record(scope, planned, record, request, &no_record)?;
+            change.iter().for_each(|change| outcome.add(change));
+        }
+        Ok(())
+    }
+
+    /// Returns the changes that update several records, and the number of records that change. Returns `None` if a
+    /// unique key changes, since the order of the updates decides about duplicates.
+    fn updates_of(
+        &self,
+        scope: &Scope,
+        planned: &Arc<Collection>,
+        group: &[Row],
+        request: &UpdateRequest,
+    ) -> Result<Option<(Changes, u64)>> {
+        let (mut changes, mut modified) = (Changes::new(self.logs()), 0);
+        for record in group {
+            match self.add_update(scope, &Found::new(planned, record), request, &mut changes)? {
+                Added::NoMatch => return Ok(None),
+                Added::Same => {}
+                Added::Changed(_) => modified += 1,
+            }
+        }
+        Ok((!changes.adds_unique_keys()).then_some((changes, modified)))
     }
 
     /// Returns the first record of a read on a new view. `statement` is the name in error messages.
@@ -167,40 +235,20 @@ impl Database {
         request: &UpdateRequest,
         recorder: &RetryRecorder<'_>,
     ) -> Result<Option<Change>> {
-        let Scope { operation, context, .. } = scope;
+        let Scope { operation, .. } = scope;
         let mut found = Found::new(planned, record);
         loop {
             let _turn = found.turn(self, operation)?;
             if found.is_stale() && !found.read_again(self, operation)? {
                 return Ok(None);
             }
-            let before = Document::from_valid(&found.document);
-            let position = if request.update.needs_position() || found.is_changed() {
-                let Some(matched) = request.matcher.matches_at(before, context)? else { return Ok(None) };
-                matched.position
-            } else {
-                None
-            };
             let shown = || DocumentCow::Shared(found.document.to_shared());
-            let Some(after) = request.update.apply(before, position, false, context)? else {
-                return Ok(Some(Change { before: shown(), after: None, committed: None }));
-            };
-            check_stored(after.view())?;
-            let collection = &found.collection;
-            if let Some(validator) = &collection.options.validator {
-                validator.check(after.view(), Some(before), request.bypass_validation, context)?;
-            }
-            let (old_keys, new_keys) = changed_keys_of(collection, before, after.view(), context)?;
-            check_writable_within(operation, collection)?;
-            self.set_multikey(operation, collection, &new_keys)?;
-            let diff = match self.logs() {
-                true => request.update.diff(before, after.view(), position, context)?,
-                false => None,
-            };
-            let bytes: Arc<[u8]> = after.into_bytes().into();
-            let after = DocumentCow::Shared(bytes.clone());
             let mut changes = Changes::new(self.logs());
-            changes.update(collection, found.id, &found.document, bytes, (&old_keys, &new_keys), diff)?;
+            let after = match self.add_update(scope, &found, request, &mut changes)? {
+                Added::NoMatch => return Ok(None),
+                Added::Same => return Ok(Some(Change { before: shown(), after: None, committed: None })),
+                Added::Changed(after) => after,
+            };
             let answer = recorder(Some(&shown()), Some(&after))?;
             self.record_retry(&mut changes, answer.as_ref().map(|(key, answer)| (*key, answer.view())));
             if let Some(committed) = self.apply(operation, changes)? {
@@ -210,6 +258,45 @@ impl Database {
             operation.check()?;
             found.lost();
         }
+    }
+
+    /// Adds the update of a record to changes.
+    fn add_update(
+        &self,
+        scope: &Scope,
+        found: &Found,
+        request: &UpdateRequest,
+        changes: &mut Changes,
+    ) -> Result<Added> {
+        let Scope { operation, context, .. } = scope;
+        let before = Document::from_valid(&found.document);
+        let position = if request.update.needs_position() || found.is_changed() {
+            let Some(matched) = request.matcher.matches_at(before, context)? else {
+                return Ok(Added::NoMatch);
+            };
+            matched.position
+        } else {
+            None
+        };
+        let Some(after) = request.update.apply(before, position, false, context)? else {
+            return Ok(Added::Same);
+        };
+        check_stored(after.view())?;
+        let collection = &found.collection;
+        if let Some(validator) = &collection.options.validator {
+            validator.check(after.view(), Some(before), request.bypass_validation, context)?;
+        }
+        let (old_keys, new_keys) = changed_keys_of(collection, before, after.view(), context)?;
+        check_writable_within(operation, collection)?;
+        self.set_multikey(operation, collection, &new_keys)?;
+        let diff = match self.logs() {
+            true => request.update.diff(before, after.view(), position, context)?,
+            false => None,
+        };
+        let bytes: Arc<[u8]> = after.into_bytes().into();
+        let keys = (&old_keys[..], &new_keys[..]);
+        changes.update(collection, found.id, &found.document, bytes.clone(), keys, diff)?;
+        Ok(Added::Changed(DocumentCow::Shared(bytes)))
     }
 
     /// Inserts the document described by filter and update if the request is an upsert.

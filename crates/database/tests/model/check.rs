@@ -583,19 +583,22 @@ impl<'a> Checker<'a> {
                 gone.push((number, namespace.clone(), docs));
                 continue;
             }
-            let [(id, before, Some(after))] = &**changes else {
-                return Err(format!("nobody has made commit {number}: {diffs:?}"));
-            };
-            let Some(before) = before else { return Err(format!("nobody has inserted {after:?}")) };
-            // A multiple update writes its number into each document, or toggles it.
-            let owner = self.multiple_update(&statements, number, namespace, before, after);
-            let Some(owner) = owner else {
-                return Err(format!("nobody has made of {before:?} {after:?} in commit {number}"));
-            };
-            if after.w == owner && !written.entry(owner).or_default().insert(*id) {
-                return Err(format!("statement {owner} has changed document {id} twice"));
+            // A multiple update of a remote store also commits several documents at once.
+            for (id, before, after) in changes {
+                let Some(after) = after else {
+                    return Err(format!("nobody has made commit {number}: {diffs:?}"));
+                };
+                let Some(before) = before else { return Err(format!("nobody has inserted {after:?}")) };
+                // It writes its number into each document, or toggles it.
+                let owner = self.multiple_update(&statements, number, namespace, before, after);
+                let Some(owner) = owner else {
+                    return Err(format!("nobody has made of {before:?} {after:?} in commit {number}"));
+                };
+                if after.w == owner && !written.entry(owner).or_default().insert(*id) {
+                    return Err(format!("statement {owner} has changed document {id} twice"));
+                }
+                *multiple.entry(owner).or_default() += 1;
             }
-            *multiple.entry(owner).or_default() += 1;
         }
         for (number, (event, statement)) in &statements {
             if let (Stmt::InsertMany(several), None, Ok(reported)) =
