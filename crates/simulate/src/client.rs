@@ -36,6 +36,8 @@ pub(crate) struct Request {
     pub(crate) is_repeated: bool,
     /// Commit of the request, and the answer there.
     pub(crate) applied: Option<(u64, Outcome)>,
+    /// True after its first commit.
+    pub(crate) has_committed: bool,
     /// True if it ran inside of another request's commit, where it cannot wait.
     pub(crate) is_nested: bool,
 }
@@ -132,6 +134,7 @@ impl Client {
             is_durable,
             is_repeated,
             applied: None,
+            has_committed: false,
             is_nested: false,
         };
         if let Some(Reading { id, place, .. }) = self.reading

@@ -718,6 +718,8 @@ impl World {
                 }
                 Ok(None)
             }
+            // Only the first commit creates the collection. The last one ends the build, perhaps after a rename.
+            (Step::Single(Action::Index), _) if request.has_committed => Ok(None),
             (Step::Single(_), Some(statement)) => model.commit_statement(statement, position),
             (Step::Statement(_), _) if stores => Err("it is stored before the commit".to_string()),
             (Step::Commit, _) => match transaction {
@@ -734,6 +736,7 @@ impl World {
             },
             _ => Ok(None),
         };
+        request.has_committed = true;
         match result {
             Ok(None) => {}
             Ok(Some(outcome)) => request.applied = Some((position, outcome)),
