@@ -395,7 +395,7 @@ pub(crate) struct ServeOptions {
     ///
     /// The set has one member, which is initiated and primary from the first reply. Transactions and change streams
     /// need a set.
-    #[arg(long, value_name = "NAME", value_parser = parse_set_name)]
+    #[arg(long, alias = "replSet", value_name = "NAME", value_parser = parse_set_name)]
     pub(crate) replset: Option<String>,
 
     /// Size of the oplog

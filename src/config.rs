@@ -365,7 +365,7 @@ mod tests {
             let config = parse(line).unwrap();
             assert_eq!((config.settings.port, config.settings.engine), (27017, "memory"));
         }
-        for line in ["vellum --port 0 --replset rs0", "vellum serve --replset rs0 --port 0"] {
+        for line in ["vellum --port 0 --replset rs0", "vellum serve --replSet rs0 --port 0"] {
             let config = parse(line).unwrap();
             assert_eq!((config.settings.port, config.settings.replica_set.as_deref()), (0, Some("rs0")));
             assert_eq!(config.oplog, Some(LogOptions { bytes: 64 << 20 }));
