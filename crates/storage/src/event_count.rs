@@ -81,7 +81,8 @@ impl EventCount {
         self.register(count, &mut None, waker)
     }
 
-    /// Does the same. A later registration under the same number replaces the waker.
+    /// Does the same as [`has_reached`](Self::has_reached), under a number that the caller keeps. A later registration
+    /// under that number replaces the waker.
     pub(crate) fn register(&self, count: u64, number: &mut Option<u64>, waker: &Waker) -> bool {
         if self.read() >= count {
             return true;

@@ -30,10 +30,7 @@ fn create(call: &mut Call<'_>) -> Result<HandlerStatus> {
     for element in fields.rest() {
         let is_level = element.name() == "validationLevel" && element.value().as_str() == Some("constraint");
         if is_level && call.server.settings.compatible_with >= CompatibleWith::V9_0 {
-            call.server
-                .set_settings
-                .feature_version
-                .check_constraint_level(call.server.settings.compatible_with)?;
+            check_constraint_level(call)?;
         }
         options.append_element(&element);
         if element.name() == "autoIndexId" {
@@ -46,6 +43,14 @@ fn create(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let committed =
         call.server.database.create_collection(&operation, &namespace, options.view(), &context)?;
     call.acknowledge(committed)
+}
+
+/// Refuses the validation level `constraint` if the feature compatibility version is too low.
+///
+/// Errors: InvalidOptions.
+fn check_constraint_level(call: &Call<'_>) -> Result<()> {
+    let server = &call.server;
+    server.set_settings.feature_version.check_constraint_level(server.settings.compatible_with)
 }
 
 /// The row of `drop`.
@@ -292,10 +297,7 @@ fn coll_mod(call: &mut Call<'_>) -> Result<HandlerStatus> {
         if !is_newer {
             return Err(database::unknown_level("constraint"));
         }
-        call.server
-            .set_settings
-            .feature_version
-            .check_constraint_level(call.server.settings.compatible_with)?;
+        check_constraint_level(call)?;
     }
     let view_on = fields.string("viewOn")?;
     let pipeline = fields.array("pipeline")?;
