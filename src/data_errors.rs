@@ -8,7 +8,7 @@ use database::repair::{Repaired, repair as repair_database};
 use database::{Clock, SystemClock};
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
-use storage::{DiskEngine, Error, Ident, Lost, Salvage};
+use storage::{DataLoss, DiskEngine, Error, Ident, Salvage};
 
 /// Purpose of opening the directory.
 #[derive(Clone, Copy)]
@@ -127,7 +127,7 @@ fn report(salvage: &Salvage, repaired: &Repaired) -> Vec<String> {
 }
 
 /// A damaged index loses no data, because it has been rebuilt.
-fn line(lost: &Lost, repaired: &Repaired) -> Option<String> {
+fn line(lost: &DataLoss, repaired: &Repaired) -> Option<String> {
     let count = match lost.entries {
         Some(0) => "damaged".to_string(),
         Some(1) => "1 record".to_string(),

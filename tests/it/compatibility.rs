@@ -345,7 +345,7 @@ fn filter_probe(name: &str) -> DocumentBuf {
     if !top {
         out.begin_document(c"a");
     }
-    out.append(FieldName::known(name), 1i32);
+    out.append(FieldName::trusted(name), 1i32);
     out.end();
     if !top {
         out.end();
@@ -364,14 +364,14 @@ fn pipeline_probe(write: impl FnOnce(&mut Builder)) -> DocumentBuf {
 
 fn stage_probe(name: &str) -> DocumentBuf {
     pipeline_probe(|out| {
-        out.begin_document(FieldName::known(name)).end();
+        out.begin_document(FieldName::trusted(name)).end();
     })
 }
 
 fn accumulator_probe(name: &str) -> DocumentBuf {
     pipeline_probe(|out| {
         out.begin_document(c"$group").append(c"_id", Value::Null).begin_document(c"a");
-        out.begin_document(FieldName::known(name)).end().end().end();
+        out.begin_document(FieldName::trusted(name)).end().end().end();
     })
 }
 
@@ -382,7 +382,7 @@ fn expression_probes(name: &str) -> Vec<DocumentBuf> {
         pipeline_probe(|out| {
             out.begin_document(c"$project")
                 .begin_document(c"a")
-                .append(FieldName::known(name), value)
+                .append(FieldName::trusted(name), value)
                 .end()
                 .end();
         })

@@ -43,7 +43,7 @@ fn lay_out(value: Value<'_>, indent: usize, used: usize, out: &mut String) {
 /// Returns a field's name in the shell's form.
 fn field_name(name: &str) -> String {
     let mut holder = Builder::new();
-    holder.append(FieldName::known(name), 1i32);
+    holder.append(FieldName::trusted(name), 1i32);
     let text = value_to_shell(Value::Document(holder.finish().view()));
     text.strip_prefix('{').and_then(|t| t.strip_suffix(": 1}")).unwrap_or(name).to_string()
 }

@@ -7,7 +7,6 @@
 
 use crate::catalog::{Catalog, SavedState, entry, entry_with};
 use crate::collection::{Collection, Counts, Data, Options};
-use crate::commit::Committed;
 use crate::database::Database;
 use crate::history::replaced_by;
 use crate::index::{Index, IndexSpec};
@@ -18,6 +17,7 @@ use base::{Namespace, Result, err};
 use query::Interrupt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use storage::store::Committed;
 use storage::store::{Change, CommitError, Exclusive, SideEffect};
 use storage::{Ident, Snapshot, Value};
 
@@ -181,7 +181,7 @@ impl<'db> CatalogChange<'db> {
         }
         database.count_replaced(replaced);
         database.notify_watchers(&changed, written.position);
-        Ok(Ok(written.into()))
+        Ok(Ok(written))
     }
 
     /// Adds an oplog entry for the change.

@@ -119,7 +119,7 @@ impl ReadCatalog {
                 }
                 Entry::New(mut collection, entry, is_saved) => {
                     let builds = if is_saved { Vec::new() } else { stored_builds(entry) };
-                    self.settle(store, snapshot, &mut collection, &builds, context)?;
+                    self.load_shared_state(store, snapshot, &mut collection, &builds, context)?;
                     match is_saved {
                         true => saved.add(*collection)?,
                         false => self.catalog.put(Arc::new(*collection))?,
@@ -131,7 +131,7 @@ impl ReadCatalog {
     }
 
     /// Sets the shared parts of a collection: its counts, and its index builds.
-    fn settle(
+    fn load_shared_state(
         &mut self,
         store: &dyn Store,
         snapshot: &dyn Snapshot,

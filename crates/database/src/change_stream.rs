@@ -114,7 +114,7 @@ impl Events {
     /// Errors: ChangeStreamHistoryLost.
     fn check_history(&self) -> Result<()> {
         match self.database.log_begin()? {
-            Some(begin) if begin > self.read.saturating_add(1) && !self.database.log_is_whole()? => {
+            Some(begin) if begin > self.read.saturating_add(1) && !self.database.log_is_complete()? => {
                 Err(history_lost())
             }
             _ => Ok(()),
@@ -200,7 +200,7 @@ impl Stage for Checked {
 
 impl Database {
     /// Returns true if the log was never trimmed: its first entry is then the initiation of the set.
-    fn log_is_whole(&self) -> Result<bool> {
+    fn log_is_complete(&self) -> Result<bool> {
         let (mut cursor, _) = self.log_cursor_local(Bound::Unbounded, Direction::Forward)?;
         let Some(first) = cursor.next_entry().map_err(storage_error)? else { return Ok(false) };
         let entry = Entry::read(first.time, &first.parts)?;

@@ -19,8 +19,8 @@ use foldhash::fast::RandomState;
 use smallvec::SmallVec;
 use std::collections::HashSet;
 use std::sync::Arc;
-use storage::store::{Change, Expect, SideEffect, WriteIntent, Written};
-use storage::{Ident, Key, Op, Position, Value, mutant};
+use storage::store::{Change, Committed, Expect, SideEffect, WriteIntent};
+use storage::{Ident, Key, Op, Value, mutant};
 
 /// A change of documents, under construction.
 #[derive(Default)]
@@ -44,21 +44,6 @@ pub(crate) struct Changes {
     pub(crate) documents: usize,
     /// Namespaces whose watchers must be notified.
     pub(crate) changed: SmallVec<[Namespace; 1]>,
-}
-
-/// Result of a commit.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Committed {
-    /// Position to wait for if the write concern requires the journal.
-    pub position: Position,
-    /// Time of the commit: seconds in the high half, a counter in the low half.
-    pub cluster_time: u64,
-}
-
-impl From<Written> for Committed {
-    fn from(written: Written) -> Committed {
-        Committed { position: written.position, cluster_time: written.time }
-    }
 }
 
 /// Result of applying changes.

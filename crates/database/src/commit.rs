@@ -2,10 +2,9 @@
 //!
 //! [`Database::apply`] passes [`Changes`] to the store, which checks their conditions under its
 //! lock and applies them atomically. No computation and no wait happens under the lock. If an open
-//! transaction has claimed a document, the statement waits for its end without the lock and starts
+//! transaction has a write intent of a document, the statement waits for its end without the lock and starts
 //! again.
 
-pub use crate::changes::Committed;
 use crate::changes::{Applied, Changes};
 use crate::database::Database;
 use crate::history::replaced_by;
@@ -14,7 +13,9 @@ use crate::storage_error;
 use base::{Result, bail};
 use query::Interrupt;
 use std::task::Waker;
-use storage::store::{Acknowledged, CommitError, Member, TransactionId, WriteConcernStatus};
+use storage::store::{
+    AcknowledgmentLevel, CommitError, Committed, Member, TransactionId, WriteConcernStatus,
+};
 use storage::{JournalWait, Position};
 
 impl Database {
@@ -63,7 +64,7 @@ impl Database {
                     operation.note_change();
                     self.count_replaced(replaced);
                     self.notify_watchers(&changes.changed, written.position);
-                    return Ok(Applied::Committed(written.into()));
+                    return Ok(Applied::Committed(written));
                 }
                 Err(refused) => refused,
             };
@@ -179,7 +180,7 @@ impl Database {
     pub fn wait_acknowledged(
         &self,
         position: Position,
-        by: Acknowledged,
+        by: AcknowledgmentLevel,
         should_continue: &mut dyn FnMut() -> bool,
     ) -> Result<WriteConcernStatus> {
         self.store.wait_acknowledged(position, by, should_continue).map_err(storage_error)

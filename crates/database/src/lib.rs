@@ -49,7 +49,7 @@ mod write_queues;
 pub use cached_plans::{IndexFilter, IndexFilters};
 pub use catalog::{SavedState, StateName};
 pub use clock::{Clock, ManualClock, SettableClock, SystemClock};
-pub use commit::{Committed, uuid_text};
+pub use commit::uuid_text;
 pub use cursor::{Cursor, CursorTag, Cursors, FIRST_BATCH, IdleCursor};
 pub use database::{Counters, Database};
 pub use ddl::{CreateIndexesOutcome, RenameRequest, Resolved, check_writable};
@@ -65,7 +65,9 @@ pub use read::{AggregateRequest, FindRequest, MeasuredRange, ServerSource, Sourc
 pub use retry_record::{NOBODY, RetryKey, SessionId, StoredRetry};
 pub use scope::Scope;
 pub use statistics::{CollectionStatistics, WorkingSets};
-pub use storage::store::{Acknowledged, Member, MemberPreference, StandbyRead, WriteConcernStatus};
+pub use storage::store::{
+    AcknowledgmentLevel, Committed, Member, MemberPreference, StandbyRead, WriteConcernStatus,
+};
 pub use storage::{
     EventCount, JournalWait, Listener, Position, Queue, Reads, Span, Ticket, cancellation, threads, time,
 };

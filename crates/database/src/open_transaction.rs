@@ -1,12 +1,11 @@
 //! An open transaction: its view and its changes so far.
 //!
-//! The changes of each statement are [claimed](storage::store::Store::claim) before they are added.
-//! The statement fails with WriteConflict if another transaction has claimed the same document or
-//! unique key, or if a commit has changed it since the view. The commit therefore cannot fail with
+//! Each statement [acquires write intents](storage::store::Intents::acquire_intents) before its changes are added.
+//! It fails with WriteConflict if another transaction has an intent of the same document or unique key, or if a commit has changed it since the view. The commit therefore cannot fail with
 //! a conflict.
 
 use crate::catalog::Catalog;
-use crate::changes::{Applied, Changes, Committed};
+use crate::changes::{Applied, Changes};
 use crate::collection::Collection;
 use crate::history::View;
 use crate::logged::Logged;
@@ -16,6 +15,7 @@ use base::{Error, Namespace, Result, bail, err};
 use smallvec::SmallVec;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
+use storage::store::Committed;
 use storage::store::{Change, CommitError, Expect, Store, TransactionId, WriteIntent};
 use storage::sync::Mutex;
 use storage::{Ident, Op, Overlay, Snapshot, mutant};
@@ -161,10 +161,10 @@ impl OpenTransaction {
         });
         let held: Vec<(Ident, u64)> = held.collect();
         let keys: Vec<WriteIntent> =
-            changes.write_intents().into_iter().filter(|claim| !is_own(claim.tree_and_key().0)).collect();
+            changes.write_intents().into_iter().filter(|intent| !is_own(intent.tree_and_key().0)).collect();
         debug_assert!(changes.change.owner.is_none(), "the changes have another owner");
         debug_assert!(changes.change.stamped.is_empty(), "statements of a transaction have no records");
-        self.claim(&inner, &keys, &held)?;
+        self.acquire_intents(&inner, &keys, &held)?;
         if let Some(violated) = first_violated(&changes.change.expect, &inner.overlay)? {
             return Ok(match changes.fails_build(violated) {
                 true => Applied::Retry,
@@ -182,12 +182,17 @@ impl OpenTransaction {
         Ok(Applied::Committed(Committed::default()))
     }
 
-    /// Claims the keys of changes, so that no other transaction can change them.
+    /// Acquires write intents of the keys of changes, so that no other transaction can change them.
     ///
     /// Errors: WriteConflict, SnapshotUnavailable.
-    pub(crate) fn claim(&self, inner: &Inner, keys: &[WriteIntent], held: &[(Ident, u64)]) -> Result<()> {
+    pub(crate) fn acquire_intents(
+        &self,
+        inner: &Inner,
+        keys: &[WriteIntent],
+        held: &[(Ident, u64)],
+    ) -> Result<()> {
         let base = inner.overlay.base().as_ref();
-        match self.store.claim(self.owner, keys, held, base).map_err(storage_error)? {
+        match self.store.acquire_intents(self.owner, keys, held, base).map_err(storage_error)? {
             Ok(()) => Ok(()),
             Err(CommitError::Expectation(_)) => Err(snapshot_unavailable()),
             Err(_) => Err(write_conflict()),
@@ -254,7 +259,7 @@ impl Drop for OpenTransaction {
 }
 
 impl Inner {
-    /// Adds changes whose keys are claimed.
+    /// Adds changes whose write intents are acquired.
     pub(crate) fn add(&mut self, change: Change, bytes_max: u64) -> Result<()> {
         let size = |op: &Op| match op {
             Op::Put { key, value, .. } => key.len() + value.len() + CHANGE_OVERHEAD,
@@ -280,7 +285,7 @@ impl Inner {
 }
 
 /// Returns the first expectation that does not hold in a transaction's own view. Collections are
-/// checked when their keys are claimed.
+/// checked when their write intents are acquired.
 fn first_violated(expect: &[Expect], view: &Overlay) -> Result<Option<usize>> {
     for (number, expect) in expect.iter().enumerate() {
         if !matches!(expect, Expect::Generation { .. }) && !expect.holds(view).map_err(storage_error)? {

@@ -213,13 +213,13 @@ impl CollectionStatistics {
         out.append_number(c"totalSize", (self.storage_size + self.total_index_size()) / scale);
         out.begin_document(c"indexSizes");
         for (name, size) in &self.index_sizes {
-            out.append_number(FieldName::known(name), size / scale);
+            out.append_number(FieldName::trusted(name), size / scale);
         }
         out.end();
         // The engine reports only the size of an index.
         out.begin_document(c"indexDetails");
         for (name, _) in &self.index_sizes {
-            out.begin_document(FieldName::known(name)).end();
+            out.begin_document(FieldName::trusted(name)).end();
         }
         out.end();
         out.begin_array(c"indexBuilds");
@@ -241,7 +241,7 @@ impl CollectionStatistics {
 #[derive(Debug)]
 pub struct WorkingSets {
     /// Totals; `named` has the trees.
-    pub whole: WorkingSet,
+    pub totals: WorkingSet,
     /// Reads by namespace and index (`None`: the collection's documents), ordered by number of reads, most first.
     pub named: Vec<(String, Option<String>, Reads)>,
 }
@@ -251,10 +251,10 @@ impl Database {
     /// Trees without a collection, such as the log and dropped trees, count only in the totals. Collections that share
     /// pages with forks appear under one name.
     pub fn working_sets(&self) -> Option<WorkingSets> {
-        let mut whole = self.engine().working_set()?;
+        let mut totals = self.engine().working_set()?;
         let names = names(&self.catalog());
         let mut named = Vec::new();
-        for (trees, reads) in std::mem::take(&mut whole.trees) {
+        for (trees, reads) in std::mem::take(&mut totals.trees) {
             let mut found: Vec<_> = trees.iter().filter_map(|ident| names.get(ident)).collect();
             found.sort();
             if let Some((namespace, index)) = found.first() {
@@ -264,7 +264,7 @@ impl Database {
         named.sort_by(|a, b| {
             b.2.start.reads.cmp(&a.2.start.reads).then_with(|| (&a.0, &a.1).cmp(&(&b.0, &b.1)))
         });
-        Some(WorkingSets { whole, named })
+        Some(WorkingSets { totals, named })
     }
 }
 

@@ -4,7 +4,7 @@
 //! the conditions of its changes ([`OpenTransaction`]). The commit applies all changes as one batch
 //! and cannot fail with a conflict.
 //!
-//! Single statements wait for the end of a transaction that has claimed their documents. Changes of
+//! Single statements wait for the end of a transaction that has write intents of their documents. Changes of
 //! collections wait for transactions that have written to them.
 //!
 //! Records of committed transactions: a driver whose connection broke sends `commitTransaction`
@@ -14,14 +14,13 @@
 //! neither. At the start, the server's sessions read these records like records of retryable
 //! writes.
 //!
-//! Processes that share a store have separate sessions. A transaction therefore claims its
-//! session's record before it commits. If a process is asked for a number without a record, it
-//! writes a record that the transaction will never commit. The claim and the commit then fail. The
+//! Processes that share a store have separate sessions. A transaction therefore acquires a
+//! write intent of its session's record before it commits. If a process is asked for a number without a record, it
+//! writes a record that the transaction will never commit. The intent and the commit then fail. The
 //! answer is therefore valid in either order.
 
 use crate::catalog_change::CatalogChange;
 use crate::collection::{Collection, Options};
-use crate::commit::Committed;
 use crate::database::Database;
 use crate::history::{View, replaced_by};
 use crate::index::{Index, IndexSpec};
@@ -34,6 +33,7 @@ use base::bson::{Builder, Document};
 use base::{Namespace, Result, bail};
 use query::Interrupt;
 use std::sync::Arc;
+use storage::store::Committed;
 use storage::store::{Change, CommitError, Expect, WriteIntent};
 use storage::{Batch, Key, Overlay, Snapshot, mutant};
 
@@ -113,7 +113,7 @@ impl Database {
         mut change: Change,
         created: &[Arc<Collection>],
     ) -> Result<Committed> {
-        debug_assert!(change.owner.is_some(), "its own claims would refuse the commit");
+        debug_assert!(change.owner.is_some(), "its own intents would refuse the commit");
         if change.batch.is_empty() {
             return Ok(Committed { position: self.latest_position(), cluster_time: self.cluster_time() });
         }
@@ -127,7 +127,7 @@ impl Database {
                     .map_err(storage_error)?;
             }
             match self.store.commit(change).map_err(storage_error)? {
-                Ok(written) => return Ok(written.into()),
+                Ok(written) => return Ok(written),
                 Err((CommitError::Frozen, given_back)) => {
                     operation.check()?;
                     change = given_back;
@@ -184,7 +184,7 @@ impl Database {
             return Err(transaction.ended_error());
         }
         let name = [WriteIntent::Key(CATALOG, Key::from(namespace.as_str().as_bytes()))];
-        transaction.claim(&inner, &name, &[])?;
+        transaction.acquire_intents(&inner, &name, &[])?;
         let collection = Arc::new(self.new_collection(namespace, options));
         let mut change = Change::default();
         collection.data.iter().flat_map(|data| data.idents()).for_each(|ident| change.batch.create(ident));
@@ -252,7 +252,7 @@ impl Database {
         let value = to_value(retry.number, self.now_millis(), Document::EMPTY);
         match self.shares_retries() {
             true => {
-                transaction.claim(&inner, &[WriteIntent::Key(RETRIES, key.clone())], &[])?;
+                transaction.acquire_intents(&inner, &[WriteIntent::Key(RETRIES, key.clone())], &[])?;
                 inner.change.batch.put(RETRIES, key, value);
             }
             false => inner.change.stamped.push((RETRIES, key, value)),

@@ -179,7 +179,7 @@ fn connections_that_end_are_replaced(cluster: &Cluster, [a, b]: &[Front; 2]) {
         a.insert(&format!("{{_id: 'a{round}'}}")).unwrap();
         b.index(&format!("{{key: {{k{round}: 1}}, name: 'k{round}'}}")).unwrap();
     }
-    // The end of the connection ends the transaction and its claims.
+    // The end of the connection ends the transaction and its intents.
     let document = parse("{_id: 9}").unwrap();
     let request = InsertRequest { document: document.view(), bypass_validation: false };
     let inserted = a.database.insert(&Scope::new(&operation, &a.namespace, &a.context), request);

@@ -175,7 +175,7 @@ impl Barriers {
             else {
                 return Ok(WriteConcernStatus::Interrupted);
             };
-            let row = rows.first().ok_or_else(|| Failure::Lost("no answer".to_string()))?;
+            let row = rows.first().ok_or_else(|| Failure::Unavailable("no answer".to_string()))?;
             if row.int(0) as usize >= members {
                 return Ok(WriteConcernStatus::Satisfied);
             }
@@ -442,7 +442,7 @@ mod tests {
         let front = &store.front;
         let expect = [Expect::Generation { ident: Ident(64), generation: 1 }];
         let side_effects = SideEffectRows::new(&[], 0, &|_| None, &|_| None);
-        let failure = Failure::Lost("the answer is lost".to_string());
+        let failure = Failure::Unavailable("the answer is lost".to_string());
         // A short entry is in the row of its time. A long one has pages.
         for value in [Value::from(&b"short"[..]), Value::from(vec![7; 100_000])] {
             let parts = [(0, value)];

@@ -49,10 +49,10 @@ impl Route {
         match (stream.read(&mut answer)?, answer, self.tls.client()) {
             (1, [b'S'], Some(client)) => stream.encrypt(client, &self.host).map_err(Failure::from),
             (1, [b'N'], _) if self.encrypt == Encrypt::IfOffered => Ok(()),
-            (1, [b'N'], _) => {
-                Err(Failure::Lost("the server does not support TLS, which sslmode requires".to_string()))
-            }
-            _ => Err(Failure::Lost("the server's reply is invalid".to_string())),
+            (1, [b'N'], _) => Err(Failure::Unavailable(
+                "the server does not support TLS, which sslmode requires".to_string(),
+            )),
+            _ => Err(Failure::Unavailable("the server's reply is invalid".to_string())),
         }
     }
 }

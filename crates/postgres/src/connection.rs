@@ -124,7 +124,7 @@ impl Connection {
     ///
     /// Errors: the error of the last member.
     pub(crate) fn open(config: &Config, incarnations: &Incarnations) -> PgResult<Connection> {
-        let mut last = Failure::Lost("no host is given".to_string());
+        let mut last = Failure::Unavailable("no host is given".to_string());
         for (host, port) in &config.hosts {
             let opened = Connection::open_at(config, host, *port).and_then(|mut connection| {
                 connection.check(config, incarnations)?;
@@ -132,7 +132,9 @@ impl Connection {
             });
             match opened {
                 Ok(connection) => return Ok(connection),
-                Err(Failure::Lost(why)) => last = Failure::Lost(format!("{host}:{port}: {why}")),
+                Err(Failure::Unavailable(why)) => {
+                    last = Failure::Unavailable(format!("{host}:{port}: {why}"))
+                }
                 Err(error) => last = error,
             }
         }
@@ -196,7 +198,7 @@ impl Connection {
     /// Checks that the server has the requested session attributes.
     fn check(&mut self, config: &Config, incarnations: &Incarnations) -> PgResult<()> {
         if config.target_session_attrs == TargetSessionAttrs::ReadWrite {
-            let none = || Failure::Lost("the server is read-only".to_string());
+            let none = || Failure::Unavailable("the server is read-only".to_string());
             incarnations.admit(self.timeline()?.ok_or_else(none)?)?;
         }
         self.stream.set_timeout(None)?;
@@ -290,7 +292,7 @@ impl Connection {
     /// Authenticates by clear text, MD5 or SCRAM-SHA-256, as the server requests.
     fn authenticate(&mut self, config: &Config) -> PgResult<()> {
         let password = || {
-            let none = || Failure::Lost(format!("the server requires a password for {}", config.user));
+            let none = || Failure::Unavailable(format!("the server requires a password for {}", config.user));
             config.password.as_deref().map(str::as_bytes).ok_or_else(none)
         };
         let mut scram = None;
@@ -311,7 +313,7 @@ impl Connection {
                 }
                 10 => {
                     if !body.split(|byte| *byte == 0).any(|name| name == sasl::SCRAM_SHA_256.as_bytes()) {
-                        return Err(Failure::Lost(
+                        return Err(Failure::Unavailable(
                             "the server requires an unsupported password method".to_string(),
                         ));
                     }
@@ -329,7 +331,7 @@ impl Connection {
                     continue;
                 }
                 _ => {
-                    return Err(Failure::Lost(
+                    return Err(Failure::Unavailable(
                         "the server requires an unsupported authentication method".to_string(),
                     ));
                 }
@@ -407,7 +409,7 @@ impl Connection {
             [1],
             &mut self.output,
         );
-        bound.map_err(|_| Failure::Lost("a statement is too long".to_string()))?;
+        bound.map_err(|_| Failure::Unavailable("a statement is too long".to_string()))?;
         frontend::execute("", 0, &mut self.output)?;
         self.queued += 1;
         Ok(())
@@ -536,7 +538,7 @@ impl Connection {
         };
         self.input.truncate(filled + read.as_ref().map_or(0, |read| *read));
         match read {
-            Ok(0) => Err(Failure::Lost("the server has closed the connection".to_string())),
+            Ok(0) => Err(Failure::Unavailable("the server has closed the connection".to_string())),
             Ok(_) => Ok(()),
             Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
             Err(error)
@@ -567,7 +569,7 @@ impl Drop for Connection {
 }
 
 fn broken() -> Failure {
-    Failure::Lost("the server's reply is invalid".to_string())
+    Failure::Unavailable("the server's reply is invalid".to_string())
 }
 
 fn row(mut body: Bytes) -> PgResult<Row> {

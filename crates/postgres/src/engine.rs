@@ -39,13 +39,13 @@ impl PostgresEngine {
         match self.barriers.wait_local(incarnation, &mut || should_continue().is_ok())? {
             WriteConcernStatus::Satisfied => Ok(()),
             WriteConcernStatus::Interrupted => Err(should_continue().err().unwrap_or_else(|| {
-                Failure::Lost(
+                Failure::Unavailable(
                     "the operation was \
                  interrupted"
                         .to_string(),
                 )
             })),
-            WriteConcernStatus::Cancelled(why) => Err(Failure::Lost(why)),
+            WriteConcernStatus::Cancelled(why) => Err(Failure::Unavailable(why)),
         }
     }
 }

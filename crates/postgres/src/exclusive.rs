@@ -59,10 +59,10 @@ impl<'a> CatalogLock<'a> {
     fn apply(&self, change: &Change, changes_catalog: bool) -> PgResult<(Attempt, u64)> {
         let front = &self.store.front;
         let Some(mut conn) = self.session.take_connection(&front.reads) else {
-            return Err(crate::failure::Failure::Lost("the fence is lost".to_string()));
+            return Err(crate::failure::Failure::Unavailable("the fence is lost".to_string()));
         };
         if let Some(owner) = change.owner {
-            // No other commit runs, so the claimed keys stay unchanged.
+            // No other commit runs, so the keys of the intents stay unchanged.
             self.store.open_transactions.release(owner);
         }
         let side_effect_rows = self.store.side_effect_rows(&change.side_effects);

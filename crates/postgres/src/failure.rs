@@ -25,7 +25,7 @@ pub(crate) enum Failure {
     /// The snapshot was released, and the reader accepts no later one.
     TooOld,
     /// The connection is unusable. The effect of a running statement is unknown.
-    Lost(String),
+    Unavailable(String),
 }
 
 /// The result of a statement.
@@ -65,7 +65,7 @@ impl Failure {
     /// Returns true if the effect of the statement is unknown, or if the server is shutting down.
     pub(crate) fn ends_connection(&self) -> bool {
         match self {
-            Failure::Lost(_) => true,
+            Failure::Unavailable(_) => true,
             Failure::CatalogChanged | Failure::Interrupted(_) | Failure::TooOld => false,
             // A primary that became a standby takes no writes.
             Failure::Server { state, .. } => {
@@ -82,14 +82,14 @@ impl Failure {
 
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Failure {
-        Failure::Lost(error.to_string())
+        Failure::Unavailable(error.to_string())
     }
 }
 
 impl From<Failure> for storage::Error {
     fn from(failure: Failure) -> storage::Error {
         match failure {
-            Failure::Lost(why) => storage::Error::Unavailable(why),
+            Failure::Unavailable(why) => storage::Error::Unavailable(why),
             Failure::CatalogChanged => storage::Error::CatalogChanged,
             Failure::Interrupted(reason) => storage::Error::Interrupted(reason),
             Failure::TooOld => storage::Error::SnapshotTooOld,

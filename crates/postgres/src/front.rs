@@ -123,7 +123,7 @@ impl Front {
             let (lease, control, statements, sessions, times) = state;
             renew(&lease, &control, &statements, (&sessions, &times));
         });
-        spawned.map_err(|error| Failure::Lost(error.to_string()))?;
+        spawned.map_err(|error| Failure::Unavailable(error.to_string()))?;
         members::start_heartbeat(&endpoint, &lease);
         start_deletion(&background, &statements, &lease);
         let standbys = Arc::new(Standbys::new(&endpoint, &control, limits.reads));
@@ -196,7 +196,7 @@ impl Front {
             let first = rows.first().map_or(0, |row| row.int(0)) as u64;
             *idents = first..first + IDENTS;
         }
-        idents.next().map(Ident).ok_or_else(|| Failure::Lost("no tree numbers are left".to_string()))
+        idents.next().map(Ident).ok_or_else(|| Failure::Unavailable("no tree numbers are left".to_string()))
     }
 
     /// Returns an id for a new record: time in milliseconds, number of the front, counter.
@@ -380,7 +380,9 @@ const POOLER_ADVICE: &str = "connect to PostgreSQL itself: a front's own pools b
 pub(crate) fn explain(failure: Failure) -> Failure {
     match &failure {
         Failure::Server { message, .. } if message.contains("unsupported startup parameter") => {
-            Failure::Lost(format!("poolers such as PgBouncer are not supported ({message}): {POOLER_ADVICE}"))
+            Failure::Unavailable(format!(
+                "poolers such as PgBouncer are not supported ({message}): {POOLER_ADVICE}"
+            ))
         }
         // The statement exists already, or is missing: the session belongs to another connection.
         Failure::Server { .. } if failure.is("42P05") || failure.is("26000") => pooler_error(),
@@ -390,7 +392,7 @@ pub(crate) fn explain(failure: Failure) -> Failure {
 
 /// Returns the error for a session that a pooler shares between connections.
 fn pooler_error() -> Failure {
-    Failure::Lost(format!(
+    Failure::Unavailable(format!(
         "a pooler such as PgBouncer maps several connections to one session, which is not supported: {POOLER_ADVICE}"
     ))
 }
@@ -412,7 +414,7 @@ pub(crate) fn refuse_pooler(
     };
     let (process, is_set_up) = session(connection).map_err(explain)?;
     if !is_set_up {
-        return Err(Failure::Lost(format!(
+        return Err(Failure::Unavailable(format!(
             "a pooler such as PgBouncer drops the start-up options of the session, which is not supported: \
              {POOLER_ADVICE}"
         )));

@@ -54,7 +54,7 @@ impl Incarnations {
     /// Records the incarnation of a new connection and returns its number. The first connection of a new incarnation
     /// closes all connections of earlier incarnations.
     ///
-    /// Errors: `Lost` if a later incarnation has been seen.
+    /// Errors: `Unavailable` if a later incarnation has been seen.
     pub(crate) fn enter(&self, id: i64, socket: &Arc<Socket>) -> PgResult<u64> {
         let mut inner = self.inner.lock();
         let number = match inner.ids.iter().position(|known| *known == id) {
@@ -90,7 +90,7 @@ fn end_all(inner: &mut Inner) {
 
 /// Returns the error of a wait for a commit that a later incarnation may lack.
 pub(crate) fn replaced() -> Failure {
-    Failure::Lost("the server has crashed or was replaced since then".to_string())
+    Failure::Unavailable("the server has crashed or was replaced since then".to_string())
 }
 
 /// Bit of a position at which the incarnation of the commit begins.

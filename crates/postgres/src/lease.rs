@@ -171,5 +171,5 @@ fn take_number(control: &Arc<Pool>, statements: &Statements) -> PgResult<(i64, i
             return Ok((row.int(0), row.int(1), incarnation));
         }
     }
-    Err(Failure::Lost("no number is free: 1,023 processes use this schema".to_string()))
+    Err(Failure::Unavailable("no number is free: 1,023 processes use this schema".to_string()))
 }

@@ -134,7 +134,7 @@ impl Standbys {
                 }
                 Err(failure) => {
                     member.set_role(Role::Unreachable);
-                    if matches!(failure, Failure::Lost(_)) {
+                    if matches!(failure, Failure::Unavailable(_)) {
                         member.endpoint.incarnations.end_connections();
                     }
                 }

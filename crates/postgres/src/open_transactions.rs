@@ -1,8 +1,8 @@
 //! Multi-statement transactions. Each has a REPEATABLE READ transaction of PostgreSQL, which is its snapshot, and holds
 //! its write intents as locked rows.
 //!
-//! An absent key is claimed by a row without a value. Other transactions do not see the row, and an insert of the key
-//! waits for it. Claims end with the connection, however it ends.
+//! The write intent of an absent key is a row without a value. Other transactions do not see the row, and an insert of the key
+//! waits for it. Intents end with the connection, however it ends.
 
 use crate::commit::{Attempt, failed};
 use crate::connection::Param;
@@ -23,7 +23,7 @@ pub(crate) struct OpenTransactions(Mutex<HashMap<TransactionId, Arc<Open>>>);
 /// An open multi-statement transaction.
 pub(crate) struct Open {
     pub(crate) session: Arc<Session>,
-    pub(crate) claimed: Mutex<HeldIntents>,
+    pub(crate) intents: Mutex<HeldIntents>,
 }
 
 /// Write intents of a transaction: its keys, and the trees that it protects from changes of the catalog.
@@ -64,7 +64,7 @@ impl OpenTransactions {
             Err(failure) => (Session::failed(&front.statements, &front.known, failure), 0),
         };
         let session = Arc::new(session);
-        let open = Open { session: session.clone(), claimed: Mutex::default() };
+        let open = Open { session: session.clone(), intents: Mutex::default() };
         let before = self.0.lock().insert(owner, Arc::new(open));
         debug_assert!(before.is_none(), "{owner:?} began before");
         let snapshot = PostgresSnapshot { statements: front.statements.clone(), session };
@@ -77,11 +77,11 @@ impl OpenTransactions {
 
     /// Returns true if a transaction protects a collection from changes of the catalog.
     pub(crate) fn holds(&self, owner: TransactionId, tree: Ident) -> bool {
-        self.get(owner).is_some_and(|open| open.claimed.lock().trees.contains(&tree))
+        self.get(owner).is_some_and(|open| open.intents.lock().trees.contains(&tree))
     }
 
-    /// Claims keys, and protects collections from changes of the catalog.
-    pub(crate) fn claim(
+    /// Acquires write intents, and protects collections from changes of the catalog.
+    pub(crate) fn acquire_intents(
         &self,
         front: &Front,
         owner: TransactionId,
@@ -90,26 +90,26 @@ impl OpenTransactions {
         read_view: &dyn Snapshot,
     ) -> Result<std::result::Result<(), CommitError>> {
         let Some(open) = self.get(owner) else { return Ok(Err(CommitError::Changed)) };
-        let mut claimed = open.claimed.lock();
+        let mut intents = open.intents.lock();
         let (trees, generations): (Vec<i64>, Vec<i64>) = expected
             .iter()
-            .filter(|(tree, _)| !claimed.trees.contains(tree))
+            .filter(|(tree, _)| !intents.trees.contains(tree))
             .map(|(tree, generation)| (ident(*tree), *generation as i64))
             .unzip();
         if !trees.is_empty() {
             let params = [Param::Ints(&trees), Param::Ints(&generations)];
             match Attempt::of(open.session.run(&front.statements.hold, &params)).map_err(failed)? {
-                Attempt::Done(_) => claimed.trees.extend(expected.iter().map(|(tree, _)| *tree)),
+                Attempt::Done(_) => intents.trees.extend(expected.iter().map(|(tree, _)| *tree)),
                 Attempt::Refused | Attempt::Locked | Attempt::Undone => {
                     return Ok(Err(CommitError::Expectation(0)));
                 }
             }
         }
-        let mut intents: Vec<(Ident, &Key)> = Vec::new();
-        for claim in keys {
-            match claim {
-                WriteIntent::Key(tree, key) if !claimed.keys.contains(&(*tree, key.clone())) => {
-                    intents.push((*tree, key));
+        let mut new: Vec<(Ident, &Key)> = Vec::new();
+        for intent in keys {
+            match intent {
+                WriteIntent::Key(tree, key) if !intents.keys.contains(&(*tree, key.clone())) => {
+                    new.push((*tree, key));
                 }
                 WriteIntent::Key(..) => {}
                 // The prefix is a key that no entry has. A lock on it covers all keys that begin with it. Commits that
@@ -121,27 +121,27 @@ impl OpenTransactions {
                     if !matches!(Attempt::of(locked).map_err(failed)?, Attempt::Done(_)) {
                         return Ok(Err(CommitError::Changed));
                     }
-                    let (existed, is_same) = claim.compare(read_view, &front.snapshot())?;
+                    let (existed, is_same) = intent.compare(read_view, &front.snapshot())?;
                     if !is_same || existed {
                         return Ok(Err(CommitError::Changed));
                     }
-                    intents.push((*tree, prefix));
+                    new.push((*tree, prefix));
                 }
             }
         }
-        intents.sort();
-        intents.dedup();
-        if intents.is_empty() {
+        new.sort();
+        new.dedup();
+        if new.is_empty() {
             return Ok(Ok(()));
         }
-        let idents: Vec<i64> = intents.iter().map(|(tree, _)| ident(*tree)).collect();
-        let short: Vec<_> = intents.iter().map(|(_, key)| index_key(key)).collect();
+        let idents: Vec<i64> = new.iter().map(|(tree, _)| ident(*tree)).collect();
+        let short: Vec<_> = new.iter().map(|(_, key)| index_key(key)).collect();
         let short: Vec<Option<&[u8]>> = short.iter().map(|key| Some(&**key)).collect();
-        let long: Vec<Option<&[u8]>> = intents.iter().map(|(_, key)| long_key(key)).collect();
+        let long: Vec<Option<&[u8]>> = new.iter().map(|(_, key)| long_key(key)).collect();
         let params = [Param::Ints(&idents), Param::Many(&short), Param::Many(&long)];
         match Attempt::of(open.session.run(&front.statements.claim, &params)).map_err(failed)? {
             Attempt::Done(_) => {
-                claimed.keys.extend(intents.into_iter().map(|(tree, key)| (tree, key.clone())));
+                intents.keys.extend(new.into_iter().map(|(tree, key)| (tree, key.clone())));
                 Ok(Ok(()))
             }
             Attempt::Refused | Attempt::Locked | Attempt::Undone => Ok(Err(CommitError::Changed)),
@@ -151,6 +151,6 @@ impl OpenTransactions {
     /// Ends a transaction. Its later reads fail.
     pub(crate) fn release(&self, owner: TransactionId) {
         let Some(open) = self.0.lock().remove(&owner) else { return };
-        open.session.end(Failure::Lost("the transaction has ended".to_string()));
+        open.session.end(Failure::Unavailable("the transaction has ended".to_string()));
     }
 }

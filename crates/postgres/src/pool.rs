@@ -166,7 +166,7 @@ impl Pool {
 
     /// Checks out a connection, and opens one if none is free. Calls `before_wait` before a wait.
     ///
-    /// Errors: the server's errors; `Lost` if all connections stay in use; `Interrupted`.
+    /// Errors: the server's errors; `Unavailable` if all connections stay in use; `Interrupted`.
     pub(crate) fn take(self: &Arc<Self>, before_wait: &dyn Fn()) -> PgResult<PooledConnection> {
         let is_limited = cancellation::is_limited();
         self.take_while(
@@ -222,7 +222,10 @@ impl Pool {
                 let until = end.min(Instant::now() + CHECK_INTERVAL);
                 if self.returned.wait_until(&mut inner, until).timed_out() && Instant::now() >= end {
                     return Err(refusal.unwrap_or_else(|| {
-                        Failure::Lost(format!("all {} connections to PostgreSQL are in use", self.max_size))
+                        Failure::Unavailable(format!(
+                            "all {} connections to PostgreSQL are in use",
+                            self.max_size
+                        ))
                     }));
                 }
                 (waiting.should_continue)()?;
@@ -264,14 +267,14 @@ impl Pool {
         };
         if let Err(error) = threads::spawn("postgres-connect", None, connect) {
             self.closed();
-            return Err(Failure::Lost(error.to_string()));
+            return Err(Failure::Unavailable(error.to_string()));
         }
         loop {
             match receiver.recv_timeout(CHECK_INTERVAL) {
                 Ok(opened) => return opened,
                 Err(mpsc::RecvTimeoutError::Timeout) => (waiting.should_continue)()?,
                 Err(mpsc::RecvTimeoutError::Disconnected) => {
-                    return Err(Failure::Lost("the connection was not opened".to_string()));
+                    return Err(Failure::Unavailable("the connection was not opened".to_string()));
                 }
             }
         }

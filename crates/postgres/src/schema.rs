@@ -252,7 +252,7 @@ const APPLY: &str = "select SCHEMA.apply(\
 
 /// Creates a missing schema, and checks the version of an existing one.
 ///
-/// Errors: errors of the server; `Lost` with both versions if the schema has another version.
+/// Errors: errors of the server; `Unavailable` with both versions if the schema has another version.
 pub(crate) fn prepare(connection: &mut Connection, schema: &str) -> PgResult<()> {
     let name = quoted(schema);
     // The lock ends with the transaction in every case.
@@ -279,7 +279,7 @@ fn create_or_check(connection: &mut Connection, name: &str) -> PgResult<()> {
     let found = connection.query(&version, &[])?.first().map_or(0, |row| row.int(0));
     match found {
         VERSION => Ok(()),
-        _ => Err(Failure::Lost(format!(
+        _ => Err(Failure::Unavailable(format!(
             "the schema {name} has version {found}, and this version of Vellum uses only version {VERSION}"
         ))),
     }
@@ -294,23 +294,25 @@ fn compress_faster(connection: &mut Connection, name: &str, table: &str) -> PgRe
 
 /// Refuses other products that speak PostgreSQL's protocol, and old versions.
 ///
-/// Errors: errors of the server; `Lost` with its name.
+/// Errors: errors of the server; `Unavailable` with its name.
 pub(crate) fn check_server(connection: &mut Connection) -> PgResult<()> {
     let version = Statement::new("server", "select version(), current_setting('server_version_num')::int8");
     let rows = connection.query(&version, &[])?;
-    let row = rows.first().ok_or_else(|| Failure::Lost("the server has no version".to_string()))?;
+    let row = rows.first().ok_or_else(|| Failure::Unavailable("the server has no version".to_string()))?;
     let text = String::from_utf8_lossy(row.bytes(0).unwrap_or_default()).to_string();
     for product in ["CockroachDB", "YB-", "Yugabyte"] {
         if text.contains(product) {
-            return Err(Failure::Lost(format!("{text} is not supported: Vellum is not tested with it")));
+            return Err(Failure::Unavailable(format!(
+                "{text} is not supported: Vellum is not tested with it"
+            )));
         }
     }
     if row.int(1) < 140_000 {
-        return Err(Failure::Lost(format!("{text} is not supported: use PostgreSQL 14 or later")));
+        return Err(Failure::Unavailable(format!("{text} is not supported: use PostgreSQL 14 or later")));
     }
     let citus = Statement::new("citus", "select count(*) from pg_extension where extname = 'citus'");
     match connection.query(&citus, &[])?.first().is_some_and(|row| row.int(0) > 0) {
-        true => Err(Failure::Lost("Citus is not supported: Vellum is not tested with it".to_string())),
+        true => Err(Failure::Unavailable("Citus is not supported: Vellum is not tested with it".to_string())),
         false => Ok(()),
     }
 }

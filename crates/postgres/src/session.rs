@@ -194,7 +194,7 @@ impl Session {
         };
         let outcome = outcome.map_err(|failure| match failure {
             Failure::Server { message, .. } if self.on_standby && failure.is_conflict() => {
-                Failure::Lost(format!("the standby has ended the read: {message}"))
+                Failure::Unavailable(format!("the standby has ended the read: {message}"))
             }
             other => other,
         });
@@ -204,7 +204,9 @@ impl Session {
             (Err(Failure::Interrupted(_)), Inner::NotBegun(..)) => {}
             // Later reads report a lost reply. In a multi-statement transaction the cancelled statement is the last.
             (Err(Failure::Interrupted(_)), _) if !self.has_intents => {
-                *inner = Inner::Failed(Failure::Lost("the reader was dropped before the reply".to_string()));
+                *inner = Inner::Failed(Failure::Unavailable(
+                    "the reader was dropped before the reply".to_string(),
+                ));
             }
             (Err(failure), _) => *inner = Inner::Failed(failure.clone()),
         }

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use storage::store::{Change, Counts, SideEffect, Written};
+use storage::store::{Change, Committed, Counts, SideEffect};
 use storage::{Engine, Ident};
 
 /// A store over a PostgreSQL server, for one of the processes that share it.
@@ -45,7 +45,7 @@ impl PostgresStore {
     }
 
     /// Records a successful commit.
-    pub(crate) fn committed(&self, change: Change, done: Done) -> Written {
+    pub(crate) fn committed(&self, change: Change, done: Done) -> Committed {
         for side_effect in &change.side_effects {
             match side_effect {
                 SideEffect::Count { counts, records, bytes } => {
@@ -64,7 +64,7 @@ impl PostgresStore {
         }
         let time = self.front.time_of(done.time, change.earliest, change.ticks);
         let number = self.position.fetch_add(1, Ordering::AcqRel) + 1;
-        Written { position: position(done.incarnation, number), time }
+        Committed { position: position(done.incarnation, number), cluster_time: time }
     }
 }
 

@@ -23,8 +23,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use storage::store::{
-    Acknowledged, Build, Change, ChangeLog, CommitError, CommitResult, Commits, Counters, Counts, Exclusive,
-    Expect, IndexBuilds, Intents, Member, ReadView, ReadViews, Replication, StandbyRead, Store,
+    AcknowledgmentLevel, Build, Change, ChangeLog, CommitError, CommitResult, Commits, Counters, Counts,
+    Exclusive, Expect, IndexBuilds, Intents, Member, ReadView, ReadViews, Replication, StandbyRead, Store,
     TransactionId, WriteConcernStatus, WriteIntent,
 };
 use storage::{Engine, Error, Ident, Position, Result, Snapshot};
@@ -195,14 +195,14 @@ impl Intents for PostgresStore {
         (owner, self.open_transactions.begin(&self.front, owner), time)
     }
 
-    fn claim(
+    fn acquire_intents(
         &self,
         owner: TransactionId,
         keys: &[WriteIntent],
         generations: &[(Ident, u64)],
         read_view: &dyn Snapshot,
     ) -> Result<std::result::Result<(), CommitError>> {
-        self.open_transactions.claim(&self.front, owner, keys, generations, read_view)
+        self.open_transactions.acquire_intents(&self.front, owner, keys, generations, read_view)
     }
 
     fn release(&self, owner: TransactionId) {
@@ -233,14 +233,14 @@ impl Replication for PostgresStore {
     fn wait_acknowledged(
         &self,
         position: Position,
-        by: Acknowledged,
+        by: AcknowledgmentLevel,
         should_continue: &mut dyn FnMut() -> bool,
     ) -> Result<WriteConcernStatus> {
         let (front, barriers, incarnation) = (&self.front, &self.barriers, incarnation_of(position));
         let waited = match by {
-            Acknowledged::Journal => barriers.wait_local(incarnation, should_continue),
-            Acknowledged::Majority => barriers.wait_standbys(front, incarnation, should_continue),
-            Acknowledged::Members(members) => {
+            AcknowledgmentLevel::Journal => barriers.wait_local(incarnation, should_continue),
+            AcknowledgmentLevel::Majority => barriers.wait_standbys(front, incarnation, should_continue),
+            AcknowledgmentLevel::Members(members) => {
                 barriers.wait_members(front, (incarnation, members), should_continue)
             }
         };
@@ -402,7 +402,7 @@ impl PostgresStore {
         };
         let committed = open.session.with(|conn| {
             let front = &self.front;
-            let claimed = open.claimed.lock();
+            let intents = open.intents.lock();
             let mut applied: PgResult<()> = conn.batch("set local lock_timeout = '10s'");
             let mut written = HashSet::new();
             let steps = steps(change.batch.clone());
@@ -413,7 +413,7 @@ impl PostgresStore {
                 }
             }
             applied = applied.and_then(|()| front.apply_steps(conn, steps, &[], side_effect_rows, true));
-            let left: Vec<_> = claimed.keys.iter().filter(|at| !written.contains(*at)).collect();
+            let left: Vec<_> = intents.keys.iter().filter(|at| !written.contains(*at)).collect();
             if !left.is_empty() && applied.is_ok() {
                 let idents: Vec<i64> = left.iter().map(|(tree, _)| ident(*tree)).collect();
                 let keys: Vec<_> = left.iter().map(|(_, key)| index_key(key)).collect();

@@ -45,7 +45,7 @@ fn problem(number: usize) -> DocumentBuf {
     out.end().append(c"resolved", false).append(c"comments_count", 0).append(c"notices_count", 7);
     out.begin_document(c"hosts");
     for host in 0..5 {
-        out.append(FieldName::known(&format!("h{host}")), host);
+        out.append(FieldName::trusted(&format!("h{host}")), host);
     }
     out.end().append(c"note", words.join(" the quick brown fox ").repeat(2).as_str());
     out.finish()

@@ -13,6 +13,7 @@ mod element_order;
 pub mod expression;
 pub mod field_path;
 pub mod geo;
+mod interrupt_check;
 pub mod keys;
 pub mod limits;
 pub mod matcher;
@@ -27,7 +28,6 @@ mod sort_runs;
 pub mod sorter;
 pub mod spill;
 pub mod text;
-mod tick;
 pub mod update;
 pub mod window;
 

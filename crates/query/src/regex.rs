@@ -44,7 +44,7 @@ pub struct Regex {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Captures {
     /// The whole match.
-    pub whole: Range<usize>,
+    pub span: Range<usize>,
     /// The groups in the order of their opening brackets; `None` for a group that took no part.
     pub groups: Vec<Option<Range<usize>>>,
 }
@@ -242,9 +242,9 @@ mod tests {
     fn captures_are_byte_ranges() {
         let regex = Regex::new("(é)|(b)", "").unwrap();
         let first = regex.find_at("xéb", 0, &Uninterrupted).unwrap().unwrap();
-        assert_eq!((first.whole, first.groups), (1..3, vec![Some(1..3), None]));
+        assert_eq!((first.span, first.groups), (1..3, vec![Some(1..3), None]));
         let second = regex.find_at("xéb", 3, &Uninterrupted).unwrap().unwrap();
-        assert_eq!((second.whole, second.groups), (3..4, vec![None, Some(3..4)]));
+        assert_eq!((second.span, second.groups), (3..4, vec![None, Some(3..4)]));
         assert_eq!(regex.find_at("xéb", 4, &Uninterrupted).unwrap(), None);
         assert_eq!(regex.find_at("xéb", 5, &Uninterrupted).unwrap(), None);
     }

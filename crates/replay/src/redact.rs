@@ -254,15 +254,15 @@ fn rewrite_document<'a>(
         match (visit(path, &value), value) {
             (Change::Remove, _) => {}
             (Change::Replace(other), _) => {
-                out.append(FieldName::known(name), other.view());
+                out.append(FieldName::trusted(name), other.view());
             }
             (Change::Descend, Value::Document(inner)) => {
-                out.begin_document(FieldName::known(name));
+                out.begin_document(FieldName::trusted(name));
                 rewrite_document(inner, path, visit, out);
                 out.end();
             }
             (Change::Descend, Value::Array(inner)) => {
-                out.begin_array(FieldName::known(name));
+                out.begin_array(FieldName::trusted(name));
                 rewrite_array(inner, path, visit, out);
                 out.end();
             }

@@ -48,8 +48,8 @@ fn run(
     client.set_deadline(Instant::now() + REPLY_TIMEOUT);
     let mut command = Builder::new();
     match value {
-        "" => command.append(FieldName::known(name), 1),
-        value => command.append(FieldName::known(name), value),
+        "" => command.append(FieldName::trusted(name), 1),
+        value => command.append(FieldName::trusted(name), value),
     };
     add_fields(&mut command);
     command.append(c"$db", database);

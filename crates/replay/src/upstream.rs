@@ -52,7 +52,7 @@ fn probe(host: &str, uri: &ConnectionString) -> Result<(Upstream, bool), String>
     let mut client = Client::connect(host, uri, Instant::now() + CONNECT_TIMEOUT)?;
     let mut run = |name: &str| {
         let mut command = Builder::new();
-        command.append(FieldName::known(name), 1).append(c"$db", "admin");
+        command.append(FieldName::trusted(name), 1).append(c"$db", "admin");
         client.command(&command.finish())
     };
     // Servers before 4.4 know only `isMaster`.
@@ -130,7 +130,7 @@ fn with_address(document: Document<'_>, address: &str) -> DocumentBuf {
     for element in document {
         match element.name() {
             name @ ("me" | "primary") => {
-                out.append(FieldName::known(name), address);
+                out.append(FieldName::trusted(name), address);
             }
             "hosts" => {
                 out.begin_array(c"hosts").push(address).end();

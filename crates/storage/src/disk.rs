@@ -74,7 +74,7 @@ pub use directory::ReadOnlyEngine;
 pub use files::{BLOCK, File, Files, SystemFiles};
 #[cfg(any(test, debug_assertions, feature = "testing"))]
 pub(crate) use journal::SEGMENT_HEADER_BYTES;
-pub use salvage::{Lost, Salvage};
+pub use salvage::{DataLoss, Salvage};
 
 /// Divisor of the cache size: changes may take this part before a checkpoint begins.
 const CHANGES_SHARE: u64 = 4;
@@ -394,7 +394,7 @@ impl Drop for DiskEngine {
 }
 
 /// Converts cache sizes from the pages' share to the whole cache.
-fn whole_cache(span: Span) -> Span {
+fn scaled_to_cache(span: Span) -> Span {
     let whole = |bytes: u64| bytes / (CHANGES_SHARE - 1) * CHANGES_SHARE;
     let points = span.curve.points().iter().map(|(bytes, rate)| (whole(*bytes), *rate));
     Span { curve: Curve::new(points.collect()), ..span }
@@ -439,7 +439,8 @@ impl Engine for DiskEngine {
     /// Sizes are sizes of the whole cache in the options; pages have a share of it.
     fn working_set(&self) -> Option<WorkingSet> {
         let mut by_base = self.core.latest().by_base();
-        let whole = |reads: Reads| Reads { hour: whole_cache(reads.hour), start: whole_cache(reads.start) };
+        let whole =
+            |reads: Reads| Reads { hour: scaled_to_cache(reads.hour), start: scaled_to_cache(reads.start) };
         let mut trees = Vec::new();
         let found = self.reuse.report(&mut |table, reads| {
             trees.push((by_base.remove(&table).unwrap_or_default(), whole(reads)));

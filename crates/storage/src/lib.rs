@@ -36,7 +36,7 @@ mod working_set;
 pub use batch::{Batch, Op};
 pub use bytes::{Key, Value, ValueRef};
 pub use disk::{
-    ArchiveOptions, BackupDirectory, Compression, DiskEngine, DiskOptions, Lost, Part, PartWriter,
+    ArchiveOptions, BackupDirectory, Compression, DataLoss, DiskEngine, DiskOptions, Part, PartWriter,
     ReadOnlyEngine, Restore, Restored, Salvage, restore,
 };
 pub use engine::{

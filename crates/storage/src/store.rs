@@ -4,8 +4,9 @@
 //! is applied if all of them hold. [`Commits::commit`] checks and applies in one step, or refuses and changes
 //! nothing. A refused statement reads again. So no statement blocks another while it works.
 //!
-//! A transaction of many statements is a [`TransactionId`]. It [claims](Intents::claim) each key before it changes the
-//! key. No other change to a claimed key is admitted until the owner [releases](Intents::release) its claims.
+//! A transaction of many statements is a [`TransactionId`]. It [acquires a write intent](Intents::acquire_intents) of each
+//! key before it changes the key. No other change to that key is admitted until the owner [releases](Intents::release)
+//! its intents.
 //!
 //! [`Local`] is the store of a single process: an engine and a lock. A store handles bytes only, like the engines.
 //! `storage::testing::check_store` is the contract of these traits as a suite, which every store passes. A new condition
@@ -80,7 +81,7 @@ pub enum Expect {
     },
 }
 
-/// A claim of a transaction.
+/// A key that only its transaction may change.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum WriteIntent {
     /// A key, existing or missing.
@@ -97,7 +98,7 @@ impl WriteIntent {
         }
     }
 
-    /// Returns whether the claimed place has an entry in a view, and whether it is equal in another
+    /// Returns whether the key or prefix has an entry in a view, and whether it is equal in another
     /// state.
     ///
     /// Errors: read errors.
@@ -227,13 +228,13 @@ pub struct Change {
     pub ticks: u32,
     /// Earliest time of the commit, from the clock.
     pub earliest: u64,
-    /// The committing transaction. Its own claims do not conflict.
+    /// The committing transaction. Its own write intents do not conflict.
     pub owner: Option<TransactionId>,
 }
 
-/// Members that must have a commit before its write is acknowledged: the write concern.
+/// Members that must have a commit before its write is acknowledged: the `w` of a write concern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Acknowledged {
+pub enum AcknowledgmentLevel {
     /// The journal of the member that holds the data.
     Journal,
     /// A majority of the members.
@@ -305,12 +306,12 @@ impl MemberPreference {
 
 /// A completed commit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Written {
-    /// Position to wait for if the commit must survive a crash.
+pub struct Committed {
+    /// Position to wait for if the write concern requires the journal.
     pub position: Position,
-    /// Its time: seconds since 1970 in the high half, a counter in the low. It is unique among commits with an entry
+    /// Its cluster time: seconds since 1970 in the high half, a counter in the low. It is unique among commits with an entry
     /// for the log. A commit without one may have the time of the commit before.
-    pub time: u64,
+    pub cluster_time: u64,
 }
 
 /// Reason for the refusal of a change.
@@ -318,16 +319,16 @@ pub struct Written {
 pub enum CommitError {
     /// The expectation of this number does not hold.
     Expectation(usize),
-    /// A transaction has claimed a key of the change, or relies on a tree that the change drops.
+    /// Another transaction has a write intent of a key of the change, or relies on a tree that the change drops.
     IntentConflict(TransactionId),
-    /// A key to claim has changed since the transaction's view.
+    /// The key of a write intent has changed since the transaction's view.
     Changed,
     /// Commits are locked, as by fsync.
     Frozen,
 }
 
 /// Result of a change: the commit, or the reason and the returned change.
-pub type CommitResult = std::result::Result<Written, (CommitError, Change)>;
+pub type CommitResult = std::result::Result<Committed, (CommitError, Change)>;
 
 /// The place of documents and indexes, for one process or for several. Everything that all users of a store must agree
 /// on comes from here: numbers, counts, times, the generation of the catalog.
@@ -410,20 +411,20 @@ pub trait Commits: Send + Sync {
     fn frozen(&self) -> u64;
 }
 
-/// Open transactions and their claims. No other change may touch a claimed key.
+/// Open transactions and their write intents. No other change may touch a key of an intent.
 pub trait Intents: Send + Sync {
     /// Begins a transaction: its unique number, and the present state with the catalog and the time that belong to it.
     /// It is open until [`release`](Self::release).
     fn begin(&self, earliest: u64) -> (TransactionId, ReadView, u64);
 
-    /// Claims keys for a transaction with this view. No other change to them is admitted until
+    /// Acquires write intents for a transaction with this view. No other change to the keys is admitted until
     /// [`release`](Self::release) or the transaction's commit. `held` are collections, by tree and generation, that
     /// must be unchanged and stay so.
     ///
-    /// Refuses and claims nothing: `Expectation` with the number of a changed collection, `IntentConflict` or `Changed`
+    /// Refuses and acquires nothing: `Expectation` with the number of a changed collection, `IntentConflict` or `Changed`
     /// if another transaction holds a key, `Changed` if a key has changed since the view. A key that has its earlier
     /// value again counts as changed, as long as the store remembers.
-    fn claim(
+    fn acquire_intents(
         &self,
         owner: TransactionId,
         keys: &[WriteIntent],
@@ -431,14 +432,14 @@ pub trait Intents: Send + Sync {
         read_view: &dyn Snapshot,
     ) -> Result<std::result::Result<(), CommitError>>;
 
-    /// Ends a transaction and its claims.
+    /// Ends a transaction and its write intents.
     fn release(&self, owner: TransactionId);
 
-    /// Waits until a transaction has released its claims. Calls `should_continue` at least every ten milliseconds, and
+    /// Waits until a transaction has released its intents. Calls `should_continue` at least every ten milliseconds, and
     /// returns once that returns false. May return earlier.
     fn wait_released(&self, owner: TransactionId, should_continue: &mut dyn FnMut() -> bool);
 
-    /// Returns true if a transaction has released its claims, and otherwise registers the waker. `None` if the store
+    /// Returns true if a transaction has released its intents, and otherwise registers the waker. `None` if the store
     /// only waits with a thread.
     fn has_released(&self, owner: TransactionId, waker: &Waker) -> Option<bool> {
         _ = (owner, waker);
@@ -470,7 +471,7 @@ pub trait Replication: Send + Sync {
     fn wait_acknowledged(
         &self,
         position: Position,
-        by: Acknowledged,
+        by: AcknowledgmentLevel,
         should_continue: &mut dyn FnMut() -> bool,
     ) -> Result<WriteConcernStatus> {
         let _ = (by, should_continue);

@@ -1,4 +1,4 @@
-//! Invariants under all thread schedules: the commit lock, claims, waits, views and times of the
+//! Invariants under all thread schedules: the commit lock, write intents, waits, views and times of the
 //! store of one process, under a scheduler with seeds.
 //!
 //! `cargo test -p storage --features shuttle,mutants schedules` runs these tests.
@@ -68,14 +68,14 @@ mod schedules {
     fn increment_within(store: &Local, key: &[u8]) -> bool {
         let (owner, read_view, _) = store.begin(0);
         let keys = [WriteIntent::Key(TREE, Key::from(key))];
-        let claimed = store.claim(owner, &keys, &[], read_view.snapshot.as_ref()).unwrap().is_ok();
-        if claimed {
+        let acquired = store.acquire_intents(owner, &keys, &[], read_view.snapshot.as_ref()).unwrap().is_ok();
+        if acquired {
             let change = increment(read_view.snapshot.as_ref(), key, Some(owner));
             let committed = store.commit(Change { expect: Default::default(), ..change }).unwrap();
             assert!(committed.is_ok(), "nothing is left to fail at the commit: {committed:?}");
         }
         store.release(owner);
-        claimed
+        acquired
     }
 
     fn single_increments() {
@@ -172,8 +172,8 @@ mod schedules {
                 let key = Key::from(at.to_be_bytes());
                 change.batch.put(TREE, key.clone(), Value::empty());
                 let written = store.commit(change).unwrap().unwrap();
-                assert!(written.time > reported && store.time(0) >= written.time);
-                (written.time, key)
+                assert!(written.cluster_time > reported && store.time(0) >= written.cluster_time);
+                (written.cluster_time, key)
             })
         };
         let writers: Vec<_> = (1..4).map(writes).collect();

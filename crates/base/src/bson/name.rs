@@ -53,7 +53,7 @@ impl<'a> FieldName<'a> {
     /// Takes text that comes from a checked name. Panics at a zero byte, which is a bug of the caller. Text of a client
     /// must pass [`FieldName::new`].
     #[inline]
-    pub fn known(text: &'a str) -> FieldName<'a> {
+    pub fn trusted(text: &'a str) -> FieldName<'a> {
         assert!(!text.as_bytes().contains(&0), "a field name has no zero byte: {text:?}");
         FieldName(text.as_bytes())
     }

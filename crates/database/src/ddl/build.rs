@@ -11,7 +11,6 @@
 
 use crate::catalog_change::CatalogChange;
 use crate::collection::{Collection, Data};
-use crate::commit::Committed;
 use crate::database::Database;
 use crate::duplicate::duplicate_key;
 use crate::index::{Building, Index, KeyOf};
@@ -25,6 +24,7 @@ use query::{Context, Interrupt, Sorter};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use storage::store::Committed;
 use storage::{Direction, Range, mutant};
 
 /// Number of entries loaded under the lock at a time, about a quarter of a millisecond of work.

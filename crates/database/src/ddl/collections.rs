@@ -2,7 +2,6 @@
 
 use crate::catalog_change::CatalogChange;
 use crate::collection::{Collection, Data, Options, clustered_expiry};
-use crate::commit::Committed;
 use crate::database::Database;
 use crate::ddl::views::check_pipeline;
 use crate::logged::{LoggedCommand, PROFILE};
@@ -13,6 +12,7 @@ use base::bson::Document;
 use base::{Namespace, Result, bail, err};
 use query::{Context, Interrupt};
 use std::sync::Arc;
+use storage::store::Committed;
 
 /// A parsed renameCollection.
 pub struct RenameRequest {

@@ -4,7 +4,7 @@ use super::build::IndexBuild;
 use super::collections::check_creatable;
 use crate::catalog_change::CatalogChange;
 use crate::collection::{Collection, Data};
-use crate::commit::{Committed, uuid_text};
+use crate::commit::uuid_text;
 use crate::database::Database;
 use crate::index::{Building, Index, IndexSpec};
 use crate::logged::LoggedCommand;
@@ -18,6 +18,7 @@ use query::{Context, Interrupt};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
+use storage::store::Committed;
 use storage::time;
 
 /// Most indexes of a collection.

@@ -6,7 +6,6 @@
 
 use super::build::{IndexBuild, shared_keys};
 use crate::collection::Collection;
-use crate::commit::Committed;
 use crate::database::Database;
 use crate::index::{Index, IndexSpec};
 use crate::operation::Operation;
@@ -15,6 +14,7 @@ use base::bson::{Builder, Document};
 use base::{Error, Namespace, Result, bail, err};
 use query::Context;
 use std::sync::atomic::Ordering::Relaxed;
+use storage::store::Committed;
 
 /// Most bytes of ids in an error: half the maximum size of a document.
 const VIOLATIONS_BYTES_MAX: usize = 8 * 1024 * 1024;

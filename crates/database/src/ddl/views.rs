@@ -3,7 +3,6 @@
 use crate::catalog::Catalog;
 use crate::catalog_change::CatalogChange;
 use crate::collection::{Options, View};
-use crate::commit::Committed;
 use crate::database::Database;
 use crate::scope::check_view;
 use base::bson::{Array, Builder, DocumentBuf, Value};
@@ -11,6 +10,7 @@ use base::{Namespace, Result, bail, err};
 use query::pipeline::stages_of;
 use query::{Collation, Context, Pipeline};
 use std::collections::HashMap;
+use storage::store::Committed;
 
 /// Most views in a chain of views.
 const DEPTH_MAX: usize = 20;

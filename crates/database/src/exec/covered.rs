@@ -61,7 +61,7 @@ impl Covering {
     pub(super) fn fields(&self) -> DocumentBuf {
         let mut fields = Builder::new();
         for names in self.parts.iter().filter_map(|(_, place)| place.as_ref()) {
-            fields.append(FieldName::known(&names.join(".")), 1i32);
+            fields.append(FieldName::trusted(&names.join(".")), 1i32);
         }
         fields.finish()
     }
@@ -124,10 +124,10 @@ fn nest(values: &[&(&[String], base::bson::ValueBuf)], depth: usize, out: &mut B
             rest.iter().copied().partition(|(names, _)| names.get(depth) == Some(name));
         match same.as_slice() {
             [(names, value)] if names.len() == depth + 1 => {
-                out.append(FieldName::known(name), value);
+                out.append(FieldName::trusted(name), value);
             }
             several => {
-                out.begin_document(FieldName::known(name));
+                out.begin_document(FieldName::trusted(name));
                 nest(several, depth + 1, out);
                 out.end();
             }

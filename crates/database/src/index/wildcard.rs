@@ -63,7 +63,7 @@ impl Wildcard {
         if found.next().is_some() {
             bail!(7246201, "wildcard indexes do not allow more than one wildcard field");
         }
-        let below = key.path.as_str().strip_suffix(".$**").map(|path| Path::new(FieldName::known(path)));
+        let below = key.path.as_str().strip_suffix(".$**").map(|path| Path::new(FieldName::trusted(path)));
         if below.is_some() && projection.is_some() {
             bail!(
                 FailedToParse,
@@ -160,7 +160,7 @@ impl Wildcard {
                         self.leaf(Value::Undefined, path, leaves);
                     }
                     array.iter().for_each(|value| self.value(value, path, leaves));
-                    if leaves.list.len() > before || self.covers(&Path::new(FieldName::known(path))) {
+                    if leaves.list.len() > before || self.covers(&Path::new(FieldName::trusted(path))) {
                         leaves.arrays.push(path.clone());
                     }
                 }
@@ -181,7 +181,7 @@ impl Wildcard {
 
     /// Adds a leaf if the index covers its path.
     fn leaf<'a>(&self, value: Value<'a>, path: &str, leaves: &mut Leaves<'a>) {
-        if self.covers(&Path::new(FieldName::known(path))) {
+        if self.covers(&Path::new(FieldName::trusted(path))) {
             leaves.list.push((path.to_string(), value));
         }
     }

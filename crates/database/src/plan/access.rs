@@ -189,7 +189,7 @@ pub(crate) fn provides(access: &Access, sort: &[(Path, bool)], collation: &Colla
         }
         let kind = access.index.spec.parts.get(part)?.kind;
         if !matches!(kind, KeyKind::Ascending | KeyKind::Descending)
-            || !whole_order(access, part)
+            || !has_document_order(access, part)
             || !(same_strings || has_no_strings(access, part))
         {
             return None;
@@ -226,7 +226,7 @@ fn has_no_strings(access: &Access, part: usize) -> bool {
 /// Returns true if a part's keys have the sort order of the documents. An array sorts by its least
 /// or greatest key. All keys of the document must therefore be within the bounds, including bounds
 /// of other parts over the same array.
-fn whole_order(access: &Access, part: usize) -> bool {
+fn has_document_order(access: &Access, part: usize) -> bool {
     if !access.is_multikey(part) {
         return true;
     }

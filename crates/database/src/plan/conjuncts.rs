@@ -104,7 +104,7 @@ impl Inside {
     fn absolute(&self, path: &Path) -> Path {
         match &self.base {
             None => path.clone(),
-            Some(base) => Path::new(FieldName::known(&format!("{base}.{path}"))),
+            Some(base) => Path::new(FieldName::trusted(&format!("{base}.{path}"))),
         }
     }
 }

@@ -95,7 +95,7 @@ pub(super) fn choose(
     let prefix = prefix(&access, text.prefix).ok_or_else(|| refused(unusable))?;
     let (of_keys, rest) = match others.is_empty() && std::ptr::eq(filter, root) {
         true => rest(&planning.read.matcher, &access, text.prefix),
-        false => (None, Some(Part::whole(planning.read.matcher.clone()))),
+        false => (None, Some(Part::all(planning.read.matcher.clone()))),
     };
     // Every term is a bound.
     let whole = Access::unbounded(index);

@@ -86,7 +86,7 @@ impl Tree<'_> {
             }
             Source::Text(text) => self.text(*text),
             Source::Union(scans) => {
-                let filter = filter(scans.iter().all(Access::proves_all)).map(Part::whole);
+                let filter = filter(scans.iter().all(Access::proves_all)).map(Part::all);
                 let keeps_keys = self.keeps_keys();
                 let scan = |access| Scan::new(Arc::new(access), true).keeping_keys(keeps_keys);
                 let input = Ids::Or(scans.into_iter().map(scan).collect());
@@ -108,7 +108,7 @@ impl Tree<'_> {
         let left: Vec<bool> = (0..matcher.members().len()).map(|at| !proven(at)).collect();
         match left.contains(&false) {
             true => Part::of(matcher, left),
-            false => Part::whole(matcher.clone()),
+            false => Part::all(matcher.clone()),
         }
     }
 
@@ -239,7 +239,7 @@ impl Tree<'_> {
         let rest = Arc::new(self.read.matcher.without_text());
         let other = |access: Access| {
             let input = Ids::Scan(Scan::new(Arc::new(access), true));
-            fetches(input, Some(Part::whole(rest.clone())), false)
+            fetches(input, Some(Part::all(rest.clone())), false)
         };
         Node::Or(std::iter::once(found).chain(others.into_iter().map(other)).collect())
     }

@@ -83,7 +83,7 @@ fn without_positions(path: &Path, wildcard: &Wildcard) -> Option<Vec<String>> {
     found.extend(open);
     found.sort();
     found.dedup();
-    found.iter().all(|path| wildcard.covers(&Path::new(FieldName::known(path)))).then_some(found)
+    found.iter().all(|path| wildcard.covers(&Path::new(FieldName::trusted(path)))).then_some(found)
 }
 
 /// Returns bounds on the values at a path.

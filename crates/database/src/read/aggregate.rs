@@ -193,7 +193,7 @@ fn grouped(stage: Document<'_>) -> Option<Grouped> {
         _ if all("$last") => true,
         _ => return None,
     };
-    Some(Grouped { path: Path::new(FieldName::known(path)), last })
+    Some(Grouped { path: Path::new(FieldName::trusted(path)), last })
 }
 
 /// Returns the field of the only geospatial index, for a `$geoNear` without a key.

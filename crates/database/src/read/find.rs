@@ -374,7 +374,7 @@ fn with_sort_key(row: &Row, fields: &[Box<str>]) -> DocumentBuf {
     out.append_all(row.document.view());
     let sort_key = row.get(MetaKind::SortKey);
     for field in fields {
-        out.append_optional(FieldName::known(field), sort_key);
+        out.append_optional(FieldName::trusted(field), sort_key);
     }
     out.finish()
 }

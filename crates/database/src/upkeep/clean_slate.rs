@@ -11,7 +11,6 @@
 use crate::catalog::{SavedState, StateName};
 use crate::catalog_change::CatalogChange;
 use crate::collection::{Collection, Data};
-use crate::commit::Committed;
 use crate::database::Database;
 use crate::index::Index;
 use crate::logged::LoggedCommand;
@@ -20,6 +19,7 @@ use base::{Namespace, Result, bail, err};
 use query::Interrupt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use storage::store::Committed;
 
 /// System databases: never replaced nor emptied.
 const OWN: [&str; 3] = ["admin", "config", "local"];

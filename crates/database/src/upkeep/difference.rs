@@ -134,7 +134,7 @@ impl Changes {
             let event = |kind: &str| self.event(kind, &name);
             match (&pair.before, &pair.after) {
                 (None, Some(after)) => {
-                    vec![whole(event("create"), c"operationDescription", &after.options_document())]
+                    vec![with_document(event("create"), c"operationDescription", &after.options_document())]
                 }
                 (Some(_), None) => vec![event("drop").finish()],
                 (Some(before), Some(after)) => changes_of_collection(before, after, &event),
@@ -188,7 +188,7 @@ impl Changes {
             None => {
                 let mut event = self.event("insert", name);
                 key(&mut event, after);
-                self.ready.push_back(whole(event, c"fullDocument", &after.to_owned()));
+                self.ready.push_back(with_document(event, c"fullDocument", &after.to_owned()));
             }
         }
         Ok(())
@@ -289,7 +289,7 @@ fn describe_fields(before: Document<'_>, after: Document<'_>, event: &mut Builde
 }
 
 /// Ends a change document with a whole document.
-fn whole(mut event: Builder, name: &'static CStr, document: &DocumentBuf) -> DocumentBuf {
+fn with_document(mut event: Builder, name: &'static CStr, document: &DocumentBuf) -> DocumentBuf {
     event.append(name, document);
     event.finish()
 }

@@ -134,11 +134,11 @@ impl Clause<'_> {
     fn filter(&self) -> DocumentBuf {
         let mut out = Builder::new();
         match self.operator {
-            None => _ = out.append(FieldName::known(self.name), self.value),
+            None => _ = out.append(FieldName::trusted(self.name), self.value),
             Some(operator) => {
                 _ = out
-                    .begin_document(FieldName::known(self.name))
-                    .append(FieldName::known(operator), self.value)
+                    .begin_document(FieldName::trusted(self.name))
+                    .append(FieldName::trusted(operator), self.value)
                     .end()
             }
         }

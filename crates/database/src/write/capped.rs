@@ -2,7 +2,6 @@
 //! `cloneCollectionAsCapped`.
 
 use super::InsertRequest;
-use crate::commit::Committed;
 use crate::database::Database;
 use crate::exec::NaturalOrder;
 use crate::operation::Operation;
@@ -12,6 +11,7 @@ use base::bson::{Builder, Document, DocumentBuf};
 use base::{Namespace, Result, bail, err};
 use query::Context;
 use storage::Direction;
+use storage::store::Committed;
 
 impl Database {
     /// Converts a collection to a capped collection in place. Keeps the newest documents that fit.

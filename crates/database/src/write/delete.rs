@@ -5,7 +5,6 @@ use super::retryable::{RetryRecorder, delete_answer, no_record};
 use super::{Found, RETRIES_MAX, check_writable_within, keys_of, too_many_retries};
 use crate::changes::Changes;
 use crate::collection::Collection;
-use crate::commit::Committed;
 use crate::database::Database;
 use crate::exec::RecordStream;
 use crate::operation::Operation;
@@ -18,6 +17,7 @@ use query::matcher::Matcher;
 use query::{Interrupt, Row};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use storage::store::Committed;
 
 /// A parsed delete statement.
 pub struct DeleteRequest {

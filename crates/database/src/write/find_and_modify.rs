@@ -4,7 +4,6 @@ use super::retryable::RetryRecorder;
 use super::update::{UpdateRequest, retry_upsert};
 use super::{RETRIES_MAX, during, too_many_retries};
 use crate::collection::Collection;
-use crate::commit::Committed;
 use crate::database::Database;
 use crate::plan::{Hint, Read, note_sort_key, required_metadata};
 use crate::retry_record::RetryKey;
@@ -15,6 +14,7 @@ use query::matcher::Matcher;
 use query::{Interrupt, Row, SortPattern};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use storage::store::Committed;
 
 /// Name of the statement in error messages.
 const NAME: &str = "findAndModify";

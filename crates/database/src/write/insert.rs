@@ -5,7 +5,7 @@
 //! [`check_stored`].
 
 use super::{check_writable_within, keys_of};
-use crate::changes::{Applied, Changes, Committed};
+use crate::changes::{Applied, Changes};
 use crate::collection::{Capped, Collection};
 use crate::database::Database;
 use crate::keys::RecordId;
@@ -20,6 +20,7 @@ use base::{Error, Namespace, Result, bail, err};
 use query::{Context, Interrupt};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use storage::store::Committed;
 use storage::{Direction, Range};
 
 /// A document to insert.

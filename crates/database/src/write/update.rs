@@ -8,7 +8,6 @@ use super::{
 };
 use crate::changes::Changes;
 use crate::collection::Collection;
-use crate::commit::Committed;
 use crate::database::Database;
 use crate::duplicate::shown;
 use crate::plan::{Hint, Read, refuse_missing};
@@ -20,6 +19,7 @@ use query::matcher::{Matcher, Node};
 use query::{Collation, Interrupt, Row, SortPattern, Update};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use storage::store::Committed;
 
 /// Name of the statement in error messages.
 const UPDATE: &str = "update";

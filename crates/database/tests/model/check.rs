@@ -184,7 +184,7 @@ impl<'a> Checker<'a> {
                 (Err(_), Ok(reported)) => {
                     return Err(format!("{statement:?} returned {reported:?} in spite of {before:?}"));
                 }
-                // Keys to write were claimed before the duplicate was detected.
+                // Write intents were acquired before the duplicate was detected.
                 (Err(_), Err(failure)) if failure.code == DUPLICATE_KEY => {
                     let aims = statement.stmt.aims(&before, statement.number);
                     touches.extend(aims.iter().flat_map(|(before, after)| {
@@ -255,7 +255,7 @@ impl<'a> Checker<'a> {
                         || diffs
                             .any(|diff| touched_by(statement.namespace, diff).any(|t| touches.contains(&t)))
                 });
-                // Entries of an index build are claimed like other entries, and are loaded at the
+                // Entries of an index build have intents like other entries, and are loaded at the
                 // same time.
                 let by_build = self.events.iter().any(|other| {
                     let builds = matches!(

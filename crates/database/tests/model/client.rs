@@ -480,11 +480,11 @@ fn spec(field: &str, option: Option<&str>) -> DocumentBuf {
     let mut out = Builder::new();
     out.append(c"v", 2)
         .begin_document(c"key")
-        .append(FieldName::known(field), 1)
+        .append(FieldName::trusted(field), 1)
         .end()
         .append(c"name", field);
     if let Some(option) = option {
-        out.append(FieldName::known(option), true);
+        out.append(FieldName::trusted(option), true);
     }
     out.finish()
 }

@@ -268,7 +268,7 @@ impl Documents {
         array.push(0);
         let mut reply = Builder::with_buffer(Vec::with_capacity(array.len() + 64));
         reply.begin_document(c"cursor").append(c"id", (left - count) as i64).append(c"ns", "floor.floor");
-        reply.append(FieldName::known(name), Array::from_valid(&array)).end().append(c"ok", 1.0);
+        reply.append(FieldName::trusted(name), Array::from_valid(&array)).end().append(c"ok", 1.0);
         reply.into_buffer()
     }
 }
@@ -287,7 +287,7 @@ mod tests {
 
     fn asking(flags: u32, command: &str) -> Vec<u8> {
         let mut body = Builder::new();
-        body.append(FieldName::known(command), 1).append(c"$db", "x");
+        body.append(FieldName::trusted(command), 1).append(c"$db", "x");
         let body = body.finish();
         message::encode(77, flags, body.view())
     }
@@ -338,7 +338,7 @@ mod documents_tests {
 
     fn command(name: &str, value: i64) -> Vec<u8> {
         let mut body = Builder::new();
-        body.append(FieldName::known(name), value).append(c"bytes", 1000_i64);
+        body.append(FieldName::trusted(name), value).append(c"bytes", 1000_i64);
         body.finish().bytes().to_vec()
     }
 

@@ -9,7 +9,7 @@
 
 use super::Accumulation;
 use crate::accumulator_state::{Accumulator, check_memory, merge_each, only_value};
-use crate::tick::Tick;
+use crate::interrupt_check::InterruptCheck;
 use crate::{Collation, Context};
 use base::bson::{Builder, Element, FieldNameBuf, Value, ValueBuf};
 use base::{Result, err};
@@ -101,7 +101,7 @@ struct Distinct {
     seen: HashSet<Box<[u8]>, foldhash::fast::RandomState>,
     values: ArrayBuilder,
     collation: Collation,
-    tick: Tick,
+    interrupts: InterruptCheck,
     /// Memory of the keys in bytes.
     key_bytes: usize,
     limit: usize,
@@ -113,7 +113,7 @@ impl Distinct {
             seen: HashSet::default(),
             values: ArrayBuilder::new(),
             collation: context.collation.clone(),
-            tick: Tick::new(context),
+            interrupts: InterruptCheck::new(context),
             key_bytes: 0,
             limit: context.limits.add_to_set,
         }
@@ -122,8 +122,8 @@ impl Distinct {
     /// Adds a value. Errors: interruption.
     fn add(&mut self, value: Value<'_>) -> Result<()> {
         let mut key = Vec::new();
-        self.collation.append_large_key(value, true, self.tick.interrupt(), &mut key)?;
-        self.tick.check_bytes(key.len())?;
+        self.collation.append_large_key(value, true, self.interrupts.interrupt(), &mut key)?;
+        self.interrupts.check_bytes(key.len())?;
         if !self.seen.contains(key.as_slice()) {
             self.key_bytes += key.len() + 32;
             self.seen.insert(key.into_boxed_slice());

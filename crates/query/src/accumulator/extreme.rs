@@ -12,7 +12,7 @@
 
 use super::parse::input_and_count;
 use super::{Accumulation, Argument};
-use crate::accumulator_state::{Accumulator, FEW, Folding, array, check_memory, merge_each, only_value};
+use crate::accumulator_state::{Accumulator, FEW, WindowMethod, array, check_memory, merge_each, only_value};
 use crate::{Collation, Context};
 use base::Result;
 use base::bson::{Builder, Element, Value, ValueBuf};
@@ -63,8 +63,8 @@ impl Accumulator for Extreme {
         self.add(Some(saved))
     }
 
-    fn folding(&self) -> Folding {
-        Folding::Joins
+    fn window_method(&self) -> WindowMethod {
+        WindowMethod::Merge
     }
 
     fn memory(&self) -> usize {
@@ -135,8 +135,8 @@ impl Accumulator for ExtremeN {
         merge_each(self, saved)
     }
 
-    fn folding(&self) -> Folding {
-        if self.count <= FEW { Folding::Joins } else { Folding::Anew }
+    fn window_method(&self) -> WindowMethod {
+        if self.count <= FEW { WindowMethod::Merge } else { WindowMethod::Recompute }
     }
 
     fn memory(&self) -> usize {
@@ -194,8 +194,8 @@ impl Accumulator for End {
         }
     }
 
-    fn folding(&self) -> Folding {
-        if self.last { Folding::Last(1) } else { Folding::First(1) }
+    fn window_method(&self) -> WindowMethod {
+        if self.last { WindowMethod::LastN(1) } else { WindowMethod::FirstN(1) }
     }
 
     fn memory(&self) -> usize {
@@ -254,8 +254,8 @@ impl Accumulator for EndN {
         merge_each(self, saved)
     }
 
-    fn folding(&self) -> Folding {
-        if self.last { Folding::Last(self.count) } else { Folding::First(self.count) }
+    fn window_method(&self) -> WindowMethod {
+        if self.last { WindowMethod::LastN(self.count) } else { WindowMethod::FirstN(self.count) }
     }
 
     fn memory(&self) -> usize {

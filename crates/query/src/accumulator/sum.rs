@@ -9,7 +9,7 @@
 use super::parse::count_value;
 use super::{Accumulation, Argument};
 use crate::Context;
-use crate::accumulator_state::{Accumulator, Deviation, Folding, Total};
+use crate::accumulator_state::{Accumulator, Deviation, Total, WindowMethod};
 use base::bson::{Decimal128, Element, Value, ValueBuf};
 use base::{Result, bail};
 use std::sync::Arc;
@@ -64,8 +64,8 @@ impl Accumulator for Mean {
         Ok(())
     }
 
-    fn folding(&self) -> Folding {
-        Folding::Joins
+    fn window_method(&self) -> WindowMethod {
+        WindowMethod::Merge
     }
 
     fn memory(&self) -> usize {
@@ -111,8 +111,8 @@ impl Accumulator for Count {
         Ok(())
     }
 
-    fn folding(&self) -> Folding {
-        Folding::Joins
+    fn window_method(&self) -> WindowMethod {
+        WindowMethod::Merge
     }
 
     fn memory(&self) -> usize {

@@ -7,7 +7,7 @@
 
 use super::parse::parse_count;
 use super::{Accumulation, Argument};
-use crate::accumulator_state::{Accumulator, FEW, Folding, array, check_memory, merge_each, only_value};
+use crate::accumulator_state::{Accumulator, FEW, WindowMethod, array, check_memory, merge_each, only_value};
 use crate::expression::Expression;
 use crate::{Context, SortPattern};
 use base::bson::{Builder, Element, Value, ValueBuf};
@@ -39,7 +39,7 @@ pub(super) fn parse(name: &'static str, spec: &Element<'_>, context: &Context) -
     let bottom = name.starts_with("$bottom");
     let limit = context.limits.several;
     let make = move |count| -> Box<dyn Accumulator> {
-        Box::new(Top { name, bottom, many, count, kept: Vec::new(), held: 0, limit })
+        Box::new(Top { name, bottom, many, count, best: Vec::new(), bytes: 0, limit })
     };
     Ok(Accumulation::of(Argument::Sorted(pattern, output), Arc::new(make)).with_count(count))
 }
@@ -59,8 +59,8 @@ struct Top {
     many: bool,
     count: usize,
     /// Sorted by key; equal keys in order of arrival.
-    kept: Vec<(Vec<u8>, ValueBuf)>,
-    held: usize,
+    best: Vec<(Vec<u8>, ValueBuf)>,
+    bytes: usize,
     limit: usize,
 }
 
@@ -72,35 +72,35 @@ impl Accumulator for Top {
         else {
             return Ok(());
         };
-        let at = self.kept.partition_point(|(kept, _)| kept.as_slice() <= key);
-        let full = self.kept.len() == self.count;
+        let at = self.best.partition_point(|(other, _)| other.as_slice() <= key);
+        let full = self.best.len() == self.count;
         if full && (if self.bottom { at == 0 } else { at == self.count }) {
             return Ok(());
         }
-        self.held += key.len() + value.to_owned().bytes().len();
-        self.kept.insert(at, (key.to_vec(), value.to_owned()));
+        self.bytes += key.len() + value.to_owned().bytes().len();
+        self.best.insert(at, (key.to_vec(), value.to_owned()));
         if full {
             let (key, value) = if self.bottom {
-                self.kept.remove(0)
+                self.best.remove(0)
             } else {
-                self.kept.pop().unwrap_or_else(|| (Vec::new(), ValueBuf::null()))
+                self.best.pop().unwrap_or_else(|| (Vec::new(), ValueBuf::null()))
             };
-            self.held -= key.len() + value.bytes().len();
+            self.bytes -= key.len() + value.bytes().len();
         }
         check_memory(self.name, self.memory(), self.limit)
     }
 
     fn finish(&self) -> Result<ValueBuf> {
         if self.many {
-            return Ok(array(self.kept.iter().map(|(_, value)| value.view())));
+            return Ok(array(self.best.iter().map(|(_, value)| value.view())));
         }
-        Ok(self.kept.first().map_or_else(ValueBuf::null, |(_, value)| value.clone()))
+        Ok(self.best.first().map_or_else(ValueBuf::null, |(_, value)| value.clone()))
     }
 
     fn save(&self) -> ValueBuf {
         let mut builder = Builder::new();
         builder.begin_array(c"");
-        for (key, value) in &self.kept {
+        for (key, value) in &self.best {
             let key = Value::Binary { subtype: 0, bytes: key };
             builder.push_document().append(c"k", key).append(c"v", value).end();
         }
@@ -111,12 +111,12 @@ impl Accumulator for Top {
         merge_each(self, saved)
     }
 
-    fn folding(&self) -> Folding {
-        if self.count <= FEW { Folding::Joins } else { Folding::Anew }
+    fn window_method(&self) -> WindowMethod {
+        if self.count <= FEW { WindowMethod::Merge } else { WindowMethod::Recompute }
     }
 
     fn memory(&self) -> usize {
-        size_of::<Top>() + self.held + self.kept.len() * size_of::<(Vec<u8>, ValueBuf)>()
+        size_of::<Top>() + self.bytes + self.best.len() * size_of::<(Vec<u8>, ValueBuf)>()
     }
 }
 

@@ -1,6 +1,6 @@
 //! The standard deviation of numbers (Welford's method).
 
-use super::{Accumulator, Folding};
+use super::{Accumulator, WindowMethod};
 use base::Result;
 use base::bson::{Value, ValueBuf};
 
@@ -46,7 +46,7 @@ impl Accumulator for Deviation {
         })
     }
 
-    fn expect_removals(&mut self) {
+    fn allow_removals(&mut self) {
         self.removes = true;
     }
 
@@ -75,8 +75,8 @@ impl Accumulator for Deviation {
         Ok(())
     }
 
-    fn folding(&self) -> Folding {
-        Folding::Joins
+    fn window_method(&self) -> WindowMethod {
+        WindowMethod::Merge
     }
 
     fn memory(&self) -> usize {

@@ -14,19 +14,19 @@ pub(crate) use total::Total;
 use base::bson::{Builder, Value, ValueBuf};
 use base::{Result, err};
 
-/// Method of folding an accumulator over sliding windows.
+/// Method of computing an accumulator over sliding windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Folding {
+pub(crate) enum WindowMethod {
     /// Each window from scratch, because the result is about as long as the window.
-    Anew,
-    /// By joining states, which stay small.
-    Joins,
+    Recompute,
+    /// By merging states, which stay small.
+    Merge,
     /// By removing arguments.
-    Removes,
+    Remove,
     /// Each window from scratch; only this number of documents at its start matters.
-    First(usize),
+    FirstN(usize),
     /// Each window from scratch; only this number of documents at its end matters.
-    Last(usize),
+    LastN(usize),
 }
 
 /// Maximum number of values in a small state.
@@ -40,7 +40,7 @@ pub(crate) trait Accumulator: Send {
     /// Returns the result so far.
     fn finish(&self) -> Result<ValueBuf>;
 
-    /// Returns the state as a value for [`merge`](Self::merge), to spill groups and to join partial results.
+    /// Returns the state as a value for [`merge`](Self::merge), to spill groups and to merge partial results.
     fn save(&self) -> ValueBuf;
 
     /// Adds a saved state, as if its arguments had been added after the present ones.
@@ -48,14 +48,14 @@ pub(crate) trait Accumulator: Send {
 
     /// Announces, before any argument is added, the frames of a sliding window: arguments will be removed and
     /// intermediate results read.
-    fn expect_removals(&mut self) {}
+    fn allow_removals(&mut self) {}
 
-    /// Removes the oldest argument. Only for accumulators that [fold](Self::folding) by removing.
+    /// Removes the oldest argument. Only for accumulators of the method [`Remove`](WindowMethod::Remove).
     fn remove(&mut self, _argument: Option<Value<'_>>) {}
 
-    /// The best method of folding over a sliding window.
-    fn folding(&self) -> Folding {
-        Folding::Anew
+    /// The best method over a sliding window.
+    fn window_method(&self) -> WindowMethod {
+        WindowMethod::Recompute
     }
 
     /// Approximate memory in bytes.

@@ -3,7 +3,7 @@
 //! MongoDB's "approximate" method is a digest, which returns a value of the data for small groups. This implementation
 //! looks up the exact rank, which meets MongoDB's precision for all sizes.
 
-use super::{Accumulator, Folding, array, check_memory};
+use super::{Accumulator, WindowMethod, array, check_memory};
 use crate::limits::DEFAULT_BYTES;
 use base::bson::{Array, Value, ValueBuf};
 use base::{Result, bail, err};
@@ -87,11 +87,11 @@ impl Accumulator for Ranked {
         check_memory(self.name, self.memory(), self.limit)
     }
 
-    fn folding(&self) -> Folding {
-        Folding::Removes
+    fn window_method(&self) -> WindowMethod {
+        WindowMethod::Remove
     }
 
-    fn expect_removals(&mut self) {
+    fn allow_removals(&mut self) {
         self.numbers.sort_by(f64::total_cmp);
         self.sorted = true;
     }
@@ -99,7 +99,7 @@ impl Accumulator for Ranked {
     fn remove(&mut self, argument: Option<Value<'_>>) {
         let Some(number) = argument.and_then(|value| value.as_number()) else { return };
         if !self.sorted {
-            self.expect_removals();
+            self.allow_removals();
         }
         let number = number.to_f64();
         if let Ok(at) = self.numbers.binary_search_by(|other| other.total_cmp(&number)) {

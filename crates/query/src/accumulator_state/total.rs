@@ -3,7 +3,7 @@
 //! Integers are added exactly (in 128 bits), doubles with compensation, decimals as decimals. The result has the widest
 //! type of the operands, or a wider type if necessary.
 
-use super::{Accumulator, Folding};
+use super::{Accumulator, WindowMethod};
 use base::Result;
 use base::bson::{Decimal128, Number, Value, ValueBuf};
 
@@ -177,8 +177,8 @@ impl Accumulator for Total {
         Ok(())
     }
 
-    fn folding(&self) -> Folding {
-        Folding::Joins
+    fn window_method(&self) -> WindowMethod {
+        WindowMethod::Merge
     }
 
     fn memory(&self) -> usize {

@@ -103,7 +103,7 @@ impl Description {
 
     fn update(&mut self, element: &Element<'_>) {
         let path = self.dotted();
-        self.updated.append_renamed(FieldName::known(&path), element);
+        self.updated.append_renamed(FieldName::trusted(&path), element);
     }
 
     /// Returns the current path in dotted notation.
@@ -130,7 +130,7 @@ impl Description {
         if !unclear {
             return;
         }
-        self.ambiguous.begin_array(FieldName::known(&self.dotted()));
+        self.ambiguous.begin_array(FieldName::trusted(&self.dotted()));
         for step in &self.path {
             match step {
                 Step::Name(name) => self.ambiguous.push(name.as_str()),

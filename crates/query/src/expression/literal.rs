@@ -69,7 +69,7 @@ pub(super) fn describe_let(
 ) {
     out.begin_document(name).begin_document(c"vars");
     for (variable, node) in call.bindings.names.iter().zip(&call.operands) {
-        append(node, FieldName::known(variable), out);
+        append(node, FieldName::trusted(variable), out);
     }
     out.end();
     if let Some(body) = call.operands.last() {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 pub struct Part {
     matcher: Arc<Matcher>,
     /// The conditions in use; `None` means all.
-    kept: Option<Vec<bool>>,
+    selected: Option<Vec<bool>>,
 }
 
 impl Matcher {
@@ -26,14 +26,14 @@ impl Matcher {
 }
 
 impl Part {
-    /// The whole filter.
-    pub fn whole(matcher: Arc<Matcher>) -> Part {
-        Part { matcher, kept: None }
+    /// All conditions.
+    pub fn all(matcher: Arc<Matcher>) -> Part {
+        Part { matcher, selected: None }
     }
 
-    /// Selects the conditions for which `kept` is true.
-    pub fn of(matcher: &Arc<Matcher>, kept: Vec<bool>) -> Part {
-        Part { matcher: matcher.clone(), kept: Some(kept) }
+    /// Selects the conditions for which `selected` is true.
+    pub fn of(matcher: &Arc<Matcher>, selected: Vec<bool>) -> Part {
+        Part { matcher: matcher.clone(), selected: Some(selected) }
     }
 
     /// Whether a document satisfies all selected conditions.
@@ -41,7 +41,7 @@ impl Part {
     /// Errors: as [`Matcher::matches`].
     #[inline]
     pub fn matches(&self, document: Document<'_>, context: &Context) -> Result<bool> {
-        if self.kept.is_none() {
+        if self.selected.is_none() {
             return self.matcher.matches(document, context);
         }
         for member in self.members() {
@@ -55,7 +55,7 @@ impl Part {
 
     /// The conditions in the form that explain prints.
     pub fn describe(&self) -> DocumentBuf {
-        if self.kept.is_none() {
+        if self.selected.is_none() {
             return self.matcher.describe();
         }
         let members: Vec<&Node> = self.members().collect();
@@ -77,13 +77,14 @@ impl Part {
 
     /// Iterates over the selected conditions.
     fn members(&self) -> impl Iterator<Item = &Node> {
-        let kept = self.kept.as_deref();
-        let is_kept = move |at: usize| kept.is_none_or(|kept| kept.get(at).copied().unwrap_or(false));
+        let selected = self.selected.as_deref();
+        let is_selected =
+            move |at: usize| selected.is_none_or(|selected| selected.get(at).copied().unwrap_or(false));
         self.matcher
             .members()
             .iter()
             .enumerate()
-            .filter(move |(at, _)| is_kept(*at))
+            .filter(move |(at, _)| is_selected(*at))
             .map(|(_, member)| member)
     }
 }
@@ -104,6 +105,6 @@ mod tests {
         assert!(matches(&part, "{b: 3, c: 3}") && !matches(&part, "{a: 1, b: 3}"));
         assert_eq!(part.describe(), parse("{$and: [{c: {$eq: 3}}, {b: {$gt: 2}}]}").unwrap());
         assert_eq!(Part::of(&matcher, vec![false, true, false]).describe(), parse("{c: {$eq: 3}}").unwrap());
-        assert!(!matches(&Part::whole(matcher), "{b: 3, c: 3}"));
+        assert!(!matches(&Part::all(matcher), "{b: 3, c: 3}"));
     }
 }

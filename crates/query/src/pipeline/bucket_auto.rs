@@ -19,8 +19,8 @@ use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Stream};
 use crate::accumulator::{Accumulation, parse_field};
 use crate::accumulator_state::Accumulator;
+use crate::interrupt_check::InterruptCheck;
 use crate::row::RowCodec;
-use crate::tick::Tick;
 use crate::{Arena, Context, Expression, Row, RowView, Sorter};
 use base::bson::{Builder, DocumentBuf, Element, FieldNameBuf, Number, Value, ValueBuf};
 use base::{Result, bail, err};
@@ -107,7 +107,7 @@ impl Operator for BucketAuto {
             input: Some(input),
             sorter: environment.sorter(usize::MAX, environment.context.limits.bucket_auto),
             context: Arc::clone(&environment.context),
-            tick: Tick::new(&environment.context),
+            interrupts: InterruptCheck::new(&environment.context),
             codec: RowCodec::new(&environment.context),
             size: 1,
             returned: 0,
@@ -124,7 +124,7 @@ struct Running {
     sorter: Sorter,
     context: Arc<Context>,
     codec: RowCodec,
-    tick: Tick,
+    interrupts: InterruptCheck,
     /// Target number of documents in a bucket.
     size: u64,
     /// Number of buckets returned so far.
@@ -156,7 +156,7 @@ impl Running {
     fn sort(&mut self, mut input: Stream) -> Result<()> {
         let mut count = 0u64;
         while let Some(row) = input.next()? {
-            self.tick.check()?;
+            self.interrupts.check()?;
             let mut key = Vec::new();
             let (value, context) = (self.value(row.view())?, &self.context);
             context.collation.append_large_key(value.view(), true, &*context.interrupt, &mut key)?;
@@ -256,7 +256,7 @@ impl Stage for Running {
         let mut bucket = self.begin(value.clone())?;
         self.add(&mut bucket, value, row.view())?;
         while let Some((value, row)) = self.next_sorted()? {
-            self.tick.check()?;
+            self.interrupts.check()?;
             if !self.belongs(&bucket, &value)? {
                 self.next_input = Some((value, row));
                 break;

@@ -9,7 +9,7 @@ use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Stream};
 use crate::Row;
 use crate::accumulator::count_value;
-use crate::tick::Tick;
+use crate::interrupt_check::InterruptCheck;
 use base::bson::{Builder, DocumentBuf, Element, FieldName, FieldNameBuf, Value};
 use base::{Result, bail};
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
 
 /// Returns the `$group` and the `$project` that MongoDB expands it to.
 pub(crate) fn explained(specification: Value<'_>) -> Vec<DocumentBuf> {
-    let name = FieldName::known(specification.as_str().unwrap_or_default());
+    let name = FieldName::trusted(specification.as_str().unwrap_or_default());
     let mut group = Builder::new();
     group.begin_document(c"$group").begin_document(c"_id").append(c"$const", Value::Null).end();
     group.begin_document(name).begin_document(c"$sum").append(c"$const", 1i32).end().end().end();
@@ -57,7 +57,12 @@ impl Operator for Count {
     }
 
     fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
-        Ok(Box::new(Running { stage: self, input, tick: Tick::new(&environment.context), done: false }))
+        Ok(Box::new(Running {
+            stage: self,
+            input,
+            interrupts: InterruptCheck::new(&environment.context),
+            done: false,
+        }))
     }
 }
 
@@ -65,7 +70,7 @@ impl Operator for Count {
 struct Running {
     stage: Arc<Count>,
     input: Stream,
-    tick: Tick,
+    interrupts: InterruptCheck,
     done: bool,
 }
 
@@ -77,7 +82,7 @@ impl Stage for Running {
         self.done = true;
         let mut count = 0u64;
         while self.input.next()?.is_some() {
-            self.tick.check()?;
+            self.interrupts.check()?;
             count += 1;
         }
         if count == 0 {

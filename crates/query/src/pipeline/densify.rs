@@ -8,8 +8,8 @@ use super::fields::set_path;
 use super::operator::Operator;
 use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Stream};
+use crate::interrupt_check::InterruptCheck;
 use crate::row::RowCodec;
-use crate::tick::Tick;
 use crate::{Collation, Row, Sorter};
 use base::bson::{Document, DocumentBuf, Element, Value, ValueBuf, compare};
 use base::{Result, bail};
@@ -27,7 +27,7 @@ impl Operator for Densify {
             stage: self,
             input: Some(input),
             sorter: environment.sorter(usize::MAX, environment.context.limits.sort),
-            tick: Tick::new(&environment.context),
+            interrupts: InterruptCheck::new(&environment.context),
             codec: RowCodec::new(&environment.context),
             collation: environment.context.collation.clone(),
             extremes: None,
@@ -44,7 +44,7 @@ struct Running {
     stage: Arc<Densify>,
     input: Option<Stream>,
     sorter: Sorter,
-    tick: Tick,
+    interrupts: InterruptCheck,
     codec: RowCodec,
     collation: Collation,
     /// The least and greatest value of all documents.
@@ -97,7 +97,7 @@ impl Running {
 
     fn sort(&mut self, mut input: Stream) -> Result<()> {
         while let Some(row) = input.next()? {
-            self.tick.check()?;
+            self.interrupts.check()?;
             let mut key = self.partition_key(row.document.view());
             let value = self.value(row.document.view());
             if let Some(value) = value {
@@ -232,7 +232,7 @@ impl Stage for Running {
         if let Some(input) = self.input.take() {
             self.sort(input)?;
         }
-        self.tick.check()?;
+        self.interrupts.check()?;
         match self.ahead.take() {
             Some(row) => self.step(row).map(Some),
             None => Ok(self.make(None)?.map(Row::from)),

@@ -10,9 +10,9 @@ use super::parse::{Outer, Parsed, Scope};
 use super::{Environment, Pipeline, Stage, Stream, from_iter};
 use crate::Row;
 use crate::field_path::check_field_name;
+use crate::interrupt_check::InterruptCheck;
 use crate::row::RowCodec;
 use crate::spill::{Run, RunWriter, SpillFile};
-use crate::tick::Tick;
 use base::bson::{Builder, Document, DocumentCow, Element, FieldNameBuf, Value};
 use base::{CompatibleWith, Result, bail, err};
 use parking_lot::Mutex;
@@ -60,8 +60,13 @@ impl Operator for Facet {
     }
 
     fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
-        let tick = Tick::new(&environment.context);
-        Ok(Box::new(Running { stage: self, input: Some(input), environment: environment.clone(), tick }))
+        let interrupts = InterruptCheck::new(&environment.context);
+        Ok(Box::new(Running {
+            stage: self,
+            input: Some(input),
+            environment: environment.clone(),
+            interrupts,
+        }))
     }
 }
 
@@ -70,7 +75,7 @@ struct Running {
     stage: Arc<Facet>,
     input: Option<Stream>,
     environment: Environment,
-    tick: Tick,
+    interrupts: InterruptCheck,
 }
 
 /// The input, which every facet reads from its start: the first documents in memory, the remaining ones in a file.
@@ -110,7 +115,7 @@ impl Running {
         let mut file = SpillFile::within(&self.environment.context.spills);
         let mut writer: Option<RunWriter> = None;
         while let Some(row) = input.next()? {
-            self.tick.check_bytes(row.document.view().bytes().len())?;
+            self.interrupts.check_bytes(row.document.view().bytes().len())?;
             let document = codec.encode(row);
             if let Some(writer) = &mut writer {
                 writer.write(&[], 0, document.view().bytes())?;
@@ -145,7 +150,7 @@ impl Stage for Running {
             builder.begin_array(name);
             while let Some(row) = results.next()? {
                 let document = row.document;
-                self.tick.check_bytes(document.view().bytes().len())?;
+                self.interrupts.check_bytes(document.view().bytes().len())?;
                 builder.push(document.view());
                 if builder.len() > limit {
                     let size = builder.len();

@@ -69,8 +69,8 @@ impl Granularity {
                 Number::Decimal128(above(series, value))
             }
             (Granularity::Series(series), value) => Number::Double(above(series, value.to_f64())),
-            (Granularity::PowersOfTwo, value) => match whole(value) {
-                Some(whole) => power_of_two(value, f64::from(whole.ilog2()) + 1.0),
+            (Granularity::PowersOfTwo, value) => match to_integer(value) {
+                Some(integer) => power_of_two(value, f64::from(integer.ilog2()) + 1.0),
                 None => power_of_two(value, value.to_f64().log2().floor() + 1.0),
             },
         }
@@ -84,10 +84,10 @@ impl Granularity {
                 Number::Decimal128(below(series, value))
             }
             (Granularity::Series(series), value) => Number::Double(below(series, value.to_f64())),
-            (Granularity::PowersOfTwo, value) => match whole(value) {
-                Some(whole) => {
-                    let itself = f64::from(u8::from(whole.is_power_of_two()));
-                    power_of_two(value, f64::from(whole.ilog2()) - itself)
+            (Granularity::PowersOfTwo, value) => match to_integer(value) {
+                Some(integer) => {
+                    let itself = f64::from(u8::from(integer.is_power_of_two()));
+                    power_of_two(value, f64::from(integer.ilog2()) - itself)
                 }
                 None => power_of_two(value, value.to_f64().log2().ceil() - 1.0),
             },
@@ -225,7 +225,7 @@ fn below<R: Real>(series: &[f64], value: R) -> R {
 }
 
 /// Returns the value of an integer.
-fn whole(value: Number) -> Option<u64> {
+fn to_integer(value: Number) -> Option<u64> {
     match value {
         Number::Int32(value) => u64::try_from(value).ok(),
         Number::Int64(value) => u64::try_from(value).ok(),

@@ -24,7 +24,7 @@ use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Stream};
 use crate::expression::{Dependencies, Expression};
 use crate::field_path::checked_path;
-use crate::tick::Tick;
+use crate::interrupt_check::InterruptCheck;
 use crate::{Arena, Context, Matcher, Row, RowView};
 use base::bson::{Builder, Document, DocumentBuf, Element, Path, Value, ValueBuf};
 use base::{Result, bail, err, key_string};
@@ -128,12 +128,12 @@ impl Operator for GraphLookup {
     }
 
     fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
-        let tick = Tick::new(&environment.context);
+        let interrupts = InterruptCheck::new(&environment.context);
         Ok(Box::new(Running {
             stage: self,
             input,
             environment: environment.clone(),
-            tick,
+            interrupts,
             arena: Arena::new(),
         }))
     }
@@ -144,7 +144,7 @@ struct Running {
     stage: Arc<GraphLookup>,
     input: Stream,
     environment: Environment,
-    tick: Tick,
+    interrupts: InterruptCheck,
     arena: Arena,
 }
 
@@ -238,7 +238,7 @@ impl Running {
             let mut matches = environment.collections.find(&stage.from, matcher, environment)?;
             while let Some(found) = matches.next()? {
                 let document = found.document.view();
-                self.tick.check_bytes(document.bytes().len())?;
+                self.interrupts.check_bytes(document.bytes().len())?;
                 search.visit(&stage, document, depth)?;
             }
             depth += 1;

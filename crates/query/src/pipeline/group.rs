@@ -17,7 +17,7 @@ use super::{Environment, Stage, Stream};
 use crate::accumulator::{Accumulation, parse_field};
 use crate::accumulator_state::Accumulator;
 use crate::expression::{Dependencies, Expression};
-use crate::tick::Tick;
+use crate::interrupt_check::InterruptCheck;
 use crate::{Arena, Row, Sorter};
 use base::bson::{Builder, DocumentBuf, DocumentCow, Element, FieldNameBuf, Value, ValueBuf};
 use base::{CompatibleWith, Error, ErrorCode, Result, bail, err};
@@ -90,7 +90,7 @@ impl Operator for Group {
         Ok(Box::new(Running {
             limit: environment.context.limits.group,
             table: Table::default(),
-            tick: Tick::new(&environment.context),
+            interrupts: InterruptCheck::new(&environment.context),
             environment: environment.clone(),
             stage: self,
             input: Some(input),
@@ -145,7 +145,7 @@ struct Running {
     /// The next spilled row and its key, read ahead to find the end of a group.
     next_row: Option<(Vec<u8>, DocumentCow)>,
     environment: Environment,
-    tick: Tick,
+    interrupts: InterruptCheck,
     arena: Arena,
 }
 
@@ -158,7 +158,7 @@ impl Running {
         let mut key = Vec::new();
         while let Some(row) = input.next()? {
             let root = row.view();
-            self.tick.check_bytes(root.document.bytes().len())?;
+            self.interrupts.check_bytes(root.document.bytes().len())?;
             arena.reset();
             let id = stage.id.evaluate(root, &context, &arena)?.unwrap_or(Value::Null);
             key.clear();
@@ -223,7 +223,7 @@ impl Running {
             .spilled
             .get_or_insert_with(|| Sorter::new(usize::MAX, self.limit, true).spilling_into(folder));
         for (key, position) in table.positions.drain() {
-            self.tick.check()?;
+            self.interrupts.check()?;
             let Some(group) = table.groups.get_mut(position) else { continue };
             let mut row = Builder::new();
             row.append(c"_id", &group.id);
@@ -256,7 +256,7 @@ impl Running {
         let Some((key, mut row)) = self.next_row.take() else { return Ok(None) };
         let mut group = self.new_group(row.view().get("_id").unwrap_or(Value::Null))?;
         loop {
-            self.tick.check()?;
+            self.interrupts.check()?;
             let saved = row.view().iter().skip(1);
             for (state, saved) in group.accumulators.iter_mut().zip(saved) {
                 state.merge(saved.value())?;
@@ -287,7 +287,7 @@ impl Stage for Running {
         if let Some(input) = self.input.take() {
             self.load(input)?;
         }
-        self.tick.check()?;
+        self.interrupts.check()?;
         let group = match self.next_in_memory()? {
             Some(group) => Some(group),
             None => self.next_spilled()?,

@@ -28,7 +28,7 @@ use super::unwind::Unwind;
 use super::variables::{Let, parse_let};
 use super::{Environment, Pipeline, Stage, Stream, lookup_unwind};
 use crate::field_path::checked_path;
-use crate::tick::Tick;
+use crate::interrupt_check::InterruptCheck;
 use crate::{Arena, Matcher, Row, RowView};
 use base::bson::{Array, Builder, Document, DocumentBuf, Element, Path, Value, ValueBuf};
 use base::{Result, bail, err};
@@ -229,7 +229,7 @@ impl Operator for Lookup {
 
     fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
         let search = Search {
-            tick: Tick::new(&environment.context),
+            interrupts: InterruptCheck::new(&environment.context),
             environment: environment.clone(),
             arena: Arena::new(),
             join: Join::NestedLoop(0),
@@ -253,7 +253,7 @@ struct Running {
 /// State of the search for the matches of one document after another.
 pub(super) struct Search {
     environment: Environment,
-    pub(super) tick: Tick,
+    pub(super) interrupts: InterruptCheck,
     arena: Arena,
     join: Join,
 }
@@ -299,7 +299,7 @@ impl Search {
         let mut builder = Builder::new();
         builder.begin_array(c"");
         while let Some(found) = matches.next()? {
-            self.tick.check_bytes(found.document.view().bytes().len())?;
+            self.interrupts.check_bytes(found.document.view().bytes().len())?;
             builder.push(found.document.view());
             if builder.len() > limit {
                 let from = stage.from.as_ref().map_or("", |from| from.collection.as_str());
@@ -316,7 +316,7 @@ impl Search {
 impl Stage for Running {
     fn next(&mut self) -> Result<Option<Row>> {
         let Some(row) = self.input.next()? else { return Ok(None) };
-        self.search.tick.check()?;
+        self.search.interrupts.check()?;
         let found = match self.uncorrelated.take() {
             Some(found) => found,
             None => {
@@ -325,7 +325,7 @@ impl Stage for Running {
             }
         };
         let joined = set_path(row.document.view(), &self.stage.output, found.view().get(""));
-        self.search.tick.check_bytes(joined.bytes().len())?;
+        self.search.interrupts.check_bytes(joined.bytes().len())?;
         self.search.environment.context.limits.check_document(joined.bytes().len())?;
         if self.stage.equality.is_none() && self.stage.variables.is_empty() {
             self.uncorrelated = Some(found);

@@ -11,8 +11,8 @@ use super::lookup::Lookup;
 use super::operator::Kind;
 use super::{Environment, Pipeline};
 use crate::expression::{Dependencies, Expression};
+use crate::interrupt_check::InterruptCheck;
 use crate::sort_runs::sort_in_runs;
-use crate::tick::Tick;
 use crate::{Arena, Context};
 use base::Result;
 use base::bson::{Document, DocumentBuf, Path, PathComponent, Value};
@@ -158,7 +158,7 @@ impl Table {
             return Ok(None);
         };
         let mut table = Table { documents: Vec::new(), entries: Vec::new(), state: RandomState::default() };
-        let (mut bytes, mut arena, mut tick) = (0, Arena::new(), Tick::new(context));
+        let (mut bytes, mut arena, mut interrupts) = (0, Arena::new(), InterruptCheck::new(context));
         while let Some(row) = all.next()? {
             let document = row.document.view();
             let Ok(position) = u32::try_from(table.documents.len()) else { return Ok(None) };
@@ -180,7 +180,7 @@ impl Table {
             if bytes > context.limits.hash_lookup {
                 return Ok(None);
             }
-            tick.check_bytes(size)?;
+            interrupts.check_bytes(size)?;
             table.entries.extend(hashes.into_iter().map(|hash| (hash, position)));
             table.documents.push(document.to_owned());
         }

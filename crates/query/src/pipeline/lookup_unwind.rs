@@ -33,7 +33,7 @@ pub(super) fn start(stage: Arc<Lookup>, unwind: Unwind, input: Stream, search: S
 impl Stage for Running {
     fn next(&mut self) -> Result<Option<Row>> {
         loop {
-            self.search.tick.check()?;
+            self.search.interrupts.check()?;
             if let Some(current) = &mut self.current {
                 let document = current.row.document.view();
                 if let Some(found) = current.matches.next()? {

@@ -5,7 +5,7 @@ use super::filter_paths::{ForbiddenOperators, check_filter, has_text, paths};
 use super::operator::{Effect, Kind, Operator, Reads};
 use super::parse::{Outer, Parsed, Scope};
 use super::{Environment, Stage, Step, Stream, registry};
-use crate::tick::Tick;
+use crate::interrupt_check::InterruptCheck;
 use crate::{Context, Matcher, Row};
 use base::bson::{Builder, Document, DocumentBuf, Element, Path, Value};
 use base::{Result, bail};
@@ -157,7 +157,7 @@ impl Operator for Match {
 
 /// Returns the rows of a stream that match a filter.
 pub fn matching(input: Stream, matcher: Arc<Matcher>, context: Arc<Context>) -> Stream {
-    Box::new(Running { tick: Tick::new(&context), matcher, input, context })
+    Box::new(Running { interrupts: InterruptCheck::new(&context), matcher, input, context })
 }
 
 /// Filters one row at a time.
@@ -165,13 +165,13 @@ struct Running {
     matcher: Arc<Matcher>,
     input: Stream,
     context: Arc<Context>,
-    tick: Tick,
+    interrupts: InterruptCheck,
 }
 
 impl Stage for Running {
     fn next(&mut self) -> Result<Option<Row>> {
         while let Some(row) = self.input.next()? {
-            self.tick.check()?;
+            self.interrupts.check()?;
             if self.matcher.matches(row.document.view(), &self.context)? {
                 return Ok(Some(row));
             }

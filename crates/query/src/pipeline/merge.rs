@@ -6,7 +6,7 @@ use super::merge_spec::{Matched, Merge, NotMatched};
 use super::operator::Operator;
 use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Stream};
-use crate::tick::Tick;
+use crate::interrupt_check::InterruptCheck;
 use crate::{Arena, Context, Row, RowView};
 use base::bson::{Builder, Document, DocumentBuf, Element, Path, Value};
 use base::{ErrorCode, Result, bail, err};
@@ -90,10 +90,10 @@ impl Stage for Running {
     /// Merges all documents and returns none.
     fn next(&mut self) -> Result<Option<Row>> {
         let Some(mut input) = self.input.take() else { return Ok(None) };
-        let mut tick = Tick::new(&self.environment.context);
+        let mut interrupts = InterruptCheck::new(&self.environment.context);
         let mut batch = Batch::default();
         while let Some(row) = input.next()? {
-            tick.check()?;
+            interrupts.check()?;
             let filter = filter(&self.stage.on, row.document.view(), self.takes_null)?;
             batch.push(filter, row);
             if batch.is_full() {

@@ -11,7 +11,7 @@ use super::operator::Operator;
 use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Stream, target};
 use crate::Row;
-use crate::tick::Tick;
+use crate::interrupt_check::InterruptCheck;
 use base::bson::{Element, Value};
 use base::{Result, bail};
 use std::sync::Arc;
@@ -67,10 +67,10 @@ impl Stage for Running {
     /// Writes all documents and returns none. After an error the collection keeps its old content.
     fn next(&mut self) -> Result<Option<Row>> {
         let Some(mut input) = self.input.take() else { return Ok(None) };
-        let mut tick = Tick::new(&self.environment.context);
+        let mut interrupts = InterruptCheck::new(&self.environment.context);
         let mut sink = self.environment.collections.out(&self.stage.0, &self.environment.context)?;
         while let Some(row) = input.next()? {
-            tick.check()?;
+            interrupts.check()?;
             sink.write(row.document)?;
         }
         sink.finish()?;

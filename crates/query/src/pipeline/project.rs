@@ -34,7 +34,7 @@ pub(crate) fn parse_project(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Par
     let projection = Projection::parse_aggregate(fields, scope.context)?;
     let exclusion = projection.is_exclusion();
     let effect =
-        if exclusion { Effect::Changes(top_names(fields)) } else { Effect::Keeps(kept_names(fields)) };
+        if exclusion { Effect::Changes(top_names(fields)) } else { Effect::Keeps(included_names(fields)) };
     let mut reads = if exclusion { Some(Vec::new()) } else { read_paths(fields, "", scope.context) };
     if let Some(paths) = &mut reads
         && !exclusion
@@ -91,7 +91,7 @@ fn starts_operator(document: Document<'_>) -> bool {
     document.first().is_some_and(|first| first.name().starts_with('$'))
 }
 
-fn is_kept(value: Value<'_>) -> bool {
+fn is_included(value: Value<'_>) -> bool {
     match value {
         Value::Boolean(value) => value,
         other => other.as_number().is_some_and(|number| !number.is_zero()),
@@ -99,10 +99,10 @@ fn is_kept(value: Value<'_>) -> bool {
 }
 
 /// Returns the top-level fields that an inclusion leaves unchanged.
-fn kept_names(fields: Document<'_>) -> Vec<String> {
+fn included_names(fields: Document<'_>) -> Vec<String> {
     let mut names: Vec<String> = fields
         .iter()
-        .filter(|field| !field.name().contains('.') && is_kept(field.value()))
+        .filter(|field| !field.name().contains('.') && is_included(field.value()))
         .map(|field| field.name().to_string())
         .collect();
     if fields.find("_id").is_none() {
@@ -119,15 +119,15 @@ fn read_paths(fields: Document<'_>, prefix: &str, context: &Context) -> Option<V
         match field.value() {
             Value::Document(nested) if !nested.is_empty() && !starts_operator(nested) => {
                 // The array or document around computed fields determines their shape.
-                paths.push(Path::new(FieldName::known(&name)));
+                paths.push(Path::new(FieldName::trusted(&name)));
                 paths.extend(read_paths(nested, &format!("{name}."), context)?);
             }
-            value if is_kept(value) => paths.push(Path::new(FieldName::known(&name))),
+            value if is_included(value) => paths.push(Path::new(FieldName::trusted(&name))),
             value => match Expression::parse(value, context).ok()?.dependencies() {
                 Dependencies::Paths(read) => {
                     paths.extend(read);
                     if name.contains('.') {
-                        paths.push(Path::new(FieldName::known(&first_component(&name))));
+                        paths.push(Path::new(FieldName::trusted(&first_component(&name))));
                     }
                 }
                 Dependencies::Whole => return None,

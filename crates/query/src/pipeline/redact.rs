@@ -8,7 +8,7 @@ use super::operator::Operator;
 use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Stream};
 use crate::expression::Expression;
-use crate::tick::Tick;
+use crate::interrupt_check::InterruptCheck;
 use crate::{Arena, Context, Row, RowView};
 use base::bson::{Array, Builder, DocumentBuf, Element, MAX_DEPTH, Value};
 use base::{Result, bail, err};
@@ -115,7 +115,7 @@ impl Redact {
 impl Operator for Redact {
     fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
         let context = Arc::clone(&environment.context);
-        Ok(Box::new(Running { stage: self, input, tick: Tick::new(&context), context }))
+        Ok(Box::new(Running { stage: self, input, interrupts: InterruptCheck::new(&context), context }))
     }
 }
 
@@ -124,13 +124,13 @@ struct Running {
     stage: Arc<Redact>,
     input: Stream,
     context: Arc<Context>,
-    tick: Tick,
+    interrupts: InterruptCheck,
 }
 
 impl Stage for Running {
     fn next(&mut self) -> Result<Option<Row>> {
         while let Some(row) = self.input.next()? {
-            self.tick.check()?;
+            self.interrupts.check()?;
             if let Some(kept) = self.stage.document(row.view(), 0, &self.context)? {
                 return Ok(Some(row.with(kept)));
             }

@@ -7,8 +7,8 @@
 use super::operator::{Operator, Reads};
 use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Stream};
+use crate::interrupt_check::InterruptCheck;
 use crate::row::RowCodec;
-use crate::tick::Tick;
 use crate::{Context, Row, Sorter};
 use base::bson::{Element, Value};
 use base::{Result, bail, err};
@@ -49,7 +49,7 @@ impl Operator for Sample {
         Ok(Box::new(Running {
             input: Some(input),
             sorter: environment.sorter(self.0, environment.context.limits.sort),
-            tick: Tick::new(&environment.context),
+            interrupts: InterruptCheck::new(&environment.context),
             context: Arc::clone(&environment.context),
             codec: RowCodec::new(&environment.context),
         }))
@@ -60,7 +60,7 @@ impl Operator for Sample {
 struct Running {
     input: Option<Stream>,
     sorter: Sorter,
-    tick: Tick,
+    interrupts: InterruptCheck,
     context: Arc<Context>,
     codec: RowCodec,
 }
@@ -70,7 +70,7 @@ impl Stage for Running {
         if let Some(mut input) = self.input.take() {
             // The first documents in the order of random keys are a sample without replacement.
             while let Some(row) = input.next()? {
-                self.tick.check()?;
+                self.interrupts.check()?;
                 self.sorter.add(&self.context.random().to_be_bytes(), 0, self.codec.encode(row))?;
             }
             self.sorter.finish()?;

@@ -1,8 +1,8 @@
 //! `$setWindowFields`: computes fields from the documents around each document.
 //!
-//! Documents are sorted by partition and pattern. One partition at a time is gathered, in memory or in a temporary file
-//! beyond the memory limit. The window functions process the partition. Their values for all its documents are held
-//! until the documents are returned.
+//! Documents are sorted by partition and pattern. One partition at a time is read into a buffer, in memory or in a temporary file
+//! beyond the memory limit. The window functions process the partition. Their values for all its documents stay in
+//! memory until the documents are returned.
 //!
 //! ```text
 //! {$setWindowFields: {
@@ -17,9 +17,9 @@ use super::operator::Operator;
 use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Stream};
 use crate::field_path::checked_path;
+use crate::interrupt_check::InterruptCheck;
 use crate::row::RowCodec;
-use crate::tick::Tick;
-use crate::window::{Function, Gathered, Given, Partition, SortBy, parse_output};
+use crate::window::{BufferedRows, Function, Partition, PartitionBuffer, SortBy, parse_output};
 use crate::{Arena, Context, Expression, Row, RowView, SortPattern, Sorter};
 use base::bson::{DocumentCow, Element, Path, Value, ValueBuf};
 use base::{Result, bail, err};
@@ -106,11 +106,11 @@ impl Operator for SetWindowFields {
             stage: self,
             input: Some(input),
             sorter: environment.sorter(usize::MAX, environment.context.limits.sort),
-            tick: Tick::new(&environment.context),
+            interrupts: InterruptCheck::new(&environment.context),
             codec: RowCodec::new(&environment.context),
             environment: environment.clone(),
-            ahead: None,
-            ready: Ready::default(),
+            next_partition: None,
+            current: ComputedPartition::default(),
         }))
     }
 }
@@ -120,19 +120,19 @@ struct Running {
     stage: Arc<SetWindowFields>,
     input: Option<Stream>,
     sorter: Sorter,
-    tick: Tick,
+    interrupts: InterruptCheck,
     codec: RowCodec,
     environment: Environment,
-    /// The first document of the next partition in held form, and the partition's key.
-    ahead: Option<(Vec<u8>, DocumentCow)>,
-    /// Remaining documents of the current partition.
-    ready: Ready,
+    /// The key and the first document of the next partition.
+    next_partition: Option<(Vec<u8>, DocumentCow)>,
+    /// The current partition; its documents are removed as they are returned.
+    current: ComputedPartition,
 }
 
 /// Documents of a partition, and the functions' values for them.
 #[derive(Default)]
-struct Ready {
-    documents: Given,
+struct ComputedPartition {
+    documents: BufferedRows,
     columns: Vec<std::vec::IntoIter<ValueBuf>>,
 }
 
@@ -155,7 +155,7 @@ impl Running {
 
     fn sort(&mut self, mut input: Stream) -> Result<()> {
         while let Some(row) = input.next()? {
-            self.tick.check_bytes(row.document.view().bytes().len())?;
+            self.interrupts.check_bytes(row.document.view().bytes().len())?;
             let mut key = self.partition_key(row.view())?;
             if let Some(sort_by) = &self.stage.sort_by {
                 sort_by.pattern.key_in(row.view(), &self.environment.context, &mut key)?;
@@ -163,33 +163,33 @@ impl Running {
             self.sorter.add(&key, 0, self.codec.encode(row))?;
         }
         self.sorter.finish()?;
-        self.ahead = self.next_sorted()?;
+        self.next_partition = self.next_sorted()?;
         Ok(())
     }
 
     fn next_sorted(&mut self) -> Result<Option<(Vec<u8>, DocumentCow)>> {
-        let Some((_, held)) = self.sorter.next_document()? else { return Ok(None) };
-        let key = self.codec.with_row(held.view(), |row| self.partition_key(row))?;
-        Ok(Some((key, held)))
+        let Some((_, document)) = self.sorter.next_document()? else { return Ok(None) };
+        let key = self.codec.with_row(document.view(), |row| self.partition_key(row))?;
+        Ok(Some((key, document)))
     }
 
-    /// Gathers the documents of the next partition.
+    /// Reads the documents of the next partition.
     ///
     /// Errors: 5643011 beyond the memory limit if spilling is not allowed; the errors of temporary files.
-    fn gather(&mut self) -> Result<Gathered> {
-        let mut documents = Gathered::of(self.codec, &self.environment.context.spills);
-        let Some((key, first)) = self.ahead.take() else { return Ok(documents) };
+    fn read_partition(&mut self) -> Result<PartitionBuffer> {
+        let mut documents = PartitionBuffer::new(self.codec, &self.environment.context.spills);
+        let Some((key, first)) = self.next_partition.take() else { return Ok(documents) };
         let (limit, disk) = (self.environment.context.limits.window, self.environment.allow_disk_use);
         documents.add(first, limit, disk)?;
         while let Some((next_key, document)) = self.next_sorted()? {
-            self.tick.check_bytes(document.view().bytes().len())?;
+            self.interrupts.check_bytes(document.view().bytes().len())?;
             if next_key != key {
-                self.ahead = Some((next_key, document));
+                self.next_partition = Some((next_key, document));
                 break;
             }
             documents.add(document, limit, disk)?;
         }
-        // Every function holds an argument and a result for each document.
+        // Every function copies an argument and a result for each document.
         let values = documents.len() * size_of::<ValueBuf>() * 2 * self.stage.outputs.len();
         if disk && documents.bytes() > 0 && documents.bytes() + values > limit {
             documents.spill()?;
@@ -201,28 +201,29 @@ impl Running {
     /// Computes the functions' values for a partition.
     ///
     /// Errors: 5414201 beyond the memory limit.
-    fn compute(&mut self, documents: Gathered) -> Result<Ready> {
+    fn compute(&mut self, documents: PartitionBuffer) -> Result<ComputedPartition> {
         let context = Arc::clone(&self.environment.context);
         let sort_by = self.stage.sort_by.as_ref();
         let mut columns: Vec<Vec<ValueBuf>> = Vec::new();
-        let partition = Partition { documents: &documents, sort_by, context: &context, held: Cell::new(0) };
-        let mut held = 0;
+        let partition =
+            Partition { documents: &documents, sort_by, context: &context, memory_used: Cell::new(0) };
+        let mut results = 0;
         for (_, function) in &self.stage.outputs {
-            let values = function.compute(&partition, &mut self.tick)?;
+            let values = function.compute(&partition, &mut self.interrupts)?;
             // The function's memory is free again; its values remain.
-            partition.held.set(held);
-            values.iter().try_for_each(|value| partition.hold_value(Some(value)))?;
-            held = partition.held.get();
+            partition.memory_used.set(results);
+            values.iter().try_for_each(|value| partition.track_value(Some(value)))?;
+            results = partition.memory_used.get();
             columns.push(values);
         }
         let columns = columns.into_iter().map(Vec::into_iter).collect();
-        Ok(Ready { documents: documents.give(), columns })
+        Ok(ComputedPartition { documents: documents.into_rows(), columns })
     }
 
     /// Returns the next row of the current partition.
-    fn give(&mut self) -> Result<Option<Row>> {
-        let Some(mut row) = self.ready.documents.next()? else { return Ok(None) };
-        for ((path, _), column) in self.stage.outputs.iter().zip(&mut self.ready.columns) {
+    fn next_output(&mut self) -> Result<Option<Row>> {
+        let Some(mut row) = self.current.documents.next()? else { return Ok(None) };
+        for ((path, _), column) in self.stage.outputs.iter().zip(&mut self.current.columns) {
             let value = column.next();
             let set = set_path(row.document.view(), path, value.as_ref().map(ValueBuf::view));
             self.environment.context.limits.check_document(set.bytes().len())?;
@@ -238,15 +239,15 @@ impl Stage for Running {
             self.sort(input)?;
         }
         loop {
-            self.tick.check()?;
-            if let Some(row) = self.give()? {
+            self.interrupts.check()?;
+            if let Some(row) = self.next_output()? {
                 return Ok(Some(row));
             }
-            let documents = self.gather()?;
+            let documents = self.read_partition()?;
             if documents.len() == 0 {
                 return Ok(None);
             }
-            self.ready = self.compute(documents)?;
+            self.current = self.compute(documents)?;
         }
     }
 }

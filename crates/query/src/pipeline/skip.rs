@@ -4,7 +4,7 @@ use super::operator::{Kind, Operator, Reads};
 use super::parse::{Parsed, Scope, non_negative};
 use super::{Environment, Stage, Step, Stream};
 use crate::Row;
-use crate::tick::Tick;
+use crate::interrupt_check::InterruptCheck;
 use base::bson::{Builder, Element};
 use base::{Result, err};
 use std::sync::Arc;
@@ -35,7 +35,7 @@ impl Operator for Skip {
     }
 
     fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
-        Ok(Box::new(Running { input, left: self.0, tick: Tick::new(&environment.context) }))
+        Ok(Box::new(Running { input, left: self.0, interrupts: InterruptCheck::new(&environment.context) }))
     }
 }
 
@@ -43,14 +43,14 @@ impl Operator for Skip {
 struct Running {
     input: Stream,
     left: u64,
-    tick: Tick,
+    interrupts: InterruptCheck,
 }
 
 impl Stage for Running {
     fn next(&mut self) -> Result<Option<Row>> {
         while self.left > 0 {
             self.left -= 1;
-            self.tick.check()?;
+            self.interrupts.check()?;
             if self.input.next()?.is_none() {
                 self.left = 0;
                 return Ok(None);

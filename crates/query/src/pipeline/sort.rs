@@ -10,8 +10,8 @@
 use super::operator::{Effect, Kind, Operator, Reads};
 use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Step, Stream};
+use crate::interrupt_check::InterruptCheck;
 use crate::row::RowCodec;
-use crate::tick::Tick;
 use crate::{Context, MetaKind, Row, SortPattern, Sorter};
 use base::bson::{Builder, DocumentBuf, Element, Value};
 use base::{Result, bail};
@@ -72,11 +72,11 @@ impl Operator for Sort {
     fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
         let limit = self.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
         let sorter = environment.sorter(limit, environment.context.limits.sort);
-        let tick = Tick::new(&environment.context);
+        let interrupts = InterruptCheck::new(&environment.context);
         let pattern = self.pattern.clone().collated(&environment.context.collation);
         let codec = RowCodec::new(&environment.context);
         let context = environment.context.clone();
-        Ok(Box::new(Running { pattern, input: Some(input), tick, sorter, codec, context }))
+        Ok(Box::new(Running { pattern, input: Some(input), interrupts, sorter, codec, context }))
     }
 }
 
@@ -84,7 +84,7 @@ impl Operator for Sort {
 struct Running {
     pattern: SortPattern,
     input: Option<Stream>,
-    tick: Tick,
+    interrupts: InterruptCheck,
     sorter: Sorter,
     codec: RowCodec,
     context: Arc<Context>,
@@ -95,14 +95,14 @@ impl Stage for Running {
         if let Some(mut input) = self.input.take() {
             let mut key = Vec::new();
             while let Some(row) = input.next()? {
-                self.tick.check()?;
+                self.interrupts.check()?;
                 key.clear();
                 self.pattern.key_in(row.view(), &self.context, &mut key)?;
                 self.sorter.add(&key, 0, self.codec.encode(row))?;
             }
             self.sorter.finish()?;
         }
-        self.tick.check()?;
+        self.interrupts.check()?;
         let Some((_, held)) = self.sorter.next_document()? else { return Ok(None) };
         let mut row = self.codec.decode(held);
         if self.context.metadata.requires(MetaKind::SortKey) {

@@ -15,7 +15,7 @@ use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Stream};
 use crate::Row;
 use crate::field_path::checked_path;
-use crate::tick::Tick;
+use crate::interrupt_check::InterruptCheck;
 use base::bson::{Array, Document, DocumentBuf, Element, Elements, Path, Value};
 use base::{Result, bail, err};
 use std::sync::Arc;
@@ -132,7 +132,12 @@ impl Operator for Unwind {
     }
 
     fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
-        Ok(Box::new(Running { stage: self, input, tick: Tick::new(&environment.context), current: None }))
+        Ok(Box::new(Running {
+            stage: self,
+            input,
+            interrupts: InterruptCheck::new(&environment.context),
+            current: None,
+        }))
     }
 }
 
@@ -140,7 +145,7 @@ impl Operator for Unwind {
 struct Running {
     stage: Arc<Unwind>,
     input: Stream,
-    tick: Tick,
+    interrupts: InterruptCheck,
     current: Option<Current>,
 }
 
@@ -214,17 +219,17 @@ impl Running {
 impl Stage for Running {
     fn next(&mut self) -> Result<Option<Row>> {
         loop {
-            self.tick.check()?;
+            self.interrupts.check()?;
             if let Some(current) = &mut self.current {
                 if let Some(output) = current.next(&self.stage) {
-                    self.tick.check_bytes(output.bytes().len())?;
+                    self.interrupts.check_bytes(output.bytes().len())?;
                     return Ok(Some(current.row.copy(output)));
                 }
                 self.current = None;
             }
             let Some(row) = self.input.next()? else { return Ok(None) };
             if let Some(output) = self.begin(row) {
-                self.tick.check_bytes(output.document.view().bytes().len())?;
+                self.interrupts.check_bytes(output.document.view().bytes().len())?;
                 return Ok(Some(output));
             }
         }

@@ -143,7 +143,7 @@ fn listed(tree: &Tree, prefix: &str, paths: &mut Vec<Path>) -> bool {
         let path = join(prefix, name);
         match node {
             Node::Listed => {
-                paths.push(Path::new(FieldName::known(&path)));
+                paths.push(Path::new(FieldName::trusted(&path)));
                 true
             }
             Node::Below(inner) => listed(inner, &path, paths),

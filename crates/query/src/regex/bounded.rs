@@ -348,7 +348,7 @@ mod tests {
         let regex = Regex::new(pattern, "").unwrap();
         let found = regex.find_at(text, 0, &Uninterrupted).unwrap();
         assert_eq!(regex.is_match(text, &Uninterrupted).unwrap(), found.is_some(), "{pattern}");
-        found.map(|captures| (captures.whole.start, captures.whole.end))
+        found.map(|captures| (captures.span.start, captures.span.end))
     }
 
     #[test]

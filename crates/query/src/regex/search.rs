@@ -59,7 +59,7 @@ impl Searcher<'_> {
         }
         let range = |at| locations.get(at).map(|(from, to)| from..to);
         let groups = (1..locations.len()).map(range).collect();
-        Ok(range(0).map(|whole| Captures { whole, groups }))
+        Ok(range(0).map(|span| Captures { span, groups }))
     }
 
     /// Switches to code for bytes, if its results are equal.
@@ -81,8 +81,8 @@ mod tests {
         let mut searcher = regex.searcher(text);
         let (mut start, mut found) = (0, Vec::new());
         while let Some(captures) = searcher.find_at(start, &Uninterrupted).unwrap() {
-            found.push((captures.whole.start, captures.whole.end));
-            start = captures.whole.end;
+            found.push((captures.span.start, captures.span.end));
+            start = captures.span.end;
         }
         found
     }

@@ -32,18 +32,18 @@ impl Update {
             Kind::Operators { tree, filters } => (tree, filters),
         };
         let walk = Walk::new(context, before, position, false, filters);
-        let written = Written { walk: &walk, rewritten: false };
+        let written = WriteDiff { walk: &walk, rewritten: false };
         let mut node = written.document(tree, before, after, "")?;
         if node.is_empty() {
             // An update that rewrote an array counts as one even without a difference, and is logged.
-            node = Written { rewritten: true, ..written }.document(tree, before, after, "")?;
+            node = WriteDiff { rewritten: true, ..written }.document(tree, before, after, "")?;
         }
         Ok((!node.is_empty()).then(|| node.finish()))
     }
 }
 
-/// Finds the writes of an update, with the walk that applied it.
-struct Written<'w, 'c> {
+/// Builds the difference of an update, with the walk that applied it.
+struct WriteDiff<'w, 'c> {
     walk: &'w Walk<'c>,
     /// Whether unchanged arrays that operators rewrote are logged.
     rewritten: bool,
@@ -90,7 +90,7 @@ impl<'a> Change<'a> {
     }
 }
 
-impl Written<'_, '_> {
+impl WriteDiff<'_, '_> {
     /// Compares the fields of a document that the update names.
     fn document<'a>(
         &self,

@@ -350,7 +350,7 @@ fn deepest<'n>(nodes: impl Iterator<Item = &'n Node>) -> Option<usize> {
 impl Child {
     fn new(name: &str, node: Node) -> Child {
         Child {
-            name: FieldName::known(name).to_owned(),
+            name: FieldName::trusted(name).to_owned(),
             index: if is_number(name) { name.parse().ok() } else { None },
             node,
         }

@@ -1,6 +1,6 @@
 //! Accumulators as window functions: each frame's documents are folded.
 //!
-//! The accumulator determines the method ([`Folding`]). Small states slide. Accumulators that need only an end of the
+//! The accumulator determines the method ([`WindowMethod`]). Small states slide. Accumulators that need only an end of the
 //! frame receive only that. Results as long as the frame are folded again for each frame, unless the frame only grew at
 //! its end.
 
@@ -8,8 +8,8 @@ use super::frame::{Bounds, bounds_of};
 use super::sliding::{self, Fold, Sliding};
 use super::{Function, FunctionSpec, Partition, Results};
 use crate::accumulator::Accumulation;
-use crate::accumulator_state::{Accumulator, Folding};
-use crate::tick::Tick;
+use crate::accumulator_state::{Accumulator, WindowMethod};
+use crate::interrupt_check::InterruptCheck;
 use crate::{Arena, Context};
 use base::Result;
 use base::bson::{Decimal128, DecimalParts, Number, Value, ValueBuf};
@@ -40,19 +40,24 @@ struct Arguments<'a> {
 
 impl<'a> Arguments<'a> {
     /// Computes the argument of each document.
-    fn of(of: &'a Accumulate, partition: &Partition<'a>) -> Result<Arguments<'a>> {
-        let accumulation = &of.accumulation;
+    fn new(accumulate: &'a Accumulate, partition: &Partition<'a>) -> Result<Arguments<'a>> {
+        let accumulation = &accumulate.accumulation;
         let mut arena = Arena::new();
         let mut values = Vec::with_capacity(partition.len());
         partition.each(&mut |row| {
             arena.reset();
             let argument = accumulation.argument(row, partition.context, &arena)?;
             let argument = argument.map(|value| value.to_owned());
-            partition.hold_value(argument.as_ref())?;
+            partition.track_value(argument.as_ref())?;
             values.push(argument);
             Ok(())
         })?;
-        Ok(Arguments { accumulation, context: partition.context, values, removes: of.bounds.has_start() })
+        Ok(Arguments {
+            accumulation,
+            context: partition.context,
+            values,
+            removes: accumulate.bounds.has_lower_bound(),
+        })
     }
 
     fn get(&self, at: usize) -> Option<Value<'_>> {
@@ -61,19 +66,19 @@ impl<'a> Arguments<'a> {
 
     fn start(&self) -> Result<Box<dyn Accumulator>> {
         let mut running = self.accumulation.start(Value::Null, self.context)?;
-        if self.removes && matches!(running.folding(), Folding::Joins) {
-            running.expect_removals();
+        if self.removes && matches!(running.window_method(), WindowMethod::Merge) {
+            running.allow_removals();
         }
         Ok(running)
     }
 
-    /// Folds each frame from scratch, unless it only grew at its end.
-    fn anew(&self, frames: &[Range<usize>], tick: &mut Tick) -> Result<Vec<ValueBuf>> {
+    /// Computes each frame from scratch, unless it only grew at its end.
+    fn recomputed(&self, frames: &[Range<usize>], interrupts: &mut InterruptCheck) -> Result<Vec<ValueBuf>> {
         let mut results = Results::new(frames.len(), self.context);
         // The state of the last frame, and that frame.
         let mut state: Option<(Box<dyn Accumulator>, Range<usize>)> = None;
         for frame in frames {
-            tick.check()?;
+            interrupts.check()?;
             let (mut running, mut done) = match state.take() {
                 Some((running, before)) if before.start == frame.start && before.end <= frame.end => {
                     if before.end == frame.end && results.repeat()? {
@@ -85,7 +90,7 @@ impl<'a> Arguments<'a> {
                 _ => (self.start()?, frame.start),
             };
             while done < frame.end {
-                tick.check()?;
+                interrupts.check()?;
                 running.add(self.get(done))?;
                 done += 1;
             }
@@ -95,14 +100,14 @@ impl<'a> Arguments<'a> {
         Ok(results.finish())
     }
 
-    /// Slides with states that can be joined.
-    fn joined(&self, frames: &[Range<usize>], tick: &mut Tick) -> Result<Vec<ValueBuf>> {
+    /// Slides with states that can be merged.
+    fn merged(&self, frames: &[Range<usize>], interrupts: &mut InterruptCheck) -> Result<Vec<ValueBuf>> {
         let mut sliding = Sliding::new(self);
         let mut results = Results::new(frames.len(), self.context);
         for frame in frames {
-            tick.check()?;
+            interrupts.check()?;
             let mut running = self.start()?;
-            if let Some(state) = sliding.slide(frame, tick)? {
+            if let Some(state) = sliding.slide(frame, interrupts)? {
                 running.merge(state.view())?;
             }
             results.push(running.finish()?)?;
@@ -111,28 +116,28 @@ impl<'a> Arguments<'a> {
     }
 
     /// Slides with states from which arguments can be removed.
-    fn removed(&self, frames: &[Range<usize>], tick: &mut Tick) -> Result<Vec<ValueBuf>> {
+    fn removed(&self, frames: &[Range<usize>], interrupts: &mut InterruptCheck) -> Result<Vec<ValueBuf>> {
         let mut results = Results::new(frames.len(), self.context);
         let start = || {
             let mut running = self.start()?;
-            running.expect_removals();
+            running.allow_removals();
             Ok::<_, base::Error>(running)
         };
-        let (mut running, mut held) = (start()?, 0..0);
+        let (mut running, mut previous) = (start()?, 0..0);
         for frame in frames {
-            if frame.start < held.start || frame.end < held.end || frame.start >= held.end {
-                (running, held) = (start()?, frame.start..frame.start);
+            if frame.start < previous.start || frame.end < previous.end || frame.start >= previous.end {
+                (running, previous) = (start()?, frame.start..frame.start);
             }
-            for at in held.end..frame.end {
-                tick.check()?;
+            for at in previous.end..frame.end {
+                interrupts.check()?;
                 running.add(self.get(at))?;
             }
-            for at in held.start..frame.start {
-                tick.check()?;
+            for at in previous.start..frame.start {
+                interrupts.check()?;
                 running.remove(self.get(at));
             }
-            held = frame.clone();
-            tick.check()?;
+            previous = frame.clone();
+            interrupts.check()?;
             results.push(running.finish()?)?;
         }
         Ok(results.finish())
@@ -171,13 +176,13 @@ impl Fold for &Arguments<'_> {
     /// The saved state of an accumulator.
     type State = ValueBuf;
 
-    fn one(&self, at: usize) -> Result<ValueBuf> {
+    fn single(&self, at: usize) -> Result<ValueBuf> {
         let mut running = self.start()?;
         running.add(self.get(at))?;
         Ok(running.save())
     }
 
-    fn join(&self, earlier: &ValueBuf, later: &ValueBuf) -> Result<ValueBuf> {
+    fn merge(&self, earlier: &ValueBuf, later: &ValueBuf) -> Result<ValueBuf> {
         let mut running = self.start()?;
         running.merge(earlier.view())?;
         running.merge(later.view())?;
@@ -186,28 +191,30 @@ impl Fold for &Arguments<'_> {
 }
 
 impl Function for Accumulate {
-    fn compute(&self, partition: &Partition<'_>, tick: &mut Tick) -> Result<Vec<ValueBuf>> {
-        let arguments = Arguments::of(self, partition)?;
+    fn compute(&self, partition: &Partition<'_>, interrupts: &mut InterruptCheck) -> Result<Vec<ValueBuf>> {
+        let arguments = Arguments::new(self, partition)?;
         let mut frames = self.bounds.frames(partition)?;
-        let folding = arguments.start()?.folding();
-        match folding {
-            Folding::First(count) => {
+        let method = arguments.start()?.window_method();
+        match method {
+            WindowMethod::FirstN(count) => {
                 frames
                     .iter_mut()
                     .for_each(|frame| frame.end = frame.end.min(frame.start.saturating_add(count)));
             }
-            Folding::Last(count) => {
+            WindowMethod::LastN(count) => {
                 frames
                     .iter_mut()
                     .for_each(|frame| frame.start = frame.start.max(frame.end.saturating_sub(count)));
             }
-            Folding::Joins if sliding::pays(&frames) && arguments.add_exactly() => {
-                return arguments.joined(&frames, tick);
+            WindowMethod::Merge if sliding::is_worthwhile(&frames) && arguments.add_exactly() => {
+                return arguments.merged(&frames, interrupts);
             }
-            Folding::Removes if sliding::pays(&frames) => return arguments.removed(&frames, tick),
-            Folding::Joins | Folding::Removes | Folding::Anew => {}
+            WindowMethod::Remove if sliding::is_worthwhile(&frames) => {
+                return arguments.removed(&frames, interrupts);
+            }
+            WindowMethod::Merge | WindowMethod::Remove | WindowMethod::Recompute => {}
         }
-        arguments.anew(&frames, tick)
+        arguments.recomputed(&frames, interrupts)
     }
 }
 

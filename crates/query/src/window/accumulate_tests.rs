@@ -1,7 +1,7 @@
 //! Tests that sliding frames give the results of folding each frame by itself.
 
 use super::*;
-use crate::window::Gathered;
+use crate::window::PartitionBuffer;
 use base::bson::extended_json;
 use proptest::prelude::*;
 use std::cell::Cell;
@@ -11,20 +11,24 @@ fn both(function: &str, window: &str, documents: &[String]) -> (Vec<ValueBuf>, V
     let context = Context::for_tests();
     let sort = extended_json::parse("{x: 1}").unwrap();
     let sort_by = crate::window::SortBy { pattern: crate::SortPattern::parse(sort.view()).unwrap() };
-    let mut gathered = Gathered::default();
+    let mut buffer = PartitionBuffer::default();
     for document in documents {
-        gathered.add(extended_json::parse(document).unwrap().into(), usize::MAX, true).unwrap();
+        buffer.add(extended_json::parse(document).unwrap().into(), usize::MAX, true).unwrap();
     }
-    gathered.finish().unwrap();
-    let partition =
-        Partition { documents: &gathered, sort_by: Some(&sort_by), context: &context, held: Cell::new(0) };
+    buffer.finish().unwrap();
+    let partition = Partition {
+        documents: &buffer,
+        sort_by: Some(&sort_by),
+        context: &context,
+        memory_used: Cell::new(0),
+    };
     let spec = extended_json::parse(function).unwrap();
     let accumulation = Accumulation::parse_in_window(&spec.view().first().unwrap(), &context).unwrap();
     let window = extended_json::parse(window).unwrap();
     let bounds = Bounds::parse(Value::Document(window.view()), Some(&sort_by)).unwrap();
     let mut naive = Vec::new();
     let function = Accumulate { accumulation, bounds };
-    let arguments = Arguments::of(&function, &partition).unwrap();
+    let arguments = Arguments::new(&function, &partition).unwrap();
     for frame in function.bounds.frames(&partition).unwrap() {
         let mut running = arguments.start().unwrap();
         for at in frame {
@@ -32,7 +36,7 @@ fn both(function: &str, window: &str, documents: &[String]) -> (Vec<ValueBuf>, V
         }
         naive.push(running.finish().unwrap());
     }
-    (function.compute(&partition, &mut Tick::new(&context)).unwrap(), naive)
+    (function.compute(&partition, &mut InterruptCheck::new(&context)).unwrap(), naive)
 }
 
 /// Documents with non-descending sort values.

@@ -1,7 +1,7 @@
 //! `$covariancePop` and `$covarianceSamp`: the covariance of two numbers over a frame.
 //!
-//! The online algorithm is MongoDB's, term by term, so digits and exponents of decimals are equal. A pair that joins
-//! the frame adds a product of two distances; a pair that leaves subtracts one.
+//! The online algorithm is MongoDB's, term by term, so digits and exponents of decimals are equal. A pair that enters
+//! the frame adds a product of two deviations. A pair that leaves subtracts one.
 //!
 //! ```text
 //! {$covariancePop: [<expression>, <expression>], window: <window>}
@@ -11,7 +11,7 @@ use super::frame::{Bounds, bounds_of};
 use super::{Function, FunctionSpec, Partition};
 use crate::Expression;
 use crate::accumulator_state::Total;
-use crate::tick::Tick;
+use crate::interrupt_check::InterruptCheck;
 use base::Result;
 use base::bson::{Decimal128, Number, Value, ValueBuf};
 
@@ -114,17 +114,17 @@ fn negated(number: Number) -> Number {
     }
 }
 
-/// Statistics of the pairs in a frame.
+/// The comoment of the pairs in a frame: the sum of the products of their deviations from the means.
 #[derive(Default)]
-struct Moment {
+struct Comoment {
     count: i64,
     x: Sum,
     y: Sum,
-    /// The sum of the products of both distances from the mean.
+    /// The sum of the products.
     products: Sum,
 }
 
-impl Moment {
+impl Comoment {
     fn add(&mut self, (x, y): (Number, Number)) {
         if !is_finite(x) || !is_finite(y) {
             return self.products.add(not_finite(x, y));
@@ -144,12 +144,12 @@ impl Moment {
         }
         self.count -= 1;
         if self.count == 0 {
-            *self = Moment::default();
+            *self = Comoment::default();
             return;
         }
         self.x.remove(x);
-        let apart = (x.minus(self.x.mean(self.count)), y.minus(self.y.mean(self.count + 1)));
-        self.products.remove(apart.0.times(apart.1));
+        let deviations = (x.minus(self.x.mean(self.count)), y.minus(self.y.mean(self.count + 1)));
+        self.products.remove(deviations.0.times(deviations.1));
         self.y.remove(y);
     }
 }
@@ -166,39 +166,39 @@ fn not_finite(x: Number, y: Number) -> Number {
 
 impl Covariance {
     /// Returns the result: the double zero for a population of one pair, null for too few pairs.
-    fn of(&self, moment: &Moment) -> ValueBuf {
-        let over = if self.sample { moment.count - 1 } else { moment.count };
-        match moment.products.value() {
-            _ if moment.count == 1 && !self.sample => Value::Double(0.0).to_owned(),
-            _ if over <= 0 => ValueBuf::null(),
+    fn result(&self, comoment: &Comoment) -> ValueBuf {
+        let divisor = if self.sample { comoment.count - 1 } else { comoment.count };
+        match comoment.products.value() {
+            _ if comoment.count == 1 && !self.sample => Value::Double(0.0).to_owned(),
+            _ if divisor <= 0 => ValueBuf::null(),
             Number::Decimal128(sum) => {
-                Value::Decimal128(sum.divided_by(Decimal128::from_f64(over as f64))).to_owned()
+                Value::Decimal128(sum.divided_by(Decimal128::from_f64(divisor as f64))).to_owned()
             }
-            sum => Value::Double(sum.to_f64() / over as f64).to_owned(),
+            sum => Value::Double(sum.to_f64() / divisor as f64).to_owned(),
         }
     }
 }
 
 impl Function for Covariance {
-    fn compute(&self, partition: &Partition<'_>, tick: &mut Tick) -> Result<Vec<ValueBuf>> {
+    fn compute(&self, partition: &Partition<'_>, interrupts: &mut InterruptCheck) -> Result<Vec<ValueBuf>> {
         let pairs: Vec<_> = partition.values(&self.input)?.iter().map(numbers).collect();
-        let (mut moment, mut held) = (Moment::default(), 0..0);
+        let (mut comoment, mut previous) = (Comoment::default(), 0..0);
         let mut results = Vec::with_capacity(pairs.len());
         for frame in self.bounds.frames(partition)? {
-            if frame.start < held.start || frame.end < held.end || frame.start >= held.end {
-                (moment, held) = (Moment::default(), frame.start..frame.start);
+            if frame.start < previous.start || frame.end < previous.end || frame.start >= previous.end {
+                (comoment, previous) = (Comoment::default(), frame.start..frame.start);
             }
-            for pair in pairs.get(held.end..frame.end).unwrap_or_default() {
-                tick.check()?;
-                pair.iter().for_each(|pair| moment.add(*pair));
+            for pair in pairs.get(previous.end..frame.end).unwrap_or_default() {
+                interrupts.check()?;
+                pair.iter().for_each(|pair| comoment.add(*pair));
             }
-            for pair in pairs.get(held.start..frame.start).unwrap_or_default() {
-                tick.check()?;
-                pair.iter().for_each(|pair| moment.remove(*pair));
+            for pair in pairs.get(previous.start..frame.start).unwrap_or_default() {
+                interrupts.check()?;
+                pair.iter().for_each(|pair| comoment.remove(*pair));
             }
-            held = frame;
-            tick.check()?;
-            results.push(self.of(&moment));
+            previous = frame;
+            interrupts.check()?;
+            results.push(self.result(&comoment));
         }
         Ok(results)
     }

@@ -8,7 +8,7 @@
 
 use super::frame::{Bounds, window_of};
 use super::{Function, FunctionSpec, Partition, SortBy, Unit};
-use crate::tick::Tick;
+use crate::interrupt_check::InterruptCheck;
 use crate::{Context, Expression};
 use base::bson::{Element, Number, Path, Value, ValueBuf};
 use base::{Result, bail, err};
@@ -67,8 +67,8 @@ impl Rate {
     /// Returns the values of the sort field, in units.
     ///
     /// Errors: 5624900 to 5624902 for a value that is not a date or number, as the unit requires.
-    pub(super) fn places(&self, partition: &Partition<'_>) -> Result<Vec<Number>> {
-        let place = |value: &ValueBuf| match (value.view(), self.unit) {
+    pub(super) fn x_values(&self, partition: &Partition<'_>) -> Result<Vec<Number>> {
+        let x_value = |value: &ValueBuf| match (value.view(), self.unit) {
             (Value::DateTime(date), Some(unit)) => Ok(in_units(date, unit)),
             (other, Some(_)) => Err(err!(
                 5624901,
@@ -88,13 +88,13 @@ impl Rate {
                 )
             }),
         };
-        partition.sort_values(&self.path)?.iter().map(place).collect()
+        partition.sort_values(&self.path)?.iter().map(x_value).collect()
     }
 
     /// Returns the numbers of the input; `None` for null and missing.
     ///
     /// Errors: 5624903 for a value that is not a number.
-    pub(super) fn numbers(&self, partition: &Partition<'_>) -> Result<Vec<Option<Number>>> {
+    pub(super) fn y_values(&self, partition: &Partition<'_>) -> Result<Vec<Option<Number>>> {
         let number = |value: &Option<ValueBuf>| match value.as_ref().map(ValueBuf::view) {
             None | Some(Value::Null | Value::Undefined) => Ok(None),
             Some(Value::DateTime(date)) => Ok(Some(Number::Int64(date))),
@@ -128,14 +128,18 @@ pub(super) fn divide(a: Number, b: Number) -> Number {
 }
 
 impl Function for Derivative {
-    fn compute(&self, partition: &Partition<'_>, tick: &mut Tick) -> Result<Vec<ValueBuf>> {
-        let (places, numbers) = (self.rate.places(partition)?, self.rate.numbers(partition)?);
+    fn compute(&self, partition: &Partition<'_>, interrupts: &mut InterruptCheck) -> Result<Vec<ValueBuf>> {
+        let (x_values, y_values) = (self.rate.x_values(partition)?, self.rate.y_values(partition)?);
         let mut results = Vec::with_capacity(partition.len());
         for frame in self.bounds.frames(partition)? {
-            tick.check()?;
+            interrupts.check()?;
             let last = frame.end.wrapping_sub(1);
-            let ends =
-                (places.get(frame.start), places.get(last), numbers.get(frame.start), numbers.get(last));
+            let ends = (
+                x_values.get(frame.start),
+                x_values.get(last),
+                y_values.get(frame.start),
+                y_values.get(last),
+            );
             let (Some(x0), Some(x1), Some(Some(y0)), Some(Some(y1))) = ends else {
                 results.push(ValueBuf::null());
                 continue;

@@ -8,7 +8,7 @@
 use super::frame::window_of;
 use super::{Function, FunctionSpec, Partition};
 use crate::Expression;
-use crate::tick::Tick;
+use crate::interrupt_check::InterruptCheck;
 use base::bson::{Decimal128, Number, Value, ValueBuf};
 use base::{Result, bail, err};
 
@@ -69,7 +69,7 @@ fn check_alpha(value: Value<'_>) -> Result<Number> {
 }
 
 impl Function for ExpMovingAvg {
-    fn compute(&self, partition: &Partition<'_>, _tick: &mut Tick) -> Result<Vec<ValueBuf>> {
+    fn compute(&self, partition: &Partition<'_>, _interrupts: &mut InterruptCheck) -> Result<Vec<ValueBuf>> {
         let rest = Number::Double(1.0).minus(self.alpha);
         let mut mean: Option<Number> = None;
         let mut results = Vec::with_capacity(partition.len());

@@ -8,7 +8,7 @@
 use super::frame::window_of;
 use super::{Function, FunctionSpec, Partition, SortBy};
 use crate::Expression;
-use crate::tick::Tick;
+use crate::interrupt_check::InterruptCheck;
 use base::bson::{Decimal128, Document, Number, Path, Value, ValueBuf};
 use base::{Result, bail, err};
 
@@ -34,7 +34,7 @@ fn present(value: &Option<ValueBuf>) -> Option<&ValueBuf> {
 }
 
 impl Function for Locf {
-    fn compute(&self, partition: &Partition<'_>, _tick: &mut Tick) -> Result<Vec<ValueBuf>> {
+    fn compute(&self, partition: &Partition<'_>, _interrupts: &mut InterruptCheck) -> Result<Vec<ValueBuf>> {
         let mut last = ValueBuf::null();
         let mut results = Vec::with_capacity(partition.len());
         for value in partition.values(&self.0)? {
@@ -67,7 +67,7 @@ pub(super) fn parse_linear(given: &FunctionSpec<'_>) -> Result<Box<dyn Function>
 }
 
 /// Returns the sort value as a number. Errors: TypeMismatch unless it is a number or a date.
-fn coordinate(value: Value<'_>) -> Result<Number> {
+fn x_value(value: Value<'_>) -> Result<Number> {
     match value {
         Value::DateTime(date) => Ok(Number::Int64(date)),
         other => other.as_number().ok_or_else(|| {
@@ -96,9 +96,9 @@ fn divide(a: Number, b: Number) -> Number {
 
 impl LinearFill {
     /// Interpolates linearly between two points at `x`.
-    fn between((x0, y0): (Number, Number), (x1, y1): (Number, Number), x: Number) -> Number {
-        let share = divide(x.minus(x0), x1.minus(x0));
-        match share.times(y1.minus(y0)).plus(y0) {
+    fn interpolate((x0, y0): (Number, Number), (x1, y1): (Number, Number), x: Number) -> Number {
+        let fraction = divide(x.minus(x0), x1.minus(x0));
+        match fraction.times(y1.minus(y0)).plus(y0) {
             Number::Decimal128(value) => Number::Decimal128(value.plus(Decimal128::from_i64(0))),
             other => Number::Double(other.to_f64()),
         }
@@ -106,25 +106,25 @@ impl LinearFill {
 }
 
 impl Function for LinearFill {
-    fn compute(&self, partition: &Partition<'_>, tick: &mut Tick) -> Result<Vec<ValueBuf>> {
+    fn compute(&self, partition: &Partition<'_>, interrupts: &mut InterruptCheck) -> Result<Vec<ValueBuf>> {
         let values = partition.values(&self.input)?;
         let positions = partition.sort_values(&self.path)?;
-        let mut places = Vec::with_capacity(positions.len());
+        let mut x_values = Vec::with_capacity(positions.len());
         for position in &positions {
-            places.push(coordinate(position.view())?);
+            x_values.push(x_value(position.view())?);
         }
         if partition.ties()?.contains(&true) {
             bail!(6050106, "There can be no repeated values in the sort field");
         }
         let mut results = vec![ValueBuf::null(); values.len()];
         let mut before: Option<(usize, (Number, Number))> = None;
-        for (at, (value, place)) in values.iter().zip(&places).enumerate() {
-            tick.check()?;
+        for (at, (value, x)) in values.iter().zip(&x_values).enumerate() {
+            interrupts.check()?;
             let Some(value) = present(value) else { continue };
-            let point = (*place, number(value)?);
+            let point = (*x, number(value)?);
             if let Some((start, from)) = before {
-                for (result, place) in results.iter_mut().zip(&places).take(at).skip(start + 1) {
-                    *result = Value::from(LinearFill::between(from, point, *place)).to_owned();
+                for (result, x) in results.iter_mut().zip(&x_values).take(at).skip(start + 1) {
+                    *result = Value::from(LinearFill::interpolate(from, point, *x)).to_owned();
                 }
             }
             if let Some(result) = results.get_mut(at) {

@@ -31,15 +31,15 @@ pub(super) enum Bound<T> {
 }
 
 impl Bounds {
-    /// The whole partition.
     /// Returns true unless all frames begin with their partition.
-    pub(super) fn has_start(&self) -> bool {
+    pub(super) fn has_lower_bound(&self) -> bool {
         match self {
             Bounds::Documents(lower, _) => !matches!(lower, Bound::Unbounded),
             Bounds::Range { lower, .. } => !matches!(lower, Bound::Unbounded),
         }
     }
 
+    /// The whole partition.
     pub(super) const ALL: Bounds = Bounds::Documents(Bound::Unbounded, Bound::Unbounded);
 
     /// Parses `window`.

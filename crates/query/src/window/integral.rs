@@ -8,7 +8,7 @@ use super::derivative::{Rate, divide};
 use super::frame::{Bounds, bounds_of};
 use super::sliding::{Fold, Sliding};
 use super::{Function, FunctionSpec, Partition};
-use crate::tick::Tick;
+use crate::interrupt_check::InterruptCheck;
 use base::Result;
 use base::bson::{Number, Value, ValueBuf};
 
@@ -43,12 +43,12 @@ struct Points(Vec<Option<Point>>);
 impl Fold for &Points {
     type State = Option<Area>;
 
-    fn one(&self, at: usize) -> Result<Option<Area>> {
+    fn single(&self, at: usize) -> Result<Option<Area>> {
         let point = self.0.get(at).copied().flatten();
         Ok(point.map(|point| Area { first: point, last: point, area: Number::Double(0.0) }))
     }
 
-    fn join(&self, earlier: &Option<Area>, later: &Option<Area>) -> Result<Option<Area>> {
+    fn merge(&self, earlier: &Option<Area>, later: &Option<Area>) -> Result<Option<Area>> {
         let (Some(a), Some(b)) = (earlier, later) else { return Ok(earlier.or(*later)) };
         let area = a.area.plus(trapezoid(a.last, b.first)).plus(b.area);
         Ok(Some(Area { first: a.first, last: b.last, area }))
@@ -56,14 +56,14 @@ impl Fold for &Points {
 }
 
 impl Function for Integral {
-    fn compute(&self, partition: &Partition<'_>, tick: &mut Tick) -> Result<Vec<ValueBuf>> {
-        let (places, numbers) = (self.rate.places(partition)?, self.rate.numbers(partition)?);
-        let points = Points(places.into_iter().zip(numbers).map(|(x, y)| Some((x, y?))).collect());
+    fn compute(&self, partition: &Partition<'_>, interrupts: &mut InterruptCheck) -> Result<Vec<ValueBuf>> {
+        let (x_values, y_values) = (self.rate.x_values(partition)?, self.rate.y_values(partition)?);
+        let points = Points(x_values.into_iter().zip(y_values).map(|(x, y)| Some((x, y?))).collect());
         let mut sliding = Sliding::new(&points);
         let mut results = Vec::with_capacity(partition.len());
         for frame in self.bounds.frames(partition)? {
-            tick.check()?;
-            let area = sliding.slide(&frame, tick)?.flatten();
+            interrupts.check()?;
+            let area = sliding.slide(&frame, interrupts)?.flatten();
             results.push(area.map_or_else(ValueBuf::null, |area| Value::from(area.area).to_owned()));
         }
         Ok(results)

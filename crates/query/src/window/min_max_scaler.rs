@@ -9,7 +9,7 @@
 use super::frame::{Bounds, bounds_of};
 use super::sliding::{Fold, Sliding};
 use super::{Function, FunctionSpec, Partition};
-use crate::tick::Tick;
+use crate::interrupt_check::InterruptCheck;
 use crate::{Context, Expression};
 use base::bson::{Element, Value, ValueBuf};
 use base::{Result, bail, err};
@@ -77,29 +77,29 @@ impl Fold for &Numbers {
     /// The minimum and the maximum.
     type State = (f64, f64);
 
-    fn one(&self, at: usize) -> Result<(f64, f64)> {
+    fn single(&self, at: usize) -> Result<(f64, f64)> {
         Ok(self.0.get(at).copied().flatten().map_or(NO_EXTREMES, |number| (number, number)))
     }
 
-    fn join(&self, earlier: &(f64, f64), later: &(f64, f64)) -> Result<(f64, f64)> {
+    fn merge(&self, earlier: &(f64, f64), later: &(f64, f64)) -> Result<(f64, f64)> {
         Ok((earlier.0.min(later.0), earlier.1.max(later.1)))
     }
 }
 
 impl Function for MinMaxScaler {
     /// Computes the values. Errors: TypeMismatch if the document's own value is not a number.
-    fn compute(&self, partition: &Partition<'_>, tick: &mut Tick) -> Result<Vec<ValueBuf>> {
+    fn compute(&self, partition: &Partition<'_>, interrupts: &mut InterruptCheck) -> Result<Vec<ValueBuf>> {
         let values = partition.values(&self.input)?;
         let number = |value: &Option<ValueBuf>| Some(value.as_ref()?.view().as_number()?.to_f64());
         let numbers = Numbers(values.iter().map(number).collect());
         let mut sliding = Sliding::new(&numbers);
         let mut results = Vec::with_capacity(values.len());
         for (frame, number) in self.bounds.frames(partition)?.into_iter().zip(&numbers.0) {
-            tick.check()?;
+            interrupts.check()?;
             let Some(number) = number else {
                 bail!(TypeMismatch, "$minMaxScaler requires its input to be a number in every document");
             };
-            let extremes = sliding.slide(&frame, tick)?.unwrap_or(NO_EXTREMES);
+            let extremes = sliding.slide(&frame, interrupts)?.unwrap_or(NO_EXTREMES);
             results.push(Value::Double(self.scaled(*number, extremes)).to_owned());
         }
         Ok(results)

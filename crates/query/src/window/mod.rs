@@ -9,30 +9,30 @@ mod derivative;
 mod exp_moving_avg;
 mod fill;
 mod frame;
-mod gathered;
 mod integral;
 mod min_max_scaler;
 mod partition;
+mod partition_buffer;
 mod rank;
 mod shift;
 mod sliding;
 mod table;
 mod unit;
 
-pub(crate) use gathered::{Gathered, Given};
 pub(crate) use partition::{Partition, Results, SortBy};
+pub(crate) use partition_buffer::{BufferedRows, PartitionBuffer};
 pub(crate) use table::parse_output;
 pub(crate) use unit::Unit;
 
 use crate::Context;
-use crate::tick::Tick;
+use crate::interrupt_check::InterruptCheck;
 use base::Result;
 use base::bson::{Document, Element, ValueBuf};
 
 /// A parsed window function.
 pub(crate) trait Function: Send + Sync {
     /// Returns a value for each document of the partition, in order.
-    fn compute(&self, partition: &Partition<'_>, tick: &mut Tick) -> Result<Vec<ValueBuf>>;
+    fn compute(&self, partition: &Partition<'_>, interrupts: &mut InterruptCheck) -> Result<Vec<ValueBuf>>;
 }
 
 /// A window function to parse.

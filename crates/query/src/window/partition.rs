@@ -1,7 +1,7 @@
 //! The documents of a window function, and their sort pattern.
 
-use super::Gathered;
-use crate::tick::Tick;
+use super::PartitionBuffer;
+use crate::interrupt_check::InterruptCheck;
 use crate::{Arena, Context, Expression, RowView, SortPattern};
 use base::bson::{Path, Value, ValueBuf};
 use base::{Result, err};
@@ -14,11 +14,11 @@ pub(crate) struct SortBy {
 
 /// A sorted partition.
 pub(crate) struct Partition<'p> {
-    pub(crate) documents: &'p Gathered,
+    pub(crate) documents: &'p PartitionBuffer,
     pub(crate) sort_by: Option<&'p SortBy>,
     pub(crate) context: &'p Context,
-    /// Bytes that functions hold of the partition.
-    pub(crate) held: Cell<usize>,
+    /// Bytes of the values that functions have copied.
+    pub(crate) memory_used: Cell<usize>,
 }
 
 /// Collects a function's values for the documents of a partition, in order.
@@ -98,20 +98,20 @@ impl Partition<'_> {
 
     /// Visits every row in order.
     pub(crate) fn each(&self, visit: &mut dyn FnMut(RowView<'_>) -> Result<()>) -> Result<()> {
-        let mut tick = Tick::new(self.context);
+        let mut interrupts = InterruptCheck::new(self.context);
         self.documents.each(&mut |row| {
-            tick.check()?;
+            interrupts.check()?;
             visit(row)
         })
     }
 
-    /// Accounts for a value that a function holds.
+    /// Adds a copied value to the memory in use.
     ///
     /// Errors: 5414201 beyond the memory limit.
-    pub(crate) fn hold_value(&self, value: Option<&ValueBuf>) -> Result<()> {
+    pub(crate) fn track_value(&self, value: Option<&ValueBuf>) -> Result<()> {
         let bytes = size_of::<ValueBuf>() + value.map_or(0, |value| value.bytes().len());
-        self.held.set(self.held.get() + bytes);
-        check_memory(self.held.get(), self.context.limits.window)
+        self.memory_used.set(self.memory_used.get() + bytes);
+        check_memory(self.memory_used.get(), self.context.limits.window)
     }
 
     /// Returns the values of an expression; `None` if missing.
@@ -122,7 +122,7 @@ impl Partition<'_> {
             arena.reset();
             let value = expression.evaluate(row, self.context, &arena)?;
             let value = value.map(|value| value.to_owned());
-            self.hold_value(value.as_ref())?;
+            self.track_value(value.as_ref())?;
             values.push(value);
             Ok(())
         })?;
@@ -134,7 +134,7 @@ impl Partition<'_> {
         let mut values = Vec::with_capacity(self.len());
         self.each(&mut |row| {
             let value = path.get(row.document).unwrap_or(Value::Null).to_owned();
-            self.hold_value(Some(&value))?;
+            self.track_value(Some(&value))?;
             values.push(value);
             Ok(())
         })?;

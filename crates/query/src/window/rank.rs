@@ -7,7 +7,7 @@
 //! A sort pattern of one field is required, and a window is not allowed.
 
 use super::{Function, FunctionSpec, Partition};
-use crate::tick::Tick;
+use crate::interrupt_check::InterruptCheck;
 use base::bson::{Value, ValueBuf};
 use base::{Result, bail};
 
@@ -50,19 +50,19 @@ pub(super) fn parse(given: &FunctionSpec<'_>) -> Result<Box<dyn Function>> {
 }
 
 impl Function for Rank {
-    fn compute(&self, partition: &Partition<'_>, _tick: &mut Tick) -> Result<Vec<ValueBuf>> {
-        let mut places = Vec::with_capacity(partition.len());
-        let mut place = 0i64;
+    fn compute(&self, partition: &Partition<'_>, _interrupts: &mut InterruptCheck) -> Result<Vec<ValueBuf>> {
+        let mut ranks = Vec::with_capacity(partition.len());
+        let mut rank = 0i64;
         for (at, tie) in partition.ties()?.into_iter().enumerate() {
             match self {
-                Rank::Standard if !tie => place = at as i64 + 1,
-                Rank::Dense if !tie => place += 1,
-                Rank::Number => place = at as i64 + 1,
+                Rank::Standard if !tie => rank = at as i64 + 1,
+                Rank::Dense if !tie => rank += 1,
+                Rank::Number => rank = at as i64 + 1,
                 _ => {}
             }
-            let place = i32::try_from(place).map_or(Value::Int64(place), Value::Int32);
-            places.push(place.to_owned());
+            let rank = i32::try_from(rank).map_or(Value::Int64(rank), Value::Int32);
+            ranks.push(rank.to_owned());
         }
-        Ok(places)
+        Ok(ranks)
     }
 }

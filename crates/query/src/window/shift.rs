@@ -8,7 +8,7 @@
 
 use super::frame::window_of;
 use super::{Function, FunctionSpec, Partition};
-use crate::tick::Tick;
+use crate::interrupt_check::InterruptCheck;
 use crate::{Context, Expression};
 use base::bson::{Value, ValueBuf};
 use base::{Result, bail, err};
@@ -37,7 +37,7 @@ pub(super) fn parse(given: &FunctionSpec<'_>) -> Result<Box<dyn Function>> {
     for argument in arguments {
         match argument.name() {
             "output" => output = Some(Expression::parse(argument.value(), context)?),
-            "by" => by = Some(places(argument.value())?),
+            "by" => by = Some(offset(argument.value())?),
             "default" => default = constant(argument.value(), context)?,
             other => bail!(FailedToParse, "Unknown argument in $shift: {other}"),
         }
@@ -47,9 +47,9 @@ pub(super) fn parse(given: &FunctionSpec<'_>) -> Result<Box<dyn Function>> {
     Ok(Box::new(Shift { output, by, default }))
 }
 
-fn places(value: Value<'_>) -> Result<i64> {
-    let places = value.as_i64().filter(|places| i32::try_from(*places).is_ok());
-    places.ok_or_else(|| err!(FailedToParse, "'$shift:by' field must be an integer, but found {value}"))
+fn offset(value: Value<'_>) -> Result<i64> {
+    let offset = value.as_i64().filter(|offset| i32::try_from(*offset).is_ok());
+    offset.ok_or_else(|| err!(FailedToParse, "'$shift:by' field must be an integer, but found {value}"))
 }
 
 fn constant(value: Value<'_>, context: &Context) -> Result<ValueBuf> {
@@ -61,7 +61,7 @@ fn constant(value: Value<'_>, context: &Context) -> Result<ValueBuf> {
 }
 
 impl Function for Shift {
-    fn compute(&self, partition: &Partition<'_>, _tick: &mut Tick) -> Result<Vec<ValueBuf>> {
+    fn compute(&self, partition: &Partition<'_>, _interrupts: &mut InterruptCheck) -> Result<Vec<ValueBuf>> {
         let values = partition.values(&self.output)?;
         let shifted = |at: usize| {
             let from = usize::try_from((at as i64).saturating_add(self.by)).ok();

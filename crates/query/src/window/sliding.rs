@@ -11,7 +11,7 @@
 //!
 //! No value is ever subtracted, so an infinity or a rounding error leaves with its document.
 
-use crate::tick::Tick;
+use crate::interrupt_check::InterruptCheck;
 use base::Result;
 use std::ops::Range;
 
@@ -24,10 +24,10 @@ pub(super) trait Fold {
     type State: Clone;
 
     /// Returns the state of one document.
-    fn one(&self, at: usize) -> Result<Self::State>;
+    fn single(&self, at: usize) -> Result<Self::State>;
 
-    /// Joins the states of two adjacent runs.
-    fn join(&self, earlier: &Self::State, later: &Self::State) -> Result<Self::State>;
+    /// Merges the states of two adjacent runs.
+    fn merge(&self, earlier: &Self::State, later: &Self::State) -> Result<Self::State>;
 }
 
 /// The two halves of a frame.
@@ -45,7 +45,11 @@ impl<F: Fold> Sliding<F> {
     }
 
     /// Slides to the next frame and returns its state; `None` for an empty frame.
-    pub(super) fn slide(&mut self, to: &Range<usize>, tick: &mut Tick) -> Result<Option<F::State>> {
+    pub(super) fn slide(
+        &mut self,
+        to: &Range<usize>,
+        interrupts: &mut InterruptCheck,
+    ) -> Result<Option<F::State>> {
         let backwards = to.start < self.frame.start || to.end < self.frame.end;
         if backwards || to.start >= self.frame.end {
             self.front.clear();
@@ -53,37 +57,37 @@ impl<F: Fold> Sliding<F> {
             self.frame = to.start..to.start;
         }
         while self.frame.end < to.end {
-            tick.check()?;
-            let one = self.fold.one(self.frame.end)?;
+            interrupts.check()?;
+            let one = self.fold.single(self.frame.end)?;
             self.back = Some(match &self.back {
-                Some(back) => self.fold.join(back, &one)?,
+                Some(back) => self.fold.merge(back, &one)?,
                 None => one,
             });
             self.frame.end += 1;
         }
         let leaving = to.start - self.frame.start;
         if leaving > self.front.len() {
-            self.turn(to, tick)?;
+            self.move_to_front(to, interrupts)?;
         } else {
             self.front.truncate(self.front.len() - leaving);
         }
         self.frame.start = to.start;
         match (self.front.last(), &self.back) {
-            (Some(front), Some(back)) => self.fold.join(front, back).map(Some),
+            (Some(front), Some(back)) => self.fold.merge(front, back).map(Some),
             (Some(one), None) | (None, Some(one)) => Ok(Some(one.clone())),
             (None, None) => Ok(None),
         }
     }
 
-    /// Turns the whole frame into the earlier half.
-    fn turn(&mut self, frame: &Range<usize>, tick: &mut Tick) -> Result<()> {
+    /// Moves the whole frame into the earlier half.
+    fn move_to_front(&mut self, frame: &Range<usize>, interrupts: &mut InterruptCheck) -> Result<()> {
         self.front.clear();
         self.back = None;
         for at in frame.clone().rev() {
-            tick.check()?;
-            let one = self.fold.one(at)?;
+            interrupts.check()?;
+            let one = self.fold.single(at)?;
             let state = match self.front.last() {
-                Some(later) => self.fold.join(&one, later)?,
+                Some(later) => self.fold.merge(&one, later)?,
                 None => one,
             };
             self.front.push(state);
@@ -93,7 +97,7 @@ impl<F: Fold> Sliding<F> {
 }
 
 /// Whether sliding is worthwhile: the start of the frames moves, and they are longer than a few documents.
-pub(super) fn pays(frames: &[Range<usize>]) -> bool {
+pub(super) fn is_worthwhile(frames: &[Range<usize>]) -> bool {
     let moves = frames.windows(2).any(|pair| matches!(pair, [a, b] if a.start != b.start));
     moves && frames.iter().any(|frame| frame.len() > LENGTH_MIN)
 }
@@ -110,11 +114,11 @@ mod tests {
     impl Fold for Runs<'_> {
         type State = Range<usize>;
 
-        fn one(&self, at: usize) -> Result<Range<usize>> {
+        fn single(&self, at: usize) -> Result<Range<usize>> {
             Ok(at..at + 1)
         }
 
-        fn join(&self, earlier: &Range<usize>, later: &Range<usize>) -> Result<Range<usize>> {
+        fn merge(&self, earlier: &Range<usize>, later: &Range<usize>) -> Result<Range<usize>> {
             self.0.set(self.0.get() + 1);
             assert_eq!(earlier.end, later.start);
             Ok(earlier.start..later.end)
@@ -123,13 +127,13 @@ mod tests {
 
     #[test]
     fn every_frame_is_joined_of_adjacent_runs_in_linear_work() {
-        let mut tick = Tick::new(&Context::for_tests());
+        let mut interrupts = InterruptCheck::new(&Context::for_tests());
         for (before, after) in [(0, 0), (10, 0), (0, 10), (300, 200), (2000, 2000), (5, 700)] {
             let joins = Cell::new(0);
             let mut sliding = Sliding::new(Runs(&joins));
             for at in 0..1000usize {
                 let frame = at.saturating_sub(before)..(at + after + 1).min(1000);
-                assert_eq!(sliding.slide(&frame, &mut tick).unwrap(), Some(frame));
+                assert_eq!(sliding.slide(&frame, &mut interrupts).unwrap(), Some(frame));
             }
             assert!(joins.get() <= 4000, "{} joins", joins.get());
         }
@@ -137,12 +141,12 @@ mod tests {
 
     #[test]
     fn frames_may_be_empty_jump_and_go_back() {
-        let mut tick = Tick::new(&Context::for_tests());
+        let mut interrupts = InterruptCheck::new(&Context::for_tests());
         let joins = Cell::new(0);
         let mut sliding = Sliding::new(Runs(&joins));
         for frame in [0..0, 0..4, 2..4, 4..4, 7..9, 8..12, 1..3, 3..3, 3..20, 19..20, 20..20] {
             let expected = (!frame.is_empty()).then(|| frame.clone());
-            assert_eq!(sliding.slide(&frame, &mut tick).unwrap(), expected);
+            assert_eq!(sliding.slide(&frame, &mut interrupts).unwrap(), expected);
         }
     }
 }

@@ -94,10 +94,10 @@ pub(crate) fn localhost_exception(server: &Server, state: &ConnectionState) -> b
 /// Runs work that creates the first user, for an unauthenticated client.
 ///
 /// The exception is checked again here, since only one client may use it. The caller holds the lock
-/// `changing` of [`Auth`](crate::state::auth::Auth). Servers with shared data coordinate by a claim
-/// document. Another server takes over an expired claim.
+/// `changing` of [`Auth`](crate::state::auth::Auth). Servers with shared data coordinate by a lease
+/// document. Another server takes over an expired lease.
 ///
-/// Errors: Unauthorized if a user exists now or another server has the claim; errors of the work.
+/// Errors: Unauthorized if a user exists now or another server has the lease; errors of the work.
 pub(crate) fn create_first_user<T>(
     server: &Server,
     state: &ConnectionState,
@@ -110,7 +110,7 @@ pub(crate) fn create_first_user<T>(
     if !server.settings.shared {
         return check(server, state, command).and_then(|()| make());
     }
-    if !store::claim_first_user(&server.database)? {
+    if !store::lease_first_user(&server.database)? {
         return Err(unauthorized(command));
     }
     *server.auth.has_any.lock() = None;

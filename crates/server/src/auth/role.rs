@@ -191,7 +191,7 @@ pub(crate) fn append_resolved(
 
 /// Appends an array with `{role, db}` for each role.
 pub(crate) fn append_names(out: &mut Builder, field: &str, roles: &[RoleName]) {
-    out.begin_array(FieldName::known(field));
+    out.begin_array(FieldName::trusted(field));
     for role in roles {
         out.push_document().append(c"role", &role.role).append(c"db", &role.db).end();
     }
@@ -200,7 +200,7 @@ pub(crate) fn append_names(out: &mut Builder, field: &str, roles: &[RoleName]) {
 
 /// Appends privileges as an array.
 pub(crate) fn append_privileges(out: &mut Builder, field: &str, privileges: &[Privilege]) {
-    out.begin_array(FieldName::known(field));
+    out.begin_array(FieldName::trusted(field));
     for privilege in privileges {
         privilege.append(out.push_document());
         out.end();

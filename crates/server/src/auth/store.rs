@@ -1,4 +1,4 @@
-//! Documents of users and roles, and the claim on the creation of the first user.
+//! Documents of users and roles, and the lease for the creation of the first user.
 
 use crate::protocol::names::UserName;
 use crate::state::system_collections;
@@ -42,19 +42,19 @@ pub(super) fn has_any(database: &Arc<Database>, collection: &str) -> Result<bool
     Ok(!system_collections::find(database, &namespace, Document::EMPTY, 1)?.is_empty())
 }
 
-/// Collection of versions and of the claim, in `admin`.
+/// Collection of versions and of the lease, in `admin`.
 const VERSIONS: &str = "system.version";
 
-/// `_id` of the claim document, which a server writes while it creates the first user.
+/// `_id` of the lease document, which a server writes while it creates the first user.
 const FIRST: &str = "localhostException";
 
-/// Lifetime of a claim in milliseconds.
+/// Lifetime of a lease in milliseconds.
 const FIRST_LASTS: i64 = 30_000;
 
-/// Claims the creation of the first user; false if another server has the claim.
+/// Takes the lease for the creation of the first user; false if another server has it.
 ///
 /// Errors: the store's errors.
-pub(super) fn claim_first_user(database: &Arc<Database>) -> Result<bool> {
+pub(super) fn lease_first_user(database: &Arc<Database>) -> Result<bool> {
     let now = database.now_millis();
     let mut filter = Builder::new();
     filter.append(c"_id", FIRST).begin_document(c"at");
@@ -69,7 +69,7 @@ pub(super) fn claim_first_user(database: &Arc<Database>) -> Result<bool> {
     }
 }
 
-/// Releases the claim.
+/// Releases the lease.
 ///
 /// Errors: the store's errors.
 pub(super) fn release_first_user(database: &Arc<Database>) -> Result<()> {

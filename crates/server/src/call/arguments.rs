@@ -289,7 +289,7 @@ mod tests {
 
     fn read_as(name: &str, is_replica_set: bool, build: impl FnOnce(&mut Builder)) -> Result<()> {
         let mut builder = Builder::new();
-        builder.append(FieldName::known(name), "c");
+        builder.append(FieldName::trusted(name), "c");
         build(&mut builder);
         let document = builder.finish();
         let command = crate::commands::table::find(name).unwrap();

@@ -10,7 +10,7 @@
 use crate::protocol::read_concern::check_provenance;
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Value};
 use base::{Error, Result, bail, err};
-use database::Acknowledged;
+use database::AcknowledgmentLevel;
 use std::time::Duration;
 
 /// Maximum number of members in a replica set.
@@ -261,11 +261,13 @@ impl Effective {
     }
 
     /// Returns the required members, if several members may hold the data.
-    pub(crate) fn by_members(&self) -> Option<Acknowledged> {
+    pub(crate) fn by_members(&self) -> Option<AcknowledgmentLevel> {
         match self.concern.w {
-            Some(Acknowledgement::Majority) => Some(Acknowledged::Majority),
-            Some(Acknowledgement::Members(members @ 2..)) => Some(Acknowledged::Members(members as usize)),
-            _ => (self.concern.journal == Some(true)).then_some(Acknowledged::Journal),
+            Some(Acknowledgement::Majority) => Some(AcknowledgmentLevel::Majority),
+            Some(Acknowledgement::Members(members @ 2..)) => {
+                Some(AcknowledgmentLevel::Members(members as usize))
+            }
+            _ => (self.concern.journal == Some(true)).then_some(AcknowledgmentLevel::Journal),
         }
     }
 

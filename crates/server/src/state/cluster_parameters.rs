@@ -109,8 +109,8 @@ impl ClusterParameters {
             out.append(c"clusterParameterTime", Value::Timestamp(time));
         }
         match value {
-            PlainValue::Boolean(value) => out.append(FieldName::known(parameter.field), value),
-            PlainValue::Long(value) => out.append(FieldName::known(parameter.field), value),
+            PlainValue::Boolean(value) => out.append(FieldName::trusted(parameter.field), value),
+            PlainValue::Long(value) => out.append(FieldName::trusted(parameter.field), value),
         };
     }
 

@@ -30,11 +30,11 @@ impl Setting {
     /// Appends the value to a reply.
     pub(crate) fn append_to(&self, reply: &mut Builder, name: &str) {
         match self {
-            Setting::Boolean(value) => reply.append(FieldName::known(name), *value),
-            Setting::Integer(value) => reply.append(FieldName::known(name), *value),
-            Setting::Long(value) => reply.append(FieldName::known(name), *value),
-            Setting::Double(value) => reply.append(FieldName::known(name), *value),
-            Setting::Word(value) => reply.append(FieldName::known(name), *value),
+            Setting::Boolean(value) => reply.append(FieldName::trusted(name), *value),
+            Setting::Integer(value) => reply.append(FieldName::trusted(name), *value),
+            Setting::Long(value) => reply.append(FieldName::trusted(name), *value),
+            Setting::Double(value) => reply.append(FieldName::trusted(name), *value),
+            Setting::Word(value) => reply.append(FieldName::trusted(name), *value),
         };
     }
 }

@@ -30,7 +30,7 @@ pub(super) struct Plan {
     /// The changed trees with their steps; `None` for dropped trees.
     trees: Vec<(Ident, Option<Step>)>,
     /// The tables still referenced.
-    wanted: BTreeSet<u64>,
+    live_tables: BTreeSet<u64>,
     position: u64,
     time: u64,
 }
@@ -48,16 +48,16 @@ impl Plan {
     /// Decides the table of each frozen layer.
     pub(super) fn new(freeze: &Freeze, next_table: u64) -> Self {
         let mut users: HashMap<u64, u64> = HashMap::new();
-        let mut wanted = BTreeSet::new();
+        let mut live_tables = BTreeSet::new();
         freeze.state.each_table(|table| {
             *users.entry(table.base).or_default() += 1;
             if table.frozen.is_none() {
-                wanted.insert(table.base);
+                live_tables.insert(table.base);
             }
         });
         let (position, time) = (freeze.state.position, freeze.state.time);
         let mut plan =
-            Plan { tables: BTreeMap::new(), next_table, trees: Vec::new(), wanted, position, time };
+            Plan { tables: BTreeMap::new(), next_table, trees: Vec::new(), live_tables, position, time };
         each_ident(&freeze.dirty, |ident| {
             let step = freeze.state.table(ident).ok().map(|table| plan.step(table, &mut users));
             plan.trees.push((ident, step));
@@ -67,7 +67,7 @@ impl Plan {
             "a tree is written twice"
         );
         debug_assert!(
-            plan.wanted.iter().all(|number| *number < plan.next_table),
+            plan.live_tables.iter().all(|number| *number < plan.next_table),
             "a table has a later number"
         );
         plan
@@ -94,7 +94,7 @@ impl Plan {
         {
             *sharers -= 1;
         }
-        let is_free = self.wanted.insert(number);
+        let is_free = self.live_tables.insert(number);
         debug_assert!(is_free || number == 0, "two trees write table {number}");
         debug_assert_eq!(number == 0, table.entries == 0, "{} entries in table {number}", table.entries);
         let written = self.tables.insert(frozen.number, number);
@@ -115,7 +115,7 @@ impl Plan {
                     None => changes.note(*ident, None),
                 }
             }
-            changes.keep_only(&self.wanted)
+            changes.retain_tables(&self.live_tables)
         })
     }
 
@@ -204,6 +204,6 @@ impl Base {
                 return Err(error);
             }
         }
-        self.settle()
+        self.sync_name()
     }
 }

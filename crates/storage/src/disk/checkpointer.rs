@@ -329,7 +329,7 @@ impl Checkpointer {
                 base.view().position() <= started.plan.position(),
                 "the base is ahead of its checkpoint"
             );
-            base.settle().and_then(|()| started.plan.write(&mut base, &view)).map(|()| base.view())
+            base.sync_name().and_then(|()| started.plan.write(&mut base, &view)).map(|()| base.view())
         };
         drop(view);
         match written {

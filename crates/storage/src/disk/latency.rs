@@ -76,11 +76,11 @@ impl Latency {
     /// Returns a percentile in microseconds; 0 without durations.
     pub(super) fn percentile(&self, percent: u64) -> u64 {
         debug_assert!(percent <= 100, "{percent} percent");
-        let wanted = (self.count() * percent).div_ceil(100);
+        let rank = (self.count() * percent).div_ceil(100);
         let mut seen = 0;
         for (at, count) in self.counts.iter().enumerate() {
             seen += count.load(Ordering::Relaxed);
-            if seen >= wanted && seen > 0 {
+            if seen >= rank && seen > 0 {
                 return greatest(at);
             }
         }

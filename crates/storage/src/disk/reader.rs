@@ -73,13 +73,13 @@ impl Reader {
         self.len
     }
 
-    /// Returns the bytes from an offset: at least `wanted`, unless the segment ends before.
-    pub(super) fn bytes(&mut self, offset: u64, wanted: usize) -> Result<&[u8]> {
+    /// Returns the bytes from an offset: at least `length`, unless the segment ends before.
+    pub(super) fn bytes(&mut self, offset: u64, length: usize) -> Result<&[u8]> {
         let left = self.len.saturating_sub(offset);
-        let wanted = (wanted as u64).min(left);
+        let length = (length as u64).min(left);
         let end = self.start + self.piece.len() as u64;
-        if offset < self.start || offset + wanted > end {
-            let size = wanted.max(PIECE as u64).min(left) as usize;
+        if offset < self.start || offset + length > end {
+            let size = length.max(PIECE as u64).min(left) as usize;
             if self.piece.capacity() > 4 * PIECE && size <= PIECE {
                 self.piece = Vec::new();
             }
@@ -89,7 +89,7 @@ impl Reader {
             read.map_err(|error| during("reading", &self.path, error))?;
         }
         let found = self.piece.get((offset - self.start) as usize..).unwrap_or_default();
-        debug_assert!(found.len() as u64 >= wanted, "{} bytes of {wanted} at {offset}", found.len());
+        debug_assert!(found.len() as u64 >= length, "{} bytes of {length} at {offset}", found.len());
         debug_assert!(found.len() as u64 <= left, "bytes behind the end of the segment");
         Ok(found)
     }
@@ -114,9 +114,9 @@ impl Reader {
         let (mut at, end) = (offset + HEADER_BYTES as u64, offset + header.frame_len() as u64);
         let mut checksum = 0;
         while at < end {
-            let wanted = (end - at).min(PIECE as u64) as usize;
-            let bytes = self.bytes(at, wanted)?;
-            let bytes = bytes.get(..wanted).unwrap_or_default();
+            let length = (end - at).min(PIECE as u64) as usize;
+            let bytes = self.bytes(at, length)?;
+            let bytes = bytes.get(..length).unwrap_or_default();
             if bytes.is_empty() {
                 return Ok(false);
             }
@@ -173,8 +173,8 @@ impl Reader {
             if end > to {
                 break;
             }
-            let wanted = (end - at) as usize;
-            let bytes = self.bytes(at, wanted)?.get(..wanted).unwrap_or_default();
+            let length = (end - at) as usize;
+            let bytes = self.bytes(at, length)?.get(..length).unwrap_or_default();
             if !bytes.is_empty() && bytes.iter().all(|byte| *byte == 0) {
                 return Ok(true);
             }

@@ -28,7 +28,7 @@ const BASE_CACHE: u64 = 64 << 20;
 
 /// Data that could not be saved.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lost {
+pub struct DataLoss {
     /// Its tree, if known.
     pub ident: Option<Ident>,
     /// Number of entries, or of changes to entries, if known.
@@ -40,7 +40,7 @@ pub struct Lost {
 /// The saved data in a new engine.
 pub struct Salvage {
     engine: Arc<DiskEngine>,
-    lost: Vec<Lost>,
+    lost: Vec<DataLoss>,
     idents: BTreeSet<Ident>,
     /// The file system of both directories.
     files: Arc<dyn Files>,
@@ -95,7 +95,7 @@ impl Salvage {
     }
 
     /// Returns the lost data.
-    pub fn lost(&self) -> &[Lost] {
+    pub fn lost(&self) -> &[DataLoss] {
         &self.lost
     }
 
@@ -118,12 +118,12 @@ impl Salvage {
 }
 
 /// Joins the descriptions of the losses.
-fn in_words(lost: &[Lost]) -> String {
+fn in_words(lost: &[DataLoss]) -> String {
     lost.iter().map(|lost| lost.what.as_str()).collect::<Vec<_>>().join("; ")
 }
 
 /// Returns the old journal, by the id in the format file, or by the ids in the segments.
-fn old_segments(files: &Arc<dyn Files>, places: &Places, lost: &mut Vec<Lost>) -> Result<Segments> {
+fn old_segments(files: &Arc<dyn Files>, places: &Places, lost: &mut Vec<DataLoss>) -> Result<Segments> {
     let mut segments = Segments { files: Arc::clone(files), directory: places.journal.clone(), id: 0 };
     let there = segments.list().unwrap_or_default();
     let has_base = files.open(&places.base, false).is_ok();
@@ -135,7 +135,7 @@ fn old_segments(files: &Arc<dyn Files>, places: &Places, lost: &mut Vec<Lost>) -
         Ok(id) => segments.id = id,
         Err(error @ Error::Unavailable(_)) => return Err(error),
         Err(error) => {
-            lost.push(Lost { ident: None, entries: Some(0), what: error.to_string() });
+            lost.push(DataLoss { ident: None, entries: Some(0), what: error.to_string() });
             let mut headers = there.iter().rev().filter_map(|number| segments.read_id(*number));
             segments.id = headers.next().unwrap_or_default();
         }
@@ -176,7 +176,7 @@ impl Old {
 /// State of the copy.
 struct Copy<'a> {
     engine: &'a DiskEngine,
-    lost: Vec<Lost>,
+    lost: Vec<DataLoss>,
     idents: BTreeSet<Ident>,
     batch: Batch,
     /// Size of the batch.
@@ -191,7 +191,7 @@ impl Copy<'_> {
             Ok(old) => old,
             Err(error) => {
                 let what = format!("{}: {error}", path.display());
-                self.lost.push(Lost { ident: None, entries: None, what });
+                self.lost.push(DataLoss { ident: None, entries: None, what });
                 return Ok(None);
             }
         };
@@ -226,7 +226,7 @@ impl Copy<'_> {
                     let what = saved.damage.unwrap_or_else(|| "entries are missing".to_string());
                     let what = format!("{BASE_FILE}, table t{}: {what}", table.base);
                     let entries = Some(table.entries.saturating_sub(saved.entries));
-                    self.lost.push(Lost { ident: Some(*ident), entries, what });
+                    self.lost.push(DataLoss { ident: Some(*ident), entries, what });
                 }
             }
         }
@@ -292,10 +292,10 @@ impl Copy<'_> {
         let Some(damage) = remains.damage else { return Ok(()) };
         self.remember(latest)?;
         let what = format!("{damage}; {batches} valid commits after it are not replayed");
-        self.lost.push(Lost { ident: None, entries: None, what });
+        self.lost.push(DataLoss { ident: None, entries: None, what });
         for (ident, entries) in behind {
             let what = format!("changes in the journal after commit {}", remains.last);
-            self.lost.push(Lost { ident: Some(ident), entries: Some(entries), what });
+            self.lost.push(DataLoss { ident: Some(ident), entries: Some(entries), what });
         }
         Ok(())
     }

@@ -479,10 +479,10 @@ impl<'a> Known<'a> {
                 self.find(*ident)?;
                 self.made.insert(*ident, Made::Empty);
             }
-            Op::Create(ident) => self.claim(*ident, Made::Empty)?,
+            Op::Create(ident) => self.create(*ident, Made::Empty)?,
             Op::Fork { from, to } => {
                 let twin = self.find(*from)?.map_or(Made::Empty, Made::Twin);
-                self.claim(*to, twin)?;
+                self.create(*to, twin)?;
             }
             Op::Drop(ident) => {
                 self.find(*ident)?;
@@ -531,7 +531,7 @@ impl<'a> Known<'a> {
     }
 
     /// Adds a tree that the batch creates. Fails if the number is in use.
-    fn claim(&mut self, ident: Ident, made: Made<'a>) -> Result<()> {
+    fn create(&mut self, ident: Ident, made: Made<'a>) -> Result<()> {
         if self.find(ident).is_ok() {
             return Err(Error::IdentExists(ident));
         }

@@ -167,10 +167,10 @@ impl Known<'_> {
                 self.recent = Some(*ident);
             }
             Op::Clear(ident) => self.require(*ident)?,
-            Op::Create(ident) => self.claim(*ident)?,
+            Op::Create(ident) => self.create(*ident)?,
             Op::Fork { from, to } => {
                 self.require(*from)?;
-                self.claim(*to)?;
+                self.create(*to)?;
             }
             Op::Drop(ident) => {
                 self.require(*ident)?;
@@ -195,7 +195,7 @@ impl Known<'_> {
         }
     }
 
-    fn claim(&mut self, ident: Ident) -> Result<()> {
+    fn create(&mut self, ident: Ident) -> Result<()> {
         if self.exists(ident) {
             return Err(Error::IdentExists(ident));
         }

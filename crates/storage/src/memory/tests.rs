@@ -232,20 +232,20 @@ fn apply(states: &mut States, op: &Op) -> Result<(), Error> {
         Op::Delete { ident, key } => {
             states.get_mut(ident).ok_or(missing(ident))?.remove(key);
         }
-        Op::Create(ident) => claim(states, *ident, BTreeMap::new())?,
+        Op::Create(ident) => create(states, *ident, BTreeMap::new())?,
         Op::Drop(ident) => {
             states.remove(ident).ok_or(missing(ident))?;
         }
         Op::Clear(ident) => states.get_mut(ident).ok_or(missing(ident))?.clear(),
         Op::Fork { from, to } => {
             let twin = states.get(from).ok_or(missing(from))?.clone();
-            claim(states, *to, twin)?;
+            create(states, *to, twin)?;
         }
     }
     Ok(())
 }
 
-fn claim(states: &mut States, ident: Ident, tree: BTreeMap<Key, Vec<u8>>) -> Result<(), Error> {
+fn create(states: &mut States, ident: Ident, tree: BTreeMap<Key, Vec<u8>>) -> Result<(), Error> {
     match states.contains_key(&ident) {
         true => Err(Error::IdentExists(ident)),
         false => {

@@ -3,9 +3,9 @@
 use super::log::{Log, LogOptions, first_time};
 use super::recent::{RecentWrites, WriteIntents};
 use super::{
-    Build, Change, ChangeLog, CommitError, CommitResult, Commits, Counters, Counts, Exclusive, Expect,
-    IndexBuilds, Intents, ReadView, ReadViews, Replication, SideEffect, Store, TransactionId, WriteIntent,
-    Written,
+    Build, Change, ChangeLog, CommitError, CommitResult, Commits, Committed, Counters, Counts, Exclusive,
+    Expect, IndexBuilds, Intents, ReadView, ReadViews, Replication, SideEffect, Store, TransactionId,
+    WriteIntent,
 };
 use crate::cpu_slice::{self, CpuSlice};
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -154,7 +154,7 @@ impl Local {
     }
 
     /// Applies a change whose conditions hold.
-    fn apply(&self, writer: &mut Writer, change: Change) -> Result<Written> {
+    fn apply(&self, writer: &mut Writer, change: Change) -> Result<Committed> {
         let Change { mut batch, stamped, side_effects, log, ticks, earliest, owner, .. } = change;
         let step = u64::from(!mutant!("commit times are assigned twice"));
         // Taken before the commit, so that a time requested from now on is later.
@@ -231,7 +231,7 @@ impl Local {
             self.time.store(time, Ordering::Release);
         }
         self.position.fetch_max(position.0, Ordering::AcqRel);
-        Ok(Written { position, time })
+        Ok(Committed { position, cluster_time: time })
     }
 }
 
@@ -393,7 +393,7 @@ impl Intents for Local {
         (owner, self.read_view(), time)
     }
 
-    fn claim(
+    fn acquire_intents(
         &self,
         owner: TransactionId,
         keys: &[WriteIntent],
@@ -428,11 +428,11 @@ impl Intents for Local {
                 return Ok(Err(CommitError::Changed));
             }
         }
-        keys.iter().for_each(|key| writer.intents.claim(owner, key));
+        keys.iter().for_each(|key| writer.intents.acquire(owner, key));
         held.iter().for_each(|(ident, _)| writer.intents.hold(owner, *ident));
         debug_assert!(
             keys.iter().all(|key| writer.intents.holder(key.tree_and_key()) == Some(owner)),
-            "not claimed"
+            "an intent is missing"
         );
         Ok(Ok(()))
     }
@@ -444,7 +444,7 @@ impl Intents for Local {
         let mut writer = self.writer.lock();
         writer.intents.release(owner);
         let forgotten = writer.recent.end(owner);
-        debug_assert!(!writer.intents.has(owner), "claims of {owner:?} stay");
+        debug_assert!(!writer.intents.has(owner), "intents of {owner:?} stay");
         drop(writer);
         drop(forgotten);
         if !mutant!("released write intents wake no waiter") {

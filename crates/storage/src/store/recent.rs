@@ -5,7 +5,7 @@
 //! Nothing is stored without an open transaction. The number of stored keys is limited. Beyond the
 //! limit, the oldest transactions only compare values.
 //!
-//! This module also stores claims: keys that transactions will change, and trees that they rely on.
+//! This module also stores write intents: keys that transactions will change, and trees that they rely on.
 
 use super::{TransactionId, WriteIntent};
 use crate::{Batch, Ident, Key, Op, mutant};
@@ -119,17 +119,17 @@ impl RecentWrites {
         }
     }
 
-    /// Returns true if a claimed place is known to have changed since the transaction's view.
+    /// Returns true if the key of an intent is known to have changed since the transaction's view.
     /// `was_there` means that the view has the key.
-    pub(super) fn has_changed(&self, owner: TransactionId, claim: &WriteIntent, was_there: bool) -> bool {
+    pub(super) fn has_changed(&self, owner: TransactionId, intent: &WriteIntent, was_there: bool) -> bool {
         let Some(began) = self.open.get(&owner).filter(|began| **began >= self.since) else { return false };
-        let (ident, place) = claim.tree_and_key();
+        let (ident, place) = intent.tree_and_key();
         // Emptying a tree changes existing keys only.
         if was_there && self.trees.get(&ident).is_some_and(|changed| changed > began) {
             return true;
         }
         let Some(keys) = self.keys.get(&ident) else { return false };
-        match claim {
+        match intent {
             WriteIntent::Key(..) => keys.get(place).is_some_and(|changed| changed > began),
             WriteIntent::Under(..) => keys
                 .range::<[u8], _>((Bound::Included(&**place), Bound::Unbounded))
@@ -139,7 +139,7 @@ impl RecentWrites {
     }
 }
 
-/// Claims of transactions. Changed under the commit lock.
+/// Write intents of transactions. Changed under the commit lock.
 #[derive(Default)]
 pub(super) struct WriteIntents {
     keys: HashMap<Ident, HashMap<Key, TransactionId>>,
@@ -148,7 +148,7 @@ pub(super) struct WriteIntents {
     owners: HashMap<TransactionId, HeldIntents>,
 }
 
-/// Claims of one transaction.
+/// Write intents of one transaction.
 #[derive(Default)]
 struct HeldIntents {
     keys: Vec<(Ident, Key)>,
@@ -156,17 +156,17 @@ struct HeldIntents {
 }
 
 impl WriteIntents {
-    /// Returns true if no claims exist, which is the usual case.
+    /// Returns true if no intents exist, which is the usual case.
     pub(super) fn is_empty(&self) -> bool {
         self.owners.is_empty()
     }
 
-    /// Returns true if a transaction has claims.
+    /// Returns true if a transaction has intents.
     pub(super) fn has(&self, owner: TransactionId) -> bool {
         self.owners.contains_key(&owner)
     }
 
-    /// Returns the transaction that has claimed a key.
+    /// Returns the transaction that has an intent of a key.
     pub(super) fn holder(&self, (ident, key): (Ident, &Key)) -> Option<TransactionId> {
         self.keys.get(&ident)?.get(key).copied()
     }
@@ -180,8 +180,8 @@ impl WriteIntents {
         self.held.get(&ident)?.iter().copied().find(|owner| Some(*owner) != own)
     }
 
-    /// Returns the first transaction other than `own` that conflicts with a batch: it has claimed a
-    /// key of the batch, or relies on a tree that the batch would drop or empty.
+    /// Returns the first transaction other than `own` that conflicts with a batch: it has an
+    /// intent of a key of the batch, or relies on a tree that the batch would drop or empty.
     pub(super) fn conflicting_transaction(
         &self,
         batch: &Batch,
@@ -200,19 +200,19 @@ impl WriteIntents {
         })
     }
 
-    /// Adds a claim of a place without a claim.
-    pub(super) fn claim(&mut self, owner: TransactionId, claim: &WriteIntent) {
-        let (ident, key) = claim.tree_and_key();
+    /// Adds an intent of a key without one.
+    pub(super) fn acquire(&mut self, owner: TransactionId, intent: &WriteIntent) {
+        let (ident, key) = intent.tree_and_key();
         let before = self.keys.entry(ident).or_default().insert(key.clone(), owner);
         let is_stolen = before.is_some_and(|holder| holder != owner);
         debug_assert!(
             !is_stolen || mutant!("transactions steal each other's write intents"),
-            "{owner:?} takes the claim of {before:?}"
+            "{owner:?} takes the intent of {before:?}"
         );
         if before.is_none() {
             self.owners.entry(owner).or_default().keys.push((ident, key.clone()));
         }
-        debug_assert!(self.has(owner) || is_stolen, "the claim has no owner");
+        debug_assert!(self.has(owner) || is_stolen, "the intent has no owner");
     }
 
     /// Records that a transaction relies on a tree.
@@ -225,22 +225,22 @@ impl WriteIntents {
         debug_assert!(self.has(owner), "{owner:?} relies on {ident:?}, and has no entry");
     }
 
-    /// Releases all claims of a transaction.
+    /// Releases all intents of a transaction.
     pub(super) fn release(&mut self, owner: TransactionId) {
-        let Some(claimed) = self.owners.remove(&owner) else { return };
-        for (ident, key) in claimed.keys {
+        let Some(intents) = self.owners.remove(&owner) else { return };
+        for (ident, key) in intents.keys {
             if let Some(keys) = self.keys.get_mut(&ident) {
                 let holder = keys.remove(&key);
                 debug_assert!(
                     holder == Some(owner) || mutant!("transactions steal each other's write intents"),
-                    "a claim of {owner:?} belongs to {holder:?}"
+                    "an intent of {owner:?} belongs to {holder:?}"
                 );
                 if keys.is_empty() {
                     self.keys.remove(&ident);
                 }
             }
         }
-        for ident in claimed.held {
+        for ident in intents.held {
             if let Some(holders) = self.held.get_mut(&ident) {
                 debug_assert!(holders.contains(&owner), "{owner:?} does not rely on {ident:?}");
                 holders.retain(|holder| *holder != owner);
@@ -251,7 +251,7 @@ impl WriteIntents {
         }
         debug_assert!(
             !self.is_empty() || self.keys.is_empty() && self.held.is_empty(),
-            "claims without owner"
+            "intents without owner"
         );
     }
 }

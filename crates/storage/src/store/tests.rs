@@ -37,9 +37,9 @@ fn counts_and_the_log_change_with_the_batch() {
     assert_eq!((counts.records.load(Ordering::Relaxed), counts.bytes.load(Ordering::Relaxed)), (1, 3));
     let all = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
     let mut read = LogCursor::new(engine.snapshot(), all, crate::Direction::Forward).unwrap();
-    assert_eq!(read.next_entry().unwrap(), Some(LogEntry { time: written.time, parts: log }));
+    assert_eq!(read.next_entry().unwrap(), Some(LogEntry { time: written.cluster_time, parts: log }));
     assert_eq!(read.next_entry().unwrap(), None);
-    assert_eq!(store.log_begin().unwrap(), Some(written.time));
+    assert_eq!(store.log_begin().unwrap(), Some(written.cluster_time));
 }
 
 #[test]
@@ -50,14 +50,14 @@ fn a_value_that_was_away_meanwhile_counts_as_changed() {
     let (early, read_view, time) = store.begin(0);
     store.commit(put(b"a", b"two")).unwrap().unwrap();
     let back = store.commit(put(b"a", b"one")).unwrap().unwrap();
-    assert!(time < back.time);
+    assert!(time < back.cluster_time);
     assert_eq!(
-        store.claim(early, &keys, &[], read_view.snapshot.as_ref()).unwrap(),
+        store.acquire_intents(early, &keys, &[], read_view.snapshot.as_ref()).unwrap(),
         Err(CommitError::Changed)
     );
     let (late, read_view, time) = store.begin(0);
-    assert_eq!(time, back.time);
-    store.claim(late, &keys, &[], read_view.snapshot.as_ref()).unwrap().unwrap();
+    assert_eq!(time, back.cluster_time);
+    store.acquire_intents(late, &keys, &[], read_view.snapshot.as_ref()).unwrap().unwrap();
     store.release(early);
     store.release(late);
 }

@@ -152,7 +152,7 @@ impl Intents for Shared {
         (owner, self.counted(read_view), time)
     }
 
-    fn claim(
+    fn acquire_intents(
         &self,
         owner: TransactionId,
         keys: &[WriteIntent],
@@ -160,7 +160,7 @@ impl Intents for Shared {
         read_view: &dyn Snapshot,
     ) -> Result<std::result::Result<(), CommitError>> {
         self.calls.call();
-        self.store.claim(owner, keys, held, read_view)
+        self.store.acquire_intents(owner, keys, held, read_view)
     }
 
     fn release(&self, owner: TransactionId) {

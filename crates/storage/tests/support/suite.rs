@@ -5,8 +5,8 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::store::{
-    Acknowledged, Change, CommitError, Counts, Expect, MemberPreference, SideEffect, StandbyRead, Store,
-    TransactionId, WriteConcernStatus, WriteIntent, Written,
+    AcknowledgmentLevel, Change, CommitError, Committed, Counts, Expect, MemberPreference, SideEffect,
+    StandbyRead, Store, TransactionId, WriteConcernStatus, WriteIntent,
 };
 use crate::{
     Batch, Cursor, Direction, Engine, Error, Hints, Ident, JournalWait, Key, Kind, Overlay, Range, Ranges,
@@ -275,7 +275,7 @@ fn put(tree: Ident, key: &[u8], value: &[u8]) -> Change {
     change
 }
 
-fn commit(store: &dyn Store, change: Change) -> Written {
+fn commit(store: &dyn Store, change: Change) -> Committed {
     store.commit(change).unwrap().unwrap()
 }
 
@@ -326,7 +326,7 @@ fn check_views(store: &dyn Store) {
     );
     let (latest, time) = store.read_view_with_time(0);
     assert_eq!(latest.snapshot.get(tree, b"a").unwrap().as_deref(), Some(&b"2"[..]));
-    assert!(time >= written.time && latest.generation == read_view.generation);
+    assert!(time >= written.cluster_time && latest.generation == read_view.generation);
     let requested = StandbyRead { after: None, preference: MemberPreference::Secondary };
     assert!(store.standby_read_view(requested).unwrap().is_none(), "there is no standby");
     new_tree(store);
@@ -342,7 +342,7 @@ fn check_commits(store: &dyn Store) {
     assert_eq!(why, CommitError::Expectation(1));
     assert_eq!(get(store, tree, b"b"), None, "a refused change changes nothing");
     let second = commit(store, expecting(vec![has(tree, b"a", Some(b"1"))], change));
-    assert!(second.time > first.time && second.position > first.position);
+    assert!(second.cluster_time > first.cluster_time && second.position > first.position);
     assert_eq!(get(store, tree, b"b"), Some(b"2".to_vec()));
     let none_or =
         |value: &[u8]| Expect::NoneOr { ident: tree, key: Key::from(b"b"), value: Value::from(value) };
@@ -407,11 +407,11 @@ fn check_intents(store: &dyn Store) {
     commit(store, put(tree, b"a", b"1"));
     let [(own, view), (other, other_view), (late, late_view)] = [0; 3].map(|_| begin(store, tree));
     assert!(own != other && other != late);
-    store.claim(own, &key(b"a"), &[(tree, 1)], view.as_ref()).unwrap().unwrap();
-    store.claim(own, &key(b"a"), &[], view.as_ref()).unwrap().unwrap();
-    let claimed = store.claim(other, &key(b"a"), &[], other_view.as_ref()).unwrap();
-    let is_refused = matches!(claimed, Err(CommitError::IntentConflict(_) | CommitError::Changed));
-    assert!(is_refused, "another transaction holds the key: {claimed:?}");
+    store.acquire_intents(own, &key(b"a"), &[(tree, 1)], view.as_ref()).unwrap().unwrap();
+    store.acquire_intents(own, &key(b"a"), &[], view.as_ref()).unwrap().unwrap();
+    let acquired = store.acquire_intents(other, &key(b"a"), &[], other_view.as_ref()).unwrap();
+    let is_refused = matches!(acquired, Err(CommitError::IntentConflict(_) | CommitError::Changed));
+    assert!(is_refused, "another transaction holds the key: {acquired:?}");
     store.release(other);
     assert!(matches!(refusal(store, put(tree, b"a", b"2")), CommitError::IntentConflict(_)));
     commit(store, put(tree, b"b", b"2"));
@@ -425,8 +425,8 @@ fn check_intents(store: &dyn Store) {
     store.release(own);
     store.wait_released(own, &mut || false);
     assert_eq!(get(store, tree, b"a"), Some(b"3".to_vec()));
-    let claimed = store.claim(late, &key(b"a"), &[], late_view.as_ref()).unwrap();
-    assert_eq!(claimed, Err(CommitError::Changed), "the key has changed since the view");
+    let acquired = store.acquire_intents(late, &key(b"a"), &[], late_view.as_ref()).unwrap();
+    assert_eq!(acquired, Err(CommitError::Changed), "the key has changed since the view");
     store.release(late);
     commit(store, put(tree, b"a", b"4"));
     let lock = store.lock(&mut || true).unwrap().unwrap();
@@ -439,18 +439,18 @@ fn check_intents(store: &dyn Store) {
         ..put(tree, &[b"abc", record].concat(), b"")
     };
     let (own, view) = begin(store, tree);
-    store.claim(own, &under, &[], view.as_ref()).unwrap().unwrap();
+    store.acquire_intents(own, &under, &[], view.as_ref()).unwrap().unwrap();
     assert!(matches!(refusal(store, prepared(b"00000001")), CommitError::IntentConflict(_)));
     commit(store, Change { owner: Some(own), ..prepared(b"00000002") });
     store.release(own);
     assert_eq!(refusal(store, prepared(b"00000001")), CommitError::Expectation(0));
-    // A collection that has changed, and claims that end without a commit.
+    // A collection that has changed, and intents that end without a commit.
     let (own, view) = begin(store, tree);
-    let claimed = store.claim(own, &[], &[(tree, 7)], view.as_ref()).unwrap();
-    assert_eq!(claimed, Err(CommitError::Expectation(0)));
+    let acquired = store.acquire_intents(own, &[], &[(tree, 7)], view.as_ref()).unwrap();
+    assert_eq!(acquired, Err(CommitError::Expectation(0)));
     store.release(own);
     let (own, view) = begin(store, tree);
-    store.claim(own, &key(b"new"), &[], view.as_ref()).unwrap().unwrap();
+    store.acquire_intents(own, &key(b"new"), &[], view.as_ref()).unwrap().unwrap();
     store.release(own);
     commit(store, put(tree, b"new", b""));
 }
@@ -459,10 +459,10 @@ fn check_replication(store: &dyn Store) {
     let tree = new_tree(store);
     let earliest = store.time(0);
     let written = commit(store, put(tree, b"a", b""));
-    assert!(written.time >= earliest && store.time(0) >= written.time);
+    assert!(written.cluster_time >= earliest && store.time(0) >= written.cluster_time);
     assert!(store.latest_position() >= written.position && store.visible_position() >= written.position);
     store.wait_journaled(written.position).unwrap();
-    for by in [Acknowledged::Journal, Acknowledged::Majority, Acknowledged::Members(1)] {
+    for by in [AcknowledgmentLevel::Journal, AcknowledgmentLevel::Majority, AcknowledgmentLevel::Members(1)] {
         assert_eq!(
             store.wait_acknowledged(written.position, by, &mut || true),
             Ok(WriteConcernStatus::Satisfied)
@@ -522,16 +522,16 @@ fn check_log(store: &dyn Store) {
     let log = || vec![(0, Value::from(b"head".as_slice())), (1, Value::from(b"one".as_slice()))];
     let written = commit(store, Change { log: log(), ..put(tree, b"a", b"1") });
     store.wait_journaled(written.position).unwrap();
-    assert!(store.log_now(0).unwrap() >= written.time);
+    assert!(store.log_now(0).unwrap() >= written.cluster_time);
     let known = store.log_end();
     let (read_view, end) = store.log_read_view(0);
     assert!(read_view.snapshot.contains(tree).unwrap());
-    assert!(known.unwrap_or(written.time) <= end, "the end of the log does not go back");
+    assert!(known.unwrap_or(written.cluster_time) <= end, "the end of the log does not go back");
     let steps = store.log_steps();
     match store.log_limit() {
         None => assert_eq!((store.log_begin(), store.log_bytes()), (Ok(None), None)),
         Some(limit) => {
-            assert!(store.log_begin().unwrap().is_some_and(|begin| begin <= written.time));
+            assert!(store.log_begin().unwrap().is_some_and(|begin| begin <= written.cluster_time));
             assert!(store.log_bytes().is_some());
             let is_set = store.set_log_limit(limit * 2);
             assert_eq!(store.log_limit(), Some(if is_set { limit * 2 } else { limit }));

@@ -58,19 +58,19 @@ impl Random {
     fn field(&mut self, out: &mut Builder, name: &str, depth: u32, arrays: u64) {
         match self.below(100) {
             roll if roll < arrays && depth > 0 => {
-                out.begin_array(FieldName::known(name));
+                out.begin_array(FieldName::trusted(name));
                 for _ in 0..self.below(4) {
                     self.element(out, depth - 1, arrays);
                 }
                 out.end();
             }
             roll if roll < arrays + 25 && depth > 0 => {
-                out.begin_document(FieldName::known(name));
+                out.begin_document(FieldName::trusted(name));
                 self.fields(out, &["x", "y"], depth - 1, arrays);
                 out.end();
             }
             _ => self.scalar(|value| {
-                out.append(FieldName::known(name), value);
+                out.append(FieldName::trusted(name), value);
             }),
         }
     }
@@ -122,7 +122,7 @@ impl Random {
 
     /// Appends one of a few locations.
     fn point(&mut self, out: &mut Builder, name: &str) {
-        out.begin_array(FieldName::known(name)).push(self.below(3) as f64).push(self.below(3) as f64).end();
+        out.begin_array(FieldName::trusted(name)).push(self.below(3) as f64).push(self.below(3) as f64).end();
     }
 
     /// Returns an index specification.
@@ -151,9 +151,9 @@ impl Random {
             }
             used.push(path);
             match self.chance(60) {
-                _ if part == hashed => out.append(FieldName::known(path), "hashed"),
-                true => out.append(FieldName::known(path), 1i32),
-                false => out.append(FieldName::known(path), -1i32),
+                _ if part == hashed => out.append(FieldName::trusted(path), "hashed"),
+                true => out.append(FieldName::trusted(path), 1i32),
+                false => out.append(FieldName::trusted(path), -1i32),
             };
         }
         out.end();
@@ -187,9 +187,9 @@ impl Random {
         let (before, after) = (self.chance(40), self.chance(30));
         out.begin_document(c"key");
         if before {
-            out.append(FieldName::known(["a", "b"][self.below(2) as usize]), 1i32);
+            out.append(FieldName::trusted(["a", "b"][self.below(2) as usize]), 1i32);
         }
-        out.append(FieldName::known(field), kind);
+        out.append(FieldName::trusted(field), kind);
         if after {
             out.append(c"a.x", 1i32);
         }
@@ -204,20 +204,20 @@ impl Random {
         let way = |descending| if descending { -1i32 } else { 1 };
         out.begin_document(c"key");
         if before {
-            out.append(FieldName::known(other), way(self.chance(30)));
+            out.append(FieldName::trusted(other), way(self.chance(30)));
         }
-        out.append(FieldName::known(below), way(self.chance(30)));
+        out.append(FieldName::trusted(below), way(self.chance(30)));
         if after {
             let other = if before { "b.x" } else { other };
-            out.append(FieldName::known(other), way(self.chance(30)));
+            out.append(FieldName::trusted(other), way(self.chance(30)));
         }
         out.end();
         match below == "$**" && (before || after || self.chance(40)) {
             true if self.chance(50) => {
-                out.begin_document(c"wildcardProjection").append(FieldName::known(self.path()), 1i32).end();
+                out.begin_document(c"wildcardProjection").append(FieldName::trusted(self.path()), 1i32).end();
             }
             true => {
-                out.begin_document(c"wildcardProjection").append(FieldName::known(other), 0i32);
+                out.begin_document(c"wildcardProjection").append(FieldName::trusted(other), 0i32);
                 if before && after {
                     out.append(c"b.x", 0i32);
                 }
@@ -246,14 +246,14 @@ impl Random {
     /// Appends a filter that partial indexes allow.
     fn simple(&mut self, out: &mut Builder) {
         let path = self.path();
-        out.begin_document(FieldName::known(path));
+        out.begin_document(FieldName::trusted(path));
         if self.chance(40) {
             out.append(c"$exists", true);
         } else {
             let op = ["$gt", "$gte", "$lt", "$lte", "$eq"][self.below(5) as usize];
             match self.chance(70) {
-                true => out.append(FieldName::known(op), self.below(4) as i32),
-                false => out.append(FieldName::known(op), ["x", "X", "e"][self.below(3) as usize]),
+                true => out.append(FieldName::trusted(op), self.below(4) as i32),
+                false => out.append(FieldName::trusted(op), ["x", "X", "e"][self.below(3) as usize]),
             };
         }
         out.end();
@@ -284,7 +284,7 @@ impl Random {
     }
 
     fn group(&mut self, out: &mut Builder, name: &str, depth: u32, relative: bool) {
-        out.begin_array(FieldName::known(name));
+        out.begin_array(FieldName::trusted(name));
         for _ in 0..1 + self.below(3) {
             out.push_document();
             self.clauses(out, depth - 1, relative);
@@ -316,7 +316,7 @@ impl Random {
     fn expr(&mut self, out: &mut Builder) {
         let op = ["$eq", "$gt", "$gte", "$lt", "$lte"][self.below(5) as usize];
         let path = format!("${}", ["a", "b", "c", "a.x"][self.below(4) as usize]);
-        out.begin_document(c"$expr").begin_array(FieldName::known(op));
+        out.begin_document(c"$expr").begin_array(FieldName::trusted(op));
         let turned = self.chance(30);
         if !turned {
             out.push(path.as_str());
@@ -336,7 +336,7 @@ impl Random {
         if self.chance(25) {
             return self.operand(out, path);
         }
-        out.begin_document(FieldName::known(path));
+        out.begin_document(FieldName::trusted(path));
         self.operators(out, depth);
         out.end();
     }
@@ -350,7 +350,7 @@ impl Random {
                 }
                 8 => self.comparable(out, "$ne"),
                 9 | 10 => {
-                    out.begin_array(FieldName::known(if self.chance(70) { "$in" } else { "$nin" }));
+                    out.begin_array(FieldName::trusted(if self.chance(70) { "$in" } else { "$nin" }));
                     for _ in 0..self.below(4) {
                         self.scalar(|value| {
                             out.push(if value.kind() == base::bson::Type::Undefined {
@@ -401,20 +401,20 @@ impl Random {
     fn comparable(&mut self, out: &mut Builder, op: &str) {
         match self.below(10) {
             0 => {
-                out.begin_array(FieldName::known(op));
+                out.begin_array(FieldName::trusted(op));
                 for _ in 0..self.below(3) {
                     self.element(out, 1, 20);
                 }
                 out.end();
             }
             1 => {
-                out.begin_document(FieldName::known(op));
+                out.begin_document(FieldName::trusted(op));
                 self.fields(out, &["x"], 0, 0);
                 out.end();
             }
             _ => self.scalar(|value| {
                 let refused = matches!(value, Value::Undefined) || matches!(value, Value::Regex { .. });
-                out.append(FieldName::known(op), if refused { Value::Int32(1) } else { value });
+                out.append(FieldName::trusted(op), if refused { Value::Int32(1) } else { value });
             }),
         }
     }
@@ -422,7 +422,7 @@ impl Random {
     fn operand(&mut self, out: &mut Builder, path: &str) {
         match self.below(8) {
             0 => {
-                out.begin_array(FieldName::known(path));
+                out.begin_array(FieldName::trusted(path));
                 for _ in 0..self.below(3) {
                     self.element(out, 1, 20);
                 }
@@ -430,7 +430,7 @@ impl Random {
             }
             _ => self.scalar(|value| {
                 out.append(
-                    FieldName::known(path),
+                    FieldName::trusted(path),
                     if matches!(value, Value::Undefined) { Value::Null } else { value },
                 );
             }),
@@ -445,7 +445,7 @@ impl Random {
             let path = self.path();
             if !used.contains(&path) {
                 used.push(path);
-                out.append(FieldName::known(path), if self.chance(60) { 1i32 } else { -1 });
+                out.append(FieldName::trusted(path), if self.chance(60) { 1i32 } else { -1 });
             }
         }
         out.finish()

@@ -342,14 +342,14 @@ fn grouped(world: &World, random: &mut Random, filter: &DocumentBuf, about: &dyn
     if sorts {
         out.push_document()
             .begin_document(c"$sort")
-            .append(FieldName::known(path), 1i32)
+            .append(FieldName::trusted(path), 1i32)
             .append(c"b", -1i32)
             .end()
             .end();
     }
     out.push_document().begin_document(c"$group").append(c"_id", format!("${path}").as_str());
     if sorts {
-        out.begin_document(c"b").append(FieldName::known(fold), "$b").end();
+        out.begin_document(c"b").append(FieldName::trusted(fold), "$b").end();
     }
     out.end().end().end();
     let pipeline = out.finish();

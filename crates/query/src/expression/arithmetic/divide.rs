@@ -64,13 +64,13 @@ fn remainder(a: Number, b: Number) -> Number {
 }
 
 /// The number as an int32, if its value is one.
-fn small_whole(number: Number) -> Option<i32> {
+fn small_integer(number: Number) -> Option<i32> {
     number.to_i64_exact().and_then(|value| i32::try_from(value).ok())
 }
 
 /// The value as an int32, if it is integral. Many operators read positions this way.
 pub(in super::super) fn as_int32(value: Value<'_>) -> Option<i32> {
-    value.as_number().and_then(small_whole)
+    value.as_number().and_then(small_integer)
 }
 
 #[cfg(test)]

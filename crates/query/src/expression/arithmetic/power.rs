@@ -135,7 +135,7 @@ pub(in super::super) fn pow<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     if b.is_decimal() || e.is_decimal() {
         return value(b.to_decimal().power(e.to_decimal()).with_all_digits());
     }
-    number(whole_power(b, e).unwrap_or_else(|| Number::Double(b.to_f64().powf(e.to_f64()))))
+    number(integer_power(b, e).unwrap_or_else(|| Number::Double(b.to_f64().powf(e.to_f64()))))
 }
 
 fn not_numeric(code: i32, which: &str, found: Value<'_>) -> Error {
@@ -144,7 +144,7 @@ fn not_numeric(code: i32, which: &str, found: Value<'_>) -> Error {
 }
 
 /// Returns the power as an integer, if both operands are integers and the result is an integer that fits.
-fn whole_power(base: Number, exponent: Number) -> Option<Number> {
+fn integer_power(base: Number, exponent: Number) -> Option<Number> {
     let (b, e) = match (base, exponent) {
         (Number::Double(_), _) | (_, Number::Double(_)) => return None,
         (b, e) => (b.to_i64_clamped(), e.to_i64_clamped()),

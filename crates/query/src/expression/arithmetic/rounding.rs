@@ -23,16 +23,16 @@ pub(in super::super) fn abs<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
 /// `$ceil`. Errors: 28765 for a value that is not a number.
 pub(in super::super) fn ceil<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let Some(operand) = numeric_operand(call)? else { return null() };
-    number(whole(operand, f64::ceil, Rounding::Ceiling))
+    number(to_integral(operand, f64::ceil, Rounding::Ceiling))
 }
 
 /// `$floor`. Errors: 28765 for a value that is not a number.
 pub(in super::super) fn floor<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let Some(operand) = numeric_operand(call)? else { return null() };
-    number(whole(operand, f64::floor, Rounding::Floor))
+    number(to_integral(operand, f64::floor, Rounding::Floor))
 }
 
-fn whole(operand: Number, doubles: fn(f64) -> f64, rounding: Rounding) -> Number {
+fn to_integral(operand: Number, doubles: fn(f64) -> f64, rounding: Rounding) -> Number {
     match operand {
         Number::Double(value) => Number::Double(doubles(value)),
         Number::Decimal128(value) => Number::Decimal128(value.quantize(0, rounding)),

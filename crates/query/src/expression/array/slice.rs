@@ -15,7 +15,7 @@ fn error(code: i32, message: String) -> Error {
 }
 
 /// Reads an int32; the first code is for a value that is not a number, the second for other numbers.
-fn whole(found: Value<'_>, codes: (i32, i32), which: &str, kind: &str) -> Result<i32> {
+fn integer_argument(found: Value<'_>, codes: (i32, i32), which: &str, kind: &str) -> Result<i32> {
     if found.as_number().is_none() {
         let type_name = found.kind().alias();
         return Err(error(
@@ -39,7 +39,7 @@ pub(in super::super) fn slice<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
         let found = array.kind().alias();
         bail!(28724, "First argument to $slice must be an array, but is of type: {found}");
     };
-    let second = whole(second, (28725, 28726), "Second", "a numeric value")?;
+    let second = integer_argument(second, (28725, 28726), "Second", "a numeric value")?;
     let length = array.len();
     let from_end = |count: i32| length.saturating_sub(count.unsigned_abs() as usize);
     let (start, count) = if call.len() < 3 {
@@ -49,7 +49,7 @@ pub(in super::super) fn slice<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
         }
     } else {
         let Some(third) = call.get_non_null(2)? else { return null() };
-        let count = whole(third, (28727, 28728), "Third", "numeric")?;
+        let count = integer_argument(third, (28727, 28728), "Third", "numeric")?;
         if count <= 0 {
             bail!(28729, "Third argument to $slice must be positive: {count}");
         }

@@ -23,10 +23,10 @@ pub(super) fn convert(input: Value<'_>, target: Type) -> Result<Option<Value<'st
     };
     let converted = match target {
         Type::Int32 => {
-            let whole = to_whole(number)?;
+            let whole = to_integer(number)?;
             Value::Int32(i32::try_from(whole).map_err(|_| overflow(number))?)
         }
-        Type::Int64 => Value::Int64(to_whole(number)?),
+        Type::Int64 => Value::Int64(to_integer(number)?),
         Type::Double => Value::Double(to_double(number)?),
         Type::Decimal128 => Value::Decimal128(number.to_decimal()),
         _ => return Ok(None),
@@ -43,7 +43,7 @@ fn overflow(number: Number) -> Error {
 }
 
 /// Truncates a number.
-fn to_whole(number: Number) -> Result<i64> {
+fn to_integer(number: Number) -> Result<i64> {
     if number.is_nan() {
         bail!(
             ConversionFailure,
@@ -102,9 +102,9 @@ fn parse(text: &str, target: Type) -> Result<Value<'static>> {
         return Err(failed("Leading whitespace"));
     }
     match target {
-        Type::Int32 => whole(text, unsigned, failed)
+        Type::Int32 => parse_integer(text, unsigned, failed)
             .and_then(|value| i32::try_from(value).map(Value::Int32).map_err(|_| failed("Overflow"))),
-        Type::Int64 => whole(text, unsigned, failed).map(Value::Int64),
+        Type::Int64 => parse_integer(text, unsigned, failed).map(Value::Int64),
         Type::Double => double(text, unsigned, failed).map(Value::Double),
         // MongoDB cuts digits beyond the 34th.
         _ => Decimal128::parse_by(text, Rounding::TowardZero)
@@ -113,7 +113,7 @@ fn parse(text: &str, target: Type) -> Result<Value<'static>> {
     }
 }
 
-fn whole(text: &str, unsigned: &str, failed: impl Fn(&str) -> Error) -> Result<i64> {
+fn parse_integer(text: &str, unsigned: &str, failed: impl Fn(&str) -> Error) -> Result<i64> {
     if !unsigned.starts_with(|c: char| c.is_ascii_digit()) {
         return Err(failed("Did not consume any digits"));
     }

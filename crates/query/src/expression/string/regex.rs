@@ -114,7 +114,7 @@ pub(in super::super) fn find<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let interrupt = &*call.scope.context.interrupt;
     let Some(captures) = regex.find_at(text, 0, interrupt)? else { return null() };
     let mut builder = Builder::new();
-    append(&mut builder, text, &captures, position(text, 0, captures.whole.start));
+    append(&mut builder, text, &captures, position(text, 0, captures.span.start));
     call.scope.document(builder)
 }
 
@@ -128,8 +128,8 @@ pub(in super::super) fn find_all<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let mut searcher = regex.searcher(text);
     while let Some(captures) = searcher.find_at(start, interrupt)? {
         interrupt.check()?;
-        index += position(text, counted, captures.whole.start);
-        counted = captures.whole.start;
+        index += position(text, counted, captures.span.start);
+        counted = captures.span.start;
         builder.push_document();
         append(&mut builder, text, &captures, index);
         builder.end();
@@ -137,8 +137,8 @@ pub(in super::super) fn find_all<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
         if bytes > FOUND_BYTES_MAX {
             bail!(51151, "$regexFindAll: the size of buffer to store output exceeded the 64MB limit");
         }
-        start = captures.whole.end;
-        if captures.whole.end == captures.whole.start {
+        start = captures.span.end;
+        if captures.span.end == captures.span.start {
             // After an empty match the search continues at the next character.
             let Some(next) = text.get(start..).and_then(|rest| rest.chars().next()) else { break };
             start += next.len_utf8();
@@ -156,7 +156,7 @@ fn approximate_size(captures: &Captures) -> usize {
     const VALUE_BYTES: usize = 16;
     let groups =
         captures.groups.iter().map(|group| VALUE_BYTES + group.as_ref().map_or(0, |range| range.len()));
-    MATCH_BYTES + captures.whole.len() + groups.sum::<usize>()
+    MATCH_BYTES + captures.span.len() + groups.sum::<usize>()
 }
 
 /// Counts the code points between two byte positions.
@@ -166,7 +166,7 @@ fn position(text: &str, from: usize, to: usize) -> usize {
 
 /// Appends the fields of a match: `match`, `idx` in code points, and `captures` with null for unused groups.
 fn append(out: &mut Builder, text: &str, captures: &Captures, index: usize) {
-    let whole = text.get(captures.whole.start..captures.whole.end).unwrap_or_default();
+    let whole = text.get(captures.span.start..captures.span.end).unwrap_or_default();
     out.append(c"match", whole).append(c"idx", index as i32).begin_array(c"captures");
     for group in &captures.groups {
         match group.clone().and_then(|range| text.get(range)) {

@@ -32,7 +32,7 @@ impl Tree {
             }
             Tree::Fields(fields) => {
                 out.begin_document(name);
-                fields.iter().for_each(|(name, tree)| tree.write(FieldName::known(name), out));
+                fields.iter().for_each(|(name, tree)| tree.write(FieldName::trusted(name), out));
                 out.end();
             }
             Tree::Items(items) => {
@@ -157,7 +157,7 @@ fn operation_path(operation: &Operation) -> &str {
 fn conflict(operations: &[Operation]) -> bool {
     let paths: Vec<_> = operations
         .iter()
-        .map(|operation| base::bson::Path::new(FieldName::known(operation_path(operation))))
+        .map(|operation| base::bson::Path::new(FieldName::trusted(operation_path(operation))))
         .collect();
     (0..paths.len()).any(|i| (0..paths.len()).any(|j| i != j && paths[i].starts_with(&paths[j])))
 }
@@ -176,7 +176,7 @@ fn update_text(operations: &[Operation]) -> String {
 fn bytes(tree: &Tree) -> DocumentBuf {
     let mut out = Builder::new();
     if let Tree::Fields(fields) = tree {
-        fields.iter().for_each(|(name, tree)| tree.write(FieldName::known(name), &mut out));
+        fields.iter().for_each(|(name, tree)| tree.write(FieldName::trusted(name), &mut out));
     }
     out.finish()
 }

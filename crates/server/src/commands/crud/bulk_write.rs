@@ -132,7 +132,7 @@ fn bulk_write(call: &mut Call<'_>) -> Result<HandlerStatus> {
             }
         }
     }
-    cursor_reply::whole(call, whole, replies, batch_size.unwrap_or(u64::MAX))?;
+    cursor_reply::listing(call, whole, replies, batch_size.unwrap_or(u64::MAX))?;
     totals.append_to(call.reply);
     Retryable::append_retried(retryable.as_ref(), call.reply);
     call.acknowledge(committed)

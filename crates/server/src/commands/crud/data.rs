@@ -13,7 +13,7 @@ use database::language::Interrupt;
 use database::language::{Collation, Context};
 use database::time;
 use database::{
-    Acknowledged, Committed, Hint, MemberPreference, Operation, Position, Scope, StandbyRead,
+    AcknowledgmentLevel, Committed, Hint, MemberPreference, Operation, Position, Scope, StandbyRead,
     WriteConcernStatus,
 };
 use std::sync::Arc;
@@ -133,14 +133,14 @@ impl Call<'_> {
         let waits = concern.waits_for_journal(settings.syncs) || database.always_journals();
         let by = match settings.shared {
             true => concern.by_members(),
-            false => (waits && !settings.ephemeral).then_some(Acknowledged::Journal),
+            false => (waits && !settings.ephemeral).then_some(AcknowledgmentLevel::Journal),
         };
         let unsatisfiable = concern.unsatisfiable(|| self.server.members());
         if settings.shared {
             let position =
                 committed.map_or_else(|| database.latest_position(), |committed| committed.position);
             let met = match (by, &unsatisfiable) {
-                (Some(by), None) | (Some(by @ Acknowledged::Journal), _) => {
+                (Some(by), None) | (Some(by @ AcknowledgmentLevel::Journal), _) => {
                     self.wait_for_members(concern, position, by)?
                 }
                 _ => None,
@@ -175,7 +175,7 @@ impl Call<'_> {
         &self,
         concern: &Effective,
         position: Position,
-        by: Acknowledged,
+        by: AcknowledgmentLevel,
     ) -> Result<Option<Error>> {
         let end = concern.timeout().map(|timeout| time::now() + timeout);
         let operation = self.operation();
@@ -206,7 +206,7 @@ impl Call<'_> {
         if !asks || !self.server.settings.shared || self.transaction.is_some() {
             return Ok(());
         }
-        match self.wait_for_members(&Effective::majority(), before, Acknowledged::Majority)? {
+        match self.wait_for_members(&Effective::majority(), before, AcknowledgmentLevel::Majority)? {
             Some(error) => Err(error),
             None => Ok(()),
         }

@@ -58,7 +58,7 @@ pub(crate) fn nothing(call: &mut Call<'_>, cursor: &Cursor) {
 /// Appends a reply of a listing command, whose cursor has its id first.
 ///
 /// The cursor stays open only if the documents exceed one batch.
-pub(crate) fn whole(
+pub(crate) fn listing(
     call: &mut Call<'_>,
     namespace: Namespace,
     documents: Vec<DocumentBuf>,

@@ -177,7 +177,7 @@ fn list_indexes(call: &mut Call<'_>) -> Result<HandlerStatus> {
         bail!(CommandNotSupportedOnView, "Namespace {namespace} is a view, not a collection");
     };
     let documents = data.indexes.iter().map(|index| index.spec.to_document()).collect();
-    cursor_reply::whole(call, namespace, documents, batch_size.unwrap_or(u64::MAX))?;
+    cursor_reply::listing(call, namespace, documents, batch_size.unwrap_or(u64::MAX))?;
     Ok(HandlerStatus::Done)
 }
 

@@ -133,7 +133,7 @@ fn list_collections(call: &mut Call<'_>) -> Result<HandlerStatus> {
         }
     }
     let namespace = Namespace::new(call.request.database, "$cmd.listCollections")?;
-    cursor_reply::whole(call, namespace, found, batch_size.unwrap_or(u64::MAX))?;
+    cursor_reply::listing(call, namespace, found, batch_size.unwrap_or(u64::MAX))?;
     Ok(HandlerStatus::Done)
 }
 

@@ -70,7 +70,7 @@ fn validate(call: &mut Call<'_>) -> Result<HandlerStatus> {
     if depth != Depth::Metadata {
         call.reply.begin_document(c"keysPerIndex");
         for index in &found.indexes {
-            call.reply.append_number(FieldName::known(&index.name), index.keys as i64);
+            call.reply.append_number(FieldName::trusted(&index.name), index.keys as i64);
         }
         call.reply.end();
     }
@@ -108,7 +108,7 @@ fn validate(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 fn details(reply: &mut Builder, index: &IndexFindings) {
-    reply.begin_document(FieldName::known(&index.name)).append(c"valid", index.errors.is_empty());
+    reply.begin_document(FieldName::trusted(&index.name)).append(c"valid", index.errors.is_empty());
     reply.append(c"spec", &index.spec);
     if !index.errors.is_empty() {
         strings(reply, "errors", &index.errors);
@@ -117,7 +117,7 @@ fn details(reply: &mut Builder, index: &IndexFindings) {
 }
 
 fn strings(reply: &mut Builder, name: &str, texts: &[String]) {
-    reply.begin_array(FieldName::known(name));
+    reply.begin_array(FieldName::trusted(name));
     for text in texts {
         reply.push(text);
     }

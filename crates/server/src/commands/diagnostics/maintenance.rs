@@ -78,14 +78,14 @@ fn db_hash(call: &mut Call<'_>) -> Result<HandlerStatus> {
     reply.append(c"host", &format!("{}:{port}", host_name())).begin_document(c"collections");
     let mut all = base::hash::Md5Sum::default();
     for (name, _, _, hash) in &hashes {
-        reply.append(FieldName::known(name), hash.as_str());
+        reply.append(FieldName::trusted(name), hash.as_str());
         all.update(hash.as_bytes());
     }
     reply.end().begin_array(c"capped");
     hashes.iter().filter(|(_, _, capped, _)| *capped).for_each(|(name, ..)| push(reply, name));
     reply.end().begin_document(c"uuids");
     for (name, uuid, ..) in &hashes {
-        reply.append(FieldName::known(name), Value::Binary { subtype: 4, bytes: uuid });
+        reply.append(FieldName::trusted(name), Value::Binary { subtype: 4, bytes: uuid });
     }
     reply
         .end()

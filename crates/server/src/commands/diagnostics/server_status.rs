@@ -243,7 +243,7 @@ fn security(server: &Server, reply: &mut Builder) {
 }
 
 fn append_tries(reply: &mut Builder, name: &str, tries: &TryCounter) {
-    reply.begin_document(FieldName::known(name)).append(c"received", tries.received.get());
+    reply.begin_document(FieldName::trusted(name)).append(c"received", tries.received.get());
     reply.append(c"successful", tries.successful.get()).end();
 }
 
@@ -389,7 +389,7 @@ fn top(call: &mut Call<'_>) -> Result<HandlerStatus> {
         if !Namespace::parse(name).is_ok_and(|namespace| catalog.get(&namespace).is_some()) {
             continue;
         }
-        call.reply.begin_document(FieldName::known(name));
+        call.reply.begin_document(FieldName::trusted(name));
         append_sum(call.reply, "total", spent.total());
         append_sum(call.reply, "readLock", spent.reads);
         append_sum(call.reply, "writeLock", spent.writes);
@@ -404,7 +404,7 @@ fn top(call: &mut Call<'_>) -> Result<HandlerStatus> {
 
 fn append_sum(reply: &mut Builder, name: &str, sum: Sum) {
     reply
-        .begin_document(FieldName::known(name))
+        .begin_document(FieldName::trusted(name))
         .append(c"time", sum.micros)
         .append(c"count", sum.count)
         .end();

@@ -36,11 +36,11 @@ fn working_set(call: &mut Call<'_>) -> Result<HandlerStatus> {
         reply.append(c"bounded", false).append(c"reason", why);
         return Ok(HandlerStatus::Done);
     };
-    let whole = &sets.whole;
-    reply.append(c"bounded", true).append(c"cacheBytes", whole.cache_bytes as i64);
-    reply.append(c"sampledOneIn", whole.sampled as i64);
-    reply.append(c"hourSeconds", whole.hour_seconds as i64).append(c"seconds", whole.seconds as i64);
-    append(reply, &whole.all);
+    let totals = &sets.totals;
+    reply.append(c"bounded", true).append(c"cacheBytes", totals.cache_bytes as i64);
+    reply.append(c"sampledOneIn", totals.sampled as i64);
+    reply.append(c"hourSeconds", totals.hour_seconds as i64).append(c"seconds", totals.seconds as i64);
+    append(reply, &totals.all);
     reply.begin_array(c"collections");
     for (namespace, index, reads) in &sets.named {
         reply.push_document().append(c"ns", namespace.as_str());
@@ -50,7 +50,7 @@ fn working_set(call: &mut Call<'_>) -> Result<HandlerStatus> {
     }
     reply.end();
     reply.begin_document(c"others");
-    append(reply, &whole.others);
+    append(reply, &totals.others);
     reply.end();
     Ok(HandlerStatus::Done)
 }

@@ -250,7 +250,7 @@ fn append_reply(call: &mut Call<'_>, hello_request: &HelloRequest<'_>, primary: 
     if let Some(set) = call.server.set() {
         append_set(call, set, is_primary);
     }
-    call.reply.append(FieldName::known(primary), is_primary);
+    call.reply.append(FieldName::trusted(primary), is_primary);
     if call.server.settings.shared {
         // Drivers treat the server as one of several mongos: they balance load over them, pin
         // transactions, and switch after a failure.

@@ -58,7 +58,7 @@ impl Status {
 
     fn append_dates(&self, out: &mut Builder, names: &[&str]) {
         for name in names {
-            out.append(FieldName::known(name), Value::DateTime(self.millis()));
+            out.append(FieldName::trusted(name), Value::DateTime(self.millis()));
         }
     }
 
@@ -68,7 +68,10 @@ impl Status {
 }
 
 fn append_optime(out: &mut Builder, name: &str, time: u64, term: i64) {
-    out.begin_document(FieldName::known(name)).append(c"ts", Value::Timestamp(time)).append(c"t", term).end();
+    out.begin_document(FieldName::trusted(name))
+        .append(c"ts", Value::Timestamp(time))
+        .append(c"t", term)
+        .end();
 }
 
 fn get_status(call: &mut Call<'_>) -> Result<HandlerStatus> {

@@ -118,7 +118,7 @@ fn all_parameters(call: &Call<'_>) -> Vec<(&'static str, Shown, bool)> {
 
 fn append(reply: &mut Builder, name: &str, value: &Shown, details: Option<bool>) {
     let Some(changeable) = details else { return append_value(reply, name, value) };
-    reply.begin_document(FieldName::known(name));
+    reply.begin_document(FieldName::trusted(name));
     append_value(reply, "value", value);
     reply.append(c"settableAtRuntime", changeable).append(c"settableAtStartup", false).end();
 }
@@ -127,11 +127,11 @@ fn append_value(reply: &mut Builder, name: &str, value: &Shown) {
     match value {
         Shown::Setting(setting) => setting.append_to(reply, name),
         Shown::Version(version) => {
-            reply.begin_document(FieldName::known(name)).append(c"version", *version).end();
+            reply.begin_document(FieldName::trusted(name)).append(c"version", *version).end();
         }
         Shown::Verbosity => components::append_to(reply, name),
         Shown::Mechanisms(mechanisms) => {
-            reply.begin_array(FieldName::known(name));
+            reply.begin_array(FieldName::trusted(name));
             for mechanism in mechanisms {
                 reply.push(mechanism);
             }

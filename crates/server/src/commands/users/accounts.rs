@@ -283,7 +283,7 @@ fn trim_credentials(
     }
     for mechanism in Mechanism::ALL {
         if !kept.contains(&mechanism.name()) {
-            unset.append(FieldName::known(&format!("credentials.{}", mechanism.name())), "");
+            unset.append(FieldName::trusted(&format!("credentials.{}", mechanism.name())), "");
         }
     }
     Ok(credentials.to_owned())

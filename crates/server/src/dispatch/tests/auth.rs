@@ -37,7 +37,7 @@ fn server_of(settings: Settings) -> Arc<Server> {
         assert_eq!(reply.view().get("ok").and_then(|ok| ok.as_i64()), Some(1), "{reply:?}");
     };
     for count in ["scramIterationCount", "scramSHA256IterationCount"] {
-        run(&|command| _ = command.append(c"setParameter", 1).append(FieldName::known(count), 5000));
+        run(&|command| _ = command.append(c"setParameter", 1).append(FieldName::trusted(count), 5000));
     }
     for user in ["alice", "bob"] {
         run(&|command| {
@@ -77,7 +77,7 @@ impl Peer {
     /// Sends one message of a conversation. Returns the server's message, if any.
     fn say(&mut self, name: &str, message: &[u8], db: &str, id: i32, skips: bool) -> Option<Vec<u8>> {
         let mut command = Builder::new();
-        command.append(FieldName::known(name), 1);
+        command.append(FieldName::trusted(name), 1);
         if name == "saslStart" {
             command.append(c"mechanism", "SCRAM-SHA-256");
             command.begin_document(c"options").append(c"skipEmptyExchange", skips).end();
@@ -389,6 +389,6 @@ fn server_status_counts_who_wanted_in_and_who_got_in() {
 
 fn document_of(name: &str) -> DocumentBuf {
     let mut command = Builder::new();
-    command.append(FieldName::known(name), 1).append(c"$db", "admin");
+    command.append(FieldName::trusted(name), 1).append(c"$db", "admin");
     command.finish()
 }

@@ -93,7 +93,7 @@ fn run_json(name: &str, server: &Server, request: &Request<'_>, peer: Peer) -> A
         Err(answer) => return answer,
     };
     let mut command = Builder::new();
-    command.append(FieldName::known(name), 1).append(c"$db", "admin");
+    command.append(FieldName::trusted(name), 1).append(c"$db", "admin");
     match run(&mut guest, command.finish().view()) {
         Ok(reply) => json(reply.view()),
         Err(refused) => refused.into(),

@@ -42,7 +42,7 @@ pub(super) fn index_for(filter: Option<Document<'_>>, sort: Option<Document<'_>>
     }
     let mut out = Builder::new();
     for (name, direction) in key {
-        out.append(FieldName::known(name), direction);
+        out.append(FieldName::trusted(name), direction);
     }
     Some(out.finish())
 }

@@ -20,10 +20,10 @@ const SHAPE_MAX: usize = 4096;
 
 /// Slow operations by collection, command and shape.
 #[derive(Default)]
-pub(crate) struct Shapes(Mutex<Kept>);
+pub(crate) struct Shapes(Mutex<ShapeTable>);
 
 #[derive(Default)]
-struct Kept {
+struct ShapeTable {
     shapes: HashMap<(String, &'static str, Vec<u8>), Sums>,
     /// Operations that were only counted.
     left_out: i64,
@@ -57,13 +57,13 @@ impl Shapes {
         let parts = Parts::of(command, requested);
         let shape = parts.shape();
         let micros = i64::try_from(entry.took.as_micros()).unwrap_or(i64::MAX);
-        let mut kept = self.0.lock();
+        let mut table = self.0.lock();
         let key = (text("ns").unwrap_or("").to_string(), command, shape.view().bytes().to_vec());
-        if kept.shapes.len() >= KEPT_MAX && !kept.shapes.contains_key(&key) {
-            kept.left_out += 1;
+        if table.shapes.len() >= KEPT_MAX && !table.shapes.contains_key(&key) {
+            table.left_out += 1;
             return;
         }
-        let sums = kept.shapes.entry(key).or_insert_with(|| Sums {
+        let sums = table.shapes.entry(key).or_insert_with(|| Sums {
             index: advice::index_for(parts.filter, parts.sort),
             ..Sums::default()
         });
@@ -82,9 +82,9 @@ impl Shapes {
     pub(crate) fn append_to(&self, out: &mut Builder, database: &Database) {
         // The index lookup may take long, and slow operations wait for this lock.
         let (mut all, left_out) = {
-            let kept = self.0.lock();
-            let all = kept.shapes.iter().map(|(key, sums)| (key.clone(), sums.clone()));
-            (all.collect::<Vec<_>>(), kept.left_out)
+            let table = self.0.lock();
+            let all = table.shapes.iter().map(|(key, sums)| (key.clone(), sums.clone()));
+            (all.collect::<Vec<_>>(), table.left_out)
         };
         all.sort_by(|(a, left), (b, right)| (Reverse(left.micros), a).cmp(&(Reverse(right.micros), b)));
         out.begin_array(c"shapes");
@@ -243,9 +243,9 @@ mod tests {
                 shapes.add("find", &Entry { document: document.unwrap(), took: Duration::from_millis(3) });
             }
         }
-        let kept = shapes.0.lock();
-        assert_eq!((kept.shapes.len(), kept.left_out), (KEPT_MAX, 14));
-        let sums = kept.shapes.values().next().unwrap();
+        let table = shapes.0.lock();
+        assert_eq!((table.shapes.len(), table.left_out), (KEPT_MAX, 14));
+        let sums = table.shapes.values().next().unwrap();
         assert_eq!((sums.count, sums.micros, sums.docs_examined, sums.returned), (2, 6000, 200, 2));
         assert!(sums.index.is_some());
     }

@@ -151,7 +151,7 @@ pub(crate) fn append_to(out: &mut Builder, name: &str) {
 }
 
 fn append_part(out: &mut Builder, name: &str, at: usize, levels: &[i32]) {
-    out.begin_document(FieldName::known(name))
+    out.begin_document(FieldName::trusted(name))
         .append(c"verbosity", levels.get(at).copied().unwrap_or(INHERITED));
     for (part, component) in COMPONENTS.iter().enumerate().skip(1).filter(|(_, part)| part.parent == at) {
         append_part(out, component.name, part, levels);

@@ -201,9 +201,9 @@ impl FrameStream {
 
     /// Returns the next commit. Fails if a file is damaged.
     pub(in crate::disk) fn next(&mut self) -> Result<Next> {
-        let wanted = self.last + 1;
-        while let Some(mut source) = self.later.pop_front_if(|source| source.first <= wanted) {
-            if source.last.is_none_or(|last| last >= wanted) {
+        let next = self.last + 1;
+        while let Some(mut source) = self.later.pop_front_if(|source| source.first <= next) {
+            if source.last.is_none_or(|last| last >= next) {
                 source.open(&*self.files)?;
                 self.open.push(source);
             }
@@ -212,10 +212,10 @@ impl FrameStream {
         let mut at = 0;
         while let Some(source) = self.open.get_mut(at) {
             match source.head(self.last)? {
-                Some(head) if head == wanted => {
+                Some(head) if head == next => {
                     let Some(step) = source.take()? else { return Err(Error::Closed) };
-                    debug_assert_eq!(step.position, wanted, "commits are out of order");
-                    self.last = wanted;
+                    debug_assert_eq!(step.position, next, "commits are out of order");
+                    self.last = next;
                     return Ok(Next::Frame(step));
                 }
                 Some(head) => {
@@ -225,7 +225,7 @@ impl FrameStream {
                 None => drop(self.open.swap_remove(at)),
             }
         }
-        debug_assert!(nearest.is_none_or(|nearest| nearest > wanted), "commit {wanted} was overlooked");
+        debug_assert!(nearest.is_none_or(|nearest| nearest > next), "commit {next} was overlooked");
         Ok(nearest.map_or(Next::End, Next::Gap))
     }
 }

@@ -79,7 +79,7 @@ pub fn restore(files: &Arc<dyn Files>, what: &Restore) -> Result<Restored> {
         .filter(|part| part.id == full.id)
         .map(|part| (part.end.position, part.end.covers))
         .collect();
-    let _lock = claim(files, &what.to)?;
+    let _lock = lock_target(files, &what.to)?;
     let places = places(&what.to);
     let restored = fill(files, what, full, sources, &covers, &places)
         .and_then(|restored| install(&**files, &places).map(|()| restored));
@@ -145,7 +145,7 @@ fn places(to: &Path) -> Places {
 }
 
 /// Checks that the target is free, and marks it so that no server opens it meanwhile.
-fn claim(files: &Arc<dyn Files>, to: &Path) -> Result<Box<dyn std::any::Any + Send + Sync>> {
+fn lock_target(files: &Arc<dyn Files>, to: &Path) -> Result<Box<dyn std::any::Any + Send + Sync>> {
     ownership::check_target(&**files, to, &[LOCK_FILE])?;
     files.create_directory(to).map_err(|error| during("making", to, error))?;
     let lock = Directory::lock(&**files, to)?;

@@ -226,28 +226,28 @@ impl FreeSpace {
     /// Allocates space for a page.
     pub(super) fn take(&mut self, units: u32) -> u64 {
         debug_assert!(units > 0, "a page takes no space");
-        let wanted = u64::from(units);
+        let needed = u64::from(units);
         let [small, large] = &mut self.sweeps;
         let sweep = if units < LARGE { small } else { large };
-        let found = self.free.range(*sweep..).find(|(_, free)| **free >= wanted);
+        let found = self.free.range(*sweep..).find(|(_, free)| **free >= needed);
         let taken = match found.map(|(offset, free)| (*offset, *free)) {
             Some((offset, free)) => {
                 debug_assert!(offset + free <= self.end, "free space is behind the end");
                 self.free.remove(&offset);
-                if free > wanted {
-                    self.free.insert(offset + wanted, free - wanted);
+                if free > needed {
+                    self.free.insert(offset + needed, free - needed);
                 }
-                *sweep = offset + wanted;
+                *sweep = offset + needed;
                 offset
             }
             None => {
                 // The search has passed all smaller holes.
                 *sweep = self.end;
-                self.end += wanted;
-                self.end - wanted
+                self.end += needed;
+                self.end - needed
             }
         };
-        debug_assert!(!self.is_free(Extent { offset: taken, units: wanted }), "taken space is still free");
+        debug_assert!(!self.is_free(Extent { offset: taken, units: needed }), "taken space is still free");
         taken
     }
 

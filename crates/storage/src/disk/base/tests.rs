@@ -34,14 +34,14 @@ fn open(files: &FaultyFiles) -> Base {
     Base::open(Arc::new(files.clone()), "/base".into(), 1 << 16, Compression::Lz4, control).unwrap()
 }
 
-fn apply(base: &mut Base, table: u64, round: &Round, wanted: &BTreeSet<u64>) {
+fn apply(base: &mut Base, table: u64, round: &Round, live: &BTreeSet<u64>) {
     let changes: BTreeMap<_, _> = round.iter().cloned().collect();
     let numbers = Numbers { position: 1, time: 2, next_table: 9 };
     let written = base.checkpoint(numbers, &|| true, |to| {
         if !changes.is_empty() {
             to.merge(table, &mut Sorted(changes.into_iter().peekable()))?;
         }
-        to.keep_only(wanted)
+        to.retain_tables(live)
     });
     written.unwrap();
 }
@@ -244,7 +244,7 @@ fn a_page_of_zeros_is_named_whatever_it_was() {
         (0..200).for_each(|ident| to.note(Ident(ident), Some([ident, 1, 1])));
         (1..200)
             .try_for_each(|table| to.merge(table, &mut entries(if table == 1 { 0..3000 } else { 0..1 })))?;
-        to.keep_only(&(1..200).collect())
+        to.retain_tables(&(1..200).collect())
     })
     .unwrap();
     let heights = [IDENTS_TABLE, TABLES_TABLE, 1].map(|table| match table {

@@ -72,13 +72,13 @@ impl Changes<'_> {
     }
 
     /// Deletes all tables except these, which change no more.
-    pub(in crate::disk) fn keep_only(&mut self, wanted: &BTreeSet<u64>) -> Result<()> {
+    pub(in crate::disk) fn retain_tables(&mut self, live: &BTreeSet<u64>) -> Result<()> {
         debug_assert!(
-            self.tables.keys().all(|number| wanted.contains(number)),
+            self.tables.keys().all(|number| live.contains(number)),
             "the checkpoint writes a table that it deletes"
         );
         for (number, stored) in self.view.places()? {
-            if wanted.contains(&number) {
+            if live.contains(&number) {
                 continue;
             }
             let mut freed = Vec::new();
@@ -367,7 +367,7 @@ impl Base {
 
     /// Ensures that the base's name durably refers to the open file. Before that no checkpoint may remove journal
     /// segments.
-    pub(in crate::disk) fn settle(&mut self) -> Result<()> {
+    pub(in crate::disk) fn sync_name(&mut self) -> Result<()> {
         if let (false, Some(directory)) = (self.named, self.path.parent()) {
             let synced = self.files.sync_directory(directory);
             synced.map_err(|error| during("syncing", directory, error))?;

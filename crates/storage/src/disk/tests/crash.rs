@@ -8,7 +8,7 @@ use super::*;
 use crate::testing::faulty::Random;
 
 /// Acknowledgements and states of a run.
-struct Acknowledged {
+struct AcknowledgedWrites {
     /// State after each commit, by position.
     states: Vec<Everything>,
     /// Position of the last returned commit.
@@ -20,9 +20,9 @@ struct Acknowledged {
     durability: Durability,
 }
 
-impl Acknowledged {
-    fn nothing(states: Vec<Everything>, durability: Durability) -> Acknowledged {
-        Acknowledged { states, committed: 0, journaled: 0, waited: 0, durability }
+impl AcknowledgedWrites {
+    fn nothing(states: Vec<Everything>, durability: Durability) -> AcknowledgedWrites {
+        AcknowledgedWrites { states, committed: 0, journaled: 0, waited: 0, durability }
     }
 }
 
@@ -76,7 +76,7 @@ pub(super) fn time_of(position: u64) -> u64 {
 }
 
 /// Runs the script until its end or a failure.
-fn script(files: &FaultyFiles, acknowledged: &mut Acknowledged) -> Result<()> {
+fn script(files: &FaultyFiles, acknowledged: &mut AcknowledgedWrites) -> Result<()> {
     let engine = open_as(files, acknowledged.durability)?;
     let result = commit_all(&engine, acknowledged);
     // A failing close is expected here.
@@ -84,7 +84,7 @@ fn script(files: &FaultyFiles, acknowledged: &mut Acknowledged) -> Result<()> {
     result
 }
 
-fn commit_all(engine: &DiskEngine, acknowledged: &mut Acknowledged) -> Result<()> {
+fn commit_all(engine: &DiskEngine, acknowledged: &mut AcknowledgedWrites) -> Result<()> {
     for (at, batch) in batches().into_iter().enumerate() {
         let position = engine.commit(batch)?;
         acknowledged.committed = position.0;
@@ -113,7 +113,7 @@ pub(super) fn states() -> Vec<Everything> {
 }
 
 /// Reopens after a stop, checks the state, and continues the workload.
-fn check(files: &FaultyFiles, loss: Loss, acknowledged: &Acknowledged, what: &str) {
+fn check(files: &FaultyFiles, loss: Loss, acknowledged: &AcknowledgedWrites, what: &str) {
     let files = files.restart(loss);
     let engine =
         open_as(&files, acknowledged.durability).unwrap_or_else(|error| panic!("{what}, {loss:?}: {error}"));
@@ -140,7 +140,7 @@ fn check(files: &FaultyFiles, loss: Loss, acknowledged: &Acknowledged, what: &st
 
 /// Stops at each of `count` places and returns the number of survived stops.
 fn stop_everywhere(durability: Durability, count: u64, stop: fn(&FaultyFiles, u64), what: &str) -> u64 {
-    let mut acknowledged = Acknowledged::nothing(states(), durability);
+    let mut acknowledged = AcknowledgedWrites::nothing(states(), durability);
     let mut survived = 0;
     for at in 1..=count {
         let files = FaultyFiles::new();
@@ -166,7 +166,7 @@ fn stop_everywhere(durability: Durability, count: u64, stop: fn(&FaultyFiles, u6
 
 fn counts(durability: Durability) -> (u64, u64) {
     let files = FaultyFiles::new();
-    let mut acknowledged = Acknowledged::nothing(Vec::new(), durability);
+    let mut acknowledged = AcknowledgedWrites::nothing(Vec::new(), durability);
     script(&files, &mut acknowledged).unwrap();
     assert_eq!(acknowledged.committed, batches().len() as u64);
     assert!(acknowledged.waited > 5, "{} changes waited", acknowledged.waited);

@@ -28,7 +28,7 @@ fn salvage(files: &FaultyFiles) -> Result<Salvage> {
 }
 
 /// Salvages, exchanges and opens. Returns the contents and the reported losses.
-fn repaired(files: &FaultyFiles) -> (Everything, Vec<super::super::Lost>) {
+fn repaired(files: &FaultyFiles) -> (Everything, Vec<super::super::DataLoss>) {
     let salvage = salvage(files).unwrap();
     let lost = salvage.lost().to_vec();
     let saved = everything(&*salvage.engine().snapshot());

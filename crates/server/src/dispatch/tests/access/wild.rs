@@ -48,18 +48,18 @@ impl Bender {
                 continue;
             }
             if self.chance(40) {
-                out.append(FieldName::known(name), *self.pick(&NAMES));
+                out.append(FieldName::trusted(name), *self.pick(&NAMES));
             }
             match element.value() {
                 Value::String(_) if self.chance(3) => {
-                    _ = out.append(FieldName::known(name), *self.pick(&NAMES))
+                    _ = out.append(FieldName::trusted(name), *self.pick(&NAMES))
                 }
                 Value::Document(inner) => {
-                    self.bend(inner, out.begin_document(FieldName::known(name)));
+                    self.bend(inner, out.begin_document(FieldName::trusted(name)));
                     out.end();
                 }
                 Value::Array(inner) if name == "pipeline" => {
-                    out.begin_array(FieldName::known(name));
+                    out.begin_array(FieldName::trusted(name));
                     for value in inner.iter() {
                         out.push(value);
                     }
@@ -70,7 +70,7 @@ impl Bender {
                     out.end();
                 }
                 Value::Array(inner) => {
-                    out.begin_array(FieldName::known(name));
+                    out.begin_array(FieldName::trusted(name));
                     for value in inner.iter() {
                         match value {
                             Value::Document(document) => {

@@ -7,10 +7,10 @@ use base::bson::DocumentCow;
 use base::{Result, bail};
 use std::cell::RefCell;
 
-/// Documents in order, which can be iterated repeatedly.
+/// The documents of one partition, in order. Can be read repeatedly.
 #[derive(Default)]
-pub(crate) struct Gathered {
-    held: Vec<DocumentCow>,
+pub(crate) struct PartitionBuffer {
+    documents: Vec<DocumentCow>,
     bytes: usize,
     count: usize,
     file: SpillFile,
@@ -19,18 +19,18 @@ pub(crate) struct Gathered {
     codec: RowCodec,
 }
 
-/// Returns the gathered documents, each once.
+/// Iterator over the documents of a buffer.
 #[derive(Default)]
-pub(crate) struct Given {
-    held: std::vec::IntoIter<DocumentCow>,
+pub(crate) struct BufferedRows {
+    documents: std::vec::IntoIter<DocumentCow>,
     run: Option<RefCell<Run>>,
     codec: RowCodec,
 }
 
-impl Gathered {
+impl PartitionBuffer {
     /// Starts an empty list, for documents in the form of this codec and a temporary file in a folder.
-    pub(crate) fn of(codec: RowCodec, folder: &SpillFolder) -> Gathered {
-        Gathered { codec, file: SpillFile::within(folder), ..Gathered::default() }
+    pub(crate) fn new(codec: RowCodec, folder: &SpillFolder) -> PartitionBuffer {
+        PartitionBuffer { codec, file: SpillFile::within(folder), ..PartitionBuffer::default() }
     }
 
     /// The number of documents.
@@ -43,7 +43,7 @@ impl Gathered {
         self.bytes
     }
 
-    /// Adds a document in held form.
+    /// Adds a document in the codec's form.
     ///
     /// Errors: 5643011 beyond the memory limit if spilling is not allowed; errors of temporary files.
     pub(crate) fn add(&mut self, document: DocumentCow, memory: usize, allow_disk_use: bool) -> Result<()> {
@@ -52,7 +52,7 @@ impl Gathered {
             return writer.write(&[], 0, document.view().bytes());
         }
         self.bytes += document.view().bytes().len() + size_of::<DocumentCow>();
-        self.held.push(document);
+        self.documents.push(document);
         if self.bytes <= memory {
             return Ok(());
         }
@@ -70,7 +70,7 @@ impl Gathered {
     /// Writes the documents in memory to the file.
     pub(crate) fn spill(&mut self) -> Result<()> {
         let mut writer = self.file.begin()?;
-        for document in self.held.drain(..) {
+        for document in self.documents.drain(..) {
             writer.write(&[], 0, document.view().bytes())?;
         }
         self.bytes = 0;
@@ -89,7 +89,10 @@ impl Gathered {
     /// Visits every document in order.
     pub(crate) fn each(&self, visit: &mut dyn FnMut(RowView<'_>) -> Result<()>) -> Result<()> {
         let Some(run) = &self.run else {
-            return self.held.iter().try_for_each(|held| self.codec.with_row(held.view(), &mut *visit));
+            return self
+                .documents
+                .iter()
+                .try_for_each(|document| self.codec.with_row(document.view(), &mut *visit));
         };
         let mut run = run.borrow_mut();
         run.restart();
@@ -99,22 +102,22 @@ impl Gathered {
         Ok(())
     }
 
-    /// Returns the documents one by one.
-    pub(crate) fn give(self) -> Given {
+    /// Returns the rows one by one.
+    pub(crate) fn into_rows(self) -> BufferedRows {
         if let Some(run) = &self.run {
             run.borrow_mut().restart();
         }
-        Given { held: self.held.into_iter(), run: self.run, codec: self.codec }
+        BufferedRows { documents: self.documents.into_iter(), run: self.run, codec: self.codec }
     }
 }
 
-impl Given {
+impl BufferedRows {
     /// The next row.
     pub(crate) fn next(&mut self) -> Result<Option<Row>> {
-        let held = match &self.run {
-            None => self.held.next(),
+        let next = match &self.run {
+            None => self.documents.next(),
             Some(run) => run.borrow_mut().next()?.map(|record| record.document),
         };
-        Ok(held.map(|held| self.codec.decode(held)))
+        Ok(next.map(|document| self.codec.decode(document)))
     }
 }

@@ -11,14 +11,14 @@ const EVERY: u32 = 128;
 
 /// A counter that checks for interruption every 128 steps.
 #[derive(Clone)]
-pub(crate) struct Tick {
+pub(crate) struct InterruptCheck {
     interrupt: Arc<dyn Interrupt>,
     steps: u32,
 }
 
-impl Tick {
-    pub(crate) fn new(context: &Context) -> Tick {
-        Tick { interrupt: Arc::clone(&context.interrupt), steps: 0 }
+impl InterruptCheck {
+    pub(crate) fn new(context: &Context) -> InterruptCheck {
+        InterruptCheck { interrupt: Arc::clone(&context.interrupt), steps: 0 }
     }
 
     /// The interrupt to check.
