@@ -89,7 +89,7 @@ pub mod language {
     pub use query::pipeline::{CollStats, External, Inputs, Requester, Resource, StageDefinition};
     pub use query::pipeline::{first_stage, from_documents, stages_of};
     pub use query::query_shape;
-    pub use query::{Arena, Collation, Context, Interrupt, Projection, SortPattern, Update};
+    pub use query::{Arena, Collation, Context, Helpers, Interrupt, Projection, SortPattern, Update};
 }
 
 /// The error of the storage engine as MongoDB would report it.

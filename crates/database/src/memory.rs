@@ -381,6 +381,28 @@ impl Account {
         self.postpone_check(taken);
     }
 
+    /// Takes over the memory of an account that another thread has run.
+    pub(crate) fn adopt(&self, other: &Account) {
+        if other.thread.load(Relaxed) != memory::thread_id() {
+            self.base.fetch_sub(other.used.load(Relaxed), Relaxed);
+        }
+    }
+
+    /// Publishes the memory, or resumes the account on another thread.
+    pub(crate) fn follow_thread(&self) {
+        if self.thread.load(Relaxed) == memory::thread_id() {
+            self.publish();
+        } else {
+            self.resume();
+        }
+    }
+
+    /// Sets the limit of another account, for a thread that helps its operation.
+    pub(crate) fn share_limit(&mut self, other: &Account) {
+        self.limit = other.limit;
+        self.postpone_check(self.base.load(Relaxed));
+    }
+
     /// Transfers this number of bytes to another owner. They no longer count.
     pub(crate) fn transfer(&self, bytes: usize) {
         self.base.fetch_add(i64::try_from(bytes).unwrap_or(0), Relaxed);

@@ -123,6 +123,8 @@ pub struct Operation {
     serial: u64,
     /// Progress of long work.
     progress: Mutex<Option<Arc<Progress>>>,
+    /// The operation that it helps.
+    helped: Option<Arc<Operation>>,
 }
 
 /// Read of a plan for `planSummary`.
@@ -241,7 +243,40 @@ impl Operation {
             #[cfg(debug_assertions)]
             serial: next_serial(),
             progress: Mutex::default(),
+            helped: None,
         }
+    }
+
+    /// Returns the operation of a thread that helps another operation. It ends with the other.
+    pub(crate) fn helping(operation: &Arc<Operation>) -> Operation {
+        let operation = operation.helped.as_ref().unwrap_or(operation);
+        let mut helping = Operation::of_database(operation.id, |work| work(), operation.shared.clone());
+        helping.deadline = AtomicU64::new(operation.deadline.load(Relaxed));
+        // The thread has no other clients.
+        helping.long = AtomicBool::new(true);
+        helping.memory.share_limit(&operation.memory);
+        helping.helped = Some(operation.clone());
+        helping
+    }
+
+    /// Returns true if its thread helps another operation.
+    pub(crate) fn helps(&self) -> bool {
+        self.helped.is_some()
+    }
+
+    /// Notes that this thread runs it now, if it helps another operation.
+    pub(crate) fn follow_thread(&self) {
+        if self.helps() {
+            self.memory.follow_thread();
+        }
+    }
+
+    /// Moves its counts and its memory to the operation that it has helped. Called on the thread of that operation.
+    pub(crate) fn end_help(&self) {
+        let Some(helped) = &self.helped else { return };
+        let examined = helped.docs_examined.load(Relaxed) + self.docs_examined.swap(0, Relaxed);
+        helped.docs_examined.store(examined, Relaxed);
+        helped.memory.adopt(&self.memory);
     }
 
     /// Allows the statement to be suspended while it has changed nothing. `turn` is the place of a suspended statement
@@ -458,7 +493,7 @@ impl Operation {
     /// conditions.
     pub fn kill_reason(&self) -> Option<ErrorCode> {
         let deadline = self.deadline.load(Relaxed);
-        match self.killed.load(Relaxed) {
+        match self.helped.as_deref().unwrap_or(self).killed.load(Relaxed) {
             0 if self.shared.stopping.load(Relaxed) => Some(ErrorCode::InterruptedAtShutdown),
             0 if deadline != 0 && micros_now() >= deadline => Some(ErrorCode::MaxTimeMSExpired),
             0 => None,
@@ -622,7 +657,7 @@ impl Interrupt for Operation {
     fn check(&self) -> Result<()> {
         #[cfg(debug_assertions)]
         self.assert_checked_often();
-        let killed = self.killed.load(Relaxed);
+        let killed = self.helped.as_deref().unwrap_or(self).killed.load(Relaxed);
         if killed != 0 {
             return Err(interrupted(ErrorCode::from_number(killed)));
         }

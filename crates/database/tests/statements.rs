@@ -10,7 +10,7 @@ use database::{
 };
 use query::context::Uninterrupted;
 use query::matcher::Matcher;
-use query::{Context, Update};
+use query::{Context, Helpers, Update};
 use std::sync::Arc;
 use storage::MemoryEngine;
 
@@ -231,4 +231,67 @@ fn an_unordered_insert_skips_exactly_the_duplicates() {
     let is_duplicate = |at: &usize| !seen.insert(documents[*at].bytes().to_vec());
     assert_eq!(refused, (0..documents.len()).filter(is_duplicate).collect::<Vec<_>>());
     s.check();
+}
+
+/// Threads that are always idle.
+struct Threads;
+
+impl Helpers for Threads {
+    fn has_idle(&self) -> bool {
+        true
+    }
+
+    fn is_busy(&self) -> bool {
+        false
+    }
+
+    fn run(&self, work: Box<dyn FnOnce() + Send>) -> bool {
+        std::thread::spawn(work);
+        true
+    }
+}
+
+#[test]
+fn a_group_over_a_scan_takes_the_help_of_other_threads() {
+    let session = Session::new();
+    let documents: Vec<DocumentBuf> =
+        (0..30_000).map(|i| json(&format!("{{_id: {i}, a: {}, b: {}}}", i % 7, i as f64 / 3.0))).collect();
+    let scope = Scope::new(&session.operation, &session.namespace, &session.context);
+    for documents in documents.chunks(10_000) {
+        let inserts = documents
+            .iter()
+            .map(|document| InsertRequest { document: document.view(), bypass_validation: false });
+        for insert in inserts {
+            session.database.insert(&scope, insert).unwrap();
+        }
+    }
+    session.delete("{_id: {$gte: 10000, $lt: 14000}}", false);
+    let groups = |operation: &Arc<Operation>, helpers: Option<Arc<dyn Helpers>>, filter: &str| {
+        let mut context = Context::new(0, 1, operation.clone());
+        context.helpers = helpers;
+        let stages = json(&format!(
+            "{{v: [{{$match: {filter}}}, {{$group: {{_id: '$a', n: {{$sum: 1}}, b: {{$sum: '$b'}}, first: {{$first: \
+             '$_id'}}, last: {{$last: '$_id'}}}}}}]}}"
+        ));
+        let request =
+            AggregateRequest::new(stages.view().get("v").and_then(|value| value.as_array()).unwrap());
+        let scope = Scope::new(operation, &session.namespace, &Arc::new(context));
+        let mut cursor = session.database.aggregate(&scope, &request)?;
+        let mut batch = Builder::new();
+        batch.begin_array(c"batch");
+        cursor.next_batch(1000, &mut batch)?;
+        batch.end();
+        Ok(batch.finish())
+    };
+    let examined = |operation: &Operation| operation.docs_examined.load(std::sync::atomic::Ordering::Relaxed);
+    for filter in ["{}", "{_id: {$type: 'int'}}", "{a: {$ne: 3}}", "{b: 99}"] {
+        let [alone, helped] = [1, 2].map(|id| Arc::new(session.database.operation(id)));
+        let expected: Result<DocumentBuf> = groups(&alone, None, filter);
+        assert_eq!(groups(&helped, Some(Arc::new(Threads)), filter).unwrap(), expected.unwrap(), "{filter}");
+        assert_eq!(examined(&helped), examined(&alone), "{filter}");
+    }
+    let killed = Arc::new(session.database.operation(3));
+    killed.kill();
+    let error = groups(&killed, Some(Arc::new(Threads)), "{}").unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Interrupted);
 }

@@ -23,6 +23,18 @@ pub trait Interrupt: Send + Sync {
     }
 }
 
+/// The owner of the threads that help an operation.
+pub trait Helpers: Send + Sync {
+    /// Returns true if a processor is idle.
+    fn has_idle(&self) -> bool;
+
+    /// Returns true if the processors are too busy for the threads that help now.
+    fn is_busy(&self) -> bool;
+
+    /// Runs work on another thread. Returns false, and runs nothing, if no processor is idle.
+    fn run(&self, work: Box<dyn FnOnce() + Send>) -> bool;
+}
+
 /// Never interrupts; for tests and background work.
 pub struct Uninterrupted;
 
@@ -73,6 +85,8 @@ pub struct Context {
     pub spills: SpillFolder,
     /// Interruption check of long loops.
     pub interrupt: Arc<dyn Interrupt>,
+    /// The owner of threads that may help the operation.
+    pub helpers: Option<Arc<dyn Helpers>>,
     /// The metadata that the operation requires, for `$meta`.
     pub metadata: Metadata,
     random: AtomicU64,
@@ -108,6 +122,7 @@ impl Context {
             timestamps,
             spills,
             interrupt,
+            helpers: None,
             metadata: Metadata::default(),
             random: AtomicU64::new(seed | 1),
             steps: AtomicUsize::new(0),
@@ -144,6 +159,7 @@ impl Context {
             timestamps: self.timestamps.clone(),
             spills: self.spills.clone(),
             interrupt: self.interrupt.clone(),
+            helpers: self.helpers.clone(),
             metadata: self.metadata.clone(),
             random: AtomicU64::new(self.random() | 1),
             steps: AtomicUsize::new(0),
@@ -158,6 +174,11 @@ impl Context {
     /// Copies the environment with another collation.
     pub fn with_collation(&self, collation: Collation) -> Context {
         Context { collation, ..self.with_variables(self.variables.clone()) }
+    }
+
+    /// Copies the environment for another thread, whose interruption check is `interrupt`.
+    pub fn for_helper(&self, interrupt: &Arc<dyn Interrupt>) -> Context {
+        Context { interrupt: interrupt.clone(), helpers: None, ..self.with_variables(self.variables.clone()) }
     }
 
     /// Counts weighted steps of an evaluation and checks for interruption at intervals. All stages of a pipeline share

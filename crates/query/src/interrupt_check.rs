@@ -18,7 +18,11 @@ pub(crate) struct InterruptCheck {
 
 impl InterruptCheck {
     pub(crate) fn new(context: &Context) -> InterruptCheck {
-        InterruptCheck { interrupt: Arc::clone(&context.interrupt), steps: 0 }
+        InterruptCheck::of(&context.interrupt)
+    }
+
+    pub(crate) fn of(interrupt: &Arc<dyn Interrupt>) -> InterruptCheck {
+        InterruptCheck { interrupt: Arc::clone(interrupt), steps: 0 }
     }
 
     /// The interrupt to check.

@@ -32,7 +32,7 @@ pub mod update;
 pub mod window;
 
 pub use collation::Collation;
-pub use context::{Arena, Context, Interrupt, Timestamps};
+pub use context::{Arena, Context, Helpers, Interrupt, Timestamps};
 pub use expression::Expression;
 pub use limits::Limits;
 pub use matcher::Matcher;

@@ -7,10 +7,13 @@ use super::{
 };
 use crate::collection::Data;
 use crate::keys::{IndexEntry, RecordId};
+use crate::operation::Operation;
 use crate::storage_error;
 use base::Result;
-use query::Row;
 use query::matcher::Matcher;
+use query::pipeline::Split;
+use query::{Interrupt, Row};
+use std::ops::Bound;
 use std::sync::Arc;
 use storage::{Cursor, Direction, Ident, Range, Snapshot, Value, ValueRef};
 
@@ -20,10 +23,22 @@ use storage::{Cursor, Direction, Ident, Range, Snapshot, Value, ValueRef};
 pub(crate) struct CollScan {
     exec_context: Arc<ExecContext>,
     cursor: Natural,
+    forward: bool,
     filter: Option<Arc<Matcher>>,
     stats: Stats,
     examined: u64,
+    /// Documents to examine before the end of the section.
+    section: u64,
+    /// The last record, and the first one after the scan.
+    last: u64,
+    end: u64,
 }
+
+/// Documents of a section. A thread gives work away after each.
+const SECTION: u64 = 2048;
+
+/// Number of documents that one thread scans faster than two.
+const FEW: u64 = 4 * SECTION;
 
 impl CollScan {
     pub(crate) fn new(
@@ -35,33 +50,99 @@ impl CollScan {
         Ok(CollScan {
             exec_context: exec_context.clone(),
             cursor: exec_context.natural.walk(&exec_context.snapshot, direction)?,
+            forward,
             filter,
             stats: Stats::default(),
             examined: 0,
+            section: u64::MAX,
+            last: 0,
+            end: u64::MAX,
         })
+    }
+
+    /// Returns true if parts of the scan may run on other threads: a long scan forward over local data. Explain shows
+    /// one scan.
+    fn has_sections(&self) -> bool {
+        let ExecContext { operation, snapshot, records, natural, context } = &*self.exec_context;
+        self.section <= SECTION
+            || (context.helpers.is_some() || operation.helps())
+                && self.forward
+                && natural.clustered.is_none()
+                && snapshot.remote().is_none()
+                && operation.transaction().is_none()
+                && !operation.is_explained()
+                && snapshot.entries(*records).is_ok_and(|entries| entries > FEW)
+    }
+
+    /// Returns the record after the last one of the collection.
+    fn end_of_collection(&self) -> Result<u64> {
+        let ExecContext { snapshot, natural, .. } = &*self.exec_context;
+        let mut backward = natural.walk(snapshot, Direction::Backward)?;
+        Ok(backward.next()?.map_or(0, |(id, _)| id.0.saturating_add(1)))
+    }
+
+    /// Returns a scan of the second half of the remaining records.
+    fn later_half(&mut self) -> Result<Option<CollScan>> {
+        if self.end == u64::MAX {
+            self.end = self.end_of_collection()?;
+        }
+        let middle = self.last + self.end.saturating_sub(self.last) / 2;
+        if middle - self.last < SECTION {
+            return Ok(None);
+        }
+        let around = &*self.exec_context;
+        let operation = Arc::new(Operation::helping(&around.operation));
+        let interrupt: Arc<dyn Interrupt> = operation.clone();
+        let exec_context = Arc::new(ExecContext {
+            context: Arc::new(around.context.for_helper(&interrupt)),
+            operation,
+            snapshot: around.snapshot.clone(),
+            ..*around
+        });
+        let range = Range { lower: Bound::Included(middle.to_be_bytes().into()), upper: Bound::Unbounded };
+        let cursor =
+            around.snapshot.scan(around.records, range, Direction::Forward).map_err(storage_error)?;
+        let later = CollScan {
+            exec_context,
+            cursor: Natural { cursor, clustered: None },
+            forward: true,
+            filter: self.filter.clone(),
+            stats: Stats::default(),
+            examined: 0,
+            section: 0,
+            last: middle,
+            end: self.end,
+        };
+        self.end = middle;
+        Ok(Some(later))
     }
 }
 
 impl CollScan {
     /// Returns the next matching document among `budget` examined ones; `None` if none of them
     /// matches.
-    fn search(&mut self, mut budget: u64) -> Result<Option<Option<Row>>> {
-        while let Some((id, value)) = self.cursor.next()? {
+    fn search(&mut self, budget: u64) -> Result<Option<Option<Row>>> {
+        let most = budget.min(self.section);
+        let mut last = self.last;
+        for step in 0..most {
+            let Some((id, value)) = self.cursor.next()?.filter(|(id, _)| id.0 < self.end) else {
+                self.stats.end();
+                return Ok(Some(None));
+            };
+            last = id.0;
             self.examined += 1;
             self.exec_context.examine_document()?;
-            let matched = self.exec_context.passes(&self.filter, &value)?;
-            if matched {
+            if self.exec_context.passes(&self.filter, &value)? {
+                self.section -= step + 1;
+                self.last = last;
                 self.stats.advance();
                 return Ok(Some(Some(stored(id, value.to_shared()))));
             }
             self.stats.need_time();
-            budget -= 1;
-            if budget == 0 {
-                return Ok(None);
-            }
         }
-        self.stats.end();
-        Ok(Some(None))
+        self.section -= most;
+        self.last = last;
+        Ok((self.section == 0).then_some(None))
     }
 
     /// Counts the matching documents among `budget` examined ones. Returns true at the end.
@@ -96,6 +177,23 @@ impl RecordStream for CollScan {
         self.stats.advanced += count;
         self.stats.end();
         Ok(count)
+    }
+
+    fn begin_section(&mut self) -> bool {
+        self.exec_context.operation.follow_thread();
+        let begins = !self.stats.ended && self.has_sections();
+        if begins {
+            self.section = SECTION;
+        }
+        begins
+    }
+
+    fn split(&mut self) -> Option<Split<Box<dyn RecordStream>>> {
+        // The scan itself will return the error.
+        let later = self.later_half().ok().flatten()?;
+        let helping = later.exec_context.operation.clone();
+        let interrupt = helping.clone();
+        Some(Split { rows: Box::new(later), interrupt, finish: Box::new(move || helping.end_help()) })
     }
 
     fn report(&self, report: &mut Report) {

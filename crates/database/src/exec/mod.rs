@@ -39,6 +39,7 @@ use base::bson::{Document, DocumentCow};
 use base::{Result, err};
 use ixscan::IndexKey;
 use query::matcher::Matcher;
+use query::pipeline::Split;
 use query::{Context, Interrupt, Row};
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
@@ -63,6 +64,16 @@ pub trait RecordStream: Send {
             count += 1;
         }
         Ok(count)
+    }
+
+    /// See [`Stage::begin_section`](query::Stage::begin_section).
+    fn begin_section(&mut self) -> bool {
+        false
+    }
+
+    /// See [`Stage::split`](query::Stage::split).
+    fn split(&mut self) -> Option<Split<Box<dyn RecordStream>>> {
+        None
     }
 
     /// Reports the statistics of its node and of the nodes below.

@@ -21,6 +21,7 @@ use crate::database::Database;
 use crate::exec::RecordStream;
 use crate::plan::note_sort_key;
 use base::{Result, bail, err};
+use query::pipeline::Split;
 use query::{Context, MetaKind, Row, SortPattern, Stage};
 use std::sync::Arc;
 
@@ -30,6 +31,14 @@ pub(crate) struct Documents(pub(crate) Box<dyn RecordStream>);
 impl Stage for Documents {
     fn next(&mut self) -> Result<Option<Row>> {
         self.0.next()
+    }
+
+    fn begin_section(&mut self) -> bool {
+        self.0.begin_section()
+    }
+
+    fn split(&mut self) -> Option<Split> {
+        Some(self.0.split()?.through(|records, _| -> Box<dyn Stage> { Box::new(Documents(records)) }))
     }
 }
 

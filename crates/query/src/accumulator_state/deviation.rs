@@ -79,6 +79,11 @@ impl Accumulator for Deviation {
         WindowMethod::Merge
     }
 
+    /// Joined states are rounded in another way.
+    fn joins_exactly(&self) -> bool {
+        false
+    }
+
     fn memory(&self) -> usize {
         size_of::<Deviation>()
     }

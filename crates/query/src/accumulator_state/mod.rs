@@ -58,6 +58,11 @@ pub(crate) trait Accumulator: Send {
         WindowMethod::Recompute
     }
 
+    /// Whether states of parts, joined in their order, give the result of all arguments in one state, at a low cost.
+    fn joins_exactly(&self) -> bool {
+        !matches!(self.window_method(), WindowMethod::Recompute | WindowMethod::Remove)
+    }
+
     /// Approximate memory in bytes.
     fn memory(&self) -> usize;
 

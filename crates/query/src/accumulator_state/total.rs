@@ -189,3 +189,36 @@ impl Accumulator for Total {
         false
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Sums of doubles are precise to 106 bits, so the last bit of the result does not depend on the parts.
+        #[test]
+        fn sums_of_parts_join_exactly(
+            numbers in prop::collection::vec((-1.0e9..1.0e9f64, 0..4u32), 1..200),
+            ends in prop::collection::vec(0..200usize, 0..4),
+        ) {
+            let number = |(double, kind): &(f64, u32)| match kind {
+                0 => Number::Int64(*double as i64),
+                1 => Number::Double(double.trunc() / 100.0),
+                _ => Number::Double(*double),
+            };
+            let mut whole = Total::default();
+            numbers.iter().for_each(|of| whole.add(number(of)));
+            let mut joined = Total::default();
+            let mut ends: Vec<usize> = ends.iter().map(|end| end % numbers.len()).collect();
+            ends.extend([0, numbers.len()]);
+            ends.sort_unstable();
+            for range in ends.windows(2) {
+                let mut part = Total::default();
+                numbers[range[0]..range[1]].iter().for_each(|of| part.add(number(of)));
+                joined.join(&part.to_bytes());
+            }
+            prop_assert_eq!(whole.finish().unwrap(), joined.finish().unwrap());
+        }
+    }
+}

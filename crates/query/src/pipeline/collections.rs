@@ -143,7 +143,7 @@ impl Environment {
         Environment { collections, ..self.clone() }
     }
 
-    /// Copies the environment with another context, for a sub-pipeline with different variables.
+    /// Copies the environment with another context, for a sub-pipeline with different variables or for another thread.
     pub fn with_context(&self, context: Context) -> Environment {
         Environment { context: Arc::new(context), ..self.clone() }
     }

@@ -6,7 +6,7 @@
 //! many levels. Typical pipelines need no check.
 
 use super::operator::Effect;
-use super::{Stage, Stream};
+use super::{Split, Stage, Stream};
 use crate::Row;
 use base::Result;
 use base::bson::{Document, Element, MAX_DEPTH, MAX_STORED_DEPTH, Type, Value, check_depth};
@@ -95,6 +95,14 @@ impl Stage for Bounded {
             check_depth(row.document.view())?;
         }
         Ok(row)
+    }
+
+    fn begin_section(&mut self) -> bool {
+        self.0.begin_section()
+    }
+
+    fn split(&mut self) -> Option<Split> {
+        Some(self.0.split()?.through(|rows, _| -> Stream { Box::new(Bounded(rows)) }))
     }
 }
 

@@ -12,13 +12,14 @@
 //! ```
 
 use super::operator::{Operator, Reads};
+use super::parallel::{self, Fold};
 use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Stream};
 use crate::accumulator::{Accumulation, parse_field};
 use crate::accumulator_state::Accumulator;
 use crate::expression::{Dependencies, Expression};
 use crate::interrupt_check::InterruptCheck;
-use crate::{Arena, Row, Sorter};
+use crate::{Arena, Interrupt, Row, Sorter};
 use base::bson::{Builder, DocumentBuf, DocumentCow, Element, FieldNameBuf, Value, ValueBuf};
 use base::{CompatibleWith, Error, ErrorCode, Result, bail, err};
 use std::collections::HashMap;
@@ -87,17 +88,9 @@ impl Operator for Group {
     }
 
     fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
-        Ok(Box::new(Running {
-            limit: environment.context.limits.group,
-            table: Table::default(),
-            interrupts: InterruptCheck::new(&environment.context),
-            environment: environment.clone(),
-            stage: self,
-            input: Some(input),
-            spilled: None,
-            next_row: None,
-            arena: Arena::new(),
-        }))
+        let limit = environment.context.limits.group;
+        let groups = Groups::new(self, environment.clone(), limit);
+        Ok(Box::new(Running { groups, input: Some(input), next_row: None }))
     }
 }
 
@@ -133,56 +126,52 @@ impl Table {
     }
 }
 
-/// A blocking stage, which reads its entire input before it returns groups.
-struct Running {
+/// Groups of a part of the input, in memory and spilled.
+struct Groups {
     stage: Arc<Group>,
-    input: Option<Stream>,
     /// Memory limit of the table in bytes.
     limit: usize,
     table: Table,
     /// Rows of spilled groups.
     spilled: Option<Sorter>,
-    /// The next spilled row and its key, read ahead to find the end of a group.
-    next_row: Option<(Vec<u8>, DocumentCow)>,
     environment: Environment,
     interrupts: InterruptCheck,
     arena: Arena,
+    /// Number of rows read.
+    rows: usize,
 }
 
-impl Running {
+/// Rows for each group below which groups are too many to be joined.
+const ROWS_PER_GROUP_MIN: usize = 8;
+
+/// Divisor of the memory limit for the groups of one helping thread.
+const HELPER_SHARE: usize = 4;
+
+impl Groups {
+    fn new(stage: Arc<Group>, environment: Environment, limit: usize) -> Groups {
+        Groups {
+            limit,
+            table: Table::default(),
+            spilled: None,
+            interrupts: InterruptCheck::new(&environment.context),
+            environment,
+            stage,
+            arena: Arena::new(),
+            rows: 0,
+        }
+    }
+
     /// Reads and groups the input.
-    fn load(&mut self, mut input: Stream) -> Result<()> {
-        let stage = Arc::clone(&self.stage);
-        let context = Arc::clone(&self.environment.context);
-        let mut arena = std::mem::take(&mut self.arena);
-        let mut key = Vec::new();
-        while let Some(row) = input.next()? {
-            let root = row.view();
-            self.interrupts.check_bytes(root.document.bytes().len())?;
-            arena.reset();
-            let id = stage.id.evaluate(root, &context, &arena)?.unwrap_or(Value::Null);
-            key.clear();
-            context.collation.append_large_key(id, true, &*context.interrupt, &mut key)?;
-            let position = match self.table.positions.get(key.as_slice()) {
-                Some(position) => *position,
-                None => self.table.insert(&key, self.new_group(id)?),
-            };
-            for (at, (_, accumulation)) in stage.fields.iter().enumerate() {
-                let argument = accumulation.argument(root, &context, &arena).map_err(division_error)?;
-                self.add(position, at, argument)?;
-            }
-            if self.table.memory_used > self.limit {
-                self.spill()?;
-            }
+    fn load(self, input: Stream) -> Result<Groups> {
+        let context = self.environment.context.clone();
+        let mut groups = parallel::fold(self, input, &context)?;
+        if groups.spilled.is_some() {
+            groups.spill()?;
         }
-        if self.spilled.is_some() {
-            self.spill()?;
-        }
-        if let Some(spilled) = &mut self.spilled {
+        if let Some(spilled) = &mut groups.spilled {
             spilled.finish()?;
         }
-        self.next_row = self.read_row()?;
-        Ok(())
+        Ok(groups)
     }
 
     /// Creates an empty group.
@@ -194,7 +183,7 @@ impl Running {
         Ok(GroupState { id: id.to_owned(), accumulators })
     }
 
-    fn add(&mut self, position: usize, at: usize, argument: Option<Value<'_>>) -> Result<()> {
+    fn add_argument(&mut self, position: usize, at: usize, argument: Option<Value<'_>>) -> Result<()> {
         let state = self.table.groups.get_mut(position).and_then(|group| group.accumulators.get_mut(at));
         let Some(state) = state else { return Ok(()) };
         if !state.grows() {
@@ -241,34 +230,19 @@ impl Running {
         Ok(Some((spilled.last_key().to_vec(), row)))
     }
 
-    /// Returns the next group of the table.
-    fn next_in_memory(&mut self) -> Result<Option<DocumentBuf>> {
-        let Some(group) = self.table.groups.get_mut(self.table.returned) else { return Ok(None) };
-        self.table.returned += 1;
-        // The accumulators are moved out, so memory shrinks as groups are returned.
-        let group =
-            GroupState { id: group.id.clone(), accumulators: std::mem::take(&mut group.accumulators) };
-        self.finish(&group).map(Some)
-    }
-
-    /// Returns the next spilled group.
-    fn next_spilled(&mut self) -> Result<Option<DocumentBuf>> {
-        let Some((key, mut row)) = self.next_row.take() else { return Ok(None) };
-        let mut group = self.new_group(row.view().get("_id").unwrap_or(Value::Null))?;
-        loop {
-            self.interrupts.check()?;
-            let saved = row.view().iter().skip(1);
-            for (state, saved) in group.accumulators.iter_mut().zip(saved) {
-                state.merge(saved.value())?;
-            }
-            match self.read_row()? {
-                Some((next_key, next)) if next_key == key => row = next,
-                other => {
-                    self.next_row = other;
-                    return self.finish(&group).map(Some);
-                }
-            }
+    /// Adds a group of a later part.
+    fn join_group(&mut self, key: &[u8], group: GroupState) -> Result<()> {
+        let known = self.table.positions.get(key);
+        let Some(known) = known.and_then(|position| self.table.groups.get_mut(*position)) else {
+            self.table.insert(key, group);
+            return Ok(());
+        };
+        for (state, later) in known.accumulators.iter_mut().zip(&group.accumulators) {
+            let before = state.memory();
+            state.merge(later.save().view())?;
+            self.table.memory_used = (self.table.memory_used + state.memory()).saturating_sub(before);
         }
+        Ok(())
     }
 
     fn finish(&self, group: &GroupState) -> Result<DocumentBuf> {
@@ -282,12 +256,126 @@ impl Running {
     }
 }
 
+impl Fold for Groups {
+    fn add(&mut self, section: &mut dyn Stage) -> Result<()> {
+        let stage = Arc::clone(&self.stage);
+        let context = Arc::clone(&self.environment.context);
+        let mut arena = std::mem::take(&mut self.arena);
+        let mut key = Vec::new();
+        while let Some(row) = section.next()? {
+            self.rows += 1;
+            let root = row.view();
+            self.interrupts.check_bytes(root.document.bytes().len())?;
+            arena.reset();
+            let id = stage.id.evaluate(root, &context, &arena)?.unwrap_or(Value::Null);
+            key.clear();
+            context.collation.append_large_key(id, true, &*context.interrupt, &mut key)?;
+            let position = match self.table.positions.get(key.as_slice()) {
+                Some(position) => *position,
+                None => self.table.insert(&key, self.new_group(id)?),
+            };
+            for (at, (_, accumulation)) in stage.fields.iter().enumerate() {
+                let argument = accumulation.argument(root, &context, &arena).map_err(division_error)?;
+                self.add_argument(position, at, argument)?;
+            }
+            if self.table.memory_used > self.limit {
+                self.spill()?;
+            }
+        }
+        self.arena = arena;
+        Ok(())
+    }
+
+    fn is_worth_splitting(&self) -> bool {
+        let groups = &self.table.groups;
+        let joins = |group: &GroupState| group.accumulators.iter().all(|state| state.joins_exactly());
+        self.spilled.is_none()
+            && groups.len() * ROWS_PER_GROUP_MIN <= self.rows
+            && groups.first().is_none_or(joins)
+    }
+
+    fn another(&self, interrupt: &Arc<dyn Interrupt>) -> Groups {
+        let environment = self.environment.with_context(self.environment.context.for_helper(interrupt));
+        let limit = environment.context.limits.group / HELPER_SHARE;
+        Groups::new(self.stage.clone(), environment, limit)
+    }
+
+    fn join(&mut self, mut later: Groups) -> Result<()> {
+        if later.spilled.is_some() {
+            self.spill()?;
+            later.spill()?;
+            if let Some(rows) = &mut later.spilled {
+                rows.finish()?;
+            }
+            while let (Some((key, row)), Some(rows)) = (later.read_row()?, &mut self.spilled) {
+                self.interrupts.check()?;
+                rows.add(&key, 0, row)?;
+            }
+            return Ok(());
+        }
+        let mut keys = vec![Box::<[u8]>::default(); later.table.groups.len()];
+        for (key, position) in later.table.positions.drain() {
+            if let Some(place) = keys.get_mut(position) {
+                *place = key;
+            }
+        }
+        for (key, group) in keys.iter().zip(later.table.groups) {
+            self.interrupts.check()?;
+            self.join_group(key, group)?;
+        }
+        if self.table.memory_used > self.limit { self.spill() } else { Ok(()) }
+    }
+}
+
+/// A blocking stage, which reads its entire input before it returns groups.
+struct Running {
+    groups: Groups,
+    input: Option<Stream>,
+    /// The next spilled row and its key, read ahead to find the end of a group.
+    next_row: Option<(Vec<u8>, DocumentCow)>,
+}
+
+impl Running {
+    /// Returns the next group of the table.
+    fn next_in_memory(&mut self) -> Result<Option<DocumentBuf>> {
+        let table = &mut self.groups.table;
+        let Some(group) = table.groups.get_mut(table.returned) else { return Ok(None) };
+        table.returned += 1;
+        // The accumulators are moved out, so memory shrinks as groups are returned.
+        let group =
+            GroupState { id: group.id.clone(), accumulators: std::mem::take(&mut group.accumulators) };
+        self.groups.finish(&group).map(Some)
+    }
+
+    /// Returns the next spilled group.
+    fn next_spilled(&mut self) -> Result<Option<DocumentBuf>> {
+        let Some((key, mut row)) = self.next_row.take() else { return Ok(None) };
+        let mut group = self.groups.new_group(row.view().get("_id").unwrap_or(Value::Null))?;
+        loop {
+            self.groups.interrupts.check()?;
+            let saved = row.view().iter().skip(1);
+            for (state, saved) in group.accumulators.iter_mut().zip(saved) {
+                state.merge(saved.value())?;
+            }
+            match self.groups.read_row()? {
+                Some((next_key, next)) if next_key == key => row = next,
+                other => {
+                    self.next_row = other;
+                    return self.groups.finish(&group).map(Some);
+                }
+            }
+        }
+    }
+}
+
 impl Stage for Running {
     fn next(&mut self) -> Result<Option<Row>> {
         if let Some(input) = self.input.take() {
-            self.load(input)?;
+            let empty = self.groups.another(&self.groups.environment.context.interrupt);
+            self.groups = std::mem::replace(&mut self.groups, empty).load(input)?;
+            self.next_row = self.groups.read_row()?;
         }
-        self.interrupts.check()?;
+        self.groups.interrupts.check()?;
         let group = match self.next_in_memory()? {
             Some(group) => Some(group),
             None => self.next_spilled()?,

@@ -4,7 +4,7 @@ use super::definition::StageDefinition;
 use super::filter_paths::{ForbiddenOperators, check_filter, has_text, paths};
 use super::operator::{Effect, Kind, Operator, Reads};
 use super::parse::{Outer, Parsed, Scope};
-use super::{Environment, Stage, Step, Stream, registry};
+use super::{Environment, Split, Stage, Step, Stream, registry};
 use crate::interrupt_check::InterruptCheck;
 use crate::{Context, Matcher, Row};
 use base::bson::{Builder, Document, DocumentBuf, Element, Path, Value};
@@ -177,6 +177,18 @@ impl Stage for Running {
             }
         }
         Ok(None)
+    }
+
+    fn begin_section(&mut self) -> bool {
+        self.input.begin_section()
+    }
+
+    fn split(&mut self) -> Option<Split> {
+        let later = self.input.split()?;
+        let matching = |rows, interrupt: &_| {
+            matching(rows, self.matcher.clone(), Arc::new(self.context.for_helper(interrupt)))
+        };
+        Some(later.through(matching))
     }
 }
 

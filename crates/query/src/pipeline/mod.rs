@@ -44,6 +44,7 @@ mod metadata;
 mod operator;
 mod optimize;
 mod out;
+mod parallel;
 mod parse;
 mod plan_cache_stats;
 mod planner;
@@ -76,6 +77,7 @@ pub use external::External;
 pub(crate) use fill::in_update as fill_in_update;
 pub use geo_near::GeoNear;
 pub use r#match::matching;
+pub use parallel::Split;
 pub use planner::LeadingSort;
 pub use registry::{first_stage, stages, stages_of};
 pub use source::{from_documents, from_iter};
@@ -99,6 +101,18 @@ pub trait Stage: Send {
     /// Returns the next row, or `None` at the end. After the end it always returns `None`, except for a change stream,
     /// which may have more rows later.
     fn next(&mut self) -> Result<Option<Row>>;
+
+    /// Begins a section of a large scan: the next `None` is the end of the section, not of the rows. Returns false if
+    /// the stream has no sections or its last section begins.
+    fn begin_section(&mut self) -> bool {
+        false
+    }
+
+    /// Gives up the later part of the remaining rows, for another thread; `None` if the stream is not split. Called
+    /// between two sections.
+    fn split(&mut self) -> Option<Split> {
+        None
+    }
 }
 
 /// A boxed stage.

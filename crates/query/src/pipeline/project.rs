@@ -10,7 +10,7 @@
 
 use super::operator::{Effect, Operator, Reads};
 use super::parse::{Parsed, Scope};
-use super::{Environment, Stage, Stream};
+use super::{Environment, Split, Stage, Stream};
 use crate::expression::{Dependencies, Expression};
 use crate::{Arena, Context, Projection, Row};
 use base::bson::{Document, Element, FieldName, Path, Value};
@@ -171,6 +171,19 @@ impl Stage for Running {
         self.arena.reset();
         self.context.steps(shaped.bytes().len() / 1024)?;
         Ok(Some(row.with(shaped)))
+    }
+
+    fn begin_section(&mut self) -> bool {
+        self.input.begin_section()
+    }
+
+    fn split(&mut self) -> Option<Split> {
+        let later = self.input.split()?;
+        let running = |input, interrupt: &_| -> Stream {
+            let context = Arc::new(self.context.for_helper(interrupt));
+            Box::new(Running { stage: self.stage.clone(), input, context, arena: Arena::new() })
+        };
+        Some(later.through(running))
     }
 }
 

@@ -12,7 +12,7 @@
 use super::fields::set_path;
 use super::operator::{Effect, Kind, Operator, Reads};
 use super::parse::{Parsed, Scope};
-use super::{Environment, Stage, Stream};
+use super::{Environment, Split, Stage, Stream};
 use crate::Row;
 use crate::field_path::checked_path;
 use crate::interrupt_check::InterruptCheck;
@@ -233,6 +233,18 @@ impl Stage for Running {
                 return Ok(Some(output));
             }
         }
+    }
+
+    fn begin_section(&mut self) -> bool {
+        self.input.begin_section()
+    }
+
+    fn split(&mut self) -> Option<Split> {
+        let stage = self.stage.clone();
+        let running = |input, interrupt: &_| -> Stream {
+            Box::new(Running { stage, input, current: None, interrupts: InterruptCheck::of(interrupt) })
+        };
+        Some(self.input.split()?.through(running))
     }
 }
 

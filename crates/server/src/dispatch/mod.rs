@@ -60,6 +60,7 @@ pub(crate) fn run(
     exhaust_allowed: bool,
     reply: &mut Reply,
 ) -> HandlerStatus {
+    let _busy = server.processors.begin_request();
     let resumed = pending_reply.take().map(|pending_reply| *pending_reply);
     let at = resumed
         .as_ref()

@@ -20,6 +20,7 @@ use crate::listen::driver::{Driver, DriverAction, ThreadKind};
 use crate::observe::activity::Activity;
 use crate::process::blocking::{STACK_SIZE, network_threads, threads_most};
 use crate::process::event::Event;
+use crate::process::helpers::IdleProcessors;
 use crate::state::connection::{ConnectionState, Peer};
 use crate::state::own_address::dialled;
 use crate::state::server::Server;
@@ -64,6 +65,7 @@ const GRACE_INTERRUPTED: Duration = Duration::from_secs(2);
 /// Errors: startup errors, usually an address in use.
 pub fn serve(server: &Arc<Server>, ready: impl FnOnce(SocketAddr)) -> io::Result<()> {
     let (runtime, spare) = start_runtime(server)?;
+    server.helpers.get_or_init(|| Arc::new(IdleProcessors(server.processors.clone())));
     let background = Arc::downgrade(server);
     threads::spawn("vellum-background", Some(STACK_SIZE), move || {
         crate::listen::background::run(&background)

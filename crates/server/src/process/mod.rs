@@ -8,5 +8,6 @@ pub(crate) mod counter;
 pub(crate) mod dedicated_threads;
 pub(crate) mod event;
 pub(crate) mod heap;
+pub(crate) mod helpers;
 pub mod logging;
 pub(crate) mod memory_limit;

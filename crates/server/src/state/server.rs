@@ -5,6 +5,7 @@ use crate::observe::activity::Activities;
 use crate::observe::counters::Counters;
 use crate::observe::profiler::Profiler;
 use crate::process::blocking::in_place;
+use crate::process::helpers::Processors;
 use crate::process::memory_limit::{MemoryLimit, MemoryLimitStats};
 use crate::session::Sessions;
 use crate::state::auth::Auth;
@@ -19,6 +20,7 @@ use crate::state::tls::Tls;
 use base::bson::{Builder, Document, DocumentBuf, ObjectId};
 use base::random::Random;
 use base::{CompatibleWith, Result, err};
+use database::language::Helpers;
 use database::time;
 use database::{Database, EventCount};
 use std::sync::atomic::AtomicBool;
@@ -153,6 +155,9 @@ pub struct Server {
     pub(crate) unlocked: Arc<EventCount>,
     pub(crate) topology: TopologyState,
     pub(crate) started: Instant,
+    pub(crate) processors: Arc<Processors>,
+    /// Idle processors for long reads, once the server listens.
+    pub(crate) helpers: OnceLock<Arc<dyn Helpers>>,
     random: Random,
 }
 
@@ -218,6 +223,8 @@ impl Server {
             auth: Auth::new(settings.auth, settings.mechanisms.clone()),
             settings,
             started: time::now(),
+            processors: Arc::new(Processors::of_machine()),
+            helpers: OnceLock::new(),
             random: Random::new(seed),
         };
         let open = |name: &String| {

@@ -96,6 +96,7 @@ impl Call<'_> {
         let (times, spills) = (database.timestamps.clone(), database.spill_folder());
         let random = self.server.random();
         let mut context = Context::sharing(database.now_millis(), random, operation.clone(), times, spills);
+        context.helpers = self.server.helpers.get().cloned();
         context.limits = self.server.parameters.limits();
         context.compatible_with = self.server.settings.compatible_with;
         if self.server.is_replica_set() || self.server.is_front_with_log() {
