@@ -104,3 +104,49 @@ fn either_front_answers_for_both() {
         );
     }
 }
+
+/// A front does not read the record of an insert's session again while it has seen it. Another front may have changed
+/// the record meanwhile.
+#[test]
+fn an_insert_at_a_front_that_has_seen_an_older_record() {
+    let Some(cluster) = Cluster::start().unwrap() else {
+        return print_line("fronts over PostgreSQL skipped: it isn't installed (apt-get install postgresql)");
+    };
+    let connection = cluster.connection_string();
+    let start = || Server::on_schema(&connection, "seen");
+    let (Some(first), Some(second)) = (start(), start()) else { return };
+    let (mut a, mut b) = (first.connect().unwrap(), second.connect().unwrap());
+    let insert = |write: i64, document: &str| {
+        format!(
+            "{{insert: 'c', documents: [{document}], txnNumber: NumberLong({write}), \
+             lsid: {{id: UUID('01234567-89ab-cdef-0123-456789abcdef')}}, $db: 'test'}}"
+        )
+    };
+    let count = |client: &mut Client| number(run(client, "{count: 'c', $db: 'test'}").view(), "n");
+    let is_retried = |reply: &DocumentBuf| {
+        assert_eq!(number(reply.view(), "n"), Some(1), "{reply:?}");
+        assert!(reply.view().get("writeErrors").is_none(), "{reply:?}");
+        reply.view().get("retriedStmtIds").is_some()
+    };
+    for write in 1..4 {
+        assert!(!is_retried(&run(&mut a, &insert(write, &format!("{{_id: {write}}}")))));
+    }
+    // The commit of a repeated write is refused, by its key or by the record.
+    for (write, document) in [(4, "{_id: 4}"), (5, "{}")] {
+        assert!(!is_retried(&run(&mut b, &insert(write, document))));
+        assert!(is_retried(&run(&mut a, &insert(write, document))));
+        assert!(is_retried(&run(&mut b, &insert(write, document))));
+    }
+    assert_eq!(count(&mut a), Some(5));
+    // A write after one of the other front.
+    assert!(!is_retried(&run(&mut b, &insert(6, "{_id: 6}"))));
+    assert!(!is_retried(&run(&mut a, &insert(7, "{_id: 7}"))));
+    assert!(!is_retried(&run(&mut a, &insert(8, "{_id: 8}"))));
+    assert_eq!(count(&mut b), Some(8));
+    // A duplicate is still refused, and an older write too.
+    let duplicate = run(&mut a, &insert(9, "{_id: 1}"));
+    assert_eq!(duplicate.view().get("writeErrors").and_then(|all| all.as_array()).unwrap().iter().count(), 1);
+    assert!(!is_retried(&run(&mut b, &insert(11, "{_id: 11}"))));
+    assert_eq!(refused(&mut a, &insert(10, "{_id: 10}")), Some(225));
+    assert_eq!(count(&mut a), Some(9));
+}

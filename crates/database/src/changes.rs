@@ -30,6 +30,8 @@ pub(crate) struct Changes {
     unique: SmallVec<[UniqueKey; 1]>,
     /// The expectations about records of retryable statements.
     retries: Vec<usize>,
+    /// The records of retryable statements in a store of several processes.
+    pub(crate) records: Vec<(RetryKey, Value)>,
     /// The collections expected to be unchanged, by tree.
     pub(crate) collections: SmallVec<[Arc<Collection>; 1]>,
     /// Unique keys that these changes add, for duplicates within the statement.
@@ -215,8 +217,9 @@ impl Changes {
     }
 
     /// Adds the record of a retryable statement.
-    pub(crate) fn put_retry(&mut self, key: Key, value: Value) {
-        self.change.batch.put(RETRIES, key, value);
+    pub(crate) fn put_retry(&mut self, retry: RetryKey, value: Value) {
+        self.change.batch.put(RETRIES, retry.to_key(), value.clone());
+        self.records.push((retry, value));
     }
 
     /// Adds the record of a retryable statement, to which a store of one process appends the

@@ -9,6 +9,7 @@ use crate::changes::{Applied, Changes};
 use crate::database::Database;
 use crate::history::replaced_by;
 use crate::operation::{Operation, Ready, wait_interruptibly};
+use crate::retry_record::note_stored;
 use crate::storage_error;
 use base::{Result, bail};
 use query::Interrupt;
@@ -62,6 +63,7 @@ impl Database {
                 Ok(written) => {
                     debug_assert!(written.position <= self.latest_position(), "{written:?} is not visible");
                     operation.note_change();
+                    note_stored(&self.seen_retries, std::mem::take(&mut changes.records));
                     self.count_replaced(replaced);
                     self.notify_watchers(&changes.changed, written.position);
                     return Ok(Applied::Committed(written));

@@ -77,8 +77,8 @@ pub use upkeep::{repair, validate};
 pub use validator::{ValidatorChange, unknown_level};
 pub use watch::{Interest, Watch};
 pub use write::{
-    Action, AnswerOf, DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, GroupSize, InsertRequest,
-    Inserted, Insertion, UpdateOutcome, UpdateRequest, delete_answer,
+    Action, AnswerOf, DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, InsertProgress,
+    InsertRequest, Inserted, Insertion, UpdateOutcome, UpdateRequest, delete_answer,
 };
 
 /// The parts of the query language that this crate's calls take: a caller needs no other crate.

@@ -6,7 +6,7 @@
 use crate::keys::{RETRIES, corrupted};
 use crate::storage_error;
 use base::Result;
-use base::bson::{Document, DocumentBuf};
+use base::bson::{Builder, Document, DocumentBuf};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::time::Duration;
@@ -56,6 +56,21 @@ pub struct StoredRetry {
 /// Sessions' records read so far, for a store that other processes share.
 pub(crate) type SeenRetries = Mutex<HashMap<SessionId, Vec<(Key, Value)>>>;
 
+/// Notes the records that a commit of this process has stored.
+pub(crate) fn note_stored(seen: &SeenRetries, records: Vec<(RetryKey, Value)>) {
+    if records.is_empty() {
+        return;
+    }
+    let mut seen = seen.lock();
+    for (retry, value) in records {
+        let (key, seen) = (retry.to_key(), seen.entry(retry.session).or_default());
+        match seen.binary_search_by(|(at, _)| at[..].cmp(&key)) {
+            Ok(at) => seen.get_mut(at).into_iter().for_each(|(_, old)| *old = value.clone()),
+            Err(at) => seen.insert(at, (key, value)),
+        }
+    }
+}
+
 impl RetryKey {
     /// Returns true for the record of a committed transaction, false for a retryable statement.
     pub fn is_commit(&self) -> bool {
@@ -73,6 +88,37 @@ impl RetryKey {
         }
         Key::from(key)
     }
+}
+
+impl StoredRetry {
+    /// Returns the records of the single statements. A run stands for several inserts.
+    pub(crate) fn statements(self) -> impl Iterator<Item = StoredRetry> {
+        let first = self.key.statement;
+        let (last, answer) = match run_end(self.answer.view()) {
+            Some(last) => (last, DocumentBuf::empty()),
+            None => (first, self.answer),
+        };
+        let StoredRetry { key, millis, time, .. } = self;
+        (first..=last).map(move |statement| StoredRetry {
+            key: RetryKey { statement, ..key },
+            millis,
+            answer: answer.clone(),
+            time,
+        })
+    }
+}
+
+/// Returns the answer of a record that stands for all statements up to `last`, for a write whose latest commit began
+/// with `latest`.
+pub(crate) fn run_answer(last: i32, latest: i32) -> DocumentBuf {
+    let mut out = Builder::new();
+    out.append(c"last", last).append(c"latest", latest);
+    out.finish()
+}
+
+/// Returns the last statement of a run; `None` for the answer of a single statement.
+pub(crate) fn run_end(answer: Document<'_>) -> Option<i32> {
+    answer.get("last").and_then(|last| i32::try_from(last.as_i64()?).ok())
 }
 
 /// Returns the value of a record. A store of one process appends the commit's time.
@@ -139,7 +185,7 @@ pub(crate) fn open(engine: &dyn Engine) -> Result<Vec<StoredRetry>> {
     let mut found = Vec::new();
     let mut records = snapshot.scan(RETRIES, Range::all(), Direction::Forward).map_err(storage_error)?;
     while let Some((key, value)) = records.next().map_err(storage_error)? {
-        found.push(from_entry(key, &value)?);
+        found.extend(from_entry(key, &value)?.statements());
     }
     Ok(found)
 }

@@ -5,8 +5,8 @@
 use base::bson::{Builder, DocumentBuf, Value, extended_json};
 use base::{ErrorCode, Namespace, Result};
 use database::{
-    AggregateRequest, Database, DeleteRequest, FindRequest, GroupSize, InsertRequest, Insertion, ManualClock,
-    Operation, Scope, UpdateRequest, index::IndexSpec,
+    AggregateRequest, Database, DeleteRequest, FindRequest, InsertProgress, InsertRequest, Insertion,
+    ManualClock, Operation, Scope, UpdateRequest, index::IndexSpec,
 };
 use query::context::Uninterrupted;
 use query::matcher::Matcher;
@@ -217,9 +217,9 @@ fn an_unordered_insert_skips_exactly_the_duplicates() {
         .map(|request| Insertion { request, record: None })
         .collect();
     let scope = Scope::new(&s.operation, &s.namespace, &s.context);
-    let (mut group_size, mut position, mut refused) = (GroupSize::default(), 0, Vec::new());
+    let (mut progress, mut position, mut refused) = (InsertProgress::default(), 0, Vec::new());
     while position < insertions.len() {
-        let inserted = s.database.insert_many(&scope, &insertions[position..], &mut group_size);
+        let inserted = s.database.insert_many(&scope, &insertions[position..], &mut progress);
         position += inserted.count;
         if let Some(error) = inserted.error {
             assert_eq!(error.code(), ErrorCode::DuplicateKey);

@@ -10,8 +10,8 @@ use database::index::IndexSpec;
 use database::language::{Context, Matcher, Update};
 use database::validate::Depth;
 use database::{
-    Database, DeleteRequest, FindRequest, InsertRequest, Insertion, Operation, Scope, SystemClock,
-    UpdateRequest,
+    Database, DeleteRequest, FindRequest, InsertProgress, InsertRequest, Insertion, Operation, RetryKey,
+    Scope, SessionId, SystemClock, UpdateRequest,
 };
 use postgres::PostgresStore;
 use postgres::testing::Cluster;
@@ -162,6 +162,7 @@ fn over_postgresql() {
     CASES.iter().for_each(|(name, case)| case(&fronts_on(&cluster, name, None)));
     what_one_does_the_other_sees(&fronts_on(&cluster, "unlogged", Some(0)));
     connections_that_end_are_replaced(&cluster, &fronts_on(&cluster, "ended", None));
+    inserts_of_a_retryable_write_have_one_record(&fronts_on(&cluster, "retried", None));
     a_cursor_left_open_keeps_no_connection(&cluster);
 }
 
@@ -376,4 +377,50 @@ fn transactions_of_both_heed_each_other([a, b]: &[Front; 2]) {
     });
     assert_eq!(b.find("{}").len(), 2);
     a.check();
+}
+
+/// One process runs a retryable insert of many documents. The other finds its statements, and cannot run it too.
+fn inserts_of_a_retryable_write_have_one_record([a, b]: &[Front; 2]) {
+    let session = SessionId::of_nobody([9; 16]);
+    let insert = |front: &Front, number: i64, first_id: i32, from: usize, progress: &mut InsertProgress| {
+        let documents: Vec<_> =
+            (0..6).map(|at| parse(&format!("{{_id: {}}}", first_id + at)).unwrap()).collect();
+        let insertions: Vec<Insertion<'_>> = (0..)
+            .zip(&documents)
+            .map(|(statement, document)| Insertion {
+                request: InsertRequest { document: document.view(), bypass_validation: false },
+                record: Some((RetryKey { session, number, statement }, Document::EMPTY)),
+            })
+            .collect();
+        let scope = Scope::new(&front.operation(), &front.namespace, &front.context);
+        let inserted = front.database.insert_many(&scope, &insertions[from..], progress);
+        (inserted.count, inserted.error.map(|error| error.code()))
+    };
+    let stored = |front: &Front, number| -> Vec<i32> {
+        let found = front.database.stored_retries(session, (0, 5)).unwrap();
+        found.iter().filter(|found| found.key.number == number).map(|found| found.key.statement).collect()
+    };
+    let progress = |number| InsertProgress::of_write(Some(RetryKey { session, number, statement: 0 }));
+    a.insert("{_id: 3}").unwrap();
+    // An unordered insert goes on after a duplicate.
+    let mut unordered = progress(1);
+    assert!(stored(a, 1).is_empty());
+    assert_eq!(insert(a, 1, 0, 0, &mut unordered), (3, Some(base::ErrorCode::DuplicateKey)));
+    assert_eq!(insert(a, 1, 0, 4, &mut unordered), (2, None));
+    assert_eq!(stored(b, 1), [0, 1, 2, 4, 5]);
+    assert_eq!(stored(a, 1), [0, 1, 2, 4, 5]);
+    // The first statement of a write can fail.
+    assert!(stored(a, 2).is_empty());
+    let mut unordered = progress(2);
+    assert_eq!(insert(a, 2, 5, 0, &mut unordered), (0, Some(base::ErrorCode::DuplicateKey)));
+    assert_eq!(insert(a, 2, 5, 1, &mut unordered), (5, None));
+    assert_eq!(stored(b, 2), [1, 2, 3, 4, 5]);
+    // Both processes begin the same write, and one is slow.
+    assert!(stored(a, 3).is_empty() && stored(b, 3).is_empty());
+    assert_eq!(insert(a, 3, 100, 2, &mut progress(3)), (4, None));
+    let refused = Some(base::ErrorCode::ConflictingOperationInProgress);
+    assert_eq!(insert(b, 3, 200, 0, &mut progress(3)), (0, refused));
+    assert_eq!(insert(b, 3, 200, 4, &mut progress(3)), (0, refused));
+    assert_eq!(stored(b, 3), [2, 3, 4, 5]);
+    assert_eq!(a.find("{_id: {$gte: 100}}").len(), 4);
 }

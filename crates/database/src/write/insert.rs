@@ -52,34 +52,49 @@ pub struct Inserted {
     pub committed: Option<Committed>,
 }
 
-/// Number of documents in the next group, one commit. A refused document repeats the work of its group. The group after
-/// an error therefore has one document, and each commit doubles the number. Many duplicates thus take linear time.
+/// Progress of a write that inserts documents, several in a group. A group is one commit.
+///
+/// A refused document repeats the work of its group. The group after an error therefore has one document, and each commit
+/// doubles the number. Many duplicates thus take linear time.
 #[derive(Clone, Copy)]
-pub struct GroupSize(usize);
+pub struct InsertProgress {
+    /// Maximum number of documents in the next group.
+    count_max: usize,
+    /// The first statement of a retryable write of several documents.
+    write: Option<RetryKey>,
+}
 
-impl Default for GroupSize {
-    fn default() -> GroupSize {
-        GroupSize(OPERATIONS_MAX)
+impl Default for InsertProgress {
+    fn default() -> InsertProgress {
+        InsertProgress { count_max: REMOTE_OPERATIONS_MAX, write: None }
     }
 }
 
-impl GroupSize {
+impl InsertProgress {
+    /// Returns the progress of a retryable write that begins with this statement.
+    pub fn of_write(first: Option<RetryKey>) -> InsertProgress {
+        InsertProgress { write: first, ..InsertProgress::default() }
+    }
+
     fn take<'i, 'a>(self, insertions: &'i [Insertion<'a>]) -> &'i [Insertion<'a>] {
-        insertions.get(..self.0).unwrap_or(insertions)
+        insertions.get(..self.count_max).unwrap_or(insertions)
     }
 
     fn grow(&mut self, inserted: usize) {
-        self.0 = self.0.max(2 * inserted).min(OPERATIONS_MAX);
+        self.count_max = self.count_max.max(2 * inserted).min(REMOTE_OPERATIONS_MAX);
     }
 
     fn reset(&mut self) {
-        self.0 = 1;
+        self.count_max = 1;
     }
 }
 
 /// Maximum number of changes of documents and indexes in one commit. A larger commit would delay other clients, and the
 /// engine would apply the batch to a copy.
 pub(super) const OPERATIONS_MAX: usize = 400;
+
+/// As `OPERATIONS_MAX`, for inserts into a store that takes a round trip for each commit.
+const REMOTE_OPERATIONS_MAX: usize = 2000;
 
 /// Maximum size of the documents of one commit in bytes.
 pub(super) const BYTES_MAX: usize = 512 * 1024;
@@ -100,7 +115,8 @@ impl Database {
         request: InsertRequest<'_>,
         record: Option<(RetryKey, Document<'_>)>,
     ) -> Result<Committed> {
-        let inserted = self.insert_many(scope, &[Insertion { request, record }], &mut GroupSize::default());
+        let inserted =
+            self.insert_many(scope, &[Insertion { request, record }], &mut InsertProgress::default());
         match inserted.error {
             Some(error) => Err(error),
             None => Ok(inserted.committed.unwrap_or_default()),
@@ -108,15 +124,20 @@ impl Database {
     }
 
     /// Inserts documents in order, several in each commit, up to the first error. A caller that continues after an
-    /// error passes the same `size` again.
-    pub fn insert_many(&self, scope: &Scope, insertions: &[Insertion<'_>], size: &mut GroupSize) -> Inserted {
+    /// error passes the same `progress` again.
+    pub fn insert_many(
+        &self,
+        scope: &Scope,
+        insertions: &[Insertion<'_>],
+        progress: &mut InsertProgress,
+    ) -> Inserted {
         let mut inserted = Inserted::default();
         while let Some(rest) = insertions.get(inserted.count..).filter(|rest| !rest.is_empty()) {
-            match self.insert_group(scope, size.take(rest)) {
+            match self.insert_group(scope, progress.take(rest), progress.write) {
                 Ok(group) => {
                     debug_assert!(group.count <= rest.len(), "{} of {} documents", group.count, rest.len());
                     debug_assert!(group.count > 0 || group.error.is_some(), "no progress, and no error");
-                    size.grow(group.count);
+                    progress.grow(group.count);
                     inserted.count += group.count;
                     inserted.committed = group.committed.or(inserted.committed);
                     inserted.error = group.error;
@@ -124,7 +145,7 @@ impl Database {
                 Err(error) => inserted.error = Some(error),
             }
             if inserted.error.is_some() {
-                size.reset();
+                progress.reset();
                 break;
             }
         }
@@ -134,11 +155,16 @@ impl Database {
 
     /// Inserts a group of documents in one commit. Returns the error of the document after them, if
     /// any.
-    fn insert_group(&self, scope: &Scope, insertions: &[Insertion<'_>]) -> Result<Inserted> {
+    fn insert_group(
+        &self,
+        scope: &Scope,
+        insertions: &[Insertion<'_>],
+        write: Option<RetryKey>,
+    ) -> Result<Inserted> {
         let Scope { operation, .. } = scope;
         loop {
             let known = self.store.known_generation();
-            let inserted = self.insert_known(scope, insertions);
+            let inserted = self.insert_known(scope, insertions, write);
             match (&inserted, known) {
                 // An error found with an old catalog may not occur with the latest catalog.
                 (Err(_), Some(known)) if self.store.generation() != known => operation.check()?,
@@ -148,8 +174,14 @@ impl Database {
     }
 
     /// Inserts a group of documents with the catalog known to this process.
-    fn insert_known(&self, scope: &Scope, insertions: &[Insertion<'_>]) -> Result<Inserted> {
+    fn insert_known(
+        &self,
+        scope: &Scope,
+        insertions: &[Insertion<'_>],
+        write: Option<RetryKey>,
+    ) -> Result<Inserted> {
         let Scope { operation, namespace, context, .. } = scope;
+        let write = write.filter(|_| self.shares_retries() && is_run(insertions));
         let mut count_max = insertions.len();
         let mut failure: Option<Error> = None;
         loop {
@@ -183,6 +215,9 @@ impl Database {
             let per_commit = match planned.options.capped {
                 _ if builds_unique => 1,
                 Some(_) => 1,
+                None if self.store.known_generation().is_some() => {
+                    (REMOTE_OPERATIONS_MAX / (1 + data.indexes.len())).max(1)
+                }
                 None => (OPERATIONS_MAX / (1 + data.indexes.len())).max(1),
             };
             let mut changes = Changes::new(self.logs());
@@ -193,7 +228,7 @@ impl Database {
                 changes.reserve(group.len(), data);
             }
             for insertion in group {
-                match self.add(operation, &mut changes, &planned, insertion, context) {
+                match self.add(operation, &mut changes, &planned, (insertion, write.is_some()), context) {
                     Ok(size) => bytes += size,
                     Err(error) => {
                         refused = Some(error);
@@ -204,6 +239,9 @@ impl Database {
                 if bytes > BYTES_MAX {
                     break;
                 }
+            }
+            if let (Some(write), Some(run), None) = (write, insertions.get(..count), &refused) {
+                self.record_run(&mut changes, write, run)?;
             }
             let duplicate = match refused {
                 // The changes of the refused document are discarded by starting again.
@@ -234,13 +272,13 @@ impl Database {
         }
     }
 
-    /// Adds a document to the changes. Returns its size in bytes.
+    /// Adds a document to the changes. Returns its size in bytes. A document of a run has no record of its own.
     fn add(
         &self,
         operation: &Operation,
         changes: &mut Changes,
         planned: &Arc<Collection>,
-        Insertion { request, record }: &Insertion<'_>,
+        (Insertion { request, record }, in_run): (&Insertion<'_>, bool),
         context: &Context,
     ) -> Result<usize> {
         let document = self.prepare(request.document, context)?;
@@ -255,7 +293,10 @@ impl Database {
         }
         let id = RecordId(self.store.new_record(&planned.data()?.counts));
         changes.insert(planned, id, document, &keys)?;
-        self.record_retry(changes, *record);
+        match record {
+            Some((key, _)) if in_run => changes.set_statement(*key),
+            record => self.record_retry(changes, *record),
+        }
         Ok(size)
     }
 
@@ -305,6 +346,18 @@ impl Database {
         }
         Ok(stored)
     }
+}
+
+/// Returns true if the statements are consecutive.
+fn is_run(insertions: &[Insertion<'_>]) -> bool {
+    let statement = |insertion: &Insertion<'_>| insertion.record.map(|(key, _)| key.statement);
+    let mut statements = insertions.iter().map(statement);
+    let mut last = statements.next().flatten();
+    last.is_some()
+        && statements.all(|statement| {
+            last = last.and_then(|last| last.checked_add(1));
+            last.is_some() && last == statement
+        })
 }
 
 /// Checks the limits that hold for every stored document.

@@ -14,7 +14,7 @@ mod update;
 
 pub use delete::DeleteRequest;
 pub use find_and_modify::{Action, AnswerOf, FindAndModifyOutcome, FindAndModifyRequest};
-pub use insert::{GroupSize, InsertRequest, Inserted, Insertion};
+pub use insert::{InsertProgress, InsertRequest, Inserted, Insertion};
 pub use retryable::delete_answer;
 pub use update::{UpdateOutcome, UpdateRequest};
 

@@ -10,13 +10,14 @@
 //!
 //! Several processes may share a store, and a client may send a write again to another process. The records of a
 //! session's statements are therefore read before its write begins. The commit expects them to be unchanged since the
-//! read, so that only one process commits the statement.
+//! read, so that only one process commits the statement. An insert of one document is not preceded by a read if this
+//! process has read or written an earlier record of the session. After a failure it reads the record.
 
-use super::UpdateOutcome;
+use super::{Insertion, UpdateOutcome};
 use crate::changes::Changes;
 use crate::database::Database;
 use crate::keys::RETRIES;
-use crate::retry_record::{RetryKey, SessionId, StoredRetry, from_entry, to_value};
+use crate::retry_record::{RetryKey, SessionId, StoredRetry, from_entry, run_answer, run_end, to_value};
 use crate::storage_error;
 use base::Result;
 use base::bson::{Builder, Document, DocumentBuf, DocumentCow};
@@ -51,7 +52,7 @@ impl Database {
             self.expect_retry(changes, key);
             let value = to_value(key.number, self.now_millis(), answer);
             match self.shares_retries() {
-                true => changes.put_retry(key.to_key(), value),
+                true => changes.put_retry(key, value),
                 false => changes.stamp_retry(key.to_key(), value),
             }
         }
@@ -146,16 +147,17 @@ impl Database {
             return Ok(Vec::new());
         }
         let snapshot = self.engine().snapshot();
-        if let Some(remote) = snapshot.remote().filter(|_| first == last) {
+        if let Some(remote) = snapshot.remote().filter(|_| (first, last) == (0, 0)) {
             let key = RetryKey { session, number: 0, statement: first }.to_key();
             let value = remote.get_alone(RETRIES, &key).map_err(storage_error)?;
             let found = value.as_ref().map(|value| from_entry(&key, value)).transpose()?;
             self.seen_retries.lock().insert(session, value.map(|value| (key, value)).into_iter().collect());
-            return Ok(found.into_iter().collect());
+            return Ok(found.into_iter().flat_map(StoredRetry::statements).collect());
         }
         let key = |statement: i32| [&session.uuid[..], &statement.to_be_bytes()].concat();
         let range = match last.checked_add(1) {
-            Some(end) if first >= 0 => Range::half_open(key(first), key(end)),
+            // The record of a run has the number of its first statement.
+            Some(end) if first >= 0 => Range::half_open(key(0), key(end)),
             _ => Range::prefix(&session.uuid),
         };
         let mut records = snapshot.scan(RETRIES, range, Direction::Forward).map_err(storage_error)?;
@@ -164,7 +166,7 @@ impl Database {
             let record = from_entry(key, &value)?;
             if record.key.session == session {
                 seen.push((Key::from(key), value.to_value()));
-                found.push(record);
+                found.extend(record.statements());
             }
         }
         debug_assert!(seen.is_sorted_by(|(a, _), (b, _)| a < b), "a search needs records in key order");
@@ -177,14 +179,67 @@ impl Database {
         if !self.shares_retries() {
             return;
         }
+        changes.expect_retry(retry.to_key(), self.seen_retry(&retry));
+    }
+
+    /// Returns true if a write of this one statement need not read its record before: this process has read or
+    /// written a record of an earlier write of the session. The commit expects that record. If another process has
+    /// changed it, the commit is refused, and [`check_seen_retry`](Self::check_seen_retry) reads it.
+    pub fn has_seen_retry(&self, retry: &RetryKey) -> bool {
+        self.shares_retries()
+            && self.seen_retry(retry).is_some_and(|value| {
+                from_entry(&retry.to_key(), &value).is_ok_and(|seen| seen.key.number < retry.number)
+            })
+    }
+
+    /// Reads the records of the statement again after a failure. Returns `None` if they are as this process had seen
+    /// them: the failure stands.
+    ///
+    /// Errors: as [`stored_retries`](Self::stored_retries).
+    pub fn check_seen_retry(&self, retry: &RetryKey) -> Result<Option<Vec<StoredRetry>>> {
+        let seen = self.seen_retry(retry);
+        let stored = self.stored_retries(retry.session, (retry.statement, retry.statement))?;
+        Ok((self.seen_retry(retry) != seen).then_some(stored))
+    }
+
+    /// Returns the record of a statement as this process has read or written it.
+    fn seen_retry(&self, retry: &RetryKey) -> Option<Value> {
         let key = retry.to_key();
         let seen = self.seen_retries.lock();
-        let seen = seen.get(&retry.session).and_then(|seen| {
-            // The records were read in key order.
-            let at = seen.binary_search_by(|(at, _)| at[..].cmp(&key)).ok()?;
-            seen.get(at)
-        });
-        changes.expect_retry(key, seen.map(|(_, value)| value.clone()));
+        let seen = seen.get(&retry.session)?;
+        // The records are in key order.
+        let at = seen.binary_search_by(|(at, _)| at[..].cmp(&key)).ok()?;
+        seen.get(at).map(|(_, value)| value.clone())
+    }
+
+    /// Adds the records of consecutive statements of a write that inserts several documents.
+    ///
+    /// One record stands for all statements of a commit. Each commit also changes the record of the first statement
+    /// of the write. If two processes run the write at the same time, one of them is refused.
+    pub(crate) fn record_run(
+        &self,
+        changes: &mut Changes,
+        write: RetryKey,
+        run: &[Insertion<'_>],
+    ) -> Result<()> {
+        let statement = |insertion: Option<&Insertion<'_>>| Some(insertion?.record?.0.statement);
+        let (Some(first), Some(last)) = (statement(run.first()), statement(run.last())) else {
+            return Ok(());
+        };
+        let mut records = vec![(RetryKey { statement: first, ..write }, run_answer(last, first))];
+        if first != write.statement {
+            let seen =
+                self.seen_retry(&write).map(|value| from_entry(&write.to_key(), &value)).transpose()?;
+            let seen = seen.filter(|seen| seen.key.number == write.number);
+            let last = seen.and_then(|seen| run_end(seen.answer.view()));
+            records.push((write, run_answer(last.unwrap_or(write.statement.saturating_sub(1)), first)));
+        }
+        let millis = self.now_millis();
+        for (retry, answer) in records {
+            self.expect_retry(changes, retry);
+            changes.put_retry(retry, to_value(retry.number, millis, answer.view()));
+        }
+        Ok(())
     }
 
     /// Returns true if a record without a session in this process may belong to another process.

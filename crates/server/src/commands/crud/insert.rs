@@ -8,7 +8,7 @@ use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use base::Result;
 use base::bson::{Document, DocumentBuf};
-use database::{GroupSize, InsertRequest, Insertion};
+use database::{InsertProgress, InsertRequest, Insertion};
 use smallvec::SmallVec;
 
 /// Position in the command table.
@@ -30,13 +30,13 @@ fn insert(call: &mut Call<'_>) -> Result<HandlerStatus> {
     fields.finish()?;
 
     let scope = call.scope(namespace).keep_empty_timestamps(keeps_timestamps);
-    let mut batch = WriteBatch::begin(call, documents.len(), ordered)?;
+    let mut batch = WriteBatch::begin_presuming(call, documents.len(), ordered)?;
     let mut inserted = 0i32;
     let mut position = 0;
     let mut all: SmallVec<[Document<'_>; 1]> = SmallVec::with_capacity(documents.len());
     all.extend(documents.iter());
     let mut insertions: SmallVec<[Insertion<'_>; 1]> = SmallVec::with_capacity(all.len());
-    let mut group_size = GroupSize::default();
+    let mut progress = InsertProgress::of_write(batch.key(0).filter(|_| all.len() > 1));
     while position < all.len() {
         if batch.recorded_result(position).is_some() {
             inserted += 1;
@@ -54,12 +54,15 @@ fn insert(call: &mut Call<'_>) -> Result<HandlerStatus> {
             }));
         }
         let rest = insertions.get(position..).unwrap_or_default();
-        let outcome = call.server.database.insert_many(&scope, rest, &mut group_size);
+        let outcome = call.server.database.insert_many(&scope, rest, &mut progress);
         inserted += outcome.count as i32;
         batch.committed(outcome.committed);
         (position..position + outcome.count).for_each(|at| batch.record(at, DocumentBuf::empty));
         position += outcome.count;
         if let Some(error) = outcome.error {
+            if batch.check_presumed(call)? {
+                continue;
+            }
             if !batch.failed(position, error)? {
                 break;
             }

@@ -15,6 +15,8 @@ pub(crate) struct Retryable {
     number: i64,
     /// True if the command was received before.
     again: bool,
+    /// True if the stored record was not read.
+    is_presumed: bool,
     /// Number of the first statement, or the numbers of all.
     first: i32,
     ids: Option<Vec<i32>>,
@@ -27,6 +29,17 @@ impl Retryable {
     ///
     /// Errors: TransactionTooOld.
     pub(crate) fn begin(call: &Call<'_>, count: usize) -> Result<Option<Retryable>> {
+        Retryable::begin_with(call, count, false)
+    }
+
+    /// As [`begin`](Self::begin), for a write that commits its record in every case. One statement does without a read
+    /// of its record if this process has seen it. The caller passes a failure to
+    /// [`check_presumed`](Self::check_presumed).
+    pub(crate) fn begin_presuming(call: &Call<'_>, count: usize) -> Result<Option<Retryable>> {
+        Retryable::begin_with(call, count, count == 1)
+    }
+
+    fn begin_with(call: &Call<'_>, count: usize, presumes: bool) -> Result<Option<Retryable>> {
         let arguments = &call.arguments;
         let number = arguments.transaction_number.filter(|_| arguments.transaction.is_none());
         let Some(number) = number else { return Ok(None) };
@@ -35,7 +48,9 @@ impl Retryable {
             ids.iter().map(|id| id.as_i64().and_then(|id| i32::try_from(id).ok()).unwrap_or(-1)).collect()
         });
         let first = arguments.statement_id.unwrap_or(0);
-        let mut started = Retryable { session, number, again: false, first, ids, retried: Vec::new() };
+        let retried = Vec::new();
+        let mut started =
+            Retryable { session, number, again: false, is_presumed: false, first, ids, retried };
         let among = match &started.ids {
             Some(ids) => (ids.iter().copied().min().unwrap_or(0), ids.iter().copied().max().unwrap_or(0)),
             None => (started.statement(0), started.statement(count.saturating_sub(1))),
@@ -43,6 +58,10 @@ impl Retryable {
         let session = &started.session;
         let stored = || call.server.database.stored_retries(session.id, among);
         started.again = match session.begin_write(number)? {
+            true if presumes && call.server.database.has_seen_retry(&started.key(0)) => {
+                started.is_presumed = true;
+                false
+            }
             true => session.add_stored(stored()?, number)?,
             // On a shared store a remembered write may be lost. The stored record decides if it
             // runs again.
@@ -50,6 +69,19 @@ impl Retryable {
             false => true,
         };
         Ok(Some(started))
+    }
+
+    /// Reads the record that the write has presumed, after a failure. Returns true if another process has changed it,
+    /// so that the statement must be decided again.
+    ///
+    /// Errors: TransactionTooOld, storage errors.
+    pub(crate) fn check_presumed(&mut self, call: &Call<'_>) -> Result<bool> {
+        if !std::mem::take(&mut self.is_presumed) {
+            return Ok(false);
+        }
+        let Some(stored) = call.server.database.check_seen_retry(&self.key(0))? else { return Ok(false) };
+        self.again = self.session.add_stored(stored, self.number)?;
+        Ok(true)
     }
 
     /// Returns the recorded result of the statement at this position.

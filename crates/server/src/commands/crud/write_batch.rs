@@ -10,6 +10,17 @@ use database::{Committed, RetryKey};
 /// Maximum number of statements in a command.
 const STATEMENTS_MAX: usize = 100_000;
 
+/// Checks the number of statements of a command.
+fn check_count(count: usize) -> Result<()> {
+    if !(1..=STATEMENTS_MAX).contains(&count) {
+        bail!(
+            InvalidLength,
+            "Write batch sizes must be between 1 and {STATEMENTS_MAX}. Got {count} operations."
+        );
+    }
+    Ok(())
+}
+
 /// Running statements of a write command.
 pub(crate) struct WriteBatch {
     ordered: bool,
@@ -31,20 +42,29 @@ impl WriteBatch {
     ///
     /// Errors: InvalidLength for no statements or too many.
     pub(crate) fn begin(call: &Call<'_>, count: usize, ordered: bool) -> Result<WriteBatch> {
-        if !(1..=STATEMENTS_MAX).contains(&count) {
-            bail!(
-                InvalidLength,
-                "Write batch sizes must be between 1 and {STATEMENTS_MAX}. Got {count} operations."
-            );
-        }
-        let retryable = Retryable::begin(call, count)?;
+        check_count(count)?;
+        Ok(WriteBatch::with(call, ordered, Retryable::begin(call, count)?))
+    }
+
+    /// As [`begin`](Self::begin), with [`Retryable::begin_presuming`].
+    pub(crate) fn begin_presuming(call: &Call<'_>, count: usize, ordered: bool) -> Result<WriteBatch> {
+        check_count(count)?;
+        Ok(WriteBatch::with(call, ordered, Retryable::begin_presuming(call, count)?))
+    }
+
+    fn with(call: &Call<'_>, ordered: bool, retryable: Option<Retryable>) -> WriteBatch {
         let in_transaction = call.transaction.is_some();
-        Ok(WriteBatch { ordered, errors: Vec::new(), committed: None, in_transaction, retryable })
+        WriteBatch { ordered, errors: Vec::new(), committed: None, in_transaction, retryable }
     }
 
     /// Returns the recorded result of a retried statement.
     pub(crate) fn recorded_result(&mut self, position: usize) -> Option<DocumentBuf> {
         self.retryable.as_mut()?.recorded_result(position)
+    }
+
+    /// Returns true if a failed statement must be decided again, see [`Retryable::check_presumed`].
+    pub(crate) fn check_presumed(&mut self, call: &Call<'_>) -> Result<bool> {
+        self.retryable.as_mut().map_or(Ok(false), |retryable| retryable.check_presumed(call))
     }
 
     /// Returns true if the record has the statement.
