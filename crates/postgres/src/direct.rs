@@ -147,17 +147,24 @@ impl Direct {
             add("removed", sql, ">= 0".to_string());
         }
         if shape & INSERT != 0 {
-            let rows = [next("int8[]"), next("bytea[]"), next("bytea[]"), next("bytea[]")].join(", ");
-            let sql = format!("insert into SCHEMA.kv (ident, key, long, value) select * from unnest({rows})");
+            let rows = unnested(&[next("int8[]"), next("bytea[]"), next("bytea[]"), next("bytea[]")]);
+            let sql = format!("insert into SCHEMA.kv (ident, key, long, value) select {rows}");
             add("inserted", sql, "> 0".to_string());
         }
         if shape & COUNT != 0 {
-            let row = [next("int8"), next("int8"), next("int8"), next("int8")].join(", ");
+            let [of, slot, records, bytes] = [(); 4].map(|()| next("int8"));
+            // An insert that finds the row would lock it first, with a record of the write-ahead log.
             let sql = format!(
-                "insert into SCHEMA.counts as t values ({row}) on conflict (ident, slot) do update \
+                "update SCHEMA.counts set records = records + {records}, bytes = bytes + {bytes} \
+                 where ident = {of} and slot = {slot}"
+            );
+            add("counted", sql, "<= 1".to_string());
+            let sql = format!(
+                "insert into SCHEMA.counts as t select {of}, {slot}, {records}, {bytes} \
+                 where not exists (select from counted) on conflict (ident, slot) do update \
                  set records = t.records + excluded.records, bytes = t.bytes + excluded.bytes"
             );
-            add("counted", sql, "= 1".to_string());
+            add("first", sql, "<= 1".to_string());
         }
         let mut end = "select 1".to_string();
         let mut given = "";
@@ -167,8 +174,8 @@ impl Direct {
             if shape & LOG != 0 {
                 value = next("bytea");
             } else {
-                let pages = [next("int8[]"), next("int8[]"), next("bytea[]")].join(", ");
-                let sql = format!("insert into SCHEMA.log select {body}, x.* from unnest({pages}) x");
+                let pages = unnested(&[next("int8[]"), next("int8[]"), next("bytea[]")]);
+                let sql = format!("insert into SCHEMA.log select {body}, {pages}");
                 add("told", sql, "> 0".to_string());
             }
             let (earliest, ticks, bytes) = (next("int8"), next("int8"), next("int8"));
@@ -189,6 +196,11 @@ impl Direct {
         );
         Statement::new(format!("direct_{shape}"), in_schema(&sql, &self.schema))
     }
+}
+
+/// Returns a select list that makes rows of arrays. In the FROM clause, PostgreSQL would copy all rows first.
+fn unnested(arrays: &[String]) -> String {
+    arrays.iter().map(|array| format!("unnest({array})")).collect::<Vec<_>>().join(", ")
 }
 
 /// SQL condition that separates standbys from other readers of the log, such as subscribers.
