@@ -14,12 +14,13 @@ use postgres_protocol::authentication::{md5_hash, sasl};
 use postgres_protocol::message::frontend;
 use std::collections::{HashSet, VecDeque};
 use std::io::ErrorKind;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Minimum size of a socket read in bytes.
-const READ_SIZE: usize = 16 * 1024;
+/// Maximum size of a socket read in bytes, and size of the buffers that rows share.
+const READ_SIZE: usize = 32 * 1024;
 
 /// A statement that each connection prepares at its first use.
 #[derive(Debug)]
@@ -49,14 +50,58 @@ pub(crate) enum Param<'a> {
     Many(&'a [Option<&'a [u8]>]),
 }
 
-/// The columns of a row; `None` is null.
+/// A row as the server sent it: the number of columns, then each column behind its length. A null has a negative length.
+/// Rows of one read share a buffer.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Row(Vec<Option<Bytes>>);
+pub(crate) struct Row(Bytes);
 
 impl Row {
+    /// Checks the body of a row message.
+    fn new(body: Bytes) -> PgResult<Row> {
+        let row = Row(body);
+        let mut end = 2;
+        for _ in 0..row.columns() {
+            end = row.place(end).ok_or_else(broken)?.end;
+        }
+        if row.0.len() < end {
+            return Err(broken());
+        }
+        Ok(row)
+    }
+
+    /// Returns the number of columns.
+    fn columns(&self) -> usize {
+        self.0.first_chunk().map_or(0, |count| usize::from(u16::from_be_bytes(*count)))
+    }
+
+    /// Returns the place of the column whose length is at `at`; empty for null.
+    fn place(&self, at: usize) -> Option<Range<usize>> {
+        let start = at + 4;
+        Some(start..start + usize::try_from(self.length(at)?).unwrap_or(0))
+    }
+
+    fn length(&self, at: usize) -> Option<i32> {
+        self.0.get(at..)?.first_chunk().map(|length| i32::from_be_bytes(*length))
+    }
+
+    /// Returns the place of a column; `None` for null.
+    fn find(&self, column: usize) -> Option<Range<usize>> {
+        let mut at = 2;
+        for _ in 0..column.min(self.columns()) {
+            at = self.place(at)?.end;
+        }
+        self.place(at)
+            .filter(|_| column < self.columns() && self.length(at).is_some_and(|length| length >= 0))
+    }
+
     /// Returns the bytes of a column; `None` for null.
     pub(crate) fn bytes(&self, column: usize) -> Option<&[u8]> {
-        self.0.get(column)?.as_deref()
+        self.0.get(self.find(column)?)
+    }
+
+    /// As [`bytes`](Self::bytes), without a copy. The result keeps the buffer of the row.
+    pub(crate) fn shared(&self, column: usize) -> Option<Bytes> {
+        Some(self.0.slice(self.find(column)?))
     }
 
     /// Returns a column of type int8, int4 or bool; zero for null.
@@ -83,6 +128,8 @@ struct PendingReply {
 /// An authenticated connection.
 pub(crate) struct Connection {
     stream: Stream,
+    /// Buffer of one socket read.
+    received: Box<[u8]>,
     /// Bytes received and not parsed yet.
     input: BytesMut,
     /// Bytes of queued calls.
@@ -169,6 +216,7 @@ impl Connection {
         route.encrypt(&mut stream).map_err(|failure| (failure, true))?;
         let mut connection = Connection {
             stream,
+            received: vec![0; READ_SIZE].into_boxed_slice(),
             input: BytesMut::with_capacity(READ_SIZE),
             output: BytesMut::with_capacity(1024),
             prepared: HashSet::new(),
@@ -464,7 +512,7 @@ impl Connection {
         loop {
             let (kind, body) = self.message()?;
             match kind {
-                b'D' => rows.push(row(body)?),
+                b'D' => rows.push(Row::new(body)?),
                 b'C' | b'I' => results.push(std::mem::take(&mut rows)),
                 b'N' => self.warning = warning(&body),
                 b'1' => self.prepared.extend(pending.parsing.pop_front()),
@@ -529,17 +577,13 @@ impl Connection {
 
     /// Reads from the socket once. A timeout is a chance to check for cancellation, not an error.
     fn fill(&mut self) -> PgResult<()> {
-        let filled = self.input.len();
-        let room = (self.input.capacity() - filled).max(READ_SIZE);
-        self.input.resize(filled + room, 0);
-        let read = match self.input.get_mut(filled..) {
-            Some(into) => self.stream.read(into),
-            None => Ok(0),
-        };
-        self.input.truncate(filled + read.as_ref().map_or(0, |read| *read));
+        let read = self.stream.read(&mut self.received);
         match read {
             Ok(0) => Err(Failure::Unavailable("the server has closed the connection".to_string())),
-            Ok(_) => Ok(()),
+            Ok(read) => {
+                self.input.extend_from_slice(self.received.get(..read).unwrap_or_default());
+                Ok(())
+            }
             Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
             Err(error)
                 if self.polls && matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) =>
@@ -570,25 +614,6 @@ impl Drop for Connection {
 
 fn broken() -> Failure {
     Failure::Unavailable("the server's reply is invalid".to_string())
-}
-
-fn row(mut body: Bytes) -> PgResult<Row> {
-    if body.len() < 2 {
-        return Err(broken());
-    }
-    let columns = usize::from(body.get_u16());
-    let mut row = Vec::with_capacity(columns);
-    for _ in 0..columns {
-        if body.len() < 4 {
-            return Err(broken());
-        }
-        row.push(match usize::try_from(body.get_i32()) {
-            Err(_) => None,
-            Ok(length) if length <= body.len() => Some(body.split_to(length)),
-            Ok(_) => return Err(broken()),
-        });
-    }
-    Ok(Row(row))
 }
 
 /// Converts an ErrorResponse into a failure with SQLSTATE and message.

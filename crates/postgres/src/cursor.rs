@@ -9,10 +9,11 @@ use crate::keys::{self, bounds, prefix_end};
 use crate::log::{is_log, log_bounds, scan_of};
 use crate::pages::{IdIn, PAGE_BYTES, PageLimits, column};
 use crate::scan_group::{FirstPage, ScanGroup};
-use crate::session::{PostgresSnapshot, value};
+use crate::session::PostgresSnapshot;
 use crate::times::unpack;
+use bytes::Bytes;
 use std::collections::VecDeque;
-use std::ops::Bound;
+use std::ops::{Bound, Deref};
 use std::sync::Arc;
 use storage::{
     Cursor, Direction, Error, Hints, Ident, Key, Range, Ranges, RecordFilter, RemoteHints as _, Result,
@@ -32,10 +33,37 @@ const RANGES_MAX: usize = 1000;
 /// An entry of a page, possibly without its long parts.
 struct Entry {
     key: Key,
-    value: Value,
-    record: Option<Value>,
+    value: Part,
+    record: Option<Part>,
     /// The part of the entry that did not come with its page.
     missing: Missing,
+}
+
+/// A value or a record.
+enum Part {
+    /// A part of the page.
+    Paged(Bytes),
+    Own(Value),
+}
+
+impl Deref for Part {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Part::Paged(bytes) => bytes,
+            Part::Own(value) => value,
+        }
+    }
+}
+
+impl Part {
+    fn view(&self) -> ValueRef<'_> {
+        match self {
+            Part::Paged(bytes) => ValueRef::Bytes(bytes),
+            Part::Own(value) => ValueRef::Value(value),
+        }
+    }
 }
 
 /// The part of an entry that its page left out.
@@ -163,7 +191,7 @@ impl PostgresCursor {
             }
             for (part, value) in parts {
                 let key = Key::from([time, &part.to_be_bytes()].concat());
-                let value = Value::from(value);
+                let value = Part::Own(Value::from(value));
                 self.take(Entry { key: key.clone(), value, record: None, missing: Missing::Nothing });
                 passed = Some(key);
             }
@@ -190,11 +218,18 @@ impl PostgresCursor {
 
     /// Takes the entries of a page, together with their values or with the records that they name.
     fn take_page(&mut self, rows: &[Row], of_values: bool, limits: PageLimits) -> Result<()> {
-        let fitting = self.fitting(rows, limits.entries);
-        self.ended = rows.len() < limits.entries && fitting.len() == rows.len();
-        for row in fitting {
+        // Rows are touched once: a large page is no longer in the processor's cache.
+        let (mut bytes, mut taken) = (0, 0);
+        let mut truncated = None;
+        for row in rows {
+            bytes += row.int(column::LENGTH) as usize + row.bytes(column::FETCHED).map_or(0, <[u8]>::len);
+            if bytes > 2 * PAGE_BYTES && taken > 0 {
+                break;
+            }
+            taken += 1;
             if row.bytes(column::LONG).is_some() {
-                return self.read_truncated_keys(row);
+                truncated = Some(row);
+                break;
             }
             let entry = entry(row, if of_values { column::FETCHED } else { column::VALUE });
             if self.page.back().is_some_and(|last| !self.direction.is_before(&last.key, &entry.key)) {
@@ -202,23 +237,17 @@ impl PostgresCursor {
             }
             self.take(entry);
         }
-        self.pass_row(fitting.last());
-        Ok(())
-    }
-
-    /// Returns the leading rows whose documents fit into memory, and sets the size of the next page.
-    fn fitting<'a>(&mut self, rows: &'a [Row], entries: usize) -> &'a [Row] {
-        let mut bytes = 0;
-        let fits = |(number, row): &(usize, &Row)| {
-            bytes += row.int(column::LENGTH) as usize + row.bytes(column::FETCHED).map_or(0, <[u8]>::len);
-            bytes <= 2 * PAGE_BYTES || *number == 0
-        };
-        let fit = rows.iter().enumerate().take_while(fits).count();
-        debug_assert!(fit > 0 || rows.is_empty(), "a page without entries would be read again and again");
-        let average = bytes / fit.max(1) + 1;
+        let average = bytes / taken.max(1) + 1;
         self.next_page =
-            (PAGE_BYTES / (2 * average)).clamp(ENTRIES_MIN, PAGES.1).min(entries.max(ENTRIES_MIN) * 8);
-        rows.get(..fit).unwrap_or(rows)
+            (PAGE_BYTES / (2 * average)).clamp(ENTRIES_MIN, PAGES.1).min(limits.entries.max(ENTRIES_MIN) * 8);
+        self.ended = rows.len() < limits.entries && taken == rows.len();
+        match truncated {
+            Some(row) => self.read_truncated_keys(row),
+            None => {
+                self.pass_row(taken.checked_sub(1).and_then(|last| rows.get(last)));
+                Ok(())
+            }
+        }
     }
 
     /// Reads the next page of the hinted ranges.
@@ -328,8 +357,8 @@ impl PostgresCursor {
         for (entry, found) in long.into_iter().zip(found) {
             entry.missing = Missing::Nothing;
             match id_in {
-                IdIn::Nothing => entry.value = found.unwrap_or_else(Value::empty),
-                _ => entry.record = found,
+                IdIn::Nothing => entry.value = Part::Own(found.unwrap_or_else(Value::empty)),
+                _ => entry.record = found.map(Part::Own),
             }
         }
         Ok(())
@@ -362,7 +391,7 @@ impl PostgresCursor {
         for (entry, found) in selected.into_iter().zip(found) {
             // A record too long for the batch is fetched alone at its use.
             entry.missing = Missing::Nothing;
-            entry.record = found;
+            entry.record = found.map(Part::Own);
         }
         Ok(())
     }
@@ -402,7 +431,7 @@ impl PostgresCursor {
 /// Converts a row into an entry; `column` holds the value.
 fn entry(row: &Row, column: usize) -> Entry {
     let of_values = column == column::FETCHED;
-    let record = if of_values { None } else { row.bytes(column::FETCHED).map(Value::from) };
+    let record = if of_values { None } else { row.shared(column::FETCHED).map(Part::Paged) };
     let missing = match (row.bytes(column::LENGTH), &record) {
         (Some(_), _) => Missing::Long,
         (None, None) => Missing::Record,
@@ -410,7 +439,7 @@ fn entry(row: &Row, column: usize) -> Entry {
     };
     Entry {
         key: Key::from(row.bytes(column::KEY).unwrap_or_default()),
-        value: value(row, column),
+        value: Part::Paged(row.shared(column).unwrap_or_default()),
         record,
         missing,
     }
@@ -425,7 +454,7 @@ impl Cursor for PostgresCursor {
         if self.id_in().is_none() && self.is_missing(Missing::Long) {
             self.fetch_long()?;
         }
-        Ok(self.current.as_ref().map(|entry| (&*entry.key, ValueRef::Value(&entry.value))))
+        Ok(self.current.as_ref().map(|entry| (&*entry.key, entry.value.view())))
     }
 
     fn prefetched_record(&mut self) -> Result<Option<Value>> {
@@ -434,7 +463,8 @@ impl Cursor for PostgresCursor {
         } else if self.filter.is_some() && self.is_missing(Missing::Record) {
             self.fetch_selected()?;
         }
-        Ok(self.current.as_mut().and_then(|entry| entry.record.take()))
+        let record = self.current.as_mut().and_then(|entry| entry.record.take());
+        Ok(record.map(|record| record.view().to_value()))
     }
 
     fn seek(&mut self, key: &[u8]) -> Result<()> {

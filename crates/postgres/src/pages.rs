@@ -128,12 +128,19 @@ fn with_record(named: IdIn, most: &str, records: &str) -> (String, String) {
 /// constant in the subquery only, PostgreSQL would sort the page.
 fn range(direction: &str, named: IdIn) -> String {
     let (columns, record) = with_record(named, "$5::int8", "$6::int8");
-    format!(
-        "select {columns} from (select ident, key, value, long from SCHEMA.kv \
-         where ident = $1::int8 and key >= $2::bytea and key < $3::bytea \
-         and value is not null order by ident {direction}, key {direction} limit $4::int8) e{record} \
-         order by e.key {direction}"
-    )
+    let entries = |columns: &str| {
+        format!(
+            "select {columns} from SCHEMA.kv e where ident = $1::int8 and key >= $2::bytea and key < $3::bytea \
+             and value is not null order by ident {direction}, key {direction} limit $4::int8"
+        )
+    };
+    match named {
+        IdIn::Nothing => entries(&columns),
+        _ => format!(
+            "select {columns} from ({}) e{record} order by e.key {direction}",
+            entries("ident, key, value, long")
+        ),
+    }
 }
 
 /// Ranges come in the order of the walk, and the entries of each in the order of their keys. Nested loops keep the

@@ -94,7 +94,7 @@ impl ExecContext {
     fn record_filter(&self, scan: &Scan, mut within: Option<KeyBounds>) -> RecordFilter {
         let (filter, context) = (scan.filter.clone(), self.context.clone());
         let (forward, unique) = (scan.forward, scan.access.index.spec.unique);
-        let mut record_filter = move |key: &[u8], value: &Value| -> Result<bool> {
+        let mut record_filter = move |key: &[u8], value: &[u8]| -> Result<bool> {
             let entry = IndexEntry::from_parts(key, value, unique)?;
             if within
                 .as_mut()

@@ -4,7 +4,7 @@ use super::Cursor;
 use crate::{Direction, Ident, Range, Result, Value};
 
 /// Returns true if a scan needs an entry, by its key and value.
-pub type RecordFilter = Box<dyn FnMut(&[u8], &Value) -> bool + Send>;
+pub type RecordFilter = Box<dyn FnMut(&[u8], &[u8]) -> bool + Send>;
 
 /// The parts of a cursor's range that a scan reads, in the direction of the scan. The cursor skips the keys between.
 pub trait Ranges: Send {

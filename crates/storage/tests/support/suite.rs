@@ -219,7 +219,7 @@ fn check_hints(snapshot: &dyn Snapshot, tree: Ident) {
     let records = || Hints { prefetch_records: Some((tree, true)), ..Hints::default() };
     let few = || Hints { limit: Some(3), ..records() };
     let odd = || Hints {
-        record_filter: Some(Box::new(|key: &[u8], _: &Value| key.last().is_some_and(|digit| digit % 2 == 1))),
+        record_filter: Some(Box::new(|key: &[u8], _: &[u8]| key.last().is_some_and(|digit| digit % 2 == 1))),
         ..records()
     };
     for hints in [Hints::default(), records(), few(), odd()] {
