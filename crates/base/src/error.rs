@@ -1,6 +1,6 @@
 //! The error type of all layers above storage: MongoDB's code, a message, structured details.
 
-use crate::bson::{Document, DocumentBuf};
+use crate::bson::{Document, DocumentBuf, Type};
 use crate::codes::ErrorCode;
 use std::fmt;
 
@@ -23,6 +23,16 @@ impl Error {
     /// Builds an error from a code and a message. [`err!`](crate::err) formats the message.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Error {
         Error(Box::new(Inner { code, message: message.into(), info: None }))
+    }
+
+    /// Returns TypeMismatch for a field of another type. `expected` is the name of a type, or `[` and several names.
+    pub fn wrong_type(path: impl fmt::Display, found: Type, expected: &str) -> Error {
+        let (plural, end) = if expected.starts_with('[') { ("s", "]") } else { ("", "") };
+        let found = found.alias();
+        crate::err!(
+            TypeMismatch,
+            "BSON field '{path}' is the wrong type '{found}', expected type{plural} '{expected}'{end}"
+        )
     }
 
     /// Adds fields to the error reply, such as keyPattern and keyValue of a duplicate key or errInfo of a failed

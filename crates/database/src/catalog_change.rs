@@ -17,8 +17,7 @@ use base::{Namespace, Result, err};
 use query::Interrupt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use storage::store::Committed;
-use storage::store::{Change, CommitError, Exclusive, SideEffect};
+use storage::store::{Change, CommitError, Committed, Exclusive, SideEffect};
 use storage::{Ident, Snapshot, Value};
 
 /// Maximum number of documents of a collection that is emptied in place on every store.

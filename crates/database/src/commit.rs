@@ -42,7 +42,7 @@ impl Database {
         }
         operation.check_suspended()?;
         if let Some(transaction) = operation.transaction() {
-            return transaction.absorb(changes, self.transactions.bytes_max());
+            return transaction.absorb(changes);
         }
         if let Some(logged) = changes.logged.take() {
             self.log_changes(&mut changes.change, logged, changes.retry);

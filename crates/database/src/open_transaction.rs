@@ -1,8 +1,8 @@
 //! An open transaction: its view and its changes so far.
 //!
-//! Each statement [acquires write intents](storage::store::Intents::acquire_intents) before its changes are added.
-//! It fails with WriteConflict if another transaction has an intent of the same document or unique key, or if a commit has changed it since the view. The commit therefore cannot fail with
-//! a conflict.
+//! Each statement [acquires write intents](storage::store::Intents::acquire_intents) before its changes are added. It
+//! fails with WriteConflict if another transaction has an intent of the same document or unique key, or if a commit has
+//! changed it since the view. The commit therefore cannot fail with a conflict.
 
 use crate::catalog::Catalog;
 use crate::changes::{Applied, Changes};
@@ -13,10 +13,9 @@ use crate::retry_record::RetryKey;
 use crate::storage_error;
 use base::{Error, Namespace, Result, bail, err};
 use smallvec::SmallVec;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
-use storage::store::Committed;
-use storage::store::{Change, CommitError, Expect, Store, TransactionId, WriteIntent};
+use storage::store::{Change, CommitError, Committed, Expect, Store, TransactionId, WriteIntent};
 use storage::sync::Mutex;
 use storage::{Ident, Op, Overlay, Snapshot, mutant};
 
@@ -62,32 +61,14 @@ pub(crate) struct Taken {
     pub(crate) retry: Option<RetryKey>,
 }
 
-/// The open transactions, and the size limit of each.
-pub(crate) struct Transactions {
-    bytes_max: AtomicU64,
-    open: Mutex<Vec<Weak<OpenTransaction>>>,
-}
-
-impl Default for Transactions {
-    fn default() -> Transactions {
-        Transactions { bytes_max: AtomicU64::new(CHANGES_MAX as u64), open: Mutex::new(Vec::new()) }
-    }
-}
+/// The open transactions.
+#[derive(Default)]
+pub(crate) struct Transactions(Mutex<Vec<Weak<OpenTransaction>>>);
 
 impl Transactions {
-    /// Returns the size limit of one transaction's changes, in bytes.
-    pub(crate) fn bytes_max(&self) -> u64 {
-        self.bytes_max.load(Relaxed)
-    }
-
-    /// Sets the size limit in bytes.
-    pub(crate) fn set_bytes_max(&self, bytes: u64) {
-        self.bytes_max.store(bytes, Relaxed);
-    }
-
     /// Adds a new transaction.
     pub(crate) fn note(&self, transaction: &Arc<OpenTransaction>) {
-        let mut open = self.open.lock();
+        let mut open = self.0.lock();
         if open.len() == open.capacity() {
             open.retain(|known| known.strong_count() > 0);
         }
@@ -97,7 +78,7 @@ impl Transactions {
     /// Ends the transactions whose views were taken with fewer replaced bytes than `least`. Returns
     /// the number of replaced bytes of the oldest remaining view.
     pub(crate) fn end_before(&self, least: u64) -> u64 {
-        let open: Vec<Arc<OpenTransaction>> = self.open.lock().iter().filter_map(Weak::upgrade).collect();
+        let open: Vec<Arc<OpenTransaction>> = self.0.lock().iter().filter_map(Weak::upgrade).collect();
         let (old, left): (Vec<_>, Vec<_>) = open.into_iter().partition(|one| one.replaced_at < least);
         old.iter().for_each(|transaction| transaction.lose());
         left.iter().filter(|one| !one.inner.lock().ended).map(|one| one.replaced_at).min().unwrap_or(u64::MAX)
@@ -146,7 +127,7 @@ impl OpenTransaction {
     ///
     /// Errors: DuplicateKey, WriteConflict, SnapshotUnavailable, TransactionTooLargeForCache,
     /// NoSuchTransaction if it has ended.
-    pub(crate) fn absorb(&self, changes: Changes, bytes_max: u64) -> Result<Applied> {
+    pub(crate) fn absorb(&self, changes: Changes) -> Result<Applied> {
         let mut inner = self.inner.lock();
         if inner.ended {
             return Err(self.ended_error());
@@ -176,7 +157,7 @@ impl OpenTransaction {
                 Change { expect: SmallVec::default(), owner: Some(self.owner), ..changes.change.clone() };
             let _ = self.store.commit(change);
         }
-        inner.add(changes.change, bytes_max)?;
+        inner.add(changes.change)?;
         inner.changed.extend(changes.changed);
         inner.logged.extend(changes.logged.into_iter().flatten());
         Ok(Applied::Committed(Committed::default()))
@@ -260,7 +241,7 @@ impl Drop for OpenTransaction {
 
 impl Inner {
     /// Adds changes whose write intents are acquired.
-    pub(crate) fn add(&mut self, change: Change, bytes_max: u64) -> Result<()> {
+    pub(crate) fn add(&mut self, change: Change) -> Result<()> {
         let size = |op: &Op| match op {
             Op::Put { key, value, .. } => key.len() + value.len() + CHANGE_OVERHEAD,
             Op::Delete { key, .. } => key.len() + CHANGE_OVERHEAD,
@@ -269,11 +250,11 @@ impl Inner {
         debug_assert!(!self.ended, "changes after the end of the transaction");
         debug_assert!(change.log.is_empty(), "the log entry is made at the commit");
         self.bytes += change.batch.ops().iter().map(size).sum::<usize>();
-        if self.bytes as u64 > bytes_max {
+        if self.bytes > CHANGES_MAX {
             bail!(
                 TransactionTooLargeForCache,
                 "transaction is too large and will not fit in the storage engine cache: its changes take more than \
-                 {bytes_max} bytes"
+                 {CHANGES_MAX} bytes"
             );
         }
         Arc::make_mut(&mut self.overlay).apply(&change.batch).map_err(storage_error)?;

@@ -1,17 +1,17 @@
 //! The types of the create command's fields, checked.
 
 use base::bson::{Document, Value};
-use base::{Result, bail, err};
+use base::{Error, Result, bail, err};
 
 /// A boolean, or a number that stands for one. Errors: TypeMismatch.
 pub(crate) fn flag(name: &str, value: Value<'_>) -> Result<bool> {
     match value {
         Value::Boolean(flag) => Ok(flag),
         _ => value.as_number().map(|number| !number.is_zero()).ok_or_else(|| {
-            err!(
-                TypeMismatch,
-                "BSON field 'create.{name}' is the wrong type '{}', expected types '[bool, long, int, decimal, double']",
-                value.kind().alias()
+            Error::wrong_type(
+                format_args!("create.{name}"),
+                value.kind(),
+                "[bool, long, int, decimal, double",
             )
         }),
     }
@@ -137,9 +137,5 @@ const WIRED_TIGER: [&str; 36] = [
 
 /// The error for a value of another type.
 pub(crate) fn wrong_type(name: &str, value: Value<'_>, expected: &str) -> base::Error {
-    err!(
-        TypeMismatch,
-        "BSON field 'create.{name}' is the wrong type '{}', expected type '{expected}'",
-        value.kind().alias()
-    )
+    Error::wrong_type(format_args!("create.{name}"), value.kind(), expected)
 }

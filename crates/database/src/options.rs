@@ -7,7 +7,7 @@ use crate::collection::{Capped, Options, View, clustered_expiry, parse_clustered
 use crate::option_field::{check_storage_engine, count, flag, object, text, wrong_type};
 use crate::validator::{Validator, unknown_level};
 use base::bson::{Builder, Document, FieldName, Value, ValueBuf};
-use base::{CompatibleWith, Namespace, Result, bail, err};
+use base::{CompatibleWith, Error, Namespace, Result, bail, err};
 use query::{Collation, Context};
 use std::sync::Arc;
 
@@ -303,11 +303,11 @@ pub(crate) fn images(option: Document<'_>, command: &str) -> Result<bool> {
             ("enabled", Value::Boolean(flag)) => enabled = Some(flag),
             ("enabled", value) if value.is_nullish() => {}
             ("enabled", value) => {
-                bail!(
-                    TypeMismatch,
-                    "BSON field '{command}.{OPTION}.enabled' is the wrong type '{}', expected type 'bool'",
-                    value.kind().alias()
-                );
+                return Err(Error::wrong_type(
+                    format_args!("{command}.{OPTION}.enabled"),
+                    value.kind(),
+                    "bool",
+                ));
             }
             (other, _) => {
                 bail!(40415, "BSON field '{command}.{OPTION}.{other}' is an unknown field.");

@@ -33,8 +33,7 @@ use base::bson::{Builder, Document};
 use base::{Namespace, Result, bail};
 use query::Interrupt;
 use std::sync::Arc;
-use storage::store::Committed;
-use storage::store::{Change, CommitError, Expect, WriteIntent};
+use storage::store::{Change, CommitError, Committed, Expect, WriteIntent};
 use storage::{Batch, Key, Overlay, Snapshot, mutant};
 
 impl Database {
@@ -71,11 +70,6 @@ impl Database {
         let transaction = Arc::new(transaction);
         self.transactions.note(&transaction);
         Ok(transaction)
-    }
-
-    /// Sets the size limit of one transaction's changes, in bytes.
-    pub fn set_transaction_bytes(&self, bytes: u64) {
-        self.transactions.set_bytes_max(bytes);
     }
 
     /// Commits a transaction atomically. The transaction has ended afterwards in any case.
@@ -188,7 +182,7 @@ impl Database {
         let collection = Arc::new(self.new_collection(namespace, options));
         let mut change = Change::default();
         collection.data.iter().flat_map(|data| data.idents()).for_each(|ident| change.batch.create(ident));
-        inner.add(change, u64::MAX)?;
+        inner.add(change)?;
         Arc::make_mut(&mut inner.catalog).put(collection.clone())?;
         inner.changed.push(namespace.clone());
         inner.created.push(collection.clone());
@@ -228,7 +222,7 @@ impl Database {
         }
         *own = Arc::new(changed);
         Arc::make_mut(&mut inner.catalog).put(own.clone())?;
-        inner.add(Change { batch, ..Change::default() }, u64::MAX)
+        inner.add(Change { batch, ..Change::default() })
     }
 }
 

@@ -4,7 +4,7 @@
 //! either from an array in the body or from a sequence.
 
 use base::bson::{Array, Document, Value};
-use base::{Result, bail};
+use base::{Error, Result, bail};
 
 /// One request: the command and the database it is for.
 #[derive(Clone, Debug)]
@@ -65,11 +65,7 @@ impl<'a> Request<'a> {
         let database = match body.get("$db") {
             Some(Value::String(name)) => name,
             Some(other) => {
-                bail!(
-                    TypeMismatch,
-                    "BSON field '$db' is the wrong type '{}', expected type 'string'",
-                    other.kind().alias()
-                );
+                return Err(Error::wrong_type("$db", other.kind(), "string"));
             }
             None => bail!(40571, "OP_MSG requests require a $db argument"),
         };

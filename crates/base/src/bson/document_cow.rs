@@ -21,14 +21,6 @@ impl DocumentCow {
             DocumentCow::Owned(document) => document.view(),
         }
     }
-
-    /// Returns the bytes as the engine takes them, shared. Only owned bytes are copied.
-    pub fn into_shared(self) -> Arc<[u8]> {
-        match self {
-            DocumentCow::Shared(bytes) => bytes,
-            DocumentCow::Owned(document) => document.into_bytes().into(),
-        }
-    }
 }
 
 impl From<DocumentBuf> for DocumentCow {

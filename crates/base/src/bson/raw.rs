@@ -36,6 +36,12 @@ pub struct Elements<'a> {
 /// The bytes of an empty document: its length and terminator.
 const EMPTY: &[u8] = &[5, 0, 0, 0, 0];
 
+impl Default for Document<'_> {
+    fn default() -> Self {
+        Document::EMPTY
+    }
+}
+
 impl<'a> Document<'a> {
     /// The document with no elements.
     pub const EMPTY: Document<'static> = Document(EMPTY);

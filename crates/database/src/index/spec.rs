@@ -43,7 +43,7 @@ pub struct KeyPart {
 }
 
 /// A checked index specification.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct IndexSpec {
     /// Name of the index, unique in its collection.
     pub name: String,
@@ -97,19 +97,9 @@ impl IndexSpec {
             name: "_id_".to_string(),
             key: key.finish(),
             parts: vec![KeyPart { path: Path::new(c"_id"), kind: KeyKind::Ascending }],
-            geo: None,
-            text: None,
-            wildcard: None,
-            path_part: None,
             unique: true,
-            prepare_unique: false,
-            sparse: false,
-            clustered: false,
-            hidden: false,
-            expire_after_seconds: None,
-            partial: None,
             collation,
-            options: DocumentBuf::empty(),
+            ..IndexSpec::default()
         }
     }
 

@@ -28,7 +28,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use storage::{Direction, Range};
 
 /// A find with unparsed parts.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct FindRequest<'a> {
     /// Filter of the documents.
     pub filter: Document<'a>,
@@ -61,21 +61,7 @@ pub struct FindRequest<'a> {
 impl<'a> FindRequest<'a> {
     /// Returns a request for all matching documents.
     pub fn new(filter: Document<'a>) -> FindRequest<'a> {
-        FindRequest {
-            filter,
-            projection: Document::EMPTY,
-            sort: Document::EMPTY,
-            skip: 0,
-            limit: 0,
-            hint: None,
-            min: None,
-            max: None,
-            return_key: false,
-            show_record_id: false,
-            tailable: false,
-            await_data: false,
-            allow_disk_use: None,
-        }
+        FindRequest { filter, ..FindRequest::default() }
     }
 
     /// Parses the request into the input of the planner and the projection.

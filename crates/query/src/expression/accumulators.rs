@@ -1,7 +1,7 @@
 //! Accumulators as expressions: over their arguments, or over the elements of a single array argument.
 
 use super::evaluate::{Call, Computed, null, number, value};
-use crate::accumulator_state::{Accumulator, Deviation, Ranked, Total};
+use crate::accumulator_state::{Accumulator, Ranked, Total};
 use base::Result;
 use base::bson::{Decimal128, Value};
 use std::cmp::Ordering;
@@ -52,8 +52,8 @@ pub(super) fn avg<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     }
 }
 
-/// Returns the least or greatest operand by the collation, or null without operands.
-fn extreme<'a>(call: &Call<'_, 'a>, wanted: Ordering) -> Computed<'a> {
+/// `$min` and `$max`: the least or greatest operand by the collation; null and missing are ignored.
+pub(super) fn extreme<'a>(call: &Call<'_, 'a>, wanted: Ordering) -> Computed<'a> {
     let mut best: Option<Value<'a>> = None;
     each(call, |operand| {
         if !operand.is_nullish() && best.is_none_or(|best| call.collation().compare(operand, best) == wanted)
@@ -65,29 +65,10 @@ fn extreme<'a>(call: &Call<'_, 'a>, wanted: Ordering) -> Computed<'a> {
     Ok(Some(best.unwrap_or(Value::Null)))
 }
 
-/// `$min`: the least value; null and missing are ignored.
-pub(super) fn min<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    extreme(call, Ordering::Less)
-}
-
-/// `$max`: the greatest value; null and missing are ignored.
-pub(super) fn max<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    extreme(call, Ordering::Greater)
-}
-
-fn accumulate<'a>(call: &Call<'_, 'a>, mut accumulator: impl Accumulator) -> Computed<'a> {
+/// `$stdDevPop` and `$stdDevSamp`: the standard deviation of the population or of a sample.
+pub(super) fn accumulate<'a>(call: &Call<'_, 'a>, mut accumulator: impl Accumulator) -> Computed<'a> {
     each(call, |operand| accumulator.add(Some(operand)))?;
     call.scope.copy_value(accumulator.finish()?.view()).map(Some)
-}
-
-/// `$stdDevPop`: the population standard deviation.
-pub(super) fn std_dev_pop<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    accumulate(call, Deviation::default())
-}
-
-/// `$stdDevSamp`: the sample standard deviation.
-pub(super) fn std_dev_samp<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    accumulate(call, Deviation::of_sample())
 }
 
 pub(super) mod ranks {

@@ -7,7 +7,7 @@ use base::{bail, err};
 /// Combines the operands; the result is an int64 if any operand is one.
 ///
 /// Errors: 14 for other types.
-fn combine<'a>(call: &Call<'_, 'a>, start: i64, operation: fn(i64, i64) -> i64) -> Computed<'a> {
+pub(super) fn combine<'a>(call: &Call<'_, 'a>, start: i64, operation: fn(i64, i64) -> i64) -> Computed<'a> {
     let (mut bits, mut wide) = (start, false);
     let mut nullish = false;
     for operand in call.values() {
@@ -32,18 +32,6 @@ fn combine<'a>(call: &Call<'_, 'a>, start: i64, operation: fn(i64, i64) -> i64) 
         // Sign extension keeps int32 operands within int32.
         (false, false) => value(bits as i32),
     }
-}
-
-pub(super) fn and<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    combine(call, -1, |a, b| a & b)
-}
-
-pub(super) fn or<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    combine(call, 0, |a, b| a | b)
-}
-
-pub(super) fn xor<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    combine(call, 0, |a, b| a ^ b)
 }
 
 /// `$bitNot`. Errors: 14 for other types.

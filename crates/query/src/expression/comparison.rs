@@ -4,33 +4,10 @@ use super::evaluate::{Call, Computed, value};
 use base::Result;
 use std::cmp::Ordering;
 
-fn order(call: &Call<'_, '_>) -> Result<Ordering> {
+/// Returns the order of the two operands.
+pub(super) fn order(call: &Call<'_, '_>) -> Result<Ordering> {
     let (a, b) = (call.get(0)?, call.get(1)?);
     Ok(call.collation().compare_optional(a, b))
-}
-
-pub(super) fn eq<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    value(order(call)?.is_eq())
-}
-
-pub(super) fn ne<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    value(order(call)?.is_ne())
-}
-
-pub(super) fn lt<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    value(order(call)?.is_lt())
-}
-
-pub(super) fn lte<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    value(order(call)?.is_le())
-}
-
-pub(super) fn gt<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    value(order(call)?.is_gt())
-}
-
-pub(super) fn gte<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    value(order(call)?.is_ge())
 }
 
 /// `$cmp`: −1, 0 or 1.

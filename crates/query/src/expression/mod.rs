@@ -103,11 +103,6 @@ impl Expression {
         Ok(Expression { node })
     }
 
-    /// Returns an expression with a constant value.
-    pub fn from_constant(value: Value<'_>) -> Expression {
-        Expression { node: Node::Constant(Some(value.to_owned())) }
-    }
-
     /// Evaluates the expression for one row or document; `None` means missing. Computed values live in `arena`.
     ///
     /// Errors: MongoDB's errors of the operators; 146 if computed values exceed 100 MB.

@@ -14,7 +14,7 @@ use base::{Result, bail, err};
 
 /// Parses the filters of `$and`, `$or` and `$nor`. Errors: BadValue unless the argument is a non-empty array of
 /// documents.
-fn parse_group(parser: &Parser<'_>, element: &Element<'_>) -> Result<Vec<Node>> {
+pub(super) fn parse_group(parser: &Parser<'_>, element: &Element<'_>) -> Result<Vec<Node>> {
     let name = element.name();
     let Value::Array(array) = element.value() else {
         bail!(BadValue, "{name} argument must be an array");
@@ -34,18 +34,6 @@ fn parse_group(parser: &Parser<'_>, element: &Element<'_>) -> Result<Vec<Node>> 
             _ => Err(err!(BadValue, "{name} argument's entries must be objects")),
         })
         .collect()
-}
-
-pub(super) fn parse_and(parser: &Parser<'_>, element: &Element<'_>) -> Result<Option<Node>> {
-    Ok(Some(Node::And(parse_group(parser, element)?)))
-}
-
-pub(super) fn parse_or(parser: &Parser<'_>, element: &Element<'_>) -> Result<Option<Node>> {
-    Ok(Some(Node::Or(parse_group(parser, element)?)))
-}
-
-pub(super) fn parse_nor(parser: &Parser<'_>, element: &Element<'_>) -> Result<Option<Node>> {
-    Ok(Some(Node::Nor(parse_group(parser, element)?)))
 }
 
 /// `$not`: negates a regular expression, or the conjunction of a document of operators.

@@ -93,7 +93,7 @@ impl In {
 }
 
 /// Parses the array of constants and patterns. Errors: BadValue for undefined and for operators.
-fn parse(parser: &Parser<'_>, argument: &FieldArgument<'_>) -> Result<Node> {
+pub(super) fn parse(parser: &Parser<'_>, argument: &FieldArgument<'_>) -> Result<Node> {
     let Value::Array(array) = argument.value() else {
         bail!(BadValue, "{} needs an array", argument.name());
     };
@@ -115,13 +115,4 @@ fn parse(parser: &Parser<'_>, argument: &FieldArgument<'_>) -> Result<Node> {
         path: argument.path.clone(),
         predicate: Predicate::In(In::new(values, regexes, parser.context)?),
     })
-}
-
-pub(super) fn parse_in(parser: &Parser<'_>, argument: &FieldArgument<'_>) -> Result<Option<Node>> {
-    parse(parser, argument).map(Some)
-}
-
-/// `$nin`: the value equals none of the constants and matches none of the patterns.
-pub(super) fn parse_nin(parser: &Parser<'_>, argument: &FieldArgument<'_>) -> Result<Option<Node>> {
-    Ok(Some(Node::Not(Box::new(parse(parser, argument)?))))
 }

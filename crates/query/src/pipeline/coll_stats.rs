@@ -13,7 +13,7 @@
 
 use super::external::External;
 use base::bson::{Document, Element, Value};
-use base::{Result, bail, err};
+use base::{Error, Result, bail, err};
 
 /// The requested parts of the statistics.
 #[derive(Clone, Debug, Default)]
@@ -76,11 +76,11 @@ fn parse_storage_stats(argument: Document<'_>) -> Result<i64> {
             ("scale" | "verbose" | "waitForLock" | "numericOnly", value) if value.is_nullish() => {}
             ("scale", value) => scale = parse_scale(value)?,
             (name @ ("verbose" | "waitForLock" | "numericOnly"), value) if value.as_bool().is_none() => {
-                bail!(
-                    TypeMismatch,
-                    "BSON field '$collStats.storageStats.{name}' is the wrong type '{}', expected type 'bool'",
-                    element.kind().alias()
-                );
+                return Err(Error::wrong_type(
+                    format_args!("$collStats.storageStats.{name}"),
+                    element.kind(),
+                    "bool",
+                ));
             }
             _ => {}
         }
@@ -120,23 +120,14 @@ fn empty(element: &Element<'_>) -> Result<bool> {
 /// Returns the argument of an option. Errors: TypeMismatch unless it is a document.
 fn object<'a>(element: &Element<'a>) -> Result<Document<'a>> {
     element.value().as_document().ok_or_else(|| {
-        err!(
-            TypeMismatch,
-            "BSON field '$collStats.{}' is the wrong type '{}', expected type 'object'",
-            element.name(),
-            element.kind().alias()
-        )
+        Error::wrong_type(format_args!("$collStats.{}", element.name()), element.kind(), "object")
     })
 }
 
 /// Parses the divisor of sizes, at least 1. Errors: TypeMismatch and BadValue.
 fn parse_scale(scale: Value<'_>) -> Result<i64> {
     let number = scale.as_number().ok_or_else(|| {
-        err!(
-            TypeMismatch,
-            "BSON field '$collStats.storageStats.scale' is the wrong type '{}', expected types '[long, int, decimal, double']",
-            scale.kind().alias()
-        )
+        Error::wrong_type("$collStats.storageStats.scale", scale.kind(), "[long, int, decimal, double")
     })?;
     // A greater value counts as the maximum of an int32.
     match number.to_i64_coerced().min(i64::from(i32::MAX)) {

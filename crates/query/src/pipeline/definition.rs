@@ -238,11 +238,6 @@ impl StageDefinition {
         StageDefinition { inputs: Some(inputs), ..self }
     }
 
-    /// False if every specification is refused.
-    pub fn is_implemented(&self) -> bool {
-        !matches!(self.parser, Parser::Refused(_))
-    }
-
     /// Whether a pipeline that begins with the stage reads no collection.
     pub fn generates_documents(&self) -> bool {
         self.documents != Documents::Input

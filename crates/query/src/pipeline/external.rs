@@ -75,11 +75,7 @@ pub(super) fn check_flags(name: &str, options: Document<'_>, flags: &[&str]) -> 
             bail!(40415, "BSON field '{name}.{flag}' is an unknown field.");
         }
         if option.value().as_bool().is_none() {
-            bail!(
-                TypeMismatch,
-                "BSON field '{name}.{flag}' is the wrong type '{}', expected type 'bool'",
-                option.kind().alias()
-            );
+            return Err(Error::wrong_type(format_args!("{name}.{flag}"), option.kind(), "bool"));
         }
     }
     Ok(())

@@ -12,7 +12,7 @@
 
 use super::parse::{Parsed, Scope};
 use base::bson::{Builder, Document, DocumentBuf, Element, FieldName, FieldNameBuf, Value};
-use base::{Result, bail, err};
+use base::{Error, Result, bail, err};
 
 /// Returns the `$addFields` that a `$fill` in an update expands to.
 ///
@@ -143,11 +143,7 @@ fn partition(options: Document<'_>) -> Result<Builder> {
             partition.end();
         }
         (None, Some(other)) => {
-            bail!(
-                TypeMismatch,
-                "BSON field '$fill.partitionByFields' is the wrong type '{}', expected type 'array'",
-                other.kind().alias()
-            );
+            return Err(Error::wrong_type("$fill.partitionByFields", other.kind(), "array"));
         }
         (None, None) => {}
     }

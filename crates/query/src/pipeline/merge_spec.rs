@@ -17,7 +17,7 @@ use super::variables::{Let, parse_let};
 use crate::field_path::checked_path;
 use crate::{Context, Update};
 use base::bson::{Builder, Document, DocumentBuf, Element, Path, Value, ValueBuf};
-use base::{Result, bail, err};
+use base::{Error, Result, bail, err};
 
 /// A parsed `$merge`.
 pub(super) struct Merge {
@@ -230,11 +230,7 @@ fn bad_mode(field: &str, mode: Value<'_>) -> base::Error {
         Value::String(mode) => {
             err!(BadValue, "Enumeration value '{mode}' for field '$merge.{field}' is not a valid value.")
         }
-        other => err!(
-            TypeMismatch,
-            "BSON field '$merge.{field}' is the wrong type '{}', expected type 'string'",
-            other.kind().alias()
-        ),
+        other => Error::wrong_type(format_args!("$merge.{field}"), other.kind(), "string"),
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::external::External;
 use base::bson::{Element, Value};
-use base::{Result, bail};
+use base::{Error, Result, bail};
 
 /// Errors: FailedToParse unless the options are a document; 40415 and TypeMismatch for bad options; 40414 for
 /// `transformIdentifiers` without an algorithm; BadValue for an unknown algorithm.
@@ -19,11 +19,7 @@ pub(crate) fn parse(spec: &Element<'_>) -> Result<External> {
             bail!(40415, "BSON field '{name}.{field}' is an unknown field.");
         }
         let Value::Document(transform) = option.value() else {
-            bail!(
-                TypeMismatch,
-                "BSON field '{name}.{field}' is the wrong type '{}', expected type 'object'",
-                option.kind().alias()
-            );
+            return Err(Error::wrong_type(format_args!("{name}.{field}"), option.kind(), "object"));
         };
         let Some(algorithm) = transform.get("algorithm") else {
             bail!(40414, "BSON field '{name}.{field}.algorithm' is missing but a required field");
@@ -37,11 +33,11 @@ pub(crate) fn parse(spec: &Element<'_>) -> Result<External> {
                 );
             }
             None => {
-                bail!(
-                    TypeMismatch,
-                    "BSON field '{name}.{field}.algorithm' is the wrong type '{}', expected type 'string'",
-                    algorithm.kind().alias()
-                );
+                return Err(Error::wrong_type(
+                    format_args!("{name}.{field}.algorithm"),
+                    algorithm.kind(),
+                    "string",
+                ));
             }
         }
     }

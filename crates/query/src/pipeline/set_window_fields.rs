@@ -22,7 +22,7 @@ use crate::row::RowCodec;
 use crate::window::{BufferedRows, Function, Partition, PartitionBuffer, SortBy, parse_output};
 use crate::{Arena, Context, Expression, Row, RowView, SortPattern, Sorter};
 use base::bson::{DocumentCow, Element, Path, Value, ValueBuf};
-use base::{Result, bail, err};
+use base::{Error, Result, bail};
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -65,11 +65,7 @@ fn parse_sort_by(value: Value<'_>, context: &Context) -> Result<SortBy> {
         Value::Document(spec) => Ok(SortBy {
             pattern: SortPattern::parse(spec)?.require_metadata(context).collated(&context.collation),
         }),
-        other => Err(err!(
-            TypeMismatch,
-            "BSON field '$setWindowFields.sortBy' is the wrong type '{}', expected type 'object'",
-            other.kind().alias()
-        )),
+        other => Err(Error::wrong_type("$setWindowFields.sortBy", other.kind(), "object")),
     }
 }
 
@@ -79,11 +75,7 @@ type Outputs = Vec<(Path, Box<dyn Function>)>;
 /// Parses the output fields. Errors: TypeMismatch unless it is a document, 40176 for overlapping paths.
 fn parse_outputs(value: Value<'_>, sort_by: Option<&SortBy>, context: &Context) -> Result<Outputs> {
     let Value::Document(fields) = value else {
-        bail!(
-            TypeMismatch,
-            "BSON field '$setWindowFields.output' is the wrong type '{}', expected type 'object'",
-            value.kind().alias()
-        );
+        return Err(Error::wrong_type("$setWindowFields.output", value.kind(), "object"));
     };
     let mut outputs: Outputs = Vec::new();
     for field in fields {

@@ -57,11 +57,6 @@ fn text(prefix: &str, field: &Element<'_>) -> Result<String> {
     match field.value() {
         Value::String(text) if !text.is_empty() => Ok(text.to_string()),
         Value::String(_) => Err(err!(InvalidNamespace, "{prefix}.{} cannot be empty", field.name())),
-        other => Err(err!(
-            TypeMismatch,
-            "BSON field '{prefix}.{}' is the wrong type '{}', expected type 'string'",
-            field.name(),
-            other.kind().alias()
-        )),
+        other => Err(Error::wrong_type(format_args!("{prefix}.{}", field.name()), other.kind(), "string")),
     }
 }

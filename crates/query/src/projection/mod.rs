@@ -121,11 +121,6 @@ impl Projection {
         self.kind == Kind::Exclude
     }
 
-    /// Whether the projection returns documents unchanged.
-    pub fn is_identity(&self) -> bool {
-        self.kind != Kind::Include && self.tree.children.is_empty()
-    }
-
     /// The fields for the sort key. `returnKey` keeps only these of a projection.
     pub fn sort_keys(&self) -> &[Box<str>] {
         &self.sort_keys

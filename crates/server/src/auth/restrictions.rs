@@ -5,7 +5,7 @@
 
 use crate::protocol::fields::Fields;
 use base::bson::{Array, Builder, FieldName, Value};
-use base::{Result, bail};
+use base::{Error, Result, bail};
 use ipnet::IpNet;
 use std::net::IpAddr;
 
@@ -47,11 +47,11 @@ pub(crate) fn append_checked(document: &mut Builder, place: &str, restrictions: 
     document.begin_array(c"authenticationRestrictions");
     for restriction in restrictions.iter() {
         let Value::Document(restriction) = restriction else {
-            bail!(
-                TypeMismatch,
-                "BSON field '{place}.authenticationRestrictions' is the wrong type '{}', expected type 'object'",
-                restriction.kind().alias()
-            );
+            return Err(Error::wrong_type(
+                format_args!("{place}.authenticationRestrictions"),
+                restriction.kind(),
+                "object",
+            ));
         };
         let mut fields = Fields::of_document("address restriction", restriction);
         document.push_document();

@@ -10,7 +10,7 @@ use crate::protocol::read_preference::ReadPreference;
 use crate::protocol::session_id::{self, Named};
 use crate::protocol::write_concern::WriteConcern;
 use base::bson::{Document, Element, Value};
-use base::{Result, bail, err};
+use base::{Error, Result, bail, err};
 use database::SessionId;
 use std::time::Duration;
 
@@ -221,13 +221,7 @@ impl Api<'_> {
 
 fn typed<T>(element: &Element<'_>, command: &Command, expected: &str, value: Option<T>) -> Result<T> {
     value.ok_or_else(|| {
-        err!(
-            TypeMismatch,
-            "BSON field '{}.{}' is the wrong type '{}', expected type '{expected}'",
-            command.name,
-            element.name(),
-            element.kind().alias()
-        )
+        Error::wrong_type(format_args!("{}.{}", command.name, element.name()), element.kind(), expected)
     })
 }
 
@@ -235,11 +229,7 @@ fn transaction_number(value: Value<'_>) -> Result<i64> {
     match value {
         Value::Int64(number) if number >= 0 => Ok(number),
         Value::Int64(_) => Err(err!(InvalidOptions, "Transaction number cannot be negative")),
-        other => Err(err!(
-            TypeMismatch,
-            "BSON field 'txnNumber' is the wrong type '{}', expected type 'long'",
-            other.kind().alias()
-        )),
+        other => Err(Error::wrong_type("txnNumber", other.kind(), "long")),
     }
 }
 
@@ -256,22 +246,17 @@ fn refuse_coordinator(element: &Element<'_>, command: &Command) -> Result<()> {
 fn statement_id(value: Value<'_>) -> Result<i32> {
     match value {
         Value::Int32(number) => Ok(number),
-        other => Err(err!(
-            TypeMismatch,
-            "BSON field 'stmtId' is the wrong type '{}', expected type 'int'",
-            other.kind().alias()
-        )),
+        other => Err(Error::wrong_type("stmtId", other.kind(), "int")),
     }
 }
 
 fn max_time(element: &Element<'_>, command: &Command) -> Result<Option<Duration>> {
     let value = element.value();
     let number = value.as_number().ok_or_else(|| {
-        err!(
-            TypeMismatch,
-            "BSON field '{}.maxTimeMS' is the wrong type '{}', expected types '[long, int, decimal, double']",
-            command.name,
-            value.kind().alias()
+        Error::wrong_type(
+            format_args!("{}.maxTimeMS", command.name),
+            value.kind(),
+            "[long, int, decimal, double",
         )
     })?;
     let millis =

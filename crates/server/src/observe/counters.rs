@@ -24,6 +24,7 @@ pub(crate) struct TryCounter {
 pub(crate) const LOGINS: [&str; 3] = ["MONGODB-X509", "SCRAM-SHA-1", "SCRAM-SHA-256"];
 
 /// All counters.
+#[derive(Default)]
 pub(crate) struct Counters {
     /// Bytes received, including headers.
     pub(crate) bytes_in: Counter,
@@ -66,22 +67,7 @@ pub(crate) const PROTOCOLS: [(&str, ProtocolVersion); 4] = [
 impl Counters {
     /// Creates zero counters for a table of this many commands.
     pub(crate) fn new(commands: usize) -> Counters {
-        Counters {
-            bytes_in: Counter::default(),
-            bytes_out: Counter::default(),
-            requests: Counter::default(),
-            inserted: Counter::default(),
-            updated: Counter::default(),
-            deleted: Counter::default(),
-            returned: Counter::default(),
-            user_asserts: Counter::default(),
-            panics: Counter::default(),
-            connections_rejected: Counter::default(),
-            protocols: Default::default(),
-            mechanisms_asked: Counter::default(),
-            logins: Default::default(),
-            operations: Operations::new(commands),
-        }
+        Counters { operations: Operations::new(commands), ..Counters::default() }
     }
 
     /// Counts a login attempt or a success.

@@ -131,6 +131,12 @@ pub(crate) struct Operations {
     commands: usize,
 }
 
+impl Default for Operations {
+    fn default() -> Operations {
+        Operations::new(0)
+    }
+}
+
 impl Operations {
     /// Creates counters for a table of this many commands.
     pub(crate) fn new(commands: usize) -> Operations {

@@ -4,7 +4,7 @@
 //! for the journal.
 
 use base::bson::{Document, Value};
-use base::{Result, bail, err};
+use base::{Error, Result, bail, err};
 
 /// Levels of a read concern.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,11 +64,7 @@ impl ReadConcern {
                 );
             }
             None => {
-                bail!(
-                    TypeMismatch,
-                    "BSON field 'readConcern.level' is the wrong type '{}', expected type 'string'",
-                    value.kind().alias()
-                );
+                return Err(Error::wrong_type("readConcern.level", value.kind(), "string"));
             }
         })
     }
@@ -110,11 +106,11 @@ impl RequestedReadConcern {
                 }
                 (name @ ("afterClusterTime" | "atClusterTime" | "provenance"), value) => {
                     let wanted = if name == "provenance" { "string" } else { "timestamp" };
-                    bail!(
-                        TypeMismatch,
-                        "BSON field '{command}.readConcern.{name}' is the wrong type '{}', expected type '{wanted}'",
-                        value.kind().alias()
-                    );
+                    return Err(Error::wrong_type(
+                        format_args!("{command}.readConcern.{name}"),
+                        value.kind(),
+                        wanted,
+                    ));
                 }
                 (name, _) => {
                     bail!(IDLUnknownField, "BSON field '{command}.readConcern.{name}' is an unknown field.");

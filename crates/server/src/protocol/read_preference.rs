@@ -4,7 +4,7 @@
 //! a standby. Drivers leave the choice to a mongos, and a front acts as one.
 
 use base::bson::{Document, Element, Type, Value};
-use base::{Result, bail, err};
+use base::{Error, Result, bail, err};
 
 /// Minimum of maxStalenessSeconds in the driver specification.
 const STALENESS_MIN: i64 = 90;
@@ -58,13 +58,7 @@ impl ReadPreference {
     /// Errors: TypeMismatch, BadValue, IDLFailedToParse and MaxStalenessOutOfRange as MongoDB.
     pub(crate) fn parse(element: &Element<'_>, command: &str) -> Result<ReadPreference> {
         let document = element.value().as_document().ok_or_else(|| {
-            err!(
-                TypeMismatch,
-                "BSON field '{}.{}' is the wrong type '{}', expected type 'object'",
-                command,
-                element.name(),
-                element.kind().alias()
-            )
+            Error::wrong_type(format_args!("{}.{}", command, element.name()), element.kind(), "object")
         })?;
         let mode = mode(document)?;
         let has_tags = tags(document)?;

@@ -2,7 +2,7 @@
 
 use crate::protocol::fields::Fields;
 use base::bson::{Builder, Value};
-use base::{Result, bail, err};
+use base::{Error, Result, bail, err};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use database::{SessionId, uuid_text};
@@ -47,11 +47,7 @@ pub(crate) fn read(value: Value<'_>) -> Result<Named> {
 /// Errors: TypeMismatch; UnsupportedFormat for a wrong length.
 pub(crate) fn user_digest(value: Value<'_>) -> Result<[u8; 32]> {
     let Value::Binary { subtype: 0, bytes } = value else {
-        bail!(
-            TypeMismatch,
-            "BSON field 'lsid.uid' is the wrong type '{}', expected type 'binData'",
-            value.kind().alias()
-        );
+        return Err(Error::wrong_type("lsid.uid", value.kind(), "binData"));
     };
     bytes
         .try_into()

@@ -100,11 +100,7 @@ impl WriteConcern {
                 "provenance" => match value.as_str() {
                     Some(provenance) => check_provenance("writeConcern", provenance)?,
                     None => {
-                        bail!(
-                            TypeMismatch,
-                            "BSON field 'writeConcern.provenance' is the wrong type '{}', expected type 'string'",
-                            value.kind().alias()
-                        );
+                        return Err(Error::wrong_type("writeConcern.provenance", value.kind(), "string"));
                     }
                 },
                 "getLastError" => {}

@@ -215,11 +215,10 @@ fn read(value: Document<'_>) -> Result<Expiry> {
 }
 
 fn wrong_type(found: Value<'_>) -> Error {
-    err!(
-        TypeMismatch,
-        "BSON field 'changeStreamOptions.preAndPostImages.expireAfterSeconds' is the wrong type '{}', expected types \
-         '[string, long, int, decimal, double']",
-        found.kind().alias()
+    Error::wrong_type(
+        "changeStreamOptions.preAndPostImages.expireAfterSeconds",
+        found.kind(),
+        "[string, long, int, decimal, double",
     )
 }
 

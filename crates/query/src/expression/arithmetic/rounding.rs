@@ -40,19 +40,9 @@ fn to_integral(operand: Number, doubles: fn(f64) -> f64, rounding: Rounding) -> 
     }
 }
 
-/// `$round`: rounds half to even, to a number of decimal places (before the point if negative).
-pub(in super::super) fn round<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    places(call, Rounding::HalfEven)
-}
-
-/// `$trunc`: truncates towards zero, to a number of decimal places.
-pub(in super::super) fn trunc<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    places(call, Rounding::TowardZero)
-}
-
 /// Evaluates `$round` and `$trunc`. Errors: 51081 for a value that is not a number, 16004, 51082 and 51083 for the
 /// places, 51080 for an int64 overflow.
-fn places<'a>(call: &Call<'_, 'a>, rounding: Rounding) -> Computed<'a> {
+pub(in super::super) fn places<'a>(call: &Call<'_, 'a>, rounding: Rounding) -> Computed<'a> {
     let Some(operand) = non_null(call.get(0)?) else { return null() };
     let Some(value) = operand.as_number() else {
         let found = operand.kind().alias();

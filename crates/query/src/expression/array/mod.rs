@@ -60,18 +60,8 @@ fn at(array: Array<'_>, position: i32) -> Option<Value<'_>> {
     array.get(from_front)
 }
 
-/// `$first` of an array. Errors: 28689 for other types.
-pub(super) fn first<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    end(call, 0)
-}
-
-/// `$last` of an array. Errors: 28689 for other types.
-pub(super) fn last<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    end(call, -1)
-}
-
 /// Returns an element at the end of an array for `$first` and `$last`; null for null.
-fn end<'a>(call: &Call<'_, 'a>, position: i32) -> Computed<'a> {
+pub(super) fn end<'a>(call: &Call<'_, 'a>, position: i32) -> Computed<'a> {
     match call.get_non_null(0)? {
         None => null(),
         Some(Value::Array(array)) => Ok(at(array, position)),

@@ -8,7 +8,7 @@ use base::{Result, bail, err};
 
 /// Text format of a binary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Format {
+pub(in super::super) enum Format {
     /// A UUID if the subtype is UUID, otherwise base64.
     Auto,
     Base64,

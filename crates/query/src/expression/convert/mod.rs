@@ -20,6 +20,7 @@ mod number;
 mod target;
 mod text;
 
+pub(super) use binary::Format;
 pub(super) use text::to_text;
 
 use super::date;
@@ -27,7 +28,7 @@ use super::evaluate::{Call, Computed, Scope, null, type_name, value};
 use super::named::{ErrorTemplate, Named, Parameter, optional};
 use base::bson::{ObjectId, Type, Value};
 use base::{ErrorCode, Result, err};
-use binary::{Format, UUID};
+use binary::UUID;
 use byte_order::ByteOrder;
 use target::Target;
 
@@ -182,7 +183,8 @@ fn to_string<'a>(input: Value<'a>, format: Option<Format>, scope: &Scope<'_, 'a>
     }
 }
 
-fn shorthand<'a>(call: &Call<'_, 'a>, kind: Type, format: Option<Format>) -> Computed<'a> {
+/// A shorthand such as `$toInt`: null for null, and the errors of [`convert`].
+pub(super) fn to_type<'a>(call: &Call<'_, 'a>, kind: Type, format: Option<Format>) -> Computed<'a> {
     let Some(input) = call.get_non_null(0)? else { return null() };
     convert(
         input,
@@ -190,42 +192,6 @@ fn shorthand<'a>(call: &Call<'_, 'a>, kind: Type, format: Option<Format>) -> Com
         Form { format, ..Form::default() },
         call.scope,
     )
-}
-
-pub(super) fn to_bool_operator<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    shorthand(call, Type::Boolean, None)
-}
-
-pub(super) fn to_date_operator<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    shorthand(call, Type::DateTime, None)
-}
-
-pub(super) fn to_decimal<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    shorthand(call, Type::Decimal128, None)
-}
-
-pub(super) fn to_double<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    shorthand(call, Type::Double, None)
-}
-
-pub(super) fn to_int<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    shorthand(call, Type::Int32, None)
-}
-
-pub(super) fn to_long<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    shorthand(call, Type::Int64, None)
-}
-
-pub(super) fn to_object_id_operator<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    shorthand(call, Type::ObjectId, None)
-}
-
-pub(super) fn to_string_operator<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    shorthand(call, Type::String, Some(Format::Auto))
-}
-
-pub(super) fn to_uuid<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    shorthand(call, Type::Binary, Some(Format::Uuid))
 }
 
 /// `$type`: the alias of the type, or `missing`.

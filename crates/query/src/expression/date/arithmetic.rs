@@ -52,19 +52,11 @@ macro_rules! arguments {
 arguments!(ADD, "$dateAdd");
 arguments!(SUBTRACT, "$dateSubtract");
 
-pub(in super::super) fn add<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    shift_by(call, 1)
-}
-
-pub(in super::super) fn subtract<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    shift_by(call, -1)
-}
-
 /// Evaluates `$dateAdd` and `$dateSubtract`.
 ///
 /// Errors: 5166403, 5166405 and 5439013 for the operands, errors of units and zones, DurationOverflow, 5976500 for more
 /// months than an int32 holds.
-fn shift_by<'a>(call: &Call<'_, 'a>, sign: i64) -> Computed<'a> {
+pub(in super::super) fn shift_by<'a>(call: &Call<'_, 'a>, sign: i64) -> Computed<'a> {
     let name = call.name();
     let start = call.get_non_null(0)?;
     let unit = match call.get_non_null(1)? {

@@ -152,18 +152,8 @@ pub(in super::super) fn to_parts<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     call.scope.document(builder)
 }
 
-/// The high half of a timestamp. Errors: 5687301 for other types.
-pub(in super::super) fn ts_second<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    timestamp(call, 5687301, |time| time >> 32)
-}
-
-/// The low half of a timestamp. Errors: 5687302 for other types.
-pub(in super::super) fn ts_increment<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    timestamp(call, 5687302, |time| time & 0xFFFF_FFFF)
-}
-
 /// Returns one half of a timestamp; null for null.
-fn timestamp<'a>(call: &Call<'_, 'a>, code: i32, half: fn(u64) -> u64) -> Computed<'a> {
+pub(in super::super) fn timestamp<'a>(call: &Call<'_, 'a>, code: i32, half: fn(u64) -> u64) -> Computed<'a> {
     match call.get_non_null(0)? {
         None => null(),
         Some(Value::Timestamp(time)) => value(half(time) as i64),

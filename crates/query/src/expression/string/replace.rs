@@ -42,7 +42,7 @@ fn text<'a>(call: &Call<'_, 'a>, position: usize, code: i32, which: &str) -> Res
 }
 
 /// Replaces at most `most` matches. Errors: 10503904, 10503901 and 10503902 for a value that is not a string.
-fn replace<'a>(call: &Call<'_, 'a>, most: usize) -> Computed<'a> {
+pub(in super::super) fn replace<'a>(call: &Call<'_, 'a>, most: usize) -> Computed<'a> {
     let input = text(call, 0, 10503904, "input")?;
     let find = text(call, 1, 10503901, "find")?;
     let replacement = text(call, 2, 10503902, "replacement")?;
@@ -51,14 +51,6 @@ fn replace<'a>(call: &Call<'_, 'a>, most: usize) -> Computed<'a> {
     let found = input.matches(find).count().min(most);
     call.scope.check_memory(input.len().saturating_add(found.saturating_mul(replacement.len())))?;
     call.scope.text(&input.replacen(find, replacement, most))
-}
-
-pub(in super::super) fn one<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    replace(call, 1)
-}
-
-pub(in super::super) fn all<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    replace(call, usize::MAX)
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ fn is_blank(c: char) -> bool {
 }
 
 /// Evaluates the operators. Errors: 50699 for the input, 50700 for the characters.
-fn trim<'a>(call: &Call<'_, 'a>, left: bool, right: bool) -> Computed<'a> {
+pub(in super::super) fn trim<'a>(call: &Call<'_, 'a>, left: bool, right: bool) -> Computed<'a> {
     let Some(input) = call.get_non_null(0)? else { return null() };
     let Value::String(text) = input else {
         let (found, kind) = (show::value(input), input.kind().alias());
@@ -61,18 +61,6 @@ fn trim<'a>(call: &Call<'_, 'a>, left: bool, right: bool) -> Computed<'a> {
         text = text.trim_end_matches(unwanted);
     }
     Ok(Some(Value::String(text)))
-}
-
-pub(in super::super) fn both<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    trim(call, true, true)
-}
-
-pub(in super::super) fn left<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    trim(call, true, false)
-}
-
-pub(in super::super) fn right<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    trim(call, false, true)
 }
 
 #[cfg(test)]

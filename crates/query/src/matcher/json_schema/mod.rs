@@ -57,17 +57,9 @@ pub(super) fn parse_json_schema(parser: &Parser<'_>, element: &Element<'_>) -> R
     }
 }
 
-/// MongoDB's internal operator for `{$jsonSchema: {maxProperties: …}}`, which filters accept too.
-pub(super) fn parse_max_properties(_: &Parser<'_>, element: &Element<'_>) -> Result<Option<Node>> {
-    single_keyword(c"maxProperties", element)
-}
-
-/// MongoDB's internal operator for `{$jsonSchema: {minProperties: …}}`, which filters accept too.
-pub(super) fn parse_min_properties(_: &Parser<'_>, element: &Element<'_>) -> Result<Option<Node>> {
-    single_keyword(c"minProperties", element)
-}
-
-fn single_keyword(keyword: &'static CStr, element: &Element<'_>) -> Result<Option<Node>> {
+/// MongoDB's internal operators for schemas of one keyword, such as `{$jsonSchema: {maxProperties: …}}`. Filters accept
+/// them too.
+pub(super) fn single_keyword(keyword: &'static CStr, element: &Element<'_>) -> Result<Option<Node>> {
     let mut schema = Builder::new();
     schema.append(keyword, element.value());
     Ok(Some(Node::Schema(Arc::new(Schema::parse(schema.finish().view())?))))

@@ -8,7 +8,7 @@ use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use crate::state::fail_point::Target;
 use base::bson::Value;
-use base::{Namespace, Result, bail};
+use base::{Error, Namespace, Result, bail};
 use database::Cursor;
 use std::time::Duration;
 
@@ -27,11 +27,7 @@ fn get_more(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let id = match fields.command_value() {
         Value::Int64(id) => id,
         other => {
-            bail!(
-                TypeMismatch,
-                "BSON field 'getMore.getMore' is the wrong type '{}', expected type 'long'",
-                other.kind().alias()
-            );
+            return Err(Error::wrong_type("getMore.getMore", other.kind(), "long"));
         }
     };
     let collection = fields.required("collection", Fields::string)?;

@@ -6,7 +6,7 @@ use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use base::bson::{FieldName, Value};
-use base::{Namespace, Result, bail};
+use base::{Error, Namespace, Result, bail};
 
 /// Position in the command table.
 pub(crate) const KILL_CURSORS: Row = Row::new(
@@ -36,11 +36,11 @@ fn kill_cursors(call: &mut Call<'_>) -> Result<HandlerStatus> {
         match value {
             Value::Int64(id) => ids.push(id),
             other => {
-                bail!(
-                    TypeMismatch,
-                    "BSON field 'killCursors.cursors.{position}' is the wrong type '{}', expected type 'long'",
-                    other.kind().alias()
-                );
+                return Err(Error::wrong_type(
+                    format_args!("killCursors.cursors.{position}"),
+                    other.kind(),
+                    "long",
+                ));
             }
         }
     }

@@ -9,7 +9,7 @@ use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::{Fields, uuid};
 use base::bson::{Builder, Value};
-use base::{CompatibleWith, Namespace, Result, bail, err};
+use base::{CompatibleWith, Error, Namespace, Result, bail, err};
 use database::{RenameRequest, ValidatorChange};
 
 /// The row of `create`.
@@ -116,11 +116,9 @@ fn check_is_one(value: Value<'_>) -> Result<()> {
             "BSON field 'dropDatabase.dropDatabase' is missing but a required field"
         )),
         Some(_) => Err(err!(5255100, "Have to pass 1 as 'drop' parameter")),
-        None => Err(err!(
-            TypeMismatch,
-            "BSON field 'dropDatabase.dropDatabase' is the wrong type '{}', expected types '[long, int, decimal, double']",
-            value.kind().alias()
-        )),
+        None => {
+            Err(Error::wrong_type("dropDatabase.dropDatabase", value.kind(), "[long, int, decimal, double"))
+        }
     }
 }
 
@@ -139,11 +137,7 @@ fn rename(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let from = match fields.command_value() {
         Value::String(from) => Namespace::parse(from)?,
         other => {
-            bail!(
-                TypeMismatch,
-                "BSON field 'renameCollection.renameCollection' is the wrong type '{}', expected type 'string'",
-                other.kind().alias()
-            );
+            return Err(Error::wrong_type("renameCollection.renameCollection", other.kind(), "string"));
         }
     };
     let to = Namespace::parse(fields.required("to", Fields::string)?)?;

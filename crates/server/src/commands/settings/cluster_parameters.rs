@@ -6,7 +6,7 @@ use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
 use crate::state::cluster_parameters::{CHANGE_STREAM_OPTIONS, ChangeStreamOptions, PLAIN, PlainParameter};
 use base::bson::Value;
-use base::{Result, bail, err};
+use base::{Error, Result, bail, err};
 
 /// The row of `getClusterParameter`.
 pub(crate) const GET: Row = Row::new(
@@ -28,22 +28,16 @@ fn get(call: &mut Call<'_>) -> Result<HandlerStatus> {
         Value::String(name) => vec![name],
         Value::Array(names) => {
             let text = |name: Value<'_>| {
-                err!(
-                    TypeMismatch,
-                    "BSON field 'getClusterParameter.getClusterParameter' is the wrong type '{}', expected type \
-                     'string'",
-                    name.kind().alias()
-                )
+                Error::wrong_type("getClusterParameter.getClusterParameter", name.kind(), "string")
             };
             names.iter().map(|name| name.as_str().ok_or_else(|| text(name))).collect::<Result<_>>()?
         }
         other => {
-            bail!(
-                TypeMismatch,
-                "BSON field 'getClusterParameter.getClusterParameter' is the wrong type '{}', expected types \
-                 '[string, array']",
-                other.kind().alias()
-            );
+            return Err(Error::wrong_type(
+                "getClusterParameter.getClusterParameter",
+                other.kind(),
+                "[string, array",
+            ));
         }
     };
     // All parameters are also in MongoDB's diagnostic data.
@@ -95,11 +89,7 @@ fn set(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let parameters = match fields.command_value() {
         Value::Document(parameters) => parameters,
         other => {
-            bail!(
-                TypeMismatch,
-                "BSON field 'setClusterParameter.setClusterParameter' is the wrong type '{}', expected type 'object'",
-                other.kind().alias()
-            );
+            return Err(Error::wrong_type("setClusterParameter.setClusterParameter", other.kind(), "object"));
         }
     };
     fields.ignore_rest();

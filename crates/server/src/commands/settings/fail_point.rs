@@ -6,7 +6,7 @@ use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use base::bson::Document;
-use base::{Result, bail, err};
+use base::{Error, Result, bail};
 
 /// The row of `configureFailPoint`.
 pub(crate) const CONFIGURE_FAIL_POINT: Row = Row::new(
@@ -26,13 +26,7 @@ fn configure(call: &mut Call<'_>) -> Result<HandlerStatus> {
     }
     let mut fields = call.fields();
     let name = fields.command_value();
-    let name = name.as_str().ok_or_else(|| {
-        err!(
-            TypeMismatch,
-            "BSON field 'configureFailPoint' is the wrong type '{}', expected type 'string'",
-            name.kind().alias()
-        )
-    })?;
+    let name = name.as_str().ok_or_else(|| Error::wrong_type("configureFailPoint", name.kind(), "string"))?;
     let mode = fields.required("mode", Fields::any)?;
     let data = fields.document("data")?.unwrap_or(Document::EMPTY);
     fields.finish()?;

@@ -126,11 +126,7 @@ fn object(operation: Document<'_>) -> Result<Document<'_>> {
 }
 
 fn wrong_type(name: &str, found: Value<'_>, expected: &str) -> Error {
-    err!(
-        TypeMismatch,
-        "BSON field 'OplogEntryBase.{name}' is the wrong type '{}', expected type '{expected}'",
-        found.kind().alias()
-    )
+    Error::wrong_type(format_args!("OplogEntryBase.{name}"), found.kind(), expected)
 }
 
 /// Returns true if the command continues after this error. An interruption ends the command.
