@@ -38,11 +38,11 @@ pub(crate) fn ready() {
 /// Starts the background process. Returns when it is ready or has ended.
 pub(crate) fn start_child(words: &[OsString]) -> ExitCode {
     let mut out = io::stdout();
-    let mut say = |text: String| {
+    let mut print = |text: String| {
         // A closed standard output is not an error.
         let _ = writeln!(out, "{text}").and_then(|()| out.flush());
     };
-    say("about to fork child process, waiting until server is ready for connections.".to_string());
+    print("about to fork child process, waiting until server is ready for connections.".to_string());
     let spawned = std::env::current_exe().and_then(|program| {
         let mut again = Command::new(program);
         again.arg("mongod").args(words).env(CHILD, "1");
@@ -51,22 +51,22 @@ pub(crate) fn start_child(words: &[OsString]) -> ExitCode {
     let mut child = match spawned {
         Ok(child) => child,
         Err(error) => {
-            crate::complain(&format!("ERROR: cannot start the child process: {error}"));
+            crate::print_error(&format!("ERROR: cannot start the child process: {error}"));
             return ExitCode::FAILURE;
         }
     };
-    say(format!("forked process: {}", child.id()));
+    print(format!("forked process: {}", child.id()));
     let mut line = String::new();
     if let Some(output) = child.stdout.take() {
         // The line stays empty at the end of the output or after an error.
         let _ = BufReader::new(output).read_line(&mut line);
     }
     if line.trim() == READY {
-        say("child process started successfully, parent exiting".to_string());
+        print("child process started successfully, parent exiting".to_string());
         return ExitCode::SUCCESS;
     }
     let code = child.wait().ok().and_then(|status| status.code()).unwrap_or(1);
-    say(format!("ERROR: child process failed, exited with {code}"));
-    say("To see additional information in this output, start without the \"--fork\" option.".to_string());
+    print(format!("ERROR: child process failed, exited with {code}"));
+    print("To see additional information in this output, start without the \"--fork\" option.".to_string());
     u8::try_from(code).map_or(ExitCode::FAILURE, ExitCode::from)
 }

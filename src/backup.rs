@@ -5,7 +5,7 @@
 //! journals.
 
 use crate::cli::{BackupOptions, RestoreOptions};
-use crate::data_errors::{Purpose, explained};
+use crate::data_errors::{Purpose, error_message};
 use crate::server_client;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use jiff::Timestamp;
@@ -31,7 +31,7 @@ pub(crate) fn back_up(options: &BackupOptions) -> Result<String, String> {
         _ => return Err("give one directory to write the backup to, besides --data".to_string()),
     };
     let mut directory = BackupDirectory::open(Arc::new(SystemFiles), Path::new(to))
-        .map_err(|error| explained(&error, Path::new(to), Purpose::Target))?;
+        .map_err(|error| error_message(&error, Path::new(to), Purpose::Target))?;
     let since = directory.since().filter(|_| !options.full);
     let mut part = directory.begin().map_err(|error| error.to_string())?;
     let made = match (uri, &options.data) {
@@ -54,7 +54,11 @@ pub(crate) fn back_up(options: &BackupOptions) -> Result<String, String> {
         "full" => format!("everything{why}"),
         _ => format!("{} commits since the previous backup", part.end.position - part.from),
     };
-    Ok(format!("{}: {what}, {bytes} bytes, up to {}", part.path.display(), moment(part.end.covers)))
+    Ok(format!(
+        "{}: {what}, {bytes} bytes, up to {}",
+        part.path.display(),
+        format_cluster_time(part.end.covers)
+    ))
 }
 
 /// Reads a data directory that is not in use. Returns the reason for a full backup if changes were
@@ -68,11 +72,12 @@ fn from_directory(
     let archive =
         options.journal_archive.clone().map(|directory: PathBuf| ArchiveOptions { directory, keep: None });
     let journal_directory = options.journal_dir.clone();
-    let still = ReadOnlyEngine::open(&DiskOptions { journal_directory, archive, ..DiskOptions::new(data) });
-    let still = still.map_err(|error| explained(&error, data, Purpose::Backup))?;
+    let engine = ReadOnlyEngine::open(&DiskOptions { journal_directory, archive, ..DiskOptions::new(data) });
+    let engine = engine.map_err(|error| error_message(&error, data, Purpose::Backup))?;
     // Later commits get a later second, as long as the directory is not in use.
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let mut backup = still.backup(since, (now << 32).saturating_sub(1)).map_err(|error| error.to_string())?;
+    let mut backup =
+        engine.backup(since, (now << 32).saturating_sub(1)).map_err(|error| error.to_string())?;
     while let Some(piece) = backup.piece().map_err(|error| error.to_string())? {
         part.write(&piece).map_err(|error| error.to_string())?;
     }
@@ -116,14 +121,14 @@ fn receive(
     let mut batch = "firstBatch";
     loop {
         let cursor = document(reply.view(), "cursor")?;
-        let documents = cursor.get(batch).and_then(|batch| batch.as_array()).ok_or_else(strange)?;
+        let documents = cursor.get(batch).and_then(|batch| batch.as_array()).ok_or_else(unexpected_reply)?;
         for document in documents.iter().filter_map(|document| document.as_document()) {
             match document.get("data") {
                 Some(Value::Binary { bytes, .. }) => part.write(bytes).map_err(|error| error.to_string())?,
                 _ => why = document.get("why").and_then(|why| why.as_str()).map(str::to_string),
             }
         }
-        let id = cursor.get("id").and_then(|id| id.as_i64()).ok_or_else(strange)?;
+        let id = cursor.get("id").and_then(|id| id.as_i64()).ok_or_else(unexpected_reply)?;
         if id == 0 {
             return Ok(why);
         }
@@ -135,10 +140,10 @@ fn receive(
 }
 
 fn document<'a>(of: Document<'a>, name: &str) -> Result<Document<'a>, String> {
-    of.get(name).and_then(|value| value.as_document()).ok_or_else(strange)
+    of.get(name).and_then(|value| value.as_document()).ok_or_else(unexpected_reply)
 }
 
-fn strange() -> String {
+fn unexpected_reply() -> String {
     "the reply is not part of a backup".to_string()
 }
 
@@ -152,23 +157,23 @@ pub(crate) fn restore(options: &RestoreOptions) -> Result<String, String> {
         cache_bytes: options.cache_size,
     };
     let files: Arc<dyn Files> = Arc::new(SystemFiles);
-    let restored =
-        storage::restore(&files, &what).map_err(|error| explained(&error, &options.data, Purpose::Target))?;
+    let restored = storage::restore(&files, &what)
+        .map_err(|error| error_message(&error, &options.data, Purpose::Target))?;
     Ok(format!(
         "{}: {} and {} later commits, the last at {}",
         options.data.display(),
         restored.full.display(),
         restored.commits,
-        moment(restored.time)
+        format_cluster_time(restored.time)
     ))
 }
 
 /// Formats a cluster time for people: date and number.
-pub(crate) fn moment(time: u64) -> String {
+pub(crate) fn format_cluster_time(time: u64) -> String {
     if time == 0 {
         return "unknown time".to_string();
     }
     let seconds = time >> 32;
-    let text = Timestamp::from_second(seconds as i64).map(|moment| moment.to_string());
+    let text = Timestamp::from_second(seconds as i64).map(|time| time.to_string());
     format!("{} ({seconds},{})", text.unwrap_or_default(), time & u64::from(u32::MAX))
 }

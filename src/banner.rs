@@ -38,7 +38,7 @@ pub(crate) fn banner(address: SocketAddr, config: &Config, start: Start, http: O
         (None, None) => "in memory".to_string(),
     };
     // The paths of these files on the client's machine are unknown.
-    let further = match config.settings.tls.as_ref().map(|tls| tls.wants_certificates()) {
+    let tls_flags = match config.settings.tls.as_ref().map(|tls| tls.wants_certificates()) {
         None => "",
         Some(false) => " --tlsCAFile FILE",
         Some(true) => " --tlsCAFile FILE --tlsCertificateKeyFile FILE",
@@ -48,7 +48,7 @@ pub(crate) fn banner(address: SocketAddr, config: &Config, start: Start, http: O
         "{uri}\n{}\n\
          Vellum {}, process {}, listening on {address}\n\
          data: {data}; start: {}\n{http}\
-         try: mongosh '{uri}'{further}\n",
+         try: mongosh '{uri}'{tls_flags}\n",
         config.durability_text,
         env!("CARGO_PKG_VERSION"),
         std::process::id(),
@@ -85,11 +85,11 @@ pub(crate) fn log_start(
     }
     let uri = connection_string(address, settings);
     if let Some(limit) = &settings.memory_limit {
-        let wanted = config.disk.as_ref().map_or(0, |disk| disk.cache_bytes / 2 * 3);
-        if wanted > limit.bytes {
+        let needed = config.disk.as_ref().map_or(0, |disk| disk.cache_bytes / 2 * 3);
+        if needed > limit.bytes {
             server::logging::startup_warning(&format!(
                 "--cache-size and changes in memory can take {} MB, and the memory limit is {} MB ({})",
-                wanted >> 20,
+                needed >> 20,
                 limit.bytes >> 20,
                 limit.from
             ));

@@ -1,7 +1,7 @@
 //! Converts options to the server's settings. Finds all contradictions before anything is opened.
 //!
-//! `cli.rs` declares an option. Its conversion belongs to the method of its target: `settings`, `disk`, `logging`, `tls`
-//! or `postgres`. `ServeOptions::into_config` checks options that exclude or need each other.
+//! `cli.rs` declares an option. Its conversion belongs to the method of its target: `settings`, `disk`, `logging`,
+//! `tls` or `postgres`. `ServeOptions::into_config` checks options that exclude or need each other.
 
 use crate::cli::{
     Cli, CompatibleWith, Compression, Durability, Engine, LogFormat, LogLevel, ServeOptions, TlsMode,
@@ -140,14 +140,14 @@ impl LogLevel {
 }
 
 /// Returns the default log level. On a terminal the banner replaces the log lines of the start.
-fn usual_level(on_standard_error: bool) -> LogLevel {
+fn default_level(on_standard_error: bool) -> LogLevel {
     match on_standard_error && std::io::stderr().is_terminal() {
         true => LogLevel::Warn,
         false => LogLevel::Info,
     }
 }
 
-fn refused(kind: ErrorKind, what: String) -> clap::Error {
+fn option_error(kind: ErrorKind, what: String) -> clap::Error {
     Cli::command().error(kind, what)
 }
 
@@ -164,8 +164,8 @@ impl ServeOptions {
     ) -> Result<Config, clap::Error> {
         let disk = self.disk();
         let postgres = self.postgres()?;
-        let engine = self.chosen_engine(disk.is_some(), postgres.is_some())?;
-        let tls = self.tls().map_err(|why| refused(ErrorKind::InvalidValue, why))?;
+        let engine = self.implied_engine(disk.is_some(), postgres.is_some())?;
+        let tls = self.tls().map_err(|why| option_error(ErrorKind::InvalidValue, why))?;
         self.check_oplog_size(postgres.is_some())?;
         let auth = !self.no_auth && (self.auth || first_user.is_some());
         let bytes = self.oplog_size.unwrap_or(64 << 20);
@@ -203,12 +203,12 @@ impl ServeOptions {
         let parse = |text| postgres::Config::parse(text, &|name| std::env::var(name).ok());
         match self.postgres.as_deref().map(parse).transpose() {
             Ok(server) => Ok(server.map(|server| (server, self.postgres_schema.clone()))),
-            Err(why) => Err(refused(ErrorKind::InvalidValue, format!("--postgres: {why}"))),
+            Err(why) => Err(option_error(ErrorKind::InvalidValue, format!("--postgres: {why}"))),
         }
     }
 
     /// The engine that the places for data imply. `--engine` may only confirm it.
-    fn chosen_engine(&self, has_disk: bool, has_postgres: bool) -> Result<Engine, clap::Error> {
+    fn implied_engine(&self, has_disk: bool, has_postgres: bool) -> Result<Engine, clap::Error> {
         let engine = match (has_disk, has_postgres) {
             (_, true) => Engine::Postgres,
             (true, false) => Engine::Disk,
@@ -221,7 +221,7 @@ impl ServeOptions {
             Engine::Postgres => "--postgres selects the engine postgres: omit --engine or --postgres",
             _ => "--engine memory has no data directory: omit --engine or --data",
         };
-        Err(refused(ErrorKind::ArgumentConflict, what.to_string()))
+        Err(option_error(ErrorKind::ArgumentConflict, what.to_string()))
     }
 
     /// Checks that there is an oplog whose size the option can set.
@@ -236,13 +236,13 @@ impl ServeOptions {
             ),
             _ => return Ok(()),
         };
-        Err(refused(kind, what.to_string()))
+        Err(option_error(kind, what.to_string()))
     }
 
     fn logging(&self) -> logging::Options {
         let append = true;
         logging::Options {
-            level: self.log_level.unwrap_or_else(|| usual_level(self.log_file.is_none())).filter(),
+            level: self.log_level.unwrap_or_else(|| default_level(self.log_file.is_none())).filter(),
             json: self.log_format == LogFormat::Json,
             to: match self.log_file.clone() {
                 Some(path) => Destination::File { path, append },
@@ -253,7 +253,7 @@ impl ServeOptions {
 
     /// The settings that each follow from one option.
     fn settings(&self) -> Settings {
-        let usual = Settings::default();
+        let defaults = Settings::default();
         Settings {
             bind: self.bind,
             port: self.port,
@@ -264,10 +264,10 @@ impl ServeOptions {
             compatible_with: self.compatible_with.into(),
             memory_limit: process::memory_limit(self.memory_limit),
             connections_max: self.max_connections as usize,
-            busy_poll: self.busy_poll.map_or(usual.busy_poll, |time| Duration::from_micros(time.into())),
+            busy_poll: self.busy_poll.map_or(defaults.busy_poll, |time| Duration::from_micros(time.into())),
             strict: self.strict,
             http: self.http.map(|address| HttpOptions { address, names: self.http_host.clone() }),
-            ..usual
+            ..defaults
         }
     }
 
@@ -398,7 +398,9 @@ mod tests {
             assert_eq!(parse(line).unwrap().settings.auth, expected, "{line}");
         }
         let options = |line: &str| Cli::try_parse_from(line.split_whitespace()).unwrap().serve;
-        let first = || FirstUser::named(|name| Some(name.to_string()).filter(|name| !name.ends_with("FILE")));
+        let first = || {
+            FirstUser::from_environment(|name| Some(name.to_string()).filter(|name| !name.ends_with("FILE")))
+        };
         for (line, expected) in [("vellum", true), ("vellum --no-auth", false)] {
             let config = options(line).into_config(Vec::new(), first().unwrap()).unwrap();
             assert!(config.first_user.is_some() && config.settings.auth == expected, "{line}");

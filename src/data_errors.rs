@@ -2,6 +2,8 @@
 //!
 //! `--repair` writes the undamaged data to a new directory and reports the losses. As in mongod,
 //! the process then exits: with 0 if any data was saved.
+//!
+//! A new message is an arm of [`error_message`].
 
 use crate::config::Config;
 use database::repair::{Repaired, repair as repair_database};
@@ -28,16 +30,18 @@ pub(crate) enum Purpose {
 }
 
 /// Returns the message for an error, with the remedy.
-pub(crate) fn explained(error: &Error, directory: &Path, purpose: Purpose) -> String {
+pub(crate) fn error_message(error: &Error, directory: &Path, purpose: Purpose) -> String {
     match error {
-        Error::Io { kind: ErrorKind::ResourceBusy, message } => format!("{message}. {}", free(purpose)),
+        Error::Io { kind: ErrorKind::ResourceBusy, message } => {
+            format!("{message}. {}", in_use_remedy(purpose))
+        }
         Error::Io { kind: ErrorKind::DirectoryNotEmpty, message } => match purpose {
             Purpose::Serve => format!("{message}, or allow these files with --allow-other-files"),
             Purpose::Mongod => format!("{message}, or allow these files with VELLUM_ALLOW_OTHER_FILES=true"),
             _ => message.clone(),
         },
         Error::Io { kind: ErrorKind::PermissionDenied, message } => {
-            let user = user();
+            let user = user_name();
             let what = message.split(" (os error").next().unwrap_or_default();
             format!(
                 "user {user} may not use {} ({what}). Give the directory to this user (chown -R {user} {0}), or choose \
@@ -62,7 +66,7 @@ pub(crate) fn explained(error: &Error, directory: &Path, purpose: Purpose) -> St
 }
 
 /// Returns the remedy if another process uses the directory.
-fn free(purpose: Purpose) -> &'static str {
+fn in_use_remedy(purpose: Purpose) -> &'static str {
     match purpose {
         Purpose::Serve | Purpose::Mongod | Purpose::Target => {
             "Stop that process first, or choose another directory"
@@ -77,7 +81,7 @@ fn free(purpose: Purpose) -> &'static str {
 
 /// Returns the name of the process's user.
 #[cfg(unix)]
-fn user() -> String {
+fn user_name() -> String {
     let id = nix::unistd::geteuid();
     match nix::unistd::User::from_uid(id) {
         Ok(Some(user)) => user.name,
@@ -86,7 +90,7 @@ fn user() -> String {
 }
 
 #[cfg(not(unix))]
-fn user() -> String {
+fn user_name() -> String {
     std::env::var("USERNAME").unwrap_or_else(|_| "of this process".to_string())
 }
 
@@ -94,7 +98,7 @@ fn user() -> String {
 pub(crate) fn repair(config: &Config) -> Result<(), String> {
     let options = config.disk.as_ref().ok_or("--repair needs --data")?;
     let salvage = DiskEngine::salvage(options)
-        .map_err(|error| explained(&error, &options.directory, Purpose::Repair))?;
+        .map_err(|error| error_message(&error, &options.directory, Purpose::Repair))?;
     let now = SystemClock.now_millis();
     let repaired = repair_database(&**salvage.engine(), salvage.idents(), now, server::seed());
     let repaired = repaired.map_err(|error| format!("cannot repair the database: {error}"))?;
@@ -121,13 +125,13 @@ pub(crate) fn repair(config: &Config) -> Result<(), String> {
 
 /// Returns a line for each loss, with the collection's name if known.
 fn report(salvage: &Salvage, repaired: &Repaired) -> Vec<String> {
-    let mut lines: Vec<String> = salvage.lost().iter().filter_map(|lost| line(lost, repaired)).collect();
+    let mut lines: Vec<String> = salvage.lost().iter().filter_map(|lost| loss_line(lost, repaired)).collect();
     lines.extend(repaired.notes.iter().map(|note| format!("lost: {note}")));
     lines
 }
 
 /// A damaged index loses no data, because it has been rebuilt.
-fn line(lost: &DataLoss, repaired: &Repaired) -> Option<String> {
+fn loss_line(lost: &DataLoss, repaired: &Repaired) -> Option<String> {
     let count = match lost.entries {
         Some(0) => "damaged".to_string(),
         Some(1) => "1 record".to_string(),

@@ -24,7 +24,9 @@ impl FirstUser {
     /// Returns the user that the environment names, if any.
     ///
     /// Fails for an incomplete or duplicate name or password, and for an unreadable file.
-    pub(crate) fn named(variable: impl Fn(&str) -> Option<String>) -> Result<Option<FirstUser>, String> {
+    pub(crate) fn from_environment(
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Option<FirstUser>, String> {
         match (value(&variable, NAME)?, value(&variable, PASSWORD)?) {
             (None, None) => Ok(None),
             (Some(name), Some(password)) => Ok(Some(FirstUser { name, password })),
@@ -38,9 +40,9 @@ impl FirstUser {
     /// Creates the user, unless it or another user exists.
     ///
     /// Fails with the server's message.
-    pub(crate) fn make(&self, server: &Arc<Server>) -> Result<(), String> {
+    pub(crate) fn create(&self, server: &Arc<Server>) -> Result<(), String> {
         /// Code for an existing user.
-        const IS_THERE: i64 = 51_003;
+        const USER_EXISTS: i64 = 51_003;
         let mut connection = LocalConnection::of_server(server);
         let mut request = base::bson::Builder::new();
         request.begin_document(c"usersInfo").append(c"forAllDBs", true).end().append(c"$db", "admin");
@@ -58,7 +60,7 @@ impl FirstUser {
         if number("ok") == Some(1) {
             log::info!(c = "ACCESS", user = self.name.as_str(); "Created the first user, with the role root \
              on admin");
-        } else if number("code") != Some(IS_THERE) {
+        } else if number("code") != Some(USER_EXISTS) {
             let why = reply.view().get("errmsg").and_then(|why| why.as_str());
             return Err(format!("{NAME}: {}", why.unwrap_or("refused")));
         }
@@ -92,7 +94,7 @@ mod tests {
         let found = |name: &str| {
             variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.to_string())
         };
-        FirstUser::named(found)
+        FirstUser::from_environment(found)
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub(crate) fn run(config: &Config) -> Result<(), Failure> {
         return Ok(());
     }
     let shell =
-        shell().ok_or_else(|| failed(format!("{SHELL}, which runs the scripts, is not on the path")))?;
+        find_shell().ok_or_else(|| failed(format!("{SHELL}, which runs the scripts, is not on the path")))?;
     let (server, uri) = start(config).map_err(|why| failed(format!("the scripts' server: {why}")))?;
     let ran = scripts.iter().try_for_each(|script| run_one(&shell, &uri, script));
     let ended = stop(server);
@@ -62,7 +62,7 @@ fn scripts(folder: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(scripts)
 }
 
-fn shell() -> Option<PathBuf> {
+fn find_shell() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(SHELL)).find(|program| program.is_file())
 }

@@ -18,7 +18,7 @@ pub(crate) fn run(words: &[OsString]) -> ExitCode {
         // Default server to measure.
         command.env("VELLUM_BINARY", own);
     }
-    let error = replace(&mut command);
+    let error = exec_or_spawn(&mut command);
     let error = match error {
         Ok(code) => return code,
         Err(error) => error,
@@ -31,7 +31,7 @@ pub(crate) fn run(words: &[OsString]) -> ExitCode {
         }
         _ => format!("{}: {error}", program.display()),
     };
-    crate::complain(&why);
+    crate::print_error(&why);
     ExitCode::from(2)
 }
 
@@ -43,13 +43,13 @@ fn program(own: Option<&Path>) -> PathBuf {
 
 /// Replaces the process by the other program, which then receives signals and standard input.
 #[cfg(unix)]
-fn replace(command: &mut Command) -> io::Result<ExitCode> {
+fn exec_or_spawn(command: &mut Command) -> io::Result<ExitCode> {
     use std::os::unix::process::CommandExt;
     Err(command.exec())
 }
 
 #[cfg(not(unix))]
-fn replace(command: &mut Command) -> io::Result<ExitCode> {
+fn exec_or_spawn(command: &mut Command) -> io::Result<ExitCode> {
     let status = command.status()?;
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
 }

@@ -13,8 +13,8 @@ mod first_user;
 mod heap;
 mod init_scripts;
 mod lab;
-mod layers;
 mod mongod;
+mod option_sources;
 mod process;
 mod serve;
 mod server_client;
@@ -32,57 +32,58 @@ use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let words: Vec<OsString> = in_options(std::env::args_os().collect());
+    let words: Vec<OsString> = rewrite_words(std::env::args_os().collect());
     let name = words.first().and_then(|word| Path::new(word).file_stem());
     if name == Some(OsStr::new("mongod")) {
         return mongod::run(words.get(1..).unwrap_or_default());
     }
-    let expanded = match layers::expand(words, std::env::vars_os()) {
+    let expanded = match option_sources::expand(words, std::env::vars_os()) {
         Ok(expanded) => expanded,
         Err(why) => {
-            complain(&why);
+            print_error(&why);
             return ExitCode::from(2);
         }
     };
-    let cli = Cli::try_parse_from(expanded.words).unwrap_or_else(|error| give_up(&error, &expanded.origins));
+    let cli =
+        Cli::try_parse_from(expanded.words).unwrap_or_else(|error| exit_with(&error, &expanded.origins));
     let options = match cli.verb {
         None => cli.serve,
         Some(Verb::Serve(options)) => *options,
         Some(Verb::Mongod(words)) => return mongod::run(&words.words),
         Some(Verb::Lab(words)) => return lab::run(&words.words),
-        Some(Verb::Advise(options)) => return answer(advise::advise(&options), false),
-        Some(Verb::Backup(options)) => return answer(backup::back_up(&options), options.quiet),
-        Some(Verb::Restore(options)) => return answer(backup::restore(&options), options.quiet),
+        Some(Verb::Advise(options)) => return print_result(advise::advise(&options), false),
+        Some(Verb::Backup(options)) => return print_result(backup::back_up(&options), options.quiet),
+        Some(Verb::Restore(options)) => return print_result(backup::restore(&options), options.quiet),
         Some(Verb::Verify(options)) => return verify::verify(&options),
         Some(Verb::Top(options)) => {
             return match top::top(&options) {
                 Ok(()) => ExitCode::SUCCESS,
-                Err(why) => answer(Err(why), false),
+                Err(why) => print_result(Err(why), false),
             };
         }
-        Some(Verb::Ping(options)) => return answer(server_client::ping(&options), options.quiet),
+        Some(Verb::Ping(options)) => return print_result(server_client::ping(&options), options.quiet),
     };
-    let arguments = tls::censored(std::env::args());
-    let first_user = match FirstUser::named(|name| std::env::var(name).ok()) {
+    let arguments = tls::redacted(std::env::args());
+    let first_user = match FirstUser::from_environment(|name| std::env::var(name).ok()) {
         Ok(user) => user,
         Err(why) => {
-            complain(&why);
+            print_error(&why);
             return ExitCode::from(2);
         }
     };
     let config = options.into_config(arguments, first_user);
-    let config = config.unwrap_or_else(|error| give_up(&error, &expanded.origins));
+    let config = config.unwrap_or_else(|error| exit_with(&error, &expanded.origins));
     match serve::serve(config) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            complain(&failure.message);
+            print_error(&failure.message);
             ExitCode::FAILURE
         }
     }
 }
 
 /// Rewrites the words `help`, `help VERB` and `version` as the options of these names.
-fn in_options(mut words: Vec<OsString>) -> Vec<OsString> {
+fn rewrite_words(mut words: Vec<OsString>) -> Vec<OsString> {
     match words.get(1).and_then(|word| word.to_str()) {
         Some("help") => {
             words.remove(1);
@@ -96,7 +97,7 @@ fn in_options(mut words: Vec<OsString>) -> Vec<OsString> {
 }
 
 /// Returns a hint for a connection string or path in the place of a verb.
-fn misplaced(error: &clap::Error) -> Option<String> {
+fn hint_for(error: &clap::Error) -> Option<String> {
     let word =
         [ContextKind::InvalidSubcommand, ContextKind::InvalidArg].iter().find_map(|kind| {
             match error.get(*kind)? {
@@ -115,18 +116,18 @@ fn misplaced(error: &clap::Error) -> Option<String> {
 }
 
 /// Prints an error of the command line, with the options that were not typed.
-fn give_up(error: &clap::Error, origins: &[String]) -> ! {
-    if let Some(remedy) = misplaced(error) {
-        complain(&remedy);
+fn exit_with(error: &clap::Error, origins: &[String]) -> ! {
+    if let Some(remedy) = hint_for(error) {
+        print_error(&remedy);
         std::process::exit(2);
     }
     if error.use_stderr() && !origins.is_empty() {
-        complain(&format!("options were also read from: {}", origins.join(", ")));
+        print_error(&format!("options were also read from: {}", origins.join(", ")));
     }
     error.exit()
 }
 
-fn answer(result: Result<String, String>, quiet: bool) -> ExitCode {
+fn print_result(result: Result<String, String>, quiet: bool) -> ExitCode {
     match result {
         Ok(what) => {
             if !quiet {
@@ -137,7 +138,7 @@ fn answer(result: Result<String, String>, quiet: bool) -> ExitCode {
         }
         Err(why) => {
             if !quiet {
-                complain(&why);
+                print_error(&why);
             }
             ExitCode::FAILURE
         }
@@ -145,7 +146,7 @@ fn answer(result: Result<String, String>, quiet: bool) -> ExitCode {
 }
 
 /// Prints an error on standard error.
-pub(crate) fn complain(what: &str) {
+pub(crate) fn print_error(what: &str) {
     // A closed standard error leaves no place for the message.
     let _ = writeln!(io::stderr(), "vellum: {what}");
 }

@@ -25,8 +25,8 @@ use std::sync::Arc;
 use storage::threads;
 
 /// Mount point of control groups, and the file with the groups of this process.
-const GROUPS: &str = "/sys/fs/cgroup";
-const OWN_GROUPS: &str = "/proc/self/cgroup";
+const CGROUP_MOUNT: &str = "/sys/fs/cgroup";
+const OWN_CGROUPS: &str = "/proc/self/cgroup";
 
 /// Control groups of version 1 report at least about this many bytes if they have no limit.
 const UNLIMITED: u64 = 1 << 60;
@@ -36,19 +36,19 @@ pub(crate) fn memory_limit(requested: Option<u64>) -> Option<MemoryLimit> {
     if let Some(bytes) = requested {
         return Some(MemoryLimit { bytes, from: "--memory-limit".to_string() });
     }
-    let own = std::fs::read_to_string(OWN_GROUPS).unwrap_or_default();
+    let own = std::fs::read_to_string(OWN_CGROUPS).unwrap_or_default();
     let machine = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| total(&text));
-    let group = of_groups(Path::new(GROUPS), &own);
+    let group = cgroup_limit(Path::new(CGROUP_MOUNT), &own);
     let (bytes, whose) = match (group, machine) {
         (Some(group), machine) if machine.is_none_or(|machine| group < machine) => (group, "control group's"),
         (_, machine) => (machine?, "machine's"),
     };
     let from = format!("nine tenths of the {whose} {} MB", bytes >> 20);
-    Some(within_space(MemoryLimit { bytes: bytes / 10 * 9, from }, threads::address_space()))
+    Some(capped_by_address_space(MemoryLimit { bytes: bytes / 10 * 9, from }, threads::address_space()))
 }
 
 /// Returns the limit, or half of the address space if that is lower.
-fn within_space(limit: MemoryLimit, space: Option<u64>) -> MemoryLimit {
+fn capped_by_address_space(limit: MemoryLimit, space: Option<u64>) -> MemoryLimit {
     match space {
         Some(space) if space / 2 < limit.bytes => {
             let from = format!("half of the address space of {} MB (ulimit -v)", space >> 20);
@@ -59,7 +59,7 @@ fn within_space(limit: MemoryLimit, space: Option<u64>) -> MemoryLimit {
 }
 
 /// Returns the lowest limit of the control groups around the process, in bytes.
-fn of_groups(mounted: &Path, own: &str) -> Option<u64> {
+fn cgroup_limit(mounted: &Path, own: &str) -> Option<u64> {
     let limits = own.lines().filter_map(|line| {
         let mut parts = line.splitn(3, ':').skip(1);
         let (controllers, path) = (parts.next()?, parts.next()?);
@@ -73,13 +73,13 @@ fn of_groups(mounted: &Path, own: &str) -> Option<u64> {
         // In a container the path may belong to the host, and the mount is the group itself.
         let within = folder.join(path.trim_start_matches('/'));
         let around = within.ancestors().take_while(|group| group.starts_with(&folder));
-        around.filter_map(|group| number_in(&group.join(file))).min()
+        around.filter_map(|group| bytes_in(&group.join(file))).min()
     });
     limits.min()
 }
 
 /// Returns the number in a file, unless it means no limit.
-fn number_in(file: &Path) -> Option<u64> {
+fn bytes_in(file: &Path) -> Option<u64> {
     let text = std::fs::read_to_string(file).ok()?;
     text.trim().parse().ok().filter(|bytes| *bytes < UNLIMITED)
 }
@@ -92,7 +92,7 @@ fn total(text: &str) -> Option<u64> {
 
 /// Maximum number of requested descriptors.
 #[cfg(unix)]
-const MOST: u64 = 1 << 20;
+const DESCRIPTORS_MAX: u64 = 1 << 20;
 
 /// Raises the soft limit to the hard limit. Returns the number of connections that it allows;
 /// `None` if the system does not report limits.
@@ -100,12 +100,12 @@ const MOST: u64 = 1 << 20;
 pub(crate) fn raise_descriptors() -> Option<usize> {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
-    let wanted = hard.min(MOST);
-    let limit = match soft < wanted && setrlimit(Resource::RLIMIT_NOFILE, wanted, hard).is_ok() {
-        true => wanted,
+    let target = hard.min(DESCRIPTORS_MAX);
+    let limit = match soft < target && setrlimit(Resource::RLIMIT_NOFILE, target, hard).is_ok() {
+        true => target,
         false => soft,
     };
-    Some(usize::try_from(limit.min(MOST) / 5 * 4).unwrap_or(usize::MAX).max(1))
+    Some(usize::try_from(limit.min(DESCRIPTORS_MAX) / 5 * 4).unwrap_or(usize::MAX).max(1))
 }
 
 /// On other systems sockets are not files.
@@ -186,27 +186,27 @@ mod tests {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
         };
-        assert_eq!(of_groups(&folder, "0::/a/b\n"), None);
+        assert_eq!(cgroup_limit(&folder, "0::/a/b\n"), None);
         file("memory.max", "max\n");
         file("a/memory.max", "1000\n");
         file("a/b/memory.max", "max\n");
-        assert_eq!(of_groups(&folder, "0::/a/b\n"), Some(1000));
+        assert_eq!(cgroup_limit(&folder, "0::/a/b\n"), Some(1000));
         file("a/b/memory.max", "300\n");
-        assert_eq!(of_groups(&folder, "0::/a/b\n"), Some(300));
-        assert_eq!(of_groups(&folder, "0::/\n"), None);
+        assert_eq!(cgroup_limit(&folder, "0::/a/b\n"), Some(300));
+        assert_eq!(cgroup_limit(&folder, "0::/\n"), None);
         file("memory/memory.limit_in_bytes", "9223372036854771712\n");
-        assert_eq!(of_groups(&folder, "3:cpu,memory:/docker/x\n1:name=systemd:/docker/x\n"), None);
+        assert_eq!(cgroup_limit(&folder, "3:cpu,memory:/docker/x\n1:name=systemd:/docker/x\n"), None);
         file("memory/memory.limit_in_bytes", "700\n");
-        assert_eq!(of_groups(&folder, "3:cpu,memory:/docker/x\n"), Some(700));
+        assert_eq!(cgroup_limit(&folder, "3:cpu,memory:/docker/x\n"), Some(700));
         std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]
     fn half_of_the_address_space_is_enough() {
         let limit = MemoryLimit { bytes: 1000, from: "x".to_string() };
-        assert_eq!(within_space(limit.clone(), None), limit);
-        assert_eq!(within_space(limit.clone(), Some(2000)), limit);
-        assert_eq!(within_space(limit, Some(1000)).bytes, 500);
+        assert_eq!(capped_by_address_space(limit.clone(), None), limit);
+        assert_eq!(capped_by_address_space(limit.clone(), Some(2000)), limit);
+        assert_eq!(capped_by_address_space(limit, Some(1000)).bytes, 500);
     }
 
     #[test]

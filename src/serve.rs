@@ -5,7 +5,7 @@
 
 use crate::banner::{self, Start};
 use crate::config::{Config, StartupOutput};
-use crate::data_errors::{Purpose, explained};
+use crate::data_errors::{Purpose, error_message};
 use crate::failure::{Failure, Kind};
 use crate::{background, init_scripts, process};
 use base::bson::{Builder, FieldName, Value};
@@ -42,13 +42,15 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
     check_disk(&mut config)?;
     init_scripts::run(&config)?;
     let is_new = init_scripts::is_new(&config);
-    let bearable =
-        process::raise_descriptors().filter(|bearable| *bearable < config.settings.connections_max);
-    config.settings.connections_max = bearable.unwrap_or(config.settings.connections_max);
+    let descriptor_limit = process::raise_descriptors()
+        .filter(|descriptor_limit| *descriptor_limit < config.settings.connections_max);
+    config.settings.connections_max = descriptor_limit.unwrap_or(config.settings.connections_max);
     let (bind, port) = (config.settings.bind, config.settings.port);
     let disk = open_disk(&config)?;
-    if let Some(bearable) = bearable {
-        log::info!("at most {bearable} connections: the limit of open files (ulimit -n) allows no more");
+    if let Some(descriptor_limit) = descriptor_limit {
+        log::info!(
+            "at most {descriptor_limit} connections: the limit of open files (ulimit -n) allows no more"
+        );
     }
     let start = match &disk {
         None if config.postgres.is_some() => Start::Shared,
@@ -85,7 +87,7 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
     set_parameters(&server, &[("maxSnapshotHistoryBytes".to_owned(), history_bytes(&config).to_string())])?;
     set_parameters(&server, &config.parameters)?;
     if let Some(user) = config.first_user.as_ref().filter(|_| is_new) {
-        user.make(&server).map_err(|why| Failure::new(Kind::Options, why))?;
+        user.create(&server).map_err(|why| Failure::new(Kind::Options, why))?;
     }
     if config.settings.auth && config.startup_output == StartupOutput::Banner && !has_users(&server) {
         config.warnings.push(NO_USERS.to_string());
@@ -96,9 +98,9 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
             .map_err(|error| Failure::new(Kind::Options, format!("--parent-pipe: {error}")))?;
     }
     let served = server::serve(&server, |address| announce(address, &config, start, &server));
-    let served = served.map_err(|error| Failure::new(Kind::Address, explain(&error, bind, port)));
+    let served = served.map_err(|error| Failure::new(Kind::Address, listen_error(&error, bind, port)));
     if config.settings.strict {
-        report(&database);
+        print_strict_report(&database);
     }
     drop(pid_file);
     // An explicit close, so that the process does not end before it is complete.
@@ -143,7 +145,7 @@ fn data_failure(error: &storage::Error, config: &Config, options: &DiskOptions) 
         StartupOutput::Banner => Purpose::Serve,
         StartupOutput::Nothing => Purpose::Mongod,
     };
-    Failure::new(Kind::Data, explained(error, &options.directory, purpose))
+    Failure::new(Kind::Data, error_message(error, &options.directory, purpose))
 }
 
 fn open_postgres(
@@ -158,8 +160,8 @@ fn open_postgres(
 }
 
 fn announce(address: SocketAddr, config: &Config, start: Start, server: &Server) {
-    let of_tls = config.settings.tls.as_ref().map(|tls| tls.warnings()).unwrap_or_default();
-    for warning in config.warnings.iter().chain(&of_tls) {
+    let tls_warnings = config.settings.tls.as_ref().map(|tls| tls.warnings()).unwrap_or_default();
+    for warning in config.warnings.iter().chain(&tls_warnings) {
         server::logging::startup_warning(warning);
     }
     let http = with_token(server.http_url(), server);
@@ -238,14 +240,14 @@ impl Drop for PidFile {
 }
 
 /// Prints the findings of `--strict` at any log level, since the user requested them.
-fn report(database: &Database) {
+fn print_strict_report(database: &Database) {
     let lines = database.strict_report().lines().into_iter();
     let text: String = lines.map(|line| format!("strict: {line}\n")).collect();
     // A closed standard error is not an error.
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
-fn explain(error: &io::Error, bind: IpAddr, port: u16) -> String {
+fn listen_error(error: &io::Error, bind: IpAddr, port: u16) -> String {
     // The HTTP listener's error already names the address.
     if error.get_ref().is_some() {
         return format!("cannot listen: {error}");

@@ -26,11 +26,11 @@ pub(crate) fn connect(uri: &ConnectionString, timeout: u64) -> Result<(Client, S
             Err(error) => failures.push(format!("{host}: {error}")),
         }
     }
-    Err(unreached(&failures, uri))
+    Err(connection_error(&failures, uri))
 }
 
 /// Returns the message if no server is reachable, with a hint for starting one.
-pub(crate) fn unreached(failures: &[String], uri: &ConnectionString) -> String {
+pub(crate) fn connection_error(failures: &[String], uri: &ConnectionString) -> String {
     let text = failures.join("; ");
     let port = uri.hosts.first().and_then(|host| host.rsplit_once(':')).map_or("27017", |(_, port)| port);
     match (text.contains(NO_SERVER), port) {
@@ -47,18 +47,18 @@ pub(crate) fn ping(options: &PingOptions) -> Result<String, String> {
     let mut failures = Vec::new();
     for host in &uri.hosts {
         let start = Instant::now();
-        match ask(host, &uri, deadline) {
+        match hello(host, &uri, deadline) {
             Ok(what) => {
                 return Ok(format!("{host}: {what}, {:.1} ms", start.elapsed().as_secs_f64() * 1000.0));
             }
             Err(error) => failures.push(format!("{host}: {error}")),
         }
     }
-    Err(unreached(&failures, &uri))
+    Err(connection_error(&failures, &uri))
 }
 
 /// Sends a hello and returns a summary of the reply.
-fn ask(host: &str, uri: &ConnectionString, deadline: Instant) -> Result<String, String> {
+fn hello(host: &str, uri: &ConnectionString, deadline: Instant) -> Result<String, String> {
     let mut client = Client::connect(host, uri, deadline)?;
     let mut hello = Builder::new();
     hello.append(c"hello", 1).append(c"$db", "admin");

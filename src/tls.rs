@@ -1,4 +1,6 @@
 //! TLS options of Vellum and mongod: finds all contradictions and reads the files.
+//!
+//! A new option is a field of [`TlsArguments`]; `config.rs` and `mongod/settings.rs` set it.
 
 use server::{Tls, TlsMode, TlsOptions};
 use std::path::{Path, PathBuf};
@@ -85,7 +87,7 @@ pub(crate) fn password_in(file: &Path) -> Result<String, String> {
 }
 
 /// Returns a command line without passwords, for clients that request it.
-pub(crate) fn censored(words: impl Iterator<Item = String>) -> Vec<String> {
+pub(crate) fn redacted(words: impl Iterator<Item = String>) -> Vec<String> {
     let mut is_secret = false;
     let shown = words.map(|word| {
         if std::mem::take(&mut is_secret) {
@@ -142,7 +144,7 @@ mod tests {
     #[test]
     fn passwords_are_not_shown() {
         let words = "mongod --tlsCertificateKeyFilePassword secret --port 1 --sslPEMKeyPassword=secret";
-        let shown = censored(words.split(' ').map(str::to_string)).join(" ");
+        let shown = redacted(words.split(' ').map(str::to_string)).join(" ");
         assert_eq!(
             shown,
             "mongod --tlsCertificateKeyFilePassword <password> --port 1 --sslPEMKeyPassword=<password>"

@@ -6,8 +6,8 @@
 //! directory.
 
 use crate::cli::VerifyOptions;
-use crate::complain;
-use crate::data_errors::{Purpose, explained};
+use crate::data_errors::{Purpose, error_message};
+use crate::print_error;
 use base::bson::{Builder, DocumentBuf, Value};
 use database::{Database, SystemClock};
 use server::{LocalConnection, Server, Settings};
@@ -51,23 +51,25 @@ impl From<storage::Error> for Failure {
 pub(crate) fn verify(options: &VerifyOptions) -> ExitCode {
     let mut report = Report::default();
     let verified = match options.place.join("vellum.backup").exists() {
-        true => backup(options, &mut report),
-        false => directory(&options.place, options, &mut report),
+        true => verify_backup(options, &mut report),
+        false => verify_directory(&options.place, options, &mut report),
     };
     let mut unreadable = None;
     match verified {
         Ok(()) => {}
         Err(Failure::Damaged(what)) => report.damages.push(what),
         Err(Failure::Unreadable(why)) => unreadable = Some(why),
-        Err(Failure::Storage(error)) => unreadable = Some(explained(&error, &options.place, Purpose::Verify)),
+        Err(Failure::Storage(error)) => {
+            unreadable = Some(error_message(&error, &options.place, Purpose::Verify))
+        }
     }
     let text: String = report.read.iter().map(|line| format!("{line}\n")).collect();
     // A closed standard output is not an error.
     let _ = io::stdout().write_all(text.as_bytes());
-    report.damages.iter().for_each(|damage| complain(&format!("damaged: {damage}")));
+    report.damages.iter().for_each(|damage| print_error(&format!("damaged: {damage}")));
     match (unreadable, report.damages.is_empty()) {
         (Some(why), _) => {
-            complain(&why);
+            print_error(&why);
             ExitCode::from(2)
         }
         (None, true) => ExitCode::SUCCESS,
@@ -75,7 +77,7 @@ pub(crate) fn verify(options: &VerifyOptions) -> ExitCode {
     }
 }
 
-fn backup(options: &VerifyOptions, report: &mut Report) -> Result<(), Failure> {
+fn verify_backup(options: &VerifyOptions, report: &mut Report) -> Result<(), Failure> {
     let files: Arc<dyn Files> = Arc::new(SystemFiles);
     let found = BackupDirectory::read(Arc::clone(&files), &options.place)?;
     if found.is_unfinished() {
@@ -83,8 +85,8 @@ fn backup(options: &VerifyOptions, report: &mut Report) -> Result<(), Failure> {
     }
     report.damages.extend(found.check().iter().map(ToString::to_string));
     for part in found.parts() {
-        let (name, moment) = (part.path.display(), crate::backup::moment(part.end.covers));
-        report.read.push(format!("{name}: {} frames, {} bytes, up to {moment}", part.frames, part.bytes));
+        let (name, end) = (part.path.display(), crate::backup::format_cluster_time(part.end.covers));
+        report.read.push(format!("{name}: {} frames, {} bytes, up to {end}", part.frames, part.bytes));
     }
     if !report.damages.is_empty() {
         return Ok(());
@@ -99,8 +101,8 @@ fn backup(options: &VerifyOptions, report: &mut Report) -> Result<(), Failure> {
         cache_bytes: options.cache_size,
     };
     let restored = storage::restore(&files, &what)?;
-    report.read.push(format!("restored: up to {}", crate::backup::moment(restored.time)));
-    directory(&scratch.0, options, report)
+    report.read.push(format!("restored: up to {}", crate::backup::format_cluster_time(restored.time)));
+    verify_directory(&scratch.0, options, report)
 }
 
 /// A temporary directory, removed after the verification.
@@ -118,17 +120,17 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_dir_all(&self.0) {
-            complain(&format!("{} stays: {error}", self.0.display()));
+            print_error(&format!("{} stays: {error}", self.0.display()));
         }
     }
 }
 
-fn directory(data: &Path, options: &VerifyOptions, report: &mut Report) -> Result<(), Failure> {
+fn verify_directory(data: &Path, options: &VerifyOptions, report: &mut Report) -> Result<(), Failure> {
     let journal_directory = options.journal_dir.clone().filter(|_| *data == *options.place);
     let disk = DiskOptions { journal_directory, cache_bytes: options.cache_size, ..DiskOptions::new(data) };
-    let still = Arc::new(ReadOnlyEngine::open(&disk)?);
-    let snapshot = still.snapshot();
-    let idents = still.idents();
+    let engine = Arc::new(ReadOnlyEngine::open(&disk)?);
+    let snapshot = engine.snapshot();
+    let idents = engine.idents();
     for ident in &idents {
         let damages = snapshot.verify(*ident, &mut || true)?;
         report.damages.extend(damages.into_iter().map(|damage| damage.what));
@@ -139,7 +141,7 @@ fn directory(data: &Path, options: &VerifyOptions, report: &mut Report) -> Resul
         idents.len()
     ));
     let damaged = |error: base::Error| Failure::Damaged(error.message().to_string());
-    let engine: Arc<dyn Engine> = still;
+    let engine: Arc<dyn Engine> = engine;
     let database = Database::open(engine, Arc::new(SystemClock), server::seed()).map_err(damaged)?;
     let mut commands = LocalConnection::of_server(&Arc::new(Server::new(Settings::default(), database)));
     let names = names(&mut commands, "admin", c"listDatabases", "databases")?;

@@ -14,8 +14,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// atHome unsets the variables that control the writing of files.
-func atHome(t *testing.T) {
+// unsetWriteVariables unsets the variables that control the writing of files.
+func unsetWriteVariables(t *testing.T) {
 	t.Setenv("CI", "")
 	t.Setenv("VELLUM_APPROVE", "")
 }
@@ -36,7 +36,7 @@ func people(ctx context.Context, db *mongo.Database) error {
 }
 
 func TestTheFileIsTheSameInAllLanguages(t *testing.T) {
-	atHome(t)
+	unsetWriteVariables(t)
 	ctx := t.Context()
 	db := Fork(t, people)
 	Snapshot(t, db, "ready")
@@ -58,7 +58,7 @@ func TestTheFileIsTheSameInAllLanguages(t *testing.T) {
 }
 
 func TestAnApprovedFileIsNamedAfterItsTest(t *testing.T) {
-	atHome(t)
+	unsetWriteVariables(t)
 	db := Fork(t, people)
 	Snapshot(t, db, "ready")
 	must(db.Collection("people").InsertOne(t.Context(), bson.M{"name": "Edith"}))
@@ -79,7 +79,7 @@ func (f *failing) Errorf(format string, arguments ...any) {
 }
 
 func TestAFileIsWrittenOnceAndFailsWhatDiffers(t *testing.T) {
-	atHome(t)
+	unsetWriteVariables(t)
 	db := Fork(t, people)
 	Snapshot(t, db, "ready")
 	file := filepath.Join(t.TempDir(), "approved", "one.json")

@@ -63,17 +63,17 @@ fn start(options: Options, words: &[OsString]) -> ExitCode {
     let forks = options.has("fork") && !is_child();
     let directory = options.directory();
     let refuses_users = options.has("noauth");
-    let mut config = match options.into_config(crate::tls::censored(std::env::args())) {
+    let mut config = match options.into_config(crate::tls::redacted(std::env::args())) {
         Ok(config) => config,
         Err(why) => return bad_options(&why),
     };
     if let (Some(disk), Ok(value)) = (&mut config.disk, std::env::var("VELLUM_ALLOW_OTHER_FILES")) {
-        disk.allow_other_files = crate::layers::truth(&value).unwrap_or_default();
+        disk.allow_other_files = crate::option_sources::parse_bool(&value).unwrap_or_default();
     }
     // mongod has no such option. Container images set the folder of scripts.
     let scripts = std::env::var_os("VELLUM_INIT_SCRIPTS").filter(|_| config.disk.is_some());
     config.init_scripts = scripts.map(PathBuf::from);
-    match FirstUser::named(|name| std::env::var(name).ok()) {
+    match FirstUser::from_environment(|name| std::env::var(name).ok()) {
         Ok(user) => config.first_user = user,
         Err(why) => return bad_options(&why),
     }

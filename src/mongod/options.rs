@@ -2,6 +2,8 @@
 //!
 //! The parser of mongod's configuration file is here too. It is YAML, and its nested names are
 //! options.
+//!
+//! A new option is a row of [`OPTIONS`]; `settings.rs` reads its value.
 
 use Treatment::{Refused, Switch, Value};
 use yaml_rust2::{Yaml, YamlLoader};
@@ -18,15 +20,15 @@ pub(super) enum Treatment {
 }
 
 const NO_SHARDS: &str = "sharding is not supported";
-const TLS_OUT: &str = "Vellum opens no connections to other servers";
+const NO_OUTGOING_TLS: &str = "Vellum opens no connections to other servers";
 const NO_SYSLOG: &str = "syslog is not supported; use --logpath";
 const NO_SOCKET: &str = "Unix domain sockets are not supported";
 const NOT_WIRED_TIGER: &str = "the storage engine is not WiredTiger";
-const NO_AUDIT: &str = "Vellum does not have this feature";
+const NOT_IMPLEMENTED: &str = "Vellum does not have this feature";
 
 /// An option of mongod.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct MongodOption {
     /// Name without dashes.
     pub(super) name: &'static str,
     /// Name in a configuration file; empty if the file cannot have it.
@@ -35,124 +37,132 @@ pub(super) struct Known {
     pub(super) treatment: Treatment,
 }
 
-const fn known(name: &'static str, path: &'static str, treatment: Treatment) -> Known {
-    Known { name, path, treatment }
+const fn option(name: &'static str, path: &'static str, treatment: Treatment) -> MongodOption {
+    MongodOption { name, path, treatment }
 }
 
 /// All options of mongod 8.0, by name.
-pub(super) const OPTIONS: &[Known] = &[
-    known("auth", "", Switch),
-    known("bind_ip", "net.bindIp", Value),
-    known("bind_ip_all", "net.bindIpAll", Switch),
-    known("clusterAuthMode", "security.clusterAuthMode", Value),
-    known(
+pub(super) const OPTIONS: &[MongodOption] = &[
+    option("auth", "", Switch),
+    option("bind_ip", "net.bindIp", Value),
+    option("bind_ip_all", "net.bindIpAll", Switch),
+    option("clusterAuthMode", "security.clusterAuthMode", Value),
+    option(
         "clusterIpSourceAllowlist",
         "security.clusterIpSourceAllowlist",
         Refused("Vellum has no cluster members to check"),
     ),
-    known("config", "", Value),
-    known("configExpand", "", Refused("the configuration file has no expansion directives")),
-    known("configsvr", "", Refused(NO_SHARDS)),
-    known("cpu", "", Refused("Vellum has nothing to print for it")),
-    known("dbpath", "storage.dbPath", Value),
-    known("directoryperdb", "storage.directoryPerDB", Refused("all databases share one file")),
-    known("enableMajorityReadConcern", "replication.enableMajorityReadConcern", Value),
-    known("filePermissions", "net.unixDomainSocket.filePermissions", Refused(NO_SOCKET)),
-    known("fork", "processManagement.fork", Switch),
-    known("help", "", Switch),
-    known("inMemorySizeGB", "storage.inMemory.engineConfig.inMemorySizeGB", Refused("memory is not bounded")),
-    known("ipv6", "net.ipv6", Switch),
-    known("journal", "storage.journal.enabled", Switch),
-    known("journalCommitInterval", "storage.journal.commitIntervalMs", Value),
-    known("keyFile", "security.keyFile", Value),
-    known("listenBacklog", "net.listenBacklog", Refused("the backlog is fixed")),
-    known("logappend", "systemLog.logAppend", Switch),
-    known("logpath", "systemLog.path", Value),
-    known("logRotate", "systemLog.logRotate", Value),
-    known("maxConns", "net.maxIncomingConnections", Value),
-    known("networkMessageCompressors", "net.compression.compressors", Value),
-    known("noauth", "", Switch),
-    known("nojournal", "", Switch),
-    known("noscripting", "", Switch),
-    known("notablescan", "", Switch),
-    known("nounixsocket", "", Switch),
-    known("oplogSize", "replication.oplogSizeMB", Value),
-    known("pidfilepath", "processManagement.pidFilePath", Value),
-    known("port", "net.port", Value),
-    known("profile", "", Value),
-    known(
+    option("config", "", Value),
+    option("configExpand", "", Refused("the configuration file has no expansion directives")),
+    option("configsvr", "", Refused(NO_SHARDS)),
+    option("cpu", "", Refused("Vellum has nothing to print for it")),
+    option("dbpath", "storage.dbPath", Value),
+    option("directoryperdb", "storage.directoryPerDB", Refused("all databases share one file")),
+    option("enableMajorityReadConcern", "replication.enableMajorityReadConcern", Value),
+    option("filePermissions", "net.unixDomainSocket.filePermissions", Refused(NO_SOCKET)),
+    option("fork", "processManagement.fork", Switch),
+    option("help", "", Switch),
+    option(
+        "inMemorySizeGB",
+        "storage.inMemory.engineConfig.inMemorySizeGB",
+        Refused("memory is not bounded"),
+    ),
+    option("ipv6", "net.ipv6", Switch),
+    option("journal", "storage.journal.enabled", Switch),
+    option("journalCommitInterval", "storage.journal.commitIntervalMs", Value),
+    option("keyFile", "security.keyFile", Value),
+    option("listenBacklog", "net.listenBacklog", Refused("the backlog is fixed")),
+    option("logappend", "systemLog.logAppend", Switch),
+    option("logpath", "systemLog.path", Value),
+    option("logRotate", "systemLog.logRotate", Value),
+    option("maxConns", "net.maxIncomingConnections", Value),
+    option("networkMessageCompressors", "net.compression.compressors", Value),
+    option("noauth", "", Switch),
+    option("nojournal", "", Switch),
+    option("noscripting", "", Switch),
+    option("notablescan", "", Switch),
+    option("nounixsocket", "", Switch),
+    option("oplogSize", "replication.oplogSizeMB", Value),
+    option("pidfilepath", "processManagement.pidFilePath", Value),
+    option("port", "net.port", Value),
+    option("profile", "", Value),
+    option(
         "profileFilter",
         "operationProfiling.filter",
         Refused("the command profile sets filters, for each database"),
     ),
-    known("quiet", "systemLog.quiet", Switch),
-    known("redactClientLogData", "security.redactClientLogData", Refused(NO_AUDIT)),
-    known("repair", "storage.repair", Switch),
-    known("replSet", "replication.replSetName", Value),
-    known("setParameter", "", Value),
-    known("shardsvr", "", Refused(NO_SHARDS)),
-    known("shutdown", "", Refused("send the process SIGTERM, or the command shutdown")),
-    known("slowms", "operationProfiling.slowOpThresholdMs", Value),
-    known("slowOpSampleRate", "operationProfiling.slowOpSampleRate", Value),
-    known("storageEngine", "storage.engine", Value),
-    known("syncdelay", "storage.syncPeriodSecs", Value),
-    known("sysinfo", "", Refused("Vellum has nothing to print for it")),
-    known("syslog", "", Refused(NO_SYSLOG)),
-    known("syslogFacility", "systemLog.syslogFacility", Refused(NO_SYSLOG)),
-    known("timeStampFormat", "systemLog.timeStampFormat", Value),
-    known("timeZoneInfo", "processManagement.timeZoneInfo", Refused("time zone rules are compiled in")),
-    known("tlsAllowConnectionsWithoutCertificates", "net.tls.allowConnectionsWithoutCertificates", Switch),
-    known(
+    option("quiet", "systemLog.quiet", Switch),
+    option("redactClientLogData", "security.redactClientLogData", Refused(NOT_IMPLEMENTED)),
+    option("repair", "storage.repair", Switch),
+    option("replSet", "replication.replSetName", Value),
+    option("setParameter", "", Value),
+    option("shardsvr", "", Refused(NO_SHARDS)),
+    option("shutdown", "", Refused("send the process SIGTERM, or the command shutdown")),
+    option("slowms", "operationProfiling.slowOpThresholdMs", Value),
+    option("slowOpSampleRate", "operationProfiling.slowOpSampleRate", Value),
+    option("storageEngine", "storage.engine", Value),
+    option("syncdelay", "storage.syncPeriodSecs", Value),
+    option("sysinfo", "", Refused("Vellum has nothing to print for it")),
+    option("syslog", "", Refused(NO_SYSLOG)),
+    option("syslogFacility", "systemLog.syslogFacility", Refused(NO_SYSLOG)),
+    option("timeStampFormat", "systemLog.timeStampFormat", Value),
+    option("timeZoneInfo", "processManagement.timeZoneInfo", Refused("time zone rules are compiled in")),
+    option("tlsAllowConnectionsWithoutCertificates", "net.tls.allowConnectionsWithoutCertificates", Switch),
+    option(
         "tlsAllowInvalidCertificates",
         "net.tls.allowInvalidCertificates",
         Refused("client certificates are always validated"),
     ),
-    known("tlsAllowInvalidHostnames", "net.tls.allowInvalidHostnames", Refused(TLS_OUT)),
-    known("tlsCAFile", "net.tls.CAFile", Value),
-    known("tlsCertificateKeyFile", "net.tls.certificateKeyFile", Value),
-    known("tlsCertificateKeyFilePassword", "net.tls.certificateKeyFilePassword", Value),
-    known("tlsClusterAuthX509Attributes", "net.tls.clusterAuthX509.attributes", Refused(TLS_OUT)),
-    known("tlsClusterAuthX509ExtensionValue", "net.tls.clusterAuthX509.extensionValue", Refused(TLS_OUT)),
-    known("tlsClusterCAFile", "net.tls.clusterCAFile", Refused(TLS_OUT)),
-    known("tlsClusterFile", "net.tls.clusterFile", Refused(TLS_OUT)),
-    known("tlsClusterPassword", "net.tls.clusterPassword", Refused(TLS_OUT)),
-    known("tlsCRLFile", "net.tls.CRLFile", Value),
-    known("tlsDisabledProtocols", "net.tls.disabledProtocols", Value),
-    known("tlsFIPSMode", "net.tls.FIPSMode", Refused("the built-in cryptography is not FIPS-certified")),
-    known(
+    option("tlsAllowInvalidHostnames", "net.tls.allowInvalidHostnames", Refused(NO_OUTGOING_TLS)),
+    option("tlsCAFile", "net.tls.CAFile", Value),
+    option("tlsCertificateKeyFile", "net.tls.certificateKeyFile", Value),
+    option("tlsCertificateKeyFilePassword", "net.tls.certificateKeyFilePassword", Value),
+    option("tlsClusterAuthX509Attributes", "net.tls.clusterAuthX509.attributes", Refused(NO_OUTGOING_TLS)),
+    option(
+        "tlsClusterAuthX509ExtensionValue",
+        "net.tls.clusterAuthX509.extensionValue",
+        Refused(NO_OUTGOING_TLS),
+    ),
+    option("tlsClusterCAFile", "net.tls.clusterCAFile", Refused(NO_OUTGOING_TLS)),
+    option("tlsClusterFile", "net.tls.clusterFile", Refused(NO_OUTGOING_TLS)),
+    option("tlsClusterPassword", "net.tls.clusterPassword", Refused(NO_OUTGOING_TLS)),
+    option("tlsCRLFile", "net.tls.CRLFile", Value),
+    option("tlsDisabledProtocols", "net.tls.disabledProtocols", Value),
+    option("tlsFIPSMode", "net.tls.FIPSMode", Refused("the built-in cryptography is not FIPS-certified")),
+    option(
         "tlsLogVersions",
         "net.tls.logVersions",
         Refused("serverStatus has the counters in transportSecurity"),
     ),
-    known("tlsMode", "net.tls.mode", Value),
-    known("tlsOnNormalPorts", "", Refused("use --tlsMode requireTLS")),
-    known(
+    option("tlsMode", "net.tls.mode", Value),
+    option("tlsOnNormalPorts", "", Refused("use --tlsMode requireTLS")),
+    option(
         "transitionToAuth",
         "security.transitionToAuth",
         Refused("use --auth to require authentication, or omit it"),
     ),
-    known("unixSocketPrefix", "net.unixDomainSocket.pathPrefix", Refused(NO_SOCKET)),
-    known("upgrade", "", Refused("data files need no upgrade")),
-    known("verbose", "", Switch),
-    known("version", "", Switch),
-    known("wiredTigerCacheSizeGB", "storage.wiredTiger.engineConfig.cacheSizeGB", Value),
-    known(
+    option("unixSocketPrefix", "net.unixDomainSocket.pathPrefix", Refused(NO_SOCKET)),
+    option("upgrade", "", Refused("data files need no upgrade")),
+    option("verbose", "", Switch),
+    option("version", "", Switch),
+    option("wiredTigerCacheSizeGB", "storage.wiredTiger.engineConfig.cacheSizeGB", Value),
+    option(
         "wiredTigerCollectionBlockCompressor",
         "storage.wiredTiger.collectionConfig.blockCompressor",
         Refused(NOT_WIRED_TIGER),
     ),
-    known(
+    option(
         "wiredTigerDirectoryForIndexes",
         "storage.wiredTiger.engineConfig.directoryForIndexes",
         Refused(NOT_WIRED_TIGER),
     ),
-    known("wiredTigerEngineConfigString", "", Refused(NOT_WIRED_TIGER)),
-    known(
+    option("wiredTigerEngineConfigString", "", Refused(NOT_WIRED_TIGER)),
+    option(
         "wiredTigerIndexPrefixCompression",
         "storage.wiredTiger.indexConfig.prefixCompression",
         Refused(NOT_WIRED_TIGER),
     ),
-    known(
+    option(
         "wiredTigerJournalCompressor",
         "storage.wiredTiger.engineConfig.journalCompressor",
         Refused(NOT_WIRED_TIGER),
@@ -160,7 +170,7 @@ pub(super) const OPTIONS: &[Known] = &[
 ];
 
 /// TLS options: names before version 4.2 on the command line and in a file, and present names.
-const OLDER: &[(&str, &str, &str)] = &[
+const OLD_NAMES: &[(&str, &str, &str)] = &[
     (
         "sslAllowConnectionsWithoutCertificates",
         "net.ssl.allowConnectionsWithoutCertificates",
@@ -178,25 +188,25 @@ const OLDER: &[(&str, &str, &str)] = &[
 ];
 
 /// A given option with its value. A switch has "true" or "false".
-pub(super) type Given = (&'static str, String);
+pub(super) type ParsedOption = (&'static str, String);
 
 /// Returns the option of a present or older name.
-pub(super) fn find(name: &str) -> Option<&'static Known> {
-    let older = OLDER.iter().find(|(older, _, _)| *older == name);
+pub(super) fn find(name: &str) -> Option<&'static MongodOption> {
+    let older = OLD_NAMES.iter().find(|(older, _, _)| *older == name);
     let name = older.map_or(name, |(_, _, newer)| newer);
     OPTIONS.iter().find(|known| known.name == name)
 }
 
 /// Returns the option of a name in a file.
-pub(super) fn find_in_file(path: &str) -> Option<&'static Known> {
-    match OLDER.iter().find(|(_, older, _)| *older == path) {
+pub(super) fn find_in_file(path: &str) -> Option<&'static MongodOption> {
+    match OLD_NAMES.iter().find(|(_, older, _)| *older == path) {
         Some((_, _, newer)) => find(newer),
         None => OPTIONS.iter().find(|known| known.path == path && !path.is_empty()),
     }
 }
 
 /// Parses a command line. Errors have mongod's texts.
-pub(super) fn parse(words: &[String]) -> Result<Vec<Given>, String> {
+pub(super) fn parse(words: &[String]) -> Result<Vec<ParsedOption>, String> {
     let mut given = Vec::new();
     let mut words = words.iter();
     while let Some(word) = words.next() {
@@ -245,34 +255,34 @@ fn split(word: &str) -> Option<(&str, Option<String>)> {
 }
 
 /// Parses a configuration file. Errors have mongod's texts.
-pub(super) fn parse_file(text: &str) -> Result<Vec<Given>, String> {
+pub(super) fn parse_file(text: &str) -> Result<Vec<ParsedOption>, String> {
     let documents = YamlLoader::load_from_str(text)
         .map_err(|error| format!("Error parsing YAML config file: {error}"))?;
     let mut given = Vec::new();
     match documents.first() {
         None | Some(Yaml::Null) => {}
-        Some(document @ Yaml::Hash(_)) => walk("", document, &mut given)?,
+        Some(document @ Yaml::Hash(_)) => parse_node("", document, &mut given)?,
         Some(_) => return Err("Error parsing YAML config file: expected a map".to_string()),
     }
     Ok(given)
 }
 
-fn walk(path: &str, value: &Yaml, given: &mut Vec<Given>) -> Result<(), String> {
-    let Yaml::Hash(map) = value else { return leaf(path, value, given) };
+fn parse_node(path: &str, value: &Yaml, given: &mut Vec<ParsedOption>) -> Result<(), String> {
+    let Yaml::Hash(map) = value else { return parse_leaf(path, value, given) };
     for (key, value) in map {
         let key = key.as_str().ok_or_else(|| format!("{path}: names have to be strings"))?;
         if path == "setParameter" {
             given.push(("setParameter", format!("{key}={}", scalar(key, value)?)));
         } else if path.is_empty() {
-            walk(key, value, given)?;
+            parse_node(key, value, given)?;
         } else {
-            walk(&format!("{path}.{key}"), value, given)?;
+            parse_node(&format!("{path}.{key}"), value, given)?;
         }
     }
     Ok(())
 }
 
-fn leaf(path: &str, value: &Yaml, given: &mut Vec<Given>) -> Result<(), String> {
+fn parse_leaf(path: &str, value: &Yaml, given: &mut Vec<ParsedOption>) -> Result<(), String> {
     if matches!(value, Yaml::Null) {
         return Ok(());
     }
@@ -325,7 +335,7 @@ fn scalar(path: &str, value: &Yaml) -> Result<String, String> {
 mod tests {
     use super::*;
 
-    fn words(line: &str) -> Result<Vec<Given>, String> {
+    fn words(line: &str) -> Result<Vec<ParsedOption>, String> {
         parse(&line.split_whitespace().map(str::to_string).collect::<Vec<_>>())
     }
 

@@ -1,6 +1,6 @@
 //! Converts mongod's options to Vellum's configuration.
 
-use super::options::Given;
+use super::options::ParsedOption;
 use crate::cli::{Engine, parse_set_name};
 use crate::config::{Config, StartupOutput, durability_text};
 use crate::process;
@@ -30,7 +30,7 @@ const CACHE: u64 = 256 << 20;
 const MECHANISMS_PARAMETER: &str = "authenticationMechanisms=";
 
 /// Options by name. Options of the command line come before options of the file.
-pub(super) struct Options(pub(super) Vec<Given>);
+pub(super) struct Options(pub(super) Vec<ParsedOption>);
 
 impl Options {
     fn get(&self, name: &str) -> Option<&str> {
@@ -50,7 +50,7 @@ impl Options {
     }
 
     /// Checks an option whose value can only be the existing behavior.
-    fn only(&self, name: &str, good: &[&str], why: &str) -> Result<(), String> {
+    fn accept_only(&self, name: &str, good: &[&str], why: &str) -> Result<(), String> {
         match self.get(name).filter(|value| !good.contains(value)) {
             Some(value) => Err(format!("--{name} {value} is not supported: {why}")),
             None => Ok(()),
@@ -128,10 +128,10 @@ impl Options {
 
     /// Refuses invalid values of options and combinations.
     fn check(&self) -> Result<(), String> {
-        self.only("clusterAuthMode", &["keyFile"], "x.509 cluster authentication is not implemented")?;
-        self.only("enableMajorityReadConcern", &["true", "1"], "majority reads are always enabled")?;
-        self.only("logRotate", &["rename"], "SIGHUP reopens the log")?;
-        self.only(
+        self.accept_only("clusterAuthMode", &["keyFile"], "x.509 cluster authentication is not implemented")?;
+        self.accept_only("enableMajorityReadConcern", &["true", "1"], "majority reads are always enabled")?;
+        self.accept_only("logRotate", &["rename"], "SIGHUP reopens the log")?;
+        self.accept_only(
             "networkMessageCompressors",
             &["snappy,zstd,zlib"],
             "snappy, zstd and zlib are always enabled",
@@ -142,7 +142,7 @@ impl Options {
         if self.number::<f64>("slowOpSampleRate")?.is_some_and(|rate| !(0.0..=1.0).contains(&rate)) {
             return Err("slowOpSampleRate must be between 0.0 and 1.0 inclusive".to_string());
         }
-        self.only("timeStampFormat", &["iso8601-utc"], "times in the log are UTC")?;
+        self.accept_only("timeStampFormat", &["iso8601-utc"], "times in the log are UTC")?;
         if self.number::<f64>("oplogSize")?.is_some_and(|size| size <= 0.0) {
             return Err("bad --oplogSize, arg must be greater than 0".to_string());
         }

@@ -11,7 +11,7 @@ mod terminal;
 use crate::cli::TopOptions;
 use crate::server_client;
 use base::bson::{Builder, Document, DocumentBuf};
-use page::{Figures, Running, Shown};
+use page::{Running, Sample, View};
 use std::ffi::CStr;
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -28,42 +28,36 @@ pub(crate) fn top(options: &TopOptions) -> Result<(), String> {
     let timeout = Duration::from_millis(options.target.timeout);
     let mut server = Server { client, timeout };
     let interval = Duration::from_secs_f64(options.interval);
-    let shown = match io::stdin().is_terminal() && io::stdout().is_terminal() {
+    let view = match io::stdin().is_terminal() && io::stdout().is_terminal() {
         #[cfg(unix)]
         true => on_screen(&mut server, &host, interval, options),
         _ => in_lines(&mut server, &host, interval, options),
     };
-    shown.map_err(|error| format!("{host}: {error}"))
+    view.map_err(|error| format!("{host}: {error}"))
 }
 
 fn in_lines(server: &mut Server, host: &str, interval: Duration, options: &TopOptions) -> Result<(), String> {
-    let mut before = server.figures()?.0;
+    let mut before = server.sample()?.0;
     let mut next = Instant::now() + interval;
     for number in 0..options.count.unwrap_or(u64::MAX) {
         std::thread::sleep(next.saturating_duration_since(Instant::now()));
         next = (next + interval).max(Instant::now());
-        let (figures, no_top) = server.figures()?;
+        let (sample, no_top) = server.sample()?;
         let running = server.running();
-        let (rates, rows) = (figures.since(&before), options.rows.unwrap_or(0));
-        let shown = Shown {
-            host,
-            figures: &figures,
-            rates: &rates,
-            running: &running,
-            no_top: no_top.as_deref(),
-            rows,
-        };
+        let (rates, rows) = (sample.since(&before), options.rows.unwrap_or(0));
+        let view =
+            View { host, sample: &sample, rates: &rates, running: &running, no_top: no_top.as_deref(), rows };
         let mut text = String::new();
         if number % HEAD_EVERY == 0 {
             text.push_str(&page::head());
             text.push('\n');
         }
-        text.push_str(&shown.line());
+        text.push_str(&view.line());
         if writeln!(io::stdout(), "{text}").is_err() {
             // The reader of the output has gone.
             return Ok(());
         }
-        before = figures;
+        before = sample;
     }
     Ok(())
 }
@@ -75,7 +69,7 @@ fn on_screen(
     interval: Duration,
     options: &TopOptions,
 ) -> Result<(), String> {
-    let mut before = server.figures()?.0;
+    let mut before = server.sample()?.0;
     let terminal = terminal::Terminal::take().map_err(|error| error.to_string())?;
     // The first sample comes early, so that the screen fills soon.
     let mut next = Instant::now() + interval.min(Duration::from_millis(500));
@@ -83,20 +77,14 @@ fn on_screen(
     while left > 0 && terminal.wait(next) {
         next = (next + interval).max(Instant::now());
         left -= 1;
-        let (figures, no_top) = server.figures()?;
+        let (sample, no_top) = server.sample()?;
         let running = server.running();
-        let (rates, rows) = (figures.since(&before), options.rows.unwrap_or(ROWS));
-        let shown = Shown {
-            host,
-            figures: &figures,
-            rates: &rates,
-            running: &running,
-            no_top: no_top.as_deref(),
-            rows,
-        };
+        let (rates, rows) = (sample.since(&before), options.rows.unwrap_or(ROWS));
+        let view =
+            View { host, sample: &sample, rates: &rates, running: &running, no_top: no_top.as_deref(), rows };
         let (width, height) = terminal::Terminal::size();
-        terminal.show(&shown.screen(width, height)).map_err(|error| error.to_string())?;
-        before = figures;
+        terminal.show(&view.screen(width, height)).map_err(|error| error.to_string())?;
+        before = sample;
     }
     Ok(())
 }
@@ -116,12 +104,12 @@ impl Server {
     }
 
     /// Returns the server's metrics, and the reason if times by collection are missing.
-    fn figures(&mut self) -> Result<(Figures, Option<String>), String> {
+    fn sample(&mut self) -> Result<(Sample, Option<String>), String> {
         let status = self.ask(c"serverStatus")?;
         let at = Instant::now();
         let top = self.ask(c"top");
         let view = top.as_ref().ok().map(|top| top.view());
-        Ok((Figures::read(status.view(), view, at), top.as_ref().err().cloned()))
+        Ok((Sample::read(status.view(), view, at), top.as_ref().err().cloned()))
     }
 
     /// Returns the running operations, longest first, without this query.

@@ -2,6 +2,8 @@
 //!
 //! Contains the parser of servers' metrics and the differences between two samples. A missing
 //! metric is `None`, never 0.
+//!
+//! A new column is a row of [`COLUMNS`] and a value in `View::cells`.
 
 use base::bson::Document;
 use std::collections::BTreeMap;
@@ -35,9 +37,9 @@ pub(super) struct Running {
 }
 
 /// All values of one output.
-pub(super) struct Shown<'a> {
+pub(super) struct View<'a> {
     pub(super) host: &'a str,
-    pub(super) figures: &'a Figures,
+    pub(super) sample: &'a Sample,
     pub(super) rates: &'a Rates,
     /// Running operations, longest first, or the reason why they are missing.
     pub(super) running: &'a Result<Vec<Running>, String>,
@@ -48,22 +50,22 @@ pub(super) struct Shown<'a> {
 
 /// Returns the headings of [`line`].
 pub(super) fn head() -> String {
-    COLUMNS.map(|(name, wide)| format!("{name:>wide$}")).concat()
+    COLUMNS.map(|(name, width)| format!("{name:>width$}")).concat()
 }
 
-impl Shown<'_> {
+impl View<'_> {
     fn active(&self) -> Option<f64> {
         self.running.as_ref().ok().map(|running| running.len() as f64)
     }
 
     fn cells(&self) -> [String; COLUMNS.len()] {
-        let (figures, rates) = (self.figures, self.rates);
+        let (sample, rates) = (self.sample, self.rates);
         let mut cells = std::array::from_fn(|_| String::new());
         let values = rates.operations.map(count).into_iter().chain(rates.latencies.map(time)).chain([
             count(self.active()),
-            count(figures.connections),
-            count(figures.cursors),
-            size(figures.resident.map(|megabytes| megabytes * 1048576.0)),
+            count(sample.connections),
+            count(sample.cursors),
+            size(sample.resident.map(|megabytes| megabytes * 1048576.0)),
             size(rates.network[0]),
             size(rates.network[1]),
         ]);
@@ -77,7 +79,7 @@ impl Shown<'_> {
     pub(super) fn line(&self) -> String {
         let cells = self.cells();
         let mut line: String =
-            COLUMNS.iter().zip(&cells).map(|((_, wide), cell)| format!("{cell:>wide$}")).collect();
+            COLUMNS.iter().zip(&cells).map(|((_, width), cell)| format!("{cell:>width$}")).collect();
         for namespace in self.rates.namespaces.iter().take(self.rows) {
             let [total, read, write] = namespace.millis.map(millis);
             line.push_str(&format!(
@@ -94,13 +96,12 @@ impl Shown<'_> {
 
     /// Returns a screen of this size.
     pub(super) fn screen(&self, width: usize, height: usize) -> Vec<String> {
-        let figures = self.figures;
+        let sample = self.sample;
         let cells = self.cells();
         let mut lines = Vec::new();
         let mut about = vec![self.host.to_string()];
-        about
-            .extend([&figures.version, &figures.engine].into_iter().filter(|word| !word.is_empty()).cloned());
-        about.extend(figures.uptime.map(|seconds| format!("up {}", uptime(seconds))));
+        about.extend([&sample.version, &sample.engine].into_iter().filter(|word| !word.is_empty()).cloned());
+        about.extend(sample.uptime.map(|seconds| format!("up {}", uptime(seconds))));
         lines.push(about.join(", "));
         lines.push(String::new());
         let mut group = |title: &str, names: &[&str], from: usize| {
@@ -117,9 +118,9 @@ impl Shown<'_> {
             KINDS.len() + LATENCIES.len(),
         );
         lines.push(String::new());
-        let wide = width.saturating_sub(42).clamp(20, 60);
+        let name_width = width.saturating_sub(42).clamp(20, 60);
         lines.push(format!(
-            "{:<wide$}{:>10}{:>10}{:>10}{:>10}",
+            "{:<name_width$}{:>10}{:>10}{:>10}{:>10}",
             "collection, ms/s", "total", "read", "write", "ops"
         ));
         match self.no_top {
@@ -129,9 +130,9 @@ impl Shown<'_> {
         }
         for namespace in self.rates.namespaces.iter().take(self.rows) {
             let [total, read, write] = namespace.millis.map(millis);
-            let name: String = namespace.name.chars().take(wide - 1).collect();
+            let name: String = namespace.name.chars().take(name_width - 1).collect();
             let operations = count(Some(namespace.operations));
-            lines.push(format!("{name:<wide$}{total:>10}{read:>10}{write:>10}{operations:>10}"));
+            lines.push(format!("{name:<name_width$}{total:>10}{read:>10}{write:>10}{operations:>10}"));
         }
         lines.push(String::new());
         match self.running {
@@ -145,12 +146,12 @@ impl Shown<'_> {
         }
         lines.truncate(height.saturating_sub(1));
         lines.push("q quits".to_string());
-        lines.iter().map(|line| plain(line).chars().take(width).collect()).collect()
+        lines.iter().map(|line| printable(line).chars().take(width).collect()).collect()
     }
 }
 
 /// Control characters in names and messages of a server must not move the cursor.
-fn plain(text: &str) -> String {
+fn printable(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
 }
 
@@ -206,14 +207,14 @@ pub(super) const LATENCIES: [&str; 3] = ["reads", "writes", "commands"];
 const LOCKS: [&str; 3] = ["total", "readLock", "writeLock"];
 
 /// Microseconds and operations.
-type Spent = (f64, f64);
+type TimeAndCount = (f64, f64);
 
 /// Metrics of a server at one time.
 #[derive(Debug, Clone)]
-pub(super) struct Figures {
+pub(super) struct Sample {
     at: Instant,
     operations: [Option<f64>; KINDS.len()],
-    latencies: [Option<Spent>; LATENCIES.len()],
+    latencies: [Option<TimeAndCount>; LATENCIES.len()],
     network: [Option<f64>; 2],
     pub(super) connections: Option<f64>,
     pub(super) cursors: Option<f64>,
@@ -222,7 +223,7 @@ pub(super) struct Figures {
     pub(super) uptime: Option<f64>,
     pub(super) version: String,
     pub(super) engine: String,
-    namespaces: BTreeMap<String, [Spent; LOCKS.len()]>,
+    namespaces: BTreeMap<String, [TimeAndCount; LOCKS.len()]>,
 }
 
 /// Changes between two samples for each second.
@@ -256,9 +257,9 @@ fn number(document: Document<'_>, path: &[&str]) -> Option<f64> {
     inner.get(last)?.as_number().map(|number| number.to_f64())
 }
 
-impl Figures {
+impl Sample {
     /// Parses `serverStatus` and, if available, `top`.
-    pub(super) fn read(status: Document<'_>, top: Option<Document<'_>>, at: Instant) -> Figures {
+    pub(super) fn read(status: Document<'_>, top: Option<Document<'_>>, at: Instant) -> Sample {
         let spent = |document: Document<'_>, name: &str, sum: &str, count: &str| {
             Some((number(document, &[name, sum])?, number(document, &[name, count])?))
         };
@@ -273,7 +274,7 @@ impl Figures {
         }
         let text = |value: Option<&str>| value.unwrap_or_default().to_string();
         let engine = status.get("storageEngine").and_then(|engine| engine.as_document());
-        Figures {
+        Sample {
             at,
             operations: KINDS.map(|kind| number(status, &["opcounters", kind])),
             latencies: LATENCIES.map(|kind| spent(latencies?, kind, "latency", "ops")),
@@ -289,7 +290,7 @@ impl Figures {
     }
 
     /// Returns the changes since an earlier sample.
-    pub(super) fn since(&self, before: &Figures) -> Rates {
+    pub(super) fn since(&self, before: &Sample) -> Rates {
         let seconds = self.at.duration_since(before.at).as_secs_f64().max(1e-3);
         // A lower counter means that the server has restarted.
         let rate = |now: Option<f64>, then: Option<f64>| Some((now? - then?).max(0.0) / seconds);
@@ -340,24 +341,24 @@ mod tests {
                 .unwrap()
         };
         let (early, late) = (top(0), top(9000));
-        let before = Figures::read(status.view(), Some(early.view()), start);
-        let figures = Figures::read(status.view(), Some(late.view()), start + Duration::from_secs(1));
-        let rates = figures.since(&before);
+        let before = Sample::read(status.view(), Some(early.view()), start);
+        let sample = Sample::read(status.view(), Some(late.view()), start + Duration::from_secs(1));
+        let rates = sample.since(&before);
         let running = Ok(vec![Running { seconds: 2.5, what: "find a.b".to_string() }]);
-        let shown =
-            Shown { host: "h:1", figures: &figures, rates: &rates, running: &running, no_top: None, rows: 5 };
-        let screen = shown.screen(80, 24);
+        let view =
+            View { host: "h:1", sample: &sample, rates: &rates, running: &running, no_top: None, rows: 5 };
+        let screen = view.screen(80, 24);
         assert!(screen.len() <= 24 && screen.iter().all(|line| line.chars().count() <= 80));
         let text = screen.join("\n");
         assert!(!text.contains('\u{1b}') && text.contains("a.?[2Jb") && text.contains("find a.b"), "{text}");
         assert!(text.contains("h:1, 8.0, up 1 min") && text.contains("9.0"), "{text}");
-        assert_eq!(shown.screen(30, 8).len(), 8);
+        assert_eq!(view.screen(30, 8).len(), 8);
         assert_eq!(
             head().split_whitespace().count(),
-            shown.line().lines().next().unwrap().split_whitespace().count()
+            view.line().lines().next().unwrap().split_whitespace().count()
         );
         let refused =
-            Shown { no_top: Some("no such command: 'top'"), running: &Err("no".to_string()), ..shown };
+            View { no_top: Some("no such command: 'top'"), running: &Err("no".to_string()), ..view };
         assert!(refused.screen(80, 24).join("\n").contains("no such command: 'top'"));
         assert!(refused.line().contains("no such command"));
     }
@@ -389,8 +390,8 @@ mod figures_tests {
         };
         let (first, second) = (status(10, 100, 1), status(30, 500, 5));
         let (early, late) = (top(1000, 2), top(9000, 6));
-        let before = Figures::read(first.view(), Some(early.view()), start);
-        let now = Figures::read(second.view(), Some(late.view()), start + Duration::from_secs(2));
+        let before = Sample::read(first.view(), Some(early.view()), start);
+        let now = Sample::read(second.view(), Some(late.view()), start + Duration::from_secs(2));
         let rates = now.since(&before);
         assert_eq!(rates.operations[..2], [Some(10.0), None]);
         assert_eq!(rates.latencies, [None, Some(100.0), None]);
@@ -398,7 +399,7 @@ mod figures_tests {
         let busy = Namespace { name: "a.b".to_string(), millis: [4.0, 0.0, 4.0], operations: 2.0 };
         assert_eq!(rates.namespaces, [busy]);
         // The server has restarted.
-        let restarted = Figures::read(first.view(), None, start + Duration::from_secs(3)).since(&now);
+        let restarted = Sample::read(first.view(), None, start + Duration::from_secs(3)).since(&now);
         assert_eq!(
             (restarted.operations[0], restarted.latencies[1], restarted.namespaces.len()),
             (Some(0.0), None, 0)

@@ -50,7 +50,7 @@ class Client:
             apply(state, step.changes)
         return state
 
-    def settle(self, found: State) -> str | None:
+    def adopt(self, found: State) -> str | None:
         """Adopts the state found after a stop. Returns an error if it is impossible."""
         state = dict(self.state)
         least = difference(state, found)

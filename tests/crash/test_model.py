@@ -11,7 +11,7 @@ from model import Client, Step  # noqa: E402
 A, B, C = (("c", "doc", number) for number in range(3))
 
 
-class Settling(unittest.TestCase):
+class Adopting(unittest.TestCase):
     def client(self) -> Client:
         client = Client()
         client.send([Step({A: 1})])
@@ -21,11 +21,11 @@ class Settling(unittest.TestCase):
 
     def test_any_prefix_of_what_was_sent_is_possible(self):
         for found in ({A: 1}, {A: 1, B: 1}, {A: 2, B: 1, C: 1}):
-            self.assertIsNone(self.client().settle(found), found)
+            self.assertIsNone(self.client().adopt(found), found)
 
     def test_nothing_else_is(self):
         for found in ({}, {B: 1}, {A: 1, C: 1}, {A: 2, B: 1}, {A: 2, C: 1}, {A: 1, B: 2}):
-            self.assertIsNotNone(self.client().settle(found), found)
+            self.assertIsNotNone(self.client().adopt(found), found)
 
     def test_of_a_group_any_part_is_possible(self):
         def client() -> Client:
@@ -35,9 +35,9 @@ class Settling(unittest.TestCase):
             return client
 
         for found in ({A: 2, B: 1, C: 1}, {B: 1}, {A: 2, B: 5}, {B: 5}, {B: 5, C: 9}):
-            self.assertIsNone(client().settle(found), found)
+            self.assertIsNone(client().adopt(found), found)
         for found in ({A: 3, B: 5}, {A: 2, B: 5, C: 9}, {B: 6}):
-            self.assertIsNotNone(client().settle(found), found)
+            self.assertIsNotNone(client().adopt(found), found)
 
 
 if __name__ == "__main__":

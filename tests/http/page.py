@@ -119,7 +119,7 @@ def rows(page, table, column):
     return page.evaluate(f"[...document.querySelectorAll('#{table} tbody tr')].map(row => row.children[{column}]?.textContent)")
 
 
-def strange_requests(page, url):
+def foreign_requests(page, url):
     """Returns the page's requests to other hosts, and its errors."""
     origin = url.split("#")[0]
     return [said for said in page.problems() if not said.startswith(f"request: {origin}")]
@@ -152,7 +152,7 @@ def open_page(vellum, folder, page):
             assert seen["overflow"] <= 0, f"{name}: {seen['overflow']} pixels wider than the window"
             assert not seen["trouble"] and seen["tiles"] >= 7 and not seen["unnamed"], f"{name}: {seen}"
             assert len(seen["headings"]) == 6, f"{name}: {seen['headings']}"
-            assert not strange_requests(page, server.url), f"{name}: {strange_requests(page, server.url)}"
+            assert not foreign_requests(page, server.url), f"{name}: {foreign_requests(page, server.url)}"
             papers[name] = seen["paper"]
         check_facts(seen["facts"], {"Address": address(server), "Data": "in memory", "Replica set": "none", "Durability": "memory"})
         check_history(page, server)
@@ -187,7 +187,7 @@ def open_disk(vellum, folder, page):
             page.screenshot(folder / f"page-curve-{name}.png")
             assert not seen["cut"], f"{name}: cut without a hint: {seen['cut']}"
             assert seen["overflow"] <= 0 and not seen["trouble"] and len(seen["headings"]) == 7, f"{name}: {seen}"
-            assert not strange_requests(page, server.url), f"{name}: {strange_requests(page, server.url)}"
+            assert not foreign_requests(page, server.url), f"{name}: {foreign_requests(page, server.url)}"
         check_facts(seen["facts"], {"Address": address(server), "Data": data, "Replica set": "rs0", "Durability": "relaxed"})
         tiles = page.evaluate("[...document.querySelectorAll('.tile dt')].map(each => each.textContent)")
         assert {"Cache hit ratio", "Journal sync p99", "Oplog window"} <= set(tiles), tiles

@@ -43,7 +43,7 @@ LOOK = """({
 })"""
 
 
-def wrong_with(chart):
+def defects_of(chart):
     """Returns defects of a chart that readers would notice."""
     if not chart["title"]:
         yield "no title"
@@ -57,7 +57,7 @@ def wrong_with(chart):
         yield f"{chart['small']} labels too small to read"
 
 
-def drawn(page):
+def wait_until_drawn(page):
     """Waits until each chart is drawn. A page that draws none ends with the alarm."""
     while not page.evaluate(DRAWN):
         time.sleep(0.05)
@@ -67,7 +67,7 @@ def check(page, path, failures):
     papers = {}
     for name, width, height, dark in VIEWS:
         page.open(path.as_uri(), width, height, dark)
-        drawn(page)
+        wait_until_drawn(page)
         page.screenshot(path.with_name(f"{path.stem}-{name}.png"))
         page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
         seen = page.evaluate(LOOK)
@@ -85,7 +85,7 @@ def check(page, path, failures):
             require(section["first"], f"no chart before the numbers of {section['title']}")
             require(section["rows"] > 0, f"no numbers in {section['title']}")
         for chart in seen["charts"]:
-            for what in wrong_with(chart):
+            for what in defects_of(chart):
                 require(False, f"{chart['title']}: {what}")
         require(seen["letters"] > 300, "hardly any text")
         papers[name] = seen["paper"]

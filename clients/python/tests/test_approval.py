@@ -14,7 +14,7 @@ ALIKE = pathlib.Path(__file__).parents[2] / "changes.approved.json"
 
 
 @pytest.fixture(autouse=True)
-def _as_at_home(monkeypatch):
+def _unset_write_variables(monkeypatch):
     monkeypatch.delenv("CI", raising=False)
     monkeypatch.delenv("VELLUM_APPROVE", raising=False)
 

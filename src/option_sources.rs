@@ -15,7 +15,7 @@ const PREFIX: &str = "VELLUM_";
 const SERVICE_LINK: &str = "tcp://";
 
 /// An option from the environment or the file.
-struct Lower {
+struct LowerOption {
     name: String,
     /// The option as typed; `None` for a flag that is off.
     word: Option<OsString>,
@@ -49,7 +49,7 @@ pub(crate) fn expand(
     let options = ServeOptions::augment_args(Command::new("serve"));
     let mut lower = from_environment(environment, &options)?;
     let named = lower.iter().find(|lower| lower.name == "config").map(|lower| lower.value());
-    if let Some(file) = typed(&words, "config").or(named) {
+    if let Some(file) = typed_value(&words, "config").or(named) {
         let file = PathBuf::from(file);
         for found in from_file(&file, &options)? {
             if !lower.iter().any(|above| above.name == found.name) {
@@ -58,9 +58,10 @@ pub(crate) fn expand(
         }
     }
     // With a typed memory engine, data directories from the environment and the file are ignored.
-    let in_memory = typed(&words, "engine").is_some_and(|engine| engine == "memory");
+    let in_memory = typed_value(&words, "engine").is_some_and(|engine| engine == "memory");
     lower.retain(|lower| {
-        typed(&words, &lower.name).is_none() && !(in_memory && DISK_OPTIONS.contains(&lower.name.as_str()))
+        typed_value(&words, &lower.name).is_none()
+            && !(in_memory && DISK_OPTIONS.contains(&lower.name.as_str()))
     });
     let at = if verb.is_some() { 2 } else { 1 }.min(words.len());
     let mut words = words;
@@ -68,7 +69,7 @@ pub(crate) fn expand(
     Ok(Expanded { words, origins: lower.into_iter().map(|lower| lower.origin).collect() })
 }
 
-impl Lower {
+impl LowerOption {
     fn value(&self) -> OsString {
         let word = self.word.clone().unwrap_or_default();
         let text = word.to_string_lossy();
@@ -77,7 +78,7 @@ impl Lower {
 }
 
 /// Returns the typed value of an option; empty for a flag.
-fn typed(words: &[OsString], name: &str) -> Option<OsString> {
+fn typed_value(words: &[OsString], name: &str) -> Option<OsString> {
     let option = format!("--{name}");
     words.iter().enumerate().find_map(|(at, word)| {
         if word.as_os_str() == OsStr::new(&option) {
@@ -92,7 +93,7 @@ fn typed(words: &[OsString], name: &str) -> Option<OsString> {
 fn from_environment(
     environment: impl Iterator<Item = (OsString, OsString)>,
     options: &Command,
-) -> Result<Vec<Lower>, String> {
+) -> Result<Vec<LowerOption>, String> {
     let mut found = Vec::new();
     for (variable, value) in environment {
         let Some(name) = variable.to_str().and_then(|variable| variable.strip_prefix(PREFIX)) else {
@@ -108,7 +109,7 @@ fn from_environment(
         let origin = variable.to_string_lossy().into_owned();
         let mut word = OsString::from(format!("--{name}"));
         let word = if is_flag(options, &name) {
-            truth(&value.to_string_lossy())
+            parse_bool(&value.to_string_lossy())
                 .ok_or_else(|| format!("{origin}: expected true or false"))?
                 .then_some(word)
         } else {
@@ -116,13 +117,13 @@ fn from_environment(
             word.push(&value);
             Some(word)
         };
-        found.push(Lower { name, word, origin });
+        found.push(LowerOption { name, word, origin });
     }
     Ok(found)
 }
 
 /// Returns the options in a file.
-fn from_file(path: &Path, options: &Command) -> Result<Vec<Lower>, String> {
+fn from_file(path: &Path, options: &Command) -> Result<Vec<LowerOption>, String> {
     let shown = path.display();
     let text = std::fs::read_to_string(path).map_err(|error| format!("{shown}: {error}"))?;
     let table: toml::Table = text.parse().map_err(|error| format!("{shown}: {error}"))?;
@@ -146,7 +147,7 @@ fn from_file(path: &Path, options: &Command) -> Result<Vec<Lower>, String> {
             _ => return Err(format!("{shown}: {key}: expected a string, an integer or a boolean")),
         };
         let origin = format!("{key} in {shown}");
-        found.push(Lower { name: key, word, origin });
+        found.push(LowerOption { name: key, word, origin });
     }
     Ok(found)
 }
@@ -182,7 +183,7 @@ fn is_flag(options: &Command, name: &str) -> bool {
 }
 
 /// Parses a truth value.
-pub(crate) fn truth(text: &str) -> Option<bool> {
+pub(crate) fn parse_bool(text: &str) -> Option<bool> {
     match text.to_ascii_lowercase().as_str() {
         "1" | "true" | "yes" | "on" => Some(true),
         "0" | "false" | "no" | "off" => Some(false),
