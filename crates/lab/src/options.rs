@@ -96,6 +96,10 @@ pub(crate) struct Common {
     /// The mongod to start in addition to Vellum; the default is the one in PATH, if any; `none` starts none
     #[arg(long, value_name = "PATH")]
     pub(crate) mongod: Option<PathBuf>,
+    /// The FerretDB 2 to start over a temporary PostgreSQL with the DocumentDB extension; the default is the one in
+    /// PATH, if the extension is installed; `none` starts none
+    #[arg(long, value_name = "PATH")]
+    pub(crate) ferretdb: Option<PathBuf>,
     /// Start a server with members, for w 2 and majority: a Vellum front over a PostgreSQL with one standby
     #[arg(long)]
     pub(crate) members_here: bool,
@@ -188,8 +192,8 @@ pub(crate) struct Compare {
     pub(crate) after: PathBuf,
     /// Further runs, such as of other machines: all runs are shown side by side, one column each
     pub(crate) more: Vec<PathBuf>,
-    /// Exit with 1 if any row but the floor's is surely worse by more, such as 'p99>+10%' or 'rate<-5%'; may be given
-    /// several times
+    /// Exit with 1 if any row but the null server's is surely worse by more, such as 'p99>+10%' or 'rate<-5%'; may be
+    /// given several times
     #[arg(long, value_name = "LIMIT")]
     pub(crate) fail_if: Vec<String>,
     /// Write an HTML file with charts of the differences
@@ -286,8 +290,11 @@ impl Common {
                 return Err(Error::Input(format!("two targets are named {}", target.name)));
             }
         }
-        let started =
-            self.targets.is_empty() || self.postgres_here || self.members_here || self.mongod.is_some();
+        let started = self.targets.is_empty()
+            || self.postgres_here
+            || self.members_here
+            || self.mongod.is_some()
+            || self.ferretdb.is_some();
         let own = [("--data-on", !self.data_on.is_empty()), ("--journal-on", self.journal_on.is_some())];
         if let Some((option, _)) = own.iter().find(|(_, given)| *given && !started) {
             return Err(Error::Input(format!(

@@ -104,7 +104,7 @@ pub(crate) enum DurabilityGuarantee {
     /// Unknown.
     #[default]
     Unknown,
-    /// The target stores nothing (the floor).
+    /// The target stores nothing (the null server).
     Nothing,
     /// Lost at the end of the process.
     Memory,
@@ -130,6 +130,19 @@ impl DurabilityGuarantee {
             DurabilityGuarantee::Process => "survives a process crash",
             DurabilityGuarantee::Interval => "survives a machine crash after a delay",
             DurabilityGuarantee::Journaled => "survives a machine crash",
+        }
+    }
+
+    /// Returns the loss that the target does not exclude.
+    pub(crate) fn possible_loss(self) -> &'static str {
+        match self {
+            DurabilityGuarantee::Unknown => "not reported",
+            DurabilityGuarantee::Nothing => "all writes",
+            DurabilityGuarantee::Memory => "all writes at the end of the process",
+            DurabilityGuarantee::Delayed => "the latest writes in a crash of the process or of the machine",
+            DurabilityGuarantee::Process => "any write in a crash of the machine",
+            DurabilityGuarantee::Interval => "the latest writes in a crash of the machine",
+            DurabilityGuarantee::Journaled => "none in a crash",
         }
     }
 }
@@ -262,11 +275,11 @@ impl Row {
 
     /// Returns the operations per second over all rounds; zero without rounds.
     pub(crate) fn rate(&self) -> f64 {
-        self.whole().rate()
+        self.totals().rate()
     }
 
     /// Returns all rounds merged into one.
-    pub(crate) fn whole(&self) -> Round {
+    pub(crate) fn totals(&self) -> Round {
         Round {
             operations: self.operations,
             seconds: self.seconds,

@@ -102,8 +102,9 @@ async fn measured<E: Experiment>(common: &Common, experiment: E, progress: &Prog
     Ok(lab.report)
 }
 
-/// Returns the targets of the command line. The default is Vellum at each durability level, and mongod if available.
-/// The floor is always included.
+/// Returns the targets of the command line. The default is Vellum at each durability level, and mongod and FerretDB if
+/// available.
+/// The null server is always included.
 async fn targets(common: &Common, scratch: &Scratch) -> Result<Vec<Target>> {
     let mut targets = vec![target::start_null_server().await?];
     for given in &common.targets {
@@ -113,11 +114,16 @@ async fn targets(common: &Common, scratch: &Scratch) -> Result<Vec<Target>> {
     if common.targets.is_empty() {
         targets.extend(target::durability_levels(&places).await?);
     }
-    let mongod = target::mongod_program(common.mongod.as_deref());
+    let mongod = target::program("mongod", common.mongod.as_deref());
     if let Some(mongod) = mongod.filter(|_| common.targets.is_empty() || common.mongod.is_some()) {
         for place in &places {
             targets.push(target::start_mongod(&mongod, place).await?);
         }
+    }
+    let ferretdb = target::program("ferretdb", common.ferretdb.as_deref());
+    let starts = common.ferretdb.is_some() || common.targets.is_empty() && target::has_documentdb();
+    if let Some((program, place)) = ferretdb.zip(places.first()).filter(|_| starts) {
+        targets.push(target::start_ferretdb(&program, place).await?);
     }
     if common.postgres_here {
         targets.extend(target::clusters(&places).await?);
@@ -125,7 +131,7 @@ async fn targets(common: &Common, scratch: &Scratch) -> Result<Vec<Target>> {
     if let Some(place) = places.first().filter(|_| common.members_here) {
         targets.push(target::start_members(place).await?);
     }
-    different(&targets.iter().map(|target| target.name.as_str()).collect::<Vec<_>>())?;
+    check_unique_names(&targets.iter().map(|target| target.name.as_str()).collect::<Vec<_>>())?;
     Ok(targets)
 }
 
@@ -133,7 +139,7 @@ async fn targets(common: &Common, scratch: &Scratch) -> Result<Vec<Target>> {
 ///
 /// # Errors
 /// A target of the command line has the name of a target that the lab starts.
-fn different(names: &[&str]) -> Result<()> {
+fn check_unique_names(names: &[&str]) -> Result<()> {
     let twice = names.iter().enumerate().find(|(at, name)| names[..*at].contains(*name));
     twice.map_or(Ok(()), |(_, name)| {
         Err(Error::Input(format!("two targets are named {name}, one of which the lab starts itself")))
@@ -175,7 +181,7 @@ async fn remove_workspaces(lab: &mut Lab, workspaces: Vec<Workspace>) {
     let targets = lab.targets.clone();
     for (target, workspace) in targets.iter().zip(workspaces) {
         // A dead target cannot answer, and another attempt would only wait.
-        if lab.lost(target).is_some() {
+        if lab.reason_of_death(target).is_some() {
             continue;
         }
         let removed = tokio::time::timeout(REMOVAL, workspace.remove()).await;
@@ -214,7 +220,10 @@ pub(crate) fn empty_report<E: Experiment>(
 /// Returns the version of the lab and a description of the machine.
 fn environment() -> Vec<(String, String)> {
     let own = [("lab", format!("vellum {}", env!("CARGO_PKG_VERSION")))];
-    own.into_iter().chain(target::machine::facts()).map(|(name, value)| (name.to_string(), value)).collect()
+    own.into_iter()
+        .chain(target::machine::description())
+        .map(|(name, value)| (name.to_string(), value))
+        .collect()
 }
 
 /// Returns the command that repeats this run: as given, with the seed, without passwords.
@@ -285,8 +294,8 @@ mod tests {
 
     #[test]
     fn names_of_the_labs_own_are_taken() {
-        assert_eq!(different(&["floor", "a", "b"]), Ok(()));
-        assert!(different(&["floor", "a", "floor"]).is_err());
+        assert_eq!(check_unique_names(&["floor", "a", "b"]), Ok(()));
+        assert!(check_unique_names(&["floor", "a", "floor"]).is_err());
     }
 
     #[test]

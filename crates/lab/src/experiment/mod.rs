@@ -1,4 +1,4 @@
-//! The experiments.
+//! The experiments. A new one is a workload file, or a type that implements [`Experiment`].
 //!
 //! `all` runs every experiment that is a workload, in turn on the same targets, into one report.
 //!
@@ -90,16 +90,16 @@ impl Experiment for All {
 
 /// A connection to a target of MongoDB's protocol, on the database of the run.
 #[derive(Clone)]
-pub(super) struct Link {
+pub(super) struct MongoConnection {
     pub(super) target: Target,
     pub(super) database: Database,
 }
 
-impl Link {
+impl MongoConnection {
     /// Opens a new connection.
-    pub(super) async fn open(target: &Target) -> Result<Link> {
+    pub(super) async fn open(target: &Target) -> Result<MongoConnection> {
         let database = target.mongo().await?.database(target.database()?);
-        Ok(Link { target: target.clone(), database })
+        Ok(MongoConnection { target: target.clone(), database })
     }
 
     pub(super) fn collection<T: Send + Sync>(&self, name: &str) -> Collection<T> {
@@ -137,18 +137,18 @@ impl Link {
         Ok(())
     }
 
-    /// Returns true if the server identifies as Vellum and has its commands. The floor answers any command.
+    /// Returns true if the server identifies as Vellum and has its commands. The null server answers any command.
     pub(super) async fn is_vellum(&self) -> Result<bool> {
         let info = self.admin(doc! { "buildInfo": 1 }).await?;
-        Ok(self.target.is_floor || info.contains_key("vellum"))
+        Ok(self.target.is_null_server || info.contains_key("vellum"))
     }
 }
 
 /// Places that already hold the data of a section, so that it is loaded once and not in every round.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Loaded(Arc<Mutex<BTreeSet<String>>>);
+pub(super) struct LoadedData(Arc<Mutex<BTreeSet<String>>>);
 
-impl Loaded {
+impl LoadedData {
     /// Returns true at the first call for a place, and marks the place as loaded.
     pub(super) fn first_time(&self, place: &str) -> bool {
         self.0.lock().insert(place.to_string())

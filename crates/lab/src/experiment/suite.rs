@@ -82,7 +82,7 @@ impl Suite {
     /// Runs the command once on a target. Records the duration, or the reason to skip the target.
     async fn visit(&self, lab: &mut Lab, (section, at): (usize, usize), target: &Target, scratch: &Path) {
         let unfit = match target.protocol {
-            _ if target.is_floor => Some("it stores nothing"),
+            _ if target.is_null_server => Some("it stores nothing"),
             Protocol::Postgres => Some("a suite needs MongoDB's protocol"),
             Protocol::Mongo => lab.progress.stopped().then_some("the run was stopped early"),
         };

@@ -1,7 +1,7 @@
 //! Experiments against fake servers in this process.
 
 use crate::Result;
-use crate::load::measure::{Bench, Case, Prepared, Visit, WARM_UP};
+use crate::load::measure::{Bench, Case, Prepared, RoundSpec, WARM_UP};
 use crate::load::{Lab, Until, Worker};
 use crate::options::{Common, Options, TargetArgument};
 use crate::progress::Progress;
@@ -89,7 +89,7 @@ struct Pinger(Target, mongodb::Client, Option<Arc<AtomicU64>>);
 impl Bench for Pinging {
     type Worker = Pinger;
 
-    async fn prepare(&self, target: &Target, visit: &Visit) -> Result<Prepared<Pinger>> {
+    async fn prepare(&self, target: &Target, visit: &RoundSpec) -> Result<Prepared<Pinger>> {
         let mut workers = Vec::new();
         for _ in 0..visit.connections {
             let counter = (target.name == self.counts).then(|| Arc::clone(&self.measured));
@@ -183,7 +183,7 @@ async fn the_highest_rate_is_searched_and_measured_around() {
     let mut lab = lab(&["--rounds", "1", "--find-rate", "200", "--duration", "0.3"], &[&a]);
     let section = lab.section("s", "", "", Kind::Bars);
     let fast = Case::new("ping", Until::Operations(20), Pinging::default());
-    let exact = fast.clone().exactly(3, 0);
+    let exact = fast.clone().with_fixed_operations(3, 0);
     lab.measure(section, &[fast, exact]).await;
     assert_eq!(lab.report.sections.len(), 2, "what is no stream has no rate");
     let found = lab.report.sections[section].rows[0].extra.iter().next().unwrap();
@@ -202,7 +202,7 @@ async fn a_rate_is_offered_to_streams_only() {
     let mut lab = lab(&["--rounds", "1", "--rate", "100"], &[&a]);
     let section = lab.section("s", "", "", Kind::Bars);
     let stream = Case::new("ping", Until::Operations(50), Pinging::default());
-    lab.measure(section, &[stream.clone(), stream.exactly(5, 1)]).await;
+    lab.measure(section, &[stream.clone(), stream.with_fixed_operations(5, 1)]).await;
     let rows = &lab.report.sections[section].rows;
     assert!(rows[0].service.is_some() && (0.4..2.0).contains(&rows[0].seconds), "{}", rows[0].seconds);
     assert!(rows[1].service.is_none());

@@ -3,8 +3,8 @@
 //! A closed loop gives the starting point. The search then brackets the highest rate whose p99, from the intended
 //! start, is within the limit, and halves the bracket. Each target is then measured at shares of its highest rate.
 
-use super::drive::{Ended, Outcome, drive};
-use super::measure::{Bench, Case, Prepared, Visit, add_round};
+use super::measure::{Bench, Case, Prepared, RoundSpec, add_round};
+use super::run_load::{EndReason, LoadResult, run_load};
 use super::{Load, Pace, Until, Worker};
 use crate::Result;
 use crate::load::Lab;
@@ -14,7 +14,7 @@ use crate::result::{Kind, Row};
 use crate::target::{Target, Usage};
 
 /// Shares of the highest rate at which latency is measured.
-const LADDER: &[f64] = &[0.1, 0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25];
+const RATE_SHARES: &[f64] = &[0.1, 0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25];
 /// Maximum number of doublings or halvings, starting at half of the closed-loop rate.
 const BRACKETS: u32 = 12;
 /// Width of a bracket, as a share of its lower end, that ends the search.
@@ -38,13 +38,13 @@ impl Search {
     /// Returns the next rate; `None` at the end of the search.
     fn rate(&self) -> Option<f64> {
         let narrow = self.holds.zip(self.fails).is_some_and(|(low, high)| high - low <= low * PRECISION);
-        let unbracketed = self.holds.is_none() || self.fails.is_none();
-        let hopeless = (unbracketed && self.tries >= BRACKETS) || self.next < 0.5;
-        (!narrow && !hopeless).then_some(self.next)
+        let open_ended = self.holds.is_none() || self.fails.is_none();
+        let exhausted = (open_ended && self.tries >= BRACKETS) || self.next < 0.5;
+        (!narrow && !exhausted).then_some(self.next)
     }
 
     /// Narrows the bracket by the result of a trial.
-    fn learn(&mut self, held: bool) {
+    fn narrow(&mut self, held: bool) {
         self.tries += 1;
         if held {
             self.holds = Some(self.next)
@@ -61,8 +61,8 @@ impl Search {
 }
 
 /// Returns true if the target kept up: all operations were sent and answered in time without errors.
-fn holds(outcome: &Outcome, limit_milliseconds: f64) -> bool {
-    outcome.ended == Ended::Done
+fn holds(outcome: &LoadResult, limit_milliseconds: f64) -> bool {
+    outcome.ended == EndReason::Done
         && outcome.failures == 0
         && outcome.latency.quantile(0.99) <= limit_milliseconds * 1000.0
 }
@@ -79,26 +79,26 @@ struct Trials<'a, W> {
 
 impl<W: Worker> Trials<'_, W> {
     /// Runs one trial, and sets the number of the next operation.
-    async fn drive(&mut self, pace: Pace) -> Result<Outcome> {
+    async fn try_pace(&mut self, pace: Pace) -> Result<LoadResult> {
         self.number += 1;
         let load = Load { pace, until: Until::Seconds(self.seconds), first: self.number << 32 };
-        let outcome = drive(&mut self.workers, load, &self.progress).await;
+        let outcome = run_load(&mut self.workers, load, &self.progress).await;
         match (outcome.ended, &outcome.first_error) {
-            (Ended::Broken, Some(error)) => Err(error.clone()),
-            (Ended::Broken | Ended::Hung, _) => Err(self.target.error("does not respond any more")),
+            (EndReason::Broken, Some(error)) => Err(error.clone()),
+            (EndReason::Broken | EndReason::Hung, _) => Err(self.target.error("does not respond any more")),
             _ => Ok(outcome),
         }
     }
 
     /// Returns the highest rate within the limit, if any.
     async fn search(&mut self, limit: f64) -> Result<Option<f64>> {
-        let closed = self.drive(Pace::Closed).await?;
+        let closed = self.try_pace(Pace::Closed).await?;
         let mut search = Search::from(closed.operations() as f64 / closed.seconds.max(1e-9));
         while let Some(rate) = search.rate().filter(|_| !self.progress.stopped()) {
             // A second try, since one hiccup of a busy machine must not halve the result.
-            let first = self.drive(Pace::Open { rate }).await?;
-            let held = holds(&first, limit) || holds(&self.drive(Pace::Open { rate }).await?, limit);
-            search.learn(held);
+            let first = self.try_pace(Pace::Open { rate }).await?;
+            let held = holds(&first, limit) || holds(&self.try_pace(Pace::Open { rate }).await?, limit);
+            search.narrow(held);
         }
         Ok(search.holds)
     }
@@ -127,7 +127,7 @@ impl Lab {
             for (which, target) in targets.iter().enumerate() {
                 let row = first + at * targets.len() + which;
                 let usable = self.report.sections[section].rows[row].note.is_none();
-                if usable && !self.progress.stopped() && self.lost(target).is_none() {
+                if usable && !self.progress.stopped() && self.reason_of_death(target).is_none() {
                     self.progress.begin(&target.name, format!("{}, highest rate", case.name));
                     let found = self.search_one(rates, case, target, limit).await;
                     let name = format!("highest rate with p99 within {limit} ms, 1/s");
@@ -139,7 +139,7 @@ impl Lab {
                 self.progress.end(None);
             }
         }
-        self.tell_suspicions();
+        self.report_load_warnings();
     }
 
     /// Searches the highest rate, 0 if none holds, and adds its ladder as rows.
@@ -150,10 +150,10 @@ impl Lab {
         target: &Target,
         limit: f64,
     ) -> Result<f64> {
-        let visit = Visit { connections: case.connections, round: self.common.rounds };
+        let visit = RoundSpec { connections: case.connections, round: self.common.rounds };
         let workers = match case.bench.prepare(target, &visit).await? {
             Prepared::Ready(workers) => workers,
-            Prepared::Cannot(_) => return Ok(0.0),
+            Prepared::Unsupported(_) => return Ok(0.0),
         };
         let seconds = self.common.duration.unwrap_or(3.0 * self.common.scale.min(1.0)).max(0.3);
         let mut trials = Trials { progress: self.progress.clone(), target, workers, seconds, number: 0 };
@@ -163,13 +163,13 @@ impl Lab {
             self.warn(format!("{name}, {case}: no rate was found at which p99 stays within {limit} ms"));
             return Ok(0.0);
         };
-        for share in LADDER {
+        for share in RATE_SHARES {
             if self.progress.stopped() {
                 break;
             }
             let rate = highest * share;
             let before = target.usage();
-            let outcome = trials.drive(Pace::Open { rate }).await?;
+            let outcome = trials.try_pace(Pace::Open { rate }).await?;
             let cpu = Usage::cpu_between(before, target.usage());
             let mut row = Row::new(
                 &target.name,
@@ -179,7 +179,7 @@ impl Lab {
             row.x = Some(rate);
             add_round(&mut row, &outcome, cpu);
             let load = Load { pace: Pace::Open { rate }, until: Until::Seconds(seconds), first: 0 };
-            self.suspect(target, &row.case, load, &outcome, cpu);
+            self.check_outcome(target, &row.case, load, &outcome, cpu);
             self.report.sections[section].rows.push(row);
         }
         Ok(highest)
@@ -193,7 +193,7 @@ mod tests {
     fn found(capacity: f64, truth: f64) -> (Option<f64>, u32) {
         let mut search = Search::from(capacity);
         while let Some(rate) = search.rate() {
-            search.learn(rate <= truth);
+            search.narrow(rate <= truth);
         }
         (search.holds, search.tries)
     }

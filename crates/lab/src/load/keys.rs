@@ -2,6 +2,8 @@
 //!
 //! Keys are drawn from random numbers that depend only on a seed and on the number of an operation. A repeated run thus
 //! uses the same keys, whichever connection runs an operation.
+//!
+//! A new distribution is a variant of [`Keys`] and an arm of [`Keys::pick`].
 
 use base::random::Random;
 use serde::Deserialize;
@@ -56,13 +58,13 @@ impl Keys {
         let last = count.saturating_sub(1);
         match self {
             Keys::Uniform => rng.below(count),
-            Keys::Zipfian { theta } => scatter(theta.rank(rng, count), count),
+            Keys::Zipfian { theta } => scramble(theta.rank(rng, count), count),
             Keys::Latest { theta } => last - theta.rank(rng, count).min(last),
             Keys::Focused { keys, operations, scattered } => {
                 let focus = ((count as f64 * keys.0).ceil() as u64).clamp(1, count.max(1));
                 let inside = focus == count || rng.share() < operations.0;
                 let key = if inside { rng.below(focus) } else { focus + rng.below(count - focus) };
-                if *scattered { scatter(key.min(last), count) } else { key.min(last) }
+                if *scattered { scramble(key.min(last), count) } else { key.min(last) }
             }
             Keys::Growing { every } => {
                 let newest = count / *every;
@@ -73,7 +75,7 @@ impl Keys {
 }
 
 /// Maps ranks to distinct keys: the prime divides no possible count of keys.
-pub(crate) fn scatter(rank: u64, count: u64) -> u64 {
+pub(crate) fn scramble(rank: u64, count: u64) -> u64 {
     const PRIME: u128 = 18_446_744_073_709_551_557;
     if count == 0 { 0 } else { (u128::from(rank) * PRIME % u128::from(count)) as u64 }
 }

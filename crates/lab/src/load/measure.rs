@@ -4,7 +4,7 @@
 //! A failure of one target affects only that target. A refusal becomes the note of a row. A dead target keeps its
 //! earlier figures and is skipped from then on.
 
-use super::drive::{Ended, Outcome, drive};
+use super::run_load::{EndReason, LoadResult, run_load};
 use super::{Load, Pace, Until, Worker};
 use crate::load::Lab;
 use crate::report::figures::plural;
@@ -26,7 +26,7 @@ pub(crate) trait Bench {
 
     /// Prepares one round, and returns one worker for each connection. Operations are numbered from 0 in each round,
     /// and from [`WARM_UP`] in a warm-up.
-    async fn prepare(&self, target: &Target, visit: &Visit) -> Result<Prepared<Self::Worker>>;
+    async fn prepare(&self, target: &Target, spec: &RoundSpec) -> Result<Prepared<Self::Worker>>;
 
     /// Runs after a round: adds further figures and notes, and cleans up.
     async fn finish(&self, _target: &Target, _row: &mut Row) -> Result<()> {
@@ -36,7 +36,7 @@ pub(crate) trait Bench {
 
 /// The measurement to prepare.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Visit {
+pub(crate) struct RoundSpec {
     /// Number of workers.
     pub(crate) connections: u32,
     /// Number of the round, from 0.
@@ -47,7 +47,7 @@ pub(crate) struct Visit {
 pub(crate) enum Prepared<W> {
     Ready(Vec<W>),
     /// The target cannot run the case, or its figures would be misleading. The text becomes the row's note.
-    Cannot(String),
+    Unsupported(String),
 }
 
 /// Number of the first operation of a warm-up, far from all measured ones.
@@ -82,7 +82,7 @@ impl<B> Case<B> {
     }
 
     /// Fixes the numbers of operations and of warm-up operations, whatever the options are.
-    pub(crate) fn exactly(self, operations: u64, warm_up: u64) -> Case<B> {
+    pub(crate) fn with_fixed_operations(self, operations: u64, warm_up: u64) -> Case<B> {
         let (until, warm_up) = (Until::Operations(operations), Until::Operations(warm_up));
         Case { until, warm_up, exact: true, ..self }
     }
@@ -93,7 +93,7 @@ type Paced<'a, B> = (&'a Case<B>, Option<f64>);
 
 /// Position of a measurement's row in the report.
 #[derive(Clone, Copy)]
-struct Place {
+struct RowPosition {
     section: usize,
     row: usize,
 }
@@ -101,7 +101,7 @@ struct Place {
 impl Lab {
     /// Adds a section to the report.
     pub(crate) fn section(&mut self, id: &str, title: &str, about: &str, kind: Kind) -> usize {
-        let base = self.targets.iter().find(|target| target.is_floor).or(self.targets.first());
+        let base = self.targets.iter().find(|target| target.is_null_server).or(self.targets.first());
         self.report.sections.push(Section {
             id: id.to_string(),
             experiment: self.experiment.clone(),
@@ -128,16 +128,16 @@ impl Lab {
             for (at, case) in cases.iter().enumerate() {
                 for turn in 0..targets.len() {
                     let which = (turn + at + round as usize) % targets.len();
-                    let place = Place { section, row: first + at * targets.len() + which };
-                    self.visit(place, *case, &targets[which], round).await;
-                    let row = self.row(place);
+                    let position = RowPosition { section, row: first + at * targets.len() + which };
+                    self.spec(position, *case, &targets[which], round).await;
+                    let row = self.row(position);
                     let last = row.rounds.last().map(|last| (last.rate(), last.latency.p99));
                     self.progress.end(last);
                 }
             }
         }
-        self.tell_failures(section, first);
-        self.tell_suspicions();
+        self.report_failures(section, first);
+        self.report_load_warnings();
         if let Some(limit) = self.common.find_rate {
             let cases: Vec<&Case<B>> = cases.iter().map(|(case, _)| *case).collect();
             self.find_rates(section, first, &cases, limit).await;
@@ -173,21 +173,27 @@ impl Lab {
         first
     }
 
-    fn row(&mut self, place: Place) -> &mut Row {
-        &mut self.report.sections[place.section].rows[place.row]
+    fn row(&mut self, position: RowPosition) -> &mut Row {
+        &mut self.report.sections[position.section].rows[position.row]
     }
 
     /// Measures one case on one target in one round. Records every error in the report.
-    async fn visit<B: Bench>(&mut self, place: Place, paced: Paced<'_, B>, target: &Target, round: u32) {
+    async fn spec<B: Bench>(
+        &mut self,
+        position: RowPosition,
+        paced: Paced<'_, B>,
+        target: &Target,
+        round: u32,
+    ) {
         let (case, _) = paced;
-        if self.row(place).note.is_some() {
+        if self.row(position).note.is_some() {
             return;
         }
         if self.progress.stopped() {
-            return self.cut(place, "the run was stopped early");
+            return self.mark_partial(position, "the run was stopped early");
         }
-        if let Some(why) = self.lost(target) {
-            return self.cut(place, &why);
+        if let Some(why) = self.reason_of_death(target) {
+            return self.mark_partial(position, &why);
         }
         let rounds = self.common.rounds;
         let what = format!(
@@ -198,18 +204,18 @@ impl Lab {
         );
         self.progress.begin(&target.name, what);
         let progress = self.progress.clone();
-        let visit = Visit { connections: case.connections, round };
+        let spec = RoundSpec { connections: case.connections, round };
         let prepared = tokio::select! {
-            prepared = case.bench.prepare(target, &visit) => prepared,
-            () = progress.until_stopped() => return self.cut(place, "the run was stopped early"),
+            prepared = case.bench.prepare(target, &spec) => prepared,
+            () = progress.until_stopped() => return self.mark_partial(position, "the run was stopped early"),
             () = tokio::time::sleep(PREPARE_MAX) => {
-                return self.cut(place, "preparing it took more than half an hour");
+                return self.mark_partial(position, "preparing it took more than half an hour");
             }
         };
         let result = match prepared {
-            Ok(Prepared::Ready(workers)) => self.round(place, paced, target, workers).await,
-            Ok(Prepared::Cannot(why)) => {
-                self.row(place).note = Some(why);
+            Ok(Prepared::Ready(workers)) => self.round(position, paced, target, workers).await,
+            Ok(Prepared::Unsupported(why)) => {
+                self.row(position).note = Some(why);
                 return;
             }
             Err(error) => Err(error),
@@ -222,52 +228,52 @@ impl Lab {
                     tokio::time::sleep(FINISH_MAX).await;
                 };
                 let finished = tokio::select! {
-                    finished = case.bench.finish(target, self.row(place)) => Some(finished),
+                    finished = case.bench.finish(target, self.row(position)) => Some(finished),
                     () = too_long => None,
                 };
                 finished.unwrap_or_else(|| {
-                    self.cut(place, "the run was stopped early");
+                    self.mark_partial(position, "the run was stopped early");
                     Ok(())
                 })
             }
             failed => failed,
         };
         if let Err(error) = finished {
-            self.trouble(place, target, error).await;
+            self.record_error(position, target, error).await;
         }
     }
 
     /// Runs the warm-up, then the measurement.
     async fn round<B: Bench>(
         &mut self,
-        place: Place,
+        position: RowPosition,
         paced: Paced<'_, B>,
         target: &Target,
         mut workers: Vec<B::Worker>,
     ) -> Result<()> {
         let (case, _) = paced;
         let warm_up = Load { pace: Pace::Closed, until: case.warm_up, first: WARM_UP };
-        let warm = drive(&mut workers, warm_up, &self.progress).await;
-        if warm.ended != Ended::Done {
-            return self.ended_early(place, target, warm);
+        let warm = run_load(&mut workers, warm_up, &self.progress).await;
+        if warm.ended != EndReason::Done {
+            return self.ended_early(position, target, warm);
         }
         let load = self.load_of(paced);
         // Work on the file system matters if several file systems are compared.
         let counts = !self.common.data_on.is_empty();
         let storage = if counts { Some(Counters::of(target, None).await) } else { None };
         let before = target.usage();
-        let outcome = drive(&mut workers, load, &self.progress).await;
+        let outcome = run_load(&mut workers, load, &self.progress).await;
         let after = target.usage();
         let stored = if counts { Some(Counters::of(target, None).await) } else { None };
         let cpu = Usage::cpu_between(before, after);
-        self.suspect(target, &case.name, load, &outcome, cpu);
-        let row = self.row(place);
+        self.check_outcome(target, &case.name, load, &outcome, cpu);
+        let row = self.row(position);
         add_round(row, &outcome, cpu);
         if let Some((before, after)) = storage.zip(stored) {
             after.add_storage(before, row);
         }
         row.resident_bytes = after.map(|usage| usage.resident_bytes).or(row.resident_bytes);
-        self.ended_early(place, target, outcome)
+        self.ended_early(position, target, outcome)
     }
 
     /// Applies the options to a case.
@@ -279,11 +285,11 @@ impl Lab {
     }
 
     /// Records the reason of an early end in the report.
-    fn ended_early(&mut self, place: Place, target: &Target, outcome: Outcome) -> Result<()> {
+    fn ended_early(&mut self, position: RowPosition, target: &Target, outcome: LoadResult) -> Result<()> {
         match outcome.ended {
-            Ended::Done => Ok(()),
-            Ended::Behind => {
-                let (unserved, case) = (outcome.unserved, self.row(place).case.clone());
+            EndReason::Done => Ok(()),
+            EndReason::Behind => {
+                let (unserved, case) = (outcome.unserved, self.row(position).case.clone());
                 let name = &target.name;
                 self.warn(format!(
                     "{name}, {case}: the run fell behind its schedule, and {unserved} \
@@ -291,41 +297,41 @@ impl Lab {
                 ));
                 Ok(())
             }
-            Ended::Stopped => {
-                self.cut(place, "the run was stopped early");
+            EndReason::Stopped => {
+                self.mark_partial(position, "the run was stopped early");
                 Ok(())
             }
-            Ended::Hung => Err(target.error("does not respond any more")),
-            Ended::Broken => Err(outcome.first_error.clone().unwrap_or_else(|| target.error("fails"))),
+            EndReason::Hung => Err(target.error("does not respond any more")),
+            EndReason::Broken => Err(outcome.first_error.clone().unwrap_or_else(|| target.error("fails"))),
         }
     }
 
     /// Marks the row as partial, and keeps its figures.
-    fn cut(&mut self, place: Place, why: &str) {
-        let row = self.row(place);
+    fn mark_partial(&mut self, position: RowPosition, why: &str) {
+        let row = self.row(position);
         row.partial = row.operations > 0;
         let what = if row.partial { "cut short" } else { "not measured" };
         row.note.get_or_insert_with(|| format!("{what}: {why}"));
     }
 
     /// Records an error. If the target is gone, its other rows are skipped.
-    async fn trouble(&mut self, place: Place, target: &Target, error: Error) {
+    async fn record_error(&mut self, position: RowPosition, target: &Target, error: Error) {
         let message = match &error {
             Error::Target { message, .. } => message.clone(),
             other => other.to_string(),
         };
-        let case = self.row(place).case.clone();
-        self.cut(place, &message);
+        let case = self.row(position).case.clone();
+        self.mark_partial(position, &message);
         if is_alive(target).await {
             self.fail(target.error(format!("{case}: {message}")));
         } else {
-            self.lose(target, &format!("it was not running after {case}"));
+            self.mark_dead(target, &format!("it was not running after {case}"));
             self.fail(target.error(format!("crashed or became unreachable, in {case}: {message}")));
         }
     }
 
     /// Reports occasional failures once for each row.
-    fn tell_failures(&mut self, section: usize, first: usize) {
+    fn report_failures(&mut self, section: usize, first: usize) {
         let rows = self.report.sections[section].rows.iter().skip(first);
         let failed = rows.filter(|row| row.failures > 0 && row.note.is_none());
         let errors: Vec<Error> = failed
@@ -343,11 +349,11 @@ impl Lab {
 
 /// Returns true if the target answers.
 async fn is_alive(target: &Target) -> bool {
-    matches!(tokio::time::timeout(Duration::from_secs(10), target.greet()).await, Ok(Ok(())))
+    matches!(tokio::time::timeout(Duration::from_secs(10), target.handshake()).await, Ok(Ok(())))
 }
 
-/// Adds the result of a drive to its row.
-pub(super) fn add_round(row: &mut Row, outcome: &Outcome, cpu: Option<Duration>) {
+/// Adds the result of a load to its row.
+pub(super) fn add_round(row: &mut Row, outcome: &LoadResult, cpu: Option<Duration>) {
     row.failures += outcome.failures;
     row.late += outcome.late;
     if outcome.service.count() > 0 {
@@ -358,5 +364,5 @@ pub(super) fn add_round(row: &mut Row, outcome: &Outcome, cpu: Option<Duration>)
     }
     row.timeline = outcome.timeline.clone();
     let cpu = cpu.filter(|_| outcome.operations() > 0);
-    row.add(&outcome.latency, outcome.seconds, cpu, outcome.ended != Ended::Done);
+    row.add(&outcome.latency, outcome.seconds, cpu, outcome.ended != EndReason::Done);
 }

@@ -7,23 +7,23 @@
 //!
 //! The module also holds the state of an experiment: options, targets, and the growing report.
 
-mod drive;
 mod find_rate;
 pub(crate) mod keys;
 pub(crate) mod measure;
+mod run_load;
 mod schedule;
-mod suspicion;
 #[cfg(test)]
 mod tests;
+mod warnings;
 
-use self::suspicion::Suspicions;
+use self::warnings::LoadWarnings;
 use crate::options::Common;
 use crate::progress::Progress;
 use crate::result::Report;
 use crate::target::Target;
 use crate::{Error, Result};
 #[cfg(test)]
-use drive::{Ended, Outcome, drive};
+use run_load::{EndReason, LoadResult, run_load};
 use std::collections::BTreeMap;
 use std::future::Future;
 
@@ -67,11 +67,11 @@ pub(crate) struct Lab {
     /// Grows during the experiment, and is valid at any time.
     pub(crate) report: Report,
     pub(crate) progress: Progress,
-    pub(crate) suspicions: Suspicions,
+    pub(crate) load_warnings: LoadWarnings,
     /// Name of the current experiment of several; empty for a single one.
     pub(crate) experiment: String,
     /// Dead targets, with the reason.
-    lost: BTreeMap<String, String>,
+    dead: BTreeMap<String, String>,
 }
 
 impl Lab {
@@ -83,9 +83,9 @@ impl Lab {
         report: Report,
         progress: Progress,
     ) -> Lab {
-        let (suspicions, lost) = (Suspicions::default(), BTreeMap::new());
+        let (load_warnings, dead) = (LoadWarnings::default(), BTreeMap::new());
         let experiment = String::new();
-        Lab { common: common.clone(), seed, targets, report, progress, suspicions, experiment, lost }
+        Lab { common: common.clone(), seed, targets, report, progress, load_warnings, experiment, dead }
     }
 
     /// Returns the experiment's numbers of connections, or the one of the options.
@@ -109,12 +109,12 @@ impl Lab {
     }
 
     /// Returns the reason why a target was lost, if it was.
-    pub(crate) fn lost(&self, target: &Target) -> Option<String> {
-        self.lost.get(&target.name).cloned()
+    pub(crate) fn reason_of_death(&self, target: &Target) -> Option<String> {
+        self.dead.get(&target.name).cloned()
     }
 
     /// Marks a target as lost: later measurements skip it.
-    pub(crate) fn lose(&mut self, target: &Target, how: &str) {
-        self.lost.insert(target.name.clone(), how.to_string());
+    pub(crate) fn mark_dead(&mut self, target: &Target, how: &str) {
+        self.dead.insert(target.name.clone(), how.to_string());
     }
 }

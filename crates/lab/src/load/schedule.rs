@@ -10,18 +10,18 @@ use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
 /// The next operation of a worker.
-pub(super) struct Turn {
+pub(super) struct ScheduledOperation {
     pub(super) number: u64,
     /// Open loop: its due time, and whether the worker was free by then.
     pub(super) due: Option<(Instant, bool)>,
 }
 
-/// The order of the operations of one drive.
+/// The order of the operations of one load.
 pub(super) struct Schedule {
     pub(super) start: Instant,
     first: u64,
     rate: Option<f64>,
-    /// Total number of operations; the maximum if time limits the drive.
+    /// Total number of operations; the maximum if time limits the load.
     total: u64,
     deadline: Option<Instant>,
     taken: AtomicU64,
@@ -36,7 +36,7 @@ impl Schedule {
         let start = Instant::now();
         let (total, deadline, rate) = match (load.pace, load.until) {
             (Pace::Closed, Until::Operations(operations)) => (operations, None, None),
-            (Pace::Closed, Until::Seconds(seconds)) => (u64::MAX, Some(start + span(seconds)), None),
+            (Pace::Closed, Until::Seconds(seconds)) => (u64::MAX, Some(start + duration(seconds)), None),
             (Pace::Open { rate }, Until::Operations(operations)) => (operations, None, Some(rate)),
             (Pace::Open { rate }, Until::Seconds(seconds)) => {
                 (((rate * seconds).round() as u64).max(1), None, Some(rate))
@@ -47,7 +47,7 @@ impl Schedule {
     }
 
     /// Returns the next operation of a free worker; `None` at the end.
-    pub(super) async fn next(&self) -> Option<Turn> {
+    pub(super) async fn next(&self) -> Option<ScheduledOperation> {
         let free = Instant::now();
         // On a busy machine a short round may end before its first operation. One operation is always allowed.
         let started = self.taken.load(Relaxed) > 0;
@@ -63,12 +63,12 @@ impl Schedule {
             return None;
         }
         let due = self.due_at(place).map(|due| (due, free <= due));
-        Some(Turn { number: self.first + place, due })
+        Some(ScheduledOperation { number: self.first + place, due })
     }
 
     /// Open loop: returns the due time of the operation at this position.
     fn due_at(&self, place: u64) -> Option<Instant> {
-        Some(self.start + span(place as f64 / self.rate?))
+        Some(self.start + duration(place as f64 / self.rate?))
     }
 
     /// Stops the schedule. Each worker ends after its current operation.
@@ -84,7 +84,7 @@ impl Schedule {
 
     /// Returns the duration, if fixed by a rate or a deadline.
     pub(super) fn length(&self) -> Option<Duration> {
-        let scheduled = self.rate.map(|rate| span(self.total as f64 / rate));
+        let scheduled = self.rate.map(|rate| duration(self.total as f64 / rate));
         scheduled.or_else(|| self.deadline.map(|deadline| deadline.duration_since(self.start)))
     }
 
@@ -114,8 +114,8 @@ impl Schedule {
             released = due;
             if let Some(next) = self.due_at(released) {
                 // Short sleeps, to notice a halt.
-                let nap = next.saturating_duration_since(Instant::now());
-                std::thread::sleep(nap.min(Duration::from_millis(50)));
+                let sleep = next.saturating_duration_since(Instant::now());
+                std::thread::sleep(sleep.min(Duration::from_millis(50)));
             }
         }
         // Wakes each waiting worker, which then ends.
@@ -124,6 +124,6 @@ impl Schedule {
 }
 
 /// Converts seconds into a duration; impossible values become a year.
-pub(super) fn span(seconds: f64) -> Duration {
+pub(super) fn duration(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or(Duration::from_secs(31_536_000))
 }

@@ -58,8 +58,8 @@ async fn callers(manner: Manner, count: usize) -> Vec<Caller> {
     callers
 }
 
-async fn run<W: Worker>(workers: &mut Vec<W>, pace: Pace, until: Until) -> Outcome {
-    drive(workers, Load { pace, until, first: 0 }, &Progress::new(true)).await
+async fn run<W: Worker>(workers: &mut Vec<W>, pace: Pace, until: Until) -> LoadResult {
+    run_load(workers, Load { pace, until, first: 0 }, &Progress::new(true)).await
 }
 
 /// No answers from 0.5 to 1.5 seconds.
@@ -94,7 +94,7 @@ async fn a_stall_is_in_open_percentiles_and_not_in_closed_ones() {
 async fn a_schedule_is_kept() {
     let mut workers = callers(|_| Duration::ZERO, 8).await;
     let outcome = run(&mut workers, Pace::Open { rate: 500.0 }, Until::Operations(500)).await;
-    assert_eq!((outcome.operations(), outcome.ended), (500, Ended::Done));
+    assert_eq!((outcome.operations(), outcome.ended), (500, EndReason::Done));
     assert!((0.9..1.6).contains(&outcome.seconds), "{}", outcome.seconds);
     assert_eq!(workers.len(), 8, "they come back");
 }
@@ -103,7 +103,7 @@ async fn a_schedule_is_kept() {
 async fn a_schedule_that_no_one_can_keep_ends() {
     let mut workers = callers(|_| Duration::from_millis(100), 1).await;
     let outcome = run(&mut workers, Pace::Open { rate: 1000.0 }, Until::Seconds(0.2)).await;
-    assert_eq!(outcome.ended, Ended::Behind);
+    assert_eq!(outcome.ended, EndReason::Behind);
     assert_eq!(outcome.operations() + outcome.unserved, 200);
     assert_eq!(outcome.lagging, 0, "the server's fault, not the generator's");
 }
@@ -131,7 +131,7 @@ fn counters(count: usize, fails_from: u64) -> (Vec<Counter>, Arc<AtomicU64>) {
 async fn every_number_comes_once_whoever_takes_it() {
     let (mut workers, sum) = counters(5, u64::MAX);
     let load = Load { pace: Pace::Closed, until: Until::Operations(50), first: 100 };
-    let outcome = drive(&mut workers, load, &Progress::new(true)).await;
+    let outcome = run_load(&mut workers, load, &Progress::new(true)).await;
     assert_eq!((outcome.operations(), sum.load(Relaxed)), (50, (100..150).sum()));
     assert_eq!(outcome.operations(), outcome.latency.count());
 }
@@ -140,7 +140,7 @@ async fn every_number_comes_once_whoever_takes_it() {
 async fn a_server_that_only_fails_ends_the_drive_and_keeps_what_was_before() {
     let (mut workers, _) = counters(2, 60);
     let outcome = run(&mut workers, Pace::Closed, Until::Seconds(20.0)).await;
-    assert_eq!((outcome.ended, outcome.operations()), (Ended::Broken, 60));
+    assert_eq!((outcome.ended, outcome.operations()), (EndReason::Broken, 60));
     assert!(outcome.failures >= 20);
     assert!(outcome.first_error.as_ref().unwrap().to_string().starts_with("no 6"));
     assert!(outcome.seconds < 10.0);
@@ -167,9 +167,12 @@ async fn a_stop_ends_even_what_hangs() {
         }
         stopper.stop();
     });
-    let outcome =
-        drive(&mut workers, Load { pace: Pace::Closed, until: Until::Operations(10), first: 0 }, &progress)
-            .await;
-    assert_eq!((outcome.ended, outcome.operations()), (Ended::Stopped, 0));
+    let outcome = run_load(
+        &mut workers,
+        Load { pace: Pace::Closed, until: Until::Operations(10), first: 0 },
+        &progress,
+    )
+    .await;
+    assert_eq!((outcome.ended, outcome.operations()), (EndReason::Stopped, 0));
     assert!(requested.load(Relaxed) && workers.is_empty());
 }

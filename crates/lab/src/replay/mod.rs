@@ -65,7 +65,7 @@ impl Replay {
         if is_given && !self.options.in_place {
             self.refuse_databases(target).await?;
         }
-        if let Some(start) = start.filter(|_| !target.is_floor) {
+        if let Some(start) = start.filter(|_| !target.is_null_server) {
             let [from, to] =
                 [start, target].map(|end| ConnectionString::parse(&end.uri).map_err(|why| end.error(why)));
             let (from, to) = (from?, to?);
@@ -74,7 +74,7 @@ impl Replay {
         }
         let salt = Random::new(crate::random()).uuid();
         let before = target.usage();
-        let judged = !target.is_floor;
+        let judged = !target.is_null_server;
         let how = Round {
             speed: self.options.speed,
             check: self.options.check && judged,
@@ -99,7 +99,7 @@ impl Replay {
         matter.into_iter().for_each(|text| lab.fail(target.error(text)));
         depending.into_iter().for_each(|text| lab.warn(format!("{}: {text}", target.name)));
         let keeps = is_given && self.options.in_place;
-        if !(target.is_floor || keeps) {
+        if !(target.is_null_server || keeps) {
             target.drop_databases(&self.script().databases).await?;
         }
         Ok(())
@@ -189,12 +189,12 @@ impl Experiment for Replay {
         for round in 0..lab.common.rounds {
             for turn in 0..targets.len() {
                 let target = &targets[(turn + round as usize) % targets.len()];
-                if lab.progress.stopped() || lab.lost(target).is_some() {
+                if lab.progress.stopped() || lab.reason_of_death(target).is_some() {
                     continue;
                 }
                 lab.progress.begin(&target.name, format!("round {} of {}", round + 1, lab.common.rounds));
                 if let Err(error) = self.round(lab, target, start.as_ref()).await {
-                    lab.lose(target, "it failed before");
+                    lab.mark_dead(target, "it failed before");
                     lab.fail(error);
                 }
                 lab.progress.end(None);

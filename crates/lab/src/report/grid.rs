@@ -2,8 +2,10 @@
 //!
 //! Columns without any value are omitted.
 //!
-//! The module also groups the rows of a section and finds the floor. Tables and charts share these functions and
+//! The module also groups the rows of a section and finds the null server. Tables and charts share these functions and
 //! therefore their groups and names.
+//!
+//! A new column is a row of [`columns`].
 
 use super::figures;
 use crate::result::{DurabilityGuarantee, Kind, Ratio, Report, Row, Section};
@@ -25,7 +27,7 @@ pub(crate) struct Grid {
 pub(crate) struct Line {
     pub(crate) case: String,
     /// True for the first line of its case, the only line that needs the name of the case.
-    pub(crate) opens: bool,
+    pub(crate) starts_case: bool,
     pub(crate) target: String,
     /// One cell for each of [`Grid::heads`].
     pub(crate) cells: Vec<String>,
@@ -64,8 +66,8 @@ impl Grid {
 
     /// Adds a line.
     pub(crate) fn push(&mut self, case: String, target: String, cells: Vec<String>, note: Option<usize>) {
-        let opens = self.lines.last().is_none_or(|last| last.case != case);
-        self.lines.push(Line { case, opens, target, cells, note });
+        let starts_case = self.lines.last().is_none_or(|last| last.case != case);
+        self.lines.push(Line { case, starts_case, target, cells, note });
     }
 
     /// Creates the table of a section.
@@ -209,21 +211,21 @@ pub(crate) fn marked(report: &Report, section: &Section, row: &Row) -> String {
 
 /// Returns the name of a row without its target.
 pub(crate) fn label(section: &Section, row: &Row) -> String {
-    let several = section.rows.iter().any(|other| other.connections != row.connections);
-    match several {
+    let side_by_side = section.rows.iter().any(|other| other.connections != row.connections);
+    match side_by_side {
         true => format!("{}, {}", row.case, figures::plural(row.connections.into(), "connection")),
         false => row.case.clone(),
     }
 }
 
-/// Returns the name of the floor, if the run had one.
+/// Returns the name of the null server, if the run had one.
 pub(crate) fn baseline(report: &Report) -> Option<&str> {
     let is_null_server = |promise| promise == DurabilityGuarantee::Nothing;
     report.targets.iter().find(|target| is_null_server(target.fingerprint.promise)).map(|t| t.name.as_str())
 }
 
-/// Returns a row's median as a multiple of the floor's: the cost of the server relative to client and kernel. `None`
-/// for the floor itself, and if either has no figures.
+/// Returns a row's median as a multiple of the null server's: the cost of the server relative to client and kernel.
+/// `None` for the null server itself, and if either has no figures.
 pub(crate) fn over_baseline(section: &Section, row: &Row, baseline: Option<&str>) -> Option<f64> {
     let baseline = baseline.filter(|name| *name != row.target)?;
     let baseline = section.row(baseline, &row.case, row.connections)?;

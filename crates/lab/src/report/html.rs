@@ -110,7 +110,7 @@ fn row(report: &Report, section: &Section, row: &Row) -> Value {
 /// Returns headings, lines with a mark at the start of each case, and notes.
 fn table(grid: &Grid) -> Value {
     let lines = grid.lines.iter().map(|line| {
-        let case = if line.opens { line.case.as_str() } else { "" };
+        let case = if line.starts_case { line.case.as_str() } else { "" };
         [vec![case.to_string(), line.name()], line.cells.clone()].concat()
     });
     json!({ "heads": grid.heads, "lines": lines.collect::<Vec<_>>(), "notes": grid.notes })

@@ -16,9 +16,14 @@ pub(crate) fn render(report: &Report) -> String {
         let _ = writeln!(text, "\n## {}\n\n{}\n", escape(&section.title), escape(&section.about));
         text += &table(&Grid::of_section(report, section, Detail::Brief));
     }
-    let targets = report.targets.iter();
-    let targets: Vec<_> =
-        targets.map(|target| format!("{}: {}", target.name, terminal::describe(target))).collect();
+    let targets = report.targets.iter().map(|target| {
+        let print = &target.fingerprint;
+        let settings: String =
+            print.details.iter().map(|(name, value)| format!("; {name}: {value}")).collect();
+        let loss = print.promise.possible_loss();
+        format!("{}: {}; possible loss: {loss}{settings}", target.name, terminal::describe(target))
+    });
+    let targets: Vec<_> = targets.collect();
     list(&mut text, "Targets", &targets);
     let environment: Vec<_> =
         report.environment.iter().map(|(name, value)| format!("{name}: {value}")).collect();
@@ -40,7 +45,7 @@ fn table(grid: &Grid) -> String {
     let mut text =
         format!("| case | target | {} |\n|---|---|{}\n", heads.join(" | "), "--:|".repeat(heads.len()));
     for line in &grid.lines {
-        let case = if line.opens { escape(&line.case) } else { String::new() };
+        let case = if line.starts_case { escape(&line.case) } else { String::new() };
         let note = line.note.map(|note| format!(" [{note}]")).unwrap_or_default();
         let _ = writeln!(text, "| {case} | {}{note} | {} |", escape(&line.target), line.cells.join(" | "));
     }

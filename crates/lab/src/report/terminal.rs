@@ -55,7 +55,7 @@ impl Page {
 
 /// Returns the whole report as text.
 pub(crate) fn render(report: &Report, page: Page) -> String {
-    let mut text = opening(report, page);
+    let mut text = header(report, page);
     for section in &report.sections {
         let _ = write!(text, "\n{}", page.bold(&section.title));
         let _ = writeln!(text, "  {}", page.dim(&format!("[{}]", section.id)));
@@ -69,7 +69,7 @@ pub(crate) fn render(report: &Report, page: Page) -> String {
 }
 
 /// Returns the text before the figures: the run, its targets, the warnings.
-pub(crate) fn opening(report: &Report, page: Page) -> String {
+pub(crate) fn header(report: &Report, page: Page) -> String {
     let mut text = format!("\n{}\n", page.bold(&report.title));
     for line in wrap(&report.about, page.width) {
         let _ = writeln!(text, "{line}");
@@ -137,7 +137,7 @@ pub(crate) fn table(grid: &Grid, page: Page) -> String {
         let head = format!("{}{}", " ".repeat(left), cells(&grid.heads));
         let _ = writeln!(text, "{}", page.dim(&head));
         for (line, name) in grid.lines.iter().zip(&names) {
-            let case = if line.opens { wrap(&line.case, page.width) } else { Vec::new() };
+            let case = if line.starts_case { wrap(&line.case, page.width) } else { Vec::new() };
             case.iter().for_each(|part| text += &format!("{}\n", page.bold(part)));
             let _ = writeln!(text, "{}{}", pad_str(name, left, Alignment::Left, None), cells(&line.cells));
         }

@@ -1,6 +1,6 @@
 //! Counters of a target's storage and cache, as reported by Vellum, MongoDB's WiredTiger and PostgreSQL.
 
-use super::{Files, Protocol, Target, number};
+use super::{FileCounts, Protocol, Target, number};
 use crate::Result;
 use crate::result::Row;
 use mongodb::bson::{Document, doc};
@@ -16,18 +16,18 @@ pub(crate) struct Counters {
     /// Bytes written.
     written: Option<f64>,
     syncs: Option<f64>,
-    files: Option<Files>,
+    files: Option<FileCounts>,
     /// Pages found in the cache, and pages read from the disk.
     pages: Option<(f64, f64)>,
     /// Bytes in the cache now.
-    held: Option<f64>,
+    cached: Option<f64>,
 }
 
 impl Counters {
     /// Reads the counters; for PostgreSQL, the counters of this table. The query has its own connection.
     pub(crate) async fn of(target: &Target, table: Option<&str>) -> Counters {
         let counters = match target.protocol {
-            _ if target.is_floor => return Counters::default(),
+            _ if target.is_null_server => return Counters::default(),
             Protocol::Mongo => target.ask(doc! { "serverStatus": 1 }).await.map(|status| of_status(&status)),
             Protocol::Postgres => of_postgres(target, table.unwrap_or_default()).await,
         };
@@ -35,7 +35,7 @@ impl Counters {
         // No counters if the server does not answer. Its next operation then fails.
         Counters {
             written,
-            files: target.started.as_ref().and_then(|started| started.files()),
+            files: target.started.as_ref().and_then(|started| started.file_counts()),
             ..counters.unwrap_or_default()
         }
     }
@@ -81,7 +81,7 @@ impl Counters {
         if hits + misses > 0.0 {
             figures.insert("cache hits %".to_string(), 100.0 * hits / (hits + misses));
         }
-        figures.extend(self.held.map(|bytes| ("cache MB".to_string(), bytes / 1e6)));
+        figures.extend(self.cached.map(|bytes| ("cache MB".to_string(), bytes / 1e6)));
         figures
     }
 }
@@ -97,7 +97,7 @@ fn of_status(status: &Document) -> Counters {
     Counters {
         syncs: at(&["vellum", "journal", "syncs"]).or(at(&["wiredTiger", "log", "log sync operations"])),
         pages: own.or_else(theirs),
-        held: at(&["vellum", "cache", "bytes"]).or(at(&[
+        cached: at(&["vellum", "cache", "bytes"]).or(at(&[
             "wiredTiger",
             "cache",
             "bytes currently in the cache",
@@ -177,7 +177,7 @@ mod tests {
             "vellum": { "cache": { "bytes": 5_i64, "hits": 90_i64, "misses": 10_i64 }, "journal": { "syncs": 7_i64 } }
         };
         let known = of_status(&vellum);
-        assert_eq!((known.pages, known.held, known.syncs), (Some((90.0, 10.0)), Some(5.0), Some(7.0)));
+        assert_eq!((known.pages, known.cached, known.syncs), (Some((90.0, 10.0)), Some(5.0), Some(7.0)));
         let cache = doc! {
             "pages requested from the cache": 100, "pages read into cache": 10, "bytes currently in the cache": 5.0
         };
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn differences_are_told_per_get() {
         let before = Counters { pages: Some((10.0, 10.0)), ..Counters::default() };
-        let after = Counters { pages: Some((100.0, 20.0)), held: Some(2e6), ..Counters::default() };
+        let after = Counters { pages: Some((100.0, 20.0)), cached: Some(2e6), ..Counters::default() };
         let figures = after.of_cache(&before, 50);
         assert_eq!(figures[MISSES], 20.0);
         assert_eq!((figures["cache hits %"], figures["cache MB"]), (90.0, 2.0));

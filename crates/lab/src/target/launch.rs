@@ -1,13 +1,15 @@
-//! Servers started by the lab: Vellum at each durability level, the floor, and a mongod (from PATH or `--mongod`). The
-//! module also makes backups before a recording, and restores them for a replay.
+//! Servers started by the lab: Vellum at each durability level, the null server, and a mongod (from PATH or
+//! `--mongod`). The module also makes backups before a recording, and restores them for a replay.
 //!
-//! Vellum is the server next to this program or in PATH, and the floor is this program. Each listens on a free loopback
-//! port and prints its connection string as its first line. Servers end when their standard input closes, so none
-//! outlives the lab. Each has its own process group, so Ctrl-C reaches a server only after the report is written. For
-//! mongod a shell stands between, as for PostgreSQL. It stops the server and removes its directory when its standard
-//! input closes.
+//! Vellum is the server next to this program or in PATH, and the null server is this program. Each listens on a free
+//! loopback port and prints its connection string as its first line. Servers end when their standard input closes, so
+//! none outlives the lab. Each has its own process group, so Ctrl-C reaches a server only after the report is written.
+//! For mongod a shell stands between, as for PostgreSQL. It stops the server and removes its directory when its
+//! standard input closes.
+//!
+//! A new kind of server has a function here, or in `postgres.rs`, and a call in `run.rs` (`targets`).
 
-use super::machine::{self, Files, Usage, Watch};
+use super::machine::{self, FileCounts, FileWatch, Usage};
 use super::postgres::{free_port, log_tail, supervised};
 use super::{Scratch, Target};
 use crate::options::TargetArgument;
@@ -56,41 +58,46 @@ pub(super) struct ProcessData {
     /// Separate journal directory, if any.
     pub(super) journal: Option<Scratch>,
     /// Servers behind this one, which end after it.
-    pub(super) behind: Vec<Started>,
+    pub(super) backends: Vec<Started>,
 }
 
 /// A process that ends when this value is dropped.
 #[derive(Debug)]
 pub(super) struct Started {
     child: Child,
-    kept: ProcessData,
+    files: ProcessData,
     /// Watch of the data directory, created at its first use.
-    watch: OnceLock<Option<Watch>>,
+    watch: OnceLock<Option<FileWatch>>,
 }
 
 impl Started {
     /// Starts a process that ends when its standard input closes.
-    pub(super) fn spawn(command: &mut Command, kept: ProcessData) -> io::Result<Started> {
+    pub(super) fn spawn(command: &mut Command, files: ProcessData) -> io::Result<Started> {
         let child = command.stdin(Stdio::piped()).process_group(0).spawn()?;
-        Ok(Started { child, kept, watch: OnceLock::new() })
+        Ok(Started { child, files, watch: OnceLock::new() })
     }
 
     /// Returns the directory of the synced files: the journal, or else the data.
     pub(super) fn synced(&self) -> Option<PathBuf> {
-        let journal = self.kept.journal.as_ref().map(|journal| journal.path().to_path_buf());
-        journal.or_else(|| self.kept.data.clone())
+        let journal = self.files.journal.as_ref().map(|journal| journal.path().to_path_buf());
+        journal.or_else(|| self.files.data.clone())
     }
 
     /// Returns the numbers of files created and removed in the data directory since the first call.
-    pub(super) fn files(&self) -> Option<Files> {
-        let watch = self.watch.get_or_init(|| Watch::new(self.kept.data.as_deref()?));
-        watch.as_ref().and_then(Watch::count)
+    pub(super) fn file_counts(&self) -> Option<FileCounts> {
+        let watch = self.watch.get_or_init(|| FileWatch::new(self.files.data.as_deref()?));
+        watch.as_ref().and_then(FileWatch::count)
     }
 
     /// Returns the usage of the servers behind this one.
-    pub(super) fn used_behind(&self) -> Usage {
-        let each = self.kept.behind.iter().filter_map(|started| machine::usage(started.child.id()));
+    pub(super) fn backend_usage(&self) -> Usage {
+        let each = self.files.backends.iter().filter_map(|started| machine::usage(started.child.id()));
         each.fold(Usage::default(), Usage::and)
+    }
+
+    /// Returns true if servers behind this one were started with it.
+    pub(super) fn has_backends(&self) -> bool {
+        !self.files.backends.is_empty()
     }
 
     /// Returns true if the process has ended.
@@ -142,7 +149,7 @@ impl Drop for Started {
 
 /// Data directories for servers.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct DataPlacement {
     /// Suffix of server names if several places exist.
     label: Option<String>,
     pub(super) data: PathBuf,
@@ -150,12 +157,12 @@ pub(crate) struct Place {
 }
 
 /// Returns the places of the options; `own` is the default for the data.
-pub(crate) fn places(data_on: &[PathBuf], journal_on: Option<&Path>, own: &Path) -> Vec<Place> {
+pub(crate) fn places(data_on: &[PathBuf], journal_on: Option<&Path>, own: &Path) -> Vec<DataPlacement> {
     let journal = journal_on.map(Path::to_path_buf);
     if data_on.is_empty() {
-        return vec![Place { label: None, data: own.to_path_buf(), journal }];
+        return vec![DataPlacement { label: None, data: own.to_path_buf(), journal }];
     }
-    let mut places: Vec<Place> = Vec::new();
+    let mut places: Vec<DataPlacement> = Vec::new();
     for data in data_on {
         let last = data.file_name().map_or("root".to_string(), |name| name.to_string_lossy().to_string());
         let last: String = last.chars().map(|c| if c.is_whitespace() { '-' } else { c }).collect();
@@ -165,20 +172,20 @@ pub(crate) fn places(data_on: &[PathBuf], journal_on: Option<&Path>, own: &Path)
             0 => last,
             before => format!("{last}-{}", before + 1),
         };
-        places.push(Place { label: Some(label), data: data.clone(), journal: journal.clone() });
+        places.push(DataPlacement { label: Some(label), data: data.clone(), journal: journal.clone() });
     }
     places
 }
 
-impl Place {
+impl DataPlacement {
     /// Returns the name of a server at this place.
     pub(super) fn name(&self, server: &str) -> String {
         self.label.as_ref().map_or_else(|| server.to_string(), |label| format!("{server}@{label}"))
     }
 
     /// Returns this place with another data directory and no separate journal.
-    pub(super) fn elsewhere(&self, data: &Path) -> Place {
-        Place { data: data.to_path_buf(), journal: None, ..self.clone() }
+    pub(super) fn with_data_in(&self, data: &Path) -> DataPlacement {
+        DataPlacement { data: data.to_path_buf(), journal: None, ..self.clone() }
     }
 
     /// Creates a journal directory if journals have their own place.
@@ -192,7 +199,7 @@ impl Place {
 ///
 /// # Errors
 /// A server does not start. Earlier servers are stopped.
-pub(crate) async fn durability_levels(places: &[Place]) -> Result<Vec<Target>> {
+pub(crate) async fn durability_levels(places: &[DataPlacement]) -> Result<Vec<Target>> {
     let mut targets = Vec::new();
     for (at, place) in places.iter().enumerate() {
         // In memory the place does not matter, so the first place suffices.
@@ -206,7 +213,7 @@ pub(crate) async fn durability_levels(places: &[Place]) -> Result<Vec<Target>> {
 }
 
 /// Starts Vellum at one durability level.
-async fn start_level(name: &str, durability: Option<&str>, place: &Place) -> Result<Target> {
+async fn start_level(name: &str, durability: Option<&str>, place: &DataPlacement) -> Result<Target> {
     let scratch = durability.map(|_| Scratch::below(&place.data)).transpose()?;
     let journal = durability.map_or(Ok(None), |_| place.journal())?;
     let name = if durability.is_some() { place.name(name) } else { name.to_string() };
@@ -226,14 +233,14 @@ async fn start_level(name: &str, durability: Option<&str>, place: &Place) -> Res
 ///
 /// # Errors
 /// The server does not start.
-pub(crate) async fn another(target: &Target, directory: &Path) -> Option<Result<Target>> {
+pub(crate) async fn start_copy(target: &Target, directory: &Path) -> Option<Result<Target>> {
     target.started.as_ref()?;
-    if target.is_floor {
+    if target.is_null_server {
         return Some(null_server().await);
     }
     let kind = target.name.split('@').next().unwrap_or_default();
     let (name, durability) = DURABILITY_LEVELS.iter().find(|(name, _)| *name == kind)?;
-    let place = Place { label: None, data: directory.to_path_buf(), journal: None };
+    let place = DataPlacement { label: None, data: directory.to_path_buf(), journal: None };
     Some(start_level(name, *durability, &place).await)
 }
 
@@ -241,29 +248,34 @@ pub(crate) async fn another(target: &Target, directory: &Path) -> Option<Result<
 ///
 /// # Errors
 /// The front does not start.
-pub(super) async fn front(name: &str, address: &str, password: &str, behind: Vec<Started>) -> Result<Target> {
+pub(super) async fn front(
+    name: &str,
+    address: &str,
+    password: &str,
+    backends: Vec<Started>,
+) -> Result<Target> {
     let mut command = serve();
     command.args(["--engine", "postgres", "--postgres"]).arg(address).env("PGPASSWORD", password);
-    start(name, command, ProcessData { behind, ..ProcessData::default() }).await
+    start(name, command, ProcessData { backends, ..ProcessData::default() }).await
 }
 
-/// Starts the floor in a separate process, so that its processor time is separate from the lab's.
+/// Starts the null server in a separate process, so that its processor time is separate from the lab's.
 ///
 /// # Errors
-/// The floor does not start.
+/// The null server does not start.
 pub(crate) async fn null_server() -> Result<Target> {
     let own = std::env::current_exe().map_err(|error| failed("floor", error))?;
     let mut command = Command::new(own);
     command.arg("floor").stdout(Stdio::piped());
     let mut target = start("floor", command, ProcessData::default()).await?;
-    target.is_floor = true;
+    target.is_null_server = true;
     Ok(target)
 }
 
 /// Starts a server, reads its connection string and connects.
-pub(super) async fn start(name: &str, mut command: Command, kept: ProcessData) -> Result<Target> {
+pub(super) async fn start(name: &str, mut command: Command, files: ProcessData) -> Result<Target> {
     let program = PathBuf::from(command.get_program());
-    let mut started = Started::spawn(&mut command, kept)
+    let mut started = Started::spawn(&mut command, files)
         .map_err(|error| failed(name, format!("{}: {error}; {SERVER} names a server", program.display())))?;
     let uri = tokio::task::block_in_place(|| started.first_line()).map_err(|why| failed(name, why))?;
     Target::reach(&TargetArgument { name: name.to_string(), uri }, Some(started)).await
@@ -305,8 +317,8 @@ pub(crate) async fn restored(backup: &Path) -> Result<Target> {
     run(&words).map_err(|why| Error::Input(format!("--start: {why}")))?;
     let mut command = serve();
     command.arg("--data").arg(&data);
-    let kept = ProcessData { _scratch: Some(scratch), data: Some(data), ..ProcessData::default() };
-    start("start", command, kept).await
+    let files = ProcessData { _scratch: Some(scratch), data: Some(data), ..ProcessData::default() };
+    start("start", command, files).await
 }
 
 /// Runs the server's program with these arguments. Blocks. An error contains its output.
@@ -324,22 +336,19 @@ pub(super) fn complete(command: &mut Command) -> io::Result<std::result::Result<
     Ok(if done.status.success() { Ok(()) } else { Err(errors.trim().to_string()) })
 }
 
-/// Timeout for mongod to listen.
-const MONGOD_START: Duration = Duration::from_secs(60);
+/// Timeout for a server to listen.
+const LISTEN_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Value of the option that starts no mongod.
+/// Value of an option that starts no server.
 const NONE: &str = "none";
 
-/// Returns the path of mongod: the one of the options, or `mongod` in PATH.
-pub(crate) fn mongod_program(given: Option<&Path>) -> Option<PathBuf> {
+/// Returns the path of a server's program: the one of the options, or the one in PATH.
+pub(crate) fn program(name: &str, given: Option<&Path>) -> Option<PathBuf> {
     match given {
-        Some(path) if path == Path::new(NONE) => None,
-        Some(path) => Some(path.to_path_buf()),
+        Some(path) => (path != Path::new(NONE)).then(|| path.to_path_buf()),
         None => {
             let search = std::env::var_os("PATH").unwrap_or_default();
-            std::env::split_paths(&search)
-                .map(|directory| directory.join("mongod"))
-                .find(|path| path.is_file())
+            std::env::split_paths(&search).map(|directory| directory.join(name)).find(|path| path.is_file())
         }
     }
 }
@@ -348,7 +357,7 @@ pub(crate) fn mongod_program(given: Option<&Path>) -> Option<PathBuf> {
 ///
 /// # Errors
 /// It does not start, or does not listen in time; includes the last lines of its log.
-pub(crate) async fn start_mongod(program: &Path, place: &Place) -> Result<Target> {
+pub(crate) async fn start_mongod(program: &Path, place: &DataPlacement) -> Result<Target> {
     let name = place.name("mongod");
     let wrong = |why: String| failed(&name, format!("{}: {why}", program.display()));
     let scratch = Scratch::below(&place.data)?;
@@ -364,12 +373,23 @@ pub(crate) async fn start_mongod(program: &Path, place: &Place) -> Result<Target
     let mut command = supervised(&directory);
     command.arg(program).arg("--dbpath").arg(&data).arg("--logpath").arg(directory.join("log"));
     command.args(["--bind_ip", "127.0.0.1", "--nounixsocket", "--port", &port.to_string()]);
-    let kept = ProcessData { _scratch: Some(scratch), data: Some(data), journal, ..ProcessData::default() };
-    let mut started = Started::spawn(&mut command, kept).map_err(|error| wrong(error.to_string()))?;
-    let deadline = Instant::now() + MONGOD_START;
+    let files = ProcessData { _scratch: Some(scratch), data: Some(data), journal, ..ProcessData::default() };
+    start_on_port(name, command, files, (port, &directory)).await
+}
+
+/// Starts a server without output, waits until it listens on a port of this machine, and connects. An error has the
+/// last lines of the log in the directory.
+pub(super) async fn start_on_port(
+    name: String,
+    mut command: Command,
+    files: ProcessData,
+    (port, directory): (u16, &Path),
+) -> Result<Target> {
+    let mut started = Started::spawn(&mut command, files).map_err(|error| failed(&name, error))?;
+    let deadline = Instant::now() + LISTEN_TIMEOUT;
     while TcpStream::connect(("127.0.0.1", port)).is_err() {
         if started.has_ended() || Instant::now() > deadline {
-            return Err(wrong(format!("it doesn't listen{}", log_tail(&directory))));
+            return Err(failed(&name, format!("it doesn't listen{}", log_tail(directory))));
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
@@ -427,9 +447,19 @@ mod mongod_tests {
 
     #[test]
     fn none_is_none_and_a_path_is_that_path() {
-        assert_eq!(mongod_program(Some(Path::new("none"))), None);
-        assert_eq!(mongod_program(Some(Path::new("/x/mongod"))), Some(PathBuf::from("/x/mongod")));
+        assert_eq!(program("mongod", Some(Path::new("none"))), None);
+        assert_eq!(program("mongod", Some(Path::new("/x/mongod"))), Some(PathBuf::from("/x/mongod")));
     }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn ferretdb_without_its_extension_is_refused() {
+        let place = &super::super::places(&[], None, Path::new("/nowhere"))[0];
+        let failed =
+            super::super::start_ferretdb(Path::new("/x/ferretdb"), place).await.unwrap_err().to_string();
+        let missing = failed.contains("no extension documentdb");
+        assert!(missing != super::super::has_documentdb(), "{failed}");
+    }
+
     /// A fake mongod that records its arguments and the target of its journal link, and exits.
     const NOTES: &str = "#!/bin/sh\n\
         cd \"$(dirname \"$0\")\" || exit 1\n\
@@ -448,7 +478,7 @@ mod mongod_tests {
         let places = super::super::places(&[], Some(&journals), scratch.path());
         let began = Instant::now();
         let failed = start_mongod(&program, &places[0]).await.unwrap_err().to_string();
-        assert!(began.elapsed() < MONGOD_START / 2, "one that ends isn't waited for");
+        assert!(began.elapsed() < LISTEN_TIMEOUT / 2, "one that ends isn't waited for");
         assert!(failed.contains("doesn't listen"), "{failed}");
         let note = |name: &str| std::fs::read_to_string(scratch.path().join(name)).unwrap();
         let (words, data) = (note("words"), note("data"));

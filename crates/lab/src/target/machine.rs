@@ -5,9 +5,9 @@
 //! these counts.
 
 #[cfg(target_os = "linux")]
-pub(crate) use linux::{Watch, clocks, facts, file_system, listener, usage};
+pub(crate) use linux::{FileWatch, clocks, description, file_system, listener, usage};
 #[cfg(not(target_os = "linux"))]
-pub(crate) use other::{Watch, clocks, facts, file_system, listener, usage};
+pub(crate) use other::{FileWatch, clocks, description, file_system, listener, usage};
 
 use super::address::Local;
 use std::path::Path;
@@ -51,7 +51,7 @@ pub(crate) struct Clocks {
 
 #[cfg(target_os = "linux")]
 mod linux {
-    use super::{Clocks, Duration, Files, Local, Path, Usage};
+    use super::{Clocks, Duration, FileCounts, Local, Path, Usage};
     use nix::errno::Errno;
     use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
     use nix::time::ClockId;
@@ -67,29 +67,29 @@ mod linux {
     /// Usage of a process and its descendants; `None` if the process has ended. PostgreSQL serves each connection with
     /// a child, and the kernel adds the time of ended children to their parent.
     pub(crate) fn usage(root: u32) -> Option<Usage> {
-        let family = family(root)?;
+        let process_tree = process_tree(root)?;
         // The time of a child that has ended is in its parent's.
-        let each = family.iter().filter_map(|process| used(process, family.len() > 1));
+        let each = process_tree.iter().filter_map(|process| used(process, process_tree.len() > 1));
         Some(each.fold(Usage::default(), Usage::and)).filter(|usage| !usage.cpu.is_zero())
     }
 
     /// Returns a process and its descendants.
-    pub(super) fn family(root: u32) -> Option<Vec<Process>> {
-        let mut family = vec![Process::new(i32::try_from(root).ok()?).ok()?];
+    pub(super) fn process_tree(root: u32) -> Option<Vec<Process>> {
+        let mut process_tree = vec![Process::new(i32::try_from(root).ok()?).ok()?];
         let mut others: Vec<(i32, Process)> = all_processes()
             .ok()?
             .flatten()
             .filter_map(|process| Some((process.stat().ok()?.ppid, process)))
             .collect();
         let mut next = 0;
-        while let Some(parent) = family.get(next).map(Process::pid) {
+        while let Some(parent) = process_tree.get(next).map(Process::pid) {
             let (children, rest) = others.into_iter().partition(|(of, _)| *of == parent);
             others = rest;
             let children: Vec<(i32, Process)> = children;
-            family.extend(children.into_iter().map(|(_, child)| child));
+            process_tree.extend(children.into_iter().map(|(_, child)| child));
             next += 1;
         }
-        Some(family)
+        Some(process_tree)
     }
 
     /// Returns the usage of one process.
@@ -165,7 +165,7 @@ mod linux {
     }
 
     /// Returns a description of the machine for the report.
-    pub(crate) fn facts() -> Vec<(&'static str, String)> {
+    pub(crate) fn description() -> Vec<(&'static str, String)> {
         let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease");
         let count = std::thread::available_parallelism().map_or(1, usize::from);
         let model = procfs::CpuInfo::current().ok().and_then(|info| Some(info.model_name(0)?.to_string()));
@@ -186,23 +186,23 @@ mod linux {
 
     /// A count of file changes since its creation.
     #[derive(Debug)]
-    pub(crate) struct Watch(Arc<Mutex<State>>);
+    pub(crate) struct FileWatch(Arc<Mutex<State>>);
 
     #[derive(Debug)]
     struct State {
         inotify: Inotify,
         directories: HashMap<WatchDescriptor, PathBuf>,
-        files: Files,
+        files: FileCounts,
         /// True after an overflow of the kernel's queue: the count is unknown.
         lost: bool,
     }
 
-    impl Watch {
+    impl FileWatch {
         /// Watches a directory tree; `None` if the system has no free watches.
-        pub(crate) fn new(directory: &Path) -> Option<Watch> {
+        pub(crate) fn new(directory: &Path) -> Option<FileWatch> {
             let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC).ok()?;
             let mut state =
-                State { inotify, directories: HashMap::new(), files: Files::default(), lost: false };
+                State { inotify, directories: HashMap::new(), files: FileCounts::default(), lost: false };
             state.add(directory)?;
             let state = Arc::new(Mutex::new(state));
             let weak = Arc::downgrade(&state);
@@ -213,11 +213,11 @@ mod linux {
                     std::thread::sleep(STEP);
                 }
             });
-            Some(Watch(state))
+            Some(FileWatch(state))
         }
 
         /// Returns the count so far.
-        pub(crate) fn count(&self) -> Option<Files> {
+        pub(crate) fn count(&self) -> Option<FileCounts> {
             let mut state = self.0.lock();
             state.drain();
             (!state.lost).then_some(state.files)
@@ -269,7 +269,7 @@ mod linux {
 
 #[cfg(not(target_os = "linux"))]
 mod other {
-    use super::{Clocks, Files, Local, Path, Usage};
+    use super::{Clocks, FileCounts, Local, Path, Usage};
 
     pub(crate) fn usage(_: u32) -> Option<Usage> {
         None
@@ -287,19 +287,19 @@ mod other {
         None
     }
 
-    pub(crate) fn facts() -> Vec<(&'static str, String)> {
+    pub(crate) fn description() -> Vec<(&'static str, String)> {
         vec![("system", std::env::consts::OS.to_string())]
     }
 
     #[derive(Debug)]
-    pub(crate) struct Watch;
+    pub(crate) struct FileWatch;
 
-    impl Watch {
-        pub(crate) fn new(_: &Path) -> Option<Watch> {
+    impl FileWatch {
+        pub(crate) fn new(_: &Path) -> Option<FileWatch> {
             None
         }
 
-        pub(crate) fn count(&self) -> Option<Files> {
+        pub(crate) fn count(&self) -> Option<FileCounts> {
             None
         }
     }
@@ -307,14 +307,14 @@ mod other {
 
 /// Numbers of files created and removed since the server's start.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Files {
+pub(crate) struct FileCounts {
     pub(crate) created: u64,
     pub(crate) removed: u64,
 }
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    use super::linux::family;
+    use super::linux::process_tree;
     use super::*;
     use std::fs;
     use std::net::{Ipv4Addr, TcpListener};
@@ -350,8 +350,8 @@ mod tests {
         assert!(before.resident_bytes > 100_000);
         let script = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; read _";
         let mut child = Command::new("sh").args(["-c", script]).stdin(Stdio::piped()).spawn().unwrap();
-        let family = family(std::process::id()).unwrap();
-        assert!(family.iter().any(|process| process.pid() == child.id() as i32));
+        let process_tree = process_tree(std::process::id()).unwrap();
+        assert!(process_tree.iter().any(|process| process.pid() == child.id() as i32));
         drop(child.stdin.take());
         child.wait().unwrap();
         let after = usage(std::process::id()).unwrap();
@@ -372,7 +372,7 @@ mod tests {
 
     #[test]
     fn the_machine_has_processors() {
-        assert!(facts().iter().any(|(name, value)| *name == "processors" && !value.is_empty()));
+        assert!(description().iter().any(|(name, value)| *name == "processors" && !value.is_empty()));
     }
 }
 
@@ -385,11 +385,11 @@ mod files_tests {
     fn files_made_and_removed_are_counted_below_too() {
         let scratch = Scratch::temporary().unwrap();
         std::fs::create_dir(scratch.path().join("a")).unwrap();
-        let watch = Watch::new(scratch.path()).unwrap();
+        let watch = FileWatch::new(scratch.path()).unwrap();
         for name in ["x", "a/y", "a/z"] {
             std::fs::write(scratch.path().join(name), "1").unwrap();
         }
         std::fs::remove_file(scratch.path().join("a/y")).unwrap();
-        assert_eq!(watch.count(), Some(Files { created: 3, removed: 1 }));
+        assert_eq!(watch.count(), Some(FileCounts { created: 3, removed: 1 }));
     }
 }

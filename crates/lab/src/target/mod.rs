@@ -16,12 +16,12 @@ mod workspace;
 pub(crate) use address::without_secrets;
 pub(crate) use counters::{Counters, sizes};
 pub(crate) use launch::{
-    another, backed_up, durability_levels, mongod_program, null_server as start_null_server, places,
-    restored, start_mongod,
+    backed_up, durability_levels, null_server as start_null_server, places, program, restored, start_copy,
+    start_mongod,
 };
-pub(crate) use machine::{Files, Usage};
+pub(crate) use machine::{FileCounts, Usage};
 pub(crate) use null_server::COMMAND as NULL_SERVER_ANSWERS;
-pub(crate) use postgres::{clusters, start_members};
+pub(crate) use postgres::{clusters, has_documentdb, start_ferretdb, start_members};
 pub(crate) use workspace::{Scratch, Workspace};
 
 use crate::options::TargetArgument;
@@ -57,8 +57,8 @@ pub(crate) struct Target {
     /// Connection string with password: print [`TargetInfo::uri`] instead.
     pub(crate) uri: String,
     pub(crate) protocol: Protocol,
-    /// True for the floor, which returns fixed replies. Its figures are the baseline of other targets.
-    pub(crate) is_floor: bool,
+    /// True for the null server, which returns fixed replies. Its figures are the baseline of other targets.
+    pub(crate) is_null_server: bool,
     client: Arc<ClientSettings>,
     /// Process of the server, if it is local and owns its listening socket.
     process: Option<u32>,
@@ -96,31 +96,31 @@ impl Target {
             name: given.name.clone(),
             uri: given.uri.clone(),
             protocol,
-            is_floor: false,
+            is_null_server: false,
             client: Arc::new(client),
             process: None,
             workspace: Arc::default(),
             started: started.map(Arc::new),
         };
-        target.knock().await?;
+        target.check_reachable().await?;
         target.process = machine::listener(&address::local(&target.addresses()));
         Ok(target)
     }
 
     /// Checks first that a server listens, then that it speaks the protocol. Users fix these two errors in different
     /// ways.
-    async fn knock(&self) -> Result<()> {
+    async fn check_reachable(&self) -> Result<()> {
         let addresses = self.addresses();
         if let Err(why) = address::reach(&addresses, REACH).await {
             return Err(self.error(why));
         }
-        tokio::time::timeout(REACH, self.greet()).await.unwrap_or_else(|_| {
+        tokio::time::timeout(REACH, self.handshake()).await.unwrap_or_else(|_| {
             Err(self.error(format!("accepts connections but does not reply within {} s", REACH.as_secs())))
         })
     }
 
     /// Opens a connection and waits until the server answers on it.
-    pub(crate) async fn greet(&self) -> Result<()> {
+    pub(crate) async fn handshake(&self) -> Result<()> {
         match self.protocol {
             Protocol::Mongo => self.mongo().await.map(drop),
             Protocol::Postgres => self.postgres().await.map(drop),
@@ -147,21 +147,37 @@ impl Target {
         requested.map_err(|error| self.error(error))
     }
 
-    /// Returns the names of its databases.
+    /// Returns the names of its databases; PostgreSQL: of its schemas.
     pub(crate) async fn databases(&self) -> Result<Vec<String>> {
+        if self.protocol == Protocol::Postgres {
+            let rows = self.postgres().await?.query("SELECT nspname::text FROM pg_namespace", &[]).await;
+            let rows = rows.map_err(|error| self.error(ErrorChain(&error)))?;
+            return Ok(rows.iter().filter_map(|row| row.try_get(0).ok()).collect());
+        }
         let listed = self.ask(doc! { "listDatabases": 1, "nameOnly": true }).await?;
         let all = listed.get_array("databases").map_err(|_| self.error("lists no databases"))?;
         let names = all.iter().filter_map(|each| each.as_document()?.get_str("name").ok());
         Ok(names.map(str::to_string).collect())
     }
 
-    /// Drops databases.
+    /// Drops databases; PostgreSQL: schemas.
     pub(crate) async fn drop_databases(&self, names: impl IntoIterator<Item = &String>) -> Result<()> {
-        let client = self.mongo().await?;
         for name in names {
-            client.database(name).drop().await.map_err(|error| self.error(error))?;
+            match self.protocol {
+                Protocol::Postgres => self.execute(&format!("DROP SCHEMA {name} CASCADE")).await?,
+                Protocol::Mongo => {
+                    let dropped = self.mongo().await?.database(name).drop().await;
+                    dropped.map_err(|error| self.error(error))?;
+                }
+            }
         }
         Ok(())
+    }
+
+    /// Runs a statement of PostgreSQL over a new connection.
+    async fn execute(&self, statement: &str) -> Result<()> {
+        let client = self.postgres().await?;
+        client.batch_execute(statement).await.map_err(|error| self.error(ErrorChain(&error)))
     }
 
     /// Returns a connection to a PostgreSQL target. Unqualified names refer to the lab's own schema once it exists.
@@ -192,23 +208,28 @@ impl Target {
 
     /// Returns an error with this target's name, and with the relevant part of a driver's long text.
     pub(crate) fn error(&self, error: impl Display) -> Error {
-        Error::Target { name: self.name.clone(), message: tidied(&error.to_string()) }
+        Error::Target { name: self.name.clone(), message: short_message(&error.to_string()) }
     }
 
     /// Returns processor time and memory of the server's processes, if they are local.
     pub(crate) fn usage(&self) -> Option<Usage> {
         let own = machine::usage(self.process?)?;
-        Some(self.started.as_ref().map_or(own, |started| own.and(started.used_behind())))
+        Some(self.started.as_ref().map_or(own, |started| own.and(started.backend_usage())))
     }
 
     /// Returns true if none of its addresses is on this machine.
-    pub(crate) fn is_elsewhere(&self) -> bool {
+    pub(crate) fn is_remote(&self) -> bool {
         address::local(&self.addresses()).is_empty()
     }
 
     /// Returns true if the lab started it, so that all its data is the lab's.
     pub(crate) fn is_started(&self) -> bool {
         self.started.is_some()
+    }
+
+    /// Returns true if the lab started it over a PostgreSQL cluster of its own.
+    fn is_over_own_cluster(&self) -> bool {
+        self.started.as_ref().is_some_and(|started| started.has_backends())
     }
 
     /// Returns its properties and durability, as measured now.
@@ -243,7 +264,7 @@ impl Target {
 /// Parses a MongoDB connection string.
 async fn parse_mongo(given: &TargetArgument) -> Result<ClientSettings> {
     let parsed = ClientOptions::parse(given.uri.as_str()).await;
-    let mut options = parsed.map_err(|error| wrong_uri(given, &tidied(&error.to_string())))?;
+    let mut options = parsed.map_err(|error| wrong_uri(given, &short_message(&error.to_string())))?;
     options.min_pool_size = Some(1);
     options.max_pool_size = Some(1);
     options.heartbeat_freq = Some(HEARTBEAT);
@@ -310,7 +331,7 @@ pub(crate) fn number(document: &Document, path: &[&str]) -> Option<f64> {
 }
 
 /// Removes parts of a driver's message that only its developers need.
-fn tidied(message: &str) -> String {
+fn short_message(message: &str) -> String {
     let message = message.strip_prefix("Kind: ").unwrap_or(message);
     let ends = [", labels: {", ", backtrace: ", ", source: None", ", server response: "];
     let end = ends.iter().filter_map(|end| message.find(end)).min().unwrap_or(message.len());

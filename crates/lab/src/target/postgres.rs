@@ -8,7 +8,7 @@
 //! `--members-here`: a server with members, for w: 2 and majority. It is a Vellum front over a PostgreSQL with one
 //! standby. `synchronous_standby_names` makes every commit that asks for durability wait for the standby.
 
-use super::launch::{Place, ProcessData, Started, complete, front};
+use super::launch::{DataPlacement, ProcessData, Started, complete, front, start_on_port};
 use super::{Scratch, Target};
 use crate::options::TargetArgument;
 use crate::{Error, Result, random};
@@ -47,10 +47,11 @@ pub(super) struct Cluster {
     pub(super) name: &'static str,
     pub(super) fsync: bool,
     pub(super) on_ram_disk: bool,
+    pub(super) documentdb: bool,
 }
 
 /// The installed programs, and the user and group of the servers; `None` for the user of the lab.
-pub(super) struct Parts {
+pub(super) struct Installation {
     pub(super) programs: PathBuf,
     pub(super) user: Option<(u32, u32)>,
 }
@@ -80,9 +81,9 @@ impl Address {
 }
 
 const CLUSTERS: [Cluster; 3] = [
-    Cluster { name: "postgres", fsync: true, on_ram_disk: false },
-    Cluster { name: "postgres-fsync-off", fsync: false, on_ram_disk: false },
-    Cluster { name: "postgres-ram-disk", fsync: true, on_ram_disk: true },
+    Cluster { name: "postgres", fsync: true, on_ram_disk: false, documentdb: false },
+    Cluster { name: "postgres-fsync-off", fsync: false, on_ram_disk: false, documentdb: false },
+    Cluster { name: "postgres-ram-disk", fsync: true, on_ram_disk: true, documentdb: false },
 ];
 
 /// Starts the clusters: fsync on, fsync off, and on a RAM disk in the first place, fsync on in further places. A
@@ -90,12 +91,12 @@ const CLUSTERS: [Cluster; 3] = [
 ///
 /// # Errors
 /// PostgreSQL is not installed, or a cluster does not start. Earlier clusters are stopped.
-pub(crate) async fn clusters(places: &[Place]) -> Result<Vec<Target>> {
-    let parts = Parts::find()?;
+pub(crate) async fn clusters(places: &[DataPlacement]) -> Result<Vec<Target>> {
+    let parts = Installation::find()?;
     let mut targets = Vec::new();
     for (at, place) in places.iter().enumerate() {
         for cluster in CLUSTERS.iter().filter(|cluster| at == 0 || (cluster.fsync && !cluster.on_ram_disk)) {
-            let place = if cluster.on_ram_disk { &place.elsewhere(Path::new(RAM_DISK)) } else { place };
+            let place = if cluster.on_ram_disk { &place.with_data_in(Path::new(RAM_DISK)) } else { place };
             if cluster.on_ram_disk && !place.data.is_dir() {
                 // Reported at once. Standard error may be closed.
                 let _ = writeln!(
@@ -139,23 +140,23 @@ fn unprivileged() -> Result<Option<(u32, u32)>> {
     found.map(Some).ok_or_else(|| Error::Input(what.to_string()))
 }
 
-fn name_of(cluster: &Cluster, place: &Place) -> String {
+fn name_of(cluster: &Cluster, place: &DataPlacement) -> String {
     if cluster.on_ram_disk { cluster.name.to_string() } else { place.name(cluster.name) }
 }
 
 /// Creates, starts and connects one cluster.
-async fn start(cluster: &Cluster, parts: &Parts, place: &Place) -> Result<Target> {
+async fn start(cluster: &Cluster, parts: &Installation, place: &DataPlacement) -> Result<Target> {
     let (started, address) = self::cluster(cluster, parts, place).await?;
     Target::reach(&TargetArgument { name: name_of(cluster, place), uri: address.uri() }, Some(started)).await
 }
 
-impl Parts {
+impl Installation {
     /// Finds the programs and the user.
     ///
     /// # Errors
     /// PostgreSQL is not installed, or no suitable user exists.
-    pub(super) fn find() -> Result<Parts> {
-        Ok(Parts { programs: programs()?, user: unprivileged()? })
+    pub(super) fn find() -> Result<Installation> {
+        Ok(Installation { programs: programs()?, user: unprivileged()? })
     }
 
     /// Starts the server of an existing data directory.
@@ -164,19 +165,23 @@ impl Parts {
         cluster: &Cluster,
         directory: &Path,
         port: u16,
-        kept: ProcessData,
+        files: ProcessData,
     ) -> Result<Started> {
         let failed = |error: std::io::Error| super::launch::failed(cluster.name, error);
         let log = fs::File::create(directory.join("log")).map_err(failed)?;
         let mut command = supervised(directory);
         command.args(arguments(cluster, &self.programs, directory, port)).stderr(log);
         as_user(&mut command, self.user);
-        Started::spawn(&mut command, kept).map_err(failed)
+        Started::spawn(&mut command, files).map_err(failed)
     }
 }
 
 /// Creates and starts a cluster.
-pub(super) async fn cluster(cluster: &Cluster, parts: &Parts, place: &Place) -> Result<(Started, Address)> {
+pub(super) async fn cluster(
+    cluster: &Cluster,
+    parts: &Installation,
+    place: &DataPlacement,
+) -> Result<(Started, Address)> {
     let (name, user) = (name_of(cluster, place), parts.user);
     let failed = |why: String| super::launch::failed(&name, why);
     let scratch = Scratch::below(&place.data)?;
@@ -192,8 +197,8 @@ pub(super) async fn cluster(cluster: &Cluster, parts: &Parts, place: &Place) -> 
     prepared.map_err(failed)?;
     let port = free_port().map_err(|error| failed(error.to_string()))?;
     let data = Some(directory.join("data"));
-    let kept = ProcessData { _scratch: Some(scratch), data, journal, ..ProcessData::default() };
-    let started = parts.spawn(cluster, &directory, port, kept)?;
+    let files = ProcessData { _scratch: Some(scratch), data, journal, ..ProcessData::default() };
+    let started = parts.spawn(cluster, &directory, port, files)?;
     let address = Address { port, password };
     wait_for(&address.uri()).await.map_err(|error| failed(format!("{error}{}", log_tail(&directory))))?;
     Ok((started, address))
@@ -250,7 +255,10 @@ fn arguments(cluster: &Cluster, programs: &Path, directory: &Path, port: u16) ->
         vec![programs.join("postgres").into(), "-D".into(), directory.join("data").into()];
     let port = format!("port={port}");
     let fsync = if cluster.fsync { "fsync=on" } else { "fsync=off" };
-    for setting in ["listen_addresses=127.0.0.1", &port, fsync, "max_connections=300"] {
+    let documentdb = if cluster.documentdb { DOCUMENTDB } else { &[] };
+    for setting in
+        ["listen_addresses=127.0.0.1", &port, fsync, "max_connections=300"].iter().chain(documentdb)
+    {
         all.extend(["-c".into(), OsString::from(setting)]);
     }
     all.extend([OsStr::new("-c").to_os_string(), sockets]);
@@ -282,21 +290,66 @@ pub(super) fn log_tail(directory: &Path) -> String {
     if tail.is_empty() { String::new() } else { format!("; its log: {}", tail.join(" ")) }
 }
 
+/// Settings for the DocumentDB extension.
+const DOCUMENTDB: &[&str] =
+    &["shared_preload_libraries=pg_cron,pg_documentdb_core,pg_documentdb", "cron.database_name=postgres"];
+
+const FERRETDB: Cluster = Cluster { name: "ferretdb", fsync: true, on_ram_disk: false, documentdb: true };
+
+/// Returns true if the installed PostgreSQL has the DocumentDB extension.
+pub(crate) fn has_documentdb() -> bool {
+    let Ok(programs) = programs() else { return false };
+    let Some(prefix) = programs.parent() else { return false };
+    let debian = Path::new("/usr/share/postgresql").join(prefix.file_name().unwrap_or_default());
+    let shares = [prefix.join("share"), prefix.join("share/postgresql"), debian];
+    shares.iter().any(|share| share.join("extension/documentdb.control").is_file())
+}
+
+/// Starts FerretDB 2 without authentication over a cluster with the DocumentDB extension.
+///
+/// # Errors
+/// The extension is not installed, or a server does not start.
+pub(crate) async fn start_ferretdb(program: &Path, place: &DataPlacement) -> Result<Target> {
+    let name = place.name(FERRETDB.name);
+    let failed = |why: String| super::launch::failed(&name, why);
+    if !has_documentdb() {
+        return Err(failed("PostgreSQL has no extension documentdb".to_string()));
+    }
+    let (postgres, address) = cluster(&FERRETDB, &Installation::find()?, place).await?;
+    let client = address.connect().await.map_err(|error| failed(super::ErrorChain(&error).to_string()))?;
+    let created = client.batch_execute("CREATE EXTENSION documentdb CASCADE").await;
+    created.map_err(|error| failed(super::ErrorChain(&error).to_string()))?;
+    let scratch = Scratch::below(&place.data)?;
+    let port = free_port().map_err(|error| failed(error.to_string()))?;
+    let directory = scratch.path().to_path_buf();
+    let mut command = supervised(&directory);
+    command.arg(program).env("FERRETDB_POSTGRESQL_URL", address.uri());
+    command.env("FERRETDB_LISTEN_ADDR", format!("127.0.0.1:{port}")).env("FERRETDB_STATE_DIR", &directory);
+    command.envs([
+        ("FERRETDB_AUTH", "false"),
+        ("FERRETDB_TELEMETRY", "disable"),
+        ("FERRETDB_DEBUG_ADDR", "-"),
+    ]);
+    let files = ProcessData { _scratch: Some(scratch), backends: vec![postgres], ..ProcessData::default() };
+    start_on_port(name, command, files, (port, &directory)).await
+}
+
 const FRONT_WITH_STANDBY: &str = "front-with-standby";
 
 /// Timeout for the standby to start replication.
-const FOLLOW: Duration = Duration::from_secs(60);
+const REPLICATION_TIMEOUT: Duration = Duration::from_secs(60);
 
-const PRIMARY: Cluster = Cluster { name: FRONT_WITH_STANDBY, fsync: true, on_ram_disk: false };
+const PRIMARY: Cluster =
+    Cluster { name: FRONT_WITH_STANDBY, fsync: true, on_ram_disk: false, documentdb: false };
 
 /// Starts the primary, the standby and the front below the first place. They end together.
 ///
 /// # Errors
 /// PostgreSQL is not installed, or a server does not start.
-pub(crate) async fn start_members(place: &Place) -> Result<Target> {
-    let parts = Parts::find()?;
+pub(crate) async fn start_members(place: &DataPlacement) -> Result<Target> {
+    let parts = Installation::find()?;
     let (primary, address) = cluster(&PRIMARY, &parts, place).await?;
-    let standby = follow(&parts, place, &address).await?;
+    let standby = start_standby(&parts, place, &address).await?;
     front(FRONT_WITH_STANDBY, &address.without_password(), &address.password, vec![primary, standby]).await
 }
 
@@ -308,15 +361,15 @@ fn standby_failed(why: impl std::fmt::Display) -> Error {
 }
 
 /// Starts a copy of the primary and returns it once it follows.
-async fn follow(parts: &Parts, place: &Place, primary: &Address) -> Result<Started> {
+async fn start_standby(parts: &Installation, place: &DataPlacement, primary: &Address) -> Result<Started> {
     let scratch = Scratch::below(&place.data)?;
     let directory = scratch.path().to_path_buf();
     tokio::task::block_in_place(|| copy_primary(parts, &directory, primary))?;
-    let kept =
+    let files =
         ProcessData { _scratch: Some(scratch), data: Some(directory.join("data")), ..ProcessData::default() };
-    let mut started = parts.spawn(&PRIMARY, &directory, free_port().map_err(standby_failed)?, kept)?;
+    let mut started = parts.spawn(&PRIMARY, &directory, free_port().map_err(standby_failed)?, files)?;
     let client = primary.connect().await.map_err(standby_failed)?;
-    let deadline = Instant::now() + FOLLOW;
+    let deadline = Instant::now() + REPLICATION_TIMEOUT;
     loop {
         let following =
             client.query_one("SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'", &[]).await;
@@ -336,7 +389,7 @@ async fn follow(parts: &Parts, place: &Place, primary: &Address) -> Result<Start
 }
 
 /// Copies the primary with pg_basebackup, configured as its standby.
-fn copy_primary(parts: &Parts, directory: &Path, primary: &Address) -> Result<()> {
+fn copy_primary(parts: &Installation, directory: &Path, primary: &Address) -> Result<()> {
     prepare(directory, parts.user).map_err(standby_failed)?;
     let mut command = Command::new(parts.programs.join("pg_basebackup"));
     let words = "-R -X stream -c fast --no-sync -d".split(' ');

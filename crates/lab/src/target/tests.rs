@@ -7,7 +7,7 @@ fn given(name: &str, uri: &str) -> TargetArgument {
     TargetArgument { name: name.to_string(), uri: uri.to_string() }
 }
 
-/// Starts the floor in a thread, and returns its connection string.
+/// Starts the null server in a thread, and returns its connection string.
 fn null_server_here() -> String {
     fake(Vec::new())
 }
@@ -85,7 +85,7 @@ async fn a_driver_gets_along_with_the_floor() {
 async fn a_server_that_dies_in_the_middle_is_named() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    // Forwards to the floor until it is ordered to disconnect.
+    // Forwards to the null server until it is ordered to disconnect.
     let null_server = null_server_here();
     let upstream = null_server.trim_start_matches("mongodb://").trim_end_matches('/').to_string();
     let (die, dead) = std::sync::mpsc::channel::<()>();
@@ -125,7 +125,7 @@ async fn a_server_that_dies_in_the_middle_is_named() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_command_is_named() {
     let refusal = reply("{ok: 0.0, errmsg: 'not authorized on admin', code: 13, codeName: 'Unauthorized'}");
-    let uri = fake(vec![(&["listDatabases"], refusal)]);
+    let uri = fake(vec![("listDatabases", refusal)]);
     let target = Target::connect(&given("mine", &uri)).await.unwrap();
     let text = message(Workspace::open(&target, "run").await.unwrap_err());
     assert_eq!(text, "target mine: Command failed: Error code 13 (Unauthorized): not authorized on admin");
@@ -137,7 +137,7 @@ async fn a_database_that_is_there_already_is_left_alone() {
     let there = reply("{databases: [{name: 'admin'}, {name: 'vellum_lab_run_fork'}], ok: 1.0}");
     // If the lab dropped it nevertheless, the error would show it.
     let refusal = reply("{ok: 0.0, errmsg: 'dropped', code: 13}");
-    let uri = fake(vec![(&["listDatabases"], there), (&["dropDatabase"], refusal)]);
+    let uri = fake(vec![("listDatabases", there), ("dropDatabase", refusal)]);
     let target = Target::connect(&given("mine", &uri)).await.unwrap();
     let text = message(Workspace::open(&target, "run").await.unwrap_err());
     assert!(text.starts_with("target mine: already has vellum_lab_run_fork"), "{text}");
@@ -150,8 +150,8 @@ async fn a_database_that_is_there_already_is_left_alone() {
 fn a_drivers_message_is_cut_where_its_own_affairs_begin() {
     let long = "Kind: Command failed: Error code 26 (NamespaceNotFound): ns not found, labels: {}, source: None, \
                 server response: Some(RawDocumentBuf)";
-    assert_eq!(tidied(long), "Command failed: Error code 26 (NamespaceNotFound): ns not found");
-    assert_eq!(tidied("plain"), "plain");
+    assert_eq!(short_message(long), "Command failed: Error code 26 (NamespaceNotFound): ns not found");
+    assert_eq!(short_message("plain"), "plain");
 }
 
 #[tokio::test]
@@ -170,7 +170,7 @@ async fn a_target_tells_how_it_is_spoken_to() {
             name: given.name,
             uri: given.uri,
             protocol,
-            is_floor: false,
+            is_null_server: false,
             client: Arc::new(client),
             process: None,
             workspace: Arc::default(),
@@ -185,7 +185,7 @@ async fn what_is_behind_a_balancer_is_reached_through_it() {
     let hello = "{ok: 1, helloOk: true, isWritablePrimary: true, msg: 'isdbgrid', maxBsonObjectSize: 16777216, \
                  maxMessageSizeBytes: 48000000, maxWriteBatchSize: 100000, connectionId: 1, minWireVersion: 0, \
                  maxWireVersion: 25, serviceId: ObjectId('0123456789abcdef01234567')}";
-    let balanced = fake(vec![(&["hello", "isMaster", "ismaster"], reply(hello))]);
+    let balanced = fake(vec![("hello isMaster ismaster", reply(hello))]);
     let target = Target::connect(&given("balanced", &format!("{balanced}?loadBalanced=true"))).await.unwrap();
     let client = target.mongo().await.unwrap();
     let collection = client.database("x").collection::<mongodb::bson::Document>("y");

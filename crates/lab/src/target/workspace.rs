@@ -5,7 +5,7 @@
 //!
 //! The module also has private directories for the data of servers, created empty and removed with their contents.
 
-use super::{ErrorChain, Protocol, Target};
+use super::{Protocol, Target};
 use crate::{Error, Result};
 use std::path::Path;
 use tempfile::TempDir;
@@ -30,17 +30,16 @@ impl Workspace {
     /// The database exists and may belong to another user, or the target refuses.
     pub(crate) async fn open(target: &Target, run: &str) -> Result<Workspace> {
         let name = name_of(run)?;
-        let taken = match target.protocol {
-            _ if target.is_floor => Vec::new(),
-            Protocol::Mongo => ours(target.databases().await?, &name),
-            Protocol::Postgres => ours(schemas(target).await?, &name),
+        let taken = match target.is_null_server {
+            true => Vec::new(),
+            false => ours(target.databases().await?, &name),
         };
         if let Some(other) = taken.first() {
             let what = format!("already has {other}, which this run did not create: nothing was changed");
             return Err(target.error(what));
         }
         if target.protocol == Protocol::Postgres {
-            execute(target, &format!("CREATE SCHEMA {name}")).await?;
+            target.execute(&format!("CREATE SCHEMA {name}")).await?;
         }
         // MongoDB creates a database with its first collection.
         match target.workspace.set(name.clone()) {
@@ -54,30 +53,16 @@ impl Workspace {
     /// # Errors
     /// The target is gone or refuses; the error names the remaining data.
     pub(crate) async fn remove(self) -> Result<()> {
-        let removed = match self.target.protocol {
-            _ if self.target.is_floor => Ok(()),
-            Protocol::Mongo => self.drop_databases().await,
-            Protocol::Postgres => self.drop_schemas().await,
-        };
-        removed.map_err(|error| {
+        if self.target.is_null_server {
+            return Ok(());
+        }
+        let removed =
+            async { self.target.drop_databases(&ours(self.target.databases().await?, &self.name)).await };
+        removed.await.map_err(|error| {
             let Error::Target { name, message } = error else { return error };
             let message = format!("the lab's database {} could not be removed: {message}", self.name);
             Error::Target { name, message }
         })
-    }
-
-    /// Drops the databases of the run on a MongoDB target.
-    async fn drop_databases(&self) -> Result<()> {
-        let databases = self.target.databases().await?;
-        self.target.drop_databases(&ours(databases, &self.name)).await
-    }
-
-    /// Drops the schemas of the run on a PostgreSQL target.
-    async fn drop_schemas(&self) -> Result<()> {
-        for name in ours(schemas(&self.target).await?, &self.name) {
-            execute(&self.target, &format!("DROP SCHEMA {name} CASCADE")).await?;
-        }
-        Ok(())
     }
 }
 
@@ -100,17 +85,6 @@ fn is_ours(candidate: &str, name: &str) -> bool {
 fn ours(mut names: Vec<String>, name: &str) -> Vec<String> {
     names.retain(|candidate| is_ours(candidate, name));
     names
-}
-
-async fn schemas(target: &Target) -> Result<Vec<String>> {
-    let rows = target.postgres().await?.query("SELECT nspname::text FROM pg_namespace", &[]).await;
-    let rows = rows.map_err(|error| target.error(ErrorChain(&error)))?;
-    Ok(rows.iter().filter_map(|row| row.try_get(0).ok()).collect())
-}
-
-async fn execute(target: &Target, statement: &str) -> Result<()> {
-    let client = target.postgres().await?;
-    client.batch_execute(statement).await.map_err(|error| target.error(ErrorChain(&error)))
 }
 
 /// A temporary directory, removed when this value is dropped.

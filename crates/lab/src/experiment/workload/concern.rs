@@ -6,7 +6,7 @@
 
 use super::generator::Constant;
 use crate::Result;
-use crate::experiment::Link;
+use crate::experiment::MongoConnection;
 use crate::result::DurabilityGuarantee;
 use crate::target::Target;
 use mongodb::bson::{Bson, Document, doc};
@@ -58,7 +58,7 @@ impl Concern {
     /// The target is gone.
     pub(super) async fn refusal(
         &self,
-        link: &Link,
+        link: &MongoConnection,
         promise: DurabilityGuarantee,
         mut command: Document,
     ) -> Result<Option<String>> {
@@ -74,7 +74,7 @@ impl Concern {
             let why = error.get_str("errmsg").unwrap_or("a write concern error");
             return Ok(Some(format!("refused: {why}")));
         }
-        if link.target.is_floor {
+        if link.target.is_null_server {
             return Ok(None);
         }
         if let (Some(wanted), Some(members)) = (self.members, members(link).await?)
@@ -84,14 +84,15 @@ impl Concern {
                 "claimed: the target acknowledged w: {wanted}, but reports {members} data-bearing member"
             )));
         }
-        let claims = self.journaled && !self.is_unacknowledged() && promise == DurabilityGuarantee::Memory;
-        Ok(claims
+        let is_implausible =
+            self.journaled && !self.is_unacknowledged() && promise == DurabilityGuarantee::Memory;
+        Ok(is_implausible
             .then(|| "claimed: the target acknowledged j: true, but keeps its data in memory".to_string()))
     }
 }
 
 /// Returns the reported number of data-bearing members; `None` behind a router.
-async fn members(link: &Link) -> Result<Option<i64>> {
+async fn members(link: &MongoConnection) -> Result<Option<i64>> {
     let hello = match link.database.run_command(doc! { "hello": 1 }).await {
         Ok(hello) => hello,
         // Servers before 4.4 know only `isMaster`.
@@ -117,12 +118,12 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Messages sent by the connections of a round, and the connections that have finished sending.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Sent {
+pub(super) struct SentMessages {
     messages: Arc<AtomicU64>,
     ended: Arc<Mutex<Vec<TcpStream>>>,
 }
 
-impl Sent {
+impl SentMessages {
     /// Returns the number of messages sent over all connections.
     pub(super) fn messages(&self) -> u64 {
         self.messages.load(Relaxed)
@@ -135,10 +136,10 @@ impl Sent {
     }
 
     /// Waits until the server has executed all messages, and closes the connections. Returns false after the timeout.
-    pub(super) async fn settle(&self) -> bool {
+    pub(super) async fn drain(&self) -> bool {
         let streams = std::mem::take(&mut *self.ended.lock());
         for mut stream in streams {
-            if !matches!(tokio::time::timeout(DRAIN_TIMEOUT, ask(&mut stream)).await, Ok(Ok(()))) {
+            if !matches!(tokio::time::timeout(DRAIN_TIMEOUT, ping(&mut stream)).await, Ok(Ok(()))) {
                 return false;
             }
         }
@@ -147,7 +148,7 @@ impl Sent {
 }
 
 /// Sends a ping and reads its reply.
-async fn ask(stream: &mut TcpStream) -> std::io::Result<()> {
+async fn ping(stream: &mut TcpStream) -> std::io::Result<()> {
     let body = doc! { "ping": 1, "$db": "admin" }.to_vec().map_err(std::io::Error::other)?;
     stream.write_all(&message(i32::MAX, 0, &body)).await?;
     let length = stream.read_i32_le().await?;
@@ -156,22 +157,25 @@ async fn ask(stream: &mut TcpStream) -> std::io::Result<()> {
 }
 
 /// A connection for unacknowledged inserts.
-pub(super) struct Bare {
-    /// Handed to [`Sent`] once this connection has sent everything.
+pub(super) struct UnacknowledgedConnection {
+    /// Handed to [`SentMessages`] once this connection has sent everything.
     stream: Option<TcpStream>,
     target: Target,
-    sent: Sent,
+    sent: SentMessages,
 }
 
-impl Drop for Bare {
+impl Drop for UnacknowledgedConnection {
     fn drop(&mut self) {
         self.sent.ended.lock().extend(self.stream.take());
     }
 }
 
-impl Bare {
+impl UnacknowledgedConnection {
     /// Connects. The inner error is a reason why the target does not support this connection.
-    pub(super) async fn connect(target: &Target, sent: Sent) -> Result<std::result::Result<Bare, String>> {
+    pub(super) async fn connect(
+        target: &Target,
+        sent: SentMessages,
+    ) -> Result<std::result::Result<UnacknowledgedConnection, String>> {
         let options = ClientOptions::parse(target.uri.as_str()).await.map_err(|e| target.error(e))?;
         if options.credential.is_some() || options.tls.is_some() {
             let why =
@@ -184,14 +188,14 @@ impl Bare {
         let stream = TcpStream::connect((host.as_str(), port.unwrap_or(27017))).await;
         let stream = stream.map_err(|error| target.error(error))?;
         stream.set_nodelay(true).map_err(|error| target.error(error))?;
-        Ok(Ok(Bare { stream: Some(stream), target: target.clone(), sent }))
+        Ok(Ok(UnacknowledgedConnection { stream: Some(stream), target: target.clone(), sent }))
     }
 
     /// Sends a command without a reply.
     pub(super) async fn send(&mut self, number: u64, command: &Document) -> Result<()> {
         let body = command.to_vec().map_err(|error| self.target.error(error))?;
         let message = message(number as i32, MORE_TO_COME, &body);
-        write_whole(&mut self.stream, &message).await.map_err(|error| self.target.error(error))?;
+        write_all(&mut self.stream, &message).await.map_err(|error| self.target.error(error))?;
         self.sent.messages.fetch_add(1, Relaxed);
         Ok(())
     }
@@ -199,7 +203,7 @@ impl Bare {
 
 /// Writes all bytes. A partial write makes the connection unusable: the server would take later bytes for the missing
 /// ones.
-async fn write_whole(held: &mut Option<TcpStream>, bytes: &[u8]) -> std::io::Result<()> {
+async fn write_all(held: &mut Option<TcpStream>, bytes: &[u8]) -> std::io::Result<()> {
     let mut stream = held.take().ok_or_else(|| std::io::Error::other("the connection is closed"))?;
     stream.write_all(bytes).await?;
     *held = Some(stream);
@@ -230,13 +234,13 @@ mod bare_tests {
     async fn a_message_that_was_cut_short_is_the_last_on_its_connection() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut held = Some(TcpStream::connect(listener.local_addr().unwrap()).await.unwrap());
-        write_whole(&mut held, b"whole").await.unwrap();
+        write_all(&mut held, b"whole").await.unwrap();
         assert!(held.is_some());
         // Without a reader, that many bytes fit into no buffer.
         let much = vec![0; 256 << 20];
-        let written = tokio::time::timeout(Duration::from_millis(100), write_whole(&mut held, &much)).await;
+        let written = tokio::time::timeout(Duration::from_millis(100), write_all(&mut held, &much)).await;
         assert!(written.is_err() && held.is_none());
-        assert!(write_whole(&mut held, b"more").await.is_err());
+        assert!(write_all(&mut held, b"more").await.is_err());
     }
 
     #[test]

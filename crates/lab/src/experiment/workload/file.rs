@@ -1,4 +1,7 @@
 //! A workload as its file describes it (docs/lab.md).
+//!
+//! A new field is a field of [`Section`] or [`Step`]. A new kind of request is a variant of [`Kind`]; `worker.rs` sends
+//! it.
 
 use super::concern::Concern;
 use super::generator::{Constant, Generator, Template};
@@ -347,10 +350,10 @@ impl Step {
     }
 
     /// Returns true if it may add or remove documents of the section's own collection.
-    pub(super) fn moves(&self) -> bool {
-        let moves =
+    pub(super) fn changes_documents(&self) -> bool {
+        let changes_documents =
             |step: &Step| matches!(step.kind, Kind::Insert | Kind::Delete) || step.upsert == Some(true);
-        self.steps.iter().any(|step| step.collection.is_none() && moves(step))
+        self.steps.iter().any(|step| step.collection.is_none() && changes_documents(step))
     }
 
     /// Returns a field that a key needs and documents lack.

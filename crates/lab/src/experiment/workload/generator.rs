@@ -1,10 +1,12 @@
-//! Makers: generators of the values in documents and operations.
+//! Generators of the values in documents and operations.
 //!
-//! The output of a maker depends only on the seed, its position, and the number of the document or operation. Any field
-//! of a document can therefore be generated again. An operation uses this to know the field values of the document that
-//! it looks for.
+//! The output of a generator depends only on the seed, its position, and the number of the document or operation. Any
+//! field of a document can therefore be generated again. An operation uses this to know the field values of the
+//! document that it looks for.
+//!
+//! A new generator is a variant of [`Generator`] and an arm of [`Generator::generate`].
 
-use crate::load::keys::{Rng, UpTo, Zipf, scatter};
+use crate::load::keys::{Rng, UpTo, Zipf, scramble};
 use indexmap::IndexMap;
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::spec::BinarySubtype;
@@ -171,11 +173,11 @@ impl<'de> Deserialize<'de> for Generator {
 }
 
 impl Generator {
-    /// Converts a TOML value into a maker.
+    /// Converts a TOML value into a generator.
     fn of(value: Value) -> Result<Generator, String> {
         Ok(Generator::Constant(match value {
             Value::String(text) => text.into(),
-            Value::Integer(number) => small(number),
+            Value::Integer(number) => smallest_integer(number),
             Value::Float(number) if number.is_finite() => number.into(),
             Value::Float(_) => return Err("must be finite".to_string()),
             Value::Boolean(value) => value.into(),
@@ -243,7 +245,7 @@ impl Generator {
         }
     }
 
-    /// Returns the fields of the operation's document that the maker needs.
+    /// Returns the fields of the operation's document that the generator needs.
     pub(super) fn keys(&self) -> Vec<&str> {
         match self {
             Generator::Key { field } => vec![field.as_deref().unwrap_or(ID)],
@@ -260,25 +262,25 @@ impl Generator {
     }
 
     /// Generates the value.
-    pub(super) fn make(&self, scene: &mut ValueContext) -> Bson {
-        let rng = &mut scene.rng;
+    pub(super) fn generate(&self, context: &mut ValueContext) -> Bson {
+        let rng = &mut context.rng;
         match self {
             Generator::Constant(value) => value.clone(),
             Generator::Sequence { start, step, modulo } => {
-                let number = start.wrapping_add(step.unwrap_or(1).wrapping_mul(scene.number as i64));
+                let number = start.wrapping_add(step.unwrap_or(1).wrapping_mul(context.number as i64));
                 let modulo =
                     modulo.map_or(i64::MAX, |modulo| i64::try_from(modulo.get()).unwrap_or(i64::MAX));
                 Bson::Int64(number.wrapping_rem(modulo))
             }
             Generator::Clock { from, seconds } => {
                 // The numbers of a warm-up are large, so only their low bits are used.
-                let (number, step) = ((scene.number & 0xFFFF_FFFF) as i64, (seconds * 1000.0) as i64);
+                let (number, step) = ((context.number & 0xFFFF_FFFF) as i64, (seconds * 1000.0) as i64);
                 Bson::DateTime(DateTime::from_millis(from.0.saturating_add(step.saturating_mul(number))))
             }
             Generator::Int { min, max } => Bson::Int64(min.wrapping_add(rng.below(span(*min, *max)) as i64)),
             Generator::Float { min, max } => Bson::Double(min + (max - min) * rng.share()),
             Generator::Zipf { below, theta } => {
-                Bson::Int64(scatter(theta.rank(rng, below.get()), below.get()) as i64)
+                Bson::Int64(scramble(theta.rank(rng, below.get()), below.get()) as i64)
             }
             Generator::Words(Length { bytes, min, max }) => {
                 let length = between((*bytes, *min, *max), rng);
@@ -286,34 +288,34 @@ impl Generator {
             }
             Generator::Choice { of, weights } => {
                 let weight = |at: usize| weights.get(at).map_or(1.0, |weight| weight.0);
-                let chosen = drawn((0..of.len()).map(weight), rng);
-                of.get(chosen).map_or(Bson::Null, |generator| generator.make(scene))
+                let chosen = weighted_index((0..of.len()).map(weight), rng);
+                of.get(chosen).map_or(Bson::Null, |generator| generator.generate(context))
             }
             Generator::Bool { share } => Bson::Boolean(rng.share() < share.map_or(0.5, |share| share.0)),
             Generator::Date { from, to } => {
                 Bson::DateTime(DateTime::from_millis(from.0 + rng.below(span(from.0, to.0)) as i64))
             }
-            Generator::ObjectId {} => Bson::ObjectId(object_id(scene)),
+            Generator::ObjectId {} => Bson::ObjectId(object_id(context)),
             Generator::Binary(Length { bytes, min, max }) => {
                 let length = between((*bytes, *min, *max), rng);
                 Bson::Binary(Binary { subtype: BinarySubtype::Generic, bytes: binary(rng, length) })
             }
             Generator::Array { of, length, min, max } => {
                 let length = between((*length, *min, *max), rng);
-                Bson::Array((0..length).map(|_| of.make(scene)).collect())
+                Bson::Array((0..length).map(|_| of.generate(context)).collect())
             }
             Generator::Nested(fields) if is_array(fields) => {
-                Bson::Array(fields.iter().map(|(_, each)| each.make(scene)).collect())
+                Bson::Array(fields.iter().map(|(_, each)| each.generate(context)).collect())
             }
-            Generator::Nested(fields) => {
-                Bson::Document(fields.iter().map(|(name, each)| (name.clone(), each.make(scene))).collect())
-            }
+            Generator::Nested(fields) => Bson::Document(
+                fields.iter().map(|(name, each)| (name.clone(), each.generate(context))).collect(),
+            ),
             Generator::Key { field } => {
                 let field = field.as_deref().unwrap_or(ID);
-                scene.key.and_then(|(template, number)| template.field(field, number)).unwrap_or(Bson::Null)
+                context.key.and_then(|(template, number)| template.field(field, number)).unwrap_or(Bson::Null)
             }
             Generator::Saved { name, field } => {
-                let saved = scene.saved.get(name);
+                let saved = context.saved.get(name);
                 let value = match field {
                     Some(field) => saved.and_then(Bson::as_document).and_then(|document| document.get(field)),
                     None => saved,
@@ -325,12 +327,15 @@ impl Generator {
                 Bson::String(format!("w{}", Rng::of(1, rng.below(below.get())).letters(7)))
             }
             Generator::Object { of } => {
-                let field =
-                    |(name, value): &(Generator, Generator)| (plain(&name.make(scene)), value.make(scene));
+                let field = |(name, value): &(Generator, Generator)| {
+                    (as_text(&name.generate(context)), value.generate(context))
+                };
                 Bson::Document(of.iter().map(field).collect())
             }
-            Generator::Text { of } => Bson::String(of.iter().map(|each| plain(&each.make(scene))).collect()),
-            Generator::Database {} => Bson::String(scene.database.to_string()),
+            Generator::Text { of } => {
+                Bson::String(of.iter().map(|each| as_text(&each.generate(context))).collect())
+            }
+            Generator::Database {} => Bson::String(context.database.to_string()),
         }
     }
 }
@@ -360,7 +365,7 @@ fn between(given: Limits, rng: &mut Rng) -> u64 {
 }
 
 /// Returns an index drawn by these weights.
-pub(super) fn drawn(weights: impl Iterator<Item = f64> + Clone, rng: &mut Rng) -> usize {
+pub(super) fn weighted_index(weights: impl Iterator<Item = f64> + Clone, rng: &mut Rng) -> usize {
     let mut left = rng.share() * weights.clone().sum::<f64>();
     let below = |weight: f64| {
         left -= weight;
@@ -374,16 +379,16 @@ pub(super) fn drawn(weights: impl Iterator<Item = f64> + Clone, rng: &mut Rng) -
 const ID: &str = "_id";
 
 /// Returns a number as drivers send it: 32 bits if it fits.
-fn small(number: i64) -> Bson {
+fn smallest_integer(number: i64) -> Bson {
     i32::try_from(number).map_or(Bson::Int64(number), Bson::Int32)
 }
 
-/// An array of makers is stored as fields with empty names, which no table has.
-fn array_of(makers: Vec<Generator>) -> Generator {
-    if makers.is_empty() {
+/// An array of generators is stored as fields with empty names, which no table has.
+fn array_of(generators: Vec<Generator>) -> Generator {
+    if generators.is_empty() {
         return Generator::Constant(Bson::Array(Vec::new()));
     }
-    Generator::Nested(makers.into_iter().map(|generator| (ELEMENT.to_string(), generator)).collect())
+    Generator::Nested(generators.into_iter().map(|generator| (ELEMENT.to_string(), generator)).collect())
 }
 
 const ELEMENT: &str = "\0";
@@ -399,11 +404,11 @@ fn span(min: i64, max: i64) -> u64 {
 }
 
 /// Returns an ObjectId: four bytes of time that grow with the number, like a real one, and eight random bytes.
-fn object_id(scene: &mut ValueContext) -> ObjectId {
+fn object_id(context: &mut ValueContext) -> ObjectId {
     const BEGIN: u64 = 1_704_067_200;
     let mut bytes = [0; 12];
-    bytes[..4].copy_from_slice(&((BEGIN + scene.number / 100) as u32).to_be_bytes());
-    bytes[4..].copy_from_slice(&scene.rng.draw().to_be_bytes());
+    bytes[..4].copy_from_slice(&((BEGIN + context.number / 100) as u32).to_be_bytes());
+    bytes[4..].copy_from_slice(&context.rng.draw().to_be_bytes());
     ObjectId::from_bytes(bytes)
 }
 
@@ -415,12 +420,12 @@ fn binary(rng: &mut Rng, bytes: u64) -> Vec<u8> {
 }
 
 /// Returns a value as part of a string, without quotes.
-fn plain(value: &Bson) -> String {
+fn as_text(value: &Bson) -> String {
     match value {
         Bson::String(text) => text.clone(),
         Bson::Int64(number) => number.to_string(),
         Bson::Int32(number) => number.to_string(),
-        Bson::Array(values) => values.iter().map(plain).collect::<Vec<_>>().join(" "),
+        Bson::Array(values) => values.iter().map(as_text).collect::<Vec<_>>().join(" "),
         other => other.to_string(),
     }
 }
@@ -455,7 +460,7 @@ impl TryFrom<IndexMap<String, Generator>> for Template {
 impl Template {
     /// Returns the document of this number.
     pub(super) fn document(&self, number: u64) -> Document {
-        let make = |at: usize| self.fields.get(at).map(|(name, _)| (name.clone(), self.make(at, number)));
+        let make = |at: usize| self.fields.get(at).map(|(name, _)| (name.clone(), self.generate(at, number)));
         (0..self.fields.len()).filter_map(make).collect()
     }
 
@@ -464,7 +469,7 @@ impl Template {
         let mut names = path.split('.');
         let first = names.next()?;
         let at = self.fields.iter().position(|(name, _)| name == first)?;
-        let mut value = self.make(at, number);
+        let mut value = self.generate(at, number);
         for name in names {
             value = value.as_document()?.get(name)?.clone();
         }
@@ -482,10 +487,10 @@ impl Template {
     }
 
     /// Returns the value of the field at an index in the document of a number.
-    fn make(&self, at: usize, number: u64) -> Bson {
+    fn generate(&self, at: usize, number: u64) -> Bson {
         let rng = Rng::of(self.seed.wrapping_add(at as u64 + 1), number);
         let key = Some((self, number));
-        let mut scene = ValueContext { rng, number, key, saved: BTreeMap::new(), database: "" };
-        self.fields.get(at).map_or(Bson::Null, |(_, generator)| generator.make(&mut scene))
+        let mut context = ValueContext { rng, number, key, saved: BTreeMap::new(), database: "" };
+        self.fields.get(at).map_or(Bson::Null, |(_, generator)| generator.generate(&mut context))
     }
 }

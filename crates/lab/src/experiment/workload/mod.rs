@@ -8,16 +8,16 @@ mod sql;
 mod tests;
 mod worker;
 
-use super::{Experiment, Link, Loaded};
+use super::{Experiment, LoadedData, MongoConnection};
 use crate::histogram::Latencies;
-use crate::load::measure::{Bench, Case, Prepared, Visit};
+use crate::load::measure::{Bench, Case, Prepared, RoundSpec};
 use crate::load::{Lab, Until};
 use crate::options::Common;
 use crate::report::figures;
 use crate::result::{Kind as Shape, Row};
-use crate::target::{Counters, NULL_SERVER_ANSWERS, Protocol, Scratch, Target, another, sizes};
+use crate::target::{Counters, NULL_SERVER_ANSWERS, Protocol, Scratch, Target, sizes, start_copy};
 use crate::{Error, Result};
-use concern::{Bare, Sent};
+use concern::{SentMessages, UnacknowledgedConnection};
 use file::{Kind, Section, Size, Source, Step, Workload};
 use mongodb::bson::{Document, doc};
 use parking_lot::Mutex;
@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use worker::{By, WorkloadWorker};
+use worker::{WorkerConnection, WorkloadWorker};
 
 /// The built-in workloads: name and text.
 pub(crate) const OWN: &[(&str, &str)] = &[
@@ -116,16 +116,19 @@ impl Experiment for Run {
             .iter()
             .flat_map(|section| section.documents.iter().map(move |size| (section, size)));
         for (section, documents) in all {
-            let cases =
-                cases(lab, section, &Arc::new(Shared::new(lab, section, *documents, Loaded::default())));
+            let cases = cases(
+                lab,
+                section,
+                &Arc::new(SectionState::new(lab, section, *documents, LoadedData::default())),
+            );
             lab.progress.expect(lab.measurements(&cases));
         }
         let most = workload.sections.iter().map(|section| section.documents.len()).max().unwrap_or(0);
         // Sections of one collection share its documents, whose size grows.
-        let loaded = Loaded::default();
+        let loaded = LoadedData::default();
         for step in 0..most {
             for section in workload.sections.iter().filter(|section| step < section.documents.len()) {
-                let shared = Shared::new(lab, section, section.documents[step], loaded.clone());
+                let shared = SectionState::new(lab, section, section.documents[step], loaded.clone());
                 let place = *places.entry(section.id.clone()).or_insert_with(|| {
                     let about = shared.about();
                     lab.section(&section.id, &section.title, &about, section.shape)
@@ -140,7 +143,7 @@ impl Experiment for Run {
 /// Id of the section with a row for each kind of operation.
 const BY_KIND: &str = "operations";
 
-fn cases(lab: &Lab, section: &Section, shared: &Arc<Shared>) -> Vec<Case<Mix>> {
+fn cases(lab: &Lab, section: &Section, shared: &Arc<SectionState>) -> Vec<Case<WorkloadCase>> {
     let mut cases = Vec::new();
     for connections in lab.connections(&section.connections()) {
         if !section.each {
@@ -158,7 +161,7 @@ fn cases(lab: &Lab, section: &Section, shared: &Arc<Shared>) -> Vec<Case<Mix>> {
     cases
 }
 
-async fn measure_section(lab: &mut Lab, place: usize, shared: &Arc<Shared>) {
+async fn measure_section(lab: &mut Lab, place: usize, shared: &Arc<SectionState>) {
     let section = &shared.section;
     let cases = cases(lab, section, shared);
     lab.measure(place, &cases).await;
@@ -177,21 +180,21 @@ async fn measure_section(lab: &mut Lab, place: usize, shared: &Arc<Shared>) {
 }
 
 /// State shared by all cases of a section.
-struct Shared {
+struct SectionState {
     section: Section,
     size: Size,
     /// Initial number of documents.
     documents: u64,
-    loaded: Loaded,
+    loaded: LoadedData,
     promises: BTreeMap<String, crate::result::DurabilityGuarantee>,
 }
 
-impl Shared {
-    fn new(lab: &Lab, section: &Section, documents: u64, loaded: Loaded) -> Shared {
+impl SectionState {
+    fn new(lab: &Lab, section: &Section, documents: u64, loaded: LoadedData) -> SectionState {
         let infos = lab.report.targets.iter();
         let promises = infos.map(|info| (info.name.clone(), info.fingerprint.promise)).collect();
         let size = Size { seed: lab.seed, scale: lab.common.scale };
-        Shared { section: section.clone(), size, documents, loaded, promises }
+        SectionState { section: section.clone(), size, documents, loaded, promises }
     }
 
     fn about(&self) -> String {
@@ -221,8 +224,14 @@ impl Shared {
         if let Until::Operations(operations) = self.section.until(self.size) { operations } else { 0 }
     }
 
-    fn case(self: &Arc<Self>, name: &str, at: Option<usize>, block: u64, connections: u32) -> Case<Mix> {
-        let mix = Mix {
+    fn case(
+        self: &Arc<Self>,
+        name: &str,
+        at: Option<usize>,
+        block: u64,
+        connections: u32,
+    ) -> Case<WorkloadCase> {
+        let mix = WorkloadCase {
             shared: Arc::clone(self),
             at,
             block,
@@ -236,7 +245,7 @@ impl Shared {
         let exactly = exactly.or((self.section.blocks > 0).then(|| self.block()));
         let Some(exactly) = exactly else { return case };
         let warm_up = operation.and_then(|operation| operation.warm_up).unwrap_or(exactly / 10);
-        Case { paced: self.section.blocks > 0, ..case.exactly(exactly, warm_up) }
+        Case { paced: self.section.blocks > 0, ..case.with_fixed_operations(exactly, warm_up) }
     }
 
     /// Returns the operations of a case.
@@ -257,8 +266,8 @@ impl Shared {
 
 /// A case: one kind of operation, or the mix of all, on one number of connections.
 #[derive(Clone)]
-pub(super) struct Mix {
-    shared: Arc<Shared>,
+pub(super) struct WorkloadCase {
+    shared: Arc<SectionState>,
     /// Index of the operation, for a case of a single kind.
     at: Option<usize>,
     block: u64,
@@ -275,32 +284,32 @@ struct State {
     /// Number of the next new document.
     documents: AtomicU64,
     /// Messages of unacknowledged operations.
-    sent: Sent,
+    sent: SentMessages,
     /// Counters of the cache before the round.
     cache: Mutex<Counters>,
     /// Latencies by kind of operation, without the warm-up.
     latencies: Mutex<Vec<Latencies>>,
 }
 
-impl Bench for Mix {
+impl Bench for WorkloadCase {
     type Worker = WorkloadWorker;
 
-    async fn prepare(&self, target: &Target, visit: &Visit) -> Result<Prepared<WorkloadWorker>> {
+    async fn prepare(&self, target: &Target, spec: &RoundSpec) -> Result<Prepared<WorkloadWorker>> {
         let (shared, section) = (&self.shared, &self.shared.section);
         let operations = shared.operations(self.at);
-        if let Some(why) = self.unfit(target).await? {
-            return Ok(Prepared::Cannot(why));
+        if let Some(why) = self.unsupported_reason(target).await? {
+            return Ok(Prepared::Unsupported(why));
         }
         let place = format!("{} {} {}", target.name, section.collection, shared.documents);
-        let moves = operations.iter().any(Step::moves);
+        let changes_documents = operations.iter().any(Step::changes_documents);
         let begins = match section.blocks {
-            0 => shared.loaded.first_time(&place) || moves,
+            0 => shared.loaded.first_time(&place) || changes_documents,
             _ => self.block == 0 && self.at == Some(0),
         };
         if begins {
             self.load(target).await?;
         }
-        if moves {
+        if changes_documents {
             // Other kinds of operation load the data again.
             shared.loaded.forget(&place);
         }
@@ -310,33 +319,36 @@ impl Bench for Mix {
         let mut workers = Vec::new();
         let kind = |wanted| operations.iter().any(|each| each.steps.iter().any(|step| step.kind == wanted));
         if kind(Kind::Start) {
-            return self.starters(target).await;
+            return self.start_workers(target).await;
         }
         if kind(Kind::Connect) {
             return Ok(Prepared::Ready(vec![WorkloadWorker::new(
                 self,
-                By::Connecting(target.clone()),
-                visit,
+                WorkerConnection::Connecting(target.clone()),
+                spec,
             )]));
         }
         if let Some(why) = self.begin(target).await? {
-            return Ok(Prepared::Cannot(why));
+            return Ok(Prepared::Unsupported(why));
         }
-        for _ in 0..visit.connections {
+        for _ in 0..spec.connections {
             let by = match target.protocol {
                 Protocol::Postgres => {
                     let sql = operations.first().map_or(&[][..], |operation| &operation.statements);
-                    By::Postgres(Box::new(sql::Session::open(target, sql).await?))
+                    WorkerConnection::Postgres(Box::new(sql::Session::open(target, sql).await?))
                 }
                 Protocol::Mongo if self.is_unacknowledged() => {
-                    match Bare::connect(target, self.state.sent.clone()).await? {
-                        Ok(bare) => By::Bare { bare, database: target.database()?.to_string() },
-                        Err(why) => return Ok(Prepared::Cannot(why)),
+                    match UnacknowledgedConnection::connect(target, self.state.sent.clone()).await? {
+                        Ok(connection) => WorkerConnection::UnacknowledgedConnection {
+                            connection,
+                            database: target.database()?.to_string(),
+                        },
+                        Err(why) => return Ok(Prepared::Unsupported(why)),
                     }
                 }
-                Protocol::Mongo => By::Mongo(Box::new(Link::open(target).await?)),
+                Protocol::Mongo => WorkerConnection::Mongo(Box::new(MongoConnection::open(target).await?)),
             };
-            workers.push(WorkloadWorker::new(self, by, visit));
+            workers.push(WorkloadWorker::new(self, by, spec));
         }
         if section.cache {
             *self.state.cache.lock() = Counters::of(target, Some(&section.collection)).await;
@@ -358,11 +370,11 @@ impl Bench for Mix {
                 row.rounds.iter_mut().for_each(|round| round.cpu_microseconds = None);
             }
         }
-        if target.is_floor {
+        if target.is_null_server {
             return target.ask(doc! { NULL_SERVER_ANSWERS: 0_i64 }).await.map(drop);
         }
         if target.protocol == Protocol::Mongo {
-            let link = Link::open(target).await?;
+            let link = MongoConnection::open(target).await?;
             self.steps(&link, |operation| &operation.after).await?;
             self.count_arrived(&link, row).await?;
         }
@@ -376,9 +388,9 @@ impl Bench for Mix {
     }
 }
 
-impl Mix {
+impl WorkloadCase {
     /// Returns a new document.
-    fn fresh(&self) -> Document {
+    fn new_document(&self) -> Document {
         self.shared.section.template.document(self.state.documents.fetch_add(1, Relaxed))
     }
 
@@ -388,7 +400,7 @@ impl Mix {
     }
 
     /// Returns the reason why this target cannot run the case, if any.
-    async fn unfit(&self, target: &Target) -> Result<Option<String>> {
+    async fn unsupported_reason(&self, target: &Target) -> Result<Option<String>> {
         let operations = self.shared.operations(self.at);
         let starts = |step: &Step| matches!(step.kind, Kind::Connect | Kind::Start);
         let speaks =
@@ -397,7 +409,7 @@ impl Mix {
             return Ok(Some("this needs MongoDB's protocol".to_string()));
         }
         let own = operations.iter().any(|operation| operation.vellum == Some(true));
-        if own && !Link::open(target).await?.is_vellum().await? {
+        if own && !MongoConnection::open(target).await?.is_vellum().await? {
             return Ok(Some("the target does not have this command".to_string()));
         }
         Ok(None)
@@ -410,7 +422,7 @@ impl Mix {
             let Some(plan) = &section.postgres else { return Ok(()) };
             return sql::load(target, section, plan, self.shared.documents).await;
         }
-        let link = Link::open(target).await?;
+        let link = MongoConnection::open(target).await?;
         link.named(link.database.drop().await)?;
         let names = self.shared.collections();
         let each = self.shared.documents.div_ceil(names.len().max(1) as u64);
@@ -421,7 +433,7 @@ impl Mix {
                 let models = section.indexes.iter().map(file::Index::model);
                 link.named(collection.create_indexes(models).await)?;
             }
-            if !target.is_floor {
+            if !target.is_null_server {
                 link.fill(name, each, |at| section.template.document(number * each + at)).await?;
             }
         }
@@ -445,13 +457,13 @@ impl Mix {
             }
             return Ok(None);
         }
-        let link = Link::open(target).await?;
+        let link = MongoConnection::open(target).await?;
         self.steps(&link, |operation| &operation.before).await?;
         let [operation] = self.shared.operations(self.at) else { return Ok(None) };
-        if target.is_floor
+        if target.is_null_server
             && let Some(step) = operation.steps.iter().find(|step| step.expect.is_some())
         {
-            // The floor returns as many documents of equal size: its time is the cost of client and kernel.
+            // The null server returns as many documents of equal size: its time is the cost of client and kernel.
             let wanted = step.expect.map_or(0, |wanted| wanted.of(self.shared.documents)) as i64;
             let whole = self.shared.section.template.document(0).to_vec().map_or(0, |bytes| bytes.len());
             let bytes = if step.kind == Kind::Aggregate { 60 } else { whole as i64 };
@@ -470,7 +482,7 @@ impl Mix {
         Ok(why)
     }
 
-    async fn steps(&self, link: &Link, of: fn(&Step) -> &Vec<Step>) -> Result<()> {
+    async fn steps(&self, link: &MongoConnection, of: fn(&Step) -> &Vec<Step>) -> Result<()> {
         for step in self.shared.operations(self.at).iter().flat_map(of) {
             self.step(link, step).await?;
         }
@@ -478,10 +490,10 @@ impl Mix {
     }
 
     /// Runs one step outside of the measurement.
-    async fn step(&self, link: &Link, step: &Step) -> Result<()> {
-        let doing = worker::StepContext { link, mix: self };
-        let mut scene = worker::scene(self, 0, 0, link.database.name());
-        match doing.step(step, &mut scene).await {
+    async fn step(&self, link: &MongoConnection, step: &Step) -> Result<()> {
+        let runner = worker::StepRunner { link, mix: self };
+        let mut context = worker::context(self, 0, 0, link.database.name());
+        match runner.step(step, &mut context).await {
             // A missing object need not be dropped.
             Err(Error::Target { message, .. })
                 if message.contains("ns not found") || message.contains("index not found") =>
@@ -492,27 +504,27 @@ impl Mix {
         }
     }
 
-    async fn starters(&self, target: &Target) -> Result<Prepared<WorkloadWorker>> {
+    async fn start_workers(&self, target: &Target) -> Result<Prepared<WorkloadWorker>> {
         let scratch = Scratch::temporary()?;
-        let visit = Visit { connections: 1, round: 0 };
-        Ok(match another(target, scratch.path()).await {
+        let spec = RoundSpec { connections: 1, round: 0 };
+        Ok(match start_copy(target, scratch.path()).await {
             Some(started) => {
                 drop(started?);
-                let by = By::Starting { like: target.clone(), started: Vec::new(), scratch };
-                Prepared::Ready(vec![WorkloadWorker::new(self, by, &visit)])
+                let by = WorkerConnection::Starting { like: target.clone(), started: Vec::new(), scratch };
+                Prepared::Ready(vec![WorkloadWorker::new(self, by, &spec)])
             }
-            None => Prepared::Cannot("the lab did not start it".to_string()),
+            None => Prepared::Unsupported("the lab did not start it".to_string()),
         })
     }
 
     /// Counts the unacknowledged inserts that arrived, in the worst round.
-    async fn count_arrived(&self, link: &Link, row: &mut Row) -> Result<()> {
+    async fn count_arrived(&self, link: &MongoConnection, row: &mut Row) -> Result<()> {
         const ARRIVED: &str = "arrived, %";
         let sent = self.state.sent.messages();
         if sent == 0 {
             return Ok(());
         }
-        if !self.state.sent.settle().await {
+        if !self.state.sent.drain().await {
             row.note = Some(
                 "the server stopped responding, so the number of inserted documents is \
                  unknown"
@@ -534,10 +546,10 @@ impl Mix {
         }
         let seconds = row.rounds.last().map_or(0.0, |round| round.seconds);
         let operations = &self.shared.section.kinds;
-        let fresh =
+        let new_document =
             || operations.iter().map(|each| Row::new(&target.name, each.name(), self.connections)).collect();
         let mut rows = self.rows.lock();
-        let rows = rows.entry(target.name.clone()).or_insert_with(fresh);
+        let rows = rows.entry(target.name.clone()).or_insert_with(new_document);
         for (latencies, row) in self.state.latencies.lock().iter_mut().zip(rows) {
             row.add(&std::mem::take(latencies), seconds, None, false);
         }

@@ -67,7 +67,7 @@ fn integer(
 /// PostgreSQL refuses.
 pub(super) async fn load(target: &Target, section: &Section, plan: &Postgres, documents: u64) -> Result<()> {
     let client = target.postgres().await?;
-    named(target, client.batch_execute(&placed(target, &plan.setup)?).await)?;
+    named(target, client.batch_execute(&with_schema(target, &plan.setup)?).await)?;
     if let Some(load) = plan.load.as_ref().filter(|_| documents > 0) {
         let load = named(target, client.prepare(load).await)?;
         for first in (0..documents).step_by(BATCH as usize) {
@@ -87,7 +87,7 @@ pub(super) async fn load(target: &Target, section: &Section, plan: &Postgres, do
 }
 
 /// Replaces `{schema}` in a text by the lab's schema.
-fn placed(target: &Target, text: &str) -> Result<String> {
+fn with_schema(target: &Target, text: &str) -> Result<String> {
     Ok(text.replace("{schema}", target.database()?))
 }
 
@@ -110,7 +110,7 @@ impl Session {
         let client = target.postgres().await?;
         let mut prepared = Vec::new();
         for each in statements {
-            let text = placed(target, &each.text)?;
+            let text = with_schema(target, &each.text)?;
             prepared.push(match each.values.is_empty() && each.row.is_none() {
                 true => Prepared::Batch(text),
                 false => Prepared::One(named(target, client.prepare(&text).await)?),
@@ -124,10 +124,10 @@ impl Session {
         &self,
         plan: &[Statements],
         documents: u64,
-        scene: &mut ValueContext<'_>,
+        context: &mut ValueContext<'_>,
     ) -> Result<()> {
         for (each, statement) in plan.iter().zip(&self.statements) {
-            if !each.is_due(scene.number) {
+            if !each.is_due(context.number) {
                 continue;
             }
             let statement = match statement {
@@ -138,14 +138,14 @@ impl Session {
                 Prepared::One(statement) => statement,
             };
             let values: Vec<Parameter> =
-                each.values.iter().map(|generator| Parameter(generator.make(scene))).collect();
+                each.values.iter().map(|generator| Parameter(generator.generate(context))).collect();
             let values: Vec<&(dyn ToSql + Sync)> = values.iter().map(|value| value as _).collect();
             let found = if statement.columns().is_empty() {
                 named(&self.target, self.client.execute(statement, &values).await)?
             } else {
                 let rows = named(&self.target, self.client.query(statement, &values).await)?;
                 if let (Some(name), Some(row)) = (&each.row, rows.first()) {
-                    scene.saved.insert(name.clone(), Bson::Document(document(row)));
+                    context.saved.insert(name.clone(), Bson::Document(document(row)));
                 }
                 rows.len() as u64
             };

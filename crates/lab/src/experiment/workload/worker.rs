@@ -1,15 +1,15 @@
 //! The worker of one connection for a workload, and one request to a target with MongoDB's protocol.
 
-use super::concern::Bare;
+use super::concern::UnacknowledgedConnection;
 use super::file::{Kind, Step};
-use super::generator::{Generator, ValueContext, drawn};
-use super::{Mix, sql};
+use super::generator::{Generator, ValueContext, weighted_index};
+use super::{WorkloadCase, sql};
 use crate::Result;
-use crate::experiment::{Link, named};
+use crate::experiment::{MongoConnection, named};
 use crate::load::Worker;
 use crate::load::keys::{Keys, Rng};
-use crate::load::measure::{Visit, WARM_UP};
-use crate::target::{Protocol, Scratch, Target, another};
+use crate::load::measure::{RoundSpec, WARM_UP};
+use crate::target::{Protocol, Scratch, Target, start_copy};
 use mongodb::action::Action;
 use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
 use mongodb::error::{ErrorKind, WriteFailure};
@@ -20,18 +20,18 @@ use std::time::Instant;
 
 /// The worker of a connection.
 pub(crate) struct WorkloadWorker {
-    by: By,
-    mix: Mix,
+    by: WorkerConnection,
+    mix: WorkloadCase,
     round: u64,
 }
 
 /// The connection of a worker.
-pub(super) enum By {
-    Mongo(Box<Link>),
+pub(super) enum WorkerConnection {
+    Mongo(Box<MongoConnection>),
     Postgres(Box<sql::Session>),
     /// An unacknowledged connection.
-    Bare {
-        bare: Bare,
+    UnacknowledgedConnection {
+        connection: UnacknowledgedConnection,
         database: String,
     },
     /// Each operation opens a connection.
@@ -45,14 +45,19 @@ pub(super) enum By {
 }
 
 /// Returns the inputs of the values of an operation. Operations of one number get equal inputs, whatever their kind.
-pub(super) fn scene<'a>(mix: &'a Mix, round: u64, number: u64, database: &'a str) -> ValueContext<'a> {
+pub(super) fn context<'a>(
+    mix: &'a WorkloadCase,
+    round: u64,
+    number: u64,
+    database: &'a str,
+) -> ValueContext<'a> {
     let rng = Rng::of((!mix.shared.size.seed).wrapping_add(round), number);
     ValueContext { rng, number, key: None, saved: BTreeMap::new(), database }
 }
 
 impl WorkloadWorker {
-    pub(super) fn new(mix: &Mix, by: By, visit: &Visit) -> WorkloadWorker {
-        WorkloadWorker { by, mix: mix.clone(), round: u64::from(visit.round) }
+    pub(super) fn new(mix: &WorkloadCase, by: WorkerConnection, spec: &RoundSpec) -> WorkloadWorker {
+        WorkloadWorker { by, mix: mix.clone(), round: u64::from(spec.round) }
     }
 }
 
@@ -63,16 +68,17 @@ impl Worker for WorkloadWorker {
         // Numbers continue from the previous block.
         let number = number + mix.block * shared.block();
         let database = match by {
-            By::Mongo(link) => link.database.name().to_string(),
+            WorkerConnection::Mongo(link) => link.database.name().to_string(),
             _ => String::new(),
         };
-        let mut scene = scene(mix, *round, number, &database);
-        let at =
-            mix.at.unwrap_or_else(|| drawn(shared.section.kinds.iter().map(Step::weight), &mut scene.rng));
+        let mut context = context(mix, *round, number, &database);
+        let at = mix.at.unwrap_or_else(|| {
+            weighted_index(shared.section.kinds.iter().map(Step::weight), &mut context.rng)
+        });
         let Some(operation) = shared.section.kinds.get(at) else { return Ok(()) };
         let began = Instant::now();
         match by {
-            By::Mongo(link) => match &operation.concern {
+            WorkerConnection::Mongo(link) => match &operation.concern {
                 Some(concern) => {
                     let insert = insert(mix, &concern.document);
                     let reply = link.run(insert).await?;
@@ -82,25 +88,25 @@ impl Worker for WorkloadWorker {
                     }
                 }
                 None => {
-                    aim(mix, operation, &mut scene, false);
-                    let doing = StepContext { link, mix };
+                    choose_key(mix, operation, &mut context, false);
+                    let runner = StepRunner { link, mix };
                     let due = operation.steps.iter().filter(|step| step.is_due(number));
                     for step in due {
-                        doing.step(step, &mut scene).await?;
+                        runner.step(step, &mut context).await?;
                     }
                 }
             },
-            By::Postgres(session) => {
-                aim(mix, operation, &mut scene, true);
-                session.run(&operation.statements, shared.documents, &mut scene).await?;
+            WorkerConnection::Postgres(session) => {
+                choose_key(mix, operation, &mut context, true);
+                session.run(&operation.statements, shared.documents, &mut context).await?;
             }
-            By::Bare { bare, database } => {
+            WorkerConnection::UnacknowledgedConnection { connection, database } => {
                 let document = operation.concern.as_ref().map(|concern| concern.document.clone());
                 let mut command = insert(mix, &document.unwrap_or_default());
                 command.insert("$db", database.as_str());
-                bare.send(number, &command).await?;
+                connection.send(number, &command).await?;
             }
-            By::Connecting(target) => match target.protocol {
+            WorkerConnection::Connecting(target) => match target.protocol {
                 // The connection has been tested by a ping already.
                 Protocol::Mongo => target.mongo().await?.shutdown().immediate(true).await,
                 Protocol::Postgres => {
@@ -108,8 +114,8 @@ impl Worker for WorkloadWorker {
                     named(target, client.batch_execute("SELECT 1").await)?;
                 }
             },
-            By::Starting { like, started, scratch } => {
-                let next = another(like, scratch.path()).await;
+            WorkerConnection::Starting { like, started, scratch } => {
+                let next = start_copy(like, scratch.path()).await;
                 started.push(next.unwrap_or_else(|| Err(like.error("can't be started again")))?);
             }
         }
@@ -124,27 +130,27 @@ impl Worker for WorkloadWorker {
 }
 
 /// Chooses the document of an operation, and makes the values shared by its steps.
-fn aim<'a>(mix: &'a Mix, operation: &Step, scene: &mut ValueContext<'a>, by_sql: bool) {
+fn choose_key<'a>(mix: &'a WorkloadCase, operation: &Step, context: &mut ValueContext<'a>, by_sql: bool) {
     let section = &mix.shared.section;
     let keys = operation.keys.as_ref().unwrap_or(&section.keys);
     let inserts = |step: &Step| step.kind == Kind::Insert && step.document.is_none();
     let key = match keys {
         // An inserting statement uses a new document.
         _ if by_sql && operation.steps.iter().any(inserts) => mix.state.documents.fetch_add(1, Relaxed),
-        Keys::Growing { .. } => keys.pick(&mut scene.rng, scene.number),
-        _ => keys.pick(&mut scene.rng, mix.state.documents.load(Relaxed)),
+        Keys::Growing { .. } => keys.pick(&mut context.rng, context.number),
+        _ => keys.pick(&mut context.rng, mix.state.documents.load(Relaxed)),
     };
-    scene.key = Some((&section.template, key));
+    context.key = Some((&section.template, key));
     for (name, generator) in operation.with.iter().flatten() {
-        let value = generator.make(scene);
-        scene.saved.insert(name.clone(), value);
+        let value = generator.generate(context);
+        context.saved.insert(name.clone(), value);
     }
 }
 
 /// Returns an insert with a write concern.
-fn insert(mix: &Mix, concern: &Document) -> Document {
+fn insert(mix: &WorkloadCase, concern: &Document) -> Document {
     let section = &mix.shared.section;
-    doc! { "insert": &section.collection, "documents": [mix.fresh()], "writeConcern": concern.clone() }
+    doc! { "insert": &section.collection, "documents": [mix.new_document()], "writeConcern": concern.clone() }
 }
 
 /// Returns the first write error of a reply.
@@ -156,9 +162,9 @@ fn write_error(reply: &Document) -> Option<&Document> {
 const ATTEMPTS: u32 = 3;
 
 /// Context of a step.
-pub(super) struct StepContext<'a> {
-    pub(super) link: &'a Link,
-    pub(super) mix: &'a Mix,
+pub(super) struct StepRunner<'a> {
+    pub(super) link: &'a MongoConnection,
+    pub(super) mix: &'a WorkloadCase,
 }
 
 fn document(value: Bson) -> Document {
@@ -171,8 +177,8 @@ fn stages(value: Bson) -> Vec<Document> {
     stages.into_iter().map(document).collect()
 }
 
-fn made(generator: Option<&Generator>, scene: &mut ValueContext) -> Bson {
-    generator.map_or(Bson::Null, |generator| generator.make(scene))
+fn made(generator: Option<&Generator>, context: &mut ValueContext) -> Bson {
+    generator.map_or(Bson::Null, |generator| generator.generate(context))
 }
 
 /// Converts a value into an update document or a pipeline.
@@ -183,7 +189,7 @@ fn modifications(value: Bson) -> UpdateModifications {
     }
 }
 
-impl StepContext<'_> {
+impl StepRunner<'_> {
     fn name<'s>(&'s self, step: &'s Step) -> &'s str {
         step.collection.as_deref().unwrap_or(&self.mix.shared.section.collection)
     }
@@ -192,13 +198,13 @@ impl StepContext<'_> {
     ///
     /// # Errors
     /// The target refuses, or finds another number of documents than the file expects.
-    pub(super) async fn step(&self, step: &Step, scene: &mut ValueContext<'_>) -> Result<()> {
+    pub(super) async fn step(&self, step: &Step, context: &mut ValueContext<'_>) -> Result<()> {
         let link = self.link;
         let collection = link.collection::<Document>(self.name(step));
         let found = match step.kind {
-            Kind::Insert => return self.insert(step, scene).await,
+            Kind::Insert => return self.insert(step, context).await,
             Kind::Command => {
-                let command = document(made(step.change(), scene));
+                let command = document(made(step.change(), context));
                 let done = if step.admin == Some(true) {
                     link.admin(command).await
                 } else {
@@ -208,23 +214,23 @@ impl StepContext<'_> {
             }
             Kind::Connect | Kind::Start => return Ok(()),
             Kind::Aggregate => {
-                let pipeline = stages(made(step.change(), scene));
-                self.exhaust(link.named(collection.aggregate(pipeline).await)?).await?
+                let pipeline = stages(made(step.change(), context));
+                self.read_all(link.named(collection.aggregate(pipeline).await)?).await?
             }
             kind => {
                 let filter = match &step.filter {
-                    Some(filter) => document(filter.make(scene)),
-                    None => doc! { "_id": Generator::Key { field: None }.make(scene) },
+                    Some(filter) => document(filter.generate(context)),
+                    None => doc! { "_id": Generator::Key { field: None }.generate(context) },
                 };
                 match kind {
-                    Kind::Find => self.find(step, filter, scene).await?,
+                    Kind::Find => self.find(step, filter, context).await?,
                     Kind::Count => link.named(collection.count_documents(filter).await)?,
                     Kind::Delete if step.many == Some(true) => {
                         link.named(collection.delete_many(filter).await)?.deleted_count
                     }
                     Kind::Delete => link.named(collection.delete_one(filter).await)?.deleted_count,
                     Kind::Update => {
-                        let change = modifications(made(step.change(), scene));
+                        let change = modifications(made(step.change(), context));
                         let done = match step.many {
                             Some(true) => {
                                 collection.update_many(filter, change).upsert(step.upsert == Some(true)).await
@@ -236,8 +242,8 @@ impl StepContext<'_> {
                         link.named(done)?.matched_count
                     }
                     _ => {
-                        let change = modifications(made(step.change(), scene));
-                        self.find_and_modify(step, filter, change, scene).await?
+                        let change = modifications(made(step.change(), context));
+                        self.find_and_modify(step, filter, change, context).await?
                     }
                 }
             }
@@ -256,26 +262,26 @@ impl StepContext<'_> {
     }
 
     /// Inserts a document or a batch, and keeps its key.
-    async fn insert(&self, step: &Step, scene: &mut ValueContext<'_>) -> Result<()> {
+    async fn insert(&self, step: &Step, context: &mut ValueContext<'_>) -> Result<()> {
         let name = self.name(step);
         let collection = self.link.collection::<Document>(name);
         if let Some(batch) = step.batch {
-            let documents: Vec<Document> = (0..batch.get()).map(|_| self.mix.fresh()).collect();
+            let documents: Vec<Document> = (0..batch.get()).map(|_| self.mix.new_document()).collect();
             return self.link.named(collection.insert_many(documents).await).map(drop);
         }
         let inserted = match &step.document {
-            Some(generator) => document(generator.make(scene)),
-            None => self.mix.fresh(),
+            Some(generator) => document(generator.generate(context)),
+            None => self.mix.new_document(),
         };
         let id = self.link.named(collection.insert_one(inserted).await)?.inserted_id;
         if let Some(name) = &step.save {
-            scene.saved.insert(name.clone(), Bson::Document(doc! { "_id": id }));
+            context.saved.insert(name.clone(), Bson::Document(doc! { "_id": id }));
         }
         Ok(())
     }
 
     /// Runs a find and reads all batches. Returns the number of documents.
-    async fn find(&self, step: &Step, filter: Document, scene: &mut ValueContext<'_>) -> Result<u64> {
+    async fn find(&self, step: &Step, filter: Document, context: &mut ValueContext<'_>) -> Result<u64> {
         let name = self.name(step);
         let collection = self.link.collection::<RawDocumentBuf>(name);
         let find = collection.find(filter).optional(step.sort.clone(), |find, sort| find.sort(sort.0));
@@ -291,7 +297,7 @@ impl StepContext<'_> {
             if let Some(name) = &step.save {
                 let first =
                     Document::try_from(cursor.current()).map_err(|error| self.link.target.error(error))?;
-                scene.saved.insert(name.clone(), Bson::Document(first));
+                context.saved.insert(name.clone(), Bson::Document(first));
             }
         }
         Ok(found)
@@ -303,7 +309,7 @@ impl StepContext<'_> {
         step: &Step,
         filter: Document,
         change: UpdateModifications,
-        scene: &mut ValueContext<'_>,
+        context: &mut ValueContext<'_>,
     ) -> Result<u64> {
         let collection = self.link.collection::<Document>(self.name(step));
         let mut attempt = 1;
@@ -317,8 +323,8 @@ impl StepContext<'_> {
                 find = find.return_document(ReturnDocument::After);
             }
             match find.await {
-                Err(overtaken)
-                    if step.upsert == Some(true) && attempt < ATTEMPTS && is_duplicate(&overtaken) =>
+                Err(conflict)
+                    if step.upsert == Some(true) && attempt < ATTEMPTS && is_duplicate(&conflict) =>
                 {
                     attempt += 1
                 }
@@ -327,13 +333,13 @@ impl StepContext<'_> {
         };
         let count = u64::from(found.is_some());
         if let (Some(name), Some(found)) = (&step.save, found) {
-            scene.saved.insert(name.clone(), Bson::Document(found));
+            context.saved.insert(name.clone(), Bson::Document(found));
         }
         Ok(count)
     }
 
     /// Reads all batches of a cursor. Returns the number of documents.
-    async fn exhaust(&self, mut cursor: mongodb::Cursor<Document>) -> Result<u64> {
+    async fn read_all(&self, mut cursor: mongodb::Cursor<Document>) -> Result<u64> {
         let mut found = 0;
         while self.link.named(cursor.advance().await)? {
             found += 1;

@@ -89,7 +89,7 @@ pub(crate) struct Comparison {
     pub(crate) gone: Vec<String>,
     /// Rows that were measured only after.
     pub(crate) new: Vec<String>,
-    /// Name of the floor in the later run.
+    /// Name of the null server in the later run.
     pub(crate) baseline: Option<String>,
 }
 

@@ -1,4 +1,6 @@
 //! Figures that can be compared and limited: `p99>+10%`, `rate<-5%`.
+//!
+//! A new figure is a row of [`FIGURES`].
 
 use crate::report::figures;
 use crate::result::{Round, Row};
@@ -44,7 +46,7 @@ impl Metric {
 
     /// Returns the figure over all rounds, if available.
     pub(crate) fn of(self, row: &Row) -> Option<f64> {
-        self.of_round(&row.whole()).filter(|_| row.operations > 0)
+        self.of_round(&row.totals()).filter(|_| row.operations > 0)
     }
 
     /// Returns the figure of one round.

@@ -39,7 +39,7 @@ fn compare(options: &Compare, out: &mut dyn Write) -> Result<Vec<String>> {
     let limits = options.fail_if.iter().map(|text| Limit::parse(text).map_err(Error::Input));
     let limits = limits.collect::<Result<Vec<Limit>>>()?;
     if !options.more.is_empty() {
-        return several(options, out).map(|()| Vec::new());
+        return side_by_side(options, out).map(|()| Vec::new());
     }
     let (before, after) = (read_json(&options.before)?, read_json(&options.after)?);
     let comparison = Comparison::new(&before, &after);
@@ -60,7 +60,7 @@ fn compare(options: &Compare, out: &mut dyn Write) -> Result<Vec<String>> {
     };
     let metrics: Vec<Metric> = Metric::all().filter(shown).collect();
     let lists = [
-        ("Exceeded limits", passed(&comparison, &limits)),
+        ("Exceeded limits", exceeded(&comparison, &limits)),
         ("Warnings", warnings(&before, &after, &comparison)),
         ("Not measured any more", comparison.gone.clone()),
         ("New", comparison.new.clone()),
@@ -104,7 +104,7 @@ pub(super) fn grid(pairs: &[Pair], metrics: &[Metric]) -> Grid {
 }
 
 /// Compares several runs, one column each.
-fn several(options: &Compare, out: &mut dyn Write) -> Result<()> {
+fn side_by_side(options: &Compare, out: &mut dyn Write) -> Result<()> {
     if !options.fail_if.is_empty() {
         return Err(Error::Input("--fail-if compares two runs, not more".to_string()));
     }
@@ -148,12 +148,12 @@ fn machine(report: &Report) -> String {
     known.map(|(_, value)| value.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the rows that surely exceed a limit. Excludes the floor, which is no server. Includes missing rows, since
-/// they cannot be shown to keep a limit.
-fn passed(comparison: &Comparison, limits: &[Limit]) -> Vec<String> {
+/// Returns the rows that surely exceed a limit. Excludes the null server, which is no server. Includes missing rows,
+/// since they cannot be shown to keep a limit.
+fn exceeded(comparison: &Comparison, limits: &[Limit]) -> Vec<String> {
     let mut found = Vec::new();
     for limit in limits {
-        let past = judged(comparison, limit)
+        let past = limited_differences(comparison, limit)
             .filter(|(_, _, each)| limit.passed(each.ratio()) && each.verdict() != Verdict::Unsure);
         found.extend(past.map(|(section, pair, each)| {
             let [before, after] = [each.before, each.after].map(|value| each.metric.text(value));
@@ -168,7 +168,7 @@ fn passed(comparison: &Comparison, limits: &[Limit]) -> Vec<String> {
 }
 
 /// Returns the differences that a limit applies to.
-fn judged<'a>(
+fn limited_differences<'a>(
     comparison: &'a Comparison,
     limit: &Limit,
 ) -> impl Iterator<Item = (&'a Compared, &'a Pair, &'a Difference)> {
@@ -180,7 +180,9 @@ fn judged<'a>(
 
 /// Returns the first limit that no row can exceed, because no row has enough rounds for a certain difference.
 fn undecidable<'a>(comparison: &Comparison, limits: &'a [Limit]) -> Option<&'a Limit> {
-    limits.iter().find(|limit| judged(comparison, limit).all(|(_, _, each)| each.interval.is_none()))
+    limits
+        .iter()
+        .find(|limit| limited_differences(comparison, limit).all(|(_, _, each)| each.interval.is_none()))
 }
 
 /// Returns reasons to doubt the differences.
@@ -212,8 +214,8 @@ fn warnings(before: &Report, after: &Report, comparison: &Comparison) -> Vec<Str
     found
 }
 
-/// Returns a warning if the floor changed. The floor does equal work in every version, so a change comes from the
-/// machine.
+/// Returns a warning if the null server changed. The null server does equal work in every version, so a change comes
+/// from the machine.
 fn baseline_moved(after: &Report, comparison: &Comparison) -> Option<String> {
     let baseline = grid::baseline(after)?;
     let medians =

@@ -29,9 +29,9 @@ impl Interval {
             return None;
         }
         quotients.sort_by(f64::total_cmp);
-        let (left_out, confidence) = left_out(before.len(), after.len())?;
-        let last = quotients.len().checked_sub(1 + left_out)?;
-        Some(Interval { low: *quotients.get(left_out)?, high: *quotients.get(last)?, confidence })
+        let (dropped_count, confidence) = dropped_count(before.len(), after.len())?;
+        let last = quotients.len().checked_sub(1 + dropped_count)?;
+        Some(Interval { low: *quotients.get(dropped_count)?, high: *quotients.get(last)?, confidence })
     }
 
     /// Returns true if the interval excludes "no difference".
@@ -41,15 +41,15 @@ impl Interval {
 }
 
 /// Returns the number of quotients to drop at each end, and the resulting confidence.
-fn left_out(before: usize, after: usize) -> Option<(usize, f64)> {
+fn dropped_count(before: usize, after: usize) -> Option<(usize, f64)> {
     if before > EXACT_MOST || after > EXACT_MOST {
         return normal(before, after);
     }
-    let ways = ways(before, after);
-    let all: f64 = ways.iter().sum();
+    let mann_whitney_counts = mann_whitney_counts(before, after);
+    let all: f64 = mann_whitney_counts.iter().sum();
     let mut below = 0.0;
     let mut found = None;
-    for (at, count) in ways.iter().enumerate() {
+    for (at, count) in mann_whitney_counts.iter().enumerate() {
         below += count / all;
         if 2.0 * below > 1.0 - CONFIDENCE + 1e-9 {
             break;
@@ -60,7 +60,7 @@ fn left_out(before: usize, after: usize) -> Option<(usize, f64)> {
 }
 
 /// Returns the number of orders of all rounds with 0, 1, 2 … pairs in which the later run is below the earlier one.
-fn ways(before: usize, after: usize) -> Vec<f64> {
+fn mann_whitney_counts(before: usize, after: usize) -> Vec<f64> {
     let most = before * after;
     // Indexed by the number of `after` values placed; each `before` value adds the number placed so far.
     let mut placed = vec![vec![0.0; most + 1]; after + 1];
@@ -94,10 +94,10 @@ mod tests {
 
     #[test]
     fn orders_are_counted() {
-        assert_eq!(ways(1, 1), [1.0, 1.0]);
-        assert_eq!(ways(2, 2), [1.0, 1.0, 2.0, 1.0, 1.0]);
-        assert_eq!(ways(3, 3).iter().sum::<f64>(), 20.0);
-        assert_eq!(ways(5, 4).iter().sum::<f64>(), 126.0);
+        assert_eq!(mann_whitney_counts(1, 1), [1.0, 1.0]);
+        assert_eq!(mann_whitney_counts(2, 2), [1.0, 1.0, 2.0, 1.0, 1.0]);
+        assert_eq!(mann_whitney_counts(3, 3).iter().sum::<f64>(), 20.0);
+        assert_eq!(mann_whitney_counts(5, 4).iter().sum::<f64>(), 126.0);
     }
 
     #[test]

@@ -35,13 +35,18 @@ impl ReportedProperties {
 
 /// Asks the target, and probes the file system of its data. A refused question is recorded as refused.
 pub(super) async fn take(target: &Target) -> Fingerprint {
-    if target.is_floor {
+    if target.is_null_server {
         return null_server();
     }
     let mut properties = match target.protocol {
         Protocol::Mongo => mongo::ask(target).await,
         Protocol::Postgres => ask(target).await,
     };
+    if properties.fingerprint.promise == DurabilityGuarantee::Unknown && target.is_over_own_cluster() {
+        // The lab's clusters keep PostgreSQL's defaults: a commit is synced before it is acknowledged.
+        properties.fingerprint.promise = DurabilityGuarantee::Journaled;
+        properties.detail("cluster", "fsync on, synchronous_commit on");
+    }
     properties.detail("traffic", target.traffic());
     let directory = target.started.as_ref().and_then(|started| started.synced());
     let directory = directory.or_else(|| properties.directory.take().filter(|_| target.process.is_some()));
@@ -70,7 +75,7 @@ async fn probed(properties: &mut ReportedProperties, directory: &Path) {
     }
 }
 
-/// Returns the fingerprint of the floor, which stores nothing.
+/// Returns the fingerprint of the null server, which stores nothing.
 fn null_server() -> Fingerprint {
     Fingerprint {
         server: "floor".to_string(),

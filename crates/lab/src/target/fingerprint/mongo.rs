@@ -1,10 +1,12 @@
 //! Fingerprints of servers with MongoDB's protocol: Vellum, MongoDB, FerretDB, mongo-java-server, the lab's floor, or
 //! an unknown server.
+//!
+//! A new kind of server is a branch of [`read`] with a function that states its durability.
 
 use super::ReportedProperties;
 use crate::result::DurabilityGuarantee;
 use crate::target::{ClientSettings, Target, at, number};
-use mongodb::bson::{Bson, Document, doc};
+use mongodb::bson::{Bson, Document, doc, serialize_to_document};
 use mongodb::options::{Acknowledgment, WriteConcern};
 
 /// Questions and answers. An error is an answer too.
@@ -61,7 +63,7 @@ fn read(answers: &Answers) -> ReportedProperties {
         let own = if own == "unknown" { "(embedded)" } else { own.trim_start_matches('v') };
         properties.fingerprint.server = format!("FerretDB {own}");
         properties.detail("follows", format!("MongoDB {version}"));
-        ferretdb(answers, &mut properties);
+        ferretdb(answers, own, &mut properties);
     } else if is_java_server(answers) {
         properties.fingerprint.server = "mongo-java-server".to_string();
         properties.detail("follows", format!("MongoDB {version}"));
@@ -163,13 +165,17 @@ fn journals(answers: &Answers, has_journal: bool) -> bool {
     has_journal && given_j.or(default_j).unwrap_or(majority && is_member)
 }
 
-/// FerretDB leaves durability to the database below, and reports neither its kind nor its settings.
-fn ferretdb(answers: &Answers, properties: &mut ReportedProperties) {
-    let handler = argument(&answers.options, "--handler");
-    properties.fingerprint.engine = handler.unwrap_or("not reported").to_string();
-    properties.fingerprint.promise = DurabilityGuarantee::Unknown;
-    let journal_text = "not reported; on SQLite, each commit is synced unless its URL says otherwise";
-    properties.detail("journal", journal_text);
+/// FerretDB leaves durability to the database below it and does not report its settings. Version 2 has PostgreSQL
+/// below, version 1 PostgreSQL or SQLite.
+fn ferretdb(answers: &Answers, version: &str, properties: &mut ReportedProperties) {
+    let (engine, journal) = match version.starts_with('2') {
+        true => ("PostgreSQL with DocumentDB", "PostgreSQL's log, whose settings are not reported"),
+        false => {
+            ("not reported", "not reported; on SQLite, each commit is synced unless its URL says otherwise")
+        }
+    };
+    properties.fingerprint.engine = argument(&answers.options, "--handler").unwrap_or(engine).to_string();
+    properties.detail("journal", journal);
 }
 
 /// Returns the version of FerretDB, if the server is one.
@@ -183,40 +189,28 @@ fn is_java_server(answers: &Answers) -> bool {
     text(&answers.status, &["process"]) == Some("java")
 }
 
-/// Determines the default write concern.
+/// Determines the default write concern: of the connection string, or else of the server.
 fn concern(answers: &Answers, properties: &mut ReportedProperties) {
-    if let Some(given) = &answers.given_concern {
-        let w = match &given.w {
-            Some(Acknowledgment::Nodes(count)) => count.to_string(),
-            Some(Acknowledgment::Majority) => "majority".to_string(),
-            Some(Acknowledgment::Custom(tag)) => tag.clone(),
-            _ => "default".to_string(),
+    let promise = &mut properties.fingerprint.promise;
+    let (concern, source) =
+        match (&answers.given_concern, answers.default_concern.get_document("defaultWriteConcern")) {
+            (Some(given), _) => {
+                if given.w == Some(Acknowledgment::Nodes(0)) {
+                    *promise = DurabilityGuarantee::Unknown;
+                } else if given.journal == Some(true)
+                    && matches!(promise, DurabilityGuarantee::Process | DurabilityGuarantee::Interval)
+                {
+                    *promise = DurabilityGuarantee::Journaled;
+                }
+                (serialize_to_document(given).unwrap_or_default(), "from the connection string")
+            }
+            (None, Ok(default)) => (default.clone(), "the server's default"),
+            (None, Err(_)) => (doc! { "w": 1 }, "the protocol's default: the server reports none"),
         };
-        let journal = given.journal.map(|j| format!(", j {j}")).unwrap_or_default();
-        properties.detail("write concern", format!("w {w}{journal} (from the connection string)"));
-        if given.journal == Some(true)
-            && matches!(
-                properties.fingerprint.promise,
-                DurabilityGuarantee::Process | DurabilityGuarantee::Interval
-            )
-        {
-            properties.fingerprint.promise = DurabilityGuarantee::Journaled;
-        }
-        if given.w == Some(Acknowledgment::Nodes(0)) {
-            properties.fingerprint.promise = DurabilityGuarantee::Unknown;
-        }
-        return;
-    }
-    let journal_text = match answers.default_concern.get_document("defaultWriteConcern") {
-        Ok(default) => {
-            let journal = default.get_bool("j").map(|j| format!(", j {j}")).unwrap_or_default();
-            let w =
-                default.get("w").map_or("1".to_string(), |w| w.as_str().map_or(w.to_string(), String::from));
-            format!("w {w}{journal} (the server's default)")
-        }
-        Err(_) => "w 1 (the protocol's default: the server reports none)".to_string(),
-    };
-    properties.detail("write concern", journal_text);
+    let w =
+        concern.get("w").map_or("default".to_string(), |w| w.as_str().map_or(w.to_string(), String::from));
+    let journal = concern.get_bool("j").map(|j| format!(", j {j}")).unwrap_or_default();
+    properties.detail("write concern", format!("w {w}{journal} ({source})"));
 }
 
 /// Returns the server's command line without the program and without secrets, since reports are published.

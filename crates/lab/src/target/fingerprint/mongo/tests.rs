@@ -107,6 +107,11 @@ fn others_of_the_protocol_are_recognised() {
     let properties = read(&ferret);
     assert_eq!(properties.fingerprint.server, "FerretDB 1.24.2");
     assert_eq!(properties.fingerprint.promise, DurabilityGuarantee::Unknown);
+    let build = doc! { "version": "7.0.77", "ferretdb": { "version": "v2.7.0" } };
+    let properties = read(&Answers { build, ..Answers::default() });
+    assert_eq!(properties.fingerprint.server, "FerretDB 2.7.0");
+    assert_eq!(properties.fingerprint.engine, "PostgreSQL with DocumentDB");
+    assert_eq!(detail(&properties, "journal"), "PostgreSQL's log, whose settings are not reported");
 }
 
 #[test]

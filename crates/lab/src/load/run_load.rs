@@ -1,12 +1,12 @@
-//! One drive: workers run a load until it ends, is stopped, or the target fails.
+//! Workers run a load until it ends, is stopped, or the target fails.
 //!
 //! The module also records operations, and collects them at each step of time.
 //!
 //! Workers share a few recorders. A sampler empties the recorders at each step and adds them to the total. One
 //! histogram therefore yields both total and timeline, and a worker that hangs loses no recorded data.
 
-use super::schedule::{Schedule, Turn};
-use super::suspicion::{ClockSample, Shares};
+use super::schedule::{Schedule, ScheduledOperation};
+use super::warnings::{ClockSample, Shares};
 use super::{Load, Worker};
 use crate::Error;
 use crate::histogram::Latencies;
@@ -20,39 +20,39 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// Result of a drive.
+/// Result of a load.
 #[derive(Debug)]
-pub(crate) struct Outcome {
+pub(crate) struct LoadResult {
     /// All operations.
-    whole: Recorder,
+    total: Recorder,
     /// Seconds from the start to the last answer.
     pub(crate) seconds: f64,
     /// Open loop: operations that fell due and never began.
     pub(crate) unserved: u64,
     pub(crate) timeline: Vec<Moment>,
-    /// Shares of processor time during the drive.
+    /// Shares of processor time during the load.
     pub(crate) shares: Shares,
-    pub(crate) ended: Ended,
+    pub(crate) ended: EndReason,
 }
 
-impl Outcome {
+impl LoadResult {
     /// Number of successful operations.
     pub(crate) fn operations(&self) -> u64 {
         self.latency.count()
     }
 }
 
-impl Deref for Outcome {
+impl Deref for LoadResult {
     type Target = Recorder;
 
     fn deref(&self) -> &Recorder {
-        &self.whole
+        &self.total
     }
 }
 
-/// Reasons for the end of a drive.
+/// Reasons for the end of a load.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Ended {
+pub(crate) enum EndReason {
     /// All operations were done.
     Done,
     /// A stop was requested.
@@ -66,17 +66,17 @@ pub(crate) enum Ended {
 }
 
 /// Delay beyond which an operation counts as late.
-const LATE: Duration = Duration::from_millis(1);
+const LATE_MIN: Duration = Duration::from_millis(1);
 /// Number of failures in a row, or time of failures alone, after which the target counts as broken.
 const FAILURES_IN_A_ROW: u64 = 20;
-const FAILING: Duration = Duration::from_secs(3);
+const FAILURE_TIME_MAX: Duration = Duration::from_secs(3);
 /// Time without an answer after which a target is given up.
-const HUNG: Duration = Duration::from_secs(120);
+const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 /// Time limit for the last operation of each worker at the end.
-const LAST: Duration = Duration::from_secs(5);
+const FINISH_TIMEOUT: Duration = Duration::from_secs(5);
 const STEP: Duration = Duration::from_millis(100);
 
-/// State shared by the workers of a drive.
+/// State shared by the workers of a load.
 struct Shared {
     schedule: Arc<Schedule>,
     recorders: Recorders,
@@ -87,59 +87,65 @@ struct Shared {
 }
 
 /// Runs a load. Returns the workers in their order, except workers that had to be aborted during an operation.
-pub(crate) async fn drive<W: Worker>(workers: &mut Vec<W>, load: Load, progress: &Progress) -> Outcome {
-    let effort = ClockSample::now();
+pub(crate) async fn run_load<W: Worker>(workers: &mut Vec<W>, load: Load, progress: &Progress) -> LoadResult {
+    let clocks = ClockSample::now();
     let schedule = Arc::new(Schedule::new(load));
     let zero = || AtomicU64::new(0);
     let recorders = Recorders::new(workers.len());
     let shared =
         Arc::new(Shared { schedule, recorders, in_a_row: zero(), answered: zero(), succeeded: zero() });
     let mut tasks = JoinSet::new();
-    let crew = workers.len();
-    for (place, worker) in workers.drain(..).enumerate() {
-        tasks.spawn(work(worker, place, Arc::clone(&shared)));
+    let count = workers.len();
+    for (index, worker) in workers.drain(..).enumerate() {
+        tasks.spawn(work(worker, index, Arc::clone(&shared)));
     }
-    let released = shared.schedule.release(crew);
+    let released = shared.schedule.release(count);
     if released.is_err() {
         shared.schedule.halt();
     }
-    let mut supervisor = Supervisor { shared, progress, sampler: Sampler::new(STEP), ended: Ended::Done };
+    let mut supervisor = Supervisor { shared, progress, sampler: Sampler::new(STEP), ended: EndReason::Done };
     let mut back = supervisor.wait(tasks).await;
-    back.sort_by_key(|(place, _)| *place);
+    back.sort_by_key(|(index, _)| *index);
     workers.extend(back.into_iter().map(|(_, worker)| worker));
-    let mut outcome = supervisor.outcome(matches!(load.pace, super::Pace::Open { .. }));
-    outcome.shares = effort.since();
+    let mut result = supervisor.finish(matches!(load.pace, super::Pace::Open { .. }));
+    result.shares = clocks.since();
     if let Err(error) = released {
-        outcome.whole.first_error = Some(Error::Input(format!("no thread for the schedule: {error}")));
-        outcome.ended = Ended::Broken;
+        result.total.first_error = Some(Error::Input(format!("no thread for the schedule: {error}")));
+        result.ended = EndReason::Broken;
     }
-    outcome
+    result
 }
 
 /// Runs operations of one worker until the schedule ends.
-async fn work<W: Worker>(mut worker: W, place: usize, shared: Arc<Shared>) -> (usize, W) {
-    while let Some(turn) = shared.schedule.next().await {
+async fn work<W: Worker>(mut worker: W, index: usize, shared: Arc<Shared>) -> (usize, W) {
+    while let Some(operation) = shared.schedule.next().await {
         let began = Instant::now();
-        let result = worker.operation(turn.number).await;
-        shared.record(place, &turn, began, result);
+        let result = worker.operation(operation.number).await;
+        shared.record(index, &operation, began, result);
     }
-    (place, worker)
+    (index, worker)
 }
 
 impl Shared {
     /// Records the result of one operation. Latency counts from the due time in an open loop.
-    fn record(&self, place: usize, turn: &Turn, began: Instant, result: crate::Result<()>) {
+    fn record(
+        &self,
+        index: usize,
+        operation: &ScheduledOperation,
+        began: Instant,
+        result: crate::Result<()>,
+    ) {
         let now = Instant::now();
         let nanos = nanoseconds(now.duration_since(self.schedule.start));
         self.answered.store(nanos, Relaxed);
-        let mut recorder = self.recorders.of(place);
+        let mut recorder = self.recorders.of(index);
         match result {
             Ok(()) => {
                 self.in_a_row.store(0, Relaxed);
                 self.succeeded.store(nanos, Relaxed);
-                let from = turn.due.map_or(began, |(due, _)| due);
+                let from = operation.due.map_or(began, |(due, _)| due);
                 recorder.latency.record(now.duration_since(from));
-                if turn.due.is_some() {
+                if operation.due.is_some() {
                     recorder.service.record(now.duration_since(began));
                 }
             }
@@ -148,27 +154,27 @@ impl Shared {
                 recorder.fail(error);
             }
         }
-        if let Some((due, was_free)) = turn.due
-            && began.saturating_duration_since(due) > LATE
+        if let Some((due, was_free)) = operation.due
+            && began.saturating_duration_since(due) > LATE_MIN
         {
             recorder.late += 1;
             recorder.lagging += u64::from(was_free);
         }
     }
 
-    /// Returns the reason why the drive cannot continue, if any.
-    fn trouble(&self, elapsed: Duration) -> Option<Ended> {
+    /// Returns the reason why the load cannot continue, if any.
+    fn failure(&self, elapsed: Duration) -> Option<EndReason> {
         let since = |nanos: &AtomicU64| elapsed.saturating_sub(Duration::from_nanos(nanos.load(Relaxed)));
         let failing = self.in_a_row.load(Relaxed);
-        if failing >= FAILURES_IN_A_ROW || (failing > 0 && since(&self.succeeded) > FAILING) {
-            return Some(Ended::Broken);
+        if failing >= FAILURES_IN_A_ROW || (failing > 0 && since(&self.succeeded) > FAILURE_TIME_MAX) {
+            return Some(EndReason::Broken);
         }
-        if since(&self.answered) > HUNG {
-            return Some(Ended::Hung);
+        if since(&self.answered) > HANG_TIMEOUT {
+            return Some(EndReason::Hung);
         }
         let behind = self.schedule.unserved() > 0
-            && self.schedule.length().is_some_and(|length| elapsed > length + length / 2 + LAST);
-        behind.then_some(Ended::Behind)
+            && self.schedule.length().is_some_and(|length| elapsed > length + length / 2 + FINISH_TIMEOUT);
+        behind.then_some(EndReason::Behind)
     }
 }
 
@@ -181,7 +187,7 @@ struct Supervisor<'a> {
     shared: Arc<Shared>,
     progress: &'a Progress,
     sampler: Sampler,
-    ended: Ended,
+    ended: EndReason,
 }
 
 impl Supervisor<'_> {
@@ -189,7 +195,7 @@ impl Supervisor<'_> {
     async fn wait<W: Worker>(&mut self, mut tasks: JoinSet<(usize, W)>) -> Vec<(usize, W)> {
         let mut back = Vec::new();
         let mut ticks = tokio::time::interval(STEP);
-        let mut last_call: Option<Instant> = None;
+        let mut stopped_at: Option<Instant> = None;
         loop {
             tokio::select! {
                 joined = tasks.join_next() => match joined {
@@ -198,10 +204,10 @@ impl Supervisor<'_> {
                     None => return back,
                 },
                 _ = ticks.tick() => self.tick(),
-                () = self.progress.until_stopped(), if last_call.is_none() => self.halt(Ended::Stopped),
+                () = self.progress.until_stopped(), if stopped_at.is_none() => self.halt(EndReason::Stopped),
             }
-            if self.ended != Ended::Done
-                && *last_call.get_or_insert_with(Instant::now) + LAST < Instant::now()
+            if self.ended != EndReason::Done
+                && *stopped_at.get_or_insert_with(Instant::now) + FINISH_TIMEOUT < Instant::now()
             {
                 tasks.abort_all();
             }
@@ -209,7 +215,7 @@ impl Supervisor<'_> {
     }
 
     /// Stops the schedule for a reason.
-    fn halt(&mut self, why: Ended) {
+    fn halt(&mut self, why: EndReason) {
         self.ended = why;
         self.shared.schedule.halt();
     }
@@ -218,34 +224,34 @@ impl Supervisor<'_> {
     fn tick(&mut self) {
         let elapsed = self.shared.schedule.start.elapsed();
         self.sampler.take(&self.shared.recorders, elapsed, false);
-        if self.ended == Ended::Done
-            && let Some(trouble) = self.shared.trouble(elapsed)
+        if self.ended == EndReason::Done
+            && let Some(failure) = self.shared.failure(elapsed)
         {
-            self.halt(trouble);
+            self.halt(failure);
         }
-        let (done, p99) = self.sampler.glance();
+        let (done, p99) = self.sampler.totals();
         let of = self.shared.schedule.total().map_or(String::new(), |total| format!(" of {total}"));
         let rate = figures::number(done as f64 / elapsed.as_secs_f64().max(1e-9));
         self.progress.show(&format!("{rate}/s, {done}{of}, p99 {}", figures::latency(p99)));
     }
 
-    /// Returns the result of the drive.
-    fn outcome(mut self, open: bool) -> Outcome {
+    /// Returns the result of the load.
+    fn finish(mut self, open: bool) -> LoadResult {
         self.shared.schedule.halt();
         let elapsed = self.shared.schedule.start.elapsed();
         self.sampler.take(&self.shared.recorders, elapsed, true);
         let answered = Duration::from_nanos(self.shared.answered.load(Relaxed));
-        let whole = self.sampler.whole;
+        let total = self.sampler.total;
         // A load ends with its last answer. The wait for a silent target counts as its time.
-        let ended_well = matches!(self.ended, Ended::Done | Ended::Behind);
+        let ended_well = matches!(self.ended, EndReason::Done | EndReason::Behind);
         let seconds = if ended_well { answered } else { elapsed }.as_secs_f64();
         let unserved = if open { self.shared.schedule.unserved() } else { 0 };
         let (timeline, shares) = (self.sampler.timeline, Shares::default());
-        Outcome { whole, seconds, unserved, timeline, shares, ended: self.ended }
+        LoadResult { total, seconds, unserved, timeline, shares, ended: self.ended }
     }
 }
 
-/// Operations of the last step, or of the whole drive.
+/// Operations of the last step, or of the whole load.
 #[derive(Debug, Default)]
 pub(crate) struct Recorder {
     /// Latency of successful operations, from the intended start in an open loop.
@@ -268,18 +274,18 @@ impl Recorder {
     }
 
     /// Moves all data into another recorder.
-    fn drain_into(&mut self, whole: &mut Recorder) {
-        self.latency.drain_into(&mut whole.latency);
-        self.service.drain_into(&mut whole.service);
+    fn drain_into(&mut self, total: &mut Recorder) {
+        self.latency.drain_into(&mut total.latency);
+        self.service.drain_into(&mut total.service);
         for (from, into) in [
-            (&mut self.failures, &mut whole.failures),
-            (&mut self.late, &mut whole.late),
-            (&mut self.lagging, &mut whole.lagging),
+            (&mut self.failures, &mut total.failures),
+            (&mut self.late, &mut total.late),
+            (&mut self.lagging, &mut total.lagging),
         ] {
             *into += std::mem::take(from);
         }
         if let Some(error) = self.first_error.take() {
-            whole.first_error.get_or_insert(error);
+            total.first_error.get_or_insert(error);
         }
     }
 }
@@ -293,15 +299,15 @@ impl Recorders {
     }
 
     /// Returns the recorder of the worker at this index.
-    pub(super) fn of(&self, place: usize) -> MutexGuard<'_, Recorder> {
-        self.0[place % self.0.len()].lock()
+    pub(super) fn of(&self, index: usize) -> MutexGuard<'_, Recorder> {
+        self.0[index % self.0.len()].lock()
     }
 }
 
 /// Collects the recorders step by step.
 #[derive(Default)]
 pub(super) struct Sampler {
-    pub(super) whole: Recorder,
+    pub(super) total: Recorder,
     pub(super) timeline: Vec<Moment>,
     step: Recorder,
     step_length: Duration,
@@ -317,7 +323,7 @@ impl Sampler {
         Sampler { step_length, ..Sampler::default() }
     }
 
-    /// Collects the recorders. Ends the step if its time is over, or at the end of the drive.
+    /// Collects the recorders. Ends the step if its time is over, or at the end of the load.
     pub(super) fn take(&mut self, recorders: &Recorders, elapsed: Duration, end: bool) {
         for recorder in &recorders.0 {
             recorder.lock().drain_into(&mut self.step);
@@ -332,13 +338,13 @@ impl Sampler {
                 self.step_length *= 2;
             }
         }
-        self.step.drain_into(&mut self.whole);
+        self.step.drain_into(&mut self.total);
         self.step_began = elapsed;
     }
 
     /// Returns the number of operations so far, and the p99 of the current step in microseconds.
-    pub(super) fn glance(&self) -> (u64, f64) {
-        let done = self.whole.latency.count() + self.step.latency.count();
+    pub(super) fn totals(&self) -> (u64, f64) {
+        let done = self.total.latency.count() + self.step.latency.count();
         (done, self.timeline.last().map_or(0.0, |moment| moment.p99))
     }
 }
@@ -375,8 +381,8 @@ mod tests {
         sampler.take(&recorders, ms(1200), true);
         let counts: Vec<u64> = sampler.timeline.iter().map(|moment| moment.operations).collect();
         assert_eq!(counts, [2, 1]);
-        assert_eq!(sampler.whole.latency.count(), 3);
-        assert_eq!(sampler.whole.failures, 2);
+        assert_eq!(sampler.total.latency.count(), 3);
+        assert_eq!(sampler.total.failures, 2);
         assert!((sampler.timeline[1].seconds - 0.2).abs() < 1e-9);
     }
 

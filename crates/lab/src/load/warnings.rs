@@ -1,9 +1,11 @@
-//! Reasons to doubt figures that the lab detects itself, collected over a section and reported once.
+//! Warnings about doubtful figures, collected over a section and reported once.
 //!
 //! One reason is a generator that was the bottleneck. On Linux, the processor times of this process and of the machine
 //! show it. Other systems report nothing.
+//!
+//! A new warning is a row of the table in `check_outcome`.
 
-use super::drive::Outcome;
+use super::run_load::LoadResult;
 use super::{Load, Pace};
 use crate::load::Lab;
 use crate::target::Target;
@@ -13,7 +15,7 @@ use std::time::{Duration, Instant};
 
 /// Warnings, each with the places of its occurrence.
 #[derive(Debug, Default)]
-pub(crate) struct Suspicions(BTreeMap<&'static str, Vec<String>>);
+pub(crate) struct LoadWarnings(BTreeMap<&'static str, Vec<String>>);
 
 /// Shares of processor time from which on figures are doubtful.
 const OWN_SHARE: f64 = 0.85;
@@ -29,25 +31,25 @@ const OTHERS: &str = "Other processes used much of this machine's processor time
 
 impl Lab {
     /// Checks an outcome for reasons to doubt it.
-    pub(super) fn suspect(
+    pub(super) fn check_outcome(
         &mut self,
         target: &Target,
         case: &str,
         load: Load,
-        outcome: &Outcome,
+        outcome: &LoadResult,
         cpu: Option<Duration>,
     ) {
         let open = matches!(load.pace, Pace::Open { .. });
         let attempts = (outcome.operations() + outcome.failures) as f64;
         let doubts = [
             (LAGGING, outcome.lagging as f64 > attempts * LAGGING_SHARE),
-            // The floor exists to show the limit of the generator.
-            (OWN_LIMIT, outcome.shares.own > OWN_SHARE && !target.is_floor),
+            // The null server exists to show the limit of the generator.
+            (OWN_LIMIT, outcome.shares.own > OWN_SHARE && !target.is_null_server),
             (OTHERS, others(target, outcome, cpu).is_some_and(|share| share > OTHERS_SHARE)),
             (MACHINE_FULL, open && outcome.shares.machine > MACHINE_SHARE),
         ];
         for (doubt, _) in doubts.into_iter().filter(|(_, found)| *found) {
-            let places = self.suspicions.0.entry(doubt).or_default();
+            let places = self.load_warnings.0.entry(doubt).or_default();
             let place = format!("{}: {case}", target.name);
             if !places.contains(&place) {
                 places.push(place);
@@ -56,8 +58,8 @@ impl Lab {
     }
 
     /// Moves the doubts into the report.
-    pub(super) fn tell_suspicions(&mut self) {
-        for (doubt, places) in std::mem::take(&mut self.suspicions).0 {
+    pub(super) fn report_load_warnings(&mut self) {
+        for (doubt, places) in std::mem::take(&mut self.load_warnings).0 {
             self.warn(format!("{doubt}: {}", list(&places)));
         }
     }
@@ -65,13 +67,13 @@ impl Lab {
 
 /// Returns the share of this machine's processors that neither the generator nor the server used; `None` if the server
 /// is local but its usage is unknown.
-fn others(target: &Target, outcome: &Outcome, cpu: Option<Duration>) -> Option<f64> {
+fn others(target: &Target, outcome: &LoadResult, cpu: Option<Duration>) -> Option<f64> {
     let server = match cpu {
         Some(cpu) => {
             let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
             cpu.as_secs_f64() / outcome.seconds.max(1e-9) / cores
         }
-        None if target.is_elsewhere() => 0.0,
+        None if target.is_remote() => 0.0,
         None => return None,
     };
     Some(outcome.shares.machine - outcome.shares.own - server)
