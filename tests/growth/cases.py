@@ -543,6 +543,8 @@ case("createIndexes unique", many, lambda n: [
 case("createIndexes multikey", array, lambda n: [{"createIndexes": "c", "indexes": [{"key": {"d.x": 1}, "name": "a"}]}],
      sorts=True)
 case("create n collections", empty, lambda n: [{"create": f"c{at}"} for at in range(n)], n=100, most=5_000)
+case("create n views", empty, lambda n: [{"create": f"v{at}", "viewOn": "c", "pipeline": []} for at in range(n)],
+     n=100, most=5_000)
 case("listCollections", lambda n: [{"create": f"c{at}"} for at in range(n)], lambda n: [{"listCollections": 1}],
      n=100, most=5_000)
 case("dropDatabase of n collections", lambda n: [{"create": f"c{at}"} for at in range(n)], lambda n: [{"dropDatabase": 1}],
