@@ -44,16 +44,25 @@ impl Interrupt for Uninterrupted {
     }
 }
 
-/// Source of unique timestamps, which replace the empty timestamps of stored documents.
+/// Source of unique timestamps, which replace the empty timestamps of stored documents, and of the present time.
 #[derive(Default)]
-pub struct Timestamps(AtomicU64);
+pub struct Timestamps {
+    latest: AtomicU64,
+    /// Returns milliseconds since 1970.
+    clock: Option<Box<dyn Fn() -> i64 + Send + Sync>>,
+}
 
 impl Timestamps {
+    /// Builds a source with a clock for `$currentDate`.
+    pub fn with_clock(clock: impl Fn() -> i64 + Send + Sync + 'static) -> Timestamps {
+        Timestamps { latest: AtomicU64::default(), clock: Some(Box::new(clock)) }
+    }
+
     /// Returns the next time, at least `earliest`.
     pub fn next(&self, earliest: u64) -> u64 {
-        let after = |last: u64| last.saturating_add(1).max(earliest);
-        let last = self.0.fetch_update(Relaxed, Relaxed, |last| Some(after(last)));
-        after(last.unwrap_or_else(|last| last))
+        let after = |latest: u64| latest.saturating_add(1).max(earliest);
+        let latest = self.latest.fetch_update(Relaxed, Relaxed, |latest| Some(after(latest)));
+        after(latest.unwrap_or_else(|latest| latest))
     }
 }
 
@@ -73,6 +82,8 @@ pub struct Context {
     pub limits: Limits,
     /// The MongoDB version whose rules hold.
     pub compatible_with: CompatibleWith,
+    /// `$$USER_ROLES`: the roles of the user as documents. `None` without access control is an empty array.
+    pub user_roles: Option<Arc<ValueBuf>>,
     /// Whether the command specified the collation. Otherwise it is the collection's.
     pub explicit_collation: bool,
     /// Whether empty top-level timestamps are stored unchanged, as for oplog entries. Otherwise the time replaces them.
@@ -116,6 +127,7 @@ impl Context {
             collation: Collation::SIMPLE,
             limits: Limits::default(),
             compatible_with: CompatibleWith::default(),
+            user_roles: None,
             explicit_collation: false,
             keep_empty_timestamps: false,
             defers_constants: false,
@@ -144,6 +156,11 @@ impl Context {
             .ok_or_else(|| err!(17276, "Use of undefined variable: {name}"))
     }
 
+    /// Returns the present time in milliseconds since 1970, which may be later than `$$NOW`.
+    pub fn present_millis(&self) -> i64 {
+        self.timestamps.clock.as_ref().map_or(self.now_millis, |clock| clock())
+    }
+
     /// Copies the environment with other variables, for a sub-pipeline.
     pub fn with_variables(&self, variables: Vec<(String, Option<ValueBuf>)>) -> Context {
         Context {
@@ -153,6 +170,7 @@ impl Context {
             collation: self.collation.clone(),
             limits: self.limits,
             compatible_with: self.compatible_with,
+            user_roles: self.user_roles.clone(),
             explicit_collation: self.explicit_collation,
             keep_empty_timestamps: self.keep_empty_timestamps,
             defers_constants: self.defers_constants,

@@ -258,6 +258,10 @@ impl<'e> PendingEvent<'e> {
             }
         }
         out.append_optional(c"stateBeforeChange", self.before.as_ref());
+        if spec.expanded && self.kind == "create" {
+            let definition = self.description.as_ref().and_then(|options| options.view().get("viewOn"));
+            out.append(c"nsType", if definition.is_some() { "view" } else { "collection" });
+        }
         let changes =
             matches!(operation.action, Action::Replace(_) | Action::Update { .. } | Action::Delete(_));
         if changes && !is_view && spec.before_change != BeforeChange::Off {

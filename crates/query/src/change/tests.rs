@@ -302,7 +302,7 @@ fn expanded_streams_tell_more() {
     );
     is(
         watch.event(("c", "d.$cmd", "{create: 'c', capped: true, idIndex: {v: 2}}", "")),
-        "operationType: 'create', TIMES, operationDescription: {capped: true, idIndex: {v: 2}}",
+        "operationType: 'create', TIMES, operationDescription: {capped: true, idIndex: {v: 2}}, nsType: 'collection'",
     );
     let index = "{v: 2, key: {a: 1}, name: 'a_1'}";
     is(
@@ -336,7 +336,8 @@ fn expanded_streams_tell_more() {
     let view = watch.event(("i", "d.system.views", "{_id: 'd.v', viewOn: 'c', pipeline: []}", ""));
     event_is(
         &view,
-        "operationType: 'create', TIMES, ns: {db: 'd', coll: 'v'}, operationDescription: {viewOn: 'c', pipeline: []}",
+        "operationType: 'create', TIMES, ns: {db: 'd', coll: 'v'}, operationDescription: {viewOn: 'c', pipeline: []},
+         nsType: 'view'",
     );
 }
 

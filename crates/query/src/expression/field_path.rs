@@ -17,6 +17,10 @@ pub(super) fn evaluate<'a>(field: &'a FieldNode, scope: &Scope<'_, 'a>) -> Compu
             scope.context.variables.get(position).and_then(|(_, value)| value.as_ref()).map(ValueBuf::view)
         }
         Source::Now => Some(Value::DateTime(scope.context.now_millis)),
+        Source::UserRoles => match &scope.context.user_roles {
+            Some(roles) => Some(roles.view()),
+            None => Some(Value::Array(Array::EMPTY)),
+        },
         Source::ClusterTime => match scope.context.cluster_time {
             Some(time) => Some(Value::Timestamp(time)),
             None => bail!(51144, "Builtin variable '$$CLUSTER_TIME' is not available"),

@@ -1,13 +1,20 @@
-//! Sizes, random numbers, metadata, and operators that are refused by name.
+//! Sizes, hashes, new values such as random numbers and ids, metadata, and operators that are refused by name.
 
-use super::evaluate::{Call, Computed, null, value};
+use super::convert::binary::UUID;
+use super::evaluate::{Call, Computed, null, type_name, value};
+use super::named::{ErrorTemplate, Named, Parameter};
 use super::node::{CallNode, Node};
 use super::parse::Parser;
+use super::show;
 use super::table::Operator;
 use crate::MetaKind;
-use base::bson::{Builder, FieldName, Value};
+use base::bson::{Builder, FieldName, ObjectId, Value};
 use base::hash::hash64;
-use base::{Result, bail, err};
+use base::random::Random;
+use base::{ErrorCode, Result, bail, err};
+use md5::Md5;
+use sha2::{Digest, Sha256};
+use twox_hash::XxHash64;
 
 /// `$binarySize`: the size of a string or a binary in bytes. Errors: 51276 for other types.
 pub(super) fn binary_size<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
@@ -59,6 +66,129 @@ pub(super) fn parse_rand(
 /// Returns a new number in `[0, 1)` for each evaluation.
 pub(super) fn rand<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     value(call.scope.context.random_unit())
+}
+
+/// Parses an operator that takes an empty object. Errors: FailedToParse for other arguments.
+pub(super) fn parse_empty(
+    _: &mut Parser<'_>,
+    operator: &'static Operator,
+    argument: Value<'_>,
+) -> Result<Node> {
+    match argument {
+        Value::Document(document) if document.is_empty() => Ok(Node::call(operator, Vec::new())),
+        _ => Err(err!(FailedToParse, "{} does not accept arguments", operator.name)),
+    }
+}
+
+/// Returns a new ObjectId for each evaluation.
+pub(super) fn create_object_id<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    let (seconds, random) =
+        (call.scope.context.present_millis() / 1000, call.scope.context.random().to_be_bytes());
+    let [a, b, c, d, e, rest @ ..] = random;
+    let counter = rest.iter().fold(0, |counter, byte| counter << 8 | u32::from(*byte));
+    value(Value::ObjectId(ObjectId::from_parts(seconds as u32, [a, b, c, d, e], counter)))
+}
+
+/// Returns a new random UUID (version 4) for each evaluation.
+pub(super) fn create_uuid<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    let bytes = Random::new(call.scope.context.random()).uuid();
+    value(Value::Binary { subtype: UUID, bytes: call.scope.bytes(&bytes)? })
+}
+
+/// Returns the time of each evaluation. `$$NOW` is the time of the whole operation.
+pub(super) fn current_date<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    value(Value::DateTime(call.scope.context.present_millis()))
+}
+
+/// `$subtype`: the subtype of a binary. Errors: 10389300 for other types.
+pub(super) fn subtype<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    match call.get_non_null(0)? {
+        None => null(),
+        Some(Value::Binary { subtype, .. }) => value(i32::from(subtype)),
+        Some(other) => {
+            Err(err!(10389300, "$subtype requires a BinData argument, found: {}", other.kind().alias()))
+        }
+    }
+}
+
+macro_rules! hash_arguments {
+    ($operator:literal) => {
+        Named {
+            parameters: &[
+                Parameter {
+                    name: "input",
+                    missing: Some(ErrorTemplate(
+                        ErrorCode::FailedToParse,
+                        concat!("Missing 'input' parameter to ", $operator),
+                    )),
+                },
+                Parameter {
+                    name: "algorithm",
+                    missing: Some(ErrorTemplate(
+                        ErrorCode::FailedToParse,
+                        concat!("Missing 'algorithm' parameter to ", $operator),
+                    )),
+                },
+            ],
+            no_object: ErrorTemplate(
+                ErrorCode::FailedToParse,
+                concat!($operator, " expects an object of named arguments but found: {}"),
+            ),
+            unknown: ErrorTemplate(
+                ErrorCode::FailedToParse,
+                concat!($operator, " found an unknown argument: {}"),
+            ),
+        }
+    };
+}
+pub(super) static HASH: Named = hash_arguments!("$hash");
+pub(super) static HEX_HASH: Named = hash_arguments!("$hexHash");
+
+/// Returns the hash of a string or a binary; `None` for null. Errors: 10754000 to 10754002.
+fn digest(call: &Call<'_, '_>) -> Result<Option<Vec<u8>>> {
+    let Some(input) = call.get_non_null(0)? else { return Ok(None) };
+    let bytes = match input {
+        Value::String(text) => text.as_bytes(),
+        Value::Binary { bytes, .. } => bytes,
+        other => bail!(
+            10754000,
+            "$hash requires that 'input' be a valid UTF-8 string or binData, found: {} with value {}",
+            other.kind().alias(),
+            show::value(other)
+        ),
+    };
+    call.scope.context.steps(bytes.len() / 1024)?;
+    Ok(Some(match call.get(1)? {
+        Some(Value::String("md5")) => Md5::digest(bytes).to_vec(),
+        Some(Value::String("sha256")) => Sha256::digest(bytes).to_vec(),
+        Some(Value::String("xxh64")) => XxHash64::oneshot(0, bytes).to_be_bytes().to_vec(),
+        Some(Value::String(other)) => bail!(
+            10754002,
+            "Currently, the only supported algorithms for $hash are 'md5', 'sha256' and 'xxh64', found: {other}"
+        ),
+        other => bail!(
+            10754001,
+            "$hash requires that 'algorithm' be a string, found: {} with value {}",
+            type_name(other),
+            show::optional(other)
+        ),
+    }))
+}
+
+/// `$hash`: the hash as a binary.
+pub(super) fn hash<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    match digest(call)? {
+        None => null(),
+        Some(bytes) => value(Value::Binary { subtype: 0, bytes: call.scope.bytes(&bytes)? }),
+    }
+}
+
+/// `$hexHash`: the hash in upper-case hexadecimal digits.
+pub(super) fn hex_hash<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    match digest(call)? {
+        None => null(),
+        Some(bytes) => call.scope.text(&bytes.iter().map(|byte| format!("{byte:02X}")).collect::<String>()),
+    }
 }
 
 /// Parses `$meta`, which takes the name of a kind of metadata. Errors: the errors of [`MetaKind::parse`].

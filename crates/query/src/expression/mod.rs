@@ -21,6 +21,7 @@ pub(crate) mod date;
 mod dependencies;
 mod describe;
 mod evaluate;
+mod extended_json;
 mod field_path;
 mod fold;
 mod literal;

@@ -46,6 +46,8 @@ pub(crate) enum Source {
     Now,
     /// `$$CLUSTER_TIME`.
     ClusterTime,
+    /// `$$USER_ROLES`.
+    UserRoles,
 }
 
 /// An operator with its operands, which the operator itself evaluates.

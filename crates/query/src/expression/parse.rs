@@ -111,6 +111,7 @@ impl<'c> Parser<'c> {
             (Some(slot), _) => Source::Slot(slot),
             (None, "ROOT") if self.redact => Source::Whole,
             (None, "ROOT" | "CURRENT") => Source::Root,
+            (None, "USER_ROLES") => Source::UserRoles,
             (None, "REMOVE") => return Ok(Node::Constant(None)),
             (None, "NOW") => Source::Now,
             (None, "CLUSTER_TIME") => Source::ClusterTime,

@@ -14,8 +14,8 @@ use super::node::{CallNode, Node};
 use super::parse::Parser;
 use super::string::{regex, replace, substring, trim};
 use super::{
-    accumulators, arithmetic, array, bits, boolean, comparison, conditional, convert, date, literal, misc,
-    object, set, string,
+    accumulators, arithmetic, array, bits, boolean, comparison, conditional, convert, date, extended_json,
+    literal, misc, object, set, string,
 };
 use crate::accumulator_state::Deviation;
 use base::bson::{Builder, FieldName, Rounding, Type, Value};
@@ -157,6 +157,9 @@ pub static OPERATORS: &[Operator] = &[
     op("$convert", Named(&convert::ARGUMENTS), convert::operator),
     op("$cos", Exactly(1), trigonometry::cos),
     op("$cosh", Exactly(1), trigonometry::cosh),
+    op("$createObjectId", Own(misc::parse_empty), misc::create_object_id).impure(),
+    op("$createUUID", Own(misc::parse_empty), misc::create_uuid).impure(),
+    op("$currentDate", Own(misc::parse_empty), misc::current_date).impure(),
     op("$dateAdd", Named(&date::arithmetic::ADD), |call| date::arithmetic::shift_by(call, 1)),
     op("$dateDiff", Named(&difference::ARGUMENTS), difference::difference),
     op("$dateFromParts", Own(from_parts::parse), from_parts::from_parts).described(from_parts::describe),
@@ -169,6 +172,7 @@ pub static OPERATORS: &[Operator] = &[
     op("$dayOfWeek", Own(parts::parse), parts::day_of_week).described(parts::describe),
     op("$dayOfYear", Own(parts::parse), parts::day_of_year).described(parts::describe),
     op("$degreesToRadians", Exactly(1), trigonometry::degrees_to_radians),
+    op("$deserializeEJSON", Named(&extended_json::DESERIALIZE), extended_json::deserialize),
     op("$divide", Exactly(2), divide::divide),
     op("$eq", Exactly(2), |call| value(comparison::order(call)?.is_eq())),
     op("$exp", Exactly(1), power::exp),
@@ -180,6 +184,8 @@ pub static OPERATORS: &[Operator] = &[
     op("$getField", Own(object::parse_get), object::get).described(object::describe_get),
     op("$gt", Exactly(2), |call| value(comparison::order(call)?.is_gt())),
     op("$gte", Exactly(2), |call| value(comparison::order(call)?.is_ge())),
+    op("$hash", Named(&misc::HASH), misc::hash),
+    op("$hexHash", Named(&misc::HEX_HASH), misc::hex_hash),
     op("$hour", Own(parts::parse), parts::hour).described(parts::describe),
     op("$ifNull", Own(conditional::parse_if_null), conditional::if_null),
     op("$in", Exactly(2), array::contains),
@@ -233,6 +239,7 @@ pub static OPERATORS: &[Operator] = &[
     op("$round", Between(1, 2), |call| rounding::places(call, Rounding::HalfEven)),
     op("$rtrim", Named(&trim::RIGHT), |call| trim::trim(call, false, true)),
     op("$second", Own(parts::parse), parts::second).described(parts::describe),
+    op("$serializeEJSON", Named(&extended_json::SERIALIZE), extended_json::serialize),
     op("$setDifference", Exactly(2), set::difference),
     op("$setEquals", Own(set::parse_equals), set::equals),
     op("$setField", Own(object::parse_set), object::set).described(object::describe_set),
@@ -256,12 +263,14 @@ pub static OPERATORS: &[Operator] = &[
     op("$substrBytes", Exactly(3), substring::bytes),
     op("$substrCP", Exactly(3), substring::code_points),
     op("$subtract", Exactly(2), arithmetic::subtract),
+    op("$subtype", Exactly(1), misc::subtype),
     op("$sum", Any, accumulators::sum),
     op("$switch", Own(conditional::parse_switch), conditional::switch)
         .described(conditional::describe_switch)
         .checked(conditional::check_switch),
     op("$tan", Exactly(1), trigonometry::tan),
     op("$tanh", Exactly(1), trigonometry::tanh),
+    op("$toArray", Converted, |call| convert::to_type(call, Type::Array, None)),
     op("$toBool", Converted, |call| convert::to_type(call, Type::Boolean, None)),
     op("$toDate", Converted, |call| convert::to_type(call, Type::DateTime, None)),
     op("$toDecimal", Converted, |call| convert::to_type(call, Type::Decimal128, None)),
@@ -270,6 +279,7 @@ pub static OPERATORS: &[Operator] = &[
     op("$toInt", Converted, |call| convert::to_type(call, Type::Int32, None)),
     op("$toLong", Converted, |call| convert::to_type(call, Type::Int64, None)),
     op("$toLower", Exactly(1), string::to_lower),
+    op("$toObject", Converted, |call| convert::to_type(call, Type::Document, None)),
     op("$toObjectId", Converted, |call| convert::to_type(call, Type::ObjectId, None)),
     op("$toString", Converted, |call| convert::to_type(call, Type::String, Some(Format::Auto))),
     op("$toUUID", Converted, |call| convert::to_type(call, Type::Binary, Some(Format::Uuid))),

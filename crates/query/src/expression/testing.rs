@@ -2,8 +2,8 @@
 
 use super::{Expression, Place};
 use crate::{Arena, Context};
-use base::Result;
 use base::bson::{DocumentBuf, Value, ValueBuf, extended_json};
+use base::{CompatibleWith, Result};
 
 fn document(text: &str) -> DocumentBuf {
     extended_json::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))
@@ -39,6 +39,23 @@ pub(super) fn check(expression: &str, root: &str, expected: &str) {
     assert!(
         found.as_ref() == Some(&expected),
         "{expression} on {root}: {:?}, not {expected:?}",
+        found.as_ref().map(ValueBuf::view)
+    );
+}
+
+/// Expects a value under the rules of MongoDB 9.0.
+#[track_caller]
+pub(super) fn check_newer(expression: &str, root: &str, expected: &str) {
+    let context = Context::for_tests().with_version(CompatibleWith::V9_0);
+    let (arena, root) = (Arena::new(), document(root));
+    let parsed = Expression::parse_at(value(expression).view(), &context, Place::Plain);
+    let parsed = parsed.unwrap_or_else(|error| panic!("{expression}: {error}"));
+    let found = parsed.evaluate(root.view(), &context, &arena);
+    let found = found.unwrap_or_else(|error| panic!("{expression}: {error}")).map(|value| value.to_owned());
+    let expected = value(expected);
+    assert!(
+        found.as_ref() == Some(&expected),
+        "{expression}: {:?}, not {expected:?}",
         found.as_ref().map(ValueBuf::view)
     );
 }

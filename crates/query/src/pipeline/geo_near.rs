@@ -7,7 +7,7 @@
 //! ```text
 //! {$geoNear: {
 //!     near: <GeoJSON point or legacy pair>,
-//!     distanceField: <path>,
+//!     distanceField: <path>,                  optional since MongoDB 8.1
 //!     spherical: <boolean>,                   optional
 //!     minDistance: <number>,                  optional
 //!     maxDistance: <number>,                  optional
@@ -25,7 +25,7 @@ use crate::expression::Dependencies;
 use crate::field_path::checked_path;
 use crate::{Arena, Context, Expression, Matcher, MetaKind, Row};
 use base::bson::{Builder, Document, DocumentBuf, Element, FieldName, Path, PathComponent, Value, ValueBuf};
-use base::{Result, bail, err};
+use base::{CompatibleWith, Result, bail, err};
 use std::sync::Arc;
 
 /// A parsed `$geoNear`.
@@ -105,7 +105,7 @@ fn distance(name: &str, given: &Expression, code: i32, context: &Context) -> Res
 
 /// Parses `$geoNear`.
 ///
-/// Errors: 40227, 50856 to 50858 for options of older versions, 5860400 without a point, 16606 without a field for the
+/// Errors: 40227, 50856 to 50858 for options of older versions, 5860400 without a point, 16606 for the field of the
 /// distance; the errors of each option, BadValue for an unknown option.
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     if let Value::Array(_) = spec.value() {
@@ -156,8 +156,9 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
             name => bail!(BadValue, "Unknown argument to $geoNear: {name}"),
         }
     }
-    let distance_field = distance_field
-        .ok_or_else(|| err!(16606, "$geoNear requires a 'distanceField' option as a String"))?;
+    if distance_field.is_none() && scope.context.compatible_with < CompatibleWith::V8_2 {
+        bail!(16606, "$geoNear requires a 'distanceField' option as a String");
+    }
     stage.fields = fields(distance_field, multiplier, include_locs, scope)?;
     Ok(Parsed::one(Near(Arc::new(stage))))
 }
@@ -209,24 +210,29 @@ fn key(value: Value<'_>) -> Result<String> {
 /// Returns the stage that adds the distance and the location. Unlike `$addFields`, it replaces arrays and values on the
 /// paths of its fields by documents.
 fn fields(
-    distance: &str,
+    distance: Option<&str>,
     multiplier: Option<f64>,
     locs: Option<&str>,
     scope: &Scope<'_>,
 ) -> Result<Pipeline> {
     let fields = Fields {
-        distance: checked_path(distance)?,
+        distance: distance.map(checked_path).transpose()?,
         multiplier: multiplier.unwrap_or(1.0),
         locs: locs.map(checked_path).transpose()?,
     };
+    if fields.distance.is_none() && fields.locs.is_none() {
+        return Ok(Pipeline::default());
+    }
     scope.context.metadata.require(MetaKind::GeoNearDistance);
     if fields.locs.is_some() {
         scope.context.metadata.require(MetaKind::GeoNearPoint);
     }
     let mut spec = Builder::new();
     spec.begin_document(c"$addFields");
-    spec.begin_document(&fields.distance).append(c"$meta", MetaKind::GeoNearDistance.name()).end();
-    if let Some(locs) = fields.locs.as_ref().filter(|locs| **locs != fields.distance) {
+    if let Some(distance) = &fields.distance {
+        spec.begin_document(distance).append(c"$meta", MetaKind::GeoNearDistance.name()).end();
+    }
+    if let Some(locs) = fields.locs.as_ref().filter(|_| fields.locs != fields.distance) {
         spec.begin_document(locs).append(c"$meta", MetaKind::GeoNearPoint.name()).end();
     }
     spec.end();
@@ -236,7 +242,7 @@ fn fields(
 
 /// Adds the distance and the location to documents.
 struct Fields {
-    distance: Path,
+    distance: Option<Path>,
     multiplier: f64,
     locs: Option<Path>,
 }
@@ -261,7 +267,11 @@ impl Stage for Running {
             Some(Value::Double(unscaled)) => Value::Double(unscaled * multiplier),
             _ => Value::Null,
         };
-        let mut out = with_field(row.document.view(), distance.components(), value);
+        let document = row.document.view();
+        let mut out = match distance {
+            Some(distance) => with_field(document, distance.components(), value),
+            None => document.to_owned(),
+        };
         if let (Some(locs), Some(point)) = (locs, row.get(MetaKind::GeoNearPoint)) {
             out = with_field(out.view(), locs.components(), point);
         }

@@ -35,6 +35,7 @@ const FUNCTIONS: &[(&str, Parse)] = &[
     ("$max", accumulate::parse),
     ("$maxN", accumulate::parse),
     ("$median", accumulate::parse),
+    ("$mergeObjects", accumulate::parse),
     ("$min", accumulate::parse),
     ("$minMaxScaler", min_max_scaler::parse),
     ("$minN", accumulate::parse),

@@ -1,10 +1,12 @@
 //! `$map $filter $reduce`: evaluate an expression for each element, bound to a variable.
 //!
 //! ```text
-//! {$map: {input: <array>, as: <name>, in: <expression>}}
-//! {$filter: {input: <array>, as: <name>, cond: <expression>, limit: <integer>}}
-//! {$reduce: {input: <array>, initialValue: <expression>, in: <expression>}}
+//! {$map: {input: <array>, as: <name>, arrayIndexAs: <name>, in: <expression>}}
+//! {$filter: {input: <array>, as: <name>, arrayIndexAs: <name>, cond: <expression>, limit: <integer>}}
+//! {$reduce: {input: <array>, initialValue: <expression>, as: <name>, valueAs: <name>, arrayIndexAs: <name>, in: <expression>}}
 //! ```
+//!
+//! The position of the element is `$$IDX` by default. A call binds the position, the element and the value, in this order.
 //!
 //! Each operator has a parser, an evaluation and a case in [`describe`]. A new argument changes all three.
 
@@ -18,12 +20,12 @@ use super::super::{show, variables};
 use super::array_or_null;
 use crate::Arena;
 use base::bson::{Array, Builder, FieldName, FieldNameBuf, MAX_DEPTH, Type, Value, nests_deeper};
-use base::{Result, bail, err};
+use base::{Error, ErrorCode, Result, bail, err};
 use std::ffi::CStr;
 
 /// Parses `$map`. The operands are `input` and `in`. `in` sees the variable `as`, by default `this`.
 ///
-/// Errors: 16878 to 16882 for malformed arguments, errors of variable names.
+/// Errors: 16878 to 16882 and 9375801 for malformed arguments, errors of variable names.
 pub(in super::super) fn parse_map(
     parser: &mut Parser<'_>,
     operator: &'static Operator,
@@ -32,11 +34,12 @@ pub(in super::super) fn parse_map(
     let Value::Document(argument) = argument else {
         bail!(16878, "$map only supports an object as its argument");
     };
-    let (mut input, mut name, mut body) = (None, None, None);
+    let (mut input, mut name, mut index, mut body) = (None, None, None, None);
     for element in argument {
         match element.name() {
             "input" => input = Some(element.value()),
             "as" => name = Some(element.value()),
+            "arrayIndexAs" => index = Some(element.value()),
             "in" => body = Some(element.value()),
             other => bail!(16879, "Unrecognized parameter to $map: {other}"),
         }
@@ -44,22 +47,40 @@ pub(in super::super) fn parse_map(
     let input = input.ok_or_else(|| err!(16880, "Missing 'input' parameter to $map"))?;
     let body = body.ok_or_else(|| err!(16882, "Missing 'in' parameter to $map"))?;
     let input = parser.operand(input)?;
-    let name = variable(name)?;
-    let (bindings, body) = parser.binding(&[name], |parser| parser.operand(body))?;
+    let names = variables_of(name, index, 9375801)?;
+    let (bindings, body) = parser.binding(&names, |parser| parser.operand(body))?;
     Ok(Parser::binding_call(operator, vec![input, body], bindings))
 }
 
-/// Returns the name in `as`.
-fn variable(name: Option<Value<'_>>) -> Result<&str> {
+/// Default name of the position.
+const INDEX: &str = "IDX";
+
+/// Returns the names of the position and of the element. Errors: errors of names; `code` for equal names.
+fn variables_of<'v>(name: Option<Value<'v>>, index: Option<Value<'v>>, code: i32) -> Result<[&'v str; 2]> {
+    let names = [variable("arrayIndexAs", index, INDEX)?, variable("as", name, "this")?];
+    if names[0] == names[1] {
+        let message = "'as' and 'arrayIndexAs' cannot have the same name";
+        return Err(Error::new(ErrorCode::Location(code), message.to_string()));
+    }
+    Ok(names)
+}
+
+/// Returns the name that an argument gives to a variable.
+fn variable<'v>(argument: &str, name: Option<Value<'v>>, default: &'static str) -> Result<&'v str> {
     let name = match name {
-        None => return Ok("this"),
+        None => return Ok(default),
         Some(Value::String(name)) => name,
         Some(other) => {
-            bail!(FailedToParse, "'as' must be a string, found: {}", other.kind().alias());
+            bail!(FailedToParse, "'{argument}' must be a string, found: {}", other.kind().alias());
         }
     };
     variables::check_name_for_binding(name)?;
     Ok(name)
+}
+
+/// Returns the elements with their positions.
+fn with_positions<'a>(array: Array<'a>) -> impl Iterator<Item = (Option<Value<'a>>, Value<'a>)> {
+    (0i32..).map(|position| Some(Value::Int32(position))).zip(array.iter())
 }
 
 /// Evaluates `$map`. Errors: 16883 for a value that is not an array.
@@ -69,9 +90,9 @@ pub(in super::super) fn map<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let mut builder = Builder::new();
     // The values of each iteration are copied out, so all iterations share one arena.
     let mut arena = Arena::new();
-    for element in input.iter() {
+    for (position, element) in with_positions(input) {
         call.scope.context.steps(1)?;
-        let result = call.get_with(1, &[Some(element)], &arena)?;
+        let result = call.get_with(1, &[position, Some(element)], &arena)?;
         builder.push(result.unwrap_or(Value::Null));
         check_size(call, &builder)?;
         arena.reset();
@@ -81,7 +102,7 @@ pub(in super::super) fn map<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
 
 /// Parses `$filter`. The operands are `input`, `limit` and `cond`; `cond` sees the variable.
 ///
-/// Errors: 28646 to 28650 for malformed arguments, errors of variable names.
+/// Errors: 28646 to 28650 and 9375802 for malformed arguments, errors of variable names.
 pub(in super::super) fn parse_filter(
     parser: &mut Parser<'_>,
     operator: &'static Operator,
@@ -90,11 +111,12 @@ pub(in super::super) fn parse_filter(
     let Value::Document(argument) = argument else {
         bail!(28646, "$filter only supports an object as its argument");
     };
-    let (mut input, mut name, mut condition, mut limit) = (None, None, None, None);
+    let (mut input, mut name, mut index, mut condition, mut limit) = (None, None, None, None, None);
     for element in argument {
         match element.name() {
             "input" => input = Some(element.value()),
             "as" => name = Some(element.value()),
+            "arrayIndexAs" => index = Some(element.value()),
             "cond" => condition = Some(element.value()),
             "limit" => limit = Some(element.value()),
             other => bail!(28647, "Unrecognized parameter to $filter: {other}"),
@@ -103,8 +125,8 @@ pub(in super::super) fn parse_filter(
     let input = input.ok_or_else(|| err!(28648, "Missing 'input' parameter to $filter"))?;
     let condition = condition.ok_or_else(|| err!(28650, "Missing 'cond' parameter to $filter"))?;
     let input = parser.operand(input)?;
-    let name = variable(name)?;
-    let (bindings, condition) = parser.binding(&[name], |parser| parser.operand(condition))?;
+    let names = variables_of(name, index, 9375802)?;
+    let (bindings, condition) = parser.binding(&names, |parser| parser.operand(condition))?;
     let limit = limit.map_or(Ok(Node::Absent), |limit| parser.operand(limit))?;
     Ok(Parser::binding_call(operator, vec![input, limit, condition], bindings))
 }
@@ -116,9 +138,9 @@ pub(in super::super) fn filter<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let mut remaining = limit(call)?;
     let mut builder = Builder::new();
     let mut arena = Arena::new();
-    for element in input.iter() {
+    for (position, element) in with_positions(input) {
         call.scope.context.steps(1)?;
-        if truthy(call.get_with(2, &[Some(element)], &arena)?) {
+        if truthy(call.get_with(2, &[position, Some(element)], &arena)?) {
             builder.push(element);
             remaining -= 1;
             if remaining == 0 {
@@ -145,7 +167,7 @@ fn limit(call: &Call<'_, '_>) -> Result<usize> {
 
 /// Parses `$reduce`. The operands are `input`, `initialValue` and `in`; `in` sees `this` and `value`.
 ///
-/// Errors: 40075 to 40079 for malformed arguments.
+/// Errors: 40075 to 40079 and 9298401 for malformed arguments, errors of variable names.
 pub(in super::super) fn parse_reduce(
     parser: &mut Parser<'_>,
     operator: &'static Operator,
@@ -156,22 +178,30 @@ pub(in super::super) fn parse_reduce(
         bail!(40075, "$reduce requires an object as an argument, found: {found}");
     };
     let (mut input, mut initial, mut body) = (None, None, None);
-    let mut bindings = Default::default();
+    let (mut name, mut value, mut index) = (None, None, None);
     for element in argument {
         match element.name() {
             "input" => input = Some(parser.operand(element.value())?),
             "initialValue" => initial = Some(parser.operand(element.value())?),
-            "in" => {
-                let parse = |parser: &mut Parser<'_>| parser.operand(element.value());
-                let (bound, parsed) = parser.binding(&["this", "value"], parse)?;
-                (bindings, body) = (bound, Some(parsed));
-            }
+            "in" => body = Some(element.value()),
+            "as" => name = Some(element.value()),
+            "valueAs" => value = Some(element.value()),
+            "arrayIndexAs" => index = Some(element.value()),
             other => bail!(40076, "$reduce found an unknown argument: {other}"),
         }
     }
+    let [index, name] = variables_of(name, index, 9298401)?;
+    let value = variable("valueAs", value, "value")?;
+    if value == index || value == name {
+        bail!(9298401, "'as', 'valueAs' and 'arrayIndexAs' cannot have the same name");
+    }
+    let body = match body {
+        Some(body) => Some(parser.binding(&[index, name, value], |parser| parser.operand(body))?),
+        None => None,
+    };
     let input = input.ok_or_else(|| err!(40077, "$reduce requires 'input' to be specified"))?;
     let initial = initial.ok_or_else(|| err!(40078, "$reduce requires 'initialValue' to be specified"))?;
-    let body = body.ok_or_else(|| err!(40079, "$reduce requires 'in' to be specified"))?;
+    let (bindings, body) = body.ok_or_else(|| err!(40079, "$reduce requires 'in' to be specified"))?;
     Ok(Parser::binding_call(operator, vec![input, initial, body], bindings))
 }
 
@@ -188,9 +218,9 @@ pub(in super::super) fn reduce<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     accumulated.set(call.get(1)?);
     let (mut next, mut arena) = (ValueBuffer::default(), Arena::new());
     let Some(body) = call.operand(2) else { return Ok(None) };
-    for element in input.iter() {
+    for (position, element) in with_positions(input) {
         call.scope.context.steps(1)?;
-        let variables = [Some(element), accumulated.get()];
+        let variables = [position, Some(element), accumulated.get()];
         let step = call.with(&variables, &arena, |scope| step(body, call.last_slot(), scope))?;
         let (mut appended, mut replaced) = (None, false);
         match step {
@@ -340,11 +370,20 @@ pub(in super::super) fn describe(
         "$filter" => &[c"input", c"limit", c"cond"],
         _ => &[c"input", c"initialValue", c"in"],
     };
+    let (is_reduce, variables) = (name == c"$reduce".into(), call.bindings.names.as_slice());
     out.begin_document(name);
-    for (index, (parameter, node)) in names.iter().zip(&call.operands).enumerate() {
+    for (at, (parameter, node)) in names.iter().zip(&call.operands).enumerate() {
         append(node, (*parameter).into(), out);
-        if let (0, true, Some(variable)) = (index, name != c"$reduce".into(), call.bindings.names.first()) {
-            out.append(c"as", &**variable);
+        if at > 0 {
+            continue;
+        }
+        // `$reduce` shows only names that a client gave.
+        let shown =
+            [(c"arrayIndexAs", INDEX), (c"as", if is_reduce { "this" } else { "" }), (c"valueAs", "value")];
+        for ((argument, default), variable) in shown.into_iter().zip(variables) {
+            if **variable != *default {
+                out.append(argument, &**variable);
+            }
         }
     }
     out.end();
@@ -435,6 +474,49 @@ mod tests {
         check_error("{$reduce: {input: 'x', initialValue: 5, in: 1}}", "{}", 40080);
         check_error("{$reduce: {input: {$range: [0, 5000]}, initialValue: 1, in: ['$$value']}}", "{}", 15);
         check_parse_error("{$reduce: {input: '$$this', initialValue: 0, in: 0}}", 17276);
+    }
+
+    #[test]
+    fn positions() {
+        check("{$map: {input: '$a', in: '$$IDX'}}", "{a: [7, 8]}", "[0, 1]");
+        check(
+            "{$map: {input: '$a', arrayIndexAs: 'i', in: {$add: ['$$this', '$$i']}}}",
+            "{a: [7, 8]}",
+            "[7, 9]",
+        );
+        check(
+            "{$map: {input: '$a', in: {$map: {input: '$a', arrayIndexAs: 'i', in: {$add: ['$$IDX', '$$i']}}}}}",
+            "{a: [0, 0]}",
+            "[[0, 1], [1, 2]]",
+        );
+        check(
+            "{$filter: {input: '$a', cond: {$eq: ['$$this', '$$IDX']}}}",
+            "{a: [0, 7, 2, 5, 4, 0]}",
+            "[0, 2, 4]",
+        );
+        check(
+            "{$reduce: {input: '$a', initialValue: 0, in: {$add: [{$multiply: ['$$this', '$$IDX']}, '$$value']}}}",
+            "{a: [1, 2, 3]}",
+            "8",
+        );
+        check(
+            "{$reduce: {input: '$a', initialValue: 0, as: 'e', valueAs: 'v', in: {$add: ['$$e', '$$v']}}}",
+            "{a: [1, 2, 3]}",
+            "6",
+        );
+        check(
+            "{$reduce: {input: '$a', initialValue: [], valueAs: 'v', in: {$concatArrays: ['$$v', ['$$IDX']]}}}",
+            "{a: [1, 2]}",
+            "[0, 1]",
+        );
+        let reduce = "{$reduce: {input: '$a', arrayIndexAs: 'i', as: 'e', valueAs: 'v', initialValue: '$b', in: '$$e'}}";
+        check_described(reduce, reduce);
+        check_parse_error("{$map: {input: '$a', arrayIndexAs: 'i', in: '$$IDX'}}", 17276);
+        check_parse_error("{$map: {input: '$a', arrayIndexAs: 'IDX', in: 1}}", 9);
+        check_parse_error("{$map: {input: '$$IDX', in: 1}}", 17276);
+        check_parse_error("{$map: {input: '$a', as: 'i', arrayIndexAs: 'i', in: 1}}", 9375801);
+        check_parse_error("{$filter: {input: '$a', as: 'i', arrayIndexAs: 'i', cond: 1}}", 9375802);
+        check_parse_error("{$reduce: {input: '$a', initialValue: 0, as: 'i', valueAs: 'i', in: 1}}", 9298401);
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub(in super::super) enum Format {
 }
 
 /// The subtype of UUIDs.
-pub(super) const UUID: u8 = 4;
+pub(in super::super) const UUID: u8 = 4;
 
 impl Format {
     /// Parses the argument `format`, which may be null.
@@ -57,8 +57,8 @@ pub(super) fn to_string<'a>(
     let failed = |what: &str| err!(ConversionFailure, "{what} in $convert with no onError value");
     let text = match format {
         None => return Err(format_missing("binData", "string")),
-        Some(Format::Auto) if subtype == UUID && bytes.len() == 16 => uuid_text(bytes),
-        Some(Format::Auto | Format::Base64) => base64::encode(bytes),
+        Some(Format::Auto) => auto_text(subtype, bytes),
+        Some(Format::Base64) => base64::encode(bytes),
         Some(Format::Base64Url) => base64_url_text(bytes),
         Some(Format::Hex) => bytes.iter().map(|byte| format!("{byte:02X}")).collect(),
         Some(Format::Utf8) => std::str::from_utf8(bytes)
@@ -114,8 +114,13 @@ fn format_missing(from: &str, to: &str) -> base::Error {
     err!(4341115, "Format must be specified when converting from '{from}' to '{to}'")
 }
 
+/// Formats a UUID with dashes, and another binary as base64.
+pub(super) fn auto_text(subtype: u8, bytes: &[u8]) -> String {
+    if subtype == UUID && bytes.len() == 16 { uuid_text(bytes) } else { base64::encode(bytes) }
+}
+
 /// Formats a UUID with dashes.
-fn uuid_text(bytes: &[u8]) -> String {
+pub(in super::super) fn uuid_text(bytes: &[u8]) -> String {
     let mut text = String::new();
     for (index, byte) in bytes.iter().enumerate() {
         if matches!(index, 4 | 6 | 8 | 10) {
@@ -126,7 +131,8 @@ fn uuid_text(bytes: &[u8]) -> String {
     text
 }
 
-fn uuid_bytes(text: &str) -> Option<Vec<u8>> {
+/// Parses a UUID with dashes.
+pub(in super::super) fn uuid_bytes(text: &str) -> Option<Vec<u8>> {
     let dashes = text.char_indices().filter(|(_, c)| *c == '-').map(|(index, _)| index);
     if text.len() != 36 || !dashes.eq([8, 13, 18, 23]) {
         return None;
@@ -151,7 +157,7 @@ fn base64_url_bytes(text: &str) -> Option<Vec<u8>> {
 }
 
 /// Decodes base64; padding is required, as in MongoDB.
-fn base64_bytes(text: &str) -> Option<Vec<u8>> {
+pub(in super::super) fn base64_bytes(text: &str) -> Option<Vec<u8>> {
     let padding = text.len() - text.trim_end_matches('=').len();
     if padding > 2 || !text.len().is_multiple_of(4) {
         return None;

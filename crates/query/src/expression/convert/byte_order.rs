@@ -31,7 +31,8 @@ impl ByteOrder {
         }
     }
 
-    fn arranged(self, mut bytes: Vec<u8>) -> Vec<u8> {
+    /// Returns bytes, which are in little-endian order, in this order.
+    pub(super) fn arranged(self, mut bytes: Vec<u8>) -> Vec<u8> {
         if self == ByteOrder::Big {
             bytes.reverse();
         }

@@ -9,16 +9,19 @@
 //!     to: <type> | {type: <type>, subtype: <integer>},
 //!     format: <string>,                       between strings and binaries
 //!     byteOrder: <string>,                    between numbers and binaries
+//!     base: 2 | 8 | 10 | 16,                  between strings and numbers
 //!     onError: <expression>,                  optional
 //!     onNull: <expression>,                   optional
 //! }}
 //! ```
 
-mod binary;
+pub(super) mod binary;
 mod byte_order;
-mod number;
+mod json;
+pub(super) mod number;
 mod target;
 mod text;
+mod vector;
 
 pub(super) use binary::Format;
 pub(super) use text::to_text;
@@ -27,7 +30,7 @@ use super::date;
 use super::evaluate::{Call, Computed, Scope, null, type_name, value};
 use super::named::{ErrorTemplate, Named, Parameter, optional};
 use base::bson::{ObjectId, Type, Value};
-use base::{ErrorCode, Result, err};
+use base::{CompatibleWith, ErrorCode, Result, err};
 use binary::UUID;
 use byte_order::ByteOrder;
 use target::Target;
@@ -41,6 +44,7 @@ pub(super) static ARGUMENTS: Named = Named {
         optional("onNull"),
         optional("format"),
         optional("byteOrder"),
+        optional("base"),
     ],
     no_object: ErrorTemplate(
         ErrorCode::FailedToParse,
@@ -62,20 +66,40 @@ pub(super) fn operator<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     };
     let Some(to) = to else { return null() };
     let target = Target::read(to)?;
-    let form = Form { format: Format::read(call.get(4)?)?, byte_order: ByteOrder::read(call.get(5)?)? };
+    let form = Form {
+        base: read_base(call.get_non_null(6)?)?,
+        format: Format::read(call.get(4)?)?,
+        byte_order: ByteOrder::read(call.get(5)?)?,
+        any_type: call.scope.context.compatible_with >= CompatibleWith::V9_0,
+    };
     match convert(input, target, form, call.scope) {
         Err(error) if error.code() == ErrorCode::ConversionFailure && call.has_argument(2) => call.get(2),
         converted => converted,
     }
 }
 
-/// Representation of binaries.
+/// Parses the argument `base`. Errors: 3501300 for a value that is not an integer, 3501301 for another base.
+fn read_base(found: Option<Value<'_>>) -> Result<Option<u32>> {
+    let Some(found) = found else { return Ok(None) };
+    match found.as_number().and_then(|base| base.to_i64_exact()) {
+        None => Err(err!(3501300, "In $convert, 'base' argument is not an integer")),
+        Some(base @ (2 | 8 | 10 | 16)) => Ok(Some(base as u32)),
+        Some(_) => Err(err!(3501301, "In $convert, 'base' argument is not a valid base")),
+    }
+}
+
+/// Representation of binaries and numbers, and the conversions that exist.
 #[derive(Clone, Copy, Default)]
 struct Form {
+    /// The base of numbers in strings.
+    base: Option<u32>,
     /// The format as text.
     format: Option<Format>,
     /// The byte order of numbers.
     byte_order: ByteOrder,
+    /// Whether the conversions of MongoDB 8.3 exist: any type to a string, strings to documents and arrays, and documents
+    /// and arrays to binaries.
+    any_type: bool,
 }
 
 /// Converts a value that is not null.
@@ -84,6 +108,31 @@ struct Form {
 fn convert<'a>(input: Value<'a>, target: Target, form: Form, scope: &Scope<'_, 'a>) -> Computed<'a> {
     let format = form.format;
     let converted = match (target.kind, input) {
+        (Type::String, Value::Document(_) | Value::Array(_)) if form.any_type => {
+            return scope.text(&json::write(input, scope.context)?);
+        }
+        (Type::String, _) if form.any_type && has_new_text(input) => {
+            return scope.text(&json::any_text(input));
+        }
+        (Type::Document | Type::Array, Value::String(text)) if form.any_type => {
+            return json::read(text, target.kind, scope);
+        }
+        (Type::Array, Value::Binary { subtype, bytes }) if form.any_type => {
+            return vector::to_array(subtype, bytes, form.byte_order, scope);
+        }
+        (Type::Binary, Value::Array(array)) if form.any_type => {
+            return vector::to_binary(array, form.byte_order, scope);
+        }
+        (Type::Binary, Value::Document(document)) if form.any_type => {
+            let bytes = scope.bytes(document.bytes())?;
+            return value(Value::Binary { subtype: target.subtype, bytes });
+        }
+        (Type::String, number) if let (Some(base), Some(_)) = (form.base, number.as_number()) => {
+            return scope.text(&number::in_base(number, base)?);
+        }
+        (kind, Value::String(text)) if let (Some(base), true) = (form.base, kind.is_numeric()) => {
+            Some(number::parse_in_base(text, base, kind)?)
+        }
         (kind, Value::Binary { bytes, .. }) if kind.is_numeric() => {
             byte_order::number_of(bytes, kind, form.byte_order)?
         }
@@ -122,6 +171,21 @@ fn convert_other<'a>(
 fn unsupported(input: Value<'_>, target: Type) -> base::Error {
     let (from, to) = (input.kind().alias(), target.alias());
     err!(ConversionFailure, "Unsupported conversion from {from} to {to} in $convert with no onError value")
+}
+
+/// Whether a value, which is no document or array, has a text since MongoDB 8.3.
+fn has_new_text(input: Value<'_>) -> bool {
+    matches!(
+        input,
+        Value::Regex { .. }
+            | Value::Timestamp(_)
+            | Value::DbPointer { .. }
+            | Value::JavaScript(_)
+            | Value::JavaScriptWithScope { .. }
+            | Value::Symbol(_)
+            | Value::MinKey
+            | Value::MaxKey
+    )
 }
 
 /// Converts to a boolean: numbers are true unless zero, all other values are true.
@@ -186,10 +250,13 @@ fn to_string<'a>(input: Value<'a>, format: Option<Format>, scope: &Scope<'_, 'a>
 /// A shorthand such as `$toInt`: null for null, and the errors of [`convert`].
 pub(super) fn to_type<'a>(call: &Call<'_, 'a>, kind: Type, format: Option<Format>) -> Computed<'a> {
     let Some(input) = call.get_non_null(0)? else { return null() };
+    // `$toArray` and `$toObject` are as new as their conversions.
+    let is_new = matches!(kind, Type::Array | Type::Document);
+    let any_type = is_new || call.scope.context.compatible_with >= CompatibleWith::V9_0;
     convert(
         input,
         Target { kind, subtype: if format == Some(Format::Uuid) { UUID } else { 0 } },
-        Form { format, ..Form::default() },
+        Form { format, any_type, ..Form::default() },
         call.scope,
     )
 }

@@ -10,7 +10,7 @@ const TWO_63: f64 = 9_223_372_036_854_775_808.0;
 /// Converts a value to a numeric type; `None` if the pair of types has no conversion.
 ///
 /// Errors: ConversionFailure for a value that does not fit or does not parse.
-pub(super) fn convert(input: Value<'_>, target: Type) -> Result<Option<Value<'static>>> {
+pub(in super::super) fn convert(input: Value<'_>, target: Type) -> Result<Option<Value<'static>>> {
     let number = match input {
         Value::String(text) => return parse(text, target).map(Some),
         Value::Boolean(value) => Number::Int32(i32::from(value)),
@@ -79,6 +79,39 @@ fn to_double(number: Number) -> Result<f64> {
         return Err(overflow(number));
     }
     Ok(double)
+}
+
+/// Prints an integer in a base. Errors: ConversionFailure for other numbers.
+pub(super) fn in_base(number: Value<'_>, base: u32) -> Result<String> {
+    let Some(whole) = number.as_number().and_then(|number| number.to_i64_exact()) else {
+        bail!(
+            ConversionFailure,
+            "Base conversion is not supported for non-integers in $convert with no onError value: "
+        );
+    };
+    let (sign, size) = (if whole < 0 { "-" } else { "" }, whole.unsigned_abs());
+    Ok(match base {
+        2 => format!("{sign}{size:b}"),
+        8 => format!("{sign}{size:o}"),
+        16 => format!("{sign}{size:X}"),
+        _ => whole.to_string(),
+    })
+}
+
+/// Parses an integer of 64 bits in a base, for any numeric type. Errors: ConversionFailure.
+pub(super) fn parse_in_base(text: &str, base: u32, target: Type) -> Result<Value<'static>> {
+    if text.starts_with("0x") || text.starts_with("0X") {
+        bail!(ConversionFailure, "Illegal hexadecimal input in $convert with no onError value: {text}");
+    }
+    let whole = i64::from_str_radix(text, base).map_err(|error| {
+        let reason = match error.kind() {
+            std::num::IntErrorKind::PosOverflow | std::num::IntErrorKind::NegOverflow => "Overflow",
+            _ => "Did not consume whole string.",
+        };
+        err!(ConversionFailure, "Failed to parse number '{text}' in $convert with no onError value: {reason}")
+    })?;
+    convert(Value::Int64(whole), target)?
+        .ok_or_else(|| err!(ConversionFailure, "Unsupported conversion from string to {}", target.alias()))
 }
 
 /// Parses a decimal number from the whole text, without blanks.

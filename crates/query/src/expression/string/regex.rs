@@ -150,6 +150,34 @@ pub(in super::super) fn find_all<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     call.scope.array(builder)
 }
 
+/// Calls `found` for at most `most` matches that do not overlap, with the text since the match before.
+///
+/// Errors: errors of the search and of `found`.
+pub(super) fn each_match(
+    regex: &Regex,
+    text: &str,
+    most: usize,
+    call: &Call<'_, '_>,
+    mut found: impl FnMut(&str, &Captures) -> Result<()>,
+) -> Result<()> {
+    let interrupt = &*call.scope.context.interrupt;
+    let mut searcher = regex.searcher(text);
+    let (mut start, mut end) = (0, 0);
+    for _ in 0..most {
+        interrupt.check()?;
+        let Some(captures) = searcher.find_at(start, interrupt)? else { break };
+        found(text.get(end..captures.span.start).unwrap_or_default(), &captures)?;
+        end = captures.span.end;
+        start = end;
+        if captures.span.is_empty() {
+            // After an empty match the search continues at the next character.
+            let Some(next) = text.get(start..).and_then(|rest| rest.chars().next()) else { break };
+            start += next.len_utf8();
+        }
+    }
+    Ok(())
+}
+
 /// Approximate size of a match in MongoDB's memory: a fixed size for each value, and the texts.
 fn approximate_size(captures: &Captures) -> usize {
     const MATCH_BYTES: usize = 128;

@@ -1,0 +1,221 @@
+//! Conversions between JSON text and documents or arrays.
+
+use super::super::convert::binary;
+use super::super::evaluate::{Computed, Scope};
+use super::super::show;
+use super::to_text;
+use crate::Context;
+use base::bson::{Builder, FieldName, MAX_DEPTH, MAX_DOCUMENT_SIZE, Type, Value};
+use base::{Result, bail, err};
+use foldhash::{HashMap, HashMapExt};
+use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use std::fmt;
+
+/// Returns the text of a value of any type.
+pub(super) fn any_text(value: Value<'_>) -> String {
+    match value {
+        Value::Binary { subtype, bytes } => binary::auto_text(subtype, bytes),
+        Value::JavaScript(code) => code.to_string(),
+        other => to_text(other).unwrap_or_else(|| show::value(other)),
+    }
+}
+
+/// Returns a document or an array as JSON. Types that JSON does not have become strings.
+///
+/// Errors: ConversionFailure for a text above the size of a document, interruption.
+pub(super) fn write(value: Value<'_>, context: &Context) -> Result<String> {
+    let mut out = String::new();
+    append(value, context, &mut out)?;
+    Ok(out)
+}
+
+fn append(value: Value<'_>, context: &Context, out: &mut String) -> Result<()> {
+    context.steps(1)?;
+    match value {
+        Value::Null | Value::Undefined => out.push_str("null"),
+        Value::Boolean(value) => out.push_str(if value { "true" } else { "false" }),
+        Value::Document(document) => {
+            out.push('{');
+            for (index, element) in document.iter().enumerate() {
+                // MongoDB does not escape names.
+                let comma = if index == 0 { "" } else { "," };
+                out.push_str(&format!("{comma}\"{}\":", element.name()));
+                append(element.value(), context, out)?;
+            }
+            out.push('}');
+        }
+        Value::Array(array) => {
+            out.push('[');
+            for (index, value) in array.iter().enumerate() {
+                out.push_str(if index == 0 { "" } else { "," });
+                append(value, context, out)?;
+            }
+            out.push(']');
+        }
+        other => {
+            let text = any_text(other);
+            let is_number = other.as_number().is_some() && text.ends_with(|last: char| last.is_ascii_digit());
+            match is_number {
+                true => out.push_str(&text),
+                false => out.push_str(&serde_json::Value::from(text).to_string()),
+            }
+        }
+    }
+    if out.len() > MAX_DOCUMENT_SIZE {
+        bail!(ConversionFailure, "Resulting string exceeds maximum size ({MAX_DOCUMENT_SIZE} bytes)");
+    }
+    Ok(())
+}
+
+/// Parses JSON text to a document or an array.
+///
+/// Errors: ConversionFailure for invalid JSON, a value of another type, and a result that is too deep or too large.
+pub(super) fn read<'a>(text: &str, kind: Type, scope: &Scope<'_, 'a>) -> Computed<'a> {
+    let invalid = |reason: &str| err!(ConversionFailure, "Input doesn't represent valid JSON{reason}");
+    let mut parser = serde_json::Deserializer::from_str(text);
+    parser.disable_recursion_limit();
+    let mut out = Builder::new();
+    let parsed = Node { name: None, out: &mut out, depth: 0, scope }.deserialize(&mut parser);
+    parsed.and_then(|()| parser.end()).map_err(|error| match error.to_string().split_once(REASON) {
+        Some((_, reason)) => invalid(&format!(": {}", reason.split(" at line").next().unwrap_or(reason))),
+        None => invalid(""),
+    })?;
+    let out = out.finish();
+    let Some(result) = out.view().first() else { return Err(invalid("")) };
+    if !matches!(result.kind(), Type::Document | Type::Array) {
+        return Err(invalid(": Unexpected standalone value"));
+    }
+    if result.value_bytes().len() > MAX_DOCUMENT_SIZE {
+        return Err(invalid(": the result is too large"));
+    }
+    if result.kind() != kind {
+        bail!(ConversionFailure, "Input doesn't match expected type '{}'", kind.alias());
+    }
+    scope.copy_value(result.value()).map(Some)
+}
+
+/// Mark before the reason of an error that [`Node`] returns.
+const REASON: &str = "\u{1}";
+
+/// One JSON value, which is appended to `out` while it is parsed.
+struct Node<'p, 'e, 'a> {
+    /// Name of the field; `None` for an element and for the whole value.
+    name: Option<FieldName<'p>>,
+    out: &'p mut Builder,
+    /// Number of documents and arrays around it.
+    depth: usize,
+    scope: &'p Scope<'e, 'a>,
+}
+
+impl Node<'_, '_, '_> {
+    fn put<'v, E>(self, value: impl Into<Value<'v>>) -> std::result::Result<(), E> {
+        match self.name {
+            Some(name) => self.out.append(name, value.into()),
+            None => self.out.push(value.into()),
+        };
+        Ok(())
+    }
+
+    /// Checks depth, memory and interruption before a nested value.
+    fn enter<E: serde::de::Error>(&self) -> std::result::Result<(), E> {
+        if self.depth >= MAX_DEPTH {
+            return Err(E::custom(format!(
+                "{REASON}Result exceeds maximum depth limit of {MAX_DEPTH} levels of nesting"
+            )));
+        }
+        let checked = self.scope.context.steps(1).and_then(|()| self.scope.check_memory(self.out.len()));
+        checked.map_err(|error| E::custom(format!("{REASON}{}", error.message())))
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Node<'_, '_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> std::result::Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Node<'_, '_, '_> {
+    type Value = ();
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("JSON")
+    }
+
+    fn visit_unit<E>(self) -> std::result::Result<(), E> {
+        self.put(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> std::result::Result<(), E> {
+        self.put(value)
+    }
+
+    fn visit_i64<E>(self, value: i64) -> std::result::Result<(), E> {
+        match i32::try_from(value) {
+            Ok(small) => self.put(small),
+            Err(_) => self.put(value),
+        }
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, value: u64) -> std::result::Result<(), E> {
+        match i64::try_from(value) {
+            Ok(value) => self.visit_i64(value),
+            Err(_) => self.put(value as f64),
+        }
+    }
+
+    fn visit_f64<E>(self, value: f64) -> std::result::Result<(), E> {
+        self.put(value)
+    }
+
+    fn visit_str<E>(self, value: &str) -> std::result::Result<(), E> {
+        self.put(value)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> std::result::Result<(), A::Error> {
+        self.enter()?;
+        match self.name {
+            Some(name) => self.out.begin_array(name),
+            None => self.out.push_array(),
+        };
+        let (depth, scope) = (self.depth + 1, self.scope);
+        while elements.next_element_seed(Node { name: None, out: &mut *self.out, depth, scope })?.is_some() {}
+        self.out.end();
+        Ok(())
+    }
+
+    /// Appends a document. The last value of a repeated name wins, at the place of the first.
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> std::result::Result<(), A::Error> {
+        self.enter()?;
+        let (depth, scope) = (self.depth + 1, self.scope);
+        let mut places: HashMap<String, usize> = HashMap::new();
+        let mut values: Vec<(String, Builder)> = Vec::new();
+        while let Some(name) = fields.next_key::<String>()? {
+            if name.contains('\0') {
+                return Err(A::Error::custom(format!("{REASON}Illegal embedded null byte")));
+            }
+            let mut value = Builder::new();
+            fields.next_value_seed(Node { name: None, out: &mut value, depth, scope })?;
+            match places.get(&name).and_then(|place| values.get_mut(*place)) {
+                Some((_, known)) => *known = value,
+                None => {
+                    places.insert(name.clone(), values.len());
+                    values.push((name, value));
+                }
+            }
+        }
+        match self.name {
+            Some(name) => self.out.begin_document(name),
+            None => self.out.push_document(),
+        };
+        for (name, value) in values {
+            let (value, Ok(name)) = (value.finish(), FieldName::new(&name)) else { continue };
+            if let Some(element) = value.view().first() {
+                self.out.append_renamed(name, &element);
+            }
+        }
+        self.out.end();
+        Ok(())
+    }
+}
