@@ -112,13 +112,13 @@ This page is for developers who want to know which commands, fields, operators a
 | indexes | compound, multikey, unique, sparse, partial, TTL, hidden, wildcard, hashed, text, `2d`, `2dsphere`. Refused: search indexes, `geoHaystack` |
 | projections | inclusion, exclusion, expressions, `$slice`, `$elemMatch`, `$meta`, the positional `$` |
 | modifiers of updates | `$each` `$position` `$slice` `$sort`; the paths `$`, `$[]` and `$[name]` |
-| variables | `$$NOW` `$$CLUSTER_TIME` `$$ROOT` `$$CURRENT` `$$REMOVE`; in `$redact` `$$KEEP` `$$PRUNE` `$$DESCEND`. Unknown: `$$USER_ROLES` `$$SEARCH_META` |
+| variables | `$$NOW` `$$CLUSTER_TIME` `$$ROOT` `$$CURRENT` `$$REMOVE` `$$USER_ROLES`; in `$map`, `$filter` and `$reduce` `$$IDX`; in `$redact` `$$KEEP` `$$PRUNE` `$$DESCEND`. Unknown: `$$SEARCH_META` |
 | collations | all options. Refused: the locales `bo` `dz` `kl` `lkt` `ln` `se` `smn` `wae` `yi`, the variants `big5han` `gb2312han` `phonetic` `reformed` `search` `searchjl` |
 | JavaScript on the server | refused |
 | logins | SCRAM-SHA-256, SCRAM-SHA-1, MONGODB-X509 ([security](security.md#users)) |
 | Stable API | version 1, also strict |
 | compression of messages | snappy, zlib, zstd |
-| fields of all commands | `comment` `maxTimeMS` `readConcern` `writeConcern` `$readPreference` `lsid` `txnNumber` `autocommit` `startTransaction` `stmtId` `stmtIds` `apiVersion` `apiStrict` `apiDeprecationErrors` |
+| fields of all commands | `comment` `maxTimeMS` `readConcern` `writeConcern` `$readPreference` `lsid` `txnNumber` `autocommit` `startTransaction` `stmtId` `stmtIds` `apiVersion` `apiStrict` `apiDeprecationErrors` `rawData` (without effect) |
 | limits | documents: 16 MiB and 180 levels; messages: 48,000,000 bytes; statements of a command: 100,000 |
 ";
 
@@ -178,6 +178,8 @@ const NEWER: &str = "
 | values of `setFeatureCompatibilityVersion` | 8.0, and 8.2 of 8.2 | 8.0, 8.3, 9.0 |
 | `{\"a.b\": null}` if `a` is an empty array or has an element that is no document | does not match for this reason | matches. `$ne`, `$in`, `$nin`, `$gte`, `$lte`, `$lookup` and validators follow |
 | `validationLevel: \"constraint\"`, `prepareConstraintValidationLevel` | unknown | exist. The feature compatibility version must be 9.0 |
+| separator of `$split`, `find` of `$replaceOne` and `$replaceAll` | a string | a string or a regular expression |
+| `$convert`, `$toString` | other conversions fail (241) | also any type to a string, JSON text to documents and arrays, documents and arrays to binaries, vectors to arrays |
 | an empty name of a field in `$group` | accepted | BadValue. MongoDB's code is not known |
 | an upsert of more than 16 MiB | 17420 | 10334 |
 | a document of more than 100 MB in `$facet` | 4031700 | 146 |
@@ -190,7 +192,8 @@ These changes of 8.3 and 9.0 do not exist in Vellum:
 - `listIndexes` does not show `collation: {locale: \"simple\"}`. MongoDB names this a fault of 9.0.0.
 - A query is not ended if an index becomes multikey meanwhile (QueryKilledError).
 - `querySettings` in find, aggregate and distinct is refused as unknown. `usersInfo` refuses `authenticatedMechanism`.
-- Conversions of `$convert`, dates before 1970 in `$dateAdd`, and the limit of `chars` in `$trim` follow 8.2.
+- Dates before 1970 in `$dateAdd` and the limit of `chars` in `$trim` follow 8.2.
+- `apiStrict` does not refuse operators and arguments of expressions that are outside of API version 1.
 ";
 
 /// End of the page, after its tables.
@@ -218,7 +221,6 @@ A write with `w: 0` returns no result.
 - A cursor over a dropped collection returns 175. The server remembers the latest 256 of these cursors and returns 43 (not found) for older ones.
 - A find by a collection's UUID is refused. Only members of a cluster send it.
 - A single server answers every valid `$readPreference`. Fronts over PostgreSQL [read from standbys](postgres.md#reads-from-standbys).
-- Events of change streams have no `nsType`.
 - `listCollections` does not list `system.views`, and this collection has no documents.
 - `$meta` in the `$expr` of a filter is refused. Store the value with `$set` and filter the new field.
 - `$text` uses Snowball's stop words. MongoDB's lists for French, Romanian and Turkish differ, and a few words in Finnish, German, Hungarian, Norwegian and Russian.

@@ -316,6 +316,8 @@ struct Slot {
     namespace: Namespace,
     tag: Option<CursorTag>,
     session: Option<SessionId>,
+    /// True if a transaction opened it.
+    in_transaction: bool,
     uuid: Option<[u8; 16]>,
     no_timeout: bool,
     is_stream: bool,
@@ -502,21 +504,23 @@ impl Cursors {
 
     /// Ends every cursor of a session.
     pub fn kill_session(&self, session: &SessionId) {
-        self.open.lock().retain(|_, slot| {
-            let goes = slot.session.as_ref() == Some(session);
-            if goes {
-                slot.operation.kill();
-                slot.killed = true;
-            }
-            !goes || slot.cursor.is_none()
-        });
+        self.kill_all(|slot| slot.session.as_ref() == Some(session));
     }
 
     /// Ends the cursors opened by the transactions of a session.
     pub fn kill_transaction(&self, session: &SessionId) {
+        self.kill_all(|slot| slot.in_transaction && slot.session.as_ref() == Some(session));
+    }
+
+    /// Ends cursors, even in use.
+    fn kill_all(&self, goes: impl Fn(&Slot) -> bool) {
         self.open.lock().retain(|_, slot| {
-            let in_transaction = slot.cursor.as_ref().is_some_and(|cursor| cursor.transaction.is_some());
-            !(in_transaction && slot.session.as_ref() == Some(session))
+            if !goes(slot) {
+                return true;
+            }
+            slot.operation.kill();
+            slot.killed = true;
+            slot.cursor.is_none()
         });
     }
 
@@ -604,6 +608,7 @@ impl Slot {
             namespace: cursor.namespace.clone(),
             tag: cursor.tag.clone(),
             session: cursor.session,
+            in_transaction: cursor.transaction.is_some(),
             // A transaction's view keeps its collections.
             uuid: cursor.uuid.filter(|_| cursor.transaction.is_none()),
             no_timeout: cursor.no_timeout,
@@ -659,6 +664,7 @@ fn not_found(id: i64) -> base::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use query::Interrupt;
 
     #[test]
     fn of_cursors_over_dropped_collections_only_the_latest_are_known() {
@@ -689,5 +695,28 @@ mod tests {
         cursors.put_back(read, taken);
         assert_eq!(cursors.count().0, RELEASED_MAX + 1, "one that was being read counts from now on");
         assert!(cursors.take(read, &namespace).is_ok() && cursors.take(without, &namespace).is_ok());
+    }
+
+    #[test]
+    fn the_end_of_a_transaction_ends_its_cursors_even_in_use() {
+        let cursors = Cursors::new(1);
+        let namespace = Namespace::parse("test.c").unwrap();
+        let session = SessionId::new([1; 16], [2; 32]);
+        let add = |in_transaction| {
+            let mut cursor =
+                Cursor::new(namespace.clone(), Box::new(ReleasedStage), Arc::new(Operation::new(1)));
+            cursor.session = Some(session);
+            let id = cursors.add(cursor);
+            cursors.open.lock().get_mut(&id).unwrap().in_transaction = in_transaction;
+            id
+        };
+        let (idle, read, other) = (add(true), add(true), add(false));
+        let taken = cursors.take(read, &namespace).unwrap();
+        cursors.kill_transaction(&session);
+        assert!(cursors.take(idle, &namespace).is_err());
+        assert!(taken.operation.check().is_err(), "a getMore that reads the cursor ends");
+        cursors.put_back(read, taken);
+        assert!(cursors.take(read, &namespace).is_err());
+        assert!(cursors.take(other, &namespace).is_ok());
     }
 }

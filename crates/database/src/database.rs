@@ -130,6 +130,7 @@ impl Database {
         published: (u64, Arc<Catalog>),
         recovered_retries: Vec<StoredRetry>,
     ) -> Database {
+        let present = clock.clone();
         let [_, process @ .., _, _] = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes();
         Database {
             logs: store.log_bytes().is_some(),
@@ -158,7 +159,7 @@ impl Database {
             seen_retries: SeenRetries::default(),
             access_generation: AtomicU64::new(1),
             cursors: Cursors::new(seed),
-            timestamps: Arc::default(),
+            timestamps: Arc::new(Timestamps::with_clock(move || present.now_millis())),
             counters: Counters::default(),
             process,
             object_ids: AtomicU32::new(seed as u32),

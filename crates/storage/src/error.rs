@@ -56,7 +56,7 @@ impl fmt::Display for Error {
             Error::Io { message, .. } => write!(f, "{message}"),
             Error::Full(what) => write!(f, "no space left: {what}"),
             Error::CatalogChanged => write!(f, "the catalog has changed"),
-            Error::Unavailable(what) => write!(f, "the storage engine is unavailable: {what}"),
+            Error::Unavailable(what) => write!(f, "{what}"),
             Error::SnapshotTooOld => write!(f, "the snapshot is no longer available"),
             Error::Interrupted(_) => write!(f, "the operation was interrupted"),
             Error::Closed => write!(f, "the storage engine is closed"),

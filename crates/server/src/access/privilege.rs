@@ -4,9 +4,10 @@ use super::action::{Action, Actions};
 use super::resource::{Pattern, Resource, is_internal, is_normal, series_of};
 use crate::protocol::fields::Fields;
 use crate::protocol::names::RoleName;
-use base::bson::{Builder, Document};
+use base::bson::{Builder, Document, ValueBuf};
 use base::{Result, err};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// The right to run actions on the resources of a pattern.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -96,6 +97,8 @@ pub(crate) struct Privileges {
     list: Vec<Privilege>,
     /// Source roles, including inherited roles.
     roles: Vec<RoleName>,
+    /// Value of `$$USER_ROLES`, for users with roles.
+    user_roles: Option<Arc<ValueBuf>>,
     anything: Actions,
     cluster: Actions,
     normal: Scope,
@@ -130,12 +133,25 @@ impl Privileges {
 
     /// Sets the source roles.
     pub(crate) fn through(self, roles: Vec<RoleName>) -> Privileges {
-        Privileges { roles, ..self }
+        let mut out = Builder::new();
+        out.begin_array(c"roles");
+        for RoleName { role, db } in &roles {
+            let id = format!("{db}.{role}");
+            out.push_document().append(c"_id", &*id).append(c"role", role).append(c"db", db).end();
+        }
+        out.end();
+        let user_roles = out.finish().view().get("roles").map(|roles| Arc::new(roles.to_owned()));
+        Privileges { roles, user_roles, ..self }
     }
 
     /// Returns the source roles, including inherited roles.
     pub(crate) fn roles(&self) -> &[RoleName] {
         &self.roles
+    }
+
+    /// Returns the value of `$$USER_ROLES`.
+    pub(crate) fn user_roles(&self) -> Option<Arc<ValueBuf>> {
+        self.user_roles.clone()
     }
 
     /// Returns each resource with its actions.

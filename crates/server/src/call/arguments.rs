@@ -57,6 +57,7 @@ pub(crate) fn is_generic(name: &str) -> bool {
             | "coordinator"
             | "lsid"
             | "maxTimeMS"
+            | "rawData"
             | "readConcern"
             | "startTransaction"
             | "stmtId"
@@ -122,6 +123,8 @@ impl<'a> Arguments<'a> {
                 "$readPreference" => {
                     arguments.read_preference = ReadPreference::parse(&element, command.name)?;
                 }
+                // Only time series have raw data.
+                "rawData" => drop(typed(&element, command, "bool", value.as_bool())?),
                 "apiVersion" => api.version = Some(typed(&element, command, "string", value.as_str())?),
                 "apiStrict" => api.strict = Some(typed(&element, command, "bool", value.as_bool())?),
                 "apiDeprecationErrors" => {

@@ -16,7 +16,7 @@ use crate::protocol::fields::Fields;
 use crate::state::connection::ConnectionState;
 use crate::state::server::Server;
 use base::bson::{Builder, Document};
-use base::{Error, Result, err};
+use base::{Error, Namespace, Result, err};
 use database::time;
 use database::{OpenTransaction, Operation, Position, QuerySettings, Suspension};
 use std::cell::Cell;
@@ -137,6 +137,16 @@ impl<'a> Call<'a> {
         }
         self.set_operation(&operation);
         operation
+    }
+
+    /// Checks that a name belongs to the collection with this UUID, if one is given.
+    ///
+    /// Errors: CollectionUUIDMismatch.
+    pub(crate) fn check_uuid(&self, namespace: &Namespace, uuid: Option<[u8; 16]>) -> Result<()> {
+        match uuid {
+            Some(_) => self.server.database.catalog().check_uuid(namespace, uuid),
+            None => Ok(()),
+        }
     }
 
     /// Makes this command continue an operation, such as a cursor's.

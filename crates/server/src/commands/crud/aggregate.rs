@@ -36,6 +36,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) allow_disk_use: Option<bool>,
     bypass_validation: bool,
     pub(crate) variables: Option<Document<'a>>,
+    pub(crate) uuid: Option<[u8; 16]>,
     explain: bool,
     batch_size: Option<u64>,
     has_cursor: bool,
@@ -61,6 +62,7 @@ fn aggregate(call: &mut Call<'_>) -> Result<HandlerStatus> {
     if call.arguments.api_strict {
         check_stable_api(parts.pipeline)?;
     }
+    call.check_uuid(&parts.namespace, parts.uuid)?;
     let stages: Vec<_> = stages_of(parts.pipeline).map(|(stage, _)| stage).collect();
     check_rules(&stages, call.arguments.read_concern.level, call.arguments.transaction.is_some())?;
     call.apply_query_settings()?;
@@ -178,6 +180,7 @@ impl<'a> Parts<'a> {
             bypass_validation: fields.flag("bypassDocumentValidation")?.unwrap_or(false),
             collation: fields.collation()?,
             variables: fields.document("let")?,
+            uuid: fields.uuid("collectionUUID")?,
             explain: fields.strict_boolean("explain")?.unwrap_or(false),
             batch_size: cursor_reply::batch_size(cursor, "aggregate")?,
             has_cursor: cursor.is_some(),

@@ -219,9 +219,7 @@ impl Operation<'_> {
     ) -> Result<Done> {
         check_writable(namespace)?;
         let database = &call.server.database;
-        if uuid.is_some() {
-            database.catalog().check_uuid(namespace, *uuid)?;
-        }
+        call.check_uuid(namespace, *uuid)?;
         let scope = &database.scope_within(scope, namespace, self.collation())?;
         match self {
             Operation::Insert(document) => {

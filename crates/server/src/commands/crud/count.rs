@@ -29,10 +29,12 @@ pub(crate) struct Parts<'a> {
     pub(crate) limit: u64,
     pub(crate) skip: u64,
     pub(crate) hint: Option<Hint>,
+    pub(crate) uuid: Option<[u8; 16]>,
 }
 
 fn count(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let parts = Parts::read(&mut call.fields())?;
+    call.check_uuid(&parts.namespace, parts.uuid)?;
     let scope = call.scope_to_read(&parts.namespace, parts.collation.as_ref(), None)?;
     let n = call.server.database.count(&scope, parts.query, parts.hint, parts.skip, parts.limit)?;
     match i32::try_from(n) {
@@ -55,6 +57,7 @@ impl<'a> Parts<'a> {
             skip: fields.natural("skip")?.unwrap_or(0),
             hint: fields.hint()?,
             collation: fields.collation()?,
+            uuid: fields.uuid("collectionUUID")?,
         };
         // Old clients send a projection here. MongoDB accepts and ignores it.
         fields.any("fields")?;

@@ -99,6 +99,9 @@ impl Call<'_> {
         context.helpers = self.server.helpers.get().cloned();
         context.limits = self.server.parameters.limits();
         context.compatible_with = self.server.settings.compatible_with;
+        if let Some(identity) = &self.connection.identity {
+            context.user_roles = identity.privileges.user_roles();
+        }
         if self.server.is_replica_set() || self.server.is_front_with_log() {
             context.cluster_time = Some(self.server.cluster_time());
         }

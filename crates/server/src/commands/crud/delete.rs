@@ -40,9 +40,11 @@ fn delete(call: &mut Call<'_>) -> Result<HandlerStatus> {
     fields.flag("bypassDocumentValidation")?;
     fields.boolean("bypassEmptyTsReplacement")?;
     let variables = fields.document("let")?;
+    let uuid = fields.uuid("collectionUUID")?;
     fields.refuse_unless_default("isTimeseriesNamespace")?;
     fields.refuse_unless_default("encryptionInformation")?;
     fields.finish()?;
+    call.check_uuid(&namespace, uuid)?;
     let statements: Vec<Statement<'_>> = statements.iter().map(read).collect::<Result<_>>()?;
 
     let mut scope = call.scope_to_write(&namespace, None, variables)?;

@@ -81,6 +81,7 @@ fn explain_command(call: &mut Call<'_>, request: &Request<'_>, verbosity: Verbos
         "aggregate" => {
             aggregation::check_explained(request.body.get("writeConcern").is_some())?;
             let parts = aggregation::Parts::read(&mut fields, request.database)?;
+            call.check_uuid(&parts.namespace, parts.uuid)?;
             explain_aggregate(call, &parts, verbosity)
         }
         "count" => explain_count(call, &mut fields, verbosity),
@@ -94,6 +95,7 @@ fn explain_command(call: &mut Call<'_>, request: &Request<'_>, verbosity: Verbos
 
 fn explain_find(call: &Call<'_>, fields: &mut Fields<'_>, verbosity: Verbosity) -> Result<DocumentBuf> {
     let parts = find::Parts::read(fields)?;
+    call.check_uuid(&parts.namespace, parts.uuid)?;
     let scope = call.scope_to_read_here(&parts.namespace, parts.collation.as_ref(), parts.variables)?;
     call.server.database.explain_find(&scope, &parts.request, verbosity)
 }
@@ -110,6 +112,7 @@ fn explain_aggregate(
 
 fn explain_count(call: &Call<'_>, fields: &mut Fields<'_>, verbosity: Verbosity) -> Result<DocumentBuf> {
     let parts = count::Parts::read(fields)?;
+    call.check_uuid(&parts.namespace, parts.uuid)?;
     let scope = call.scope_to_read_here(&parts.namespace, parts.collation.as_ref(), None)?;
     let window = (parts.skip, parts.limit);
     call.server.database.explain_count(&scope, parts.query, parts.hint, window, verbosity)

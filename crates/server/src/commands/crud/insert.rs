@@ -25,9 +25,11 @@ fn insert(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let ordered = fields.boolean("ordered")?.unwrap_or(true);
     let bypass_validation = fields.flag("bypassDocumentValidation")?.unwrap_or(false);
     let keeps_timestamps = fields.boolean("bypassEmptyTsReplacement")?.unwrap_or(false);
+    let uuid = fields.uuid("collectionUUID")?;
     fields.refuse_unless_default("isTimeseriesNamespace")?;
     fields.refuse_unless_default("encryptionInformation")?;
     fields.finish()?;
+    call.check_uuid(&namespace, uuid)?;
 
     let scope = call.scope(namespace).keep_empty_timestamps(keeps_timestamps);
     let mut batch = WriteBatch::begin_presuming(call, documents.len(), ordered)?;

@@ -49,9 +49,11 @@ fn update(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let bypass_validation = fields.flag("bypassDocumentValidation")?.unwrap_or(false);
     let keeps_timestamps = fields.boolean("bypassEmptyTsReplacement")?.unwrap_or(false);
     let variables = fields.document("let")?;
+    let uuid = fields.uuid("collectionUUID")?;
     fields.refuse_unless_default("isTimeseriesNamespace")?;
     fields.refuse_unless_default("encryptionInformation")?;
     fields.finish()?;
+    call.check_uuid(&namespace, uuid)?;
     let statements: Vec<Statement<'_>> = statements.iter().map(Statement::read).collect::<Result<_>>()?;
 
     let scope_of = |call: &Call<'_>| -> Result<Scope> {

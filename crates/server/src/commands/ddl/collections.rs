@@ -66,7 +66,9 @@ pub(crate) const DROP: Row = Row::new(
 fn drop_collection(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let namespace = fields.namespace()?;
+    let uuid = fields.uuid("collectionUUID")?;
     fields.finish()?;
+    call.check_uuid(&namespace, uuid)?;
     if namespace.collection() == "system.profile" && call.server.profiler.level(namespace.database()) > 0 {
         bail!(IllegalOperation, "turn off profiling before dropping system.profile collection");
     }
@@ -301,8 +303,10 @@ fn coll_mod(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let expiry = fields.any("expireAfterSeconds")?.map(expiry).transpose()?;
     let dry_run = fields.boolean("dryRun")?.unwrap_or(false);
     let images = fields.document("changeStreamPreAndPostImages")?;
+    let uuid = fields.uuid("collectionUUID")?;
     fields.refuse_unless_default("timeseries")?;
     fields.finish()?;
+    call.check_uuid(&namespace, uuid)?;
 
     let (operation, context) = call.surroundings();
     let (context, interrupt) = (&context, operation.as_ref());

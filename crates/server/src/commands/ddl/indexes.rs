@@ -31,7 +31,11 @@ fn create_indexes(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let indexes = fields.required("indexes", Fields::documents)?;
     check_quorum(fields.any("commitQuorum")?)?;
     let ignore_unknown = fields.boolean("ignoreUnknownIndexOptions")?.unwrap_or(false);
+    let uuid = fields.uuid("collectionUUID")?;
+    // The version of the command's format, which MongoDB does not use.
+    fields.integer("v")?;
     fields.finish()?;
+    call.check_uuid(&namespace, uuid)?;
     if indexes.is_empty() {
         bail!(BadValue, "Must specify at least one index to create");
     }
@@ -114,7 +118,9 @@ fn drop_indexes(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let namespace = fields.named_collection()?;
     let index = fields.required("index", Fields::any)?;
+    let uuid = fields.uuid("collectionUUID")?;
     fields.finish()?;
+    call.check_uuid(&namespace, uuid)?;
     let operation = call.operation();
     let database = &call.server.database;
     let (before, committed) = match index {

@@ -102,7 +102,8 @@ fn list_collections(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let name_only = fields.boolean("nameOnly")?.unwrap_or(false);
     let authorized = fields.boolean("authorizedCollections")?.unwrap_or(false);
     let batch_size = cursor_reply::batch_size(fields.document("cursor")?, "listCollections")?;
-    fields.refuse_unless_default("includePendingDrops")?;
+    // MongoDB ignores this flag since 4.2.
+    fields.flag("includePendingDrops")?;
     fields.finish()?;
     let (_, context) = call.surroundings();
     let matcher = Matcher::parse(filter, &context)?;
