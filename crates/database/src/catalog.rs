@@ -17,7 +17,7 @@ use crate::options;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::namespace::check_database_name;
 use base::{Namespace, Result, bail, err};
-use imbl::OrdMap;
+use imbl::{OrdMap, OrdSet};
 use query::Context;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,6 +32,8 @@ pub struct Catalog {
     databases: OrdMap<Arc<str>, Collections>,
     /// Names of all databases by lower-case name: two names must not differ only in case.
     folded: OrdMap<Arc<str>, Arc<str>>,
+    /// The views that read a name: database, name, view.
+    readers: OrdSet<(Arc<str>, Arc<str>, Arc<str>)>,
     /// Snapshots of databases, visible only to the commands that name them.
     saved: Arc<BTreeMap<StateName, Arc<SavedState>>>,
 }
@@ -92,9 +94,37 @@ impl Catalog {
             self.folded.insert(name.to_ascii_lowercase().into(), name.into());
         }
         let collections = self.databases.entry(name.into()).or_default();
-        collections.insert(collection.namespace.collection().into(), collection.clone());
+        let replaced = collections.insert(collection.namespace.collection().into(), collection.clone());
+        self.note_readers(replaced.as_ref(), Some(&collection));
         self.assert_valid();
         Ok(())
+    }
+
+    /// Returns the views that read a collection or view, or a name that does not exist.
+    pub(crate) fn views_reading<'a>(
+        &'a self,
+        database: &'a str,
+        name: &'a str,
+    ) -> impl Iterator<Item = &'a str> {
+        let from: (Arc<str>, Arc<str>, Arc<str>) = (database.into(), name.into(), "".into());
+        let readers = self.readers.range(from..);
+        readers
+            .take_while(move |(of, read, _)| **of == *database && **read == *name)
+            .map(|(.., view)| &**view)
+    }
+
+    /// Records what a view reads in place of the view before.
+    fn note_readers(&mut self, before: Option<&Arc<Collection>>, after: Option<&Arc<Collection>>) {
+        let reads = |collection: Option<&Arc<Collection>>| -> Vec<(Arc<str>, Arc<str>, Arc<str>)> {
+            let Some(collection) = collection else { return Vec::new() };
+            let reads = collection.options.view.as_ref().map_or_else(Vec::new, |view| view.reads());
+            let (database, name) = (collection.namespace.database(), collection.namespace.collection());
+            reads.iter().map(|read| (database.into(), read.as_str().into(), name.into())).collect()
+        };
+        for gone in reads(before) {
+            self.readers.remove(&gone);
+        }
+        self.readers.extend(reads(after));
     }
 
     /// Asserts that each database has one folded name.
@@ -121,6 +151,7 @@ impl Catalog {
             self.databases.remove(namespace.database());
             self.folded.remove(namespace.database().to_ascii_lowercase().as_str());
         }
+        self.note_readers(removed.as_ref(), None);
         self.assert_valid();
         removed
     }

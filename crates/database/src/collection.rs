@@ -9,9 +9,10 @@ use crate::cached_plans::{IndexFilters, PlanCache};
 use crate::index::{Building, Index};
 use crate::option_field;
 use crate::validator::Validator;
-use base::bson::{Builder, Document, DocumentBuf, Value, ValueBuf, equal};
+use base::bson::{Array, Builder, Document, DocumentBuf, Value, ValueBuf, equal};
 use base::{Namespace, Result, bail, err};
 use query::Collation;
+use query::pipeline::stages_of;
 use std::ffi::CStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -101,6 +102,40 @@ pub struct View {
     pub on: String,
     /// The pipeline, an array.
     pub pipeline: ValueBuf,
+}
+
+/// Deepest nesting of pipelines in one view that is searched for collections. The pipeline parser
+/// allows less.
+const PIPELINES_MAX: usize = 100;
+
+impl View {
+    /// Returns the names of the collections and views that the view reads, its input first.
+    pub(crate) fn reads(&self) -> Vec<String> {
+        let mut read = vec![self.on.clone()];
+        read.append(&mut self.inner_reads());
+        read
+    }
+
+    /// Returns the names that the pipeline reads besides its input.
+    pub(crate) fn inner_reads(&self) -> Vec<String> {
+        let mut read = Vec::new();
+        note_read(self.pipeline.view().as_array().unwrap_or(Array::EMPTY), 0, &mut read);
+        read
+    }
+}
+
+/// Adds the collections that stages read besides their input.
+pub(crate) fn note_read(stages: Array<'_>, nested: usize, read: &mut Vec<String>) {
+    if nested > PIPELINES_MAX {
+        return;
+    }
+    for (stage, spec) in stages_of(stages) {
+        let inputs = stage.inputs(spec.value());
+        read.extend(inputs.collections.iter().filter_map(|name| name.as_str()).map(str::to_string));
+        for inner in inputs.pipelines {
+            note_read(inner, nested + 1, read);
+        }
+    }
 }
 
 impl Collection {

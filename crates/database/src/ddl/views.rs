@@ -2,22 +2,17 @@
 
 use crate::catalog::Catalog;
 use crate::catalog_change::CatalogChange;
-use crate::collection::{Options, View};
+use crate::collection::{Options, View, note_read};
 use crate::database::Database;
 use crate::scope::check_view;
 use base::bson::{Array, Builder, DocumentBuf, Value};
 use base::{Namespace, Result, bail, err};
-use query::pipeline::stages_of;
 use query::{Collation, Context, Pipeline};
 use std::collections::HashMap;
 use storage::store::Committed;
 
 /// Most views in a chain of views.
 const DEPTH_MAX: usize = 20;
-
-/// Deepest nesting of pipelines in one view that is searched for collections. The pipeline parser
-/// allows less.
-const PIPELINES_MAX: usize = 100;
 
 /// A resolved view.
 #[derive(Debug)]
@@ -91,9 +86,7 @@ impl Catalog {
             let named = Namespace::new(namespace.database(), name);
             named.map_or(0, |namespace| self.height(&namespace, heights))
         };
-        let mut read = Vec::new();
-        note_read(view.pipeline.view().as_array().unwrap_or(Array::EMPTY), 0, &mut read);
-        let within = read.iter().map(|name| below(name) + 1).max().unwrap_or(0);
+        let within = view.inner_reads().iter().map(|name| below(name) + 1).max().unwrap_or(0);
         let height = within.max(below(&view.on));
         heights.insert(namespace.collection().to_string(), height);
         height
@@ -142,9 +135,9 @@ impl CatalogChange<'_> {
     /// Errors: GraphContainsCycle, ViewDepthLimitExceeded, OptionNotSupportedOnView.
     pub(crate) fn check_view(&self, namespace: &Namespace, options: &Options) -> Result<()> {
         let Some(view) = &options.view else { return Ok(()) };
-        let views = Views::of(self.catalog(), namespace, view);
-        views.check(namespace)?;
-        views.check_collation(self.catalog(), namespace, &options.collation)
+        let views = Views { catalog: self.catalog(), namespace, made: view };
+        views.check()?;
+        views.check_collation(&options.collation)
     }
 }
 
@@ -185,44 +178,42 @@ impl Database {
     }
 }
 
-/// Names read by the views of a database, including a new view.
-struct Views {
-    reads: HashMap<String, Vec<String>>,
+/// The views of a database, including a new view that is not in the catalog yet.
+struct Views<'a> {
+    catalog: &'a Catalog,
+    namespace: &'a Namespace,
+    made: &'a View,
 }
 
-impl Views {
-    fn of(catalog: &Catalog, namespace: &Namespace, made: &View) -> Views {
-        let database = namespace.database();
-        let mut views: HashMap<&str, &View> = catalog
-            .collections(database)
-            .filter_map(|collection| {
-                Some((collection.namespace.collection(), collection.options.view.as_ref()?))
-            })
-            .collect();
-        views.insert(namespace.collection(), made);
-        let reads = views.into_iter().map(|(name, view)| {
-            let mut read = vec![view.on.clone()];
-            note_read(view.pipeline.view().as_array().unwrap_or(Array::EMPTY), 0, &mut read);
-            (name.to_string(), read)
-        });
-        Views { reads: reads.collect() }
+impl Views<'_> {
+    /// Returns the names that a view reads; none for a collection.
+    fn reads(&self, name: &str) -> Vec<String> {
+        if name == self.namespace.collection() {
+            return self.made.reads();
+        }
+        let named = Namespace::new(self.namespace.database(), name).ok();
+        let found = named.and_then(|namespace| self.catalog.get(&namespace)?.options.view.as_ref());
+        found.map_or_else(Vec::new, View::reads)
     }
 
+    /// Checks the chains of views through the new view. The other chains were checked before.
+    ///
     /// Errors: GraphContainsCycle, ViewDepthLimitExceeded.
-    fn check(&self, made: &Namespace) -> Result<()> {
-        let mut depths = HashMap::new();
-        // The new view is first, so that the path of a cycle begins with it.
-        for name in std::iter::once(made.collection()).chain(self.reads.keys().map(String::as_str)) {
-            self.depth(name, made.database(), &mut Vec::new(), &mut depths)?;
+    fn check(&self) -> Result<()> {
+        let made = self.namespace.collection();
+        let below = self.depth(made, &mut Vec::new(), &mut HashMap::new())?;
+        match below + self.height(made, 0, &mut HashMap::new()) > DEPTH_MAX {
+            true => Err(depth_error()),
+            false => Ok(()),
         }
-        Ok(())
     }
 
     /// Errors: OptionNotSupportedOnView if the new view reads a view with another collation.
-    fn check_collation(&self, catalog: &Catalog, made: &Namespace, collation: &Collation) -> Result<()> {
-        for name in self.reads.get(made.collection()).into_iter().flatten() {
-            let Ok(other) = Namespace::new(made.database(), name) else { continue };
-            let view = catalog.get(&other).filter(|collection| collection.is_view());
+    fn check_collation(&self, collation: &Collation) -> Result<()> {
+        let made = self.namespace;
+        for name in self.made.reads() {
+            let Ok(other) = Namespace::new(made.database(), &name) else { continue };
+            let view = self.catalog.get(&other).filter(|collection| collection.is_view());
             if view.is_some_and(|view| view.options.collation != *collation) {
                 bail!(OptionNotSupportedOnView, "View {made} has conflicting collation with view {other}");
             }
@@ -230,51 +221,54 @@ impl Views {
         Ok(())
     }
 
-    /// Returns the length of the longest chain of views below a name. The depth limit of views
-    /// limits the recursion.
-    fn depth<'a>(
-        &'a self,
-        name: &'a str,
-        database: &str,
-        path: &mut Vec<&'a str>,
-        depths: &mut HashMap<&'a str, usize>,
+    /// Returns the length of the longest chain of views that begins with a name. The depth limit of views limits the
+    /// recursion.
+    fn depth(
+        &self,
+        name: &str,
+        path: &mut Vec<String>,
+        depths: &mut HashMap<String, usize>,
     ) -> Result<usize> {
-        let Some(read) = self.reads.get(name) else { return Ok(0) };
+        let read = self.reads(name);
+        if read.is_empty() {
+            return Ok(0);
+        }
         if let Some(depth) = depths.get(name) {
             return Ok(*depth);
         }
-        if let Some(start) = path.iter().position(|on_path| *on_path == name) {
-            let cycle = path.iter().skip(start).chain([&name]).map(|name| format!("{database}.{name}"));
-            let cycle: Vec<String> = cycle.collect();
+        if let Some(start) = path.iter().position(|on_path| on_path == name) {
+            let database = self.namespace.database();
+            let cycle = path.iter().skip(start).map(String::as_str).chain([name]);
+            let cycle: Vec<String> = cycle.map(|name| format!("{database}.{name}")).collect();
             bail!(GraphContainsCycle, "View cycle detected: {}", cycle.join(" => "));
         }
         if path.len() >= DEPTH_MAX {
             return Err(depth_error());
         }
-        path.push(name);
+        path.push(name.to_string());
         let mut depth = 0;
         for below in read {
-            depth = depth.max(self.depth(below, database, path, depths)?);
+            depth = depth.max(self.depth(&below, path, depths)?);
         }
         path.pop();
-        if depth >= DEPTH_MAX {
-            return Err(depth_error());
-        }
-        depths.insert(name, depth + 1);
+        depths.insert(name.to_string(), depth + 1);
         Ok(depth + 1)
     }
-}
 
-/// Adds the collections that stages read besides their input.
-fn note_read(stages: Array<'_>, nested: usize, read: &mut Vec<String>) {
-    if nested > PIPELINES_MAX {
-        return;
-    }
-    for (stage, spec) in stages_of(stages) {
-        let inputs = stage.inputs(spec.value());
-        read.extend(inputs.collections.iter().filter_map(|name| name.as_str()).map(str::to_string));
-        for inner in inputs.pipelines {
-            note_read(inner, nested + 1, read);
+    /// Returns the length of the longest chain of views above a name, at most the limit. The chains have no cycle.
+    fn height(&self, name: &str, passed: usize, heights: &mut HashMap<String, usize>) -> usize {
+        if passed > DEPTH_MAX {
+            return 0;
         }
+        if let Some(height) = heights.get(name) {
+            return *height;
+        }
+        let mut readers = self.catalog.views_reading(self.namespace.database(), name).collect::<Vec<_>>();
+        // A view that is about to be replaced has other inputs.
+        readers.retain(|reader| *reader != self.namespace.collection());
+        let above = readers.iter().map(|reader| 1 + self.height(reader, passed + 1, heights)).max();
+        let height = above.unwrap_or(0);
+        heights.insert(name.to_string(), height);
+        height
     }
 }
