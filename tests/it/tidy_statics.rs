@@ -30,6 +30,7 @@ const STATICS: &[(&str, &str)] = &[
     ("crates/server/src/process/logging/mod.rs: SINK", "the same: where it goes"),
     ("crates/server/src/process/logging/mod.rs: WARNINGS", "the same: what was said at the start"),
     ("crates/storage/src/cancellation.rs: CURRENT", "the deadline of the caller that a thread works for"),
+    ("crates/storage/src/coverage.rs: REACHED", "in debug builds, the code marks that a thread passed"),
     ("crates/storage/src/cpu_slice.rs: BEATS", "in debug builds, how long the machine has run"),
     ("crates/storage/src/cpu_slice.rs: FACTOR", "in debug builds, how slow code may be"),
     ("crates/storage/src/mutants.rs: ANY", "faults that tests switch on"),

@@ -14,6 +14,7 @@ use crate::storage_error;
 use base::{Result, bail};
 use query::Interrupt;
 use std::task::Waker;
+use storage::mark;
 use storage::store::{
     AcknowledgmentLevel, CommitError, Committed, Member, TransactionId, WriteConcernStatus,
 };
@@ -78,13 +79,17 @@ impl Database {
                     if operation.suspends()
                         && let Some(ready) = self.release_check(owner)
                     {
+                        mark!("a write is suspended until a transaction ends");
                         return Err(operation.suspend(ready, None));
                     }
                     self.wait_for(owner, operation)?;
                     return Ok(Applied::Retry);
                 }
                 CommitError::Changed => return Ok(Applied::Retry),
-                CommitError::Expectation(number) if changes.fails_build(number) => return Ok(Applied::Retry),
+                CommitError::Expectation(number) if changes.fails_build(number) => {
+                    mark!("a write makes an index build fail");
+                    return Ok(Applied::Retry);
+                }
                 CommitError::Expectation(number) if changes.is_retry(number) => {
                     bail!(
                         ConflictingOperationInProgress,

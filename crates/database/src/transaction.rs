@@ -34,7 +34,7 @@ use base::{Namespace, Result, bail};
 use query::Interrupt;
 use std::sync::Arc;
 use storage::store::{Change, CommitError, Committed, Expect, WriteIntent};
-use storage::{Batch, Key, Overlay, Snapshot, mutant};
+use storage::{Batch, Key, Overlay, Snapshot, mark, mutant};
 
 impl Database {
     /// Begins a transaction that reads the present state, or the state at the earlier time `at`.
@@ -126,7 +126,10 @@ impl Database {
                     operation.check()?;
                     change = given_back;
                 }
-                Err(_) => return Err(write_conflict()),
+                Err(_) => {
+                    mark!("a transaction's commit is refused");
+                    return Err(write_conflict());
+                }
             }
         }
     }
@@ -137,6 +140,7 @@ impl Database {
         change: Change,
         created: &[Arc<Collection>],
     ) -> Result<Committed> {
+        mark!("a transaction creates a collection");
         let lock = self.exclusive(operation)?;
         let mut catalog_change = CatalogChange::new(self, lock)?;
         catalog_change.adopt(change);

@@ -165,6 +165,8 @@ pub struct DiskEngine {
     directory: Mutex<Option<Directory>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     replayed: u64,
+    /// Position after which the journal has each commit.
+    complete_after: u64,
     reuse: Arc<Reuse>,
     cache_bytes: u64,
     /// Locked like the directory.
@@ -253,7 +255,7 @@ impl DiskEngine {
             state.apply(batch, &below, position);
             Ok(())
         };
-        let appender = recovery::recover(&directory.segments, loaded.position, replay)?;
+        let (appender, complete_after) = recovery::recover(&directory.segments, loaded.position, replay)?;
         debug_assert_eq!(state.position, loaded.position + count, "a replayed commit is not counted");
         let journal = match options.durability {
             Durability::Journaled => Journal::written_by_syncs(directory.segments.clone(), &appender)?,
@@ -266,6 +268,7 @@ impl DiskEngine {
             directory: Mutex::new(Some(directory)),
             threads: Mutex::default(),
             replayed: count,
+            complete_after,
             reuse,
             cache_bytes: options.cache_bytes,
             archive: Mutex::new(archive.clone()),
@@ -329,7 +332,7 @@ impl DiskEngine {
 /// Returns a backup of a state, or of the commits between an earlier backup and the state.
 fn of_state(
     state: Arc<State>,
-    segments: &Segments,
+    (segments, complete_after): (&Segments, u64),
     archive: Option<&Path>,
     since: Option<Since>,
     covers: u64,
@@ -338,7 +341,7 @@ fn of_state(
     debug_assert!(end.covers >= end.time, "a commit of the backup is later than its end");
     let mut why = None;
     if let Some(since) = since {
-        match changes(segments, archive, since, end.position)? {
+        match changes((segments, complete_after), archive, since, end.position)? {
             Ok(frame_stream) => {
                 let changes = Changes { frame_stream, end: end.position };
                 return Ok(Backup::changes(Box::new(changes), since, end));
@@ -352,7 +355,7 @@ fn of_state(
 
 /// Returns the commits after an earlier backup, or the reason that they are unavailable.
 fn changes(
-    segments: &Segments,
+    (segments, complete_after): (&Segments, u64),
     archive: Option<&Path>,
     since: Since,
     end: u64,
@@ -364,6 +367,9 @@ fn changes(
         let what = format!("the earlier backup goes up to commit {}, the data to {end}", since.position);
         return Ok(Err(what));
     }
+    if since.position < complete_after {
+        return Ok(Err(format!("a crash has removed commits up to {complete_after} from the journal")));
+    }
     let mut sources = Vec::new();
     for number in segments.list()? {
         match Reader::open_segment(segments, number) {
@@ -374,6 +380,9 @@ fn changes(
             Err(error) => return Err(error),
         }
     }
+    // A crash may have removed commits that the base has from the segments before the needed ones.
+    let needed = sources.partition_point(|source| source.first() <= since.position + 1);
+    sources.drain(..needed.saturating_sub(1));
     let live = sources.iter().map(Source::first).min().unwrap_or(end + 1);
     // After the segments, because a segment is removed only after it is archived.
     sources.extend(archive.iter().flat_map(|archive| archive::sources(&*segments.files, archive)));
@@ -429,7 +438,8 @@ impl Engine for DiskEngine {
         self.wait_journaled(Position(state.position))?;
         let segments = &self.core.journal.segments;
         let archive = self.archive.lock().clone();
-        of_state(state, segments, archive.as_ref().map(|archive| archive.directory()), since, covers)
+        let archive = archive.as_ref().map(|archive| archive.directory());
+        of_state(state, (segments, self.complete_after), archive, since, covers)
     }
 
     fn name(&self) -> &'static str {

@@ -13,6 +13,7 @@
 mod batch;
 mod bytes;
 pub mod cancellation;
+pub mod coverage;
 pub mod cpu_slice;
 pub mod disk;
 mod engine;

@@ -25,7 +25,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use storage::store::Committed;
-use storage::{Direction, Range, mutant};
+use storage::{Direction, Range, mark, mutant};
 
 /// Number of entries loaded under the lock at a time, about a quarter of a millisecond of work.
 /// Each group copies the tree nodes shared with readers. Debug builds use few entries, so that
@@ -114,6 +114,7 @@ impl IndexBuild<'_> {
             self.database.must_change_catalog(self.operation, |change| {
                 let mut collection = self.registered(change)?;
                 if let Some(build) = self.builds.iter().find(|build| build.build.has_failed()) {
+                    mark!("an index build fails because of a write");
                     return Err(self.duplicate(build));
                 }
                 self.learn_from(&collection);
@@ -222,6 +223,7 @@ impl IndexBuild<'_> {
         for loaded in chunk {
             // A changed record's entries are already in the index, or the record is gone.
             if build.build.changed.contains(loaded.record().0) {
+                mark!("an index build skips a changed document");
                 continue;
             }
             let key_string = loaded.key_string();
@@ -233,6 +235,7 @@ impl IndexBuild<'_> {
                 let same = |other: &Loaded| other.key_string() == key_string;
                 let there = change.snapshot().get(index.ident, key_string).map_err(storage_error)?;
                 if there.is_some() || previous.is_some_and(same) {
+                    mark!("an index build finds a duplicate");
                     let key = (key_string.to_vec(), loaded.type_bits().to_vec());
                     *build.build.duplicate.lock() = Some(key);
                     return Err(self.duplicate(build));
@@ -255,7 +258,10 @@ impl IndexBuild<'_> {
         };
         match collection {
             Some(collection) if self.builds.iter().all(is_there) => Ok(Collection::clone(collection)),
-            _ => Err(self.gone()),
+            _ => {
+                mark!("an index build loses its collection");
+                Err(self.gone())
+            }
         }
     }
 

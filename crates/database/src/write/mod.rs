@@ -29,7 +29,7 @@ use base::bson::{Document, DocumentCow};
 use base::{Error, Result, bail, err};
 use query::{Context, Interrupt, Row};
 use std::sync::Arc;
-use storage::{Value, mutant};
+use storage::{Value, mark, mutant};
 
 /// Most restarts of a statement because of concurrent changes of its document. The statement then
 /// fails with WriteConflict.
@@ -173,6 +173,9 @@ impl Found {
         let waits = (operation, database.blocking_hook());
         let turn = database.write_queues.take_if_contended(ident, self.id, self.losses, waits)?;
         // The previous owner of the turn has changed the document.
+        if turn.is_some() {
+            mark!("a write queues for a contended document");
+        }
         self.losses += usize::from(turn.is_some());
         Ok(turn)
     }
@@ -205,8 +208,15 @@ impl Found {
                 found => break found.map_err(storage_error)?,
             }
         };
-        let Some(document) = found else { return Ok(false) };
-        self.changed |= document != self.document && !mutant!("changed documents are not matched again");
+        let Some(document) = found else {
+            mark!("a document is gone before its write");
+            return Ok(false);
+        };
+        let has_changed = document != self.document;
+        if has_changed {
+            mark!("a document has changed before its write");
+        }
+        self.changed |= has_changed && !mutant!("changed documents are not matched again");
         self.document = document;
         Ok(true)
     }

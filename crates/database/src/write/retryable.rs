@@ -21,7 +21,7 @@ use crate::retry_record::{RetryKey, SessionId, StoredRetry, from_entry, run_answ
 use crate::storage_error;
 use base::Result;
 use base::bson::{Builder, Document, DocumentBuf, DocumentCow};
-use storage::{Direction, Key, Range, Value, mutant};
+use storage::{Direction, Key, Range, Value, mark, mutant};
 
 /// Maximum number of records read before a removal.
 const REAP_BATCH_MAX: usize = 512;
@@ -83,6 +83,9 @@ impl Database {
             let record = from_entry(key, &value)?;
             if !is_live(&record.key) && !self.may_belong_elsewhere(&record) {
                 expired.push((Key::from(key), value.to_value()));
+            }
+            if !expired.is_empty() {
+                mark!("records of ended sessions are removed");
             }
             if expired.len() == REAP_BATCH_MAX {
                 reaped += self.remove_retries(std::mem::take(&mut expired))?;

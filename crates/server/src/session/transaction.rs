@@ -13,6 +13,7 @@ use crate::protocol::read_concern::{ReadConcern, RequestedReadConcern};
 use crate::protocol::session_id;
 use base::bson::{Builder, Value};
 use base::{Error, Result, bail, err};
+use database::mark;
 use database::time;
 use database::{Committed, Database, OpenTransaction, Operation, RetryKey};
 use std::sync::Arc;
@@ -163,6 +164,7 @@ impl Session {
                 Err(aborted(number))
             }
             State::Committed(committed) => {
+                mark!("a commit is repeated");
                 current.state = State::Committed(committed);
                 Ok(committed)
             }
@@ -220,6 +222,7 @@ impl Session {
         let mut current = self.transaction.lock();
         let expired = matches!(&current.state, State::Open(open) if time::since(open.began) >= limit);
         if expired {
+            mark!("an old transaction is aborted");
             log::info!(
                 "aborting transaction {} on session {}: it has been open for longer than \
                  transactionLifetimeLimitSeconds",

@@ -4,6 +4,7 @@
 //! checkpoint is old. It writes the changes to the base, then removes obsolete segments and frees space. A failed
 //! checkpoint is retried with the same frozen state. Meanwhile readers and writers continue, writers ever more slowly.
 
+use crate::mark;
 use crate::time;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -224,6 +225,7 @@ impl Checkpointer {
         if (self.started.is_some() || self.core.has_changes())
             && let Err(error) = self.attempt(u64::MAX)
         {
+            mark!("the last checkpoint fails");
             log::warn!("the checkpoint at shutdown failed, the journal has all commits: {error}");
         }
     }
@@ -254,6 +256,7 @@ impl Checkpointer {
         if later || file < REWRITE_BYTES_MIN || file <= self.compacted {
             return;
         }
+        mark!("the base is compacted");
         debug_assert!(self.started.is_none(), "a compaction during a checkpoint");
         let core = Arc::clone(&self.core);
         let mut base = core.base.lock();
@@ -286,6 +289,7 @@ impl Checkpointer {
     fn attempt(&mut self, request: u64) -> Result<()> {
         self.attempted = time::now();
         if let Some(started) = self.started.take() {
+            mark!("a failed checkpoint is resumed");
             let late = started.request < request;
             self.complete(started)?;
             if !late {
@@ -303,7 +307,10 @@ impl Checkpointer {
         let segment = segments.next(self.core.segment())?;
         debug_assert!(segment > self.core.segment(), "segment {segment} exists");
         // An incomplete segment before a later one would look damaged to recovery.
-        let file = segments.create(segment).inspect_err(|_| _ = segments.remove(segment))?;
+        let file = segments.create(segment).inspect_err(|_| {
+            mark!("a checkpoint gets no segment");
+            _ = segments.remove(segment);
+        })?;
         let freeze = self.core.freeze(segment, file);
         let plan = Plan::new(&freeze, self.next_table);
         debug_assert!(plan.next_table >= self.next_table, "a table's number is given again");
@@ -338,6 +345,7 @@ impl Checkpointer {
                 self.finish(&started)
             }
             Err(error) => {
+                mark!("a checkpoint cannot write the base");
                 self.started = Some(started);
                 Err(error)
             }

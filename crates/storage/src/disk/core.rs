@@ -4,6 +4,7 @@
 //! writers, the freeze of changes for a checkpoint and the timed syncs are methods here too. State of one thread alone
 //! belongs to its module: `checkpointer.rs`, `journal.rs`.
 
+use crate::mark;
 use crate::time;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -153,6 +154,7 @@ impl Core {
         let position = appended.inspect_err(|_| self.request_recovery_checkpoint())?;
         let discarded = match large {
             Some(mut next) => {
+                mark!("a large batch is applied to a copy");
                 let discarded = next.apply(batch, &below, position);
                 self.publish(Arc::new(next));
                 discarded
@@ -212,6 +214,7 @@ impl Core {
             if fullness < 1000 {
                 return Ok(());
             }
+            mark!("a writer meets the checkpoint limit");
             self.checkpoint_queue.request();
             if !should_continue() {
                 return Ok(());
@@ -340,6 +343,7 @@ impl Core {
     fn flush(&self) {
         if self.journal.has_unsynced() && !self.journal.is_broken() {
             if let Err(error) = self.journal.sync() {
+                mark!("a background sync fails");
                 log::error!("commits are blocked until the next checkpoint: {error}");
                 self.checkpoint_queue.request();
             }

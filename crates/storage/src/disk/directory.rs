@@ -168,6 +168,8 @@ pub struct ReadOnlyEngine {
     latest: Mutex<Arc<State>>,
     commits: AtomicU64,
     segments: Segments,
+    /// Position after which the journal has each commit.
+    complete_after: u64,
     archive: Option<std::path::PathBuf>,
     /// Kept open for its readers.
     base: Mutex<Base>,
@@ -197,7 +199,7 @@ impl ReadOnlyEngine {
         let base = Base::open(files, path.join(BASE_FILE), cache, options.compression, control)?;
         let loaded = base.load()?;
         let mut state = State::new(loaded.view, loaded.trees, loaded.position, loaded.time);
-        recovery::read(&segments, loaded.position, |position, batch| {
+        let complete_after = recovery::read(&segments, loaded.position, |position, batch| {
             let below = state.prepare(&batch)?;
             state.apply(batch, &below, position);
             Ok(())
@@ -206,7 +208,8 @@ impl ReadOnlyEngine {
         let archive = options.archive.as_ref().map(|archive| archive::place(&archive.directory, id));
         let latest = Mutex::new(Arc::clone(&found));
         let commits = AtomicU64::new(0);
-        Ok(ReadOnlyEngine { found, latest, commits, segments, archive, base: Mutex::new(base), _lock: lock })
+        let (base, _lock) = (Mutex::new(base), lock);
+        Ok(ReadOnlyEngine { found, latest, commits, segments, complete_after, archive, base, _lock })
     }
 
     /// Returns the trees of the directory.
@@ -245,7 +248,8 @@ impl Engine for ReadOnlyEngine {
             let sync = self.segments.files.open(&path, false).and_then(|file| file.sync());
             sync.map_err(|error| during("syncing", &path, error))?;
         }
-        of_state(Arc::clone(&self.found), &self.segments, self.archive.as_deref(), since, covers)
+        let segments = (&self.segments, self.complete_after);
+        of_state(Arc::clone(&self.found), segments, self.archive.as_deref(), since, covers)
     }
 
     fn name(&self) -> &'static str {

@@ -32,7 +32,7 @@ use super::write_buffer::{Part, WriteBuffer};
 use crate::record::{Encoded, HEADER_BYTES};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::{Error, EventCount, JournalWait, Result, mutant};
+use crate::{Error, EventCount, JournalWait, Result, mark, mutant};
 
 /// Magic at the start of a segment.
 const SEGMENT_MAGIC: [u8; 8] = *b"VellumJ\n";
@@ -215,7 +215,10 @@ fn write_ahead(appender: &mut Appender) {
     // On the heap, since a constant of this size would enlarge the program.
     let zeros = vec![0; ahead_bytes()];
     match appender.file.write_at(&zeros, appender.len) {
-        Ok(()) => appender.ahead = appender.len + zeros.len() as u64,
+        Ok(()) => {
+            mark!("the journal is extended with zeros");
+            appender.ahead = appender.len + zeros.len() as u64;
+        }
         // If this fails too, a partial run of zeros is harmless.
         Err(_) => _ = appender.file.set_len(appender.len),
     }
@@ -233,7 +236,11 @@ fn fill_ahead(appender: &mut Appender, len: usize) -> std::io::Result<bool> {
         appender.file.write_at(&zeros, appender.ahead).map(|()| to)
     };
     // On a nearly full disk, only the required length.
-    appender.ahead = fill(end + ahead_bytes() as u64).or_else(|_| fill(end))?;
+    let only_required = |_| {
+        mark!("a nearly full disk has room for one frame");
+        fill(end)
+    };
+    appender.ahead = fill(end + ahead_bytes() as u64).or_else(only_required)?;
     debug_assert!(appender.ahead >= end, "the frame ends behind the zeros");
     debug_assert!(appender.ahead.is_multiple_of(BLOCK as u64), "the file ends within a block");
     Ok(true)
@@ -404,6 +411,7 @@ impl Journal {
     /// Writes the next frame and returns its position. An error leaves the journal as before.
     pub(super) fn append(&self, appender: &mut Appender, encoded: &mut Encoded) -> Result<u64> {
         if let Some(error) = &self.syncing.lock().broken {
+            mark!("a broken journal refuses a commit");
             return Err(error.clone());
         }
         debug_assert_eq!(appender.position, self.appended.load(Ordering::Acquire), "another appender writes");
@@ -445,6 +453,7 @@ impl Journal {
 
     /// Truncates the remains of a failed write.
     fn cut(&self, appender: &mut Appender, error: std::io::Error) -> Error {
+        mark!("the remains of a failed journal write are cut");
         appender.ahead = appender.len;
         let path = self.segments.path(appender.number);
         let error = during("writing", &path, error);
@@ -459,6 +468,7 @@ impl Journal {
         if let Some(write_buffer) = &self.write_buffer {
             write_buffer.lock().switch(Arc::clone(&file), &self.segments.header(number));
         }
+        mark!("the journal begins a segment");
         debug_assert!(number > appender.number, "segment {number} after {}", appender.number);
         self.syncing.lock().files.push(Arc::clone(&file));
         appender.number = number;
@@ -472,8 +482,8 @@ impl Journal {
     pub(super) fn checkpointed(&self, position: u64) {
         let mut syncing = self.syncing.lock();
         debug_assert!(!syncing.files.is_empty(), "the journal has no segment");
-        if position >= self.appended.load(Ordering::Acquire) {
-            syncing.broken = None;
+        if position >= self.appended.load(Ordering::Acquire) && syncing.broken.take().is_some() {
+            mark!("a checkpoint repairs a broken journal");
         }
         // They need no sync any more. Open handles would keep their disk space after removal.
         let older = syncing.files.len().saturating_sub(1);
@@ -582,6 +592,9 @@ impl Journal {
             true => self.appended.load(Ordering::Acquire),
             false => appended,
         };
+        if self.appended.load(Ordering::Acquire) > appended {
+            mark!("a commit during a sync");
+        }
         self.latency.note(time::since(started));
         if result.is_ok() {
             self.mark.note(appended);
@@ -604,6 +617,7 @@ impl Journal {
             }
             Err(error) => {
                 let error = during("syncing the journal in", &self.segments.directory, error);
+                mark!("a sync of the journal fails");
                 if !mutant!("a failed sync is forgotten") {
                     syncing.broken = Some(error.clone());
                 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use super::journal::{Appender, SEGMENT_HEADER_BYTES, Segments, during};
 use super::mark;
 use super::reader::Reader;
-use crate::{Batch, Error, Result};
+use crate::{Batch, Error, Result, mark};
 
 const HEADER: u64 = SEGMENT_HEADER_BYTES as u64;
 
@@ -27,12 +27,12 @@ struct Place {
 }
 
 /// Replays the journal: calls `replay` with each batch after `base`, the position of the base. Returns the segment to
-/// continue, with everything in it durable.
+/// continue, with everything in it durable, and the position after which the journal has each commit.
 pub(super) fn recover(
     segments: &Segments,
     base: u64,
     replay: impl FnMut(u64, Batch) -> Result<()>,
-) -> Result<Appender> {
+) -> Result<(Appender, u64)> {
     let read = readers(segments)?;
     if read.is_empty() {
         let directory = segments.directory.display();
@@ -40,22 +40,23 @@ pub(super) fn recover(
             "no journal found in {directory}; was it in another directory before?"
         )));
     }
-    let mut replayer = Replayer { segments, read, last: base, lenient: false, replay };
+    let mut replayer = Replayer::new(segments, read, base, replay);
     let end = replayer.run()?;
     debug_assert!(replayer.last >= base, "the journal ends before the base");
     mark::check(segments, replayer.last)?;
-    match end {
+    let appender = match end {
         Some(end) => truncate(segments, &mut replayer.read, end, replayer.last),
         None => resume_appending(segments, &replayer.read, replayer.last),
-    }
+    };
+    Ok((appender?, replayer.complete_after()))
 }
 
-/// Replays the journal as [`recover`] does, and changes no file.
+/// Replays the journal as [`recover`] does, and changes no file. Returns the position after which it has each commit.
 pub(super) fn read(
     segments: &Segments,
     base: u64,
     replay: impl FnMut(u64, Batch) -> Result<()>,
-) -> Result<()> {
+) -> Result<u64> {
     let read = readers(segments)?;
     if read.is_empty() {
         let directory = segments.directory.display();
@@ -63,9 +64,10 @@ pub(super) fn read(
             "no journal found in {directory}; is it in another directory?"
         )));
     }
-    let mut replayer = Replayer { segments, read, last: base, lenient: false, replay };
+    let mut replayer = Replayer::new(segments, read, base, replay);
     replayer.run()?;
-    mark::check(segments, replayer.last)
+    mark::check(segments, replayer.last)?;
+    Ok(replayer.complete_after())
 }
 
 /// Result of a salvage of the journal.
@@ -91,7 +93,8 @@ pub(super) fn salvage(
             read.push(reader);
         }
     }
-    let mut replayer = Replayer { segments, read, last: base.unwrap_or_default(), lenient: true, replay };
+    let mut replayer =
+        Replayer { lenient: true, ..Replayer::new(segments, read, base.unwrap_or_default(), replay) };
     if base.is_none() {
         let first = replayer.later_frames(Place { segment: 0, offset: 0 })?;
         replayer.last = first.map_or(0, |later_frames| later_frames.next.1.saturating_sub(1));
@@ -133,6 +136,10 @@ struct Replayer<'a, R> {
     read: Vec<Reader>,
     /// The position reached: of the base, or of the last replayed frame.
     last: u64,
+    /// Position of the valid frame passed last.
+    passed: Option<u64>,
+    /// Position of the latest commit that the base has and the journal lacks.
+    lost: u64,
     /// True to ignore a damaged segment header.
     lenient: bool,
     replay: R,
@@ -154,7 +161,21 @@ struct NextFrame {
     batch: Option<Batch>,
 }
 
-impl<R: FnMut(u64, Batch) -> Result<()>> Replayer<'_, R> {
+impl<'a, R: FnMut(u64, Batch) -> Result<()>> Replayer<'a, R> {
+    fn new(segments: &'a Segments, read: Vec<Reader>, base: u64, replay: R) -> Self {
+        Replayer { segments, read, last: base, passed: None, lost: 0, lenient: false, replay }
+    }
+
+    /// Returns the position after which the journal has each commit. A checkpoint makes commits durable without a sync of
+    /// the journal, so a crash before the removal of the segments may lose their frames.
+    fn complete_after(&self) -> u64 {
+        match self.passed {
+            Some(passed) if passed < self.last => self.last,
+            // Without a frame, the segments show where they begin.
+            _ => self.lost,
+        }
+    }
+
     /// Replays to the end. Returns the place to truncate at if the end is incomplete.
     fn run(&mut self) -> Result<Option<Place>> {
         let mut segment = 0;
@@ -176,6 +197,7 @@ impl<R: FnMut(u64, Batch) -> Result<()>> Replayer<'_, R> {
                     Some(LaterFrames { next: (next, position), .. })
                         if position == self.last + 1 && is_header_valid =>
                     {
+                        mark!("recovery skips damaged frames that the base has");
                         if next.segment != segment {
                             break;
                         }
@@ -200,7 +222,10 @@ impl<R: FnMut(u64, Batch) -> Result<()>> Replayer<'_, R> {
                 let first = place.offset == HEADER;
                 let durable = self.later_frames(*place)?.map_or(0, |later_frames| later_frames.durable);
                 match first && durable <= self.last {
-                    true => return Ok(Some(*place)),
+                    true => {
+                        mark!("recovery cuts a segment that begins with a gap");
+                        return Ok(Some(*place));
+                    }
                     false => return Err(self.damaged(*place)),
                 }
             }
@@ -209,6 +234,10 @@ impl<R: FnMut(u64, Batch) -> Result<()>> Replayer<'_, R> {
                 (self.replay)(frame.position, batch).map_err(|error| self.replay_error(*place, error))?;
                 self.last = frame.position;
             }
+            if self.passed.is_some_and(|passed| passed + 1 < frame.position) {
+                self.lost = frame.position - 1;
+            }
+            self.passed = self.passed.max(Some(frame.position));
             place.offset += frame.len;
             debug_assert!(
                 self.read.get(place.segment).is_some_and(|segment| place.offset <= segment.len()),
@@ -277,7 +306,10 @@ impl<R: FnMut(u64, Batch) -> Result<()>> Replayer<'_, R> {
         };
         match later_frames.durable > self.last || !never_written {
             true => Err(self.damaged(place)),
-            false => Ok(place),
+            false => {
+                mark!("recovery cuts valid frames behind a lost one");
+                Ok(place)
+            }
         }
     }
 
@@ -322,7 +354,10 @@ fn truncate(segments: &Segments, read: &mut [Reader], end: Place, position: u64)
         Some([last]) => end.offset > 0 && last.is_zero_from(end.offset)?,
         _ => false,
     };
-    if !is_preallocated {
+    if is_preallocated {
+        mark!("recovery cuts preallocated zeros");
+    } else {
+        mark!("recovery cuts a torn write");
         let synced = match mark::read(segments) {
             Some(synced) => format!("and commits up to {synced} were synced"),
             None => "and the last synced commit is unknown".to_string(),
@@ -334,12 +369,14 @@ fn truncate(segments: &Segments, read: &mut [Reader], end: Place, position: u64)
     }
     // The last segments first, so that an interruption leaves no gap.
     for segment in read.iter().skip(end.segment + 1).rev() {
+        mark!("recovery removes a later segment");
         segments.remove(segment.number)?;
         segments.files.sync_directory(&segments.directory)?;
     }
     let remaining = read.get(..=end.segment).unwrap_or_default();
     let Some(last) = remaining.last() else { return Err(Error::Closed) };
     if end.offset == 0 {
+        mark!("recovery writes the header of a segment again");
         segments.create(last.number)?;
         let earlier = remaining.split_last().map_or(&[][..], |(_, earlier)| earlier);
         resume_appending(segments, earlier, position)?;

@@ -9,6 +9,7 @@
 //! clones the layers and refers to the same table of the base. When a checkpoint finds that one of the trees has
 //! changed, it gives that tree its own table.
 
+use crate::mark;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -351,6 +352,9 @@ impl State {
         write(table);
         debug_assert!(self.bytes >= before, "{ident:?} has more bytes than all trees");
         self.bytes = self.bytes - before + table.bytes;
+        if !self.freezing.is_empty() {
+            mark!("a tree changes during a checkpoint");
+        }
     }
 
     /// Adds a fork: the clone shares all layers with the original.
@@ -358,6 +362,7 @@ impl State {
         debug_assert!(self.table(from).is_ok(), "{from:?} was not prepared");
         let Ok(table) = self.table(from).cloned() else { return };
         if table.frozen.is_some() {
+            mark!("a tree is forked during its checkpoint");
             self.freezing.insert(&tree_key(to), ());
         }
         self.place(to, table);
@@ -383,7 +388,9 @@ impl State {
             self.garbage_bytes += table.bytes;
         }
         self.dirty.insert(&tree_key(ident), ());
-        self.freezing.remove(&tree_key(ident));
+        if self.freezing.remove(&tree_key(ident)).is_some() {
+            mark!("a tree is dropped during its checkpoint");
+        }
         Some(table)
     }
 

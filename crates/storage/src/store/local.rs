@@ -10,7 +10,7 @@ use super::{
 use crate::cpu_slice::{self, CpuSlice};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, MutexGuard, RwLock};
-use crate::{Durability, Engine, EventCount, Ident, Position, Result, Snapshot, Value, mutant, time};
+use crate::{Durability, Engine, EventCount, Ident, Position, Result, Snapshot, Value, mark, mutant, time};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::task::Waker;
@@ -108,6 +108,7 @@ impl Local {
         if !mutant!("write intents are ignored")
             && let Some(owner) = writer.intents.conflicting_transaction(&change.batch, change.owner)
         {
+            mark!("a commit meets a write intent");
             return Ok(Some(CommitError::IntentConflict(owner)));
         }
         for side_effect in &change.side_effects {
@@ -115,6 +116,7 @@ impl Local {
                 && !mutant!("collections change under transactions")
                 && let Some(owner) = writer.intents.transaction_relying_on(*ident, change.owner)
             {
+                mark!("a catalog change meets a transaction");
                 return Ok(Some(CommitError::IntentConflict(owner)));
             }
         }
@@ -128,6 +130,7 @@ impl Local {
                 && let Some(owner) = writer.intents.holder((*ident, prefix))
                 && Some(owner) != change.owner
             {
+                mark!("a prepared unique key meets a write intent");
                 return Ok(Some(CommitError::IntentConflict(owner)));
             }
             let holds = match expect {
@@ -137,6 +140,7 @@ impl Local {
                 expect => expect.holds(snapshot.as_ref())?,
             };
             if !holds {
+                mark!("a commit meets a newer commit");
                 return Ok(Some(CommitError::Expectation(number)));
             }
         }
@@ -315,6 +319,7 @@ impl Commits for Local {
         let mut writer = self.writer.lock();
         let slice = CpuSlice::begin();
         if self.frozen() > 0 && !mutant!("commits go on while they are held up") {
+            mark!("a commit meets locked writes");
             return Ok(Err((CommitError::Frozen, change)));
         }
         let outcome = match self.refusal(&writer, &change)? {
@@ -406,6 +411,7 @@ impl Intents for Local {
                 break;
             }
             if writer.generations.get(ident) != Some(generation) {
+                mark!("a transaction meets a changed collection");
                 return Ok(Err(CommitError::Expectation(number)));
             }
         }
@@ -414,7 +420,10 @@ impl Intents for Local {
             match writer.intents.holder(key.tree_and_key()) {
                 Some(holder) if holder == owner => continue,
                 Some(_) if mutant!("transactions steal each other's write intents") => {}
-                Some(holder) => return Ok(Err(CommitError::IntentConflict(holder))),
+                Some(holder) => {
+                    mark!("a transaction meets a write intent");
+                    return Ok(Err(CommitError::IntentConflict(holder)));
+                }
                 None => {}
             }
             if mutant!("write intents are not compared with the read view") {
@@ -425,6 +434,10 @@ impl Intents for Local {
                 continue;
             }
             if !is_same || writer.recent.has_changed(owner, key, was_there) {
+                mark!("a transaction meets a newer commit");
+                if is_same {
+                    mark!("a transaction meets a value that has returned");
+                }
                 return Ok(Err(CommitError::Changed));
             }
         }

@@ -5,6 +5,7 @@
 //! of trees. New entries go into the last tree. The first tree is dropped once the log exceeds its
 //! limit, at a cost independent of its size. A separate tree lists them.
 
+use crate::mark;
 use crate::{Batch, Cursor, Direction, Engine, Ident, Key, Range, Result, Snapshot, Value};
 use std::collections::VecDeque;
 use std::ops::Bound;
@@ -153,6 +154,7 @@ impl Log {
                 break;
             }
             debug_assert!(held >= oldest.bytes, "{oldest:?} has more than {held} bytes");
+            mark!("the log is trimmed");
             held -= oldest.bytes;
             dropped += 1;
             batch.drop_ident(oldest.ident());

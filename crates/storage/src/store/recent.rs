@@ -8,7 +8,7 @@
 //! This module also stores write intents: keys that transactions will change, and trees that they rely on.
 
 use super::{TransactionId, WriteIntent};
-use crate::{Batch, Ident, Key, Op, mutant};
+use crate::{Batch, Ident, Key, Op, mark, mutant};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 
@@ -106,6 +106,7 @@ impl RecentWrites {
 
     /// Removes keys that no open transaction needs, or else all keys.
     fn make_room(&mut self, time: u64) {
+        mark!("changed keys of open transactions are forgotten");
         let oldest = self.open.values().min().copied().unwrap_or(time);
         self.keys.retain(|_, keys| {
             keys.retain(|_, changed| *changed > oldest);

@@ -7,6 +7,7 @@ use crate::session::Session;
 use base::bson::{Builder, DocumentBuf};
 use base::{Result, err};
 use database::RetryKey;
+use database::mark;
 use std::sync::Arc;
 
 /// Retry state of one write command.
@@ -91,6 +92,7 @@ impl Retryable {
         }
         let statement = self.statement(position);
         let answer = self.session.executed(self.number, statement)?;
+        mark!("a write is answered from its record");
         self.retried.push(statement);
         Some(answer)
     }

@@ -482,3 +482,38 @@ fn after_a_stop_backup_and_archive_lead_to_what_the_server_has() {
     }
     assert!(restored > 200 && none > 10, "{restored} {none}");
 }
+
+/// A checkpoint makes commits durable without a sync of the journal. A crash before the old segment is removed may lose
+/// their frames.
+#[test]
+fn commits_that_only_the_base_has_make_a_backup_full() {
+    for later in [false, true] {
+        let files = FaultyFiles::new();
+        let engine = open(&files).unwrap();
+        engine.commit(batch([Op::Create(Ident(0))])).unwrap();
+        assert_eq!(back_up(&files, &engine).unwrap(), Kind::Full);
+        for value in [&b"second"[..], b"third"] {
+            engine.commit(batch([put(0, b"key", value)])).unwrap();
+        }
+        let is_segment =
+            |path: &std::path::PathBuf| path.extension().is_some_and(|suffix| suffix == "journal");
+        let segment = files.paths().into_iter().find(is_segment).unwrap();
+        let bytes = files.read(&segment).unwrap();
+        engine.checkpoint().unwrap();
+        if later {
+            let last = engine.commit(batch([put(0, b"key", b"fourth")])).unwrap();
+            engine.wait_journaled(last).unwrap();
+        }
+        let files = files.restart(Loss::Nothing);
+        let file = files.open(&segment, true).unwrap();
+        file.write_at(&bytes, 0).unwrap();
+        file.sync().unwrap();
+        let at = bytes.windows(6).position(|window| window == b"second").unwrap();
+        files.tamper(&segment, |bytes| bytes[at] ^= 1);
+        let engine = open(&files).unwrap();
+        assert_eq!(back_up(&files, &engine).unwrap(), Kind::Full);
+        assert_eq!(restore_to(&files, "/to", None, &[]).unwrap().position, 3 + u64::from(later));
+        engine.commit(batch([put(0, b"key", b"last")])).unwrap();
+        assert_eq!(back_up(&files, &engine).unwrap(), Kind::Changes);
+    }
+}
