@@ -2,20 +2,20 @@
 
 use base::bson::{Document, Value};
 use base::random::Random;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-/// The collections. `a` has a unique index on `u`. Clients create, drop, rename and index `b` and `d`. `t` has a TTL
+/// The collections. `a` has a unique index on `u`, `p` an index with `prepareUnique`. Clients create, drop, rename and index `b` and `d`. `t` has a TTL
 /// index. `s` is in a database that clients reset, save, restore and fork. `f` is in the fork.
-pub(crate) const COLLECTIONS: [&str; 7] = ["a", "b", "c", "d", "f", "s", "t"];
+pub(crate) const COLLECTIONS: [&str; 8] = ["a", "b", "c", "d", "f", "p", "s", "t"];
 /// The saved contents of `s`.
 const SAVED: &str = "saved";
 /// Lifetime of documents of `t`.
 pub(crate) const LIFETIME_MILLIS: i64 = 20_000;
-/// Number of different ids.
-const IDS: u64 = 8;
-/// Number of different values of the unique field.
-const UNIQUE: u64 = 12;
+/// Places of single statements, with their weights.
+const PLACES: &[&str] = &["a", "a", "a", "a", "b", "b", "c", "c", "d", "f", "p", "s", "t"];
+/// Places of transactions.
+const TRANSACTION_PLACES: &[&str] = &["a", "a", "b", "c", "d", "p"];
 
 const NAMESPACE_NOT_FOUND: i32 = 26;
 const INDEX_NOT_FOUND: i32 = 27;
@@ -29,6 +29,69 @@ pub(crate) fn namespace(place: &str) -> (&'static str, &str) {
         "f" => ("fork", "s"),
         "s" => ("slate", "s"),
         other => ("test", other),
+    }
+}
+
+/// What the statements of a run use. Each seed draws its own, since few documents in few collections bring conflicts that
+/// many documents never bring (swarm testing).
+#[derive(Clone, Debug)]
+pub(crate) struct Mix {
+    /// Number of different ids.
+    ids: u64,
+    /// Number of different values of the unique field.
+    unique: u64,
+    places: &'static [&'static str],
+    transaction_places: &'static [&'static str],
+    /// Statements that change a catalog, in percent of all statements of a collection with such statements.
+    catalog_percent: u64,
+}
+
+impl Mix {
+    pub(crate) fn new(random: &Random) -> Mix {
+        let ids = [2, 3, 8, 8][random.index(4)];
+        let (places, transaction_places): (&[&str], &[&str]) = match random.below(8) {
+            0 => (&["a"], &["a"]),
+            1 => (&["p", "a"], &["p", "a"]),
+            2 => (&["b"], &["b"]),
+            3 => (&["b", "d"], &["b", "d"]),
+            _ => (PLACES, TRANSACTION_PLACES),
+        };
+        Mix {
+            ids,
+            unique: ids + ids / 2,
+            places,
+            transaction_places,
+            catalog_percent: [10, 20, 40][random.index(3)],
+        }
+    }
+}
+
+/// The places whose unique index clients build and drop, each with the entry of the state that stands for the index.
+pub(crate) const BUILT: [(&str, &str); 2] = [("b", "b.v"), ("d", "d.v")];
+
+fn built(place: &str) -> Option<&'static str> {
+    BUILT.iter().find(|(of, _)| *of == place).map(|(_, entry)| *entry)
+}
+
+/// Returns true if an index refuses two documents with equal `u`.
+fn is_unique(state: &State, place: &str) -> bool {
+    matches!(place, "a" | "p") || built(place).is_some_and(|entry| state.contains_key(entry))
+}
+
+/// Returns a value of `u` that two documents of a place have.
+pub(crate) fn duplicate(state: &State, place: &str) -> Option<i64> {
+    let mut keys = BTreeSet::new();
+    state.get(place)?.values().map(|doc| doc.u).find(|u| !keys.insert(*u))
+}
+
+/// Checks all unique indexes. Errors: two documents have the same key.
+pub(crate) fn check_unique(state: &State) -> Result<(), String> {
+    match COLLECTIONS
+        .iter()
+        .find_map(|place| Some((place, duplicate(state, place).filter(|_| is_unique(state, place))?)))
+    {
+        Some((place, key)) => Err(format!("two documents of {place} have the unique key {key}")),
+        None => Ok(()),
     }
 }
 
@@ -67,8 +130,9 @@ pub(crate) enum Action {
     Drop,
     Create,
     Rename(&'static str),
-    Index,
-    DropIndex,
+    /// Builds the index `n`, or the unique index `v`.
+    Index(&'static str),
+    DropIndex(&'static str),
     Reset,
     Save,
     Restore,
@@ -128,21 +192,26 @@ impl Filter {
 impl Action {
     /// Draws a statement and its collection. Statements of transactions leave the catalog alone.
     pub(crate) fn draw(
-        random: &Random,
+        (random, mix): (&Random, &Mix),
         in_transaction: bool,
         (w, now_millis): (i64, i64),
     ) -> (Action, &'static str) {
-        let id = random.below(IDS) as i64;
-        let places: &[&'static str] = match in_transaction {
-            true => &["a", "a", "c"],
-            false => &["a", "a", "a", "a", "b", "b", "c", "c", "d", "f", "s", "t"],
-        };
+        let id = random.below(mix.ids) as i64;
+        let places = if in_transaction { mix.transaction_places } else { mix.places };
         let place = places[random.index(places.len())];
-        let u = if place == "t" { now_millis } else { random.below(UNIQUE) as i64 };
-        // Only `a` has an index that makes the field unique.
-        let filter = if place == "a" && random.below(3) == 0 { Filter::Unique(u) } else { Filter::Id(id) };
-        let kinds = if matches!(place, "b" | "d" | "s") { 25 } else { 20 };
-        let action = match (random.below(kinds), place) {
+        let u = if place == "t" { now_millis } else { random.below(mix.unique) as i64 };
+        // Elsewhere several documents may match.
+        let filter = if matches!(place, "a" | "p") && random.below(3) == 0 {
+            Filter::Unique(u)
+        } else {
+            Filter::Id(id)
+        };
+        let has_catalog = matches!(place, "b" | "d" | "s") && !in_transaction;
+        let kind = match has_catalog && random.below(100) < mix.catalog_percent {
+            true => 20 + random.below(6),
+            false => random.below(20),
+        };
+        let action = match (kind, place) {
             (0..=5, _) => Action::Insert(Doc { id, n: 0, u, w }),
             (6..=8, _) | (9..=10, "t") => Action::Increment(filter),
             (9..=10, _) => Action::SetUnique(id, u),
@@ -161,8 +230,9 @@ impl Action {
             (21, _) => Action::Create,
             (22, "b") => Action::Rename("d"),
             (22, _) => Action::Rename("b"),
-            (23, _) => Action::DropIndex,
-            _ => Action::Index,
+            (23, _) => Action::DropIndex(["n", "v"][random.index(2)]),
+            (24, _) => Action::Index("n"),
+            _ => Action::Index("v"),
         };
         (action, place)
     }
@@ -179,7 +249,7 @@ impl Action {
     /// Returns the collections that the statement creates, replaces or removes.
     pub(crate) fn replaces(&self, place: &'static str) -> Vec<&'static str> {
         match *self {
-            Action::Drop | Action::Create | Action::Index | Action::Reset | Action::Restore => vec![place],
+            Action::Drop | Action::Create | Action::Index(_) | Action::Reset | Action::Restore => vec![place],
             Action::Rename(to) => vec![place, to],
             Action::Fork => vec!["f"],
             _ => Vec::new(),
@@ -231,8 +301,13 @@ impl Action {
             Action::Drop => format!("drop: '{name}'"),
             Action::Create => format!("create: '{name}'"),
             Action::Rename(to) => administer(format!("renameCollection: 'test.{name}', to: 'test.{to}'")),
-            Action::Index => format!("createIndexes: '{name}', indexes: [{{key: {{n: 1}}, name: 'n'}}]"),
-            Action::DropIndex => format!("dropIndexes: '{name}', index: 'n'"),
+            Action::Index("v") => {
+                format!("createIndexes: '{name}', indexes: [{{key: {{u: 1}}, name: 'v', unique: true}}]")
+            }
+            Action::Index(index) => {
+                format!("createIndexes: '{name}', indexes: [{{key: {{n: 1}}, name: '{index}'}}]")
+            }
+            Action::DropIndex(index) => format!("dropIndexes: '{name}', index: '{index}'"),
             Action::Reset => administer(format!("resetDatabase: '{database}'")),
             Action::Save => administer(format!("snapshotDatabase: '{database}', name: 'x', replace: true")),
             Action::Restore => administer(format!("restoreDatabase: '{database}', name: 'x'")),
@@ -248,7 +323,8 @@ impl Action {
         let docs_or_none = docs.map_or(&empty, |docs| docs);
         let one = |filter: &Filter| docs_or_none.values().find(|doc| filter.matches(doc)).copied();
         let is_taken = |doc: &Doc| {
-            place == "a" && docs_or_none.values().any(|other| other.u == doc.u && other.id != doc.id)
+            is_unique(state, place)
+                && docs_or_none.values().any(|other| other.u == doc.u && other.id != doc.id)
         };
         let put = |outcome: Outcome, doc: Doc| (outcome, vec![(place, doc.id, Some(doc))]);
         let remove = |outcome: Outcome, id: i64| (outcome, vec![(place, id, None)]);
@@ -303,11 +379,19 @@ impl Action {
     pub(crate) fn change_catalog(&self, state: &mut State, place: &'static str) -> bool {
         let docs = state.get(place).cloned();
         match (self, docs) {
-            (Action::Drop, Some(_)) => _ = state.remove(place),
-            (Action::Create | Action::Index, None) => _ = state.insert(place, Rc::default()),
+            (Action::Drop, Some(_)) => {
+                state.remove(place);
+                built(place).and_then(|entry| state.remove(entry));
+            }
+            (Action::Create | Action::Index(_), None) => _ = state.insert(place, Rc::default()),
             (Action::Rename(to), Some(docs)) if !state.contains_key(to) => {
                 state.remove(place);
                 state.insert(to, docs);
+                if let (Some(from), Some(to)) = (built(place), built(to))
+                    && let Some(entry) = state.remove(from)
+                {
+                    state.insert(to, entry);
+                }
             }
             (Action::Reset, Some(docs)) if !docs.is_empty() => _ = state.insert(place, Rc::default()),
             (Action::Save, Some(docs)) => _ = state.insert(SAVED, docs),
@@ -324,9 +408,9 @@ impl Action {
     /// Reads the outcome from a reply.
     pub(crate) fn outcome(&self, reply: Document<'_>) -> Result<Outcome, String> {
         match (self, failure(reply)) {
-            // The model does not have indexes.
-            (Action::DropIndex, Some(Outcome::Error(INDEX_NOT_FOUND | NAMESPACE_NOT_FOUND, _)))
-            | (Action::Index, Some(Outcome::Error(INDEX_BUILD_ABORTED, _))) => return Ok(Outcome::Done),
+            // The model has only unique indexes, which it reads from the commits.
+            (Action::DropIndex(_), Some(Outcome::Error(INDEX_NOT_FOUND | NAMESPACE_NOT_FOUND, _)))
+            | (Action::Index(_), Some(Outcome::Error(INDEX_BUILD_ABORTED, _))) => return Ok(Outcome::Done),
             (_, Some(error)) => return Ok(error),
             (_, None) => {}
         }

@@ -1,10 +1,11 @@
-//! The checks of replies and of all stored data against the model.
+//! The checks of replies against the model.
 
-use crate::action::{Action, COLLECTIONS, Doc, Outcome, batch, failure, namespace};
+use crate::action::{Action, BUILT, Outcome, batch, failure};
 use crate::client::{Client, Reading, Request, Step, Transaction};
 use crate::model::Model;
-use crate::world::{Process, World};
-use base::bson::{Document, DocumentBuf, Value, extended_json};
+use crate::trace::Trace;
+use base::bson::{Document, DocumentBuf, Value};
+use std::cell::RefCell;
 use std::time::Duration;
 
 /// Lifetime of transactions, the default of transactionLifetimeLimitSeconds.
@@ -13,10 +14,12 @@ const LIFETIME: Duration = Duration::from_secs(60);
 const CURSOR_TIMEOUT: Duration = Duration::from_secs(600);
 
 const INTERNAL_ERROR: i32 = 1;
+const LOCK_TIMEOUT: i32 = 24;
 const CURSOR_NOT_FOUND: i32 = 43;
 const HOST_UNREACHABLE: i32 = 91;
 const WRITE_CONFLICT: i32 = 112;
 const QUERY_PLAN_KILLED: i32 = 175;
+const SNAPSHOT_UNAVAILABLE: i32 = 246;
 const NO_SUCH_TRANSACTION: i32 = 251;
 const DUPLICATE_KEY: i32 = 11_000;
 const OUT_OF_DISK_SPACE: i32 = 14_031;
@@ -32,16 +35,33 @@ pub(crate) fn is_refused(reply: Document<'_>) -> bool {
     is_disk_error(code) && !why.contains(RAN_NO_WORK)
 }
 
-impl World {
+/// What the checks of a reply depend on.
+pub(crate) struct Check<'a> {
+    pub(crate) model: &'a RefCell<Model>,
+    pub(crate) trace: &'a RefCell<Trace>,
+    pub(crate) now: Duration,
+    /// Number of the running process.
+    pub(crate) incarnation: u64,
+    /// True if the disk may have refused a write.
+    pub(crate) is_faulty: bool,
+    /// True if another client has an open transaction or a running request.
+    pub(crate) has_rivals: bool,
+}
+
+impl Check<'_> {
+    fn mark(&self, name: &'static str) {
+        self.trace.borrow_mut().mark(name);
+    }
+
     /// Checks a reply. Errors: why it is wrong.
-    pub(crate) fn check_reply(
+    pub(crate) fn reply(
         &self,
         client: &mut Client,
         request: &Request,
         reply: &DocumentBuf,
     ) -> Result<(), String> {
         self.check_time(client, reply.view())?;
-        if self.is_faulty.get() && is_refused(reply.view()) {
+        if self.is_faulty && is_refused(reply.view()) {
             self.mark("requests that a full or broken disk refused");
             client.reading = None;
             client.transaction.iter_mut().for_each(|transaction| transaction.is_lost = true);
@@ -54,7 +74,7 @@ impl World {
                     let (id, docs) = batch(reply.view())?;
                     if id != 0 {
                         let versions = (request.from, self.model.borrow().latest());
-                        let (place, began) = (request.place, self.now());
+                        let (place, began) = (request.place, self.now);
                         client.reading = Some(Reading { id, place, docs, versions, began });
                         return Ok(());
                     }
@@ -97,8 +117,13 @@ impl World {
                         self.mark("transactions that a restart or their age ended");
                         Ok(())
                     }
+                    (Some(Outcome::Error(INTERNAL_ERROR, why)), None)
+                        if request.is_nested && why.contains(RAN_NO_WORK) =>
+                    {
+                        Ok(())
+                    }
                     // The disk has refused the commit, and the client did not get that reply.
-                    (Some(Outcome::Error(NO_SUCH_TRANSACTION, _)), None) if self.is_faulty.get() => Ok(()),
+                    (Some(Outcome::Error(NO_SUCH_TRANSACTION, _)), None) if self.is_faulty => Ok(()),
                     (Some(error), None) => Err(format!("{error:?}")),
                 }
             }
@@ -107,13 +132,22 @@ impl World {
 
     /// Returns true if the server may have forgotten a transaction.
     fn is_over(&self, transaction: &Transaction) -> bool {
-        let age = self.now().saturating_sub(transaction.began);
-        transaction.incarnation != self.incarnation.get() || age >= LIFETIME
+        let age = self.now.saturating_sub(transaction.began);
+        transaction.incarnation != self.incarnation || age >= LIFETIME
     }
 
     fn check_single(&self, request: &Request, reply: Document<'_>, outcome: &Outcome) -> Result<(), String> {
         let Some(statement) = request.action() else { return Ok(()) };
         let mut model = self.model.borrow_mut();
+        if let (Action::Index("v"), Outcome::Error(DUPLICATE_KEY, _)) = (statement.0, outcome) {
+            self.mark("index builds that found a duplicate");
+            // A rename during the build keeps the documents.
+            let places = BUILT.iter().map(|(place, _)| *place);
+            return match places.into_iter().any(|place| model.had_duplicate(request.from, place)) {
+                true => Ok(()),
+                false => Err("no version has the duplicate".to_string()),
+            };
+        }
         if let Some((position, expected)) = &request.applied {
             self.mark("writes");
             model.answer(*position, request.is_durable);
@@ -161,16 +195,18 @@ impl World {
             Outcome::Error(INTERNAL_ERROR, why) if request.is_nested && why.contains(RAN_NO_WORK) => {
                 return Ok(false);
             }
+            Outcome::Error(SNAPSHOT_UNAVAILABLE, _)
+                if self.model.borrow().has_generation_changed(transaction.from, request.place) =>
+            {
+                self.mark("transactions that meet a changed collection");
+                return Ok(false);
+            }
+            // Writes are locked meanwhile.
+            Outcome::Error(LOCK_TIMEOUT, _) if request.is_nested => return Ok(false),
             Outcome::Error(WRITE_CONFLICT, _) => {
                 self.mark("write conflicts");
                 let latest = self.model.borrow().latest();
-                let others = self.clients.iter().enumerate().any(|(number, other)| {
-                    // The client itself is borrowed.
-                    other.try_borrow().is_ok_and(|other| {
-                        other.number == number && (other.transaction.is_some() || other.is_running)
-                    })
-                });
-                return match latest > transaction.from || others {
+                return match latest > transaction.from || self.has_rivals {
                     true => Ok(false),
                     false => Err("a write conflict with nothing".to_string()),
                 };
@@ -181,6 +217,10 @@ impl World {
         let views = transaction.views.get_or_insert_with(|| self.model.borrow().views(from));
         if !views.statement(statement, outcome) {
             return Err(format!("no read view explains {outcome:?}"));
+        }
+        if views.has_duplicate(request.place) {
+            let mut model = self.model.borrow_mut();
+            model.uncommitted_duplicate = Some(model.latest());
         }
         self.mark("statements of transactions");
         // An error ends the transaction.
@@ -203,7 +243,7 @@ impl World {
         let model = self.model.borrow();
         let (from, until) = reading.versions;
         match failure(reply) {
-            Some(Outcome::Error(CURSOR_NOT_FOUND, _)) if self.now() - reading.began >= CURSOR_TIMEOUT => {
+            Some(Outcome::Error(CURSOR_NOT_FOUND, _)) if self.now - reading.began >= CURSOR_TIMEOUT => {
                 return Ok(None);
             }
             Some(Outcome::Error(QUERY_PLAN_KILLED, _)) if model.has_catalog_changed(from, reading.place) => {
@@ -225,46 +265,5 @@ impl World {
             Some(_) => Ok(None),
             None => Err(format!("a cursor does not show one version: {outcome:?}")),
         }
-    }
-}
-
-/// Compares all data of a process with the model's latest version.
-pub(crate) fn verify(process: &Process, model: &Model) -> Result<(), String> {
-    COLLECTIONS.iter().try_for_each(|place| verify_collection(process, model, place))
-}
-
-fn verify_collection(process: &Process, model: &Model, place: &'static str) -> Result<(), String> {
-    let state = model.state();
-    let (database, name) = namespace(place);
-    let list = format!("{{listCollections: 1, filter: {{name: '{name}'}}, $db: '{database}'}}");
-    let found = process.command(&list)?;
-    let found = extended_json::to_relaxed(found.view());
-    if found.contains(&format!("\"name\":\"{name}\"")) != state.contains_key(place) {
-        return Err(format!("{place} exists or not: {found}"));
-    }
-    if !state.contains_key(place) {
-        return Ok(());
-    }
-    let docs: Vec<Doc> = state.get(place).into_iter().flat_map(|docs| docs.values().copied()).collect();
-    let mut ways = vec!["$natural", "_id"];
-    let indexes = process.command(&format!("{{listIndexes: '{name}', $db: '{database}'}}"))?;
-    let indexes = extended_json::to_relaxed(indexes.view());
-    ways.extend(["u", "n"].into_iter().filter(|way| indexes.contains(&format!("\"name\":\"{way}\""))));
-    for way in ways {
-        let reply = process.command(&format!("{{find: '{name}', hint: {{{way}: 1}}, $db: '{database}'}}"))?;
-        let found = Action::Find(None).outcome(reply.view())?;
-        if found != Outcome::Docs(docs.clone()) {
-            return Err(format!("{place} by {way} has {found:?}, expected {docs:?}"));
-        }
-    }
-    let reply = process.command(&format!("{{count: '{name}', $db: '{database}'}}"))?;
-    let count = Action::Count.outcome(reply.view())?;
-    if count != Outcome::Count(docs.len() as i64) {
-        return Err(format!("{place} has {} documents, and counts {count:?}", docs.len()));
-    }
-    let reply = process.command(&format!("{{validate: '{name}', $db: '{database}'}}"))?;
-    match reply.view().get("valid").and_then(|valid| valid.as_bool()) {
-        Some(true) => Ok(()),
-        _ => Err(format!("{place} is not valid: {}", extended_json::to_relaxed(reply.view()))),
     }
 }

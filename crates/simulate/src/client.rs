@@ -1,6 +1,6 @@
 //! A simulated client: one session, one request at a time, repeated after a lost reply as by a driver.
 
-use crate::action::{Action, Doc, Outcome, namespace};
+use crate::action::{Action, Doc, Mix, Outcome, namespace};
 use crate::model::Views;
 use base::random::Random;
 use server::SimulatedConnection;
@@ -117,7 +117,7 @@ impl Client {
     /// Draws the next request. `is_journaled` is true if every write waits for the journal.
     pub(crate) fn draw(
         &mut self,
-        random: &Random,
+        (random, mix): (&Random, &Mix),
         (w, now_millis): (i64, i64),
         (from, now, incarnation): (usize, Duration, u64),
         is_journaled: bool,
@@ -171,12 +171,12 @@ impl Client {
                 let text = format!("{{commitTransaction: 1, $db: 'admin', {rest}{write_concern}}}");
                 return request(Step::Commit, "admin", text, write_durable || is_journaled, true);
             }
-            let (action, place) = Action::draw(random, true, (w, now_millis));
+            let (action, place) = Action::draw((random, mix), true, (w, now_millis));
             let start = if begins { ", startTransaction: true" } else { "" };
             let text = format!("{{{}, {rest}{start}}}", action.command(place, w));
             return request(Step::Statement(action), place, text, false, false);
         }
-        let (action, place) = Action::draw(random, false, (w, now_millis));
+        let (action, place) = Action::draw((random, mix), false, (w, now_millis));
         let command = action.command(place, w);
         let takes_read_concern = action.is_read();
         let concern = if takes_read_concern { read_concern } else { write_concern };

@@ -5,20 +5,39 @@
 //! and repeat them after lost replies, as drivers do. The machine stops at random points and starts again. A model
 //! checks every reply, and all data after each start.
 //!
-//! - `world.rs` has the scheduler: clients, time, faults, and the hooks by which waiting work lets other clients run.
+//! The modules, from the lowest up. A module imports only modules above it in this list.
+//!
+//! - `action.rs` has the statements and what a correct server answers.
+//! - `model.rs` has the expected state after each commit, `trace.rs` the events of a run.
 //! - `client.rs` has the clients' commands, `watcher.rs` the client of a change stream.
-//! - `model.rs` has the expected state after each commit, `check.rs` the checks.
+//! - `check.rs` checks replies. `process.rs` has a server process, `verify.rs` compares its data with the model.
+//! - `world.rs` has the state of a simulation.
+//! - `commits.rs` applies the engine's commits to the model, `requests.rs` runs the clients' requests.
+//! - `hooks.rs` has the places where waiting work of the server lets other clients run.
+//! - `machine.rs` has time, stops and starts, `backup.rs` backups and restores.
+//! - `run.rs` has the scheduler, which draws the next step and the faults.
+//! - `marks.rs` lists the code marks of the server.
 //!
 //! ARCHITECTURE.md lists the seams of the server that the simulation uses.
 
 mod action;
+mod backup;
 mod check;
 mod client;
+mod commits;
+mod hooks;
+mod machine;
+mod marks;
 mod model;
+mod process;
+mod requests;
+mod run;
 mod trace;
+mod verify;
 mod watcher;
 mod world;
 
+pub use marks::{UNREACHED, all_marks};
 pub use trace::Report;
 
 use std::collections::BTreeSet;
@@ -46,7 +65,7 @@ impl Script {
     ///
     /// Errors: a description of the first violation, or the text of a panic.
     pub fn run(&self) -> Result<Report, String> {
-        std::panic::catch_unwind(|| world::run(self)).unwrap_or_else(|panic| {
+        std::panic::catch_unwind(|| run::run(self)).unwrap_or_else(|panic| {
             let text = panic.downcast_ref::<String>().map(String::as_str);
             let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
             Err(format!("panicked: {}", text.unwrap_or_default()))

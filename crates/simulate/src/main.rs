@@ -1,19 +1,19 @@
-//! Runs simulations: `simulate [--seed N] [--seeds N] [--steps N] [--show] [--shrink]`.
+//! Runs simulations and reports their events and the code marks that they reached.
 
 #![allow(clippy::print_stdout, reason = "a command line program")]
 
-use simulate::{Report, Script};
+use simulate::{Report, Script, UNREACHED, all_marks};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-const USAGE: &str =
-    "simulate [--seed N] [--seeds N | --minutes N] [--steps N] [--threads N] [--show] [--shrink]";
+const USAGE: &str = "simulate [--seed N] [--seeds N | --minutes N] [--steps N] [--threads N] [--show] [--shrink] \
+                     [--every-mark]";
 
 fn main() -> ExitCode {
     let mut script = Script::new(0);
-    let (mut seeds, mut minutes, mut threads, mut shrinks) = (1, None, 1, false);
+    let (mut seeds, mut minutes, mut threads, mut shrinks, mut every_mark) = (1, None, 1, false, false);
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let mut number = || words.next().and_then(|text| text.parse::<u64>().ok());
@@ -25,6 +25,7 @@ fn main() -> ExitCode {
             "--threads" => number().map(|number| threads = number).is_some(),
             "--show" => true.then(|| script.is_shown = true).is_some(),
             "--shrink" => true.then(|| shrinks = true).is_some(),
+            "--every-mark" => true.then(|| every_mark = true).is_some(),
             #[cfg(feature = "mutants")]
             "--mutant" => words.next().map(|name| storage::mutants::switch_on(Some(name.leak()))).is_some(),
             _ => false,
@@ -74,8 +75,29 @@ fn main() -> ExitCode {
         simulated / real,
         total.hash
     );
+    let lists_marks = report_marks(&total);
     println!("{} passed, {failed} failed", ran - failed);
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if failed == 0 && (lists_marks || !every_mark) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Prints the code marks that the runs have reached. Returns true if the list of the other marks is right.
+fn report_marks(total: &Report) -> bool {
+    let all = all_marks();
+    println!("{} of {} code marks were reached:", total.code.len(), all.len());
+    for (mark, count) in &total.code {
+        println!("{count:>10}  {mark}");
+    }
+    let mut is_right = true;
+    for name in all.iter().filter(|name| !total.code.contains_key(name.as_str())) {
+        let reason = UNREACHED.iter().find(|(known, _)| known == name).map(|(_, reason)| *reason);
+        is_right &= reason.is_some();
+        println!("     never  {name} ({})", reason.unwrap_or("UNEXPECTED"));
+    }
+    for (name, _) in UNREACHED.iter().filter(|(name, _)| !all.contains(*name)) {
+        is_right = false;
+        println!("no mark has the listed name {name}");
+    }
+    is_right
 }
 
 /// Prints a failure, and a short script that fails too.

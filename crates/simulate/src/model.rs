@@ -4,8 +4,8 @@
 //! request at this point. A reply is correct if it is the answer at the request's commit. A request without a commit
 //! must have an answer that was true at some point between its start and its reply.
 
-use crate::action::{Action, Change, LIFETIME_MILLIS, Outcome, State, apply};
-use std::collections::BTreeSet;
+use crate::action::{Action, BUILT, Change, LIFETIME_MILLIS, Outcome, State, apply, check_unique, duplicate};
+use std::rc::Rc;
 
 /// Data after a commit.
 #[derive(Clone)]
@@ -16,6 +16,8 @@ pub(crate) struct Version {
     pub(crate) events: Vec<Event>,
     /// Collections that the commit created, replaced or removed.
     replaced: Vec<&'static str>,
+    /// Collections whose indexes the commit changed.
+    indexed: Vec<&'static str>,
 }
 
 /// A changed document, as change streams show it.
@@ -36,6 +38,8 @@ pub(crate) struct Model {
     pub(crate) promised: u64,
     /// Position of the latest reply.
     pub(crate) answered: u64,
+    /// Latest version in which an open transaction had two documents with the same key.
+    pub(crate) uncommitted_duplicate: Option<usize>,
 }
 
 /// A transaction as its client sees it: possible read views, each with the transaction's own changes.
@@ -48,8 +52,9 @@ pub(crate) struct Views {
 impl Model {
     /// Begins with this state, which no crash may lose.
     pub(crate) fn new(position: u64, state: State) -> Model {
-        let version = Version { position, state, events: Vec::new(), replaced: Vec::new() };
-        Model { versions: vec![version], promised: position, answered: position }
+        let version =
+            Version { position, state, events: Vec::new(), replaced: Vec::new(), indexed: Vec::new() };
+        Model { versions: vec![version], promised: position, answered: position, uncommitted_duplicate: None }
     }
 
     /// Returns the number of the latest version.
@@ -80,13 +85,8 @@ impl Model {
             events.push(Event { kind, place, id, w: doc.map(|doc| doc.w) });
             apply(&mut state, std::slice::from_ref(change));
         }
-        let mut keys = BTreeSet::new();
-        for doc in state.get("a").into_iter().flat_map(|docs| docs.values()) {
-            if !keys.insert(doc.u) {
-                return Err(format!("two documents have the unique key {}", doc.u));
-            }
-        }
-        self.versions.push(Version { position, state, events, replaced });
+        check_unique(&state)?;
+        self.versions.push(Version { position, state, events, replaced, indexed: Vec::new() });
         Ok(())
     }
 
@@ -111,8 +111,25 @@ impl Model {
     pub(crate) fn create(&mut self, place: &'static str, position: u64) {
         let mut state = self.state().clone();
         if Action::Create.change_catalog(&mut state, place) {
-            self.versions.push(Version { position, state, events: Vec::new(), replaced: vec![place] });
+            let replaced = vec![place];
+            self.versions.push(Version {
+                position,
+                state,
+                events: Vec::new(),
+                replaced,
+                indexed: Vec::new(),
+            });
         }
+    }
+
+    /// Records a commit that changes indexes.
+    pub(crate) fn change_indexes(&mut self, place: &'static str, position: u64) {
+        let Some(last) = self.versions.last_mut() else { return };
+        if last.position == position {
+            return last.indexed.push(place);
+        }
+        let (state, indexed) = (last.state.clone(), vec![place]);
+        self.versions.push(Version { position, state, events: Vec::new(), replaced: Vec::new(), indexed });
     }
 
     /// Removes expired documents from `t`. Errors: one has not expired.
@@ -140,7 +157,9 @@ impl Model {
         if !views.views.iter().any(|(view, _)| is_unchanged(*view)) {
             return Err(format!("a transaction overwrites newer changes: {:?}", views.changes));
         }
-        self.push(position, self.state().clone(), (&views.changes, Vec::new()))
+        let mut created: Vec<&'static str> = views.changes.iter().map(|(place, ..)| *place).collect();
+        created.retain(|place| !self.state().contains_key(place));
+        self.push(position, self.state().clone(), (&views.changes, created))
     }
 
     /// Checks a reply without an effect. Returns the position of the earliest version among some that explains it.
@@ -163,6 +182,41 @@ impl Model {
     pub(crate) fn has_catalog_changed(&self, from: usize, place: &str) -> bool {
         let mut later = self.versions.iter().skip(from + 1);
         later.any(|version| version.replaced.contains(&place))
+    }
+
+    /// Takes over which of the unique indexes exist after a commit. Errors: one has duplicates.
+    pub(crate) fn set_built(&mut self, built: &[(&'static str, bool)], position: u64) -> Result<(), String> {
+        let mut state = self.state().clone();
+        let mut changes = false;
+        for (place, exists) in built {
+            let Some((_, entry)) = BUILT.iter().find(|(of, _)| of == place) else { continue };
+            changes |= match exists {
+                true => state.insert(entry, Rc::default()).is_none(),
+                false => state.remove(entry).is_some(),
+            };
+        }
+        if !changes {
+            return Ok(());
+        }
+        check_unique(&state)?;
+        let indexed = built.iter().map(|(place, _)| *place).collect();
+        self.versions.push(Version { position, state, events: Vec::new(), replaced: Vec::new(), indexed });
+        Ok(())
+    }
+
+    /// Returns true if two documents of a collection had the same key at some time since a version. A duplicate of a
+    /// transaction counts before its commit.
+    pub(crate) fn had_duplicate(&self, from: usize, place: &str) -> bool {
+        if self.uncommitted_duplicate.is_some_and(|version| version >= from) {
+            return true;
+        }
+        self.versions.iter().skip(from).any(|version| duplicate(&version.state, place).is_some())
+    }
+
+    /// Returns true if the collection or its indexes have changed since a version.
+    pub(crate) fn has_generation_changed(&self, from: usize, place: &str) -> bool {
+        let mut later = self.versions.iter().skip(from + 1);
+        later.any(|version| version.replaced.contains(&place) || version.indexed.contains(&place))
     }
 
     /// Returns the documents' ids of `t`.
@@ -212,5 +266,10 @@ impl Views {
         });
         self.changes.extend(made);
         !self.views.is_empty()
+    }
+
+    /// Returns true if two documents of a collection have the same key.
+    pub(crate) fn has_duplicate(&self, place: &str) -> bool {
+        self.views.iter().any(|(_, state)| duplicate(state, place).is_some())
     }
 }

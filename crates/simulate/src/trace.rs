@@ -12,8 +12,10 @@ pub struct Report {
     pub hash: u64,
     /// Time of the simulated clock.
     pub simulated: Duration,
-    /// Counts of events by name: the coverage of a run.
+    /// Counts of events by name.
     pub marks: BTreeMap<&'static str, u64>,
+    /// Passes of the server's code marks.
+    pub code: BTreeMap<&'static str, u64>,
 }
 
 impl Report {
@@ -21,8 +23,8 @@ impl Report {
     pub fn add(&mut self, other: &Report) {
         self.hash ^= other.hash;
         self.simulated += other.simulated;
-        for (mark, count) in &other.marks {
-            *self.marks.entry(mark).or_default() += count;
+        for (sum, more) in [(&mut self.marks, &other.marks), (&mut self.code, &other.code)] {
+            more.iter().for_each(|(mark, count)| *sum.entry(mark).or_default() += count);
         }
     }
 }

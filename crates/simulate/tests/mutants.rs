@@ -12,38 +12,51 @@ use storage::mutants::switch_on;
 const FOUND: &[(&str, u64)] = &[
     ("a failed sync is forgotten", 0),
     ("aborted changes are stored", 0),
+    ("changed records are not marked", 50),
+    ("collections change under transactions", 64),
     ("commit times are assigned twice", 0),
     ("commits are acknowledged before the journal has them", 4),
     ("counts of transactions are forgotten", 0),
-    ("documents expire early", 16),
-    ("each statement reads a new view", 8),
-    ("frames are not verified", 5),
+    ("documents are not checked", 1),
+    ("documents expire early", 0),
+    ("each statement reads a new view", 16),
+    ("frames are not verified", 3),
     ("half of a batch is applied", 0),
-    ("majority reads do not wait for the journal", 74),
+    ("majority reads do not wait for the journal", 1),
     ("names of new segments are not synced", 0),
     ("old index entries are not removed", 0),
-    ("pages are not synced before their superblock", 5),
+    ("pages are not synced before their superblock", 10),
     ("retryable writes leave no record", 1),
     ("statements are stored before the commit", 0),
-    ("the log shows commits that are not durable", 8),
+    ("the log shows commits that are not durable", 1),
     ("transactions don't see their own changes", 0),
-    ("transactions leave no record", 7),
-    ("transactions see what they have deleted", 16),
-    ("transactions steal each other's write intents", 5),
+    ("transactions leave no record", 0),
+    ("transactions overlook changed collections", 68),
+    ("transactions see what they have deleted", 4),
+    ("transactions steal each other's write intents", 4),
     ("unique keys are not checked", 0),
+    ("values that return count as unchanged", 44),
     ("write intents are ignored", 5),
     ("write intents are never released", 2),
-    ("write intents are not compared with the read view", 2),
-    ("write intents are released before the commit", 59),
-    ("writes during a sync count as durable", 38),
+    ("write intents are not compared with the read view", 23),
+    ("write intents are released before the commit", 18),
+    ("writes during a build are loaded", 50),
+    ("writes during a sync count as durable", 66),
 ];
 
 /// Number of other seeds that are tried if the known seed finds nothing: a change of the server changes what a seed does.
-const SEEDS: u64 = 100;
+const SEEDS: u64 = 200;
 
-// Faults that no seed of a hundred finds, and `./test model` sees by its model and its schedules: a later known
-// time, changed documents, records and collections, documents, generations and equal values that are not checked,
-// index builds beside writes, write intents on key strings.
+// Faults of the model checker's list that the simulation cannot show:
+// - "reads overlook a newer catalog": only a store of several processes has such reads.
+// - "transactions get the time of another state": only currentOp shows the time of a transaction, and the server keeps
+//   no state of this time for another read.
+//
+// No seed of 200 finds "changed documents are not matched again", "entries in an index being built are not checked" and
+// "generations are not checked", although the statements for them are drawn.
+//
+// The schedules of `storage` show the faults that need a second thread between two steps of a commit, such as a
+// forgotten later time.
 #[test]
 fn a_seed_finds_each_fault() {
     let mut missed = Vec::new();

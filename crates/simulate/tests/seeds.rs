@@ -18,12 +18,12 @@ fn seeds_reach_crashes_conflicts_and_repeated_requests() {
         total.add(&Script::new(seed).run().unwrap_or_else(|what| panic!("seed {seed}: {what}")));
     }
     let marks = [
-        "backups",
         "clock jumps",
         "committed transactions",
         "crashes",
         "cursors of several batches",
         "failing syncs",
+        "full backups",
         "full disks",
         "lost replies",
         "repeated requests",
