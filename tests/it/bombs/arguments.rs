@@ -133,7 +133,7 @@ pub(super) fn own(maker: &mut Maker, name: &str, depth: usize) -> String {
             call
         }
         "$meta" => "{$meta: 'textScore'}".to_string(),
-        "$rand" => "{$rand: {}}".to_string(),
+        "$createObjectId" | "$createUUID" | "$currentDate" | "$rand" => format!("{{{name}: {{}}}}"),
         "$reduce" => format!(
             "{{$reduce: {{input: {}, initialValue: {}, in: {}}}}}",
             maker.array(depth),

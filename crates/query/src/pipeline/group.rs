@@ -161,17 +161,12 @@ impl Groups {
         }
     }
 
-    /// Reads and groups the input.
-    fn load(self, input: Stream) -> Result<Groups> {
-        let context = self.environment.context.clone();
-        let mut groups = parallel::fold(self, input, &context)?;
-        if groups.spilled.is_some() {
-            groups.spill()?;
+    /// Prepares the groups for their return, after the whole input.
+    fn end_input(&mut self) -> Result<()> {
+        if self.spilled.is_some() {
+            self.spill()?;
         }
-        if let Some(spilled) = &mut groups.spilled {
-            spilled.finish()?;
-        }
-        Ok(groups)
+        self.spilled.as_mut().map_or(Ok(()), Sorter::finish)
     }
 
     /// Creates an empty group.
@@ -371,8 +366,9 @@ impl Running {
 impl Stage for Running {
     fn next(&mut self) -> Result<Option<Row>> {
         if let Some(input) = self.input.take() {
-            let empty = self.groups.another(&self.groups.environment.context.interrupt);
-            self.groups = std::mem::replace(&mut self.groups, empty).load(input)?;
+            let context = Arc::clone(&self.groups.environment.context);
+            parallel::fold(&mut self.groups, input, &context)?;
+            self.groups.end_input()?;
             self.next_row = self.groups.read_row()?;
         }
         self.groups.interrupts.check()?;

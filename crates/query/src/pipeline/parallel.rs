@@ -11,7 +11,7 @@
 
 use super::{Stage, Stream};
 use crate::{Context, Helpers, Interrupt};
-use base::{Result, err};
+use base::{Result, bail, err};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -50,31 +50,33 @@ pub(super) trait Fold: Send + Sized + 'static {
 }
 
 /// Folds the whole input, with the help of idle processors.
-pub(super) fn fold<F: Fold>(mut state: F, mut input: Stream, context: &Context) -> Result<F> {
-    let Some(helpers) = &context.helpers else {
-        return state.add(&mut *input).map(|()| state);
-    };
-    let first = loop {
-        let is_last = !input.begin_section();
+///
+/// Its frame is small, because a pipeline has one for each of its blocking stages.
+pub(super) fn fold<F: Fold>(state: &mut F, mut input: Stream, context: &Context) -> Result<()> {
+    while input.begin_section() {
         state.add(&mut *input)?;
-        if is_last {
-            return Ok(state);
+        let is_split =
+            context.helpers.as_ref().is_some_and(|helpers| helpers.has_idle()) && state.is_worth_splitting();
+        if is_split && let Some(first) = input.split() {
+            return fold_parts(state, input, first, context);
         }
-        if helpers.has_idle()
-            && state.is_worth_splitting()
-            && let Some(first) = input.split()
-        {
-            break first;
-        }
-    };
+    }
+    state.add(&mut *input)
+}
+
+/// Folds the rest of a split input.
+fn fold_parts<F: Fold>(state: &mut F, input: Stream, first: Split, context: &Context) -> Result<()> {
+    let Some(helpers) = &context.helpers else { bail!(InternalError, "a split input has no threads") };
     let work = Arc::new(Work::new(helpers.clone()));
     let own = Part { number: 0, progress: Progress::Running, finish: Box::new(|| ()) };
     work.parts.lock().push(own);
-    work.give(0, &state, first);
+    work.give(0, state, first);
     work.start_thread();
-    work.run_part(0, input, state, false);
+    let empty = state.another(&context.interrupt);
+    work.run_part(0, input, std::mem::replace(state, empty), false);
     work.run_parts(false);
-    work.joined()
+    *state = work.joined()?;
+    Ok(())
 }
 
 /// A blocking stage that several threads run.
