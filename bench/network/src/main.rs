@@ -11,7 +11,7 @@ use io_uring::{IoUring, cqueue, opcode, types};
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 use std::collections::HashMap;
-use std::io::{Read, Result, Write};
+use std::io::{ErrorKind, Read, Result, Write};
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
@@ -55,8 +55,9 @@ fn compare() -> Result<()> {
 /// Returns the requests per second and the server's CPU for a request in µs.
 fn measure(server: &mut Child, count: usize) -> Result<(f64, f64)> {
     let mut port = [0; 5];
-    server.stdout.as_mut().expect("the output is piped").read_exact(&mut port)?;
-    let address = SocketAddr::from(([127, 0, 0, 1], String::from_utf8_lossy(&port).parse().expect("a port")));
+    server.stdout.as_mut().ok_or(ErrorKind::BrokenPipe)?.read_exact(&mut port)?;
+    let port = String::from_utf8_lossy(&port).parse().map_err(std::io::Error::other)?;
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
     let mut poll = Poll::new()?;
     let mut connections = Vec::new();
     for _ in 0..count {
@@ -170,7 +171,7 @@ fn serve_by_io_uring(listener: &std::net::TcpListener) -> Result<()> {
                     }
                 }
                 RECEIVED if result > 0 => {
-                    let number = cqueue::buffer_select(flags).expect("the data is in a provided buffer");
+                    let number = cqueue::buffer_select(flags).ok_or(ErrorKind::InvalidData)?;
                     let send = opcode::Send::new(types::Fd(fd), REPLY.as_ptr(), REPLY.len() as u32);
                     entries.push(send.build().flags(Flags::SKIP_SUCCESS).user_data(OTHER));
                     let buffer = buffers[usize::from(number) * BUFFER_SIZE..].as_mut_ptr();

@@ -152,19 +152,9 @@ impl Direct {
             add("inserted", sql, "> 0".to_string());
         }
         if shape & COUNT != 0 {
-            let [of, slot, records, bytes] = [(); 4].map(|()| next("int8"));
-            // An insert that finds the row would lock it first, with a record of the write-ahead log.
-            let sql = format!(
-                "update SCHEMA.counts set records = records + {records}, bytes = bytes + {bytes} \
-                 where ident = {of} and slot = {slot}"
-            );
-            add("counted", sql, "<= 1".to_string());
-            let sql = format!(
-                "insert into SCHEMA.counts as t select {of}, {slot}, {records}, {bytes} \
-                 where not exists (select from counted) on conflict (ident, slot) do update \
-                 set records = t.records + excluded.records, bytes = t.bytes + excluded.bytes"
-            );
-            add("first", sql, "<= 1".to_string());
+            let [update, insert] = counts([(); 4].map(|()| next("int8")));
+            add("counted", update, "<= 1".to_string());
+            add("first", insert, "<= 1".to_string());
         }
         let mut end = "select 1".to_string();
         let mut given = "";
@@ -196,6 +186,21 @@ impl Direct {
         );
         Statement::new(format!("direct_{shape}"), in_schema(&sql, &self.schema))
     }
+}
+
+/// Returns the statements that add to the counts of a tree: an update of its row, named `counted`, and the insert of a
+/// missing row. An insert that finds the row would lock it first, with a record of the write-ahead log.
+fn counts([ident, slot, records, bytes]: [String; 4]) -> [String; 2] {
+    let update = format!(
+        "update SCHEMA.counts set records = records + {records}, bytes = bytes + {bytes} \
+         where ident = {ident} and slot = {slot}"
+    );
+    let insert = format!(
+        "insert into SCHEMA.counts as t select {ident}, {slot}, {records}, {bytes} \
+         where not exists (select from counted) on conflict (ident, slot) do update \
+         set records = t.records + excluded.records, bytes = t.bytes + excluded.bytes"
+    );
+    [update, insert]
 }
 
 /// Returns a select list that makes rows of arrays. In the FROM clause, PostgreSQL would copy all rows first.

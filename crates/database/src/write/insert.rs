@@ -6,7 +6,7 @@
 
 use super::{check_writable_within, keys_of};
 use crate::changes::{Applied, Changes};
-use crate::collection::{Capped, Collection};
+use crate::collection::{Capped, Collection, Data};
 use crate::database::Database;
 use crate::keys::RecordId;
 use crate::operation::Operation;
@@ -209,17 +209,7 @@ impl Database {
                 )?),
                 None => None,
             };
-            // Two documents with the same key of an index build end the build, not the insert.
-            // Separate commits detect such duplicates.
-            let builds_unique = data.building.iter().any(|build| build.index.unique());
-            let per_commit = match planned.options.capped {
-                _ if builds_unique => 1,
-                Some(_) => 1,
-                None if self.store.known_generation().is_some() => {
-                    (REMOTE_OPERATIONS_MAX / (1 + data.indexes.len())).max(1)
-                }
-                None => (OPERATIONS_MAX / (1 + data.indexes.len())).max(1),
-            };
+            let per_commit = self.documents_per_commit(&planned, data);
             let mut changes = Changes::new(self.logs());
             let (mut count, mut bytes) = (0, 0);
             let mut refused = None;
@@ -270,6 +260,19 @@ impl Database {
                 (count_max, failure) = (document, Some(error));
             }
         }
+    }
+
+    /// Returns the maximum number of documents in a commit.
+    fn documents_per_commit(&self, planned: &Collection, data: &Data) -> usize {
+        // Two documents with the same key of an index build end the build, not the insert. Separate commits detect such
+        // duplicates.
+        let builds_unique = data.building.iter().any(|build| build.index.unique());
+        if builds_unique || planned.options.capped.is_some() {
+            return 1;
+        }
+        let is_remote = self.store.known_generation().is_some();
+        let operations = if is_remote { REMOTE_OPERATIONS_MAX } else { OPERATIONS_MAX };
+        (operations / (1 + data.indexes.len())).max(1)
     }
 
     /// Adds a document to the changes. Returns its size in bytes. A document of a run has no record of its own.

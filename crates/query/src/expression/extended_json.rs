@@ -10,7 +10,7 @@
 
 use super::convert::{binary, number};
 use super::evaluate::{Call, Computed, null};
-use super::named::{ErrorTemplate, Named, Parameter, optional};
+use super::named::{Named, named_arguments};
 use super::show;
 use crate::Context;
 use base::bson::extended_json::{base64, parse_millis};
@@ -23,34 +23,8 @@ use base::{Error, ErrorCode, Result, bail, err};
 /// Milliseconds of the last date that the relaxed format shows as text, in the year 3000.
 const DATE_TEXT_MAX: i64 = 32_535_215_999_000;
 
-macro_rules! arguments {
-    ($operator:literal, $parameters:expr) => {
-        Named {
-            parameters: $parameters,
-            no_object: ErrorTemplate(
-                ErrorCode::FailedToParse,
-                concat!($operator, " expects an object of named arguments but found: {}"),
-            ),
-            unknown: ErrorTemplate(
-                ErrorCode::FailedToParse,
-                concat!($operator, " found an unknown argument: {}"),
-            ),
-        }
-    };
-}
-
-const fn input(message: &'static str) -> Parameter {
-    Parameter { name: "input", missing: Some(ErrorTemplate(ErrorCode::FailedToParse, message)) }
-}
-
-pub(super) static SERIALIZE: Named = arguments!(
-    "$serializeEJSON",
-    &[input("Missing 'input' parameter to $serializeEJSON"), optional("onError"), optional("relaxed")]
-);
-pub(super) static DESERIALIZE: Named = arguments!(
-    "$deserializeEJSON",
-    &[input("Missing 'input' parameter to $deserializeEJSON"), optional("onError")]
-);
+pub(super) static SERIALIZE: Named = named_arguments!("$serializeEJSON", ["input"], ["onError", "relaxed"]);
+pub(super) static DESERIALIZE: Named = named_arguments!("$deserializeEJSON", ["input"], ["onError"]);
 
 /// Evaluates `$serializeEJSON`. Errors: BadValue for `relaxed`, ConversionFailure without `onError`.
 pub(super) fn serialize<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
@@ -351,27 +325,12 @@ fn pair<'v>(wrapper: &str, value: Value<'v>, [a, b]: [&str; 2]) -> Result<[Optio
 fn parse_wrapper(wrapper: &Element<'_>, put: &mut dyn FnMut(Value<'_>)) -> Result<bool> {
     let (name, value) = (wrapper.name(), wrapper.value());
     let invalid = |what: &str| err!(ConversionFailure, "{name} {what}");
-    let parse_number = |kind: Type, what: &str| -> Result<Value<'static>> {
-        let text = text(name, Some(value))?;
-        let parsed = number::convert(Value::String(text), kind).ok().flatten();
-        // Only these spellings of special numbers are valid.
-        let special = ["NaN", "Infinity", "-Infinity"].contains(&text);
-        let parsed = parsed.filter(|parsed| {
-            let is_finite = match parsed {
-                Value::Double(number) => number.is_finite(),
-                Value::Decimal128(number) => !number.is_nan() && !number.is_infinite(),
-                _ => true,
-            };
-            is_finite || special
-        });
-        parsed.ok_or_else(|| err!(ConversionFailure, "{name} value must be a string specifying {what}"))
-    };
+    let parse_number = |kind, what| parse_number(wrapper, kind, what);
     let one = |kind: &str| match value {
         Value::Int32(1) => Ok(()),
         Value::Int32(_) => Err(invalid("value must be the integer 1")),
         _ => Err(wrong_type(name, kind)),
     };
-    const ANY_NUMBER: &str = "a number, NaN, Infinity or -Infinity";
     match name {
         "$oid" => put(Value::ObjectId(object_id("$oid", text(name, Some(value))?)?)),
         "$symbol" => put(Value::Symbol(text(name, Some(value))?)),
@@ -386,19 +345,7 @@ fn parse_wrapper(wrapper: &Element<'_>, put: &mut dyn FnMut(Value<'_>)) -> Resul
             put(Value::Binary { subtype: binary::UUID, bytes: &bytes });
         }
         "$binary" => {
-            let [base64, subtype] = pair(name, value, ["base64", "subType"])?;
-            let (base64, subtype) = (text("$binary.base64", base64)?, text("$binary.subType", subtype)?);
-            let subtype = Some(subtype)
-                .filter(|text| {
-                    (1..=2).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
-                })
-                .and_then(|text| u8::from_str_radix(text, 16).ok())
-                .ok_or_else(|| {
-                    err!(ConversionFailure, "$binary.subType must be a hex representation of a single byte")
-                })?;
-            let bytes = binary::base64_bytes(base64).ok_or_else(|| {
-                err!(ConversionFailure, "$binary.base64 must be a valid base64 encoded string")
-            })?;
+            let (subtype, bytes) = parse_binary(value)?;
             put(Value::Binary { subtype, bytes: &bytes });
         }
         "$timestamp" => {
@@ -449,6 +396,39 @@ fn parse_wrapper(wrapper: &Element<'_>, put: &mut dyn FnMut(Value<'_>)) -> Resul
         _ => return Ok(false),
     }
     Ok(true)
+}
+
+const ANY_NUMBER: &str = "a number, NaN, Infinity or -Infinity";
+
+/// Parses the text of a number. `what` describes it in the error.
+fn parse_number(wrapper: &Element<'_>, kind: Type, what: &str) -> Result<Value<'static>> {
+    let text = text(wrapper.name(), Some(wrapper.value()))?;
+    let parsed = number::convert(Value::String(text), kind).ok().flatten();
+    // Only these spellings of special numbers are valid.
+    let special = ["NaN", "Infinity", "-Infinity"].contains(&text);
+    let parsed = parsed.filter(|parsed| {
+        let is_finite = match parsed {
+            Value::Double(number) => number.is_finite(),
+            Value::Decimal128(number) => !number.is_nan() && !number.is_infinite(),
+            _ => true,
+        };
+        is_finite || special
+    });
+    parsed
+        .ok_or_else(|| err!(ConversionFailure, "{} value must be a string specifying {what}", wrapper.name()))
+}
+
+/// Parses the document of `$binary`: the subtype and the bytes.
+fn parse_binary(value: Value<'_>) -> Result<(u8, Vec<u8>)> {
+    let [base64, subtype] = pair("$binary", value, ["base64", "subType"])?;
+    let (base64, subtype) = (text("$binary.base64", base64)?, text("$binary.subType", subtype)?);
+    let is_byte = (1..=2).contains(&subtype.len()) && subtype.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let subtype = u8::from_str_radix(subtype, 16).ok().filter(|_| is_byte).ok_or_else(|| {
+        err!(ConversionFailure, "$binary.subType must be a hex representation of a single byte")
+    })?;
+    let bytes = binary::base64_bytes(base64)
+        .ok_or_else(|| err!(ConversionFailure, "$binary.base64 must be a valid base64 encoded string"))?;
+    Ok((subtype, bytes))
 }
 
 fn object_id(place: &str, text: &str) -> Result<ObjectId> {

@@ -2,7 +2,7 @@
 
 use super::convert::binary::UUID;
 use super::evaluate::{Call, Computed, null, type_name, value};
-use super::named::{ErrorTemplate, Named, Parameter};
+use super::named::{Named, named_arguments};
 use super::node::{CallNode, Node};
 use super::parse::Parser;
 use super::show;
@@ -11,7 +11,7 @@ use crate::MetaKind;
 use base::bson::{Builder, FieldName, ObjectId, Value};
 use base::hash::hash64;
 use base::random::Random;
-use base::{ErrorCode, Result, bail, err};
+use base::{Result, bail, err};
 use md5::Md5;
 use sha2::{Digest, Sha256};
 use twox_hash::XxHash64;
@@ -111,38 +111,8 @@ pub(super) fn subtype<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     }
 }
 
-macro_rules! hash_arguments {
-    ($operator:literal) => {
-        Named {
-            parameters: &[
-                Parameter {
-                    name: "input",
-                    missing: Some(ErrorTemplate(
-                        ErrorCode::FailedToParse,
-                        concat!("Missing 'input' parameter to ", $operator),
-                    )),
-                },
-                Parameter {
-                    name: "algorithm",
-                    missing: Some(ErrorTemplate(
-                        ErrorCode::FailedToParse,
-                        concat!("Missing 'algorithm' parameter to ", $operator),
-                    )),
-                },
-            ],
-            no_object: ErrorTemplate(
-                ErrorCode::FailedToParse,
-                concat!($operator, " expects an object of named arguments but found: {}"),
-            ),
-            unknown: ErrorTemplate(
-                ErrorCode::FailedToParse,
-                concat!($operator, " found an unknown argument: {}"),
-            ),
-        }
-    };
-}
-pub(super) static HASH: Named = hash_arguments!("$hash");
-pub(super) static HEX_HASH: Named = hash_arguments!("$hexHash");
+pub(super) static HASH: Named = named_arguments!("$hash", ["input", "algorithm"], []);
+pub(super) static HEX_HASH: Named = named_arguments!("$hexHash", ["input", "algorithm"], []);
 
 /// Returns the hash of a string or a binary; `None` for null. Errors: 10754000 to 10754002.
 fn digest(call: &Call<'_, '_>) -> Result<Option<Vec<u8>>> {

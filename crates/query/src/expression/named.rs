@@ -52,6 +52,34 @@ pub(crate) const fn optional(name: &'static str) -> Parameter {
     Parameter { name, missing: None }
 }
 
+/// Declares the arguments of an operator that answers with FailedToParse, as MongoDB's newer ones do: the required and
+/// the optional ones.
+macro_rules! named_arguments {
+    ($operator:literal, [$($required:literal),*], [$($optional:literal),*]) => {
+        $crate::expression::named::Named {
+            parameters: &[
+                $($crate::expression::named::Parameter {
+                    name: $required,
+                    missing: Some($crate::expression::named::ErrorTemplate(
+                        base::ErrorCode::FailedToParse,
+                        concat!("Missing '", $required, "' parameter to ", $operator),
+                    )),
+                },)*
+                $($crate::expression::named::optional($optional),)*
+            ],
+            no_object: $crate::expression::named::ErrorTemplate(
+                base::ErrorCode::FailedToParse,
+                concat!($operator, " expects an object of named arguments but found: {}"),
+            ),
+            unknown: $crate::expression::named::ErrorTemplate(
+                base::ErrorCode::FailedToParse,
+                concat!($operator, " found an unknown argument: {}"),
+            ),
+        }
+    };
+}
+pub(super) use named_arguments;
+
 /// Parses the argument object into operands in the declared order.
 pub(super) fn parse(
     parser: &mut Parser<'_>,

@@ -6,9 +6,10 @@ use super::super::show;
 use super::to_text;
 use crate::Context;
 use base::bson::{Builder, FieldName, MAX_DEPTH, MAX_DOCUMENT_SIZE, Type, Value};
-use base::{Result, bail, err};
+use base::{Error, Result, bail, err};
 use foldhash::{HashMap, HashMapExt};
-use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use std::cell::Cell;
 use std::fmt;
 
 /// Returns the text of a value of any type.
@@ -71,15 +72,12 @@ fn append(value: Value<'_>, context: &Context, out: &mut String) -> Result<()> {
 ///
 /// Errors: ConversionFailure for invalid JSON, a value of another type, and a result that is too deep or too large.
 pub(super) fn read<'a>(text: &str, kind: Type, scope: &Scope<'_, 'a>) -> Computed<'a> {
-    let invalid = |reason: &str| err!(ConversionFailure, "Input doesn't represent valid JSON{reason}");
     let mut parser = serde_json::Deserializer::from_str(text);
     parser.disable_recursion_limit();
     let mut out = Builder::new();
-    let parsed = Node { name: None, out: &mut out, depth: 0, scope }.deserialize(&mut parser);
-    parsed.and_then(|()| parser.end()).map_err(|error| match error.to_string().split_once(REASON) {
-        Some((_, reason)) => invalid(&format!(": {}", reason.split(" at line").next().unwrap_or(reason))),
-        None => invalid(""),
-    })?;
+    let parse = Parse { scope, failure: Cell::new(None) };
+    let parsed = Node { name: None, out: &mut out, depth: 0, parse: &parse }.deserialize(&mut parser);
+    parsed.and_then(|()| parser.end()).map_err(|_| parse.failure.take().unwrap_or_else(|| invalid("")))?;
     let out = out.finish();
     let Some(result) = out.view().first() else { return Err(invalid("")) };
     if !matches!(result.kind(), Type::Document | Type::Array) {
@@ -94,8 +92,26 @@ pub(super) fn read<'a>(text: &str, kind: Type, scope: &Scope<'_, 'a>) -> Compute
     scope.copy_value(result.value()).map(Some)
 }
 
-/// Mark before the reason of an error that [`Node`] returns.
-const REASON: &str = "\u{1}";
+fn invalid(reason: &str) -> Error {
+    err!(ConversionFailure, "Input doesn't represent valid JSON{reason}")
+}
+
+/// State that all values of a text share.
+struct Parse<'e, 'a> {
+    scope: &'e Scope<'e, 'a>,
+    /// The error that has ended the parser. The parser's own errors have no code.
+    failure: Cell<Option<Error>>,
+}
+
+impl Parse<'_, '_> {
+    /// Ends the parser with our error.
+    fn check<E: serde::de::Error>(&self, result: Result<()>) -> std::result::Result<(), E> {
+        result.map_err(|error| {
+            self.failure.set(Some(error));
+            E::custom("")
+        })
+    }
+}
 
 /// One JSON value, which is appended to `out` while it is parsed.
 struct Node<'p, 'e, 'a> {
@@ -104,7 +120,7 @@ struct Node<'p, 'e, 'a> {
     out: &'p mut Builder,
     /// Number of documents and arrays around it.
     depth: usize,
-    scope: &'p Scope<'e, 'a>,
+    parse: &'p Parse<'e, 'a>,
 }
 
 impl Node<'_, '_, '_> {
@@ -116,15 +132,11 @@ impl Node<'_, '_, '_> {
         Ok(())
     }
 
-    /// Checks depth, memory and interruption before a nested value.
+    /// Checks the depth before a nested value.
     fn enter<E: serde::de::Error>(&self) -> std::result::Result<(), E> {
-        if self.depth >= MAX_DEPTH {
-            return Err(E::custom(format!(
-                "{REASON}Result exceeds maximum depth limit of {MAX_DEPTH} levels of nesting"
-            )));
-        }
-        let checked = self.scope.context.steps(1).and_then(|()| self.scope.check_memory(self.out.len()));
-        checked.map_err(|error| E::custom(format!("{REASON}{}", error.message())))
+        let too_deep =
+            || invalid(&format!(": Result exceeds maximum depth limit of {MAX_DEPTH} levels of nesting"));
+        self.parse.check((self.depth < MAX_DEPTH).then_some(()).ok_or_else(too_deep))
     }
 }
 
@@ -132,6 +144,8 @@ impl<'de> DeserializeSeed<'de> for Node<'_, '_, '_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> std::result::Result<(), D::Error> {
+        let scope = self.parse.scope;
+        self.parse.check(scope.context.steps(1).and_then(|()| scope.check_memory(self.out.len())))?;
         deserializer.deserialize_any(self)
     }
 }
@@ -179,8 +193,8 @@ impl<'de> Visitor<'de> for Node<'_, '_, '_> {
             Some(name) => self.out.begin_array(name),
             None => self.out.push_array(),
         };
-        let (depth, scope) = (self.depth + 1, self.scope);
-        while elements.next_element_seed(Node { name: None, out: &mut *self.out, depth, scope })?.is_some() {}
+        let (depth, parse) = (self.depth + 1, self.parse);
+        while elements.next_element_seed(Node { name: None, out: &mut *self.out, depth, parse })?.is_some() {}
         self.out.end();
         Ok(())
     }
@@ -188,15 +202,15 @@ impl<'de> Visitor<'de> for Node<'_, '_, '_> {
     /// Appends a document. The last value of a repeated name wins, at the place of the first.
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> std::result::Result<(), A::Error> {
         self.enter()?;
-        let (depth, scope) = (self.depth + 1, self.scope);
+        let (depth, parse) = (self.depth + 1, self.parse);
         let mut places: HashMap<String, usize> = HashMap::new();
         let mut values: Vec<(String, Builder)> = Vec::new();
         while let Some(name) = fields.next_key::<String>()? {
             if name.contains('\0') {
-                return Err(A::Error::custom(format!("{REASON}Illegal embedded null byte")));
+                parse.check(Err(invalid(": Illegal embedded null byte")))?;
             }
             let mut value = Builder::new();
-            fields.next_value_seed(Node { name: None, out: &mut value, depth, scope })?;
+            fields.next_value_seed(Node { name: None, out: &mut value, depth, parse })?;
             match places.get(&name).and_then(|place| values.get_mut(*place)) {
                 Some((_, known)) => *known = value,
                 None => {
@@ -217,5 +231,33 @@ impl<'de> Visitor<'de> for Node<'_, '_, '_> {
         }
         self.out.end();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::expression::Expression;
+    use crate::{Arena, Context, Interrupt};
+    use base::bson::extended_json::parse;
+    use base::{CompatibleWith, ErrorCode, Result, err};
+    use std::sync::Arc;
+
+    struct Killed;
+
+    impl Interrupt for Killed {
+        fn check(&self) -> Result<()> {
+            Err(err!(Interrupted, "operation was interrupted"))
+        }
+    }
+
+    #[test]
+    fn an_interruption_of_the_parser_is_not_a_failed_conversion() {
+        let context = Context::new(0, 1, Arc::new(Killed)).with_version(CompatibleWith::V9_0);
+        let text = format!("[{}0]", "0,".repeat(100_000));
+        let root = parse(&format!("{{a: '{text}'}}")).unwrap();
+        let expression = parse("{e: {$convert: {input: '$a', to: 'array', onError: 1}}}").unwrap();
+        let expression = Expression::parse(expression.view().get("e").unwrap(), &context).unwrap();
+        let error = expression.evaluate(root.view(), &context, &Arena::new()).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::Interrupted);
     }
 }
