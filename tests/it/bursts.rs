@@ -88,7 +88,8 @@ fn read_slowly(server: &Server) {
     std::thread::sleep(std::time::Duration::from_secs(1));
     for client in &mut clients {
         let mut found = 0;
-        let mut reply = client.reply().unwrap();
+        let ended = |error| panic!("the server ended a connection: {error}\n{}", server.log_tail());
+        let mut reply = client.reply().unwrap_or_else(ended);
         loop {
             let cursor = reply.view().get("cursor").and_then(|cursor| cursor.as_document());
             let Some(cursor) = cursor else { panic!("{:.300}", reply.view().to_string()) };
@@ -96,7 +97,8 @@ fn read_slowly(server: &Server) {
             found += batch.and_then(|batch| batch.as_array()).map_or(0, |batch| batch.iter().count() as i64);
             match cursor.get("id").and_then(|id| id.as_i64()) {
                 Some(id) if id != 0 => {
-                    reply = command(client, &format!("{{getMore: NumberLong('{id}'), collection: 'c'}}"));
+                    let next = format!("{{getMore: NumberLong('{id}'), collection: 'c'}}");
+                    reply = client.command(&with_database(&next)).unwrap_or_else(ended);
                 }
                 _ => break,
             }

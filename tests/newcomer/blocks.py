@@ -20,7 +20,9 @@ import re
 import subprocess
 import time
 
+# Limits of one command. A release build beside other builds takes over 15 minutes.
 SECONDS = 900
+BUILD_SECONDS = 2700
 NUMBERS = itertools.count(1)
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 NAMED = re.compile(r"^(?:#|//|<!--) ([\w./-]+\.\w+)(?: -->)?$")
@@ -113,12 +115,13 @@ class Shell:
             if self.wait(done, ["…"]).strip() != "0":
                 raise Differs(f"{cat[1]} cannot be written")
             return
+        seconds = BUILD_SECONDS if command.text.startswith("cargo ") else SECONDS
         if SERVES.match(command.text) or command.text.endswith("&"):
             self.say(f"{command.text.removesuffix('&')} > {log} 2>&1 < /dev/null &")
-            output = self.wait(log, expected)
+            output = self.wait(log, expected, seconds)
         else:
             self.say(f"{{ {command.text} ; }} > {log} 2>&1 < {source}; echo $? > {done}")
-            code = self.wait(done, ["…"]).strip()
+            code = self.wait(done, ["…"], seconds).strip()
             output = log.read_text(errors="replace")
             if code != "0":
                 raise Differs(f"$ {command.text}\nended with {code or 'no exit code in time'}:\n{output[-3000:]}")
@@ -127,9 +130,9 @@ class Shell:
         if not matches(expected, output):
             raise Differs(f"$ {command.text}\nexpected:\n" + "\n".join(expected) + f"\nbut printed:\n{output[-3000:]}")
 
-    def wait(self, file: pathlib.Path, expected: list[str]) -> str:
+    def wait(self, file: pathlib.Path, expected: list[str], seconds: int = SECONDS) -> str:
         """Waits until a file has these lines. Returns its text, also after the deadline."""
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + seconds
         while True:
             output = file.read_text(errors="replace") if file.exists() else ""
             if (output and matches(expected, output)) or time.monotonic() > deadline or self.shell.poll() is not None:

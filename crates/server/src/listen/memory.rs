@@ -82,7 +82,9 @@ impl Watcher {
     fn check(&mut self, server: &Server) -> u64 {
         let mut now = resident();
         let started = Instant::now();
-        if now > self.limit.of_data() && started >= self.next_purge {
+        // A holder is only ended for memory that it holds, not for free pages of the heap.
+        let is_over = now > self.limit.bytes;
+        if is_over || now > self.limit.of_data() && started >= self.next_purge {
             heap::purge();
             now = resident();
             self.next_purge = Instant::now() + (started.elapsed() * KEEP_TIMES).max(KEEP);
