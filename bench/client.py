@@ -66,7 +66,7 @@ def parse(data, at=0):
 
 
 class Client:
-    """A connection with MongoDB's protocol. Raises OSError if the server is gone or refuses."""
+    """A connection with MongoDB's protocol. Raises OSError after an error reply and if the connection ends."""
 
     def __init__(self, address):
         host, port = address.rsplit(":", 1)

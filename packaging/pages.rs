@@ -1,6 +1,5 @@
-//! Writes the man pages and the shells' completions into a folder: what packages carry beside the
-//! program. `cargo run --package pages -- OUT`; packaging/build does. A package of its own, so that only clap is
-//! compiled for it.
+//! Writes the man pages and the shells' completions of all packages into a folder: `cargo run --package pages -- OUT`.
+//! packaging/build runs it. This crate is separate from `vellum`, so that cargo compiles clap for it, but no server.
 
 #[allow(dead_code)]
 #[path = "../src/cli.rs"]
@@ -27,7 +26,7 @@ fn main() -> io::Result<()> {
 }
 
 fn page(command: &Command, name: &str, out: &Path) -> io::Result<()> {
-    // A page's name stays as long as the process, which ends soon.
+    // clap needs static names. The process ends soon.
     let name: &'static str = name.to_string().leak();
     let command = command.clone().name(name).bin_name(name.replacen('-', " ", 1)).display_name(name);
     let mut text = Vec::new();

@@ -1,9 +1,9 @@
-# What the parts in tests/parts share. `./test` sources this file, then one of theirs, and calls its function `run`.
+# Shared functions of the parts in tests/parts. `./test` sources this file, then a part, and calls the part's function `run`.
 #
 # A part has a header (What, Needs, Minutes: the budget, or Long: the budget under `./test long`) and functions:
 #   run       its steps
-#   missing   prints what it would install, nothing if all is there
-#   one NAME  runs one test that is less than a step
+#   missing   prints the packages that the part would install; prints nothing if all are installed
+#   one NAME  runs one test of a step
 
 install=${VELLUM_TEST_INSTALL:-yes}
 long=${VELLUM_TEST_LONG:-no}
@@ -16,20 +16,20 @@ have() { command -v "$1" >/dev/null; }
 has_postgresql() { compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || have initdb; }
 has_python_packages() { [ -e "$cache/clients-python/ready" ]; }
 
-# Installs Debian packages, unless --no-install is given.
-debian() { [ "$install" = no ] || { apt-get update -qq && apt-get install -y -qq "$@"; }; }
+# Installs Debian packages, except with --no-install.
+install_debian() { [ "$install" = no ] || { apt-get update -qq && apt-get install -y -qq "$@"; }; }
 
 # Tests start private clusters: the package must not create one.
 install_postgresql() {
     if [ "$install" = yes ] && ! has_postgresql; then
-        debian postgresql-common
+        install_debian postgresql-common
         sed -i 's/^#*create_main_cluster.*/create_main_cluster = false/' /etc/postgresql-common/createcluster.conf
-        debian postgresql
+        install_debian postgresql
     fi
 }
 
-# Builds the program for a part.
-program() { cargo build --workspace --quiet; }
+# Builds the server and the lab.
+build_program() { cargo build --workspace --quiet; }
 
 # step NAME COMMAND…: runs a command, counts its tests, and continues after a failure.
 step() {
@@ -52,7 +52,7 @@ step() {
 }
 
 # Counts passed, failed and skipped tests in the output of cargo test, unittest, pytest, Node.js, Go, Maven
-# and our own runners. A command without counts is one test.
+# and the runners in tests/. A command without counts is one test.
 count_tests() {
     awk -v status="$2" '
         { gsub(/\033\[[0-9;]*m/, "") }

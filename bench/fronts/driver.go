@@ -34,7 +34,7 @@ func (d *driver) prepare(ctx context.Context, workers int) error {
 	}
 	d.next.Store(documents)
 	for _, name := range []string{"points", "plain", "indexed", "many"} {
-		// FerretDB makes a collection by an index, too, and knows no other way of asking for both.
+		// The insert creates the collection, also on FerretDB.
 		if _, err := d.db.Collection(name).InsertOne(ctx, document(-1)); err != nil {
 			return err
 		}
@@ -142,7 +142,7 @@ func (d *driver) operations() []operation {
 	}
 }
 
-// aggregate matches all documents and passes them to more stages.
+// aggregate runs a $match and further stages over all documents.
 func (d *driver) aggregate(ctx context.Context, match bson.D, stages ...bson.D) error {
 	pipeline := append(mongo.Pipeline{{{Key: "$match", Value: match}}}, stages...)
 	cursor, err := d.db.Collection("points").Aggregate(ctx, pipeline)
@@ -152,7 +152,7 @@ func (d *driver) aggregate(ctx context.Context, match bson.D, stages ...bson.D) 
 	return cursor.All(ctx, &[]bson.Raw{})
 }
 
-// newCollection makes another one each time, with two indexes.
+// newCollection returns an operation that creates a collection with two indexes.
 func (d *driver) newCollection() operation {
 	return operation{"a collection with two indexes", 1, 1000, func(ctx context.Context, _ int) error {
 		collection := d.db.Collection(fmt.Sprintf("made%d", d.next.Add(1)))

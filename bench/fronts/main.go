@@ -1,11 +1,12 @@
-// Measures what single operations cost over PostgreSQL: through fronts by the official Go driver, or, for comparison,
-// by statements of PostgreSQL's own that do the same.
+// Measures the CPU time and latency of single operations over PostgreSQL: through fronts, by the official Go driver, or
+// by equal SQL statements for comparison.
 //
 //	go run . -postgres postgres://… -target NAME=URI -front PID,PID -connections 1,8 [-only findOne]
 //	go run . -postgres postgres://… -target NAME=postgres -connections 1,8
 //
 // Prints a line of JSON for each operation: CPU time in microseconds of the fronts, of PostgreSQL's backends and of its
-// other processes, and the median and the 99th percentile of how long the client waited.
+// other processes, and p50 and p99 of the client's latency. A new operation is a row in driver.go, and in sql.go if
+// PostgreSQL has an equal statement.
 package main
 
 import (
@@ -32,24 +33,24 @@ const (
 	batch     = 1000
 )
 
-// operation is one of a target: run is called by each worker with a connection or collection of its own.
+// operation is a measured operation of a target. Each worker calls run with its own connection or collection.
 type operation struct {
 	name string
-	// How many documents each call is about.
-	per int
-	// How many calls there are of a thousand.
+	// Documents of a call, by which its figures are divided.
+	documents int
+	// Calls per thousand of -calls: fewer for expensive operations.
 	share int
 	run   func(ctx context.Context, worker int) error
 }
 
-// target does the operations.
+// target is a server with its operations.
 type target interface {
 	prepare(ctx context.Context, workers int) error
 	operations() []operation
 	close(ctx context.Context)
 }
 
-// filler is the text of a document of some 500 bytes, of which little can be compressed away.
+// filler returns incompressible text for a document of some 500 bytes.
 func filler() string {
 	var text strings.Builder
 	for text.Len() < 440 {
@@ -58,7 +59,8 @@ func filler() string {
 	return text.String()[:440]
 }
 
-type line struct {
+// result is a line of the output.
+type result struct {
 	Target      string  `json:"target"`
 	Operation   string  `json:"operation"`
 	Connections int     `json:"connections"`
@@ -72,32 +74,32 @@ type line struct {
 }
 
 func main() {
-	postgres := flag.String("postgres", "", "the server, as pgx takes it")
-	database := flag.String("database", "", "the database that the target uses, where it is another")
+	postgres := flag.String("postgres", "", "connection string of the PostgreSQL server")
+	database := flag.String("database", "", "the target's database, if it is not the database of -postgres")
 	chosen := flag.String("target", "", "NAME=URI of fronts, or NAME=postgres")
-	fronts := flag.String("front", "", "the fronts' processes")
-	connections := flag.String("connections", "1,8", "how many workers")
-	calls := flag.Int("calls", 2000, "how many calls of a cheap operation are measured")
+	fronts := flag.String("front", "", "process ids of the fronts, separated by commas")
+	connections := flag.String("connections", "1,8", "numbers of workers, separated by commas")
+	calls := flag.Int("calls", 2000, "measured calls of a cheap operation")
 	only := flag.String("only", "", "operations whose name contains this")
-	collections := flag.Int("collections", 0, "make so many collections with two indexes, and measure nothing else")
+	collections := flag.Int("collections", 0, "only measure the creation of this number of collections with two indexes")
 	flag.Parse()
 	ctx := context.Background()
-	name, place, found := strings.Cut(*chosen, "=")
+	name, uri, found := strings.Cut(*chosen, "=")
 	if !found {
 		log.Fatal("-target NAME=URI")
 	}
-	watch, err := newWatch(ctx, *postgres, *database, *fronts)
+	usage, err := newUsage(ctx, *postgres, *database, *fronts)
 	if err != nil {
 		log.Fatal(err)
 	}
 	if *collections > 0 {
-		target := &driver{uri: place}
+		target := &driver{uri: uri}
 		if err := target.prepare(ctx, 1); err != nil {
 			log.Fatal(err)
 		}
-		told, err := measure(ctx, watch, target.newCollection(), 1, *collections)
+		result, err := measure(ctx, usage, target.newCollection(), 1, *collections)
 		if err == nil {
-			err = json.NewEncoder(os.Stdout).Encode(told)
+			err = json.NewEncoder(os.Stdout).Encode(result)
 		}
 		if err != nil {
 			log.Fatal(err)
@@ -109,23 +111,23 @@ func main() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		var measured target = &driver{uri: place}
-		if place == "postgres" {
+		var measured target = &driver{uri: uri}
+		if uri == "postgres" {
 			measured = &sql{url: *postgres}
 		}
 		if err := measured.prepare(ctx, workers); err != nil {
 			log.Fatalf("%s: %v", name, err)
 		}
-		for _, one := range measured.operations() {
-			if !strings.Contains(one.name, *only) {
+		for _, operation := range measured.operations() {
+			if !strings.Contains(operation.name, *only) {
 				continue
 			}
-			told, err := measure(ctx, watch, one, workers, *calls*one.share/1000)
+			result, err := measure(ctx, usage, operation, workers, *calls*operation.share/1000)
 			if err != nil {
-				log.Fatalf("%s, %s: %v", name, one.name, err)
+				log.Fatalf("%s, %s: %v", name, operation.name, err)
 			}
-			told.Target = name
-			if err := json.NewEncoder(os.Stdout).Encode(told); err != nil {
+			result.Target = name
+			if err := json.NewEncoder(os.Stdout).Encode(result); err != nil {
 				log.Fatal(err)
 			}
 		}
@@ -133,49 +135,52 @@ func main() {
 	}
 }
 
-func measure(ctx context.Context, watch *watch, one operation, workers, calls int) (line, error) {
-	if _, err := spread(ctx, one, workers, max(calls/10, workers)); err != nil {
-		return line{}, err
+// measure warms up, then runs the calls between two readings of the processes' usage.
+func measure(ctx context.Context, usage *usage, operation operation, workers, calls int) (result, error) {
+	if _, err := runCalls(ctx, operation, workers, max(calls/10, workers)); err != nil {
+		return result{}, err
 	}
-	before, err := watch.read(ctx)
+	before, err := usage.read(ctx)
 	if err != nil {
-		return line{}, err
+		return result{}, err
 	}
-	took, err := spread(ctx, one, workers, calls)
+	latencies, err := runCalls(ctx, operation, workers, calls)
 	if err != nil {
-		return line{}, err
+		return result{}, err
 	}
-	after, err := watch.read(ctx)
+	after, err := usage.read(ctx)
 	if err != nil {
-		return line{}, err
+		return result{}, err
 	}
-	slices.Sort(took)
-	each := func(before, after float64) float64 { return (after - before) / float64(len(took)*one.per) }
-	micros := func(at float64) float64 {
-		return float64(took[int(at*float64(len(took)-1))].Nanoseconds()) / 1000
+	slices.Sort(latencies)
+	perDocument := func(before, after float64) float64 {
+		return (after - before) / float64(len(latencies)*operation.documents)
 	}
-	return line{
-		Operation: one.name, Connections: workers,
-		Front: each(before.front, after.front), Backend: each(before.backend, after.backend),
-		Others: each(before.others, after.others), Median: micros(0.5), P99: micros(0.99),
-		Bytes: each(before.bytes, after.bytes), Wal: each(before.wal, after.wal),
+	quantile := func(share float64) float64 {
+		return float64(latencies[int(share*float64(len(latencies)-1))].Nanoseconds()) / 1000
+	}
+	return result{
+		Operation: operation.name, Connections: workers,
+		Front: perDocument(before.front, after.front), Backend: perDocument(before.backend, after.backend),
+		Others: perDocument(before.others, after.others), Median: quantile(0.5), P99: quantile(0.99),
+		Bytes: perDocument(before.bytes, after.bytes), Wal: perDocument(before.wal, after.wal),
 	}, nil
 }
 
-// spread makes the calls on as many workers at a time; how long each took.
-func spread(ctx context.Context, one operation, workers, calls int) ([]time.Duration, error) {
+// runCalls divides the calls among concurrent workers. It returns the latency of each call.
+func runCalls(ctx context.Context, operation operation, workers, calls int) ([]time.Duration, error) {
 	var left atomic.Int64
 	left.Store(int64(calls))
 	var group sync.WaitGroup
-	took, errs := make([][]time.Duration, workers), make([]error, workers)
+	latencies, errs := make([][]time.Duration, workers), make([]error, workers)
 	for worker := range workers {
 		group.Add(1)
 		go func() {
 			defer group.Done()
 			for errs[worker] == nil && left.Add(-1) >= 0 {
 				began := time.Now()
-				errs[worker] = one.run(ctx, worker)
-				took[worker] = append(took[worker], time.Since(began))
+				errs[worker] = operation.run(ctx, worker)
+				latencies[worker] = append(latencies[worker], time.Since(began))
 			}
 		}()
 	}
@@ -185,58 +190,58 @@ func spread(ctx context.Context, one operation, workers, calls int) ([]time.Dura
 			return nil, err
 		}
 	}
-	return slices.Concat(took...), nil
+	return slices.Concat(latencies...), nil
 }
 
 // figures are sums since the start: microseconds of CPU, and bytes.
 type figures struct{ front, backend, others, bytes, wal float64 }
 
-// watch reads what the processes have used.
-type watch struct {
+// usage reads the CPU time of the fronts and of PostgreSQL's processes, and the size of the database and its log.
+type usage struct {
 	connection *pgx.Conn
-	// Its own backend, which is nobody's.
-	own        uint32
+	// Process id of this connection's backend, whose CPU time does not count.
+	ownBackend uint32
 	postmaster string
 	database   string
 	fronts     []string
 }
 
-func newWatch(ctx context.Context, url, database, fronts string) (*watch, error) {
+func newUsage(ctx context.Context, url, database, fronts string) (*usage, error) {
 	connection, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return nil, err
 	}
-	own := connection.PgConn().PID()
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", own))
+	ownBackend := connection.PgConn().PID()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", ownBackend))
 	if err != nil {
-		return nil, fmt.Errorf("PostgreSQL's server has to run here: %w", err)
+		return nil, fmt.Errorf("the PostgreSQL server must run on this machine: %w", err)
 	}
 	if database == "" {
 		database = connection.Config().Database
 	}
-	found := &watch{connection: connection, own: own, postmaster: fields(stat)[1], database: database}
+	usage := &usage{connection: connection, ownBackend: ownBackend, postmaster: statFields(stat)[1], database: database}
 	if fronts != "" {
-		found.fronts = strings.Split(fronts, ",")
+		usage.fronts = strings.Split(fronts, ",")
 	}
-	return found, nil
+	return usage, nil
 }
 
-// fields are those of /proc/PID/stat behind the name: the first is the state.
-func fields(stat []byte) []string {
+// statFields returns the fields of /proc/PID/stat after the name. The first is the state.
+func statFields(stat []byte) []string {
 	text := string(stat)
 	return strings.Fields(text[strings.LastIndexByte(text, ')')+2:])
 }
 
-func (w *watch) read(ctx context.Context) (figures, error) {
+func (u *usage) read(ctx context.Context) (figures, error) {
 	var sum figures
-	for _, pid := range w.fronts {
+	for _, pid := range u.fronts {
 		stat, err := os.ReadFile("/proc/" + pid + "/stat")
 		if err != nil {
 			return sum, err
 		}
-		user, _ := strconv.ParseFloat(fields(stat)[11], 64)
-		system, _ := strconv.ParseFloat(fields(stat)[12], 64)
-		// In hundredths of a second.
+		user, _ := strconv.ParseFloat(statFields(stat)[11], 64)
+		system, _ := strconv.ParseFloat(statFields(stat)[12], 64)
+		// In clock ticks of 10 ms.
 		sum.front += (user + system) * 1e4
 	}
 	entries, err := os.ReadDir("/proc")
@@ -245,11 +250,11 @@ func (w *watch) read(ctx context.Context) (figures, error) {
 	}
 	for _, entry := range entries {
 		stat, err := os.ReadFile("/proc/" + entry.Name() + "/stat")
-		if err != nil || fields(stat)[1] != w.postmaster || entry.Name() == fmt.Sprint(w.own) {
+		if err != nil || statFields(stat)[1] != u.postmaster || entry.Name() == fmt.Sprint(u.ownBackend) {
 			continue
 		}
 		title, _ := os.ReadFile("/proc/" + entry.Name() + "/cmdline")
-		// In nanoseconds: what it has run, what it has waited, how often.
+		// Nanoseconds on a processor, nanoseconds in the run queue, number of time slices.
 		sched, err := os.ReadFile("/proc/" + entry.Name() + "/schedstat")
 		if err != nil {
 			continue
@@ -261,8 +266,8 @@ func (w *watch) read(ctx context.Context) (figures, error) {
 			sum.others += ran / 1000
 		}
 	}
-	err = w.connection.QueryRow(ctx,
-		"select pg_database_size($1), (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::float8", w.database).
+	err = u.connection.QueryRow(ctx,
+		"select pg_database_size($1), (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::float8", u.database).
 		Scan(&sum.bytes, &sum.wal)
 	return sum, err
 }

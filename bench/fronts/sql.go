@@ -9,7 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// sql is PostgreSQL itself: rows of a key, two columns and a document's bytes, with as many indexes as the collections.
+// sql measures PostgreSQL itself: rows with a key, two columns and a document's bytes, and the indexes of the collections.
 type sql struct {
 	url         string
 	connections []*pgx.Conn
@@ -22,7 +22,7 @@ func (s *sql) prepare(ctx context.Context, workers int) error {
 		if err != nil {
 			return err
 		}
-		// As fronts commit.
+		// Fronts also commit in this mode.
 		if _, err := connection.Exec(ctx, "set synchronous_commit = off"); err != nil {
 			return err
 		}

@@ -173,7 +173,7 @@ func line(value any) string {
 	return line(decoded["v"])
 }
 
-// layout puts values that fit on one line, except the list of events itself.
+// layout prints a value on one line if it fits, except the list of events itself.
 func layout(value any, indent string) string {
 	short := line(value)
 	if indent != "" && len(indent)+len(short) <= lineMax {

@@ -68,17 +68,17 @@ func TestAnApprovedFileIsNamedAfterItsTest(t *testing.T) {
 // failing records the failure messages of a test.
 type failing struct {
 	testing.TB
-	said string
+	message string
 }
 
 func (f *failing) Errorf(format string, arguments ...any) {
-	f.said = strings.TrimSpace(strings.Split(format, ":")[0])
+	f.message = strings.TrimSpace(strings.Split(format, ":")[0])
 	for _, argument := range arguments {
-		f.said += "\n" + argument.(string)
+		f.message += "\n" + argument.(string)
 	}
 }
 
-func TestAFileIsWrittenOnceAndFailsWhatDiffers(t *testing.T) {
+func TestApproveFileWritesAMissingFileAndFailsOnDifferences(t *testing.T) {
 	unsetWriteVariables(t)
 	db := Fork(t, people)
 	Snapshot(t, db, "ready")
@@ -86,7 +86,7 @@ func TestAFileIsWrittenOnceAndFailsWhatDiffers(t *testing.T) {
 	approve := func() string {
 		test := &failing{TB: t}
 		ApproveFile(test, db, "ready", file)
-		return test.said
+		return test.message
 	}
 	change := func(n int) {
 		must(db.Collection("people").UpdateByID(t.Context(), 1, bson.M{"$set": bson.M{"n": n}}))
@@ -98,26 +98,26 @@ func TestAFileIsWrittenOnceAndFailsWhatDiffers(t *testing.T) {
 	}
 	t.Setenv("CI", "")
 	for range 2 {
-		if said := approve(); said != "" {
-			t.Error(said)
+		if message := approve(); message != "" {
+			t.Error(message)
 		}
 	}
 	change(2)
-	said := approve()
+	message := approve()
 	for _, part := range []string{"VELLUM_APPROVE=1 writes the file", "\n- ", `"n": 1`, "\n+ ", `"n": 2`} {
-		if !strings.Contains(said, part) {
-			t.Errorf("%q lacks %q", said, part)
+		if !strings.Contains(message, part) {
+			t.Errorf("%q lacks %q", message, part)
 		}
 	}
 	t.Setenv("VELLUM_APPROVE", "1")
 	approve()
 	t.Setenv("VELLUM_APPROVE", "")
-	if said := approve(); said != "" {
-		t.Error(said)
+	if message := approve(); message != "" {
+		t.Error(message)
 	}
 }
 
-func TestDifferencesAreShownWithWhatIsAround(t *testing.T) {
+func TestLineDifferenceHasContext(t *testing.T) {
 	same := "a\nb\nc\nd\ne\n"
 	found := lineDifference(same+"x\n"+same+same, same+"y\nz\n"+same+same+"end\n")
 	if expected := "  …\n  c\n  d\n  e\n- x\n+ y\n+ z\n  a\n  b\n  c\n  …\n  c\n  d\n  e\n+ end"; found != expected {

@@ -59,19 +59,19 @@ func connect() (connection, error) {
 // Client returns a client of the server that all tests of this binary share.
 func Client(t testing.TB) *mongo.Client {
 	t.Helper()
-	found, err := shared()
+	connection, err := shared()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return found.client
+	return connection.client
 }
 
 // URI returns the shared server's connection string.
 func URI(t testing.TB) string {
 	t.Helper()
 	Client(t)
-	found, _ := shared()
-	return found.uri
+	connection, _ := shared()
+	return connection.uri
 }
 
 // Database returns an empty database for the test. It is dropped when the test ends.
@@ -87,7 +87,7 @@ func Database(t testing.TB) *mongo.Database {
 }
 
 // Fork returns a database for the test with all data that build inserts. Each function is called once. Every
-// test gets a copy-on-write twin of its database. The time does not depend on the number of documents.
+// test gets a copy-on-write fork of its database. The time does not depend on the number of documents.
 func Fork(t testing.TB, build func(context.Context, *mongo.Database) error) *mongo.Database {
 	t.Helper()
 	client := Client(t)
@@ -139,12 +139,12 @@ func command(t testing.TB, client *mongo.Client, command bson.D) {
 
 // name returns a unique database name that contains the test's name.
 func name(t testing.TB) string {
-	end := fmt.Sprintf("_%d_%d", os.Getpid(), numbers.Add(1))
+	suffix := fmt.Sprintf("_%d_%d", os.Getpid(), numbers.Add(1))
 	clean := strings.Map(func(r rune) rune {
 		if r < 128 && (r == '_' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z') {
 			return r
 		}
 		return '_'
 	}, t.Name())
-	return clean[:min(len(clean), nameBytesMax-len(end))] + end
+	return clean[:min(len(clean), nameBytesMax-len(suffix))] + suffix
 }

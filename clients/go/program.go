@@ -32,7 +32,7 @@ func findProgram() (string, error) {
 		return found, nil
 	}
 	return "", fmt.Errorf("the program vellum for %s/%s is neither in this module nor on the path: set VELLUM_BINARY to its path, "+
-		"or take the module of a release, which carries it", runtime.GOOS, runtime.GOARCH)
+		"or use the module of a release, which contains the program", runtime.GOOS, runtime.GOARCH)
 }
 
 // unpack writes the program into the user's cache, once for each version.

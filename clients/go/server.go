@@ -98,9 +98,9 @@ func start(user *url.Userinfo, uriOptions string, args []string) (*Server, error
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("vellum did not start: %w", err)
 	}
-	alarm := time.AfterFunc(startTimeout, func() { _ = cmd.Process.Kill() })
+	timer := time.AfterFunc(startTimeout, func() { _ = cmd.Process.Kill() })
 	line, err := bufio.NewReader(stdout).ReadString('\n')
-	alarm.Stop()
+	timer.Stop()
 	uri := strings.TrimSpace(line)
 	if err != nil || !strings.HasPrefix(uri, "mongodb://") {
 		status := cmd.Wait()
@@ -111,12 +111,12 @@ func start(user *url.Userinfo, uriOptions string, args []string) (*Server, error
 	return server, nil
 }
 
-// connectionString adds a user, and client options such as the location of certificates.
+// connectionString adds a user and client options, such as the path of certificates.
 func connectionString(uri string, user *url.Userinfo, options string) string {
 	if user != nil {
 		password, _ := user.Password()
 		login := url.QueryEscape(user.Username()) + ":" + url.QueryEscape(password)
-		// A space is %20 there, and + stands for itself.
+		// In a connection string a space is %20, and + stands for itself.
 		uri = strings.Replace(uri, "://", "://"+strings.ReplaceAll(login, "+", "%20")+"@", 1)
 	}
 	if options == "" {

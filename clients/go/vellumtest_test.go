@@ -35,8 +35,8 @@ func count(t testing.TB, db *mongo.Database) int64 {
 	return found
 }
 
-// answers returns true if a server answers.
-func answers(uri string) bool {
+// responds returns true if a server runs at uri.
+func responds(uri string) bool {
 	client, err := mongo.Connect(options.Client().ApplyURI(uri).SetServerSelectionTimeout(300 * time.Millisecond))
 	if err != nil {
 		return false
@@ -47,7 +47,7 @@ func answers(uri string) bool {
 
 func ends(uri string) bool {
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		if !answers(uri) {
+		if !responds(uri) {
 			return true
 		}
 	}
@@ -74,7 +74,7 @@ func TestEachTestForksTheTemplate(t *testing.T) {
 	}
 }
 
-func TestADatabaseIsEmptyAndGoesWithItsTest(t *testing.T) {
+func TestADatabaseIsEmptyAndIsDroppedAfterItsTest(t *testing.T) {
 	var name string
 	t.Run("inner", func(t *testing.T) {
 		db := Database(t)
@@ -105,7 +105,7 @@ func TestSnapshotsAndResets(t *testing.T) {
 	}
 }
 
-func TestAServerThatCannotStartSaysWhy(t *testing.T) {
+func TestAFailedStartReturnsTheServersError(t *testing.T) {
 	if _, err := Start("--prot", "1"); err == nil || !strings.Contains(err.Error(), "--prot") {
 		t.Error(err)
 	}
@@ -116,22 +116,22 @@ func TestTheServerStops(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !answers(server.URI) {
+	if !responds(server.URI) {
 		t.Error("no answer")
 	}
-	if err := server.Stop(); err != nil || answers(server.URI) {
+	if err := server.Stop(); err != nil || responds(server.URI) {
 		t.Error(err)
 	}
 }
 
-func TestTheServerStaysWhoeverRefersToIt(t *testing.T) {
+func TestGarbageCollectionDoesNotEndTheServer(t *testing.T) {
 	uri := URI(t)
 	for range 5 {
 		runtime.GC()
 		// Another goroutine runs the finalizers of collected objects.
 		time.Sleep(20 * time.Millisecond)
 	}
-	if !answers(uri) {
+	if !responds(uri) {
 		t.Error("the server has ended")
 	}
 }
@@ -139,13 +139,13 @@ func TestTheServerStaysWhoeverRefersToIt(t *testing.T) {
 // TestHolder is a process for the next test: it holds a server until it is killed.
 func TestHolder(t *testing.T) {
 	if os.Getenv("VELLUMTEST_HOLD") == "" {
-		t.Skip("run by TestTheServerDiesWithAKilledParent")
+		t.Skip("run by TestTheServerEndsWithAKilledParent")
 	}
 	fmt.Println(URI(t))
 	time.Sleep(time.Minute)
 }
 
-func TestTheServerDiesWithAKilledParent(t *testing.T) {
+func TestTheServerEndsWithAKilledParent(t *testing.T) {
 	holder := exec.Command(os.Args[0], "-test.run=^TestHolder$")
 	holder.Env = append(os.Environ(), "VELLUMTEST_HOLD=1")
 	stdout, err := holder.StdoutPipe()
@@ -160,7 +160,7 @@ func TestTheServerDiesWithAKilledParent(t *testing.T) {
 		t.Fatal(err)
 	}
 	uri := strings.TrimSpace(line)
-	if !answers(uri) {
+	if !responds(uri) {
 		t.Error("no answer")
 	}
 	if err := holder.Process.Kill(); err != nil {
@@ -172,27 +172,27 @@ func TestTheServerDiesWithAKilledParent(t *testing.T) {
 	}
 }
 
-func TestUsersAlone(t *testing.T) {
+func TestAUserRequiresLogin(t *testing.T) {
 	server, err := StartAs(url.UserPassword("root", "p@ss: /+word"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = server.Stop() }()
 	_, rest, _ := strings.Cut(server.URI, "@")
-	for uri, good := range map[string]bool{server.URI: true, "mongodb://" + rest: false} {
+	for uri, allowed := range map[string]bool{server.URI: true, "mongodb://" + rest: false} {
 		client, err := mongo.Connect(options.Client().ApplyURI(uri))
 		if err != nil {
 			t.Fatal(err)
 		}
 		err = client.Database("test").RunCommand(t.Context(), bson.D{{Key: "count", Value: "c"}}).Err()
-		if (err == nil) != good {
+		if (err == nil) != allowed {
 			t.Errorf("%s: %v", uri, err)
 		}
 		_ = client.Disconnect(t.Context())
 	}
 }
 
-func TestEncrypted(t *testing.T) {
+func TestTLS(t *testing.T) {
 	certificate := "../../crates/wire/tests/fixtures/plain.pem"
 	server, err := start(nil, "tlsCAFile="+certificate, []string{"--tls-mode", "require", "--tls-certificate-key-file", certificate})
 	if err != nil {

@@ -11,7 +11,7 @@ import subprocess
 
 import common
 
-# `cargo install --locked` gets this version. A newer one can change the names of anchors.
+# Version that `cargo install --locked` installs. Another version may change the names of anchors.
 MDBOOK = "0.5.4"
 
 INDEX = "docs/README.md"
@@ -23,7 +23,7 @@ LINK = re.compile(r"```.*?```|`[^`\n]*`|(?<=\]\()[^)\s]+(?=\))", re.S)
 
 
 def make(out: pathlib.Path, programs: common.Programs) -> None:
-    """An archive of the site, for a web server's folder."""
+    """Makes an archive of the site, for a web server's folder."""
     del programs
     html = build()
     files = {str(path.relative_to(html)): (path.read_bytes(), 0o644) for path in html.rglob("*") if path.is_file()}
@@ -39,8 +39,8 @@ def build() -> pathlib.Path:
     (work / "src" / "SUMMARY.md").write_text(summary((common.ROOT / INDEX).read_text()))
     pages = chapters()
     for page in pages:
-        text, images = rewritten(page, (common.ROOT / page).read_text(), set(pages))
-        for name, content in [(place(page), text.encode()), *((image, (common.ROOT / image).read_bytes()) for image in images)]:
+        text, images = rewrite_links(page, (common.ROOT / page).read_text(), set(pages))
+        for name, content in [(site_path(page), text.encode()), *((image, (common.ROOT / image).read_bytes()) for image in images)]:
             path = work / "src" / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
@@ -49,34 +49,34 @@ def build() -> pathlib.Path:
 
 
 def chapters() -> list[str]:
-    """The pages of the site, by their paths in the repository: the index and the first link of each of its items."""
+    """Returns the paths of the site's pages in the repository: the index and the first link of each of its items."""
     items = map(ITEM.match, (common.ROOT / INDEX).read_text().splitlines())
-    return [INDEX, *(resolved(INDEX, item[3]) for item in items if item)]
+    return [INDEX, *(resolve(INDEX, item[3]) for item in items if item)]
 
 
 def summary(index: str) -> str:
-    """mdBook's menu."""
+    """Returns mdBook's menu, made from the index."""
     lines = ["[Documentation](index.md)"]
     for line in index.splitlines():
         if line.startswith("## "):
             lines += ["", f"# {line[3:]}", ""]
         elif item := ITEM.match(line):
-            lines.append(f"{item[1]}- [{item[2]}]({place(resolved(INDEX, item[3]))})")
+            lines.append(f"{item[1]}- [{item[2]}]({site_path(resolve(INDEX, item[3]))})")
     return "\n".join(lines) + "\n"
 
 
-def resolved(page: str, link: str) -> str:
-    """The path in the repository that a page's link leads to."""
+def resolve(page: str, link: str) -> str:
+    """Returns the path in the repository of a page's link."""
     return posixpath.normpath(posixpath.join(posixpath.dirname(page), link))
 
 
-def place(page: str) -> str:
-    """The path of a page on the site. A README is the index of its folder, and the index of all pages is the first page."""
+def site_path(page: str) -> str:
+    """Returns the path of a page on the site. A README is the index of its folder, and the index of all pages is the first page."""
     return "index.md" if page == INDEX else re.sub(r"README\.md$", "index.md", page)
 
 
-def rewritten(page: str, text: str, pages: set[str]) -> tuple[str, set[str]]:
-    """A page with links that work on the site, and the images it needs. Links to other files lead to the repository.
+def rewrite_links(page: str, text: str, pages: set[str]) -> tuple[str, set[str]]:
+    """Returns a page with links that work on the site, and its images. Links to other files lead to the repository.
 
     Ends the program at a link to a file that does not exist.
     """
@@ -86,22 +86,22 @@ def rewritten(page: str, text: str, pages: set[str]) -> tuple[str, set[str]]:
         if found[0].startswith(("`", "#")) or re.match(r"\w+:", found[0]):
             return found[0]
         path, hash_sign, anchor = found[0].partition("#")
-        there = resolved(page, path)
-        if not (common.ROOT / there).exists():
+        target = resolve(page, path)
+        if not (common.ROOT / target).exists():
             raise SystemExit(f"{page} has a link to {path}, which does not exist")
-        if there in pages or pathlib.PurePosixPath(there).suffix in IMAGES:
-            if there not in pages:
-                images.add(there)
-            to = posixpath.relpath(place(there), posixpath.dirname(place(page)) or ".")
+        if target in pages or pathlib.PurePosixPath(target).suffix in IMAGES:
+            if target not in pages:
+                images.add(target)
+            to = posixpath.relpath(site_path(target), posixpath.dirname(site_path(page)) or ".")
         else:
-            to = f"{common.HOMEPAGE}/{'tree' if (common.ROOT / there).is_dir() else 'blob'}/main/{there}"
+            to = f"{common.HOMEPAGE}/{'tree' if (common.ROOT / target).is_dir() else 'blob'}/main/{target}"
         return to + hash_sign + anchor
 
     return LINK.sub(link, text), images
 
 
 def tool() -> pathlib.Path:
-    """mdBook's program, installed if it is missing."""
+    """Returns mdBook's program. Installs it if it is missing."""
     home = common.CACHE / "mdbook"
     if not has_tool():
         target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", common.ROOT / "target")) / "mdbook"
@@ -111,14 +111,14 @@ def tool() -> pathlib.Path:
 
 
 def has_tool() -> bool:
-    """Whether this version of mdBook is installed."""
+    """Returns True if this version of mdBook is installed."""
     program = common.CACHE / "mdbook" / "bin" / "mdbook"
     if not program.exists():
         return False
-    said = subprocess.run([str(program), "--version"], capture_output=True, text=True, check=True).stdout
-    return said.split() == ["mdbook", f"v{MDBOOK}"]
+    output = subprocess.run([str(program), "--version"], capture_output=True, text=True, check=True).stdout
+    return output.split() == ["mdbook", f"v{MDBOOK}"]
 
 
 def installs() -> list[str]:
-    """The downloads of a build."""
+    """Returns the downloads that a build needs."""
     return [] if has_tool() else [f"crates.io's mdbook {MDBOOK} into {common.CACHE / 'mdbook'} (4 minutes)"]

@@ -121,10 +121,10 @@ def man_pages() -> dict[str, bytes]:
 
 
 def run(command: list[str], cwd: pathlib.Path | None = None, env: dict[str, str] | None = None) -> None:
-    """Run a tool. Prints its output after a failure, and its last line as progress after ten seconds."""
-    begin, said = time.monotonic(), []
+    """Runs a tool. Prints its output after a failure, and its last line as progress after ten seconds."""
+    begin, output = time.monotonic(), []
     with subprocess.Popen(command, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
-        reader = threading.Thread(target=lambda: said.extend(process.stdout), daemon=True)
+        reader = threading.Thread(target=lambda: output.extend(process.stdout), daemon=True)
         reader.start()
         wait = PROGRESS_FIRST
         while True:
@@ -133,11 +133,11 @@ def run(command: list[str], cwd: pathlib.Path | None = None, env: dict[str, str]
                 break
             except subprocess.TimeoutExpired:
                 wait = PROGRESS_EVERY
-                last = said[-1].decode("utf-8", "replace").strip()[-80:] if said else pathlib.Path(command[0]).name
+                last = output[-1].decode("utf-8", "replace").strip()[-80:] if output else pathlib.Path(command[0]).name
                 print(f"   {time.monotonic() - begin:.0f} s: {last}", flush=True)
         reader.join()
     if process.returncode != 0:
-        raise SystemExit(f"{' '.join(command)}:\n{b''.join(said).decode('utf-8', 'replace')}")
+        raise SystemExit(f"{' '.join(command)}:\n{b''.join(output).decode('utf-8', 'replace')}")
 
 
 def tar(files: dict[str, tuple[bytes, int]], links: dict[str, str] | None = None,
@@ -163,12 +163,12 @@ def tar(files: dict[str, tuple[bytes, int]], links: dict[str, str] | None = None
 
 
 def gzipped(content: bytes) -> bytes:
-    """Returns compressed data without a time."""
+    """Returns gzip data without a time stamp, so that equal contents give equal bytes."""
     return gzip.compress(content, 9, mtime=0)
 
 
 def documents() -> dict[str, bytes]:
-    """Returns the documents in every package."""
+    """Returns the licences and notices, which every package contains."""
     import notices
 
     files = {name: (ROOT / name).read_bytes() for name in ["LICENSE", "NOTICE"]}
@@ -180,7 +180,7 @@ def sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def weigh(out: pathlib.Path) -> None:
+def write_sizes(out: pathlib.Path) -> None:
     """Writes sizes and checksums of the packages."""
     files = sorted(path for path in out.rglob("*") if path.is_file())
     lines = [f"{path.stat().st_size / 1e6:8.1f} MB  {path.relative_to(out)}\n" for path in files
@@ -191,5 +191,5 @@ def weigh(out: pathlib.Path) -> None:
 
 
 def write_json(path: pathlib.Path, content: object) -> None:
-    """Writes JSON that people can read too."""
+    """Writes indented JSON."""
     path.write_text(json.dumps(content, indent=2) + "\n")

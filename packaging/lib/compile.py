@@ -17,14 +17,14 @@ REQUIREMENTS = ["ziglang==0.15.2", "cargo-zigbuild==0.24.0"]
 # ARM kernels have pages of 4, 16 or 64 KiB. jemalloc fails to start if pages are larger than at its build.
 LG_PAGE_ARM = "16"
 
-# The server's size is promised (one small binary); the lab's is not.
+# Limit of the server's size, which the documents name. The lab has no limit.
 SERVER_MEGABYTES_MAX = 15.5
 
 
 def programs(platform: common.Platform) -> pathlib.Path:
-    """Compile server and lab for a platform, and return the folder with both."""
+    """Compiles server and lab for a platform. Returns the folder with both."""
     if not platform.name.startswith("linux"):
-        raise SystemExit(f"{platform.name} is compiled on such a machine: see .github/workflows/release.yml")
+        raise SystemExit(f"{platform.name} is compiled on a machine of this platform: see .github/workflows/release.yml")
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", common.ROOT / "target"))
     environment = tools()
     if "arm64" in platform.name:
@@ -81,15 +81,15 @@ def add_target(triple: str) -> None:
 
 
 def check(program: pathlib.Path) -> None:
-    """Checks that a program is small, and needs only the C library, in the old version."""
+    """Checks the size of a program, and that it needs only the C library in version GLIBC or older."""
     megabytes = program.stat().st_size / 1e6
     if megabytes > SERVER_MEGABYTES_MAX:
         raise SystemExit(f"{program} has {megabytes:.1f} MB, more than {SERVER_MEGABYTES_MAX}")
     needed, versions = needs(program)
-    strange = [name for name in needed if not name.startswith(("libc.so", "libm.so", "libpthread.so", "libdl.so",
+    unexpected = [name for name in needed if not name.startswith(("libc.so", "libm.so", "libpthread.so", "libdl.so",
                                                                "librt.so", "libutil.so", "ld-linux"))]
-    if strange:
-        raise SystemExit(f"{program} needs {', '.join(strange)}")
+    if unexpected:
+        raise SystemExit(f"{program} needs {', '.join(unexpected)}")
     newer = [version for version in versions if tuple(map(int, version.split("."))) > tuple(map(int, GLIBC.split(".")))]
     if newer:
         raise SystemExit(f"{program} needs glibc {', '.join(newer)}")

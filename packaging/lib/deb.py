@@ -22,10 +22,10 @@ Priority: optional
 Homepage: {homepage}
 Description: MongoDB-compatible document database in one small binary
  Vellum speaks the MongoDB wire protocol and keeps documents in memory or on
- disk. Durability levels: nothing, the process, the machine.
+ disk. Durability levels: none, relaxed, journaled.
  .
- The service is not started by installing it: /etc/vellum/vellum.toml says how
- it would run, and `systemctl enable --now vellum` runs it.
+ The installation does not start the service. Configure it in
+ /etc/vellum/vellum.toml, and run `systemctl enable --now vellum`.
 """
 
 

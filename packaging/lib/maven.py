@@ -35,7 +35,7 @@ DEPENDENCY = """    <dependency>
 
 
 def make(out: pathlib.Path, programs: common.Programs) -> None:
-    """Makes both artifacts in the layout of a repository."""
+    """Makes both artifacts in the layout of a repository. vellum-junit gets a dependency on vellum-server."""
     version = common.version()
     pom = (SOURCE / "pom.xml").read_text()
     found = re.search(r"<groupId>(.*?)</groupId>", pom)
@@ -54,16 +54,16 @@ def make(out: pathlib.Path, programs: common.Programs) -> None:
             program = common.server(platform, folder)
             add(f"vellum/program/{platform.name}/{program.name}", program.read_bytes())
     server_pom = POM.format(group=group, version=version, homepage=common.HOMEPAGE, licence=common.LICENCE)
-    place(out, group, "vellum-server", jar.read_bytes(), server_pom)
+    write_artifact(out, group, "vellum-server", jar.read_bytes(), server_pom)
     jar.unlink()
     common.run(["mvn", "-B", "-ntp", "-q", "-DskipTests", "package"], SOURCE)
     junit = (SOURCE / "target" / f"vellum-junit-{version}.jar").read_bytes()
-    needing = pom.replace("  </dependencies>\n\n  <build>", DEPENDENCY.format(group=group, version=version), 1)
-    assert needing != pom, "pom.xml is not as expected"
-    place(out, group, "vellum-junit", junit, needing)
+    with_server = pom.replace("  </dependencies>\n\n  <build>", DEPENDENCY.format(group=group, version=version), 1)
+    assert with_server != pom, "pom.xml is not as expected"
+    write_artifact(out, group, "vellum-junit", junit, with_server)
 
 
-def place(out: pathlib.Path, group: str, name: str, jar: bytes, pom: str) -> None:
+def write_artifact(out: pathlib.Path, group: str, name: str, jar: bytes, pom: str) -> None:
     """Writes one artifact with its checksums."""
     folder = out.joinpath(*group.split("."), name, common.version())
     folder.mkdir(parents=True)

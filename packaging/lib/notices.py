@@ -1,4 +1,4 @@
-"""Third parties in the programs: crates, licences and their texts."""
+"""NOTICE and THIRD-PARTY-LICENSES: the crates in the programs, their licences and the texts of the licences."""
 
 from __future__ import annotations
 

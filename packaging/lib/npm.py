@@ -10,10 +10,10 @@ import common
 
 
 def make(out: pathlib.Path, programs: common.Programs) -> None:
-    """Makes a package for each platform, and one that depends on the platform's."""
+    """Makes a package for each platform, and the main package, which depends on them."""
     with tempfile.TemporaryDirectory() as folder:
-        named = [f"{platform.name}={common.server(platform, path)}" for platform, path in programs.items()]
-        common.run(["node", str(common.ROOT / "clients" / "node" / "pack.js"), folder, *named])
+        programs_by_name = [f"{platform.name}={common.server(platform, path)}" for platform, path in programs.items()]
+        common.run(["node", str(common.ROOT / "clients" / "node" / "pack.js"), folder, *programs_by_name])
         for package in sorted(pathlib.Path(folder).iterdir()):
             for name, content in common.documents().items():
                 (package / name).write_bytes(content)

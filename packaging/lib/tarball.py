@@ -8,8 +8,8 @@ import common
 
 INSTALL = """Vellum {version}
 
-Copy bin/ and share/ below /usr/local, or call bin/vellum where it is. bin/vellum needs nothing else;
-bin/vellum-lab is what `vellum lab` runs. A link named mongod to bin/vellum takes mongod's options.
+Copy bin/ and share/ to /usr/local, or run bin/vellum in this folder. bin/vellum needs no other file, except that
+`vellum lab` runs bin/vellum-lab. Through a link named mongod, bin/vellum accepts mongod's options.
 """
 
 

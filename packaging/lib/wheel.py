@@ -13,7 +13,7 @@ SOURCE = common.ROOT / "clients" / "python"
 
 
 def make(out: pathlib.Path, programs: common.Programs) -> None:
-    """Makes a wheel for each platform, and one for all."""
+    """Makes vellum-db for each platform, and pytest-vellum for all platforms."""
     for platform, folder in programs.items():
         program = common.server(platform, folder)
         files = {**sources("vellum_db"), f"vellum_db/bin/{program.name}": program.read_bytes()}
@@ -26,12 +26,12 @@ def make(out: pathlib.Path, programs: common.Programs) -> None:
         write(out, "vellum-db", f"py3-none-{platform.wheel}", files, common.SUMMARY, common.ROOT / "README.md", [], extra)
     extra = {"entry_points.txt": b"[pytest11]\nvellum = pytest_vellum.plugin\n"}
     summary = "A MongoDB-compatible server for test suites: a fresh database for every test in microseconds"
-    needs = [f"vellum-db=={common.version()}", "pymongo>=4.9", "pytest>=7"]
-    write(out, "pytest-vellum", "py3-none-any", sources("pytest_vellum"), summary, SOURCE / "README.md", needs, extra)
+    requirements = [f"vellum-db=={common.version()}", "pymongo>=4.9", "pytest>=7"]
+    write(out, "pytest-vellum", "py3-none-any", sources("pytest_vellum"), summary, SOURCE / "README.md", requirements, extra)
 
 
 def stem(name: str) -> str:
-    """Returns the common start of names in a package of this version."""
+    """Returns the beginning of the names of files and folders in a wheel."""
     return f"{name.replace('-', '_')}-{common.version()}"
 
 
@@ -43,7 +43,7 @@ def sources(module: str) -> dict[str, bytes]:
 
 
 def write(out: pathlib.Path, name: str, tag: str, files: dict[str, bytes], summary: str, readme: pathlib.Path,
-          needs: list[str], extra: dict[str, bytes] | None = None) -> None:
+          requirements: list[str], extra: dict[str, bytes] | None = None) -> None:
     """Writes one wheel in the binary distribution format."""
     version = common.version()
     info = f"{stem(name)}.dist-info"
@@ -52,13 +52,13 @@ def write(out: pathlib.Path, name: str, tag: str, files: dict[str, bytes], summa
         f"License-Expression: {common.LICENCE}", "License-File: LICENSE", "License-File: NOTICE", "License-File: THIRD-PARTY-LICENSES",
         f"Project-URL: Homepage, {common.HOMEPAGE}", f"Project-URL: Changelog, {common.HOMEPAGE}/blob/main/CHANGELOG.md",
         "Requires-Python: >=3.9", "Description-Content-Type: text/markdown",
-        *(f"Requires-Dist: {need}" for need in needs),
+        *(f"Requires-Dist: {requirement}" for requirement in requirements),
     ]
-    head, _, tags = tag.partition("-none-")
-    expanded = "".join(f"Tag: {head}-none-{one}\n" for one in tags.split("."))
+    python, _, platforms = tag.partition("-none-")
+    expanded = "".join(f"Tag: {python}-none-{platform}\n" for platform in platforms.split("."))
     files = dict(files)
     files[f"{info}/METADATA"] = ("\n".join(metadata) + "\n\n").encode() + readme.read_bytes()
-    pure = "true" if tags == "any" else "false"
+    pure = "true" if platforms == "any" else "false"
     files[f"{info}/WHEEL"] = f"Wheel-Version: 1.0\nGenerator: vellum\nRoot-Is-Purelib: {pure}\n{expanded}".encode()
     files.update({f"{info}/licenses/{name}": content for name, content in common.documents().items()})
     files.update({f"{info}/{name}": content for name, content in (extra or {}).items()})

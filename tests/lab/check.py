@@ -134,7 +134,7 @@ def check(report, rounds_wanted=None):
         return
     yield from (f"error: {error}" for error in report["errors"])
     targets = [target["name"] for target in report["targets"]]
-    if len(set(targets)) != len(targets) or "floor" not in targets or len(targets) < 2:
+    if len(set(targets)) != len(targets) or "null-server" not in targets or len(targets) < 2:
         yield f"targets {targets}"
     for target in report["targets"]:
         if target["name"] == RECORDED:

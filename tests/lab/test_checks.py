@@ -13,7 +13,7 @@ import pages
 HISTOGRAM = "HISTEwAAAAMAAAAAAAAAAwAAAAAAAAABAAAAAAAAAAI/8AAAAAAAAAIBBA=="
 LATENCY = {"min": 1.0, "p50": 5.0, "p90": 9.0, "p95": 9.0, "p99": 9.0, "p999": 9.0, "max": 9.5}
 ROW = {
-    "target": "floor", "case": "insert", "x": None, "connections": 1, "note": None, "partial": False,
+    "target": "null-server", "case": "insert", "x": None, "connections": 1, "note": None, "partial": False,
     "operations": 3, "failures": 0, "seconds": 0.5, "latency": HISTOGRAM, "service": None, "late": 0,
     "rounds": [{"operations": 3, "seconds": 0.5, "latency": LATENCY, "cpu_microseconds": 1.0}],
     "timeline": [], "cpu_microseconds": 1.0, "resident_bytes": 1_000_000, "extra": {},
@@ -22,7 +22,7 @@ ROW = {
 
 def report():
     targets = [{"name": name, "uri": "", "fingerprint": {"server": name, "promise": promise}}
-               for name, promise in [("floor", "nothing"), ("memory", "memory")]]
+               for name, promise in [("null-server", "nothing"), ("memory", "memory")]]
     rows = [copy.deepcopy(ROW), copy.deepcopy(ROW) | {"target": "memory"}]
     section = {"id": "s", "title": "S", "kind": "bars", "rows": rows}
     return {"format": 1, "errors": [], "targets": targets, "warnings": [], "seed": 7,

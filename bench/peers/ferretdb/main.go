@@ -1,10 +1,10 @@
-// FerretDB as a peer to measure beside: its own package, embedded, with the SQLite handler or PostgreSQL's.
+// FerretDB as a target of measurements: its Go package, embedded, with the SQLite handler or the PostgreSQL handler.
 //
-//	ferretdb DIR
-//	ferretdb postgres://…
+//	ferretdb DIR               files in DIR
+//	ferretdb postgres://…      tables in this database
 //
-// keeps its files in DIR, or its tables in that database, listens on a free loopback port, prints the connection string, and
-// ends with its standard input. FerretDB's own command can't be installed by itself: its go.mod replaces modules.
+// The program listens on a free loopback port, prints the connection string, and ends with its standard input. `go install`
+// cannot install FerretDB's own command, because its go.mod replaces modules.
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 
 func main() {
 	if len(os.Args) != 2 {
-		log.Fatal("say where to keep the files: ferretdb DIR")
+		log.Fatal("usage: ferretdb DIR or ferretdb postgres://…")
 	}
 	config := ferretdb.Config{
 		Listener:  ferretdb.ListenerConfig{TCP: "127.0.0.1:0"},

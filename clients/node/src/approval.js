@@ -41,10 +41,10 @@ function assertSame(changes, expected) {
 }
 
 /** Throws like Node's assertions: the message has the difference, and the error has both values for the runner. */
-function assertEqual(actual, expected, what) {
+function assertEqual(actual, expected, title) {
   if (actual === expected) return;
   const error = new AssertionError({ actual, expected, operator: "strictEqual", stackStartFn: assertEqual });
-  error.message = `${what}:\n${error.message}`;
+  error.message = `${title}:\n${error.message}`;
   throw error;
 }
 
@@ -92,6 +92,7 @@ function event(parts, replace) {
   return new Map(Object.entries(own).map(([name, part]) => [name, plain(part, replace, DOCUMENT_FIELDS.includes(name))]));
 }
 
+/** Returns a value with plain int32 and replaced volatile values. `byName` sorts fields of documents. */
 function plain(value, replace, byName) {
   if (Array.isArray(value)) return value.map((item) => plain(item, replace, byName));
   if (value === null || typeof value !== "object") return value;
@@ -110,11 +111,11 @@ function line(value) {
   return `{${[...value].map(([name, field]) => `${JSON.stringify(name)}: ${line(field)}`).join(", ")}}`;
 }
 
-/** Puts values that fit on one line, except the list of events itself. */
+/** Prints a value on one line if it fits, except the list of events itself. */
 function print(value, indent) {
   const short = line(value);
-  const several = Array.isArray(value) ? value.length > 0 : value instanceof Map && value.size > 0;
-  if (!several || (indent && indent.length + short.length <= LINE_MAX)) return short;
+  const splittable = Array.isArray(value) ? value.length > 0 : value instanceof Map && value.size > 0;
+  if (!splittable || (indent && indent.length + short.length <= LINE_MAX)) return short;
   const deeper = indent + "  ";
   if (Array.isArray(value)) return `[\n${value.map((item) => deeper + print(item, deeper)).join(",\n")}\n${indent}]`;
   const fields = [...value].map(([name, field]) => `${deeper}${JSON.stringify(name)}: ${print(field, deeper)}`);

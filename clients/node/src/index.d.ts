@@ -150,7 +150,7 @@ export interface CleanSlate {
   clock(change?: ClockChange): Promise<ClockState>;
 }
 
-/** Returns the clean slates of a running server; MONGO_URL by default. */
+/** Returns the clean-slate commands of a running server; MONGO_URL by default. */
 export function attach(uri?: string): CleanSlate & { close(): Promise<void> };
 
 declare class VellumServer extends EventEmitter implements CleanSlate {

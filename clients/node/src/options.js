@@ -4,12 +4,12 @@
 const LAUNCH_MILLIS = 30_000;
 const LAUNCH_MILLIS_MIN = 1_000;
 
-/** Refuses unknown options and unsupported options. */
-function check(where, given, known, refused = {}) {
-  for (const [name, value] of Object.entries(given)) {
-    if (value === undefined || known.includes(name)) continue;
-    const why = refused[name] ? `: ${refused[name]}` : "";
-    throw new Error(`${where}${name} is not supported by @vellum/memory-server${why}`);
+/** Refuses options other than `supported`. `prefix` and the reason, if one is known, are parts of the error. */
+function check(prefix, options, supported, reasons = {}) {
+  for (const [name, value] of Object.entries(options)) {
+    if (value === undefined || supported.includes(name)) continue;
+    const reason = reasons[name] ? `: ${reasons[name]}` : "";
+    throw new Error(`${prefix}${name} is not supported by @vellum/memory-server${reason}`);
   }
 }
 
@@ -17,11 +17,11 @@ function check(where, given, known, refused = {}) {
 const ROOT = { user: "mongodb-memory-server-root", password: "rootuser" };
 
 /** Parses `auth` into the first user and further users; undefined without access control. */
-function readAuth(where, auth) {
-  check(where, auth ?? {}, ["enable", "disable", "customRootName", "customRootPwd", "extraUsers", "force"], {
+function readAuth(prefix, auth) {
+  check(prefix, auth ?? {}, ["enable", "disable", "customRootName", "customRootPwd", "extraUsers", "force"], {
     keyfileContent: "a replica set has one member, which needs no key file",
   });
-  if (auth?.force) throw new Error(`${where}force is not supported by @vellum/memory-server: the first user is created only with new data`);
+  if (auth?.force) throw new Error(`${prefix}force is not supported by @vellum/memory-server: the first user is created only with new data`);
   if (!auth || auth.disable || !(auth.enable ?? true)) return undefined;
   const { customRootName = ROOT.user, customRootPwd = ROOT.password, extraUsers = [] } = auth;
   return { user: customRootName, password: customRootPwd, extraUsers: extraUsers.map(readUser) };
@@ -30,8 +30,8 @@ function readAuth(where, auth) {
 /** Returns the `createUser` commands and their databases. */
 function readUser({ createUser, pwd, roles, database = "admin", customData, mechanisms, authenticationRestrictions, digestPassword, ...rest }) {
   check("auth.extraUsers.", rest, []);
-  const given = { createUser, pwd, roles, customData, mechanisms, authenticationRestrictions, digestPassword };
-  const command = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
+  const fields = { createUser, pwd, roles, customData, mechanisms, authenticationRestrictions, digestPassword };
+  const command = Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
   return { command, database };
 }
 
@@ -49,15 +49,15 @@ function checkBinary(binary) {
 
 const ENGINES = [undefined, "ephemeralForTest", "wiredTiger", "inMemory"];
 
-/** Options of one server, by kind. */
-function readInstance(where, instance) {
-  check(where, instance, ["args", "port", "ip", "dbName", "dbPath", "storageEngine", "launchTimeout", "portGeneration", "replSet", "auth"], {
+/** Parses `instance` or a member of `instanceOpts` into the arguments of `launch`. */
+function readInstance(prefix, instance) {
+  check(prefix, instance, ["args", "port", "ip", "dbName", "dbPath", "storageEngine", "launchTimeout", "portGeneration", "replSet", "auth"], {
     replicaMemberConfig: "a set has one member, the primary", keyfileLocation: "a replica set has one member, which needs no key file",
   });
   // The other `auth` option creates users. This one only enables access control.
   const enablesAuth = Boolean(instance.auth) && !(instance.args ?? []).includes("--auth");
   if (!ENGINES.includes(instance.storageEngine)) {
-    throw new Error(`${where}storageEngine ${instance.storageEngine} is not supported by @vellum/memory-server`);
+    throw new Error(`${prefix}storageEngine ${instance.storageEngine} is not supported by @vellum/memory-server`);
   }
   const { args = [], port, ip, dbName = "", dbPath, storageEngine, launchTimeout, portGeneration = true, replSet } = instance;
   const onDisk = dbPath !== undefined && [undefined, "wiredTiger"].includes(storageEngine);
@@ -90,8 +90,8 @@ function readDispose(dispose) {
 /** Options of MongoMemoryServer. */
 function readServer({ instance = {}, binary = {}, spawn = {}, auth, dispose = {}, ...rest }) {
   check("", rest, []);
-  const given = { ...instance, args: [...checkBinary(binary), ...(instance.args ?? [])] };
-  return { ...readInstance("instance.", given), auth: readAuth("auth.", auth), binary: binary.systemBinary, spawn: readSpawn(spawn), dispose: readDispose(dispose) };
+  const withVersion = { ...instance, args: [...checkBinary(binary), ...(instance.args ?? [])] };
+  return { ...readInstance("instance.", withVersion), auth: readAuth("auth.", auth), binary: binary.systemBinary, spawn: readSpawn(spawn), dispose: readDispose(dispose) };
 }
 
 /** Options of MongoMemoryReplSet. */

@@ -89,16 +89,16 @@ class CleanSlate {
     return this.run(command, "admin");
   }
 
-  /** Runs any command. `how` contains options of bson's `deserialize` for the reply. */
-  async run(command, database, how) {
+  /** Runs any command. `bsonOptions`: options of bson's `deserialize` for the reply. */
+  async run(command, database, bsonOptions) {
     this.#connection ??= new Connection(typeof this.#uri === "function" ? this.#uri() : this.#uri);
-    return this.#connection.command(command, database, how);
+    return this.#connection.command(command, database, bsonOptions);
   }
 }
 
 /**
- * Returns the clean slates of a running server, for example the one started by Jest's globalSetup, with
- * MONGO_URL.
+ * Returns the clean-slate commands of a running server: by default of the server in MONGO_URL, which Jest's
+ * globalSetup starts.
  */
 function attach(uri = process.env.MONGO_URL) {
   if (!uri) throw new Error("attach(uri) needs a connection string, or the variable MONGO_URL that the set-up files set");

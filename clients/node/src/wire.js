@@ -38,16 +38,16 @@ class Connection {
   }
 
   /**
-   * Runs a command on `admin` or another database. `how`: options of bson's `deserialize`. Errors:
-   * CommandError, socket errors.
+   * Runs a command on `admin` or another database. `bsonOptions`: options of bson's `deserialize` for the reply.
+   * Errors: CommandError, socket errors.
    */
-  command(command, database = "admin", how = {}) {
+  command(command, database = "admin", bsonOptions = {}) {
     const reply = this.#lastCommand.then(async () => {
       if (!this.#socket) {
         this.#socket = this.#open();
         if (this.#target.login) await this.#logIn();
       }
-      return this.#send({ ...command, $db: database }, how);
+      return this.#send({ ...command, $db: database }, bsonOptions);
     });
     this.#lastCommand = reply.catch(() => {});
     return reply;
@@ -68,14 +68,14 @@ class Connection {
     this.#socket = undefined;
   }
 
-  #send(command, how) {
+  #send(command, bsonOptions) {
     const body = serialize(command);
     const message = Buffer.alloc(PREFIX + body.length);
     message.writeInt32LE(message.length, 0);
     message.writeInt32LE(OP_MSG, 12);
     message.set(body, PREFIX);
     return new Promise((resolve, reject) => {
-      this.#pending = { resolve, reject, how };
+      this.#pending = { resolve, reject, bsonOptions };
       if (!this.#socket) {
         this.#settle("reject", new Error("the server has closed the connection"));
         return;
@@ -87,10 +87,10 @@ class Connection {
 
   #open() {
     this.#buffer = Buffer.alloc(0);
-    const { address, tls: how } = this.#target;
+    const { address, tls: tlsOptions } = this.#target;
     // An IP address is not valid as a TLS server name.
     const servername = net.isIP(address.host) ? "" : address.host;
-    const socket = how ? tls.connect({ servername, ...address, ...how }) : net.connect(address);
+    const socket = tlsOptions ? tls.connect({ servername, ...address, ...tlsOptions }) : net.connect(address);
     const { host = "127.0.0.1", port, path } = address;
     const timer = setTimeout(() => {
       socket.destroy(new Error(`no server responds at ${path ?? `${host}:${port}`}`));
@@ -117,7 +117,7 @@ class Connection {
       return;
     }
     if (this.#buffer.length < length) return;
-    const reply = deserialize(this.#buffer.subarray(PREFIX, length), this.#pending?.how);
+    const reply = deserialize(this.#buffer.subarray(PREFIX, length), this.#pending?.bsonOptions);
     this.#buffer = this.#buffer.subarray(length);
     this.#socket?.unref();
     // The value may be a Double.
@@ -125,10 +125,11 @@ class Connection {
     else this.#settle("reject", new CommandError(reply));
   }
 
-  #settle(how, what) {
+  /** Ends the pending command: `outcome` is "resolve" or "reject". */
+  #settle(outcome, value) {
     const pending = this.#pending;
     this.#pending = undefined;
-    pending?.[how](what);
+    pending?.[outcome](value);
   }
 }
 

@@ -10,7 +10,7 @@ const { pathToFileURL } = require("node:url");
 const { Long, MongoClient, ObjectId, UUID } = require("mongodb");
 const { MongoMemoryServer } = require("../src/index.js");
 
-const ALIKE = path.join(__dirname, "../../changes.approved.json");
+const SHARED_FILE = path.join(__dirname, "../../changes.approved.json");
 let server, client, db;
 
 before(async () => {
@@ -28,20 +28,20 @@ after(async () => {
   await server.stop();
 });
 
-test("changes are told, in several batches, since a snapshot or a fork", async () => {
+test("changes since a snapshot or a fork, in several batches", async () => {
   assert.deepEqual(await server.changes("test", "ready"), []);
   await db.collection("new").insertMany(Array.from({ length: 300 }, (_, number) => ({ _id: number, n: Long.fromNumber(5) })));
   const [created, ...inserted] = await server.changes("test", { since: "ready" });
   assert.deepEqual(created, { operationType: "create", ns: { db: "test", coll: "new" }, operationDescription: {} });
   assert.deepEqual(inserted.map((change) => change.fullDocument), Array.from({ length: 300 }, (_, number) => ({ _id: number, n: 5 })));
-  await server.fork("test", "twin");
-  await client.db("twin").collection("people").deleteOne({ _id: 2 });
-  assert.deepEqual((await server.changes("twin", { origin: "test" })).map((change) => change.operationType), ["delete"]);
-  await client.db("twin").dropDatabase();
+  await server.fork("test", "copy");
+  await client.db("copy").collection("people").deleteOne({ _id: 2 });
+  assert.deepEqual((await server.changes("copy", { origin: "test" })).map((change) => change.operationType), ["delete"]);
+  await client.db("copy").dropDatabase();
   await assert.rejects(server.changes("test", "never"), { code: 26, codeName: "NamespaceNotFound" });
 });
 
-test("exactly this has changed", async () => {
+test("assertChanges compares all values with their types", async () => {
   const _id = new ObjectId();
   const at = new Date();
   await db.collection("people").insertOne({ _id, at, n: Long.fromNumber(7) });
@@ -64,16 +64,16 @@ test("the file is the same in all languages", async () => {
   // Their order differs from the order of their random keys.
   for (const number of [2, 1]) await orders.insertOne({ _id: new UUID(), number, by, at });
   await orders.insertOne({ _id: "z", b: 1.5, a: [true, null, { d: 'é "<&>\n', c: [] }], by, next: new ObjectId() });
-  await server.approveChanges("test", "ready", ALIKE);
+  await server.approveChanges("test", "ready", SHARED_FILE);
 });
 
-test("a file is written once, and fails what differs from it", async (context) => {
+test("approveChanges writes a missing file and fails on differences", async (context) => {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), "vellum-"));
   context.after(() => fs.rmSync(folder, { recursive: true }));
   const file = pathToFileURL(path.join(folder, "approved", "one.json"));
   const approve = () => server.approveChanges("test", "ready", file);
   const change = (n) => db.collection("people").updateOne({ _id: 1 }, { $set: { n } });
-  const having = async (name, value, work) => {
+  const withVariable = async (name, value, work) => {
     process.env[name] = value;
     try {
       await work();
@@ -82,11 +82,11 @@ test("a file is written once, and fails what differs from it", async (context) =
     }
   };
   await change(1);
-  await having("CI", "1", () => assert.rejects(approve(), /VELLUM_APPROVE=1/));
+  await withVariable("CI", "1", () => assert.rejects(approve(), /VELLUM_APPROVE=1/));
   await approve();
   await approve();
   await change(2);
   await assert.rejects(approve(), /one\.json; VELLUM_APPROVE=1 writes the file[^]*"n": 2[^]*"n": 1/);
-  await having("VELLUM_APPROVE", "1", approve);
+  await withVariable("VELLUM_APPROVE", "1", approve);
   await approve();
 });

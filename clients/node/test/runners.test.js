@@ -1,4 +1,4 @@
-// Setup files in the runners themselves, on the sample projects in runners/. Jest, Vitest and Mocha resolve
+// The set-up files in Jest, Vitest and Mocha, on the sample projects in runners/. Jest, Vitest and Mocha resolve
 // the package by name, start one server, pass its address to their workers, and stop it.
 "use strict";
 
@@ -17,11 +17,11 @@ async function run(runner, args) {
   delete env.MONGO_URL;
   const program = path.join(RUNNERS, "node_modules", runner, args[0]);
   const child = spawn(process.execPath, [program, ...args.slice(1)], { cwd: path.join(RUNNERS, runner), env });
-  let said = "";
-  for (const stream of [child.stdout, child.stderr]) stream.on("data", (data) => (said += data));
+  let output = "";
+  for (const stream of [child.stdout, child.stderr]) stream.on("data", (data) => (output += data));
   const code = await new Promise((resolve, reject) => child.on("error", reject).on("close", resolve));
-  assert.equal(code, 0, said);
-  return said;
+  assert.equal(code, 0, output);
+  return output;
 }
 
 // Placed like an installed package. In package.json, it would add its own dependencies to the lock file.

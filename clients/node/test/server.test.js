@@ -11,7 +11,7 @@ const { setTimeout: sleep } = require("node:timers/promises");
 const { MongoClient } = require("mongodb");
 const { MongoMemoryReplSet, MongoMemoryServer, attach } = require("../src/index.js");
 
-async function answers(uri, serverSelectionTimeoutMS = 10_000) {
+async function responds(uri, serverSelectionTimeoutMS = 10_000) {
   const client = new MongoClient(uri, { serverSelectionTimeoutMS });
   try {
     await client.db("admin").command({ ping: 1 });
@@ -25,7 +25,7 @@ async function answers(uri, serverSelectionTimeoutMS = 10_000) {
 
 async function ends(uri) {
   for (const deadline = Date.now() + 10_000; Date.now() < deadline; await sleep(50)) {
-    if (!(await answers(uri, 300))) return true;
+    if (!(await responds(uri, 300))) return true;
   }
   return false;
 }
@@ -34,22 +34,22 @@ test("create, getUri, stop", async () => {
   const server = await MongoMemoryServer.create({ instance: { dbName: "mine" } });
   assert.match(server.getUri(), /^mongodb:\/\/127\.0\.0\.1:\d+\/$/);
   assert.match(server.getUri("mine"), /\/mine$/);
-  assert.ok(await answers(server.getUri()));
+  assert.ok(await responds(server.getUri()));
   const uri = server.getUri();
   await server.stop({ doCleanup: true });
   assert.ok(await ends(uri));
   assert.throws(() => server.getUri(), /not running/);
 });
 
-test("a replica set is one from its first reply", async () => {
+test("a replica set is ready in its first reply", async () => {
   const set = await MongoMemoryReplSet.create({ replSet: { count: 1, name: "rs9" } });
   assert.match(set.getUri("mine"), /\/mine\?replicaSet=rs9$/);
-  assert.ok(await answers(set.getUri()));
+  assert.ok(await responds(set.getUri()));
   await set.stop();
   assert.throws(() => new MongoMemoryReplSet({ replSet: { count: 3 } }), /one member/);
 });
 
-test("the options that were given can be read, as in mongodb-memory-server", () => {
+test("opts, replSetOpts, instanceOpts and binaryOpts return the options", () => {
   const server = new MongoMemoryServer({ instance: { dbName: "mine", port: 27999 } });
   assert.deepEqual(server.opts, { instance: { dbName: "mine", port: 27999 } });
   const options = { replSet: { name: "rs7" }, instanceOpts: [{ launchTimeout: 5000 }], binary: { version: "8.0.4" } };
@@ -58,7 +58,7 @@ test("the options that were given can be read, as in mongodb-memory-server", () 
   assert.deepEqual([new MongoMemoryReplSet().instanceOpts, new MongoMemoryReplSet().binaryOpts], [[], {}]);
 });
 
-test("what is not supported is refused by name", () => {
+test("unsupported options are refused by name", () => {
   for (const [options, part] of [
     [{ instance: { nonsense: 1 } }, /instance\.nonsense/],
     [{ instance: { storageEngine: "rocks" } }, /storageEngine rocks/],
@@ -105,7 +105,7 @@ test("the options of mongodb-memory-server have their effect", async (context) =
   assert.deepEqual([set.state, set.servers.length], ["stopped", 0]);
 });
 
-test("a port in use gives way to another, unless it is insisted on", async (context) => {
+test("a port in use is replaced, unless portGeneration is false", async (context) => {
   const first = await MongoMemoryServer.create();
   context.after(() => first.stop());
   const { port } = first.instanceInfo;
@@ -115,7 +115,7 @@ test("a port in use gives way to another, unless it is insisted on", async (cont
   await assert.rejects(MongoMemoryServer.create({ instance: { port, portGeneration: false } }), /in use/);
 });
 
-test("clean slates without the server's object", async (context) => {
+test("clean-slate commands without the server's object", async (context) => {
   const server = await MongoMemoryServer.create();
   context.after(() => server.stop());
   const slate = attach(server.getUri());
@@ -130,18 +130,18 @@ test("clean slates without the server's object", async (context) => {
   assert.throws(() => attach(""), /MONGO_URL/);
 });
 
-test("a server that cannot start says why", async () => {
+test("a failed start rejects with the server's error", async () => {
   await assert.rejects(MongoMemoryServer.create({ instance: { args: ["--prot", "1"] } }), /--prot/);
   await assert.rejects(MongoMemoryServer.create({ binary: { systemBinary: "/nowhere/vellum" } }), /did not start.*VELLUM_BINARY/);
 });
 
-test("the server dies with a killed parent", async () => {
+test("the server ends with a killed parent", async () => {
   const index = path.join(__dirname, "../src/index.js");
   const code = `require(${JSON.stringify(index)}).MongoMemoryServer.create()
     .then((server) => { console.log(server.getUri()); setInterval(() => {}, 1000); });`;
   const holder = spawn(process.execPath, ["-e", code], { stdio: ["ignore", "pipe", "inherit"] });
   const uri = await new Promise((resolve) => holder.stdout.once("data", (data) => resolve(String(data).trim())));
-  assert.ok(await answers(uri));
+  assert.ok(await responds(uri));
   holder.kill("SIGKILL");
   assert.ok(await ends(uri));
 });
@@ -174,26 +174,26 @@ test("the runners' set-up files start and stop one server", async () => {
   ]) {
     await start();
     const uri = process.env.MONGO_URL;
-    assert.ok(await answers(uri));
+    assert.ok(await responds(uri));
     await stop();
     assert.ok(await ends(uri));
   }
 });
 
-test("only users get in, where there are some", async (context) => {
+test("a server with users requires login", async (context) => {
   const extraUsers = [{ createUser: "app", pwd: "p@ss: ,=word", roles: ["readWrite"], database: "mine" }];
-  const kinds = [
+  const cases = [
     [MongoMemoryServer, (auth) => ({ auth })],
     [MongoMemoryReplSet, (auth) => ({ replSet: { auth } })],
   ];
-  for (const [Kind, options] of kinds) {
-    const server = await Kind.create(options({ extraUsers }));
+  for (const [Server, options] of cases) {
+    const server = await Server.create(options({ extraUsers }));
     context.after(() => server.stop());
     const connect = (username, password, authSource) =>
       MongoClient.connect(server.getUri(), username ? { auth: { username, password }, authSource } : {});
-    const stranger = await connect();
-    await assert.rejects(stranger.db("mine").collection("c").findOne(), /requires authentication/);
-    await stranger.close();
+    const withoutLogin = await connect();
+    await assert.rejects(withoutLogin.db("mine").collection("c").findOne(), /requires authentication/);
+    await withoutLogin.close();
     const { customRootName, customRootPwd } = server.auth;
     assert.deepEqual([customRootName, customRootPwd], ["mongodb-memory-server-root", "rootuser"]);
     const root = await connect(customRootName, customRootPwd, "admin");
@@ -210,7 +210,7 @@ test("only users get in, where there are some", async (context) => {
   );
 });
 
-test("traffic may be encrypted", async (context) => {
+test("TLS", async (context) => {
   const certificate = path.join(__dirname, "../../../crates/wire/tests/fixtures/plain.pem");
   const args = ["--tls-mode", "require", "--tls-certificate-key-file", certificate];
   const server = await MongoMemoryServer.create({ instance: { args } });

@@ -1,4 +1,4 @@
-"""Approval files: equal in all languages, written once, and a difference fails with its details."""
+"""Approval files: equal in all languages, written once; a difference fails the test and is printed."""
 
 import datetime
 import pathlib
@@ -10,7 +10,7 @@ from test_fixtures import run
 
 import vellum_db
 
-ALIKE = pathlib.Path(__file__).parents[2] / "changes.approved.json"
+SHARED_FILE = pathlib.Path(__file__).parents[2] / "changes.approved.json"
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +31,7 @@ def test_the_file_is_the_same_in_all_languages(mongo_client, mongo_db):
     for number in (2, 1):
         orders.insert_one({"_id": bson.Binary.from_uuid(uuid.uuid4()), "number": number, "by": ada, "at": datetime.datetime(2026, 1, 31)})
     orders.insert_one({"_id": "z", "b": 1.5, "a": [True, None, {"d": 'é "<&>\n', "c": []}], "by": ada, "next": bson.ObjectId()})
-    vellum_db.approve(vellum_db.changes(mongo_client, mongo_db.name, since="ready"), ALIKE)
+    vellum_db.approve(vellum_db.changes(mongo_client, mongo_db.name, since="ready"), SHARED_FILE)
     vellum_db.drop_snapshot(mongo_client, mongo_db.name, "ready")
 
 
@@ -44,9 +44,9 @@ def test_orders(mongo_db, approve_changes):
 """
 
 
-def test_a_test_approves_what_it_changed(pytester, monkeypatch, vellum_uri):
+def test_approve_changes_writes_and_compares_a_file(pytester, monkeypatch, vellum_uri):
     suite = pytester.makepyfile(test_shop=SUITE)
-    kept = suite.with_name("test_shop.test_orders.approved.json")
+    file = suite.with_name("test_shop.test_orders.approved.json")
 
     def outcome(**variables):
         with monkeypatch.context() as within:
@@ -55,10 +55,10 @@ def test_a_test_approves_what_it_changed(pytester, monkeypatch, vellum_uri):
             return run(pytester, "--vellum-uri", vellum_uri)
 
     outcome(TOTAL="1", CI="1").assert_outcomes(failed=1)
-    assert not kept.exists()
+    assert not file.exists()
     for _ in range(2):
         outcome(TOTAL="1").assert_outcomes(passed=1)
-    assert '"fullDocument": {"_id": "<ObjectId 1>", "total": 1}' in kept.read_text()
+    assert '"fullDocument": {"_id": "<ObjectId 1>", "total": 1}' in file.read_text()
     differs = outcome(TOTAL="2")
     differs.assert_outcomes(failed=1)
     differs.stdout.fnmatch_lines(["*VELLUM_APPROVE=1 writes the file*", '*-*"total": 1*', '*+*"total": 2*'])

@@ -23,13 +23,13 @@ def test_commands_of_the_sync_client(mongo_client, mongo_db):
     assert [change["fullDocument"]["_id"] for change in inserted] == list(range(2, 302))
     vellum_db.restore(mongo_client, mongo_db.name, "ready")
     vellum_db.drop_snapshot(mongo_client, mongo_db.name, "ready")
-    twin = mongo_db.name[:-2] + "_f"
-    vellum_db.fork(mongo_client, mongo_db.name, twin)
-    assert mongo_client[twin].c.count_documents({}) == 1
-    mongo_client[twin].c.delete_one({"_id": 1})
-    (deleted,) = vellum_db.changes(mongo_client, twin, origin=mongo_db.name)
+    copy = mongo_db.name[:-2] + "_f"
+    vellum_db.fork(mongo_client, mongo_db.name, copy)
+    assert mongo_client[copy].c.count_documents({}) == 1
+    mongo_client[copy].c.delete_one({"_id": 1})
+    (deleted,) = vellum_db.changes(mongo_client, copy, origin=mongo_db.name)
     assert deleted["operationType"] == "delete"
-    mongo_client.drop_database(twin)
+    mongo_client.drop_database(copy)
 
 
 def test_the_clock(mongo_client, mongo_db):

@@ -49,7 +49,7 @@ def test_workers_share_one_server(pytester):
     run(pytester, "-n", "3").assert_outcomes(passed=13)
 
 
-def test_without_a_template_a_database_is_empty_and_goes_after_the_test(pytester):
+def test_without_a_template_a_database_is_empty_and_dropped_after_the_test(pytester):
     pytester.makepyfile(
         """
         names = []
@@ -67,7 +67,7 @@ def test_without_a_template_a_database_is_empty_and_goes_after_the_test(pytester
     run(pytester).assert_outcomes(passed=2)
 
 
-def test_a_server_that_cannot_start_ends_the_run_with_its_message(pytester):
+def test_a_server_that_cannot_start_ends_the_run_with_its_error(pytester):
     pytester.makeconftest(
         """
         import pytest
@@ -83,7 +83,7 @@ def test_a_server_that_cannot_start_ends_the_run_with_its_message(pytester):
     assert "a name may contain letters" in result.stdout.str() + result.stderr.str()
 
 
-def test_a_running_server_may_be_used(pytester, vellum_uri):
+def test_vellum_uri_uses_a_running_server(pytester, vellum_uri):
     pytester.makepyfile(
         f"""
         def test_one(vellum_uri, mongo_db):
@@ -94,13 +94,13 @@ def test_a_running_server_may_be_used(pytester, vellum_uri):
     run(pytester, "--vellum-uri", vellum_uri).assert_outcomes(passed=1)
 
 
-def test_a_server_that_is_not_running_is_named(pytester):
+def test_vellum_uri_without_a_server_ends_the_run(pytester):
     with socket.socket() as unused:
         # Bound without listening: a connection is refused.
         unused.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{unused.getsockname()[1]}"
         pytester.makepyfile("def test_one(mongo_db): pass\ndef test_two(mongo_db): pass")
         result = run(pytester, "--vellum-uri", f"mongodb://someone:secret@{address}/")
-    said = result.stdout.str() + result.stderr.str()
-    assert result.ret == 3 and f"no server responds at {address}" in said and "secret" not in said
-    assert "Timeout: 3.0s" in said, "the wait of the driver, which is 30 s unless set"
+    output = result.stdout.str() + result.stderr.str()
+    assert result.ret == 3 and f"no server responds at {address}" in output and "secret" not in output
+    assert "Timeout: 3.0s" in output, "the wait of the driver, which is 30 s unless set"

@@ -1,4 +1,4 @@
-"""The server as a process: it starts, reports why it does not, and never outlives its users."""
+"""The server as a process: its start, errors of a failed start, and its end with the processes that use it."""
 
 import os
 import pathlib
@@ -14,21 +14,21 @@ import vellum_db
 
 HOLDER = """
 import sys, time, pathlib, vellum_db
-server = vellum_db.{what}
+server = vellum_db.{server}
 pid = getattr(server, "process", None)
 print(server.uri, pid.pid if pid else "", flush=True)
 time.sleep(60)
 """
 
 
-def hold(what):
-    """Starts a process that holds a server, and returns the server's connection string."""
-    command = [sys.executable, "-c", HOLDER.format(what=what)]
+def hold(server):
+    """Starts a process that holds a server (an expression in Python). Returns the process and the connection string."""
+    command = [sys.executable, "-c", HOLDER.format(server=server)]
     holder = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     return holder, holder.stdout.readline().split()[0]
 
 
-def answers(uri):
+def responds(uri):
     with pymongo.MongoClient(uri, serverSelectionTimeoutMS=300) as client:
         try:
             return client.admin.command("ping")["ok"] == 1
@@ -40,35 +40,35 @@ def ends(uri):
     """Returns True if the server ends within a few seconds."""
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
-        if not answers(uri):
+        if not responds(uri):
             return True
         time.sleep(0.05)
     return False
 
 
-def test_a_server_of_ones_own_starts_and_stops():
+def test_a_server_starts_and_stops():
     with vellum_db.Server(["--replset", "rs0"]) as server:
-        assert "replicaSet=rs0" in server.uri and answers(server.uri)
+        assert "replicaSet=rs0" in server.uri and responds(server.uri)
     assert ends(server.uri)
 
 
-def test_a_server_that_cannot_start_says_why():
+def test_a_failed_start_raises_the_servers_error():
     with pytest.raises(vellum_db.StartError, match="unexpected argument '--prot'"):
         vellum_db.Server(["--prot", "1"])
     with pytest.raises(vellum_db.StartError, match="not found"):
         vellum_db.Server(binary="/nowhere/vellum")
 
 
-def test_the_server_dies_with_a_killed_parent():
+def test_the_server_ends_with_a_killed_parent():
     holder, uri = hold("Server()")
-    assert answers(uri)
+    assert responds(uri)
     holder.send_signal(signal.SIGKILL)
     holder.communicate()
     assert ends(uri)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows shares no server")
-def test_a_shared_server_ends_with_the_last_of_its_users(tmp_path):
+def test_a_shared_server_ends_with_the_last_process(tmp_path):
     shared = f"SharedServer(pathlib.Path({str(tmp_path)!r}))"
     holders = [hold(shared) for _ in range(3)]
     uris = {uri for _, uri in holders}
@@ -79,18 +79,18 @@ def test_a_shared_server_ends_with_the_last_of_its_users(tmp_path):
         holder.send_signal(signal.SIGKILL)
         holder.communicate()
     time.sleep(0.3)
-    assert answers(uri)
+    assert responds(uri)
     holders[2][0].send_signal(signal.SIGKILL)
     holders[2][0].communicate()
     assert ends(uri)
-    # A later user finds the server gone and starts another.
+    # A later process finds no server and starts another.
     again = vellum_db.SharedServer(tmp_path)
-    assert answers(again.uri)
+    assert responds(again.uri)
     again.close()
     assert ends(again.uri)
 
 
-def test_a_server_with_a_user_lets_nobody_else_in():
+def test_a_server_with_a_user_requires_login():
     with vellum_db.Server(user=("root", "p@ss:/word")) as server:
         with pymongo.MongoClient(server.uri) as client:
             client.test.c.insert_one({"_id": 1})
@@ -98,15 +98,15 @@ def test_a_server_with_a_user_lets_nobody_else_in():
             vellum_db.clock(client, freeze=True)
             assert client.other.c.count_documents({}) == 1
             host = server.uri.rpartition("@")[2]
-        with pymongo.MongoClient(f"mongodb://{host}") as stranger:
+        with pymongo.MongoClient(f"mongodb://{host}") as without_login:
             with pytest.raises(pymongo.errors.OperationFailure, match="requires authentication"):
-                stranger.test.c.find_one()
+                without_login.test.c.find_one()
 
 
-def test_a_server_may_be_encrypted():
+def test_tls():
     fixtures = pathlib.Path(__file__).parents[3] / "crates/wire/tests/fixtures"
     certificate = str(fixtures / "plain.pem")
     options = ["--tls-mode", "require", "--tls-certificate-key-file", certificate]
     with vellum_db.Server(options, uri_options=f"tlsCAFile={certificate}") as server:
-        assert "tls=true" in server.uri and answers(server.uri)
-        assert not answers(server.uri.split("?")[0])
+        assert "tls=true" in server.uri and responds(server.uri)
+        assert not responds(server.uri.split("?")[0])

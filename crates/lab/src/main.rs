@@ -13,7 +13,7 @@ struct Cli {
 
 fn main() -> ExitCode {
     // Not a subcommand: a misspelled subcommand would get it as a suggestion.
-    if std::env::args().skip(1).eq(["floor"]) {
+    if std::env::args().skip(1).eq(["null-server"]) {
         return lab::null_server();
     }
     lab::run(Cli::parse().options)

@@ -85,7 +85,7 @@ pub(crate) struct TargetInfo {
 /// The reported and measured properties of a target, taken before the experiment.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Fingerprint {
-    /// "Vellum 0.1.0", "MongoDB 4.2.0", "PostgreSQL 15.18", "floor".
+    /// "Vellum 0.1.0", "MongoDB 4.2.0", "PostgreSQL 15.18", "null server".
     pub(crate) server: String,
     pub(crate) engine: String,
     /// Durability of an acknowledged write by default, for comparison between targets.
@@ -356,20 +356,20 @@ mod tests {
     fn section(rows: Vec<Row>) -> Section {
         let (id, title, about) = ("s".to_string(), String::new(), String::new());
         let experiment = String::new();
-        Section { id, experiment, title, about, kind: Kind::Bars, base: Some("floor".to_string()), rows }
+        Section { id, experiment, title, about, kind: Kind::Bars, base: Some("null-server".to_string()), rows }
     }
 
     #[test]
     fn ratios_carry_the_spread_of_paired_rounds() {
         let section =
-            section(vec![row("floor", &[(100, 1.0), (100, 3.0)]), row("a", &[(200, 1.0), (50, 3.0)])]);
+            section(vec![row("null-server", &[(100, 1.0), (100, 3.0)]), row("a", &[(200, 1.0), (50, 3.0)])]);
         let ratio = section.rate_ratio(&section.rows[1]).unwrap();
         assert_eq!(ratio, Ratio { value: 1.25, low: 0.5, high: 2.0 });
     }
 
     #[test]
     fn nothing_measured_has_no_ratio() {
-        let section = section(vec![row("floor", &[(100, 1.0)]), row("a", &[])]);
+        let section = section(vec![row("null-server", &[(100, 1.0)]), row("a", &[])]);
         assert_eq!(section.rate_ratio(&section.rows[1]), None);
     }
 }

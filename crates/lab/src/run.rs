@@ -294,8 +294,8 @@ mod tests {
 
     #[test]
     fn names_of_the_labs_own_are_taken() {
-        assert_eq!(check_unique_names(&["floor", "a", "b"]), Ok(()));
-        assert!(check_unique_names(&["floor", "a", "floor"]).is_err());
+        assert_eq!(check_unique_names(&["null-server", "a", "b"]), Ok(()));
+        assert!(check_unique_names(&["null-server", "a", "null-server"]).is_err());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 """PyTest fixtures: one server for the session, one database for each test.
 
 ==================  ========  ==========================================================================
-fixture             scope     what it is
+fixture             scope     value or purpose
 ==================  ========  ==========================================================================
 vellum_uri          session   connection string of the one server, shared by all of pytest-xdist's workers
 mongo_client        session   a ``pymongo.MongoClient`` on it
@@ -84,15 +84,15 @@ def _vellum(
         # Each worker has its own folder inside the session's.
         folder = folder.parent
     options = request.config
-    running = options.getoption("--vellum-uri")
-    if running is not None:
-        _check_server(running)
+    running_uri = options.getoption("--vellum-uri")
+    if running_uri is not None:
+        _check_server(running_uri)
     try:
         shared = SharedServer(
             folder,
             vellum_args,
             options.getoption("--vellum-binary"),
-            running,
+            running_uri,
             vellum_user,
             vellum_uri_options,
         )
@@ -114,8 +114,8 @@ def _check_server(uri: str) -> None:
     except pymongo.errors.ServerSelectionTimeoutError as error:
         # Not the connection string, which may contain a password.
         hosts = ", ".join(f"{host}:{port}" for host, port in pymongo.uri_parser.parse_uri(uri)["nodelist"])
-        why = str(error).split(", Topology")[0]
-        pytest.exit(f"--vellum-uri: no server responds at {hosts}. Start the server, or omit the option: {why}", returncode=3)
+        reason = str(error).split(", Topology")[0]
+        pytest.exit(f"--vellum-uri: no server responds at {hosts}. Start the server, or omit the option: {reason}", returncode=3)
     except pymongo.errors.PyMongoError:
         # The server is running. Its errors show in the tests.
         pass
@@ -206,19 +206,19 @@ else:
 
     @pytest.fixture
     def async_mongo_client() -> Any:
-        """Needs an event loop."""
+        """Fails the test: an async client needs pytest-asyncio."""
         pytest.fail("async_mongo_client and async_mongo_db need pytest-asyncio")
 
     @pytest.fixture
     def async_mongo_db(async_mongo_client: Any) -> Any:
-        """Needs an event loop."""
+        """Fails the test, as `async_mongo_client` does."""
         return async_mongo_client
 
 
 def _database_name(test: str) -> str:
     """Returns a name that contains the test's name, and differs between workers and tests."""
-    end = f"_{os.environ.get('PYTEST_XDIST_WORKER', 'main')}_{os.getpid()}_{next(_numbers)}"
-    return re.sub(r"\W+", "_", test, flags=re.ASCII)[: NAME_BYTES_MAX - len(end)] + end
+    suffix = f"_{os.environ.get('PYTEST_XDIST_WORKER', 'main')}_{os.getpid()}_{next(_numbers)}"
+    return re.sub(r"\W+", "_", test, flags=re.ASCII)[: NAME_BYTES_MAX - len(suffix)] + suffix
 
 
 def _template_name(shared: SharedServer, client: Any, build: Callable[[Any], object]) -> str:
@@ -227,11 +227,11 @@ def _template_name(shared: SharedServer, client: Any, build: Callable[[Any], obj
     identity = (build.__module__, build.__qualname__, code and code.co_filename, code and code.co_firstlineno)
     name = "template_" + hashlib.sha256(repr(identity).encode()).hexdigest()[:16]
     with shared.lock(name):
-        if not shared.mark(name).exists():
+        if not shared.done_file(name).exists():
             client.drop_database(name)
             build(client[name])
             # A template without a collection is an empty database, which does not exist and cannot be forked.
             if not client[name].list_collection_names():
                 client[name].create_collection("template")
-            shared.mark(name).touch()
+            shared.done_file(name).touch()
     return name

@@ -86,6 +86,7 @@ def _event(event: Any, replace: Replace) -> Any:
 
 
 def _plain(value: Any, replace: Replace, by_name: bool) -> Any:
+    """Returns a value with plain int32 and replaced volatile values. `by_name` sorts fields of documents."""
     if isinstance(value, list):
         return [_plain(item, replace, by_name) for item in value]
     if not isinstance(value, dict):

@@ -13,7 +13,7 @@ NAME = "vellum.exe" if os.name == "nt" else "vellum"
 
 
 class StartError(Exception):
-    """The server did not start; the text is its own message."""
+    """The server did not start. The text is the server's error message."""
 
 
 def bundled_program() -> pathlib.Path:

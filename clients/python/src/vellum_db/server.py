@@ -38,13 +38,13 @@ User = tuple[str, str]
 def _connection_string(uri: str, user: Optional[User], uri_options: str) -> str:
     """Return the server's connection string with a user, and with options of clients, such as the path of
     certificates."""
-    start, rest = uri.split("://", 1)
+    scheme, rest = uri.split("://", 1)
     if user is not None:
         name, password = (urllib.parse.quote(part, safe="") for part in user)
         rest = f"{name}:{password}@{rest}"
     if uri_options:
         rest += ("&" if "?" in rest else "?") + uri_options
-    return f"{start}://{rest}"
+    return f"{scheme}://{rest}"
 
 
 def _launch(
@@ -70,12 +70,12 @@ def _launch(
             env=environment,
         )
     assert process.stdout is not None
-    alarm = threading.Timer(START_SECONDS, process.kill)
-    alarm.start()
+    timer = threading.Timer(START_SECONDS, process.kill)
+    timer.start()
     try:
         line = process.stdout.readline().decode("utf-8", "replace").strip()
     finally:
-        alarm.cancel()
+        timer.cancel()
         process.stdout.close()
     if line.startswith("mongodb://"):
         return process, line
@@ -127,7 +127,7 @@ class Server:
 class SharedServer:
     """A server shared by all processes with the same folder; it ends with the last of them.
 
-    ``uri`` names a server that is already running: then only the folder's locks and marks are kept.
+    ``uri`` names a server that is already running: then the object has only the folder's locks and done files.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class SharedServer:
         self._folder = folder
         self._user = user
         self._pipe: Optional[int] = None
-        self._users: Optional[IO[str]] = None
+        self._users_file: Optional[IO[str]] = None
         self._own: Optional[Server] = None
         if uri is not None:
             self.uri = uri
@@ -152,11 +152,11 @@ class SharedServer:
             self.uri = self._own.uri
         else:
             with self.lock("server"):
-                found = self._join()
-                started = found if found is not None else self._start(args, binary)
-                self.uri = _connection_string(started, user, uri_options)
-                self._users = open(self._folder / "vellum-users.lock", "w")
-                fcntl.flock(self._users, fcntl.LOCK_SH)
+                shared_uri = self._join()
+                server_uri = shared_uri if shared_uri is not None else self._start(args, binary)
+                self.uri = _connection_string(server_uri, user, uri_options)
+                self._users_file = open(self._folder / "vellum-users.lock", "w")
+                fcntl.flock(self._users_file, fcntl.LOCK_SH)
 
     @contextlib.contextmanager
     def lock(self, name: str) -> Iterator[None]:
@@ -166,18 +166,18 @@ class SharedServer:
                 fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
-    def mark(self, name: str) -> pathlib.Path:
-        """A file whose existence records that a step has been done on this server."""
+    def done_file(self, name: str) -> pathlib.Path:
+        """A file that exists if this step has been done on this server."""
         return self._folder / f"vellum-{name}.done"
 
     def close(self) -> None:
         """Release the server."""
         if self._own is not None:
             self._own.stop()
-        if self._pipe is None or self._users is None:
+        if self._pipe is None or self._users_file is None:
             return
         with self.lock("server"):
-            self._users.close()
+            self._users_file.close()
             if self._is_unused():
                 # No process may join a server that is about to end.
                 (self._folder / "vellum.json").unlink(missing_ok=True)
@@ -208,19 +208,19 @@ class SharedServer:
             stale.unlink(missing_ok=True)
         pipe = self._folder / "vellum.pipe"
         os.mkfifo(pipe)
-        reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        read_end = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
         try:
             self._pipe = os.open(pipe, os.O_WRONLY)
             # The server waits for the end of its input; only the opening of the pipe must not block.
-            os.set_blocking(reading, True)
-            process, uri = _launch(binary, args, reading, self._folder / "vellum.log", self._user)
+            os.set_blocking(read_end, True)
+            process, uri = _launch(binary, args, read_end, self._folder / "vellum.log", self._user)
         except StartError:
             if self._pipe is not None:
                 os.close(self._pipe)
             raise
         finally:
-            os.close(reading)
-        # It may outlive this process: no wait is needed.
+            os.close(read_end)
+        # The server may outlive this process, which therefore does not wait for it.
         process.returncode = 0
         (self._folder / "vellum.json").write_text(json.dumps({"uri": uri, "pid": process.pid}))
         return uri

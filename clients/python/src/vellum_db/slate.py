@@ -1,4 +1,4 @@
-"""The server's own commands as functions, for PyMongo's sync and async clients.
+"""Vellum's clean-slate commands as functions, for PyMongo's sync and async clients.
 
 Each returns the result of ``client.admin.command``: a reply for a ``MongoClient``, an awaitable for an
 ``AsyncMongoClient``.
@@ -35,8 +35,8 @@ def changes(client: Any, database: str, since: Optional[str] = None, origin: Opt
     of change streams. ``assert not list(changes(client, "mine", since="ready"))`` is a test that changed
     nothing.
     """
-    given = {"since": since} if origin is None else {"origin": origin}
-    return client.admin.cursor_command("diffDatabase", database, **given)
+    base = {"since": since} if origin is None else {"origin": origin}
+    return client.admin.cursor_command("diffDatabase", database, **base)
 
 
 def drop_snapshot(client: Any, database: str, name: str) -> Any:

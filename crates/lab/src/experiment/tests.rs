@@ -30,7 +30,7 @@ pub(crate) fn common(arguments: &[&str]) -> Common {
     }
 }
 
-/// A floor in this process, behind a proxy that can be shut down.
+/// A null server in this process, behind a proxy that can be shut down.
 struct Fake {
     target: Target,
     connections: Arc<Mutex<Vec<tokio::task::JoinHandle<()>>>>,

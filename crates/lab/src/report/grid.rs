@@ -282,12 +282,12 @@ mod tests {
     }
 
     #[test]
-    fn the_base_and_the_floor_are_not_compared_with_themselves() {
+    fn the_base_and_the_null_server_are_not_compared_with_themselves() {
         let grid = grid(0, Detail::Brief);
         assert_eq!(cell(&grid, 0, "rate ÷ memory"), NOTHING);
         assert!(cell(&grid, 3, "rate ÷ memory").starts_with("0.0"), "{}", cell(&grid, 3, "rate ÷ memory"));
-        assert_eq!(cell(&grid, 4, "p50 ÷ floor"), NOTHING);
-        assert!(cell(&grid, 3, "p50 ÷ floor").ends_with('×'));
+        assert_eq!(cell(&grid, 4, "p50 ÷ null-server"), NOTHING);
+        assert!(cell(&grid, 3, "p50 ÷ null-server").ends_with('×'));
     }
 
     #[test]
@@ -324,13 +324,13 @@ mod groups_tests {
     }
 
     #[test]
-    fn the_floor_is_the_unit_of_the_others() {
+    fn the_null_server_is_the_baseline_of_other_targets() {
         let report = testing::report();
         let section = &report.sections[0];
-        assert_eq!(baseline(&report), Some("floor"));
+        assert_eq!(baseline(&report), Some("null-server"));
         let of =
             |target| over_baseline(section, section.row(target, "insert", 1).unwrap(), baseline(&report));
-        assert_eq!(of("floor"), None);
+        assert_eq!(of("null-server"), None);
         assert!(of("memory").unwrap() > 1.0);
     }
 

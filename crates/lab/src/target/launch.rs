@@ -264,10 +264,10 @@ pub(super) async fn front(
 /// # Errors
 /// The null server does not start.
 pub(crate) async fn null_server() -> Result<Target> {
-    let own = std::env::current_exe().map_err(|error| failed("floor", error))?;
+    let own = std::env::current_exe().map_err(|error| failed("null-server", error))?;
     let mut command = Command::new(own);
-    command.arg("floor").stdout(Stdio::piped());
-    let mut target = start("floor", command, ProcessData::default()).await?;
+    command.arg("null-server").stdout(Stdio::piped());
+    let mut target = start("null-server", command, ProcessData::default()).await?;
     target.is_null_server = true;
     Ok(target)
 }

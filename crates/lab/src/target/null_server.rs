@@ -38,7 +38,7 @@ pub fn run() -> ExitCode {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => {
             // Standard error may be closed.
-            let _ = writeln!(io::stderr(), "vellum lab floor: {error}");
+            let _ = writeln!(io::stderr(), "vellum lab null-server: {error}");
             ExitCode::FAILURE
         }
     }
@@ -167,9 +167,9 @@ fn document(text: &str) -> DocumentBuf {
 /// documents, since the official driver resends the missing ones.
 const KNOWN: &str = include_str!("null_server_replies.txt");
 
-/// A command of the null server: `{floorAnswers: N, bytes: B}` makes each find and aggregate return N documents of
+/// A command of the null server: `{nullServerReplies: N, bytes: B}` makes each find and aggregate return N documents of
 /// about B bytes. Without `bytes` it restores the default.
-pub(crate) const COMMAND: &str = "floorAnswers";
+pub(crate) const COMMAND: &str = "nullServerReplies";
 
 /// Size of the first batch of MongoDB's cursors, and the maximum bytes of later batches.
 const FIRST: u64 = 101;
@@ -231,7 +231,7 @@ impl Documents {
         array.extend_from_slice(elements);
         array.push(0);
         let mut reply = Builder::with_buffer(Vec::with_capacity(array.len() + 64));
-        reply.begin_document(c"cursor").append(c"id", (left - count) as i64).append(c"ns", "floor.floor");
+        reply.begin_document(c"cursor").append(c"id", (left - count) as i64).append(c"ns", "null.replies");
         reply.append(FieldName::trusted(name), Array::from_valid(&array)).end().append(c"ok", 1.0);
         reply.into_buffer()
     }

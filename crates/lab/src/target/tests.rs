@@ -12,7 +12,7 @@ fn null_server_here() -> String {
     fake(Vec::new())
 }
 
-/// Starts a floor with other replies, and returns its connection string.
+/// Starts a null server with other replies, and returns its connection string.
 fn fake(first: Vec<null_server::Reply>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -62,8 +62,8 @@ async fn a_wrong_connection_string_is_told_before_anything_is_started() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_driver_gets_along_with_the_floor() {
-    let target = Target::connect(&given("floor", &null_server_here())).await.unwrap();
+async fn a_driver_accepts_the_null_server() {
+    let target = Target::connect(&given("null-server", &null_server_here())).await.unwrap();
     let client = target.mongo().await.unwrap();
     let collection = client.database("x").collection::<mongodb::bson::Document>("y");
     collection.insert_one(doc! { "a": 1 }).await.unwrap();

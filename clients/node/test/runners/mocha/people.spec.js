@@ -13,7 +13,7 @@ describe("people", () => {
   after(() => client.close());
 
   for (const which of ["one", "another"]) {
-    it(`${which} test sees nobody, and the unique index`, async () => {
+    it(`${which} test sees no people, and the unique index`, async () => {
       assert.equal(await people.countDocuments(), 0);
       await people.insertOne({ name: "Ada" });
       await assert.rejects(people.insertOne({ name: "Ada" }), { code: 11000 });

@@ -64,14 +64,14 @@ fn limits_are_passed_by_what_got_worse_alone() {
 }
 
 #[test]
-fn what_is_not_sure_and_the_floor_pass_no_limit() {
+fn uncertain_changes_and_the_null_server_exceed_no_limit() {
     let files = Files::new("sure", 1.0);
     let mut after = testing::report();
     for row in &mut after.sections[0].rows {
         let x = row.x;
         match row.target.as_str() {
             // Surely slower, but no server.
-            "floor" => *row = testing::row("floor", &row.case, row.connections, 900.0, 3),
+            "null-server" => *row = testing::row("null-server", &row.case, row.connections, 900.0, 3),
             // One slow round of three.
             "journaled" => row.rounds[0].latency.p50 *= 9.0,
             _ => {}
@@ -130,8 +130,8 @@ fn what_the_machine_did_is_no_difference_of_the_servers() {
     let mut after = before.clone();
     for row in after.sections.iter_mut().flat_map(|section| &mut section.rows) {
         let x = row.x;
-        if row.target == "floor" {
-            *row = testing::row("floor", &row.case, row.connections, 90.0, 3);
+        if row.target == "null-server" {
+            *row = testing::row("null-server", &row.case, row.connections, 90.0, 3);
             row.x = x;
         }
     }

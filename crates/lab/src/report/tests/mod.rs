@@ -85,7 +85,7 @@ fn section(id: &str, title: &str, kind: Kind, base: Option<&str>, rows: Vec<Row>
 }
 
 const NAMES: [(&str, f64); 5] =
-    [("memory", 70.0), ("none", 95.0), ("relaxed", 110.0), ("journaled", 1400.0), ("floor", 45.0)];
+    [("memory", 70.0), ("none", 95.0), ("relaxed", 110.0), ("journaled", 1400.0), ("null-server", 45.0)];
 
 fn inserts() -> Section {
     let mut rows = Vec::new();
@@ -151,7 +151,7 @@ fn make() -> Report {
         id: "20261120-141500-abcd".to_string(),
         experiment: "inserts".to_string(),
         title: "Single inserts".to_string(),
-        about: "What one insert costs at each notch of the dial, on one connection and on eight.".to_string(),
+        about: "Cost of one insert at each durability level, on one connection and on eight.".to_string(),
         started: "2026-11-20T14:15:00Z".to_string(),
         seconds: 83.2,
         command: "vellum lab inserts --seed 42 --target '<b>peer & co</b>=mongodb://h/'".to_string(),
@@ -168,7 +168,7 @@ fn make() -> Report {
             target("none", "Vellum 0.1.0", DurabilityGuarantee::Process, Some(811.0)),
             target("relaxed", "Vellum 0.1.0", DurabilityGuarantee::Interval, Some(805.0)),
             target("journaled", "Vellum 0.1.0", DurabilityGuarantee::Journaled, Some(820.0)),
-            target("floor", "floor", DurabilityGuarantee::Nothing, None),
+            target("null-server", "null server", DurabilityGuarantee::Nothing, None),
             target("<b>peer & co</b>", "Peer \"9\"", DurabilityGuarantee::Unknown, None),
         ],
         sections: vec![inserts(), growth(), rates()],

@@ -78,7 +78,7 @@ async fn probed(properties: &mut ReportedProperties, directory: &Path) {
 /// Returns the fingerprint of the null server, which stores nothing.
 fn null_server() -> Fingerprint {
     Fingerprint {
-        server: "floor".to_string(),
+        server: "null server".to_string(),
         engine: "canned replies".to_string(),
         promise: DurabilityGuarantee::Nothing,
         ..Fingerprint::default()

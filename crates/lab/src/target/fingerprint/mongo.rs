@@ -1,4 +1,4 @@
-//! Fingerprints of servers with MongoDB's protocol: Vellum, MongoDB, FerretDB, mongo-java-server, the lab's floor, or
+//! Fingerprints of servers with MongoDB's protocol: Vellum, MongoDB, FerretDB, mongo-java-server, the lab's null server, or
 //! an unknown server.
 //!
 //! A new kind of server is a branch of [`read`] with a function that states its durability.

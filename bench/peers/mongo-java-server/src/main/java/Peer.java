@@ -4,11 +4,11 @@ import de.bwaldvogel.mongo.backend.memory.MemoryBackend;
 import java.util.List;
 
 /**
- * mongo-java-server as a peer for the lab: listens on a free loopback port, prints the connection
- * string, and ends when standard input does, so that no run leaves it behind.
+ * mongo-java-server as a target of the lab: listens on a free loopback port, prints the connection string, and ends
+ * with its standard input.
  */
 public final class Peer {
-    /** It calls itself 5.0 but announces 4.2's wire version, which today's drivers refuse. */
+    /** Version 5.0 with its wire version. The server reports the wire version of 4.2, which drivers refuse. */
     private static final class Five implements MongoVersion {
         @Override
         public List<Integer> getVersionArray() {
@@ -26,7 +26,7 @@ public final class Peer {
         var address = server.bind();
         System.out.println("mongodb://127.0.0.1:" + address.getPort() + "/");
         while (System.in.read() >= 0) {
-            // Whoever started this says nothing, and closes when it is done.
+            // The input has no content. Its end is the signal to stop.
         }
         server.shutdownNow();
     }

@@ -42,7 +42,7 @@ final class Approval {
 
     private Approval() {}
 
-    /** Keeps all values. */
+    /** Returns the text with all values. */
     static String exact(Collection<BsonDocument> changes) {
         return text(changes, EXACT);
     }
@@ -85,6 +85,7 @@ final class Approval {
         return own;
     }
 
+    /** Returns a value with replaced volatile values. {@code byName} sorts fields of documents. */
     private static BsonValue plain(BsonValue value, Replacement replacement, boolean byName) {
         if (value instanceof BsonArray array) {
             return new BsonArray(array.stream().map(item -> plain(item, replacement, byName)).toList());
@@ -122,12 +123,12 @@ final class Approval {
         return line(new BsonString(text));
     }
 
-    /** Puts values that fit on one line, except the list of events itself. */
+    /** Prints a value on one line if it fits, except the list of events itself. */
     private static void print(BsonValue value, String indent, StringBuilder text) {
         String line = line(value);
-        boolean several = value instanceof BsonArray array && !array.isEmpty()
+        boolean splittable = value instanceof BsonArray array && !array.isEmpty()
                 || value instanceof BsonDocument document && !document.isEmpty();
-        if (!several || !indent.isEmpty() && indent.length() + line.length() <= LINE_MAX) {
+        if (!splittable || !indent.isEmpty() && indent.length() + line.length() <= LINE_MAX) {
             text.append(line);
             return;
         }

@@ -112,9 +112,9 @@ public final class VellumExtension implements ParameterResolver {
         }, String.class);
     }
 
-    private static String name(String of) {
-        String end = "_" + ProcessHandle.current().pid() + "_" + NUMBERS.incrementAndGet();
-        String clean = of.replaceAll("[^A-Za-z0-9_]", "_");
-        return clean.substring(0, Math.min(clean.length(), NAME_BYTES_MAX - end.length())) + end;
+    private static String name(String test) {
+        String suffix = "_" + ProcessHandle.current().pid() + "_" + NUMBERS.incrementAndGet();
+        String clean = test.replaceAll("[^A-Za-z0-9_]", "_");
+        return clean.substring(0, Math.min(clean.length(), NAME_BYTES_MAX - suffix.length())) + suffix;
     }
 }

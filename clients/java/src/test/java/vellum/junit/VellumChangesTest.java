@@ -30,7 +30,7 @@ import org.opentest4j.AssertionFailedError;
 @ExtendWith(VellumExtension.class)
 @VellumTemplate(VellumChangesTest.People.class)
 class VellumChangesTest {
-    private static final Path ALIKE = Path.of("..", "changes.approved.json");
+    private static final Path SHARED_FILE = Path.of("..", "changes.approved.json");
 
     static final class People implements Consumer<MongoDatabase> {
         @Override
@@ -41,13 +41,13 @@ class VellumChangesTest {
     }
 
     @Test
-    void changesAreToldInSeveralBatches(MongoDatabase database, VellumChanges changes, VellumServer server) {
+    void changesInSeveralBatches(MongoDatabase database, VellumChanges changes, VellumServer server) {
         assertEquals(List.of(), changes.list());
-        List<Document> made = IntStream.range(0, 300).mapToObj(number -> new Document("_id", number)).toList();
-        database.getCollection("new").insertMany(made);
-        List<Document> told = new ArrayList<>(changes.list());
-        assertEquals("create", told.remove(0).getString("operationType"));
-        assertEquals(made, told.stream().map(change -> change.get("fullDocument")).toList());
+        List<Document> inserted = IntStream.range(0, 300).mapToObj(number -> new Document("_id", number)).toList();
+        database.getCollection("new").insertMany(inserted);
+        List<Document> listed = new ArrayList<>(changes.list());
+        assertEquals("create", listed.remove(0).getString("operationType"));
+        assertEquals(inserted, listed.stream().map(change -> change.get("fullDocument")).toList());
         server.snapshot(database.getName(), "later");
         database.getCollection("people").deleteOne(new Document("_id", 2));
         Document deleted = server.changes(database.getName(), "later").get(0);
@@ -57,7 +57,7 @@ class VellumChangesTest {
     }
 
     @Test
-    void exactlyThisHasChanged(MongoDatabase database, VellumChanges changes) {
+    void assertExactlyComparesTypes(MongoDatabase database, VellumChanges changes) {
         database.getCollection("people").insertOne(new Document("_id", new ObjectId("65a000000000000000000001")).append("n", 7L));
         String expected = """
                 [{operationType: "insert", ns: {coll: "people"}, documentKey: {_id: ObjectId("65a000000000000000000001")},
@@ -86,11 +86,11 @@ class VellumChangesTest {
         orders.insertOne(new Document("_id", "z").append("b", 1.5)
                 .append("a", Arrays.asList(true, null, new Document("d", "é \"<&>\n").append("c", List.of())))
                 .append("by", by).append("next", new ObjectId()));
-        changes.approve(ALIKE);
+        changes.approve(SHARED_FILE);
     }
 
     @Test
-    void aFileIsWrittenOnceAndFailsWhatDiffers(MongoDatabase database, VellumChanges changes, @TempDir Path folder)
+    void approveWritesAMissingFileAndFailsOnDifferences(MongoDatabase database, VellumChanges changes, @TempDir Path folder)
             throws Exception {
         Path file = folder.resolve("approved").resolve("one.json");
         change(database, 1);
@@ -121,7 +121,7 @@ class VellumChangesTest {
     @Nested
     class Empty {
         @Test
-        void allIsNew(VellumChanges changes, MongoDatabase database) {
+        void allChangesAreNew(VellumChanges changes, MongoDatabase database) {
             changes.assertExactly("[]");
             database.getCollection("c").insertOne(new Document("_id", 1));
             changes.assertExactly("""
@@ -131,7 +131,7 @@ class VellumChangesTest {
     }
 
     @Test
-    void differencesAreShownWithWhatIsAround() {
+    void differencesHaveContext() {
         String same = "a\nb\nc\nd\ne\n";
         assertEquals("  …\n  c\n  d\n  e\n- x\n+ y\n+ z\n  a\n  b\n  c\n  …\n  c\n  d\n  e\n+ end",
                 Difference.of(same + "x\n" + same + same, same + "y\nz\n" + same + same + "end\n"));

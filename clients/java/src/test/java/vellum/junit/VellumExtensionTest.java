@@ -71,7 +71,7 @@ class VellumExtensionTest {
     }
 
     @Test
-    void aServerThatCannotStartSaysWhy() {
+    void aFailedStartThrowsTheServersError() {
         var error = assertThrows(IllegalStateException.class, () -> new VellumServer("--prot", "1"));
         assertTrue(error.getMessage().contains("--prot"), error.getMessage());
     }
@@ -85,21 +85,21 @@ class VellumExtensionTest {
     }
 
     @Test
-    void theServerDiesWithAKilledParent() throws Exception {
+    void theServerEndsWithAKilledParent() throws Exception {
         String java = ProcessHandle.current().info().command().orElse("java");
         Process holder = new ProcessBuilder(
                 java, "-cp", System.getProperty("java.class.path"), Holder.class.getName())
                 .redirectError(ProcessBuilder.Redirect.DISCARD).start();
         String uri = new BufferedReader(new InputStreamReader(holder.getInputStream())).readLine();
-        assertTrue(answers(uri));
+        assertTrue(responds(uri));
         holder.destroyForcibly().waitFor();
-        for (int tries = 0; tries < 100 && answers(uri); tries++) {
+        for (int tries = 0; tries < 100 && responds(uri); tries++) {
             TimeUnit.MILLISECONDS.sleep(50);
         }
-        assertFalse(answers(uri), "the server outlived its parent");
+        assertFalse(responds(uri), "the server outlived its parent");
     }
 
-    private static boolean answers(String uri) {
+    private static boolean responds(String uri) {
         try (MongoClient client = MongoClients.create(uri + "?serverSelectionTimeoutMS=300")) {
             client.getDatabase("admin").runCommand(new Document("ping", 1));
             return true;
@@ -109,19 +109,19 @@ class VellumExtensionTest {
     }
 
     @Test
-    void onlyUsersGetIn() throws Exception {
+    void aUserRequiresLogin() throws Exception {
         try (VellumServer server = VellumServer.start("root", "p@ss: /word", "")) {
             server.client().getDatabase("test").getCollection("c").insertOne(new Document("_id", 1));
             server.fork("test", "other");
             String host = server.uri().substring(server.uri().lastIndexOf('@') + 1);
-            try (MongoClient stranger = MongoClients.create("mongodb://" + host)) {
-                assertThrows(MongoException.class, () -> count(stranger.getDatabase("other")));
+            try (MongoClient withoutLogin = MongoClients.create("mongodb://" + host)) {
+                assertThrows(MongoException.class, () -> count(withoutLogin.getDatabase("other")));
             }
         }
     }
 
     @Test
-    void trafficMayBeEncrypted() throws Exception {
+    void tls() throws Exception {
         String certificate = "../../crates/wire/tests/fixtures/plain.pem";
         KeyStore trusted = KeyStore.getInstance(KeyStore.getDefaultType());
         trusted.load(null);
