@@ -1,4 +1,4 @@
-"""Counts with PyMongo: `callers.py URI CLIENTS` (the protocol is in `retries`)."""
+"""Increments counters with PyMongo: `callers.py URI CLIENTS`. `retries` describes input and output."""
 
 import json
 import sys

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-# (collection, "doc", _id) -> document; (collection, "index", name) -> key; (collection, "there", "") -> True
+# (collection, "doc", _id) -> document; (collection, "index", name) -> key; (collection, "exists", "") -> True
 Key = tuple[str, str, Any]
 State = dict[Key, Any]
 
@@ -53,23 +53,23 @@ class Client:
     def adopt(self, found: State) -> str | None:
         """Adopts the state found after a stop. Returns an error if it is impossible."""
         state = dict(self.state)
-        least = difference(state, found)
+        mismatch = difference(state, found)
         for step in self.pending:
-            if not least:
+            if not mismatch:
                 break
             if step.group:
                 partial = dict(state)
                 apply(partial, {key: found.get(key) for key, value in step.changes.items()
                                 if found.get(key) == value})
-                least = difference(partial, found) and least
-                if not least:
+                mismatch = difference(partial, found) and mismatch
+                if not mismatch:
                     break
             apply(state, step.changes)
-            least = difference(state, found) and least
+            mismatch = difference(state, found) and mismatch
         self.state = dict(found)
         pending = len(self.pending)
         self.pending.clear()
-        return f"{least} ({pending} steps were not acknowledged)" if least else None
+        return f"{mismatch} ({pending} steps were not acknowledged)" if mismatch else None
 
 
 def apply(state: State, changes: State) -> None:

@@ -1,4 +1,4 @@
-"""The model must accept exactly the possible states."""
+"""Tests of model.py: it accepts exactly the possible states."""
 
 import sys
 import pathlib
@@ -11,7 +11,7 @@ from model import Client, Step  # noqa: E402
 A, B, C = (("c", "doc", number) for number in range(3))
 
 
-class Adopting(unittest.TestCase):
+class Adopt(unittest.TestCase):
     def client(self) -> Client:
         client = Client()
         client.send([Step({A: 1})])
@@ -19,15 +19,15 @@ class Adopting(unittest.TestCase):
         client.send([Step({B: 1}), Step({A: 2, C: 1})])
         return client
 
-    def test_any_prefix_of_what_was_sent_is_possible(self):
+    def test_any_prefix_of_sent_steps_is_possible(self):
         for found in ({A: 1}, {A: 1, B: 1}, {A: 2, B: 1, C: 1}):
             self.assertIsNone(self.client().adopt(found), found)
 
-    def test_nothing_else_is(self):
+    def test_other_states_are_impossible(self):
         for found in ({}, {B: 1}, {A: 1, C: 1}, {A: 2, B: 1}, {A: 2, C: 1}, {A: 1, B: 2}):
             self.assertIsNotNone(self.client().adopt(found), found)
 
-    def test_of_a_group_any_part_is_possible(self):
+    def test_any_part_of_a_group_is_possible(self):
         def client() -> Client:
             client = self.client()
             client.acknowledge()

@@ -20,7 +20,7 @@ CONCERNS = [
     WriteConcern(w="majority"),
     WriteConcern(w=0),
 ]
-STANDING_INDEXES = {"u_1": {"key": {"u": 1}, "unique": True}, "a_1": {"key": {"a": 1}}}
+PERMANENT_INDEXES = {"u_1": {"key": {"u": 1}, "unique": True}, "a_1": {"key": {"a": 1}}}
 
 
 class Worker(threading.Thread):
@@ -48,7 +48,7 @@ class Worker(threading.Thread):
                 self.random.choices(actions, weights)[0]()
         except (AutoReconnect, ServerSelectionTimeoutError):
             pass
-        except BaseException as error:  # noqa: BLE001: told by the main thread
+        except BaseException as error:  # noqa: BLE001: reported by the main thread
             self.unexpected = error
         finally:
             self.connection.close()
@@ -67,8 +67,8 @@ class Worker(threading.Thread):
         """Returns this client's documents in the shared collection."""
         return {key[2]: value for key, value in self.client.now().items() if key[:2] == (SHARED, "doc")}
 
-    def some(self) -> dict[str, Any] | None:
-        """Returns some of them."""
+    def random_document(self) -> dict[str, Any] | None:
+        """Returns one of this client's documents."""
         documents = self.own()
         return documents[self.random.choice(sorted(documents))] if documents else None
 
@@ -99,7 +99,7 @@ class Worker(threading.Thread):
             self.run_command(steps, lambda shared: shared.insert_many(documents, ordered=True))
 
     def update_one(self) -> None:
-        if before := self.some():
+        if before := self.random_document():
             after = {**before, "v": before["v"] + 1, "a": before["a"][:4] + [self.random.randrange(5)]}
             change = {"$inc": {"v": 1}, "$set": {"a": after["a"]}}
             self.run_command([put(after)], lambda shared: shared.update_one({"_id": before["_id"]}, change))
@@ -117,19 +117,19 @@ class Worker(threading.Thread):
         self.run_command(steps, lambda shared: shared.update_many(chosen, {"$inc": {"v": 1}}))
 
     def delete_one(self) -> None:
-        if before := self.some():
+        if before := self.random_document():
             self.run_command(
                 [Step({doc(before["_id"]): None})], lambda shared: shared.delete_one({"u": before["u"]}))
 
     def delete_many(self) -> None:
         bound = self.random.randrange(self.documents // 3)
-        gone = [document for document in self.own().values() if document["n"] < bound]
-        steps = [Step({doc(document["_id"]): None for document in gone}, group=True)]
+        deleted = [document for document in self.own().values() if document["n"] < bound]
+        steps = [Step({doc(document["_id"]): None for document in deleted}, group=True)]
         chosen = {"w": self.number, "n": {"$lt": bound}}
         self.run_command(steps, lambda shared: shared.delete_many(chosen))
 
     def find_and_modify(self) -> None:
-        if before := self.some():
+        if before := self.random_document():
             # A different pad, so that the record changes its size.
             after = {**before, "pad": "y" * self.random.randrange(self.pad)}
             self.client.send([put(after)])
@@ -139,7 +139,7 @@ class Worker(threading.Thread):
             assert found == before, (found, before)
 
     def bulk(self) -> None:
-        inserted, before = self.absent(2), self.some()
+        inserted, before = self.absent(2), self.random_document()
         if not inserted or not before:
             return
         writes: list[Any] = [InsertOne(document) for document in inserted]
@@ -160,11 +160,11 @@ class Worker(threading.Thread):
     def collection(self) -> None:
         """Creates a collection of three documents, drops it, or renames it."""
         name, state = self.name(), self.client.now()
-        if (name, "there", "") not in state:
-            # Large ones, whose space is freed when they are dropped.
+        if (name, "exists", "") not in state:
+            # Large documents, so that a drop frees space.
             documents = [{"_id": number, "v": self.random.getrandbits(20), "pad": "z" * 10 * self.pad}
                          for number in range(3)]
-            self.client.send([Step({(name, "there", ""): True})])
+            self.client.send([Step({(name, "exists", ""): True})])
             self.database.create_collection(name)
             self.client.acknowledge()
             self.client.send([Step({(name, "doc", document["_id"]): document}) for document in documents])
@@ -173,11 +173,11 @@ class Worker(threading.Thread):
             changes: State = {key: None for key in state if key[0] == name}
             if self.random.random() < 0.3:
                 other = f"{name}-renamed-{self.random.getrandbits(16)}"
-                moved: State = {(other, *key[1:]): value for key, value in state.items() if key[0] == name}
-                self.client.send([Step({**changes, **moved})])
+                renamed: State = {(other, *key[1:]): value for key, value in state.items() if key[0] == name}
+                self.client.send([Step({**changes, **renamed})])
                 self.database[name].rename(other)
                 self.client.acknowledge()
-                changes = {key: None for key in moved}
+                changes = {key: None for key in renamed}
                 name = other
             self.client.send([Step(changes)])
             self.database.drop_collection(name)
@@ -186,7 +186,7 @@ class Worker(threading.Thread):
     def index(self) -> None:
         """Creates or drops an index: of the shared collection by one client, otherwise of an own collection."""
         name, state = SHARED if self.number == 0 else self.name(), self.client.now()
-        if name != SHARED and (name, "there", "") not in state:
+        if name != SHARED and (name, "exists", "") not in state:
             return
         key = (name, "index", "v_1_n_-1")
         if key in state:
@@ -221,26 +221,26 @@ def read(uri: str) -> tuple[dict[int, State], int, list[str]]:
             owner = None if shared else int(name.split("-")[1])
             documents = list(collection.find())
             for document in documents:
-                of = document["w"] if shared else owner
-                states.setdefault(of, {})[(name, "doc", document["_id"])] = document
+                client = document["w"] if shared else owner
+                states.setdefault(client, {})[(name, "doc", document["_id"])] = document
             if not shared:
-                states.setdefault(owner, {})[(name, "there", "")] = True
+                states.setdefault(owner, {})[(name, "exists", "")] = True
             indexes = {index: {key: dict(value) if key == "key" else value for key, value in spec.items() if key != "v"}
                        for index, spec in collection.index_information().items() if index != "_id_"}
             for index, spec in indexes.items():
-                spec["key"] = {field: int(way) for field, way in spec["key"].items()}
-                if shared and index in STANDING_INDEXES:
-                    if spec != STANDING_INDEXES[index]:
+                spec["key"] = {field: int(direction) for field, direction in spec["key"].items()}
+                if shared and index in PERMANENT_INDEXES:
+                    if spec != PERMANENT_INDEXES[index]:
                         wrong.append(f"index {index}: {spec}")
                     continue
                 states.setdefault(0 if shared else owner, {})[(name, "index", index)] = spec
-            if shared and not STANDING_INDEXES.keys() <= indexes.keys():
-                wrong.append(f"indexes are missing: there are {sorted(indexes)}")
+            if shared and not PERMANENT_INDEXES.keys() <= indexes.keys():
+                wrong.append(f"indexes are missing: found {sorted(indexes)}")
             # Every index must return equal documents.
             for index in indexes:
                 found = {document["_id"] for document in collection.find().hint(index)}
                 if found != {document["_id"] for document in documents}:
-                    wrong.append(f"{name}: index {index} leads to {len(found)} of {len(documents)} documents")
+                    wrong.append(f"{name}: index {index} returns {len(found)} of {len(documents)} documents")
             if collection.count_documents({}) != len(documents) or \
                     collection.estimated_document_count() != len(documents):
                 wrong.append(f"{name}: counts differ from {len(documents)} documents")

@@ -1,4 +1,4 @@
-"""Fronts over a PostgreSQL server: two, whose addresses drivers know directly or through a balancer."""
+"""Two fronts over a PostgreSQL server, for drivers that connect to both directly or through a balancer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import threading
 
 import harness
 
-# Its first two lines describe arguments and output.
+# The first two lines of the script describe arguments and output.
 SCRIPT = harness.PROJECT / "crates" / "postgres" / "tests" / "support" / "cluster.sh"
 NUMBERS = itertools.count(1)
 
@@ -84,16 +84,16 @@ class Balancer:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
-        self.loop.run_until_complete(asyncio.start_server(self._lead, sock=self.listener))
+        self.loop.run_until_complete(asyncio.start_server(self._forward, sock=self.listener))
         self.loop.run_forever()
 
-    async def _lead(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", next(self.next))
+            server_reader, server_writer = await asyncio.open_connection("127.0.0.1", next(self.next))
         except OSError:
             writer.close()
             return
-        await asyncio.gather(self._copy(reader, far_writer), self._copy(far_reader, writer))
+        await asyncio.gather(self._copy(reader, server_writer), self._copy(server_reader, writer))
 
     @staticmethod
     async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -30,7 +30,7 @@ USERS = "users"
 USER, PASSWORD = "user", "password"
 # The same with optional TLS.
 SECURE = "secure"
-# Fronts over PostgreSQL, which drivers take for routers: by their addresses, and by that of a balancer.
+# Fronts over PostgreSQL, which are routers for drivers: with their addresses, and with the address of a balancer.
 FRONT = "front"
 BALANCED = "balanced"
 
@@ -137,7 +137,7 @@ class Server:
         return host, int(port)
 
     def problems(self) -> list[str]:
-        """Returns signs of trouble: the end of the server, or a panic in its log."""
+        """Returns problems: the end of the server, or a panic in its log."""
         found = []
         if self.process.poll() is not None:
             found.append(f"server ended with status {self.process.returncode}; see {self.log}")
@@ -224,8 +224,8 @@ def prepare(name: str, inputs: list[pathlib.Path], commands: list[list[str]], cw
 
 
 def test_cases(path: pathlib.Path) -> list[ElementTree.Element]:
-    """Returns the cases of a JUnit XML report. Removes terminal colours, which Node leaves in it, since they
-    are no XML.
+    """Returns the cases of a JUnit XML report. Removes the terminal colours that Node writes, because
+    they are not valid XML.
 
     Raises ElementTree.ParseError for an incomplete report.
     """
@@ -240,13 +240,13 @@ def read_junit(files: list[pathlib.Path]) -> Result:
         try:
             cases = test_cases(path)
         except ElementTree.ParseError as error:
-            result.fail(f"{path} is no whole report ({error}): its runner was stopped, or ended while writing")
+            result.fail(f"{path} is an incomplete report ({error}): its runner was stopped, or ended during the write")
             continue
         for case in cases:
             name = f"{case.get('classname', '')} > {case.get('name', '')}"
-            trouble = next((case.find(tag) for tag in ("failure", "error") if case.find(tag) is not None), None)
-            if trouble is not None:
-                text = (trouble.get("message") or trouble.text or "").strip().splitlines()
+            failure = next((case.find(tag) for tag in ("failure", "error") if case.find(tag) is not None), None)
+            if failure is not None:
+                text = (failure.get("message") or failure.text or "").strip().splitlines()
                 result.fail(f"{name}: {text[0][:300] if text else 'failed'}")
             elif case.find("skipped") is not None:
                 result.skipped += 1
@@ -268,7 +268,7 @@ def passed_names(files: list[pathlib.Path]) -> set[str]:
     return names
 
 
-def hold_list(passed: set[str], listed: pathlib.Path, update: bool) -> list[str]:
+def missing_from(passed: set[str], listed: pathlib.Path, update: bool) -> list[str]:
     """Returns the listed tests that did not pass, sorted. `update` adds tests that pass for the first time,
     and removes none."""
     known = set(listed.read_text("utf-8").splitlines()) if listed.exists() else set()

@@ -1,4 +1,4 @@
-"""A database, and an application that goes on with it: for what is recorded from a start and replayed from it.
+"""Data that exists before a recording, and an application that uses it: for replays from a snapshot.
 
     start.py fill URI      every kind of collection and index
     start.py use URI       reads and changes them
@@ -9,7 +9,7 @@ import sys
 import pymongo
 from pymongo.errors import DuplicateKeyError, WriteError
 
-NAME = "began_before"
+NAME = "existing"
 
 
 def fill(database):
@@ -22,7 +22,7 @@ def fill(database):
     people.create_index([("age", 1), ("name", -1)], partialFilterExpression={"age": {"$gt": 17}})
     people.create_index([("home", "2dsphere")])
     people.create_index([("text", "text")], default_language="none", collation={"locale": "simple"})
-    # From before the validation rule.
+    # A document that violates the validation rule.
     database.command("insert", "people", documents=[{"_id": "old", "name": "Old", "age": -1}], bypassDocumentValidation=True)
     log = database.create_collection("log", capped=True, size=100_000, max=50)
     log.insert_many({"line": number} for number in range(80))

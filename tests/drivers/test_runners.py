@@ -124,9 +124,9 @@ class Reading(unittest.TestCase):
                 '<testcase classname="c" name="d"><error/></testcase></testsuite>')
             passed = harness.passed_names([report])
             self.assertEqual(passed, {"c > a"})
-            self.assertEqual(harness.hold_list(passed, listed, update=False), [])
+            self.assertEqual(harness.missing_from(passed, listed, update=False), [])
             listed.write_text("c > b\n")
-            self.assertEqual(harness.hold_list(passed, listed, update=True), ["c > b"])
+            self.assertEqual(harness.missing_from(passed, listed, update=True), ["c > b"])
             self.assertEqual(listed.read_text(), "c > a\nc > b\n")
 
 

@@ -59,13 +59,13 @@ def as_postgres(command: list[str]) -> list[str]:
 
 
 class Proxy:
-    """A proxy for a port."""
+    """A TCP proxy for a port. It can stop forwarding, be slow, and forward to another port."""
 
     def __init__(self, target: int):
         self.target = target
         self.delay = 0.0
-        self.flows = threading.Event()
-        self.flows.set()
+        self.forwarding = threading.Event()
+        self.forwarding.set()
         self.pairs: list[tuple[socket.socket, socket.socket]] = []
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
@@ -74,23 +74,23 @@ class Proxy:
     def _accept(self) -> None:
         while True:
             try:
-                near, _ = self.listener.accept()
+                client, _ = self.listener.accept()
             except OSError:
                 return
-            threading.Thread(target=self._connect, args=(near,), daemon=True).start()
+            threading.Thread(target=self._connect, args=(client,), daemon=True).start()
 
-    def _connect(self, near: socket.socket) -> None:
-        self.flows.wait()
+    def _connect(self, client: socket.socket) -> None:
+        self.forwarding.wait()
         try:
-            far = socket.create_connection(("127.0.0.1", self.target), timeout=5)
+            server = socket.create_connection(("127.0.0.1", self.target), timeout=5)
         except OSError:
-            near.close()
+            client.close()
             return
-        far.settimeout(None)
-        for end in (near, far):
+        server.settimeout(None)
+        for end in (client, server):
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.pairs.append((near, far))
-        for source, sink in ((near, far), (far, near)):
+        self.pairs.append((client, server))
+        for source, sink in ((client, server), (server, client)):
             threading.Thread(target=self._pass, args=(source, sink), daemon=True).start()
 
     def _pass(self, source: socket.socket, sink: socket.socket) -> None:
@@ -98,10 +98,10 @@ class Proxy:
             while data := source.recv(1 << 16):
                 if self.delay:
                     time.sleep(self.delay)
-                self.flows.wait()
+                self.forwarding.wait()
                 sink.sendall(data)
-        # Behind a stopped proxy, an end is seen only when forwarding resumes.
-        self.flows.wait()
+        # A stopped proxy forwards the end of a connection only after it resumes.
+        self.forwarding.wait()
         for end in (source, sink):
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
@@ -109,11 +109,11 @@ class Proxy:
 
     def stop(self) -> None:
         """Stops forwarding."""
-        self.flows.clear()
+        self.forwarding.clear()
 
     def resume(self) -> None:
         """Resumes forwarding."""
-        self.flows.set()
+        self.forwarding.set()
 
     def redirect(self, target: int) -> None:
         """Forwards to another port from now on."""
@@ -126,21 +126,21 @@ class Proxy:
 
 
 class Member:
-    """One server."""
+    """One PostgreSQL server, primary or standby."""
 
     def __init__(self, name: str, home: pathlib.Path, bin: pathlib.Path):
         self.name, self.directory, self.log, self.bin = name, home / name, home / f"{name}.log", bin
         self.port = free_port()
-        # Fronts connect through `door`. A standby follows its primary through `upstream`.
-        self.door, self.upstream = Proxy(self.port), Proxy(self.port)
+        # Fronts connect through `client_proxy`. This member, as a standby, reaches its primary through `replication_proxy`.
+        self.client_proxy, self.replication_proxy = Proxy(self.port), Proxy(self.port)
         self.process: subprocess.Popen | None = None
         # Settings of this member alone.
         self.settings: dict[str, str] = {}
 
     def start(self) -> None:
-        """Starts it in the role of its directory, and waits until it answers."""
+        """Starts the server in the role of its directory, and waits until it answers."""
         settings = {**SETTINGS, "port": str(self.port), "cluster_name": self.name,
-                    "primary_conninfo": f"host=127.0.0.1 port={self.upstream.port} user=postgres "
+                    "primary_conninfo": f"host=127.0.0.1 port={self.replication_proxy.port} user=postgres "
                                         f"application_name={self.name} connect_timeout=3",
                     **self.settings}
         command = [str(self.bin / "postgres"), "-D", str(self.directory)]
@@ -188,15 +188,15 @@ class Member:
         self.process = None
         (self.directory / "postmaster.pid").unlink(missing_ok=True)
 
-    def end(self) -> None:
-        """Stops it in order."""
+    def shut_down(self) -> None:
+        """Stops the server with a fast shutdown."""
         if self.process is not None:
             self.process.send_signal(signal.SIGINT)
             self.process.wait()
             self.process = None
 
-    def received(self) -> int:
-        """Returns the position up to which it has the log on disk."""
+    def received_position(self) -> int:
+        """Returns the last received position of the write-ahead log, or -1."""
         reply = self.query("select greatest(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn()) - '0/0'::pg_lsn")
         return int(reply) if reply else -1
 
@@ -226,40 +226,40 @@ class Cluster:
         return [member for member in self.members if member is not self.primary]
 
     def rebuild(self, member: Member) -> None:
-        """Recreates it as a standby of the primary."""
+        """Recreates a member as a standby of the primary."""
         member.kill()
         shutil.rmtree(member.directory, ignore_errors=True)
         self._run("pg_basebackup", "-D", str(member.directory), "-h", "127.0.0.1", "-p", str(self.primary.port),
                   "-U", "postgres", "-c", "fast", "-X", "stream", "--no-sync")
         (member.directory / "standby.signal").touch()
-        member.upstream.delay = 0.0
-        member.upstream.resume()
-        member.upstream.redirect(self.primary.port)
-        member.door.resume()
+        member.replication_proxy.delay = 0.0
+        member.replication_proxy.resume()
+        member.replication_proxy.redirect(self.primary.port)
+        member.client_proxy.resume()
         member.start()
 
     def promote(self) -> float:
         """Promotes the standby with most of the log. Returns the duration."""
         begin = time.monotonic()
-        chosen = max(self.standbys(), key=lambda member: member.received() if member.process else -1)
+        chosen = max(self.standbys(), key=lambda member: member.received_position() if member.process else -1)
         self._run("pg_ctl", "promote", "-D", str(chosen.directory), "-w", "-t", "20")
         self.primary = chosen
         for standby in self.standbys():
-            standby.upstream.redirect(chosen.port)
+            standby.replication_proxy.redirect(chosen.port)
         return time.monotonic() - begin
 
-    def wait_for_standbys(self, but: int = 0) -> None:
-        """Waits until all standbys follow, or all but a number of them."""
+    def wait_for_standbys(self, except_for: int = 0) -> None:
+        """Waits until all standbys stream, except for this number of them."""
         end = time.monotonic() + START_SECONDS
         sql = "select count(*) from pg_stat_replication where state = 'streaming'"
-        while self.primary.query(sql) != str(len(self.standbys()) - but):
+        while self.primary.query(sql) != str(len(self.standbys()) - except_for):
             if time.monotonic() > end:
                 raise RuntimeError("the standbys do not follow the primary")
             time.sleep(0.1)
 
     def connection_string(self) -> str:
         """Returns the connection string for fronts."""
-        ports = ",".join(str(member.door.port) for member in self.members)
+        ports = ",".join(str(member.client_proxy.port) for member in self.members)
         hosts = ",".join("127.0.0.1" for _ in self.members)
         return f"host={hosts} port={ports} user=postgres dbname=postgres connect_timeout=2"
 

@@ -1,4 +1,4 @@
-"""Write concerns one by one: unsatisfiable ones, timeouts, and interrupted waits."""
+"""Checks of single write concerns: results, unsatisfiable concerns, timeouts, and interrupted waits."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pymongo
 from pymongo.errors import ExecutionTimeout, OperationFailure, PyMongoError, WriteConcernError, WTimeoutError
 from pymongo.write_concern import WriteConcern
 
-SOON = 3.0
+AT_ONCE_SECONDS = 3.0
 
 
-def outcome(work) -> tuple[str, int | None, float]:
+def result(work) -> tuple[str, int | None, float]:
     """Returns an error's kind and code, and the duration."""
     begin = time.monotonic()
     try:
@@ -26,21 +26,21 @@ def outcome(work) -> tuple[str, int | None, float]:
 
 def check(client: pymongo.MongoClient, cluster, front_port: int) -> list[str]:
     """Runs all checks on a healthy cluster of three. Returns the errors."""
-    wrong: list[str] = []
+    errors: list[str] = []
     levels = client["failover"]["levels"]
 
-    def expect(what: str, found: object, wanted: object) -> None:
-        if found != wanted:
-            wrong.append(f"{what}: {found!r}, and not {wanted!r}")
+    def expect(what: str, found: object, expected: object) -> None:
+        if found != expected:
+            errors.append(f"{what}: {found!r} instead of {expected!r}")
 
     def insert(key: str, **concern: object):
         collection = levels.with_options(write_concern=WriteConcern(**concern))
         return lambda: collection.insert_one({"_id": key})
 
-    def expect_insert(key: str, wanted: tuple[str, int | None], **concern: object) -> None:
-        kind, code, took = outcome(insert(key, **concern))
-        expect(f"{concern}", (kind, code), wanted)
-        expect(f"{concern} within {SOON} s", took < SOON, True)
+    def expect_insert(key: str, expected: tuple[str, int | None], **concern: object) -> None:
+        kind, code, took = result(insert(key, **concern))
+        expect(f"{concern}", (kind, code), expected)
+        expect(f"{concern} within {AT_ONCE_SECONDS} s", took < AT_ONCE_SECONDS, True)
         expect(f"{concern} is applied", levels.count_documents({"_id": key}), 1)
 
     members = client.admin.command("serverStatus")["vellum"]["members"]
@@ -52,9 +52,9 @@ def check(client: pymongo.MongoClient, cluster, front_port: int) -> list[str]:
     expect_insert("w 4", ("WriteConcernError", 100), w=4)
     expect_insert("w 4 in time", ("WriteConcernError", 100), w=4, wtimeout=60_000)
 
-    wires = [member.upstream for member in cluster.standbys()]
-    for wire in wires:
-        wire.stop()
+    proxies = [member.replication_proxy for member in cluster.standbys()]
+    for proxy in proxies:
+        proxy.stop()
     try:
         expect_insert("no wait", ("done", None), w=1)
         expect_insert("own disk", ("done", None), w=1, j=True)
@@ -63,27 +63,27 @@ def check(client: pymongo.MongoClient, cluster, front_port: int) -> list[str]:
         command = {"insert": "levels", "documents": [{"_id": "max time"}], "maxTimeMS": 300}
         reply = client["failover"].command(command, write_concern=None, check=False)
         expect("maxTimeMS", reply.get("writeConcernError", {}).get("code"), 50)
-        wrong += ended(client, cluster, insert, expect)
+        errors += check_interrupts(client, cluster, insert, expect)
     finally:
-        for wire in wires:
-            wire.resume()
+        for proxy in proxies:
+            proxy.resume()
     cluster.wait_for_standbys()
     expect_insert("all again", ("done", None), w=3)
 
-    # Two members are not three: the error comes at once, and the write is applied.
-    gone = cluster.standbys()[-1]
-    gone.kill()
-    cluster.wait_for_standbys(but=1)
+    # w: 3 with two members fails at once, and the write is applied.
+    killed = cluster.standbys()[-1]
+    killed.kill()
+    cluster.wait_for_standbys(except_for=1)
     expect("members that are left", len(client.admin.command("serverStatus")["vellum"]["members"]), 2)
     expect_insert("two of two", ("done", None), w=2)
     expect_insert("majority of two", ("done", None), w="majority")
     expect_insert("three of two", ("WriteConcernError", 100), w=3)
     expect_insert("three of two in time", ("WriteConcernError", 100), w=3, wtimeout=60_000)
-    gone.start()
+    killed.start()
     cluster.wait_for_standbys()
     expect_insert("three of three again", ("done", None), w=3, wtimeout=20_000)
 
-    # One service behind a balancer; the front's port may count as one.
+    # A load-balanced connection. The front's own port serves as the balancer.
     balanced = pymongo.MongoClient(f"mongodb://127.0.0.1:{front_port}/?loadBalanced=true",
                                    serverSelectionTimeoutMS=10_000)
     with balanced:
@@ -92,11 +92,11 @@ def check(client: pymongo.MongoClient, cluster, front_port: int) -> list[str]:
         with balanced.start_session() as session, session.start_transaction():
             balanced["failover"]["levels"].insert_one({"_id": "balanced"}, session=session)
     expect("a transaction behind a balancer", levels.count_documents({"_id": "balanced"}), 1)
-    return wrong
+    return errors
 
 
-def ended(client: pymongo.MongoClient, cluster, insert, expect) -> list[str]:
-    """Tests endless waits that are ended: by killOp, and on the server."""
+def check_interrupts(client: pymongo.MongoClient, cluster, insert, expect) -> list[str]:
+    """Ends waits without a timeout: by killOp, and by cancelling the PostgreSQL backend. Returns the errors."""
 
     def kill() -> None:
         for operation in client.admin.aggregate([{"$currentOp": {}}, {"$match": {"op": "insert"}}]):
@@ -105,10 +105,10 @@ def ended(client: pymongo.MongoClient, cluster, insert, expect) -> list[str]:
     def cancel() -> None:
         cluster.primary.query("select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep'")
 
-    for key, end, wanted, w in (("killed", kill, 11601, "majority"), ("members killed", kill, 11601, 2),
+    for key, end, expected, w in (("killed", kill, 11601, "majority"), ("members killed", kill, 11601, 2),
                                 ("cancelled", cancel, 64, "majority")):
         results: list[tuple[str, int | None, float]] = []
-        waiting = threading.Thread(target=lambda key=key, results=results, w=w: results.append(outcome(insert(key, w=w))))
+        waiting = threading.Thread(target=lambda key=key, results=results, w=w: results.append(result(insert(key, w=w))))
         waiting.start()
         time.sleep(0.5)
         expect(f"{key}: it waits", results, [])
@@ -117,5 +117,5 @@ def ended(client: pymongo.MongoClient, cluster, insert, expect) -> list[str]:
             waiting.join(0.5)
             if not waiting.is_alive():
                 break
-        expect(f"{key}: outcome", [entry[1] for entry in results], [wanted])
+        expect(f"{key}: result", [entry[1] for entry in results], [expected])
     return []

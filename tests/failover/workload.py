@@ -104,7 +104,7 @@ class Writer(threading.Thread):
 
 
 class Reader(threading.Thread):
-    """Reads counters at majority: the values seen must stay."""
+    """Reads counters at majority. Values that it has read must not be lost."""
 
     def __init__(self, client: pymongo.MongoClient, stop: threading.Event):
         super().__init__(name="reader", daemon=True)

@@ -17,7 +17,7 @@ class Case:
     prepare: Callable
     measure: Callable
     n: int = 500
-    most: int = 60_000
+    max_n: int = 60_000
     sorts: bool = False
     known: str | None = None
 
@@ -183,7 +183,7 @@ OF_TEXT = {
     "$toHashedIndexKey of text": {"$toHashedIndexKey": "$s"},
 }
 for name, expression in OF_TEXT.items():
-    case(f"expression {name}", text, lambda n, e=expression: aggregate({"$project": {"r": e}}), n=20_000, most=1_000_000)
+    case(f"expression {name}", text, lambda n, e=expression: aggregate({"$project": {"r": e}}), n=20_000, max_n=1_000_000)
 
 # Expressions with n operands.
 OPERANDS = {
@@ -206,7 +206,7 @@ OPERANDS = {
     "constant document": lambda n: {"$eq": ["$a", {"$literal": fields(n)}]},
 }
 for name, expression in OPERANDS.items():
-    case(f"operands of {name}", one, lambda n, e=expression: aggregate({"$project": {"r": e(n)}}), most=50_000)
+    case(f"operands of {name}", one, lambda n, e=expression: aggregate({"$project": {"r": e(n)}}), max_n=50_000)
 
 # An expression with a constant of n values, over n documents.
 CONSTANTS = {
@@ -259,14 +259,14 @@ def ring(n):
 
 
 for name, (prepare, query) in FILTERS.items():
-    case(f"filter {name}", prepare, lambda n, q=query: find(q(n)), sorts=True, most=50_000)
+    case(f"filter {name}", prepare, lambda n, q=query: find(q(n)), sorts=True, max_n=50_000)
 case("filter $in of n for n documents", many, lambda n: find({"a": {"$in": [-at - 1 for at in range(n)]}}), sorts=True)
 case("filter $in by _id", many, lambda n: find({"_id": {"$in": list(range(n))}}), sorts=True)
 case("filter $in by index", indexed(many, {"a": 1}), lambda n: find({"a": {"$in": numbers(n)}}), sorts=True)
 case("filter $or by index", indexed(many, {"a": 1}),
-     lambda n: find({"$or": [{"a": mixed(at)} for at in range(n)]}), sorts=True, most=50_000)
+     lambda n: find({"$or": [{"a": mixed(at)} for at in range(n)]}), sorts=True, max_n=50_000)
 case("filter $or of fields by indexes", indexed(many, {"a": 1}, {"u": 1}),
-     lambda n: find({"$or": [{("a", "u")[at % 2]: at} for at in range(n)]}), sorts=True, most=50_000)
+     lambda n: find({"$or": [{("a", "u")[at % 2]: at} for at in range(n)]}), sorts=True, max_n=50_000)
 case("filter $nin by index", indexed(many, {"a": 1}), lambda n: find({"a": {"$nin": numbers(n)}}), sorts=True)
 case("filter nested documents", lambda n: insert([{"_id": 1, "a": [{"b": [{"c": at}] * 3} for at in range(n)]}]),
      lambda n: find({"a.b.c": -1}))
@@ -316,14 +316,14 @@ UPDATES = {
     "one of n elements": (array, lambda n: {"$set": {f"a.{n // 2}": -3}}),
 }
 for name, (prepare, change) in UPDATES.items():
-    case(f"update {name}", prepare, lambda n, c=change: update(c(n)), sorts=True, most=100_000)
+    case(f"update {name}", prepare, lambda n, c=change: update(c(n)), sorts=True, max_n=100_000)
 case("update upsert $setOnInsert", empty, lambda n: update({"$setOnInsert": fields(n)}, {"x": 1}, upsert=True), sorts=True)
 case("update upsert of n conditions", empty, lambda n: update({"$set": {"x": 1}}, fields(n), upsert=True), sorts=True,
-     most=50_000)
+     max_n=50_000)
 case("update $[x]", array, lambda n: update({"$inc": {"a.$[x]": 1}}, arrayFilters=[{"x": {"$gt": 1000}}]))
 case("update n array filters", array, lambda n: update(
     {"$inc": {f"a.$[x{at}]": 1 for at in range(n)}}, arrayFilters=[{f"x{at}": -at - 1} for at in range(n)]),
-    n=2, most=16)
+    n=2, max_n=16)
 case("update n documents", many, lambda n: update({"$inc": {"a": 1}}, multi=True))
 case("update n documents with index", indexed(many, {"a": 1}), lambda n: update({"$inc": {"a": 1}}, multi=True), sorts=True)
 case("update of one of n elements, multikey", indexed(array, {"a": 1}),
@@ -418,7 +418,7 @@ STAGES = {
     "$setWindowFields of n partitions": [{"$setWindowFields": {
         "partitionBy": "$a", "sortBy": {"u": 1}, "output": {"r": {"$sum": "$a"}}}}],
 }
-LOOKUPS = dict(n=200, most=30_000)
+LOOKUPS = dict(n=200, max_n=30_000)
 for name, pipeline in STAGES.items():
     case(f"stage {name}", many, lambda n, p=pipeline: aggregate(*p), sorts=True,
          **(LOOKUPS if "ookup" in name else {}))
@@ -429,12 +429,12 @@ case("stage $lookup by index", indexed(many, {"a": 1}), lambda n: aggregate(*STA
 case("stage $graphLookup of a chain", indexed(lambda n: insert([{"_id": at, "next": at + 1} for at in range(n)]), {"next": 1}),
      lambda n: aggregate({"$limit": 1}, {"$graphLookup": {"from": "c", "startWith": "$next", "connectFromField": "next",
                                                          "connectToField": "_id", "as": "r"}}, {"$unset": "r"}),
-     sorts=True, most=50_000)
+     sorts=True, max_n=50_000)
 case("stage $graphLookup of a star", indexed(lambda n: insert([{"_id": at, "next": list(range(1, n)) if at == 0 else []}
                                                               for at in range(n)]), {"k": 1}),
      lambda n: aggregate({"$match": {"_id": 0}}, {"$graphLookup": {
          "from": "c", "startWith": "$_id", "connectFromField": "next", "connectToField": "_id", "as": "r"}}), sorts=True)
-case("stage $unwind", array, lambda n: aggregate({"$unwind": "$a"}, {"$project": {"a": 1}}), most=4_000)
+case("stage $unwind", array, lambda n: aggregate({"$unwind": "$a"}, {"$project": {"a": 1}}), max_n=4_000)
 case("stage $unwind and $group", array, lambda n: aggregate(
     {"$project": {"a": 1}}, {"$unwind": "$a"}, {"$group": {"_id": None, "a": {"$push": "$a"}}}))
 case("stage $unwind of one field of two", lambda n: insert([{"a": numbers(n), "b": 1}]), lambda n: aggregate({"$unwind": "$a"}))
@@ -466,15 +466,15 @@ SPECIFIED = {
                                                 "pipeline": [{"$match": {"$expr": {"$eq": ["$a", "$$v0"]}}}]}}),
 }
 for name, (prepare, stage) in SPECIFIED.items():
-    case(f"specification of {name}", prepare, lambda n, s=stage: aggregate(s(n)), sorts=True, most=50_000)
+    case(f"specification of {name}", prepare, lambda n, s=stage: aggregate(s(n)), sorts=True, max_n=50_000)
 case("specification of $bucket for n documents", many,
      lambda n: aggregate({"$bucket": {"groupBy": "$a", "boundaries": list(range(-n, 0)) + [1 << 21]}}), sorts=True)
 case("specification of $documents alone", one,
      lambda n: aggregate({"$documents": rows(n)}, collection=1), sorts=True)
-case("specification of n stages", one, lambda n: aggregate(*[{"$set": {f"f{at}": at}} for at in range(n)]), n=50, most=999)
+case("specification of n stages", one, lambda n: aggregate(*[{"$set": {f"f{at}": at}} for at in range(n)]), n=50, max_n=999)
 case("specification of n $match stages", one, lambda n: aggregate(*[{"$match": {f"a": {"$gt": -at}}} for at in range(n)]),
-     n=50, most=999)
-case("specification of n $unset stages", one, lambda n: aggregate(*[{"$unset": f"f{at}"} for at in range(n)]), n=50, most=999)
+     n=50, max_n=999)
+case("specification of n $unset stages", one, lambda n: aggregate(*[{"$unset": f"f{at}"} for at in range(n)]), n=50, max_n=999)
 
 # Fields that $group, $mergeObjects and $unionWith make.
 case("$group $mergeObjects of n fields at once", lambda n: wide(n) + insert([{"_id": 2, **fields(n)}]),
@@ -496,38 +496,38 @@ case("insert duplicates within a command, unordered", empty, lambda n: [
 case("insert n fields", empty, wide)
 case("insert an array of n, multikey", indexed(empty, {"a": 1}), array, sorts=True)
 case("insert an array of n documents, compound multikey", indexed(empty, {"d.x": 1, "d.y": 1}), array, sorts=True)
-case("insert n fields, wildcard index", indexed(empty, {"$**": 1}), wide, sorts=True, most=20_000)
+case("insert n fields, wildcard index", indexed(empty, {"$**": 1}), wide, sorts=True, max_n=20_000)
 case("insert an array of n, hashed beside", indexed(empty, {"_id": "hashed"}), array, sorts=True)
 case("insert a text of n bytes, text index", indexed(empty, {"s": "text"}), lambda n: insert([{"s": " ".join(
-    f"word{mixed(at)}" for at in range(n // 10))}]), sorts=True, n=4_000, most=400_000)
+    f"word{mixed(at)}" for at in range(n // 10))}]), sorts=True, n=4_000, max_n=400_000)
 case("insert n documents, unique index", indexed(empty, {"u": 1}, unique=True), lambda n: insert(rows(n)), sorts=True)
 case("insert n documents, capped", lambda n: [{"create": "c", "capped": True, "size": 1 << 20, "max": 1000}],
      lambda n: insert(rows(n)), sorts=True)
 case("insert with a validator of n fields", lambda n: [{"create": "c", "validator": {f"f{at}": 1 for at in range(n)}}],
-     lambda n: wide(n), sorts=True, most=50_000)
+     lambda n: wide(n), sorts=True, max_n=50_000)
 case("update of n statements", many, lambda n: [{"update": "c", "updates": [
-    {"q": {"_id": at}, "u": {"$inc": {"a": 1}}} for at in range(n)]}], most=100_000)
+    {"q": {"_id": at}, "u": {"$inc": {"a": 1}}} for at in range(n)]}], max_n=100_000)
 case("update of n statements of one document", one, lambda n: [{"update": "c", "updates": [
-    {"q": {"_id": 1}, "u": {"$inc": {"a": 1}}} for at in range(n)]}], most=100_000)
+    {"q": {"_id": 1}, "u": {"$inc": {"a": 1}}} for at in range(n)]}], max_n=100_000)
 case("update of n upserts", empty, lambda n: [{"update": "c", "updates": [
-    {"q": {"_id": at}, "u": {"$inc": {"a": 1}}, "upsert": True} for at in range(n)]}], most=100_000)
+    {"q": {"_id": at}, "u": {"$inc": {"a": 1}}, "upsert": True} for at in range(n)]}], max_n=100_000)
 case("update $push n times", one, lambda n: [{"update": "c", "updates": [
-    {"q": {"_id": 1}, "u": {"$inc": {"b": at}}} for at in range(n)]}], most=100_000)
+    {"q": {"_id": 1}, "u": {"$inc": {"b": at}}} for at in range(n)]}], max_n=100_000)
 case("delete of n statements", many, lambda n: [{"delete": "c", "deletes": [
-    {"q": {"_id": at}, "limit": 1} for at in range(n)]}], most=100_000)
+    {"q": {"_id": at}, "limit": 1} for at in range(n)]}], max_n=100_000)
 case("delete of n documents", many, lambda n: [{"delete": "c", "deletes": [{"q": {"a": {"$gte": 0}}, "limit": 0}]}])
 case("delete of n documents with index", indexed(many, {"a": 1}),
      lambda n: [{"delete": "c", "deletes": [{"q": {"a": {"$gte": 0}}, "limit": 0}]}], sorts=True)
-case("delete first of n, n times", many, lambda n: [{"delete": "c", "deletes": [{"q": {}, "limit": 1}] * n}], most=100_000)
+case("delete first of n, n times", many, lambda n: [{"delete": "c", "deletes": [{"q": {}, "limit": 1}] * n}], max_n=100_000)
 case("bulkWrite of n", empty, lambda n: [{
     "bulkWrite": 1, "$db": "admin", "ops": [{"insert": 0, "document": {"_id": at}} for at in range(n)],
-    "nsInfo": [{"ns": "growth.c"}]}], most=100_000)
+    "nsInfo": [{"ns": "growth.c"}]}], max_n=100_000)
 case("bulkWrite of n duplicates", many, lambda n: [{
     "bulkWrite": 1, "$db": "admin", "ops": [{"insert": 0, "document": {"_id": at}} for at in range(n)],
-    "nsInfo": [{"ns": "growth.c"}], "ordered": False}], most=100_000)
+    "nsInfo": [{"ns": "growth.c"}], "ordered": False}], max_n=100_000)
 case("bulkWrite of n collections", empty, lambda n: [{
     "bulkWrite": 1, "$db": "admin", "ops": [{"insert": at, "document": {"_id": at}} for at in range(n)],
-    "nsInfo": [{"ns": f"growth.c{at}"} for at in range(n)]}], n=100, most=5_000)
+    "nsInfo": [{"ns": f"growth.c{at}"} for at in range(n)]}], n=100, max_n=5_000)
 
 # Other commands.
 case("distinct", many, lambda n: [{"distinct": "c", "key": "a"}], sorts=True)
@@ -542,25 +542,25 @@ case("createIndexes unique", many, lambda n: [
     {"createIndexes": "c", "indexes": [{"key": {"u": 1}, "name": "u", "unique": True}]}], sorts=True)
 case("createIndexes multikey", array, lambda n: [{"createIndexes": "c", "indexes": [{"key": {"d.x": 1}, "name": "a"}]}],
      sorts=True)
-case("create n collections", empty, lambda n: [{"create": f"c{at}"} for at in range(n)], n=100, most=5_000)
+case("create n collections", empty, lambda n: [{"create": f"c{at}"} for at in range(n)], n=100, max_n=5_000)
 case("create n views", empty, lambda n: [{"create": f"v{at}", "viewOn": "c", "pipeline": []} for at in range(n)],
-     n=100, most=5_000)
+     n=100, max_n=5_000)
 case("listCollections", lambda n: [{"create": f"c{at}"} for at in range(n)], lambda n: [{"listCollections": 1}],
-     n=100, most=5_000)
+     n=100, max_n=5_000)
 case("dropDatabase of n collections", lambda n: [{"create": f"c{at}"} for at in range(n)], lambda n: [{"dropDatabase": 1}],
-     n=100, most=5_000)
+     n=100, max_n=5_000)
 case("drop n collections", lambda n: [{"create": f"c{at}"} for at in range(n)],
-     lambda n: [{"drop": f"c{at}"} for at in range(n)], n=100, most=5_000)
+     lambda n: [{"drop": f"c{at}"} for at in range(n)], n=100, max_n=5_000)
 case("create n views on views", empty, lambda n: [
     {"create": f"v{at}", "viewOn": f"v{at - 1}" if at else "c", "pipeline": [{"$match": {"a": at}}]} for at in range(n)],
-    n=2, most=19)
-case("explain of n conditions", one, lambda n: [{"explain": find({"a": {"$in": numbers(n)}})[0]}], sorts=True, most=50_000)
+    n=2, max_n=19)
+case("explain of n conditions", one, lambda n: [{"explain": find({"a": {"$in": numbers(n)}})[0]}], sorts=True, max_n=50_000)
 case("validate", indexed(many, {"a": 1}), lambda n: [{"validate": "c"}], sorts=True)
 case("$geoNear", indexed(lambda n: insert([{"_id": at, "p": [mixed(at) % 360 - 180, mixed(at) % 179 - 89]}
                                            for at in range(n)]), {"p": "2d"}),
-     lambda n: aggregate({"$geoNear": {"near": [0, 0], "distanceField": "d"}}), sorts=True, most=20_000)
+     lambda n: aggregate({"$geoNear": {"near": [0, 0], "distanceField": "d"}}), sorts=True, max_n=20_000)
 case("names of n bytes", empty, lambda n: [{"insert": "c", "documents": [{"a" * n: 1}]}], n=20_000,
-     most=1_000_000)
+     max_n=1_000_000)
 
 # Cases that are slow today, by the reason.
 KNOWN = {

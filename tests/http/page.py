@@ -1,5 +1,5 @@
-"""Opens the page of --http in a browser, at four widths and in the dark: figures there, nothing wider than the window,
-slow queries sorted, an operation ended, a user logged in and out. Leaves screenshots.
+"""Tests the page of --http in a browser, at four widths and in dark mode: figures, overflow, sorted slow queries, an operation
+ended by its button, login and logout. Writes screenshots to FOLDER.
 
     page.py VELLUM FOLDER
 """
@@ -24,16 +24,16 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lab"))
 import browser  # noqa: E402
 
 VIEWS = [("1280", 1280, 900, False), ("768", 768, 1024, False), ("390", 390, 844, False), ("360", 360, 780, False), ("dark", 1280, 900, True)]
-SECONDS_MOST = 120
+SECONDS_MAX = 120
 
-LOOK = """({
+STATE = """({
   overflow: document.documentElement.scrollWidth - document.documentElement.clientWidth,
   trouble: document.querySelector('#trouble').textContent,
   tiles: document.querySelectorAll('.tile').length,
   paper: getComputedStyle(document.body).backgroundColor,
   unnamed: [...document.querySelectorAll('button, input')].filter(each => !(each.textContent || each.ariaLabel || each.closest('label'))).length,
   facts: Object.fromEntries([...document.querySelectorAll('#facts div')].map(each => [...each.children].map(one => one.textContent))),
-  // Regions that scroll but do not say so, and anything that hides what does not fit.
+  // Scrolling regions without a hint, and elements that hide overflowing content.
   cut: [...document.querySelectorAll('.scroll')].filter(each => each.scrollWidth > each.clientWidth + 1 && !each.parentElement.querySelector('.hint')?.checkVisibility())
     .concat([...document.querySelectorAll('main *')].filter(each => each.checkVisibility() && each.scrollWidth > each.clientWidth + 1 && ['hidden', 'clip'].includes(getComputedStyle(each).overflowX)))
     .map(each => each.ariaLabel || each.id || each.tagName),
@@ -105,12 +105,12 @@ class Server:
         self.process.wait(20)
 
 
-def until(page, expression, what):
-    """Waits for an expression to be true."""
+def wait_until(page, expression, error):
+    """Waits until an expression is true. Fails with the error after 20 seconds."""
     end = time.time() + 20
     while not page.evaluate(expression):
         if time.time() > end:
-            raise AssertionError(f"{what}; trouble: {page.evaluate(LOOK)}")
+            raise AssertionError(f"{error}; state: {page.evaluate(STATE)}")
         time.sleep(0.1)
 
 
@@ -122,7 +122,7 @@ def rows(page, table, column):
 def foreign_requests(page, url):
     """Returns the page's requests to other hosts, and its errors."""
     origin = url.split("#")[0]
-    return [said for said in page.problems() if not said.startswith(f"request: {origin}")]
+    return [problem for problem in page.problems() if not problem.startswith(f"request: {origin}")]
 
 
 def fill(client):
@@ -139,24 +139,24 @@ def fill(client):
 def open_page(vellum, folder, page):
     with Server(vellum) as server:
         fill(Client(server.uri))
-        papers = {}
+        backgrounds = {}
         for name, width, height, dark in VIEWS:
-            # Without it only the fragment of the address would change.
+            # Without a blank page in between, only the fragment of the URL would change.
             page.open("about:blank", width, height, dark)
             page.open(server.url, width, height, dark)
             # The second sample has the changes since the first.
-            until(page, "document.querySelectorAll('#commands tbody tr').length > 2 && document.querySelector('#throughput polyline')?.points.length > 1", "no figures")
-            seen = page.evaluate(LOOK)
+            wait_until(page, "document.querySelectorAll('#commands tbody tr').length > 2 && document.querySelector('#throughput polyline')?.points.length > 1", "no figures")
+            seen = page.evaluate(STATE)
             page.screenshot(folder / f"page-{name}.png")
             assert not seen["cut"], f"{name}: cut without a hint: {seen['cut']}"
             assert seen["overflow"] <= 0, f"{name}: {seen['overflow']} pixels wider than the window"
             assert not seen["trouble"] and seen["tiles"] >= 7 and not seen["unnamed"], f"{name}: {seen}"
             assert len(seen["headings"]) == 6, f"{name}: {seen['headings']}"
             assert not foreign_requests(page, server.url), f"{name}: {foreign_requests(page, server.url)}"
-            papers[name] = seen["paper"]
+            backgrounds[name] = seen["paper"]
         check_facts(seen["facts"], {"Address": address(server), "Data": "in memory", "Replica set": "none", "Durability": "memory"})
         check_history(page, server)
-        assert papers["1280"] != papers["dark"], "dark and light look the same"
+        assert backgrounds["1280"] != backgrounds["dark"], "dark and light look the same"
         assert page.evaluate("location.hash") == "", "the token is still in the address"
         assert set(rows(page, "collections", 0)) == {"shop.orders", "shop.people"}, rows(page, "collections", 0)
         shown = rows(page, "commands", 0)
@@ -164,11 +164,11 @@ def open_page(vellum, folder, page):
         assert all(word in page.evaluate("document.body.innerText") for word in ["p50", "p99", "Operations per second"])
         sort_slow(page)
         end_operation(page, server, folder)
-    until(page, "document.querySelector('#trouble').textContent.includes('does not respond')", "the page does not report the end of the server")
+    wait_until(page, "document.querySelector('#trouble').textContent.includes('does not respond')", "the page does not report the end of the server")
 
 
 def open_disk(vellum, folder, page):
-    """A data directory has a cache, whose curve is shown."""
+    """Checks the curve of the cache, which a server with a data directory shows."""
     with tempfile.TemporaryDirectory() as data, Server(vellum, "--data", data, "--cache-size", "16M", "--replset", "rs0") as server:
         client = Client(server.uri)
         for thousand in range(20):
@@ -181,9 +181,9 @@ def open_disk(vellum, folder, page):
         for name, width, height, dark in VIEWS:
             page.open("about:blank", width, height, dark)
             page.open(server.url, width, height, dark)
-            until(page, "document.querySelector('#curve polyline')?.points.length > 100", "no curve")
+            wait_until(page, "document.querySelector('#curve polyline')?.points.length > 100", "no curve")
             page.evaluate("document.querySelector('#workingset').scrollIntoView()")
-            seen = page.evaluate(LOOK)
+            seen = page.evaluate(STATE)
             page.screenshot(folder / f"page-curve-{name}.png")
             assert not seen["cut"], f"{name}: cut without a hint: {seen['cut']}"
             assert seen["overflow"] <= 0 and not seen["trouble"] and len(seen["headings"]) == 7, f"{name}: {seen}"
@@ -221,7 +221,7 @@ def check_history(page, server):
     assert before["seconds"] == 2, before
     page.open("about:blank", 1280, 900)
     page.open(server.url, 1280, 900)
-    until(page, f"document.querySelector('#throughput polyline')?.points.length >= {len(before['operations'])}", "the history is gone")
+    wait_until(page, f"document.querySelector('#throughput polyline')?.points.length >= {len(before['operations'])}", "the history is missing")
 
 
 def sort_slow(page):
@@ -248,23 +248,23 @@ def end_operation(page, server, folder):
     thread = threading.Thread(target=lambda: replies.append(waiting.run(ping=1, comment="to be ended", **{"$db": "admin"})))
     thread.start()
     button = "[...document.querySelectorAll('#running tr')].find(row => row.textContent.includes('to be ended'))?.querySelector('button')"
-    until(page, f"Boolean({button})", "the operation isn't shown")
+    wait_until(page, f"Boolean({button})", "the operation isn't shown")
     page.screenshot(folder / "page-running.png")
     page.evaluate(f"{button}.click()")
     thread.join(20)
     assert replies and b"Interrupted" in replies[0], replies
-    until(page, f"!{button}", "the operation is still shown")
+    wait_until(page, f"!{button}", "the operation is still shown")
 
 
 def open_from_log(vellum, page):
-    """Checks that the address in the log works like the banner's: operations can be ended."""
+    """Checks that the URL in the log has the token, like the URL in the banner."""
     command = [vellum, "--port", "0", "--http", "0", "--parent-pipe", "--log-format", "json"]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
         url = next(json.loads(line)["attr"]["url"] for line in process.stderr if "HTTP is served" in line)
         page.open("about:blank", 1280, 900)
         page.open(url, 1280, 900)
-        until(page, "document.querySelectorAll('.tile').length >= 7", "no figures")
+        wait_until(page, "document.querySelectorAll('.tile').length >= 7", "no figures")
         assert not page.evaluate("document.querySelector('#token').checkVisibility()"), "the page asks for a token"
     finally:
         process.stdin.close()
@@ -278,18 +278,18 @@ def log_in(vellum, folder, page):
     with Server(vellum, **users) as server:
         assert "#" not in server.url, server.url
         page.open(server.url, 1280, 900)
-        until(page, "document.querySelector('#login').checkVisibility()", "the login form is missing")
+        wait_until(page, "document.querySelector('#login').checkVisibility()", "the login form is missing")
         page.screenshot(folder / "page-login.png")
         enter = """(password => { const form = document.querySelector('#login form');
             form.user.value = 'root'; form.password.value = password; form.requestSubmit(); })"""
         page.evaluate(f"{enter}('wrong')")
-        until(page, "document.querySelector('#trouble').textContent.includes('Authentication failed')", "a wrong password gets in")
+        wait_until(page, "document.querySelector('#trouble').textContent.includes('Authentication failed')", "no error after a wrong password")
         page.evaluate(f"{enter}('secret')")
-        until(page, "document.querySelectorAll('.tile').length >= 7", "the right password doesn't get in")
+        wait_until(page, "document.querySelectorAll('.tile').length >= 7", "no page after the right password")
         assert page.evaluate("document.querySelector('#who').textContent") == "logged in as admin.root"
         assert page.evaluate("document.cookie") == "", "a script can read the cookie"
         page.evaluate("document.querySelector('#leave').click()")
-        until(page, "document.querySelector('#login').checkVisibility()", "the session did not end")
+        wait_until(page, "document.querySelector('#login').checkVisibility()", "the session did not end")
         try:
             urllib.request.urlopen(server.url + "metrics")
             raise AssertionError("figures without a user")
@@ -302,7 +302,7 @@ def log_in(vellum, folder, page):
 
 def main(vellum, folder):
     # A hanging browser must not block the tests.
-    signal.alarm(SECONDS_MOST)
+    signal.alarm(SECONDS_MAX)
     folder = pathlib.Path(folder).resolve()
     folder.mkdir(parents=True, exist_ok=True)
     with browser.Browser() as page:

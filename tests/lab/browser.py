@@ -1,4 +1,4 @@
-"""A headless Chromium on a pipe, with only the functions to open and inspect a page."""
+"""A headless Chromium, controlled by the DevTools protocol over pipes: opens pages, evaluates scripts, takes screenshots."""
 
 import base64
 import json
@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 
 NAMES = ["chromium", "chromium-browser", "google-chrome"]
-SECONDS_MOST = 30
+SECONDS_MAX = 30
 
 
 def find():
@@ -23,7 +23,7 @@ class Browser:
         self.profile = tempfile.mkdtemp(prefix="vellum-lab-browser-")
         to_browser, self.write = os.pipe()
         self.read, from_browser = os.pipe()
-        # The browser reads commands from descriptor 3 and answers on 4; ours may have any numbers.
+        # The browser reads commands from descriptor 3 and answers on 4.
         command = [
             "bash", "-c", f'exec 3<&{to_browser} 4>&{from_browser} && exec "$@"', "browser", find(),
             "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
@@ -35,7 +35,7 @@ class Browser:
         os.close(to_browser)
         os.close(from_browser)
         self.number = 0
-        self.rest = b""
+        self.unparsed = b""
         self.events = []
         self.session = None
         target = next(t for t in self.call("Target.getTargets")["targetInfos"] if t["type"] == "page")
@@ -58,12 +58,12 @@ class Browser:
         shutil.rmtree(self.profile, ignore_errors=True)
 
     def _message(self):
-        while b"\0" not in self.rest:
+        while b"\0" not in self.unparsed:
             part = os.read(self.read, 1 << 20)
             if not part:
                 raise RuntimeError("the browser has ended")
-            self.rest += part
-        message, self.rest = self.rest.split(b"\0", 1)
+            self.unparsed += part
+        message, self.unparsed = self.unparsed.split(b"\0", 1)
         return json.loads(message)
 
     def call(self, method, **parameters):

@@ -1,9 +1,9 @@
-"""Checks that the numbers of the lab's reports add up.
+"""Checks the numbers of the lab's reports: sums, counts, percentiles and missing rows.
 
     check.py REPORT.json…
 
-Each file is read as anybody would who has only the documentation: JSON, and HdrHistogram's own
-encoding in base 64. Prints what is wrong, and exits with 1 if anything is.
+It follows only the documentation of the format: JSON, with HdrHistogram's encoding in base 64. It prints the errors, and
+exits with 1 if a report has one.
 """
 
 import base64
@@ -14,11 +14,11 @@ import sys
 import zlib
 
 FORMAT = 1
-# Name of the recorded server in a replay: its times are from the recording, and it cannot be asked any more.
+# Name of the recorded server in a replay. Its times are from the recording, and it has no fingerprint.
 RECORDED = "recorded"
 COOKIE_V2, COOKIE_V2_PACKED = 0x1C849303, 0x1C849304
-# A round has the generator's seconds; sums differ only by rounding.
-CLOSE = 1e-6
+# Relative tolerance of sums, which differ by rounding.
+TOLERANCE = 1e-6
 
 
 def unsigned(payload):
@@ -54,7 +54,7 @@ def histogram_count(text):
 
 
 def close(a, b):
-    return abs(a - b) <= CLOSE * max(abs(a), abs(b), 1e-3)
+    return abs(a - b) <= TOLERANCE * max(abs(a), abs(b), 1e-3)
 
 
 def check_latency(latency):
@@ -64,13 +64,13 @@ def check_latency(latency):
         yield f"percentiles out of order: {values}"
 
 
-def check_rounds(row, rounds_wanted):
+def check_rounds(row, round_count):
     rounds = row["rounds"]
     if sum(each["operations"] for each in rounds) != row["operations"]:
         yield f"{row['operations']} operations, but its rounds have {[each['operations'] for each in rounds]}"
     if not close(sum(each["seconds"] for each in rounds), row["seconds"]):
         yield f"{row['seconds']} s, but its rounds have {[each['seconds'] for each in rounds]}"
-    if rounds_wanted and len(rounds) != rounds_wanted:
+    if round_count and len(rounds) != round_count:
         yield f"{len(rounds)} rounds"
     for each in rounds:
         if each["operations"] <= 0 or each["seconds"] <= 0:
@@ -78,7 +78,7 @@ def check_rounds(row, rounds_wanted):
         yield from check_latency(each["latency"])
 
 
-def check_row(row, rounds_wanted):
+def check_row(row, round_count):
     """Returns the errors of a row with figures, or without figures and note."""
     if row["operations"] == 0:
         if not row["note"]:
@@ -88,7 +88,7 @@ def check_row(row, rounds_wanted):
         yield f"partial: {row['note']}"
     if row["failures"]:
         yield f"{row['failures']} failures"
-    yield from check_rounds(row, rounds_wanted)
+    yield from check_rounds(row, round_count)
     counted = histogram_count(row["latency"])
     if counted != row["operations"]:
         yield f"{row['operations']} operations, but {counted} latencies"
@@ -105,20 +105,20 @@ def check_row(row, rounds_wanted):
         yield "a timeline out of order"
 
 
-def check_section(section, targets, rounds_wanted):
-    place = lambda row: (row["case"], row["connections"], row["x"])
+def check_section(section, targets, round_count):
+    case_of = lambda row: (row["case"], row["connections"], row["x"])
     rows = {}
     for row in section["rows"]:
-        key = (row["target"], *place(row))
+        key = (row["target"], *case_of(row))
         if key in rows:
-            yield f"{key} stands there twice"
+            yield f"{key} has two rows"
         rows[key] = row
         # The recording has a single round.
-        rounds = None if section["kind"] == "rates" or row["target"] == RECORDED else rounds_wanted
-        for what in check_row(row, rounds):
-            yield f"{row['target']}, {row['case']}, {row['connections']} connections: {what}"
+        rounds = None if section["kind"] == "rates" or row["target"] == RECORDED else round_count
+        for error in check_row(row, rounds):
+            yield f"{row['target']}, {row['case']}, {row['connections']} connections: {error}"
     if section["kind"] != "rates":
-        cases = {place(row) for row in section["rows"]}
+        cases = {case_of(row) for row in section["rows"]}
         missing = [(target, *case) for case in cases for target in targets if (target, *case) not in rows]
         yield from (f"no row for {key}" for key in missing)
     elif any(row["x"] is None for row in section["rows"]):
@@ -127,7 +127,7 @@ def check_section(section, targets, rounds_wanted):
         yield "nothing was measured"
 
 
-def check(report, rounds_wanted=None):
+def check(report, round_count=None):
     """Returns the errors of a report."""
     if report["format"] != FORMAT:
         yield f"format {report['format']}"
@@ -142,30 +142,30 @@ def check(report, rounds_wanted=None):
         if not target["fingerprint"]["server"] or target["fingerprint"]["promise"] == "unknown":
             yield f"{target['name']} has no fingerprint: {target['fingerprint']}"
     if len({target["fingerprint"]["promise"] for target in report["targets"]}) > 2 and not report["warnings"]:
-        yield "targets promise different things without a warning"
+        yield "targets with different durability without a warning"
     if not report["sections"]:
         yield "no section"
     if f"--seed {report['seed']}" not in report["command"]:
         yield f"a command without the seed: {report['command']}"
     for section in report["sections"]:
-        for what in check_section(section, targets, rounds_wanted):
-            yield f"{section['id']}: {what}"
+        for error in check_section(section, targets, round_count):
+            yield f"{section['id']}: {error}"
 
 
 def main(paths):
-    wrong = 0
+    error_count = 0
     for path in map(pathlib.Path, paths):
         report = json.loads(path.read_text())
         rounds = report["command"].partition("--rounds ")[2].split()
-        found = list(check(report, int(rounds[0]) if rounds else None))
+        errors = list(check(report, int(rounds[0]) if rounds else None))
         rows = [row for section in report["sections"] for row in section["rows"]]
         operations = sum(row["operations"] for row in rows)
         noted = sum(1 for row in rows if row["operations"] == 0)
         print(f"{path.name}: {len(rows)} rows, {noted} of them notes, {operations} operations, {report['seconds']:.1f} s")
-        for what in found:
-            print(f"  wrong: {what}")
-        wrong += len(found)
-    return 1 if wrong or not paths else 0
+        for error in errors:
+            print(f"  error: {error}")
+        error_count += len(errors)
+    return 1 if error_count or not paths else 0
 
 
 if __name__ == "__main__":

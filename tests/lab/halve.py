@@ -1,4 +1,4 @@
-"""Writes a report in which everything took twice as long.
+"""Writes a report with twice the seconds, which is half the rate.
 
     halve.py REPORT.json SLOWER
 """

@@ -1,4 +1,4 @@
-"""Checks that w 2 and majority were measured where there are two members, and nowhere else.
+"""Checks that the lab measured w 2 and majority on the target with two members, and w 2 on no other target.
 
     members.py REPORT.json
 """

@@ -1,5 +1,5 @@
-"""Opens the lab's pages in a browser: nothing on the console, charts before numbers, nothing wider than the window, and no
-label over another. Leaves screenshots beside the pages: wide, on a tablet, on a phone, and dark.
+"""Tests the lab's pages in a browser: no console messages, charts before numbers, no overflow, no overlapping labels. Writes
+screenshots next to the pages: wide, tablet, phone and dark.
 
     pages.py FOLDER
 """
@@ -16,7 +16,7 @@ VIEWS = [("wide", 1280, 900, False), ("tablet", 820, 1180, False), ("phone", 390
 DRAWN = "[...document.querySelectorAll('figure')].every(each => each.querySelector('svg .mark-group'))"
 
 # The page's content as the browser sees it.
-LOOK = """({
+CONTENT = """({
   overflow: document.documentElement.scrollWidth - document.documentElement.clientWidth,
   sections: [...document.querySelectorAll('main section[id]')].map(section => ({
     title: section.querySelector('h2').textContent,
@@ -29,11 +29,11 @@ LOOK = """({
     const texts = [...figure.querySelectorAll('.role-axis-label text, .role-axis-title text, .role-legend-label text')]
       .filter(text => text.textContent && getComputedStyle(text).opacity !== '0' && text.getAttribute('opacity') !== '0');
     const boxes = texts.map(text => text.getBoundingClientRect());
-    const over = boxes.flatMap((a, at) => boxes.slice(at + 1).map((b, next) => [a, b, at, at + 1 + next]))
+    const overlaps = boxes.flatMap((a, at) => boxes.slice(at + 1).map((b, next) => [a, b, at, at + 1 + next]))
       .filter(([a, b]) => a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 2 && b.top < a.bottom - 2)
       .map(([, , one, other]) => `${texts[one].textContent} / ${texts[other].textContent}`);
     return {
-      title: figure.querySelector('figcaption').textContent, over, labels: texts.length,
+      title: figure.querySelector('figcaption').textContent, overlaps, labels: texts.length,
       marks: figure.querySelectorAll('.mark-rect path, .mark-symbol path, .mark-line path, .mark-rule line, .mark-text text').length,
       small: texts.filter(text => parseFloat(getComputedStyle(text).fontSize) < 8.5).length,
     };
@@ -44,11 +44,11 @@ LOOK = """({
 
 
 def defects_of(chart):
-    """Returns defects of a chart that readers would notice."""
+    """Returns the visible defects of a chart."""
     if not chart["title"]:
         yield "no title"
-    if chart["over"]:
-        yield f"labels over one another: {chart['over']}"
+    if chart["overlaps"]:
+        yield f"overlapping labels: {chart['overlaps']}"
     if not chart["marks"]:
         yield "nothing is drawn"
     if chart["labels"] < 2:
@@ -58,23 +58,23 @@ def defects_of(chart):
 
 
 def wait_until_drawn(page):
-    """Waits until each chart is drawn. A page that draws none ends with the alarm."""
+    """Waits until each chart is drawn. The alarm in `main` ends the wait."""
     while not page.evaluate(DRAWN):
         time.sleep(0.05)
 
 
 def check(page, path, failures):
-    papers = {}
+    backgrounds = {}
     for name, width, height, dark in VIEWS:
         page.open(path.as_uri(), width, height, dark)
         wait_until_drawn(page)
         page.screenshot(path.with_name(f"{path.stem}-{name}.png"))
         page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
-        seen = page.evaluate(LOOK)
+        seen = page.evaluate(CONTENT)
 
-        def require(right, what):
-            if not right:
-                failures.append(f"{path.name}, {name}: {what}")
+        def require(condition, error):
+            if not condition:
+                failures.append(f"{path.name}, {name}: {error}")
 
         for problem in page.problems():
             require(False, problem)
@@ -85,22 +85,22 @@ def check(page, path, failures):
             require(section["first"], f"no chart before the numbers of {section['title']}")
             require(section["rows"] > 0, f"no numbers in {section['title']}")
         for chart in seen["charts"]:
-            for what in defects_of(chart):
-                require(False, f"{chart['title']}: {what}")
+            for defect in defects_of(chart):
+                require(False, f"{chart['title']}: {defect}")
         require(seen["letters"] > 300, "hardly any text")
-        papers[name] = seen["paper"]
-    if papers["wide"] == papers["dark"]:
+        backgrounds[name] = seen["paper"]
+    if backgrounds["wide"] == backgrounds["dark"]:
         failures.append(f"{path.name}: dark and light look the same")
 
 
 def main(folder):
     # A hanging browser must not block the tests.
-    signal.alarm(browser.SECONDS_MOST)
+    signal.alarm(browser.SECONDS_MAX)
     failures = []
     paths = sorted(pathlib.Path(folder).resolve().glob("*.html"))
     with browser.Browser() as page:
         for path in paths:
-            signal.alarm(browser.SECONDS_MOST * len(VIEWS))
+            signal.alarm(browser.SECONDS_MAX * len(VIEWS))
             check(page, path, failures)
     print("\n".join(failures) or f"{len(paths)} pages look right; screenshots in {folder}")
     return 1 if failures or not paths else 0

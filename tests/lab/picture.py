@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Prints one chart of a report of the lab as an SVG file that stands by itself, in daylight.
+"""Prints one chart of a report of the lab as a complete SVG file in light mode.
 
     picture.py REPORT.html 'CAPTION' [NUMBER] >picture.svg
 
-The caption stands above the chart in the report. Where several charts have it, NUMBER chooses one, from 1.
+The report has the caption above the chart. If several charts have it, NUMBER selects one, from 1.
 """
 
 import pathlib
@@ -20,7 +20,7 @@ FIND = """(() => {
 
 
 def main(page, caption, number="1"):
-    signal.alarm(browser.SECONDS_MOST)
+    signal.alarm(browser.SECONDS_MAX)
     with browser.Browser() as window:
         window.open(pathlib.Path(page).resolve().as_uri(), 1280, 900, False)
         found = window.evaluate(FIND.replace("CAPTION", repr(caption)))

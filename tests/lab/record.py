@@ -1,4 +1,4 @@
-"""Records what the lab itself sends to a Vellum: cleaning, and every kind of operation.
+"""Records requests of the lab to a server: experiments with all kinds of operations.
 
     record.py BINARY RECORDING
 """
@@ -32,7 +32,7 @@ def main(binary, recording):
     server = Program(binary, "serve", "--port", "0", "--parent-pipe", "--log-level", "error")
     recorder = Program(binary, "lab", "record", "--listen", "127.0.0.1:0", "--parent-pipe", "--upstream", server.uri,
                        recording)
-    # On one connection: overlapping requests may be reordered next time, and then get other answers.
+    # On one connection: a replay may reorder overlapping requests, and their replies would differ.
     orders = ["run", str(ORDERS), "--scale", "0.01", "--connections", "1"]
     for load in (["clean", "--scale", "0.002"], orders, ["inserts", "--scale", "0.005"]):
         command = [binary, "lab", *load, "--rounds", "1", "--seed", "7", "--quiet", "--target", f"it={recorder.uri}"]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Records reads of data that was there before, and replays them from a snapshot of it: the answers must be the same.
+"""Records reads of existing data, and replays them from a snapshot of this data: the replies must be equal.
 
     tests/lab/start.py BINARY FOLDER
 """

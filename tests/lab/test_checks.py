@@ -1,4 +1,4 @@
-"""Tests of the checks: they find errors."""
+"""Tests of check.py and pages.py: they find errors in reports and pages."""
 
 import copy
 import pathlib
@@ -30,19 +30,19 @@ def report():
 
 
 class Check(unittest.TestCase):
-    def wrong(self, change):
+    def errors(self, change):
         changed = report()
         change(changed, changed["sections"][0]["rows"][1])
         return " | ".join(check.check(changed))
 
-    def test_a_right_report_is_right(self):
-        self.assertEqual(self.wrong(lambda *_: None), "")
+    def test_a_correct_report_has_no_errors(self):
+        self.assertEqual(self.errors(lambda *_: None), "")
 
     def test_histograms_are_counted(self):
         self.assertEqual(check.histogram_count(HISTOGRAM), 3)
         self.assertEqual(list(check.unsigned(bytes([0x03, 0x80, 0x01, 0x08]))), [-2, 64, 4])
 
-    def test_what_does_not_add_up_is_found(self):
+    def test_wrong_numbers_are_found(self):
         for change, what in [
             (lambda _, row: row.update(operations=4), "its rounds have [3]"),
             (lambda _, row: row.update(seconds=0.6), "0.6 s, but"),
@@ -52,17 +52,17 @@ class Check(unittest.TestCase):
             (lambda _, row: row.update(failures=1), "1 failures"),
             (lambda _, row: row.update(partial=True, note="died"), "partial: died"),
             (lambda all, _: all["sections"][0]["rows"].pop(), "no row for ('memory', 'insert', 1, None)"),
-            (lambda all, row: all["sections"][0]["rows"].append(row), "twice"),
+            (lambda all, row: all["sections"][0]["rows"].append(row), "has two rows"),
             (lambda all, _: all["errors"].append("x"), "error: x"),
             (lambda all, _: all["targets"].pop(0), "targets ['memory']"),
             (lambda all, _: all.update(seed=8), "without the seed"),
         ]:
-            self.assertIn(what, self.wrong(change))
+            self.assertIn(what, self.errors(change))
 
 
 @unittest.skipUnless(browser.find(), "no browser")
 class Pages(unittest.TestCase):
-    def test_what_is_wrong_with_a_page_is_found(self):
+    def test_errors_of_a_page_are_found(self):
         html = """<!doctype html><main><section id=s><h2>S</h2><div class="numbers" style="width: 3000px">x</div>
           <script>console.log("here"); nowhere()</script></section></main>"""
         with tempfile.TemporaryDirectory() as folder, browser.Browser() as page:

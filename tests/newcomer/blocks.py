@@ -1,11 +1,11 @@
 """Runs the blocks of Markdown pages as they are written.
 
 - A block whose first line is a comment with a file name becomes that file.
-- A `console` block is a shell session. A line behind `$` is a command. The lines below a command must appear in its
+- A `console` block is a shell session. A line that begins with `$` is a command. The lines below a command must appear in its
   output, in this order. `…` stands for any text. `$ cat FILE` writes FILE with the lines below it.
 - A command that starts a server, or that ends with `&`, runs in the background.
 - Lines that begin with `test> ` are typed into the command above them.
-- A block that uses port 27017 gets a network namespace of its own where that is possible. Else the port must be free.
+- A block that uses port 27017 gets a separate network namespace if that is possible. Otherwise the port must be free.
 
 Blocks of other kinds are examples, and do not run. Each section of a page starts in an empty folder.
 """
@@ -30,7 +30,7 @@ SERVES = re.compile(r"(cargo run --release|vellum)( --(?!help|version)|$)")
 OPENING = "opening"
 
 
-class Differs(Exception):
+class OutputDiffers(Exception):
     """A command's output differs from the page."""
 
 
@@ -68,12 +68,12 @@ def console(text: str) -> list[Command]:
 def matches(expected: list[str], output: str) -> bool:
     """Returns True if the output contains these lines in order."""
     lines = iter(output.splitlines())
-    return all(any(pattern(wanted).fullmatch(line.rstrip()) for line in lines) for wanted in expected if wanted.strip())
+    return all(any(pattern(text).fullmatch(line.rstrip()) for line in lines) for text in expected if text.strip())
 
 
-def pattern(wanted: str) -> re.Pattern[str]:
+def pattern(expected: str) -> re.Pattern[str]:
     """Returns a pattern for a line in which `…` stands for any text."""
-    return re.compile(".*".join(re.escape(part) for part in wanted.rstrip().split("…")))
+    return re.compile(".*".join(re.escape(part) for part in expected.rstrip().split("…")))
 
 
 def can_isolate() -> bool:
@@ -89,20 +89,20 @@ class Shell:
 
     def __init__(self, folder: pathlib.Path, environment: dict[str, str], isolated: bool):
         self.folder = folder
-        alone = ["unshare", "--net", "--"] if isolated else []
-        self.shell = subprocess.Popen([*alone, "bash"], cwd=folder, text=True, env=environment,
+        namespace = ["unshare", "--net", "--"] if isolated else []
+        self.shell = subprocess.Popen([*namespace, "bash"], cwd=folder, text=True, env=environment,
                                       stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         if isolated:
-            self.say("ip link set lo up")
+            self.send("ip link set lo up")
 
-    def say(self, text: str) -> None:
-        """Types a line."""
+    def send(self, text: str) -> None:
+        """Sends a line to the shell."""
         assert self.shell.stdin
         self.shell.stdin.write(text + "\n")
         self.shell.stdin.flush()
 
     def run(self, command: Command, scratch: pathlib.Path) -> None:
-        """Runs one command. Raises Differs."""
+        """Runs one command. Raises OutputDiffers."""
         number = next(NUMBERS)
         log, done = scratch / f"output-{number}", scratch / f"done-{number}"
         typed = [line.removeprefix("test> ") for line in command.expected if line.startswith("test> ")]
@@ -111,24 +111,24 @@ class Shell:
         source = scratch / f"typed-{number}"
         source.write_text("\n".join(command.expected if cat else typed) + "\n")
         if cat:
-            self.say(f"cp {source} {cat[1]}; echo $? > {done}")
+            self.send(f"cp {source} {cat[1]}; echo $? > {done}")
             if self.wait(done, ["…"]).strip() != "0":
-                raise Differs(f"{cat[1]} cannot be written")
+                raise OutputDiffers(f"{cat[1]} cannot be written")
             return
         seconds = BUILD_SECONDS if command.text.startswith("cargo ") else SECONDS
         if SERVES.match(command.text) or command.text.endswith("&"):
-            self.say(f"{command.text.removesuffix('&')} > {log} 2>&1 < /dev/null &")
+            self.send(f"{command.text.removesuffix('&')} > {log} 2>&1 < /dev/null &")
             output = self.wait(log, expected, seconds)
         else:
-            self.say(f"{{ {command.text} ; }} > {log} 2>&1 < {source}; echo $? > {done}")
+            self.send(f"{{ {command.text} ; }} > {log} 2>&1 < {source}; echo $? > {done}")
             code = self.wait(done, ["…"], seconds).strip()
             output = log.read_text(errors="replace")
             if code != "0":
-                raise Differs(f"$ {command.text}\nended with {code or 'no exit code in time'}:\n{output[-3000:]}")
+                raise OutputDiffers(f"$ {command.text}\nended with {code or 'no exit code in time'}:\n{output[-3000:]}")
         # mongosh prints its prompt before each answer.
         output = re.sub(r"^(\w+> |\.\.\. )+", "", output, flags=re.M)
         if not matches(expected, output):
-            raise Differs(f"$ {command.text}\nexpected:\n" + "\n".join(expected) + f"\nbut printed:\n{output[-3000:]}")
+            raise OutputDiffers(f"$ {command.text}\nexpected:\n" + "\n".join(expected) + f"\nbut printed:\n{output[-3000:]}")
 
     def wait(self, file: pathlib.Path, expected: list[str], seconds: int = SECONDS) -> str:
         """Waits until a file has these lines. Returns its text, also after the deadline."""
@@ -142,7 +142,7 @@ class Shell:
     def end(self) -> None:
         """Ends the shell and its background jobs."""
         if self.shell.poll() is None:
-            self.say("kill $(jobs -p) 2>/dev/null; wait; exit 0")
+            self.send("kill $(jobs -p) 2>/dev/null; wait; exit 0")
         try:
             self.shell.wait(30)
         except subprocess.TimeoutExpired:
@@ -154,7 +154,7 @@ class Shell:
 
 
 def run(blocks: list[tuple[str, str]], folder: pathlib.Path, scratch: pathlib.Path, environment: dict[str, str]) -> int:
-    """Runs the blocks of one section in a folder. Returns the number of commands. Raises Differs."""
+    """Runs the blocks of one section in a folder. Returns the number of commands. Raises OutputDiffers."""
     count = 0
     for kind, text in blocks:
         name = NAMED.match(text.split("\n", 1)[0])

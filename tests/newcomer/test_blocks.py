@@ -21,11 +21,11 @@ class Blocks(unittest.TestCase):
         self.assertEqual(run(page), 2)
 
     def test_other_output_is_found(self) -> None:
-        with self.assertRaisesRegex(blocks.Differs, "expected:\ntwo"):
+        with self.assertRaisesRegex(blocks.OutputDiffers, "expected:\ntwo"):
             run("```console\n$ echo one\ntwo\n```\n")
 
     def test_a_failure_is_found(self) -> None:
-        with self.assertRaisesRegex(blocks.Differs, "ended with 1"):
+        with self.assertRaisesRegex(blocks.OutputDiffers, "ended with 1"):
             run("```console\n$ false\n```\n")
 
     def test_examples_do_not_run(self) -> None:

@@ -356,7 +356,15 @@ mod tests {
     fn section(rows: Vec<Row>) -> Section {
         let (id, title, about) = ("s".to_string(), String::new(), String::new());
         let experiment = String::new();
-        Section { id, experiment, title, about, kind: Kind::Bars, base: Some("null-server".to_string()), rows }
+        Section {
+            id,
+            experiment,
+            title,
+            about,
+            kind: Kind::Bars,
+            base: Some("null-server".to_string()),
+            rows,
+        }
     }
 
     #[test]

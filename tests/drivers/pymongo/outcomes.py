@@ -65,18 +65,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Removes unit tests and denied tests. On a second attempt, keeps only the failed ones."""
     from test import IntegrationTest
 
-    kept, dropped = [], []
+    selected, deselected = [], []
     for item in items:
         cls = getattr(item, "cls", None)
         name = short_id(item.nodeid)
-        wanted = cls is not None and issubclass(cls, IntegrationTest)
-        wanted = wanted and not any(fnmatch.fnmatchcase(name, pattern) for pattern in DENIED)
-        wanted = wanted and (not ONLY or name in ONLY)
-        (kept if wanted else dropped).append(item)
-    items[:] = kept
-    if dropped:
-        config.hook.pytest_deselected(items=dropped)
-    write({"collected": [short_id(item.nodeid) for item in kept]})
+        is_selected = cls is not None and issubclass(cls, IntegrationTest)
+        is_selected = is_selected and not any(fnmatch.fnmatchcase(name, pattern) for pattern in DENIED)
+        is_selected = is_selected and (not ONLY or name in ONLY)
+        (selected if is_selected else deselected).append(item)
+    items[:] = selected
+    if deselected:
+        config.hook.pytest_deselected(items=deselected)
+    write({"collected": [short_id(item.nodeid) for item in selected]})
 
 
 def pytest_collectreport(report: pytest.CollectReport) -> None:

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""Run PyMongo's own integration tests against a server, and hold what passed before.
+"""Run PyMongo's own integration tests against a server, and check that earlier passes still pass.
 
     run.py --uri mongodb://127.0.0.1:PORT/ [--uri ANOTHER ...] [--topology replset]
 
-Every --uri is a shard: its own server, taking one test file after the other. The
-tests share database names and fail points, so two files never meet on one server.
-The list of tests that must pass (passing.txt for a replica set) only grows, by
---update; a listed test that does not pass makes the run fail.
+Each --uri is a shard: a separate server, which runs one test file after the other. Tests share database names and fail
+points, so that two files cannot run on one server at the same time. The list of tests that must pass (passing.txt for a
+replica set) grows by --update. A listed test that does not pass fails the run.
 """
 
 from __future__ import annotations
@@ -50,12 +49,12 @@ def passing_file(topology: str) -> pathlib.Path:
     return HERE / ("passing.txt" if topology == "replset" else f"passing-{topology}.txt")
 
 
-def files_for(topology: str, whole: bool = False) -> list[str]:
+def files_for(topology: str, all_files: bool = False) -> list[str]:
     """Returns the files to run. A standalone server skips files that test it no differently, and fronts skip
     most of them."""
     lines = (HERE / "files.txt").read_text().splitlines()
     lines = [line for line in lines if "# balanced only" not in line or topology == harness.BALANCED]
-    if topology in (harness.FRONT, harness.BALANCED) and not whole:
+    if topology in (harness.FRONT, harness.BALANCED) and not all_files:
         lines = [line for line in lines if f"# {topology}" in line]
     if topology == harness.USERS:
         chosen = (line for line in lines if "# with users" in line or "# and with users" in line)
@@ -279,7 +278,7 @@ def arguments() -> argparse.Namespace:
                         help="for each --uri of a balancer that of one which leads to several fronts")
     parser.add_argument("--topology", default="replset", choices=[
         *harness.TOPOLOGIES, harness.USERS, harness.FRONT, harness.BALANCED, "tls", "tls-auth"])
-    parser.add_argument("--whole", action="store_true", help="all files on fronts, not only those marked for them")
+    parser.add_argument("--all-files", action="store_true", help="all files on fronts, not only those marked for them")
     parser.add_argument("--update", action="store_true", help="add newly passing tests to the list")
     parser.add_argument("--file", action="append", help="run only this file of the suite; may be repeated")
     parser.add_argument("--reasons", type=int, default=40, help="how many groups of failures to print")
@@ -291,7 +290,7 @@ def main() -> int:
     """Sets up, runs and reports."""
     args = arguments()
     set_up()
-    files = args.file or files_for(args.topology, args.whole)
+    files = args.file or files_for(args.topology, args.all_files)
     start = time.monotonic()
     tally = Tally(run_shards(args, len(args.uri), files, [], args.timeout))
     print("\n".join(by_file(tally)))
