@@ -20,7 +20,7 @@ mod wildcard;
 
 pub(crate) use build::{Plan, by_id, plan, sort_document};
 pub use hint::Hint;
-pub(crate) use text::refuse_missing;
+pub(crate) use text::read_missing;
 
 use crate::access::{Access, interval};
 use base::bson::{DocumentBuf, Path};

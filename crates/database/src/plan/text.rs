@@ -7,6 +7,7 @@ use super::choose::{Planning, Source};
 use super::{Access, Read, access, covering};
 use crate::exec::{Covering, TextSearch};
 use crate::index::KeyKind;
+use crate::operation::{Operation, PlanUse};
 use base::bson::{Builder, DocumentBuf};
 use base::{Namespace, Result, bail, err};
 use query::matcher::{Matcher, Node, Part};
@@ -40,10 +41,11 @@ pub(super) fn query(read: &Read) -> Result<Option<&TextQuery>> {
     Ok(Some(query))
 }
 
-/// Refuses a text search in a missing collection, which has no text index.
+/// Plans a read of a missing collection, which has no records and no text index.
 ///
-/// Errors: IndexNotFound.
-pub(crate) fn refuse_missing(matcher: &Matcher, namespace: &Namespace) -> Result<()> {
+/// Errors: IndexNotFound for a text search.
+pub(crate) fn read_missing(operation: &Operation, matcher: &Matcher, namespace: &Namespace) -> Result<()> {
+    operation.record_plan([PlanUse::Stage("EOF")].into_iter());
     matcher.refuse_text(&format_args!(" (no such collection '{namespace}')"))
 }
 

@@ -12,7 +12,7 @@ use crate::database::Database;
 use crate::ddl::RenameRequest;
 use crate::history::View;
 use crate::index::{IndexSpec, KeyKind};
-use crate::operation::Operation;
+use crate::operation::{Operation, PlanUse};
 use crate::plan::{Grouped, Hint, Read, no_sort};
 use crate::scope::Scope;
 use crate::write::InsertRequest;
@@ -307,6 +307,9 @@ impl Database {
         }
         let collection = view.catalog.get(namespace).cloned();
         let Some(collection) = collection.filter(|_| pipeline.reads_collection()) else {
+            if pipeline.reads_collection() {
+                operation.record_plan([PlanUse::Stage("EOF")].into_iter());
+            }
             pipeline.refuse_text(&format_args!(" (no such collection '{namespace}')"))?;
             return pipeline.run(Box::new(Nothing), environment);
         };

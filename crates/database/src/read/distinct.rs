@@ -3,7 +3,8 @@
 use super::find::stages;
 use super::{AggregateRequest, Documents};
 use crate::database::Database;
-use crate::plan::{Hint, Read, refuse_missing};
+use crate::operation::PlanUse;
+use crate::plan::{Hint, Read, read_missing};
 use crate::scope::Scope;
 use crate::storage_error;
 use base::bson::{Builder, Document, DocumentBuf, FieldName, MAX_DOCUMENT_SIZE, Path, PathComponent, Value};
@@ -40,7 +41,7 @@ impl Database {
             self.aggregate(scope, &request)?.into_source()
         } else {
             let Some(collection) = found else {
-                let refused = refuse_missing(&matcher, namespace);
+                let refused = read_missing(operation, &matcher, namespace);
                 return self.confirmed(view, refused.map(|()| values.finish()));
             };
             let path = Path::new(FieldName::new(key)?);
@@ -169,7 +170,7 @@ impl Database {
         }
         let view = scope.view(self);
         let Some(collection) = view.catalog.get(namespace).cloned() else {
-            return self.confirmed(view, refuse_missing(&matcher, namespace).map(|()| 0));
+            return self.confirmed(view, read_missing(operation, &matcher, namespace).map(|()| 0));
         };
         let window = |all: u64| match (all.saturating_sub(skip), limit) {
             (left, 0) => left,
@@ -179,6 +180,7 @@ impl Database {
             return Ok(window(self.count_view(scope, filter)?));
         }
         if matcher.is_empty() && hint.is_none() {
+            operation.record_plan([PlanUse::Stage("RECORD_STORE_FAST_COUNT")].into_iter());
             // The running counts belong to the primary.
             if let (Some(view), Some(data)) = (operation.standby_view(), &collection.data)
                 && let Some(remote) = view.snapshot.remote()

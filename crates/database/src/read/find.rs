@@ -14,7 +14,7 @@ use crate::exec::RecordStream;
 use crate::history::View;
 use crate::keys::RecordId;
 use crate::operation::Operation;
-use crate::plan::{Hint, Read, note_sort_key, refuse_missing, required_metadata};
+use crate::plan::{Hint, Read, note_sort_key, read_missing, required_metadata};
 use crate::scope::Scope;
 use crate::storage_error;
 use crate::watch::Interest;
@@ -170,7 +170,7 @@ impl Database {
     ) -> Result<Cursor> {
         let Scope { operation, namespace, context, .. } = scope;
         let Some(collection) = view.catalog.get(namespace).cloned() else {
-            refuse_missing(&read.matcher, namespace)?;
+            read_missing(operation, &read.matcher, namespace)?;
             let mut cursor = Cursor::new(namespace.clone(), Box::new(Nothing), operation.clone());
             cursor.missing = true;
             return Ok(cursor);

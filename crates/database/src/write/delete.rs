@@ -8,7 +8,7 @@ use crate::collection::Collection;
 use crate::database::Database;
 use crate::exec::RecordStream;
 use crate::operation::Operation;
-use crate::plan::{Hint, Read, refuse_missing};
+use crate::plan::{Hint, Read, read_missing};
 use crate::retry_record::RetryKey;
 use crate::scope::Scope;
 use base::bson::{Document, DocumentCow};
@@ -59,7 +59,8 @@ impl Database {
         }
         let view = self.view_for(operation);
         let Some(collection) = view.catalog.get(namespace).cloned() else {
-            return self.confirmed(&view, refuse_missing(&request.matcher, namespace).map(|()| (0, None)));
+            return self
+                .confirmed(&view, read_missing(operation, &request.matcher, namespace).map(|()| (0, None)));
         };
         let records = self.read(operation, &view, &collection, request.read(), context);
         let mut records = self.confirmed(&view, records)?;

@@ -10,7 +10,7 @@ use crate::changes::Changes;
 use crate::collection::Collection;
 use crate::database::Database;
 use crate::duplicate::shown;
-use crate::plan::{Hint, Read, refuse_missing};
+use crate::plan::{Hint, Read, read_missing};
 use crate::retry_record::RetryKey;
 use crate::scope::Scope;
 use base::bson::{Builder, Document, DocumentCow, Element, Path, Value, ValueBuf};
@@ -214,7 +214,7 @@ impl Database {
         let Scope { operation, namespace, context, .. } = scope;
         let view = self.view_for(operation);
         let Some(collection) = view.catalog.get(namespace).cloned() else {
-            return self.confirmed(&view, refuse_missing(&read.matcher, namespace).map(|()| None));
+            return self.confirmed(&view, read_missing(operation, &read.matcher, namespace).map(|()| None));
         };
         let records = self.read(operation, &view, &collection, Read { alone: true, ..read }, context);
         let mut records = self.confirmed(&view, records)?;
