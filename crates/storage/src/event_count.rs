@@ -26,8 +26,25 @@ pub struct EventCount {
 struct Waiting {
     /// Number of the latest wait.
     latest: u64,
-    /// Wakers by the awaited count and the number of the wait.
-    wakers: BTreeMap<(u64, u64), Waker>,
+    /// Wakers by the awaited count and the wait.
+    wakers: BTreeMap<(u64, Wait), Waker>,
+}
+
+/// Identifies a wait, so that a later registration replaces the waker of an earlier one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Wait {
+    /// The addresses in the waker: a request that is polled repeatedly has one waker.
+    Waker(usize, usize),
+    /// The number of a listener.
+    Listener(u64),
+}
+
+impl Wait {
+    const LAST: Wait = Wait::Listener(u64::MAX);
+
+    fn of(waker: &Waker) -> Wait {
+        Wait::Waker(waker.data().addr(), std::ptr::from_ref(waker.vtable()).addr())
+    }
 }
 
 impl EventCount {
@@ -61,7 +78,7 @@ impl EventCount {
 
     fn reached(&self, waiting: &mut Waiting, count: u64) -> Vec<Waker> {
         self.advanced.notify_all();
-        let ended = waiting.wakers.extract_if(..=(count, u64::MAX), |_, _| true);
+        let ended = waiting.wakers.extract_if(..=(count, Wait::LAST), |_, _| true);
         ended.map(|(_, waker)| waker).collect()
     }
 
@@ -76,14 +93,24 @@ impl EventCount {
         !self.waiting.lock().wakers.is_empty()
     }
 
-    /// Returns true if the count has reached `count`. Otherwise registers the waker, until then.
+    /// Returns true if the count has reached `count`. Otherwise registers the waker once, until then.
     pub fn has_reached(&self, count: u64, waker: &Waker) -> bool {
-        self.register(count, &mut None, waker)
+        self.register(count, |_| Wait::of(waker), waker)
     }
 
     /// Does the same as [`has_reached`](Self::has_reached), under a number that the caller keeps. A later registration
     /// under that number replaces the waker.
-    pub(crate) fn register(&self, count: u64, number: &mut Option<u64>, waker: &Waker) -> bool {
+    pub(crate) fn has_reached_as(&self, count: u64, number: &mut Option<u64>, waker: &Waker) -> bool {
+        let wait = |waiting: &mut Waiting| {
+            Wait::Listener(*number.get_or_insert_with(|| {
+                waiting.latest += 1;
+                waiting.latest
+            }))
+        };
+        self.register(count, wait, waker)
+    }
+
+    fn register(&self, count: u64, wait: impl FnOnce(&mut Waiting) -> Wait, waker: &Waker) -> bool {
         if self.read() >= count {
             return true;
         }
@@ -91,17 +118,14 @@ impl EventCount {
         if self.read() >= count {
             return true;
         }
-        let number = *number.get_or_insert_with(|| {
-            waiting.latest += 1;
-            waiting.latest
-        });
-        waiting.wakers.insert((count, number), waker.clone());
+        let wait = wait(&mut waiting);
+        waiting.wakers.insert((count, wait), waker.clone());
         false
     }
 
     /// Removes a registered waker.
     pub(crate) fn forget(&self, count: u64, number: u64) {
-        self.waiting.lock().wakers.remove(&(count, number));
+        self.waiting.lock().wakers.remove(&(count, Wait::Listener(number)));
     }
 
     /// Returns a listener for the first event after `seen` events.
@@ -150,7 +174,7 @@ impl Listener {
 
     /// Returns true if the event has happened. Otherwise registers the waker.
     pub fn has_happened(&mut self, waker: &Waker) -> bool {
-        self.events.register(self.count, &mut self.number, waker)
+        self.events.has_reached_as(self.count, &mut self.number, waker)
     }
 }
 
@@ -198,6 +222,9 @@ mod tests {
         let wakers = woken.clone().map(Waker::from);
         assert!(events.has_reached(4, &wakers[0]));
         assert!([5, 7, 9].iter().zip(&wakers).all(|(count, waker)| !events.has_reached(*count, waker)));
+        // A repeated poll replaces its waker.
+        assert!(!events.has_reached(5, &wakers[0]));
+        assert_eq!(events.waiting.lock().wakers.len(), 3);
         let times = || woken.each_ref().map(|woken| woken.0.load(Ordering::Relaxed));
         events.advance_to(7).into_iter().for_each(Waker::wake);
         assert_eq!((times(), events.read()), ([1, 1, 0], 7));

@@ -85,7 +85,7 @@ impl<Q: Deref<Target = Queue>> Ticket<Q> {
         Q: Clone + Send,
     {
         let (queue, number) = (self.queue.clone(), self.number);
-        move |waker| queue.front.register(number, &mut Some(0), waker)
+        move |waker| queue.front.has_reached_as(number, &mut Some(0), waker)
     }
 
     /// Holds this thread until the ticket is at the front, or until `should_continue` returns false.
