@@ -1,16 +1,14 @@
 //! Reasons for a failed validation: the `details` of error 121, clause by clause.
 //!
 //! Each clause of the filter is matched again separately. Failing clauses are described in
-//! MongoDB's shape. This code runs only for refused documents.
+//! MongoDB's shape. This code runs only for refused documents. JSON schemas have details of their own
+//! ([`schema_details`](super::schema_details)).
 //!
-//! For a JSON schema, the details list the failing rules. A rule is tested by matching a schema
-//! with this rule alone, at the same location in the document.
-//!
-//! The text of a query operator is in `reason`, and the text of a schema keyword in `rule_reason`. A keyword with nested
-//! schemas has its own case in `Place::rule`.
+//! A clause under `$not` or `$nor` is at fault if it matches. The texts of operators for both cases are in `reasons`.
 
+use super::schema_details;
 use base::Result;
-use base::bson::{Array, Builder, Document, DocumentBuf, Element, FieldName, Value};
+use base::bson::{Array, Builder, Document, DocumentBuf, FieldName, Value};
 use query::Context;
 use query::matcher::Matcher;
 
@@ -33,62 +31,80 @@ impl<'a> Refused<'a> {
         Matcher::parse(filter.view(), self.context)?.matches(self.document, self.context)
     }
 
-    /// Appends the reasons for the filter's failure to the open document.
-    pub(super) fn filter(&self, out: &mut Builder, filter: Document<'a>) -> Result<()> {
+    /// Appends the reasons for the filter's failure to the open document. `inverted` means that the filter failed
+    /// because it matches.
+    pub(super) fn filter(&self, out: &mut Builder, filter: Document<'a>, inverted: bool) -> Result<()> {
         let clauses = clauses(filter);
         if let [only] = clauses.as_slice() {
-            return self.clause(out, only);
+            return self.clause(out, only, inverted);
         }
-        out.append(c"operatorName", "$and").begin_array(c"clausesNotSatisfied");
+        out.append(c"operatorName", "$and").begin_array(at_fault(inverted));
         for (index, clause) in clauses.iter().enumerate() {
-            if self.matches(&clause.filter())? {
+            if self.matches(&clause.filter())? != inverted {
                 continue;
             }
             out.push_document().append(c"index", index as i32).begin_document(c"details");
-            self.clause(out, clause)?;
+            self.clause(out, clause, inverted)?;
             out.end().end();
         }
         out.end();
         Ok(())
     }
 
-    fn clause(&self, out: &mut Builder, clause: &Clause<'a>) -> Result<()> {
-        match (clause.name, clause.value) {
-            ("$jsonSchema", Value::Document(schema)) => describe(self, out, schema),
-            ("$and" | "$or" | "$nor", Value::Array(branches)) => self.branches(out, clause.name, branches),
-            ("$expr", _) => {
+    fn clause(&self, out: &mut Builder, clause: &Clause<'a>, inverted: bool) -> Result<()> {
+        match (clause.name, clause.operator, clause.value) {
+            ("$jsonSchema", _, Value::Document(_)) if inverted => {
+                out.append(c"operatorName", "$jsonSchema").append(c"reason", "schema matched");
+                Ok(())
+            }
+            ("$jsonSchema", _, Value::Document(schema)) => schema_details::describe(self, out, schema),
+            ("$and" | "$or" | "$nor", _, Value::Array(branches)) => {
+                self.branches(out, clause.name, branches, inverted)
+            }
+            ("$expr", ..) => {
+                let reason = if inverted { "expression matched" } else { "expression did not match" };
                 out.append(c"operatorName", "$expr").append(c"specifiedAs", &clause.filter());
-                out.append(c"reason", "expression did not match").append(c"expressionResult", false);
+                out.append(c"reason", reason).append(c"expressionResult", inverted);
+                Ok(())
+            }
+            (_, Some("$not"), Value::Document(operators)) => {
+                out.append(c"operatorName", "$not").begin_document(c"details");
+                let mut negated = Builder::new();
+                negated.append(FieldName::trusted(clause.name), operators);
+                // The details are appended to `out`, so they do not borrow this filter.
+                Refused { document: self.document, context: self.context }.filter(
+                    out,
+                    negated.finish().view(),
+                    !inverted,
+                )?;
+                out.end();
                 Ok(())
             }
             _ => {
-                self.condition(out, clause);
+                self.condition(out, clause, inverted);
                 Ok(())
             }
         }
     }
 
-    fn branches(&self, out: &mut Builder, name: &str, branches: Array<'a>) -> Result<()> {
-        out.append(c"operatorName", name).begin_array(c"clausesNotSatisfied");
+    fn branches(&self, out: &mut Builder, name: &str, branches: Array<'a>, inverted: bool) -> Result<()> {
         // The branches of `$nor` are at fault if they match.
-        let at_fault = name == "$nor";
+        let inverted = inverted != (name == "$nor");
+        out.append(c"operatorName", name).begin_array(at_fault(inverted));
         for (index, branch) in branches.iter().enumerate() {
             let Value::Document(branch) = branch else { continue };
-            if self.matches(&branch.to_owned())? != at_fault {
+            if self.matches(&branch.to_owned())? != inverted {
                 continue;
             }
             out.push_document().append(c"index", index as i32).begin_document(c"details");
-            match at_fault {
-                true => _ = out.append(c"specifiedAs", branch),
-                false => self.filter(out, branch)?,
-            }
+            self.filter(out, branch, inverted)?;
             out.end().end();
         }
         out.end();
         Ok(())
     }
 
-    fn condition(&self, out: &mut Builder, clause: &Clause<'a>) {
+    fn condition(&self, out: &mut Builder, clause: &Clause<'a>, inverted: bool) {
         let operator = clause.operator.unwrap_or("$eq");
         out.append(c"operatorName", operator).append(c"specifiedAs", &clause.filter());
         let considered = lookup(self.document, clause.name);
@@ -97,13 +113,18 @@ impl<'a> Refused<'a> {
             ("$exists", None) => _ = out.append(c"reason", "path does not exist"),
             (_, None) => _ = out.append(c"reason", "field was missing"),
             (_, Some(value)) => {
-                if let Some(reason) = reason(operator) {
-                    out.append(c"reason", reason);
+                if let Some((failed, matched)) = reasons(operator) {
+                    out.append(c"reason", if inverted { matched } else { failed });
                 }
                 append_considered(out, operator, value);
             }
         }
     }
+}
+
+/// Returns the name of the list of clauses at fault.
+fn at_fault(inverted: bool) -> FieldName<'static> {
+    if inverted { c"clausesSatisfied".into() } else { c"clausesNotSatisfied".into() }
 }
 
 /// Appends the considered value, with its type if the type was at fault.
@@ -114,17 +135,24 @@ pub(super) fn append_considered(out: &mut Builder, operator: &str, value: Value<
     }
 }
 
-fn reason(operator: &str) -> Option<&'static str> {
+/// Returns the texts for a condition that did not match, and for one that matched.
+fn reasons(operator: &str) -> Option<(&'static str, &'static str)> {
     Some(match operator {
-        "$eq" | "$gt" | "$gte" | "$lt" | "$lte" | "$ne" => "comparison failed",
-        "$type" => "type did not match",
-        "$in" => "no matching value found in array",
-        "$nin" => "matching value found in array",
-        "$regex" => "regular expression did not match",
-        "$mod" => "$mod did not evaluate to expected remainder",
-        "$size" => "array length was not equal to given size",
-        "$elemMatch" => "array did not satisfy the child predicate",
-        "$all" => "array did not contain all specified values",
+        "$eq" | "$gt" | "$gte" | "$lt" | "$lte" => ("comparison failed", "comparison succeeded"),
+        "$ne" => ("comparison succeeded", "comparison failed"),
+        "$type" => ("type did not match", "type did match"),
+        "$in" => ("no matching value found in array", "matching value found in array"),
+        "$nin" => ("matching value found in array", "no matching value found in array"),
+        "$regex" => ("regular expression did not match", "regular expression did match"),
+        "$mod" => ("$mod did not evaluate to expected remainder", "$mod did evaluate to expected remainder"),
+        "$size" => ("array length was not equal to given size", "array length was equal to given size"),
+        "$elemMatch" => {
+            ("array did not satisfy the child predicate", "array did satisfy the child predicate")
+        }
+        "$all" => ("array did not contain all specified values", "array did contain all specified values"),
+        "$bitsAllSet" | "$bitsAllClear" | "$bitsAnySet" | "$bitsAnyClear" => {
+            ("bitwise operator failed to match", "bitwise operator matched successfully")
+        }
         _ => return None,
     })
 }
@@ -175,176 +203,4 @@ pub(super) fn lookup<'a>(document: Document<'a>, path: &str) -> Option<Value<'a>
         value = value.as_document()?.get(part)?;
     }
     Some(value)
-}
-
-/// Appends the reasons for the failure of a `$jsonSchema` to the open document.
-pub(super) fn describe(refused: &Refused<'_>, out: &mut Builder, schema: Document<'_>) -> Result<()> {
-    out.append(c"operatorName", "$jsonSchema");
-    annotations(out, schema);
-    out.begin_array(c"schemaRulesNotSatisfied");
-    let mut place = Place { refused, path: Vec::new() };
-    place.rules(out, schema)?;
-    out.end();
-    Ok(())
-}
-
-/// Location in the document to which a schema applies.
-struct Place<'p, 'a> {
-    refused: &'p Refused<'a>,
-    path: Vec<&'p str>,
-}
-
-impl<'p> Place<'p, '_> {
-    /// Appends every failing rule of the schema to the open array.
-    fn rules(&mut self, out: &mut Builder, schema: Document<'p>) -> Result<()> {
-        for rule in schema {
-            let is_rule =
-                !matches!(rule.name(), "title" | "description" | "exclusiveMinimum" | "exclusiveMaximum");
-            if is_rule && self.fails(&alone(&rule, schema))? {
-                out.push_document();
-                self.rule(out, &rule)?;
-                out.end();
-            }
-        }
-        Ok(())
-    }
-
-    fn rule(&mut self, out: &mut Builder, rule: &Element<'p>) -> Result<()> {
-        let name = rule.name();
-        out.append(c"operatorName", name);
-        match (name, rule.value()) {
-            ("properties", Value::Document(properties)) => return self.properties(out, properties),
-            ("allOf" | "anyOf" | "oneOf", Value::Array(schemas)) => {
-                out.begin_array(c"schemasNotSatisfied");
-                for (index, schema) in schemas.iter().enumerate() {
-                    let Value::Document(schema) = schema else { continue };
-                    if self.fails(&schema.to_owned())? {
-                        out.push_document().append(c"index", index as i32).begin_array(c"details");
-                        self.rules(out, schema)?;
-                        out.end().end();
-                    }
-                }
-                out.end();
-                return Ok(());
-            }
-            _ => {}
-        }
-        out.begin_document(c"specifiedAs").append(FieldName::new(name)?, rule.value()).end();
-        match (name, rule.value(), self.value()) {
-            ("required", Value::Array(names), Some(Value::Document(document))) => {
-                let mut missing: Vec<&str> = names.iter().filter_map(|name| name.as_str()).collect();
-                missing.retain(|name| document.find(name).is_none());
-                missing.sort_unstable();
-                out.begin_array(c"missingProperties");
-                for name in missing {
-                    out.push(name);
-                }
-                out.end();
-            }
-            (_, _, Some(value)) => {
-                if let Some(reason) = rule_reason(name) {
-                    out.append(c"reason", reason);
-                }
-                if !self.path.is_empty() {
-                    append_considered(out, name, value);
-                }
-            }
-            (_, _, None) => {}
-        }
-        Ok(())
-    }
-
-    fn properties(&mut self, out: &mut Builder, properties: Document<'p>) -> Result<()> {
-        out.begin_array(c"propertiesNotSatisfied");
-        for property in properties {
-            let Value::Document(schema) = property.value() else { continue };
-            self.path.push(property.name());
-            if self.fails(&schema.to_owned())? {
-                out.push_document().append(c"propertyName", property.name());
-                annotations(out, schema);
-                out.begin_array(c"details");
-                self.rules(out, schema)?;
-                out.end().end();
-            }
-            self.path.pop();
-        }
-        out.end();
-        Ok(())
-    }
-
-    /// Returns true if a schema fails at this location.
-    fn fails(&self, schema: &DocumentBuf) -> Result<bool> {
-        let mut out = Builder::new();
-        out.begin_document(c"$jsonSchema");
-        for name in &self.path {
-            out.begin_document(c"properties").begin_document(FieldName::new(name)?);
-        }
-        out.append_all(schema.view());
-        for _ in &self.path {
-            out.end().end();
-        }
-        out.end();
-        Ok(!self.refused.matches(&out.finish())?)
-    }
-
-    /// Returns the value at this location.
-    fn value(&self) -> Option<Value<'p>>
-    where
-        Self: 'p,
-    {
-        let mut value = Value::Document(self.refused.document);
-        for name in &self.path {
-            value = value.as_document()?.get(name)?;
-        }
-        Some(value)
-    }
-}
-
-fn annotations(out: &mut Builder, schema: Document<'_>) {
-    for text in ["title", "description"].iter().filter_map(|name| schema.find(name)) {
-        out.append_element(&text);
-    }
-}
-
-/// Returns a schema with this rule and the keywords on which its meaning depends.
-fn alone(rule: &Element<'_>, schema: Document<'_>) -> DocumentBuf {
-    let mut out = Builder::new();
-    out.append_element(rule);
-    let companions: &[&str] = match rule.name() {
-        "minimum" => &["exclusiveMinimum"],
-        "maximum" => &["exclusiveMaximum"],
-        "additionalItems" => &["items"],
-        "additionalProperties" => &["properties", "patternProperties"],
-        _ => &[],
-    };
-    for companion in companions {
-        match schema.get(companion) {
-            // Only the property names matter here, not their schemas.
-            Some(Value::Document(named)) if *companion != "items" => {
-                out.begin_document(FieldName::literal(companion));
-                for property in named {
-                    out.begin_document(property.field_name()).end();
-                }
-                out.end();
-            }
-            Some(value) => _ = out.append(FieldName::literal(companion), value),
-            None => {}
-        }
-    }
-    out.finish()
-}
-
-fn rule_reason(rule: &str) -> Option<&'static str> {
-    Some(match rule {
-        "minimum" | "maximum" => "comparison failed",
-        "bsonType" | "type" => "type did not match",
-        "enum" => "value was not found in enum",
-        "minLength" | "maxLength" => "specified string length was not satisfied",
-        "pattern" => "regular expression did not match",
-        "multipleOf" => "considered value is not a multiple of the specified value",
-        "minItems" | "maxItems" => "array did not match specified length",
-        "uniqueItems" => "found a duplicate item",
-        "minProperties" | "maxProperties" => "specified number of properties was not satisfied",
-        _ => return None,
-    })
 }

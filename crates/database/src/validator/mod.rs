@@ -1,6 +1,7 @@
 //! Document validation: a collection's validator, validation level and validation action.
 
 mod details;
+mod schema_details;
 #[cfg(test)]
 mod tests;
 
@@ -232,7 +233,7 @@ impl Validator {
             info.append(c"failingDocumentId", id);
         }
         info.begin_document(c"details");
-        Refused { document, context }.filter(&mut info, self.filter.view())?;
+        Refused { document, context }.filter(&mut info, self.filter.view(), false)?;
         info.end().end();
         Err(err!(DocumentValidationFailure, "Document failed validation").with_info(info.finish()))
     }

@@ -51,3 +51,115 @@ fn a_filter_tells_each_clause_that_failed() {
             reason: 'path does not exist'}}]}",
     );
 }
+
+/// The details of one failing rule of a schema for the field `a`.
+fn rule(schema: &str, value: &str) -> String {
+    let text =
+        details(&format!("{{$jsonSchema: {{properties: {{a: {schema}}}}}}}"), &format!("{{a: {value}}}"));
+    let prefix = "{\"operatorName\":\"$jsonSchema\",\"schemaRulesNotSatisfied\":[{\"operatorName\":\"properties\",\
+                  \"propertiesNotSatisfied\":[{\"propertyName\":\"a\",\"details\":[";
+    text.strip_prefix(prefix).and_then(|text| text.strip_suffix("]}]}]}")).unwrap_or(&text).to_string()
+}
+
+#[test]
+fn nested_schemas_tell_what_failed_in_them() {
+    let kind = "{operatorName: 'bsonType', specifiedAs: {bsonType: 'int'}, reason: 'type did not match',
+                 consideredValue: 'x', consideredType: 'string'}";
+    let int = "{bsonType: 'int'}";
+    same(
+        &rule("{properties: {b: {}}, additionalProperties: false}", "{b: 1, c: 2}"),
+        "{operatorName: 'additionalProperties', specifiedAs: {additionalProperties: false},
+          additionalProperties: ['c']}",
+    );
+    same(
+        &rule(&format!("{{additionalProperties: {int}}}"), "{b: 1, c: 'x'}"),
+        &format!(
+            "{{operatorName: 'additionalProperties',
+               reason: 'at least one additional property did not match the subschema', failingProperty: 'c',
+               details: [{kind}]}}"
+        ),
+    );
+    same(
+        &rule(&format!("{{items: {int}}}"), "[1, 'x']"),
+        &format!(
+            "{{operatorName: 'items', reason: 'At least one item did not match the sub-schema', itemIndex: 1,
+               details: [{kind}]}}"
+        ),
+    );
+    same(
+        &rule(&format!("{{items: [{{}}, {int}]}}"), "[1, 'x']"),
+        &format!("{{operatorName: 'items', details: [{{itemIndex: 1, details: [{kind}]}}]}}"),
+    );
+    same(
+        &rule("{items: [{}], additionalItems: false}", "[1, 'x']"),
+        "{operatorName: 'additionalItems', specifiedAs: {additionalItems: false}, additionalItems: ['x']}",
+    );
+    same(
+        &rule(&format!("{{items: [{{}}], additionalItems: {int}}}"), "['y', 'x']"),
+        &format!(
+            "{{operatorName: 'additionalItems',
+               reason: 'At least one additional item did not match the sub-schema', itemIndex: 1,
+               details: [{kind}]}}"
+        ),
+    );
+    same(
+        &rule(&format!("{{patternProperties: {{'^S': {int}}}}}"), "{Super: 1, Slow: 'x'}"),
+        &format!(
+            "{{operatorName: 'patternProperties', details: [{{propertyName: 'Slow', regexMatched: '^S',
+               details: [{kind}]}}]}}"
+        ),
+    );
+    same(
+        &rule(
+            &format!("{{dependencies: {{b: ['c', 'd'], e: {{properties: {{b: {int}}}}}}}}}"),
+            "{b: 'x', d: 1, e: 1}",
+        ),
+        &format!(
+            "{{operatorName: 'dependencies', failingDependencies: [
+               {{conditionalProperty: 'b', missingProperties: ['c']}},
+               {{conditionalProperty: 'e', details: [{{operatorName: 'properties', propertiesNotSatisfied: [
+                 {{propertyName: 'b', details: [{kind}]}}]}}]}}]}}"
+        ),
+    );
+    same(&rule("{not: {bsonType: 'int'}}", "1"), "{operatorName: 'not', reason: 'child expression matched'}");
+    same(
+        &rule("{oneOf: [{bsonType: 'int'}, {minimum: 0}, {maximum: 0}]}", "1"),
+        "{operatorName: 'oneOf', reason: 'more than one subschema matched', matchingSchemaIndexes: [0, 1]}",
+    );
+    same(
+        &rule("{uniqueItems: true}", "[1, 2, 3, 3, 2]"),
+        "{operatorName: 'uniqueItems', specifiedAs: {uniqueItems: true}, reason: 'found a duplicate item',
+          consideredValue: [1, 2, 3, 3, 2], duplicatedValue: 3}",
+    );
+    same(
+        &rule("{minItems: 2}", "[1]"),
+        "{operatorName: 'minItems', specifiedAs: {minItems: 2}, reason: 'array did not match specified length',
+          consideredValue: [1], numberOfItems: 1}",
+    );
+    same(
+        &rule("{maxProperties: 1}", "{b: 1, c: 2}"),
+        "{operatorName: 'maxProperties', specifiedAs: {maxProperties: 1},
+          reason: 'specified number of properties was not satisfied', numberOfProperties: 2}",
+    );
+}
+
+#[test]
+fn negated_clauses_tell_what_matched() {
+    same(
+        &details("{a: {$not: {$gt: 1}}}", "{a: 3}"),
+        "{operatorName: '$not', details: {operatorName: '$gt', specifiedAs: {a: {$gt: 1}},
+          reason: 'comparison succeeded', consideredValue: 3}}",
+    );
+    same(
+        &details("{$nor: [{a: 3}, {b: 1}, {$jsonSchema: {}}]}", "{a: 3}"),
+        "{operatorName: '$nor', clausesSatisfied: [
+           {index: 0, details: {operatorName: '$eq', specifiedAs: {a: 3}, reason: 'comparison succeeded',
+            consideredValue: 3}},
+           {index: 2, details: {operatorName: '$jsonSchema', reason: 'schema matched'}}]}",
+    );
+    same(
+        &details("{a: {$bitsAllSet: [1, 5]}}", "{a: 3}"),
+        "{operatorName: '$bitsAllSet', specifiedAs: {a: {$bitsAllSet: [1, 5]}},
+          reason: 'bitwise operator failed to match', consideredValue: 3}",
+    );
+}
