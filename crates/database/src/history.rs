@@ -245,7 +245,7 @@ mod snapshot_window_tests {
                         matcher: Arc::new(
                             Matcher::parse(parse("{_id: 1}").unwrap().view(), &context).unwrap(),
                         ),
-                        update: Update::parse(update.view().into(), &[], &context).unwrap(),
+                        update: Update::parse(update.view().into(), &[], &context).unwrap().into(),
                         multi: false,
                         upsert: false,
                         sort: None,

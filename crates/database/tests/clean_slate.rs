@@ -72,7 +72,7 @@ impl Session {
         let update = json(update);
         let request = UpdateRequest {
             matcher: self.matcher(filter),
-            update: Update::parse(Value::Document(update.view()), &[], &self.context)?,
+            update: Update::parse(Value::Document(update.view()), &[], &self.context)?.into(),
             multi: true,
             upsert: false,
             sort: None,

@@ -59,7 +59,7 @@ impl Client {
         let update = extended_json::parse(update).unwrap();
         let request = UpdateRequest {
             matcher: self.matcher(filter),
-            update: Update::parse(Value::Document(update.view()), &[], &self.context).unwrap(),
+            update: Update::parse(Value::Document(update.view()), &[], &self.context).unwrap().into(),
             multi: false,
             upsert,
             sort: None,

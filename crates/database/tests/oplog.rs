@@ -41,7 +41,7 @@ impl Session {
         let (filter, update) = (parse(filter).unwrap(), parse(update).unwrap());
         let request = UpdateRequest {
             matcher: Arc::new(Matcher::parse(filter.view(), &self.context).unwrap()),
-            update: Update::parse(Value::Document(update.view()), &[], &self.context).unwrap(),
+            update: Update::parse(Value::Document(update.view()), &[], &self.context).unwrap().into(),
             multi: false,
             upsert: false,
             sort: None,

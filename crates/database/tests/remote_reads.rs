@@ -187,7 +187,7 @@ fn in_a_transaction(far: &Place, near: &Place, trips: &dyn Fn() -> u64) {
             let update = base::bson::Value::Document(update.view());
             let request = UpdateRequest {
                 matcher: Arc::new(Matcher::parse(filter.view(), &place.context).unwrap()),
-                update: Update::parse(update, &[], &place.context).unwrap(),
+                update: Update::parse(update, &[], &place.context).unwrap().into(),
                 multi: true,
                 upsert: false,
                 sort: None,
@@ -230,7 +230,9 @@ fn updates(far: &Place, near: &Place, trips: &dyn Fn() -> u64) {
         let operation = place.operation();
         let request = UpdateRequest {
             matcher: Arc::new(Matcher::parse(filter.view(), &place.context).unwrap()),
-            update: Update::parse(base::bson::Value::Document(update.view()), &[], &place.context).unwrap(),
+            update: Update::parse(base::bson::Value::Document(update.view()), &[], &place.context)
+                .unwrap()
+                .into(),
             multi: true,
             upsert: false,
             sort: None,

@@ -63,7 +63,7 @@ mod schedules {
             let context = context(&operation);
             let request = UpdateRequest {
                 matcher: Arc::new(Matcher::parse(json(filter).view(), &context)?),
-                update: Update::parse(Value::Document(json(update).view()), &[], &context)?,
+                update: Update::parse(Value::Document(json(update).view()), &[], &context)?.into(),
                 multi: false,
                 upsert: false,
                 sort: None,

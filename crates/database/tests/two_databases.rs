@@ -76,7 +76,7 @@ impl Front {
         let (filter, update) = (parse(filter).unwrap(), parse(update).unwrap());
         let request = UpdateRequest {
             matcher: Arc::new(Matcher::parse(filter.view(), &self.context)?),
-            update: Update::parse(base::bson::Value::Document(update.view()), &[], &self.context)?,
+            update: Update::parse(base::bson::Value::Document(update.view()), &[], &self.context)?.into(),
             multi: false,
             upsert: false,
             sort: None,

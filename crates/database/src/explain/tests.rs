@@ -178,7 +178,7 @@ fn writes_are_counted_and_not_done() {
     let update = json("{$set: {b: 1}}");
     let update = UpdateRequest {
         matcher: matcher("{a: 2}"),
-        update: Update::parse(Value::Document(update.view()), &[], context).unwrap(),
+        update: Update::parse(Value::Document(update.view()), &[], context).unwrap().into(),
         multi: true,
         upsert: false,
         sort: None,

@@ -10,7 +10,7 @@ use crate::operation::Operation;
 use crate::plan::Read;
 use crate::scope::{Scope, check_view};
 use crate::write::{InsertRequest, UpdateRequest};
-use base::bson::{Document, DocumentBuf, Path, Value};
+use base::bson::{Document, DocumentBuf, Path};
 use base::{ErrorCode, Namespace, Result, err};
 use parking_lot::Mutex;
 use query::matcher::Matcher;
@@ -262,14 +262,14 @@ impl Collections for OtherCollections {
         &self,
         into: &Named,
         filter: Document<'_>,
-        update: Value<'_>,
+        update: Arc<Update>,
         insert: Option<Document<'_>>,
         context: &Arc<Context>,
     ) -> Result<bool> {
         let scope = self.scope(into, context)?;
         let request = UpdateRequest {
             matcher: Arc::new(Matcher::parse(filter, context)?),
-            update: Update::parse(update, &[], context)?,
+            update,
             multi: false,
             upsert: false,
             sort: None,

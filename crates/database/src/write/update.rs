@@ -29,7 +29,7 @@ pub struct UpdateRequest {
     /// Filter of the documents.
     pub matcher: Arc<Matcher>,
     /// The update.
-    pub update: Update,
+    pub update: Arc<Update>,
     /// Updates all matching documents instead of one.
     pub multi: bool,
     /// Inserts a document from filter and update if no document matches.

@@ -419,7 +419,7 @@ impl Session {
         };
         Ok(UpdateRequest {
             matcher: Arc::new(Matcher::parse(filter_of(&stmt.filter()).view(), context)?),
-            update: Update::parse(Value::Document(change.view()), &[], context)?,
+            update: Update::parse(Value::Document(change.view()), &[], context)?.into(),
             multi: stmt.is_multi(),
             upsert: matches!(stmt, Stmt::Upsert(_)),
             sort: None,

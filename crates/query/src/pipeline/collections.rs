@@ -4,8 +4,8 @@
 //! indexes, snapshots and transactions.
 
 use super::{External, Pipeline, Stream};
-use crate::{Collation, Context, Matcher, Sorter};
-use base::bson::{Document, DocumentBuf, DocumentCow, Path, Value};
+use crate::{Collation, Context, Matcher, Sorter, Update};
+use base::bson::{Document, DocumentBuf, DocumentCow, Path};
 use base::{Result, bail, err};
 use std::sync::Arc;
 
@@ -83,13 +83,13 @@ pub trait Collections: Send + Sync {
     /// Updates the document that matches a filter of equalities; returns whether it existed. Used by the other modes of
     /// `$merge`.
     ///
-    /// If no document matches, `insert` (if given) is inserted unchanged. `update` is a replacement, a document of
-    /// operators or a pipeline with the variables of `context`.
+    /// If no document matches, `insert` (if given) is inserted unchanged. A pipeline reads the variables of
+    /// `context`.
     fn update(
         &self,
         into: &Namespace,
         _filter: Document<'_>,
-        _update: Value<'_>,
+        _update: Arc<Update>,
         _insert: Option<Document<'_>>,
         _context: &Arc<Context>,
     ) -> Result<bool> {

@@ -7,7 +7,7 @@ use super::operator::Operator;
 use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Stream};
 use crate::interrupt_check::InterruptCheck;
-use crate::{Arena, Context, Row, RowView};
+use crate::{Arena, Context, Row, RowView, Update};
 use base::bson::{Builder, Document, DocumentBuf, Element, Path, Value};
 use base::{ErrorCode, Result, bail, err};
 use std::sync::Arc;
@@ -116,12 +116,36 @@ impl Running {
         let mut failed = Ok(());
         for (filter, row) in batch.writes {
             arena.reset();
-            match self.merge(filter.as_ref(), row.view(), &arena) {
+            match self.merge(filter.as_ref(), row.view(), &arena).map_err(|error| self.explained(error)) {
                 Err(error) if concerns_one_document(error.code()) => failed = failed.and(Err(error)),
                 result => result?,
             }
         }
         failed
+    }
+
+    /// Adds MongoDB's context to an error of a write.
+    fn explained(&self, error: base::Error) -> base::Error {
+        let fails = matches!(self.stage.matched, Matched::Fail);
+        match error.code() {
+            ErrorCode::ImmutableField => error.context(
+                "$merge failed to update the matching document, did you attempt to modify the _id or the shard key?",
+            ),
+            ErrorCode::DuplicateKey if fails && self.is_on_fields(&error) => error.context(
+                "$merge with whenMatched: fail found an existing document with the same values for the 'on' fields",
+            ),
+            ErrorCode::DuplicateKey => error.context("$merge failed due to a DuplicateKey error"),
+            _ => error,
+        }
+    }
+
+    /// Whether a duplicate key is one of the index on the fields of `on`.
+    fn is_on_fields(&self, duplicate: &base::Error) -> bool {
+        let key = duplicate.info().and_then(|info| info.get("keyPattern")?.as_document());
+        key.is_some_and(|key| {
+            key.iter().count() == self.stage.on.len()
+                && self.stage.on.iter().all(|path| key.find(path.as_str()).is_some())
+        })
     }
 
     /// Merges one document by the stage's modes. `whenMatched: "fail"` is an insert, whose duplicate key error is the
@@ -145,12 +169,7 @@ impl Running {
                 context,
             );
         }
-        let found = self.update(filter.view(), row, arena).map_err(|error| match error.code() {
-            ErrorCode::ImmutableField => error.context(
-                "$merge failed to update the matching document, did you attempt to modify the _id or the shard key?",
-            ),
-            _ => error,
-        })?;
+        let found = self.update(filter.view(), row, arena)?;
         match not_matched {
             NotMatched::Fail if !found => Err(no_match()),
             _ => Ok(()),
@@ -185,18 +204,19 @@ impl Running {
         let operator = match &self.stage.matched {
             Matched::Pipeline { update, variables } => {
                 let context: Arc<Context> = Arc::new(variables.set(row, context, arena)?);
-                return collections.update(self.into(), filter, update.view(), insert, &context);
+                return collections.update(self.into(), filter, update.clone(), insert, &context);
             }
             Matched::Replace => {
-                return collections.update(self.into(), filter, Value::Document(document), insert, context);
+                let update = Arc::new(Update::parse(Value::Document(document), &[], context)?);
+                return collections.update(self.into(), filter, update, insert, context);
             }
             Matched::Merge => c"$set",
             Matched::KeepExisting | Matched::Fail => c"$setOnInsert",
         };
         let mut update = Builder::new();
         update.append(operator, document);
-        let update = update.finish();
-        collections.update(self.into(), filter, Value::from(&update), insert, context)
+        let update = Arc::new(Update::parse(Value::from(&update.finish()), &[], context)?);
+        collections.update(self.into(), filter, update, insert, context)
     }
 }
 

@@ -16,8 +16,9 @@ use super::target;
 use super::variables::{Let, parse_let};
 use crate::field_path::checked_path;
 use crate::{Context, Update};
-use base::bson::{Builder, Document, DocumentBuf, Element, Path, Value, ValueBuf};
+use base::bson::{Builder, Document, DocumentBuf, Element, Path, Value};
 use base::{Error, Result, bail, err};
+use std::sync::Arc;
 
 /// A parsed `$merge`.
 pub(super) struct Merge {
@@ -33,7 +34,7 @@ pub(super) enum Matched {
     KeepExisting,
     Merge,
     Fail,
-    Pipeline { update: ValueBuf, variables: Let },
+    Pipeline { update: Arc<Update>, variables: Let },
 }
 
 /// Action for a document that does not exist in the target.
@@ -200,8 +201,7 @@ fn parse_not_matched(mode: Value<'_>) -> Result<NotMatched> {
     }
 }
 
-/// Parses `whenMatched`: a mode or a pipeline. Pipelines are validated here and parsed again for each document's
-/// variables.
+/// Parses `whenMatched`: a mode or a pipeline, which reads its variables when it runs.
 fn parse_matched(mode: Value<'_>, options: Document<'_>, context: &Context) -> Result<Matched> {
     match mode {
         Value::String("replace") => Ok(Matched::Replace),
@@ -210,8 +210,8 @@ fn parse_matched(mode: Value<'_>, options: Document<'_>, context: &Context) -> R
         Value::String("fail") => Ok(Matched::Fail),
         Value::Array(_) => {
             let variables = parse_variables(options, context)?;
-            Update::parse(mode, &[], &variables.declare(context))?;
-            Ok(Matched::Pipeline { update: mode.to_owned(), variables })
+            let update = Arc::new(Update::parse(mode, &[], &variables.declare(context))?);
+            Ok(Matched::Pipeline { update, variables })
         }
         Value::String(_) => Err(bad_mode("whenMatched", mode)),
         other => {

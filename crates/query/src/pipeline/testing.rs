@@ -4,7 +4,7 @@ use super::{
     Collections, Environment, External, Namespace, Pipeline, Sink, Stream, UniqueIndex, from_documents,
 };
 use crate::{Collation, Context, Matcher};
-use base::bson::{Array, Document, DocumentBuf, DocumentCow, Path, Value, extended_json};
+use base::bson::{Array, Document, DocumentBuf, DocumentCow, Path, extended_json};
 use base::{Error, Result, bail};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -153,7 +153,7 @@ impl Collections for Memory {
         &self,
         into: &Namespace,
         filter: Document<'_>,
-        update: Value<'_>,
+        update: Arc<crate::Update>,
         insert: Option<Document<'_>>,
         context: &Arc<Context>,
     ) -> Result<bool> {
@@ -162,7 +162,6 @@ impl Collections for Memory {
         let documents = collections.entry(into.collection.clone()).or_default();
         match found {
             Some(at) => {
-                let update = crate::Update::parse(update, &[], context)?;
                 if let Some(changed) = update.apply(documents[at].view(), None, false, context)? {
                     documents[at] = changed;
                 }

@@ -72,7 +72,7 @@ pub(crate) fn upsert(
         let scope = scope(database, namespace);
         let request = UpdateRequest {
             matcher: Arc::new(Matcher::parse_query(filter, &scope.context)?),
-            update: Update::parse(Value::Document(update), &[], &scope.context)?,
+            update: Update::parse(Value::Document(update), &[], &scope.context)?.into(),
             multi: false,
             upsert: true,
             sort: None,

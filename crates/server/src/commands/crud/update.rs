@@ -214,7 +214,7 @@ impl<'a> Statement<'a> {
         let sort = sort.map(|sort| sort.collated(&context.collation));
         Ok(UpdateRequest {
             matcher,
-            update,
+            update: update.into(),
             multi: self.multi,
             upsert: self.upsert,
             sort,

@@ -103,7 +103,7 @@ impl Place<'_, '_> {
     fn run_update(&self, id: Element<'_>, update: Update, upsert: bool) -> Result<bool> {
         let request = UpdateRequest {
             matcher: Arc::new(Matcher::parse(with_id(id).view(), &self.scope.context)?),
-            update,
+            update: update.into(),
             multi: false,
             upsert,
             sort: None,
