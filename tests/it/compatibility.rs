@@ -180,6 +180,7 @@ const NEWER: &str = "
 | `validationLevel: \"constraint\"`, `prepareConstraintValidationLevel` | unknown | exist. The feature compatibility version must be 9.0 |
 | separator of `$split`, `find` of `$replaceOne` and `$replaceAll` | a string | a string or a regular expression |
 | `$convert`, `$toString` | other conversions fail (241) | also any type to a string, JSON text to documents and arrays, documents and arrays to binaries, vectors to arrays |
+| `querySettings` in find, aggregate and distinct | refused: 7746901, 7708001, 7923000 | settings of one command. Those of its query shape come first |
 | an empty name of a field in `$group` | accepted | BadValue. MongoDB's code is not known |
 | an upsert of more than 16 MiB | 17420 | 10334 |
 | a document of more than 100 MB in `$facet` | 4031700 | 146 |
@@ -191,7 +192,7 @@ These changes of 8.3 and 9.0 do not exist in Vellum:
 - Errors of keys of a 2dsphere index have the codes of 8.2, not 510 and 511.
 - `listIndexes` does not show `collation: {locale: \"simple\"}`. MongoDB names this a fault of 9.0.0.
 - A query is not ended if an index becomes multikey meanwhile (QueryKilledError).
-- `querySettings` in find, aggregate and distinct is refused as unknown. `usersInfo` refuses `authenticatedMechanism`.
+- `usersInfo` refuses `authenticatedMechanism`. Query settings have no `queryKnobs` and no `maxTimeMS`.
 - Dates before 1970 in `$dateAdd` and the limit of `chars` in `$trim` follow 8.2.
 - `apiStrict` does not refuse operators and arguments of expressions that are outside of API version 1.
 ";
@@ -220,6 +221,11 @@ A write with `w: 0` returns no result.
 - A cursor reads one snapshot from its first batch to its last. It continues where MongoDB ends it: after a drop of its index (175), or after a capped collection has overwritten the next document (136). Tailable cursors return 136.
 - A cursor over a dropped collection returns 175. The server remembers the latest 256 of these cursors and returns 43 (not found) for older ones.
 - A find by a collection's UUID is refused. Only members of a cluster send it.
+- Strings in commands and documents must be valid UTF-8 (InvalidBSON). MongoDB stores other bytes unchanged.
+- Binary values of the subtypes 2 to 5, 7 and 9 may have any length.
+- An equality on `_id` reads its index and the document, also if another index covers the query.
+- An equality with an array before the text field of a text index returns NoQueryExecutionPlans. MongoDB returns no documents.
+- `create` refuses `temp`, which MongoDB uses for its own collections. `$jsonSchema` refuses `encrypt`, because encrypted fields do not exist.
 - A single server answers every valid `$readPreference`. Fronts over PostgreSQL [read from standbys](postgres.md#reads-from-standbys).
 - `listCollections` does not list `system.views`, and this collection has no documents.
 - `$meta` in the `$expr` of a filter is refused. Store the value with `$set` and filter the new field.
@@ -228,7 +234,7 @@ A write with `w: 0` returns no result.
 ### Writes and tests
 - A `deleteMany` writes its deletes to the oplog in groups, each one `applyOps` entry. MongoDB does so for deletes by TTL indexes. A front over PostgreSQL does the same with the updates of an `updateMany`.
 - `$currentDate` with another `$type` is refused without the path. The error for a `limit` of 42.13 in a delete has that number. Both follow MongoDB's sources (current_date_node.cpp, write_ops_parsers.cpp). Tests of older versions expect other texts.
-- `testVersion2`, a command of MongoDB's test builds, is unknown.
+- Commands of MongoDB's test builds, such as `testVersion2` and `testDeprecation`, are unknown.
 - `hello` accepts empty client metadata (`client: {}`), and the server logs a warning about the first client that sends it. MongoDB refuses it (ClientMetadataMissingField). MongoDB's Node driver 7 sends it inside Jest.
 - MongoDB's database tools have not been tested. The tests send the commands of these tools (tests/drivers/README.md).
 
@@ -246,7 +252,7 @@ A write with `w: 0` returns no result.
 - `getDiagnosticData`, `lockInfo` and `connPoolStats` have no entries. `compact` and `refreshLogicalSessionCacheNow` have no effect. `collStats` returns of each index only its size.
 - The options `verbose`, `waitForLock` and `numericOnly` of `storageStats` in `$collStats` change nothing.
 - The cluster parameters `changeStreams` and `pauseMigrationsDuringMultiUpdates` have no effect. A positive `defaultMaxTimeMS` is refused.
-- Entries of `system.profile` have an `_id`, and no `locks`, `execStats`, inserted keys or wait times. `bulkWrite` writes one entry.
+- Entries of `system.profile` have an `_id`, and no `locks`, `execStats`, `originatingCommand`, numbers of keys that changed or wait times. `bulkWrite` writes one entry.
 - `admin.system.version` has the feature compatibility version only after `setFeatureCompatibilityVersion`. `local.startup_log` is empty.
 - `logComponentVerbosity` accepts all of MongoDB's components. Only `command`, `network` and `index` log lines above level 0.
 - `syncdelay` has no effect on the memory engine, and `journalCommitInterval` none if the server syncs no journal by itself.

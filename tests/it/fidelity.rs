@@ -8,8 +8,10 @@ use base::bson::{Builder, Document};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// Number of places.
+/// Number of places of the first list.
 const PLACES: u32 = 55;
+/// Number of places of the second list, which have an `N` before the number.
+const NEW_PLACES: u32 = 71;
 
 #[test]
 fn every_place_is_settled_where_the_list_says() {
@@ -25,9 +27,10 @@ fn every_place_is_settled_where_the_list_says() {
             found.is_ok_and(|found| found.contains(text)),
             "{file} doesn't have what fidelity.txt says: {line}"
         );
-        settled.insert(number.parse::<u32>().unwrap());
+        settled.insert(number.to_string());
     }
-    assert_eq!(settled, (1..=PLACES).collect());
+    let old = (1..=PLACES).map(|number| number.to_string());
+    assert_eq!(settled, old.chain((1..=NEW_PLACES).map(|number| format!("N{number}"))).collect());
 }
 
 #[test]
@@ -43,6 +46,38 @@ fn two_ids_in_a_document_are_refused() {
         text.contains("code: 2") && text.contains("can't have multiple _id fields in one document"),
         "{text}"
     );
+}
+
+#[test]
+fn a_connection_names_its_client_once() {
+    let Some(server) = Server::start() else { return print_line("fidelity: skipped, no server yet") };
+    let mut client = server.connect().unwrap();
+    let named = "{hello: 1, client: {driver: {name: 'd', version: '1'}, os: {type: 'Linux'}}, $db: 'admin'}";
+    assert!(run(&mut client, named).view().get("code").is_none());
+    // The second document is refused before it is read. An empty one is accepted.
+    let refused = run(&mut client, "{hello: 1, client: {driver: 1}, $db: 'admin'}");
+    assert_eq!(refused.view().get("code").and_then(|code| code.as_i64()), Some(186), "{refused}");
+    let mut other = server.connect().unwrap();
+    assert!(run(&mut other, "{hello: 1, client: {}, $db: 'admin'}").view().get("code").is_none());
+}
+
+#[test]
+fn the_log_counts_its_lines_in_the_shortest_type() {
+    let Some(server) = Server::start() else { return print_line("fidelity: skipped, no server yet") };
+    let log = run(&mut server.connect().unwrap(), "{getLog: 'global', $db: 'admin'}");
+    let lines = log.view().get("totalLinesWritten").map(|lines| lines.kind().alias());
+    assert_eq!(lines, Some("int"));
+}
+
+#[test]
+fn cluster_times_far_ahead_are_refused() {
+    let Some(server) = Server::start_with(&["--replset", "rs0"]) else {
+        return print_line("fidelity: skipped, no server yet");
+    };
+    let mut client = server.connect().unwrap();
+    let far = "{ping: 1, $clusterTime: {clusterTime: {$timestamp: {t: 4294967295, i: 1}}}, $db: 'admin'}";
+    let refused = run(&mut client, far);
+    assert_eq!(refused.view().get("code").and_then(|code| code.as_i64()), Some(205), "{refused}");
 }
 
 #[test]

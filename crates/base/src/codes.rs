@@ -189,6 +189,7 @@ codes! {
     InvalidIndexSpecificationOption = 197,
     CannotBuildIndexKeys = 201,
     NetworkInterfaceExceededTimeLimit = 202,
+    ClusterTimeFailsRateLimiter = 205,
     NoSuchSession = 206,
     InvalidUUID = 207,
     TooManyLocks = 208,

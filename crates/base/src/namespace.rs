@@ -65,8 +65,11 @@ pub fn is_internal_database(name: &str) -> bool {
 
 /// Checks the name of a database. Errors: InvalidNamespace.
 pub fn check_database_name(name: &str) -> Result<()> {
+    if name.len() > DATABASE_NAME_MAX {
+        let length = name.len();
+        bail!(InvalidNamespace, "db name must be at most {DATABASE_NAME_MAX} characters, found: {length}");
+    }
     let bad = name.is_empty()
-        || name.len() > DATABASE_NAME_MAX
         || name.bytes().any(|byte| matches!(byte, b'\0' | b'/' | b'\\' | b'.' | b' ' | b'"' | b'$'));
     if bad {
         bail!(InvalidNamespace, "Invalid namespace specified '{name}'");
@@ -74,14 +77,19 @@ pub fn check_database_name(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Checks the name of a collection in a database. Errors: InvalidNamespace.
+/// Checks the name of a collection in a database. MongoDB also accepts two kinds of names with a `$`, but no collection
+/// has one.
+///
+/// Errors: InvalidNamespace.
 pub fn check_collection_name(database: &str, name: &str) -> Result<()> {
-    let bad = name.is_empty()
-        || name.starts_with('.')
-        || name.contains('\0')
-        || (name.contains('$') && !(name.starts_with("$cmd") || name == "oplog.$main"));
-    if bad {
+    if name.is_empty() || (name.contains('$') && !(name.starts_with("$cmd") || name == "oplog.$main")) {
         bail!(InvalidNamespace, "Invalid namespace specified '{database}.{name}'");
+    }
+    if name.starts_with('.') {
+        bail!(InvalidNamespace, "Collection names cannot start with '.': {name}");
+    }
+    if name.contains('\0') {
+        bail!(InvalidNamespace, "namespaces cannot have embedded null characters");
     }
     if database.len() + 1 + name.len() > NAMESPACE_MAX {
         bail!(
@@ -112,7 +120,7 @@ mod tests {
     fn names_are_checked() {
         let namespace = Namespace::parse("db.a.b").unwrap();
         assert_eq!((namespace.database(), namespace.collection()), ("db", "a.b"));
-        for bad in ["db", "db.", ".c", "d b.c", "d$.c", "db.a$b", "db..a"] {
+        for bad in ["db", "db.", ".c", "d b.c", "d$.c", "db.a$b", "db..a", "db.a\0b"] {
             assert!(Namespace::parse(bad).is_err(), "{bad}");
         }
         assert!(Namespace::new("d", &"x".repeat(253)).is_ok());

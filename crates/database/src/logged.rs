@@ -195,7 +195,14 @@ impl LoggedCommand {
             let differs = changed(before.view(), now.view());
             if !differs.view().is_empty() {
                 object.begin_document(c"index").append(c"name", &*after.spec.name);
-                object.append_all(differs.view()).end();
+                for field in differs.view() {
+                    // MongoDB's parser reads this number as a long.
+                    match (field.name(), field.value().as_i64()) {
+                        ("expireAfterSeconds", Some(seconds)) => object.append(field.field_name(), seconds),
+                        _ => object.append_element(&field),
+                    };
+                }
+                object.end();
                 old.append(c"indexOptions_old", &changed(now.view(), before.view()));
             }
         }

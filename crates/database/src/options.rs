@@ -52,7 +52,8 @@ pub(crate) fn parse(options: Document<'_>, namespace: &Namespace, context: &Cont
 /// Checks options of a new collection that stored ones need not follow: options of a storage engine, which earlier
 /// versions did not check, and options of newer versions.
 ///
-/// Errors: InvalidOptions, BadValue and FailedToParse as in MongoDB; 40415 for an unknown field.
+/// Errors: 51024 for a size of a capped collection below one; InvalidOptions, BadValue and FailedToParse as in MongoDB;
+/// 40415 for an unknown field.
 pub(crate) fn check_new(options: Document<'_>, context: &Context) -> Result<()> {
     if context.compatible_with < CompatibleWith::V9_0 {
         if options.get("validationLevel").is_some_and(|level| level.as_str() == Some("constraint")) {
@@ -61,6 +62,10 @@ pub(crate) fn check_new(options: Document<'_>, context: &Context) -> Result<()> 
         if options.get("prepareConstraintValidationLevel").is_some() {
             return Err(unknown_option("prepareConstraintValidationLevel"));
         }
+    }
+    let size = options.get("size").and_then(|size| size.as_number()).map(|size| size.to_i64_coerced());
+    if let Some(size) = size.filter(|size| *size < 1) {
+        bail!(51024, "BSON field 'size' value must be >= 1, actual value '{size}'");
     }
     let defaults = options.get("indexOptionDefaults").and_then(|defaults| defaults.as_document());
     let engines = [Some(options), defaults].into_iter().flatten().filter_map(|all| all.get("storageEngine"));
@@ -148,7 +153,7 @@ impl<'a> Seen<'a> {
                 }
             }
             // Sent by old clients.
-            "autoIndexId" if value.is_truthy() => {}
+            "autoIndexId" if value.is_truthy() => _ = self.without_effect.append(FieldName::new(name)?, true),
             "autoIndexId" => {
                 self.no_id_index = true;
                 self.without_effect.append(FieldName::new(name)?, false);

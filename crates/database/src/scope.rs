@@ -43,7 +43,11 @@ impl Scope {
 
     /// Returns the scope with more variables.
     pub fn with_variables(&self, more: impl Iterator<Item = (String, Option<ValueBuf>)>) -> Scope {
-        let variables = self.context.variables.iter().cloned().chain(more).collect();
+        let more: Vec<_> = more.collect();
+        let is_replaced = |name: &str| more.iter().any(|(other, _)| other == name);
+        let kept =
+            self.context.variables.iter().filter(|(name, _)| !is_replaced(name)).cloned().collect::<Vec<_>>();
+        let variables = kept.into_iter().chain(more).collect();
         Scope { context: Arc::new(self.context.with_variables(variables)), ..self.clone() }
     }
 

@@ -16,12 +16,13 @@ pub fn equal(a: Value<'_>, b: Value<'_>) -> bool {
     compare(a, b) == Ordering::Equal
 }
 
-/// Compares optional values. A missing value sorts before everything except MinKey.
+/// Compares optional values. A missing value sorts before everything except MinKey, and equals undefined.
 pub fn compare_optional(a: Option<Value<'_>>, b: Option<Value<'_>>) -> Ordering {
     match (a, b) {
         (Some(a), Some(b)) => compare(a, b),
         (Some(Value::MinKey), None) => Ordering::Less,
         (None, Some(Value::MinKey)) => Ordering::Greater,
+        (Some(Value::Undefined), None) | (None, Some(Value::Undefined)) => Ordering::Equal,
         (a, b) => a.is_some().cmp(&b.is_some()),
     }
 }

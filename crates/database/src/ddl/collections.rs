@@ -381,11 +381,14 @@ fn check_makeable(namespace: &Namespace) -> Result<()> {
     }
 }
 
-/// `system.` collections are not for clients to create, but for the few that MongoDB lets them.
+/// Clients cannot create collections with a `$` in the name, and only a few of the `system.` collections.
 ///
 /// Errors: InvalidNamespace.
 pub(crate) fn check_creatable(namespace: &Namespace) -> Result<()> {
     let name = namespace.collection();
+    if name.contains('$') {
+        bail!(InvalidNamespace, "Invalid collection name: {name}");
+    }
     let allowed =
         ["system.js", "system.users", "system.roles", "system.profile", "system.views", "system.version"];
     let is_own = namespace.database() == "config" || namespace.as_str() == "local.system.replset";

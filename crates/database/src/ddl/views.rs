@@ -126,6 +126,12 @@ pub(crate) fn check_pipeline(namespace: &Namespace, view: &View, context: &Conte
             pipeline.len().saturating_sub(1)
         );
     }
+    if pipeline.is_change_stream() {
+        bail!(OptionNotSupportedOnView, "$changeStream cannot be used in a view definition");
+    }
+    if let Some(first) = pipeline.first().filter(|first| first.needs_no_collection()) {
+        bail!(InvalidNamespace, "'{}' cannot be used in a view definition", first.name);
+    }
     Ok(())
 }
 

@@ -36,7 +36,8 @@ impl Database {
         };
         if collection.is_view() {
             let pipeline = request.to_pipeline()?;
-            let request = AggregateRequest::new(stages(&pipeline));
+            let hint = request.hint_of_pipeline();
+            let request = AggregateRequest { hint, ..AggregateRequest::new(stages(&pipeline)) };
             return self.explain_aggregate(scope, &request, verbosity);
         }
         let top = match &projection {
@@ -71,7 +72,7 @@ impl Database {
             return Ok(missing(namespace, &matcher, verbosity, "COUNT"));
         };
         if collection.is_view() {
-            return self.explain_filtered(scope, filter, verbosity);
+            return self.explain_filtered(scope, filter, hint, verbosity);
         }
         if matcher.is_empty() && hint.is_none() {
             return Ok(missing(namespace, &matcher, verbosity, "RECORD_STORE_FAST_COUNT"));
@@ -102,7 +103,7 @@ impl Database {
             return Ok(missing(namespace, &matcher, verbosity, "EOF"));
         };
         if collection.is_view() {
-            return self.explain_filtered(scope, filter, verbosity);
+            return self.explain_filtered(scope, filter, hint, verbosity);
         }
         let path = Path::new(FieldName::new(key)?);
         let covering = Some(vec![path.clone()]);
@@ -115,12 +116,13 @@ impl Database {
         self: &Arc<Self>,
         scope: &Scope,
         filter: Document<'_>,
+        hint: Option<Hint>,
         verbosity: Verbosity,
     ) -> Result<DocumentBuf> {
         let mut out = Builder::new();
         out.begin_array(c"pipeline").push_document().append(c"$match", filter).end().end();
         let holder = out.finish();
-        let request = AggregateRequest::new(stages(&holder));
+        let request = AggregateRequest { hint, ..AggregateRequest::new(stages(&holder)) };
         self.explain_aggregate(scope, &request, verbosity)
     }
 }

@@ -206,6 +206,7 @@ impl IndexSpec {
     /// Returns true if all options except the name agree.
     pub fn same_options(&self, other: &IndexSpec) -> bool {
         self.prepare_unique == other.prepare_unique
+            && self.hidden == other.hidden
             && self.expire_after_seconds == other.expire_after_seconds
             && self.text == other.text
             && GeoIndex::same_options(self.geo.as_ref(), other.geo.as_ref())
@@ -225,7 +226,7 @@ impl IndexSpec {
 
     /// Returns true if the key pattern is `_id` alone, ascending.
     pub fn is_id_pattern(&self) -> bool {
-        matches!(&*self.parts, [part] if part.path.as_str() == "_id" && part.kind != KeyKind::Hashed)
+        matches!(&*self.parts, [part] if part.path.as_str() == "_id" && matches!(part.kind, KeyKind::Ascending | KeyKind::Descending))
     }
 
     /// Makes a prepared index unique, as collMod does.
@@ -537,6 +538,9 @@ fn key_pattern(key: Document<'_>) -> Result<Vec<KeyPart>> {
 /// Parses one field of a key pattern.
 fn key_part(name: &str, value: Value<'_>) -> Result<KeyPart> {
     check_path(name)?;
+    if name == "_fts" {
+        bail!(CannotCreateIndex, "Index key contains an illegal field name: '{name}'");
+    }
     let kind = match value {
         Value::String("hashed") if is_wildcard(name) => {
             bail!(
@@ -637,6 +641,8 @@ fn check_partial_operators(operators: Document<'_>) -> Result<()> {
             "$all" if is_plain(element.value()) => {}
             "$geoWithin" | "$within" | "$geoIntersects" => {}
             "$exists" if element.value().is_truthy() => {}
+            // An equality with a DBRef.
+            "$ref" | "$id" | "$db" => return Ok(()),
             name if name.starts_with('$') => return Err(unsupported_partial(name)),
             _ => return Ok(()),
         }

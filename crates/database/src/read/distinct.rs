@@ -37,7 +37,7 @@ impl Database {
             let mut out = Builder::new();
             out.begin_array(c"pipeline").push_document().append(c"$match", filter).end().end();
             let holder = out.finish();
-            let request = AggregateRequest::new(super::find::stages(&holder));
+            let request = AggregateRequest { hint, ..AggregateRequest::new(super::find::stages(&holder)) };
             self.aggregate(scope, &request)?.into_source()
         } else {
             let Some(collection) = found else {
@@ -165,7 +165,7 @@ impl Database {
         let Scope { operation, namespace, context, .. } = scope;
         let matcher = Arc::new(Matcher::parse_query(filter, context)?);
         if self.is_virtual(namespace) {
-            let all = self.count_view(scope, filter)?.saturating_sub(skip);
+            let all = self.count_view(scope, filter, hint)?.saturating_sub(skip);
             return Ok(if limit == 0 { all } else { all.min(limit) });
         }
         let view = scope.view(self);
@@ -177,7 +177,7 @@ impl Database {
             (left, limit) => left.min(limit),
         };
         if collection.is_view() {
-            return Ok(window(self.count_view(scope, filter)?));
+            return Ok(window(self.count_view(scope, filter, hint)?));
         }
         if matcher.is_empty() && hint.is_none() {
             operation.record_plan([PlanUse::Stage("RECORD_STORE_FAST_COUNT")].into_iter());
@@ -199,13 +199,14 @@ impl Database {
         })
     }
 
-    fn count_view(self: &Arc<Self>, scope: &Scope, filter: Document<'_>) -> Result<u64> {
+    fn count_view(self: &Arc<Self>, scope: &Scope, filter: Document<'_>, hint: Option<Hint>) -> Result<u64> {
         let mut out = Builder::new();
         out.begin_array(c"pipeline");
         out.push_document().append(c"$match", filter).end();
         out.push_document().append(c"$count", "n").end().end();
         let holder = out.finish();
-        let mut cursor = self.aggregate(scope, &AggregateRequest::new(stages(&holder)))?;
+        let request = AggregateRequest { hint, ..AggregateRequest::new(stages(&holder)) };
+        let mut cursor = self.aggregate(scope, &request)?;
         let mut batch = Builder::new();
         batch.begin_array(c"b");
         cursor.next_batch(1, &mut batch)?;

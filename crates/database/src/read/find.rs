@@ -105,6 +105,14 @@ impl<'a> FindRequest<'a> {
         Ok((read, projection))
     }
 
+    /// Returns the hint beside [`to_pipeline`](Self::to_pipeline). A `$natural` sort is a hint there.
+    pub(crate) fn hint_of_pipeline(&self) -> Option<Hint> {
+        match self.sort.get("$natural").and_then(|direction| direction.as_number()) {
+            Some(direction) => Some(Hint::Natural { forward: direction.to_f64() > 0.0 }),
+            None => self.hint.clone(),
+        }
+    }
+
     /// Returns the request as pipeline stages, for views.
     pub(crate) fn to_pipeline(&self) -> Result<DocumentBuf> {
         let unsupported = |what: &str| Err(err!(InvalidPipelineOperator, "{what} not supported on views"));
@@ -179,6 +187,7 @@ impl Database {
             let pipeline = request.to_pipeline()?;
             let request = AggregateRequest {
                 allow_disk_use: request.allow_disk_use,
+                hint: request.hint_of_pipeline(),
                 ..AggregateRequest::new(stages(&pipeline))
             };
             return self.aggregate(scope, &request);

@@ -55,3 +55,31 @@ impl Database {
         deleted.map(|(deleted, _)| deleted)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::index::IndexSpec;
+    use crate::{InsertRequest, ManualClock, Operation};
+    use base::bson::extended_json::parse;
+    use storage::MemoryEngine;
+
+    #[test]
+    fn a_hidden_index_expires_documents() {
+        let clock = Arc::new(ManualClock::new(1_700_000_000_000));
+        let database = Database::open(Arc::new(MemoryEngine::new()), clock, 7).unwrap();
+        let operation = Arc::new(Operation::new(1));
+        let context = Arc::new(Context::new(0, 1, operation.clone()));
+        let namespace = Namespace::parse("d.c").unwrap();
+        let spec = parse("{key: {t: 1}, name: 't', expireAfterSeconds: 5, hidden: true}").unwrap();
+        let spec = IndexSpec::parse(spec.view(), &namespace, &context).unwrap();
+        database.create_indexes(&Operation::new(0), &namespace, [spec], &context).unwrap();
+        let scope = Scope::new(&operation, &namespace, &context);
+        for document in ["{_id: 1, t: {$date: 1600000000000}}", "{_id: 2, t: {$date: 1800000000000}}"] {
+            let document = parse(document).unwrap();
+            let insert = InsertRequest { document: document.view(), bypass_validation: false };
+            database.insert(&scope, insert).unwrap();
+        }
+        assert_eq!((database.sweep_ttl(), database.sweep_ttl()), (1, 0));
+    }
+}

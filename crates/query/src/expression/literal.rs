@@ -18,6 +18,11 @@ pub(super) fn parse_literal(_: &mut Parser<'_>, _: &'static Operator, value: Val
     Ok(Node::Constant(Some(value.to_owned())))
 }
 
+/// Parses `$expr`, which marks an expression in filters and stands for its operand here.
+pub(super) fn parse_expr(parser: &mut Parser<'_>, _: &'static Operator, value: Value<'_>) -> Result<Node> {
+    parser.operand(value)
+}
+
 /// Parses `$let`. The operands are the variables' values in order, then `in`.
 ///
 /// Errors: 16874 to 16877 for malformed arguments, FailedToParse for an invalid name.

@@ -176,6 +176,8 @@ pub static OPERATORS: &[Operator] = &[
     op("$divide", Exactly(2), divide::divide),
     op("$eq", Exactly(2), |call| value(comparison::order(call)?.is_eq())),
     op("$exp", Exactly(1), power::exp),
+    // The parser returns the operand.
+    op("$expr", Own(literal::parse_expr), misc::never),
     op("$filter", Own(iterate::parse_filter), iterate::filter).described(iterate::describe).impure(),
     op("$first", Exactly(1), |call| array::end(call, 0)),
     op("$firstN", Named(&pick::ENDS), pick::first_n),

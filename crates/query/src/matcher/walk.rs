@@ -153,6 +153,9 @@ fn in_array<'a>(
                 visit(Found { element: Some(element), position })?
             }
             Type::Document => in_document(after, nested(element), leaf, position, visit)?,
+            Type::Array if matches!(after, [only] if only.name().is_empty()) => {
+                visit(Found { element: Some(element), position })?
+            }
             Type::Array => in_array(after, element, leaf, position, visit)?,
             _ => false,
         };

@@ -56,7 +56,8 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let (Some(group_by), Some(buckets)) = (group_by, buckets) else {
         bail!(40246, "$bucketAuto requires 'groupBy' and 'buckets' to be specified.");
     };
-    let output = match output {
+    // An empty output also stands for the default.
+    let output = match output.filter(|output| !output.is_empty()) {
         Some(output) => output,
         None => vec![count(scope.context)?],
     };

@@ -238,6 +238,11 @@ impl StageDefinition {
         StageDefinition { inputs: Some(inputs), ..self }
     }
 
+    /// Whether a pipeline that begins with the stage can run only without a collection.
+    pub fn needs_no_collection(&self) -> bool {
+        matches!(self.runs_on, RunsOn::Admin | RunsOn::Database)
+    }
+
     /// Whether a pipeline that begins with the stage reads no collection.
     pub fn generates_documents(&self) -> bool {
         self.documents != Documents::Input

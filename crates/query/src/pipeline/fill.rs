@@ -86,7 +86,7 @@ fn filling<'a>(field: &Element<'a>) -> Result<Filling<'a>> {
     }
 }
 
-/// Appends a `$setWindowFields` for the fields that are filled from neighbours. Errors: 6050207 without `sortBy`.
+/// Appends a `$setWindowFields` for the fields that are filled from neighbours. Errors: as [`partition`].
 fn append_windows(stages: &mut Builder, options: Document<'_>, output: Document<'_>) -> Result<()> {
     let mut windows = Builder::new();
     for field in output {
@@ -101,13 +101,6 @@ fn append_windows(stages: &mut Builder, options: Document<'_>, output: Document<
     let partition = partition(options)?;
     if windows.is_empty() {
         return Ok(());
-    }
-    let is_linear = |field: Element<'_>| {
-        let method = field.value().as_document().and_then(|filling| filling.get("method"));
-        method.and_then(|method| method.as_str()) == Some("linear")
-    };
-    if options.find("sortBy").is_none() && output.iter().any(is_linear) {
-        bail!(6050207, "$fill with the method 'linear' requires 'sortBy'");
     }
     stages.push_document().begin_document(c"$setWindowFields");
     stages.append_all(partition.finish().view());
@@ -197,7 +190,7 @@ mod tests {
         fails("[{$fill: {output: {a: {value: 1}}, x: 1}}]", 40415, "'$fill.x' is an unknown field");
         fails("[{$fill: {output: {a: {method: 'x'}}}}]", 6050202, "either 'locf' or 'linear'");
         fails("[{$fill: {output: {a: {}}}}]", 6050201, "exactly one of 'value' and 'method'");
-        fails("[{$fill: {output: {a: {method: 'linear'}}}}]", 6050207, "requires 'sortBy'");
+        fails("[{$fill: {output: {a: {method: 'linear'}}}}]", 605001, "sortBy");
         fails(
             "[{$fill: {output: {a: {value: 1}}, partitionBy: '$a', partitionByFields: ['a']}}]",
             6050204,

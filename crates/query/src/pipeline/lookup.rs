@@ -17,7 +17,7 @@
 //! ```
 
 use super::collections::Namespace;
-use super::definition::{Inputs, RunsOn};
+use super::definition::Inputs;
 use super::fields::{set_path, text_option, visit_values};
 use super::lookup_table::{Equality, Join};
 use super::r#match::{Match, matching};
@@ -90,9 +90,7 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
         bail!(FailedToParse, "missing 'from' option to $lookup stage specification: {spec}");
     }
     let first_stage = pipeline.as_ref().and_then(|pipeline| pipeline.first());
-    if let Some(first) = first_stage.filter(|first| from.is_some() && first.name != "$documents")
-        && matches!(first.runs_on, RunsOn::Admin | RunsOn::Database)
-    {
+    if let Some(first) = first_stage.filter(|first| from.is_some() && first.needs_no_collection()) {
         bail!(InvalidNamespace, "{} can only be run with {{aggregate: 1}}", first.name);
     }
     let from = from.filter(|_| !generates_documents).map(Namespace::local);

@@ -27,7 +27,7 @@ struct UnionWith {
 /// Parses `$unionWith`.
 ///
 /// Errors: FailedToParse for a specification that is neither a string nor a document, 40415 for an unknown option,
-/// 40414 without a collection; the errors of the pipeline.
+/// InvalidNamespace for a collection and a stage that needs none; the errors of the pipeline.
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let (mut from, mut pipeline) = (None, Pipeline::default());
     match spec.value() {
@@ -63,6 +63,9 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
             FailedToParse,
             "$unionWith stage without explicit collection must have a pipeline with $documents as first stage"
         );
+    }
+    if let Some(first) = pipeline.first().filter(|first| from.is_some() && first.needs_no_collection()) {
+        bail!(InvalidNamespace, "{} can only be run with {{aggregate: 1}}", first.name);
     }
     Ok(Parsed::one(UnionWith { from: from.map(Namespace::local), pipeline }))
 }

@@ -82,6 +82,13 @@ pub(crate) fn check_path(path: &str) -> Result<()> {
     if path.split('.').any(str::is_empty) {
         bail!(EmptyFieldName, "The update path '{path}' contains an empty field name, which is not allowed.");
     }
+    check_components(path)
+}
+
+/// Checks the components of a path of the filter of an upsert. They may be empty.
+///
+/// Errors: as [`check_path`].
+pub(crate) fn check_components(path: &str) -> Result<()> {
     if path.split('.').count() > COMPONENTS_MAX {
         bail!(Overflow, "Field path exceeds the maximum number of components: {COMPONENTS_MAX}");
     }

@@ -2,7 +2,7 @@
 
 use super::apply::Walk;
 use super::operators::set;
-use super::tree::{Fields, check_path};
+use super::tree::{Fields, check_components};
 use crate::{Context, Matcher};
 use base::Result;
 use base::bson::{Document, DocumentBuf};
@@ -16,7 +16,7 @@ pub(super) fn seed(matcher: &Matcher, only_id: bool, context: &Context) -> Resul
         if only_id && path.first() != "_id" {
             continue;
         }
-        check_path(path.as_str())?;
+        check_components(path.as_str())?;
         tree.add(path.as_str(), set::to(value))?;
     }
     let walk = Walk::new(context, Document::EMPTY, None, true, &[]);

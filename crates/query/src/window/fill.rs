@@ -9,7 +9,7 @@ use super::frame::window_of;
 use super::{Function, FunctionSpec, Partition, SortBy};
 use crate::Expression;
 use crate::interrupt_check::InterruptCheck;
-use base::bson::{Decimal128, Document, Number, Path, Value, ValueBuf};
+use base::bson::{Decimal128, Document, Number, Path, Type, Value, ValueBuf};
 use base::{Result, bail, err};
 
 /// A parsed `$locf`: the last observation carried forward.
@@ -73,7 +73,8 @@ fn x_value(value: Value<'_>) -> Result<Number> {
         other => other.as_number().ok_or_else(|| {
             err!(
                 TypeMismatch,
-                "$linearFill: Expected the sortBy field to be numeric or a date, but found {other}"
+                "Value of the sortBy field must be numeric or a date, but found {}",
+                other.kind().alias()
             )
         }),
     }
@@ -82,9 +83,10 @@ fn x_value(value: Value<'_>) -> Result<Number> {
 /// Returns the value as a number. Errors: TypeMismatch for a value that is neither a number nor null.
 fn number(value: &ValueBuf) -> Result<Number> {
     let value = value.view();
+    let found = value.kind().alias();
     value
         .as_number()
-        .ok_or_else(|| err!(TypeMismatch, "Value to be filled must be numeric or nullish, but found {value}"))
+        .ok_or_else(|| err!(TypeMismatch, "Value to be filled must be numeric or nullish, but found {found}"))
 }
 
 fn divide(a: Number, b: Number) -> Number {
@@ -109,12 +111,25 @@ impl Function for LinearFill {
     fn compute(&self, partition: &Partition<'_>, interrupts: &mut InterruptCheck) -> Result<Vec<ValueBuf>> {
         let values = partition.values(&self.input)?;
         let positions = partition.sort_values(&self.path)?;
+        let ties = partition.ties()?;
         let mut x_values = Vec::with_capacity(positions.len());
-        for position in &positions {
+        let mut last: Option<Type> = None;
+        for ((value, position), is_tie) in values.iter().zip(&positions).zip(ties) {
+            present(value).map(number).transpose()?;
             x_values.push(x_value(position.view())?);
-        }
-        if partition.ties()?.contains(&true) {
-            bail!(6050106, "There can be no repeated values in the sort field");
+            if is_tie {
+                bail!(6050106, "There can be no repeated values in the sort field in the same partition");
+            }
+            let kind = position.view().kind();
+            if let Some(last) = last.filter(|last| (*last == Type::DateTime) != (kind == Type::DateTime)) {
+                bail!(
+                    TypeMismatch,
+                    "Conflicting sort value types, previously received type {}, but found {}",
+                    last.alias(),
+                    kind.alias()
+                );
+            }
+            last = Some(kind);
         }
         let mut results = vec![ValueBuf::null(); values.len()];
         let mut before: Option<(usize, (Number, Number))> = None;

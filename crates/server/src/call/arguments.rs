@@ -5,6 +5,7 @@
 
 use crate::access::command::Command;
 use crate::call::transaction_rules::{self, Given, Part};
+use crate::protocol::fields::Fields;
 use crate::protocol::read_concern::{ReadConcern, RequestedReadConcern};
 use crate::protocol::read_preference::ReadPreference;
 use crate::protocol::session_id::{self, Named};
@@ -30,6 +31,8 @@ pub(crate) struct Arguments<'a> {
     pub(crate) statement_ids: Option<base::bson::Array<'a>>,
     /// Time limit. Zero means no limit and is `None`.
     pub(crate) max_time: Option<Duration>,
+    /// The seconds of the cluster time that the client has seen.
+    pub(crate) cluster_seconds: u64,
     pub(crate) read_concern: RequestedReadConcern,
     /// Write concern, if given.
     pub(crate) write_concern: Option<WriteConcern>,
@@ -130,7 +133,10 @@ impl<'a> Arguments<'a> {
                 "apiDeprecationErrors" => {
                     api.deprecation_errors = Some(typed(&element, command, "bool", value.as_bool())?);
                 }
-                // Only sharded clusters check the cluster time. `$db` was read with the frame.
+                "$clusterTime" if topology.is_replica_set => {
+                    arguments.cluster_seconds = cluster_seconds(&element, command)?;
+                }
+                // `$db` was read with the frame. A standalone has no cluster time.
                 _ => {}
             }
         }
@@ -150,6 +156,20 @@ impl<'a> Arguments<'a> {
         let has_write_concern = self.write_concern.as_ref().is_some_and(|concern| !concern.is_empty());
         transaction_rules::check_concerns(part, command, &self.read_concern, has_write_concern)
     }
+}
+
+/// Returns the seconds of a cluster time, which no key signs here.
+///
+/// Errors: TypeMismatch and 40414 for wrong and missing fields.
+fn cluster_seconds(element: &Element<'_>, command: &Command) -> Result<u64> {
+    let time = typed(element, command, "object", element.value().as_document())?;
+    let mut fields = Fields::of_document("$clusterTime", time);
+    let seconds = match fields.required("clusterTime", Fields::any)? {
+        Value::Timestamp(time) => time >> 32,
+        other => return Err(fields.wrong_type("clusterTime", other.kind(), "timestamp")),
+    };
+    fields.document("signature")?;
+    Ok(seconds)
 }
 
 /// Checks the read concern of a command outside of a transaction.

@@ -16,7 +16,7 @@ use crate::protocol::fields::Fields;
 use crate::state::connection::ConnectionState;
 use crate::state::server::Server;
 use base::bson::{Builder, Document};
-use base::{Error, Namespace, Result, err};
+use base::{CompatibleWith, Error, ErrorCode, Namespace, Result, err};
 use database::time;
 use database::{OpenTransaction, Operation, Position, QuerySettings, Suspension};
 use std::cell::Cell;
@@ -169,12 +169,12 @@ impl<'a> Call<'a> {
         Ok(Some(Event::Other { until: waits::for_suspended(self.progress, &self.arguments)?, ready }))
     }
 
-    /// Applies the settings of the command's query shape.
+    /// Applies the settings of the command's query shape and the settings `own` that the command gives.
     ///
-    /// Errors: QueryRejectedBySettings.
-    pub(crate) fn apply_query_settings(&mut self) -> Result<()> {
+    /// Errors: QueryRejectedBySettings; errors of [`plan_by_query_settings`](Self::plan_by_query_settings).
+    pub(crate) fn apply_query_settings(&mut self, own: Option<Document<'_>>) -> Result<()> {
         let request = self.request;
-        let rejects = self.plan_by_query_settings(request);
+        let rejects = self.plan_by_query_settings(request, own)?;
         match rejects {
             true => Err(err!(QueryRejectedBySettings, "Query rejected by admin query settings")),
             false => Ok(()),
@@ -183,10 +183,26 @@ impl<'a> Call<'a> {
 
     /// Lets plans follow the settings of a query shape. Returns whether the settings refuse the query, which explain
     /// disregards.
-    pub(crate) fn plan_by_query_settings(&mut self, request: &Request<'_>) -> bool {
-        let found = self.server.set_settings.query_settings.of_command(request.database, request.body);
+    ///
+    /// Errors: before MongoDB 9.0, each command's own code for settings that it gives; invalid settings.
+    pub(crate) fn plan_by_query_settings(
+        &mut self,
+        request: &Request<'_>,
+        own: Option<Document<'_>>,
+    ) -> Result<bool> {
+        if own.is_some() && self.server.settings.compatible_with < CompatibleWith::V9_0 {
+            let code = match request.name() {
+                "find" => 7746901,
+                "aggregate" => 7708001,
+                _ => 7923000,
+            };
+            let message = "BSON field 'querySettings' is an unknown field";
+            return Err(Error::new(ErrorCode::from_number(code), message));
+        }
+        let settings = &self.server.set_settings.query_settings;
+        let found = settings.for_command((request.database, request.body), own)?;
         self.query_settings = found.as_ref().map(|shape| shape.settings.clone());
-        found.is_some_and(|shape| shape.reject)
+        Ok(found.is_some_and(|shape| shape.reject))
     }
 
     /// Waits at most this long since the first call of the handler; `None` after that time, when

@@ -278,6 +278,7 @@ impl<'a> Run<'a, '_> {
         }
         let topology = Topology { is_replica_set: server.is_replicated() };
         let mut arguments = Arguments::read(self.request.body, command, &topology)?;
+        check_cluster_time(server, arguments.cluster_seconds)?;
         if let Some(named) = arguments.named_session {
             arguments.session = auth::session::own(server, state, named)?;
         }
@@ -690,6 +691,24 @@ fn use_session(state: &mut ConnectionState, sessions: &Sessions, arguments: &Arg
         state.session = Some(sessions.touch(id)?);
     }
     Ok(())
+}
+
+/// Refuses a cluster time that is a year ahead of this server's, as MongoDB does by default.
+///
+/// Errors: ClusterTimeFailsRateLimiter.
+fn check_cluster_time(server: &Server, seconds: u64) -> Result<()> {
+    const DRIFT_MAX: u64 = 365 * 24 * 60 * 60;
+    if seconds == 0 {
+        return Ok(());
+    }
+    let own = server.cluster_time() >> 32;
+    match seconds > own.saturating_add(DRIFT_MAX) {
+        true => Err(err!(
+            ClusterTimeFailsRateLimiter,
+            "New cluster time, {seconds}, is too far from this node's wall clock time, {own}."
+        )),
+        false => Ok(()),
+    }
 }
 
 /// Appends the cluster time on members of a set and on fronts with a log.

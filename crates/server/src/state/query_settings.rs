@@ -6,6 +6,7 @@
 use crate::protocol::fields::Fields;
 use crate::state::system_collections::SettingLocation;
 use base::bson::{Builder, Document, DocumentBuf, Value};
+use base::namespace::is_internal_database;
 use base::{Namespace, Result, bail, err};
 use database::language::query_shape;
 use database::{Database, Hint, IndexHint, QuerySettings};
@@ -51,6 +52,25 @@ impl AllQuerySettings {
             return None;
         }
         self.find(&hash_of(query_shape::of_command(database, command)?.view()))
+    }
+
+    /// The settings for a command, with those that the command gives for itself. Settings of the shape come first.
+    /// Reads by `_id` and of internal collections have no settings of their own.
+    ///
+    /// Errors: those of [`Settings::read`].
+    pub(crate) fn for_command(
+        &self,
+        (database, command): (&str, Document<'_>),
+        own: Option<Document<'_>>,
+    ) -> Result<Option<Arc<ShapeSettings>>> {
+        let stored = self.of_command(database, command);
+        let Some(own) = own.filter(|_| may_have_settings(database, command)) else { return Ok(stored) };
+        let own = Settings::read(own)?;
+        let merged = match &stored {
+            Some(stored) => Settings::read(stored.settings.document.view())?.over(own),
+            None => own,
+        };
+        Ok(merged.effective().map(|settings| Arc::new(settings.into_shape(String::new(), None))))
     }
 
     fn find(&self, hash: &str) -> Option<Arc<ShapeSettings>> {
@@ -160,6 +180,14 @@ impl AllQuerySettings {
     }
 }
 
+/// Whether a command may bring settings. MongoDB ignores them for internal collections and for reads by `_id`.
+fn may_have_settings(database: &str, command: Document<'_>) -> bool {
+    let collection = command.first().and_then(|name| name.value().as_str()).unwrap_or("");
+    let filter = command.get("filter").and_then(|filter| filter.as_document()).unwrap_or(Document::EMPTY);
+    let is_by_id = filter.iter().count() == 1 && filter.find("_id").is_some();
+    !is_by_id && !is_internal_database(database) && !collection.starts_with("system.")
+}
+
 impl ShapeSettings {
     /// Appends hash, settings and representative query, as they are stored and shown.
     pub(crate) fn append_to(&self, out: &mut Builder) {
@@ -238,19 +266,23 @@ impl Settings {
     /// Drops fields that have no effect.
     ///
     /// Errors: 7746604 if no field is left besides the comment.
-    fn simplified(mut self) -> Result<Settings> {
+    fn simplified(self) -> Result<Settings> {
+        self.effective().ok_or_else(|| {
+            err!(7746604, "the resulting settings cannot be empty or contain only default values")
+        })
+    }
+
+    /// Drops fields that have no effect. Returns `None` if no field is left besides the comment.
+    fn effective(mut self) -> Option<Settings> {
         self.reject = self.reject.filter(|reject| *reject);
         let hints = self.index_hints.map(|mut hints| {
             hints.retain(|spec| !spec.hints.is_empty());
             hints
         });
         self.index_hints = hints.filter(|hints| !hints.is_empty());
-        match self.index_hints.is_some() || self.query_framework.is_some() || self.reject.is_some() {
-            true => Ok(self),
-            false => {
-                Err(err!(7746604, "the resulting settings cannot be empty or contain only default values"))
-            }
-        }
+        let has_effect =
+            self.index_hints.is_some() || self.query_framework.is_some() || self.reject.is_some();
+        has_effect.then_some(self)
     }
 
     fn into_shape(self, hash: String, representative: Option<DocumentBuf>) -> ShapeSettings {

@@ -26,7 +26,7 @@ impl Zone {
         if let Some(offset) = parse_offset(text) {
             return Some(Zone::Fixed(offset));
         }
-        if matches!(text, "UTC" | "GMT") {
+        if text == "UTC" {
             return Some(Zone::UTC);
         }
         // The library ignores the case of names; MongoDB does not.

@@ -91,12 +91,13 @@ fn source<'v, 'p>(root: Document<'v>, path: &'p Path) -> Result<(Option<Value<'v
                 (element, component.name())
             }
             _ => {
-                let element =
-                    held.map_or_else(String::new, |(element, _): (Element<'_>, _)| element.to_string());
+                let (element, part) = held.map_or_else(
+                    || (String::new(), component.name()),
+                    |(element, name): (Element<'_>, _)| (element.to_string(), name),
+                );
                 bail!(
                     PathNotViable,
-                    "cannot use the part ({} of {path}) to traverse the element ({{{element}}})",
-                    component.name()
+                    "cannot use the part ({part} of {path}) to traverse the element ({{{element}}})"
                 );
             }
         };

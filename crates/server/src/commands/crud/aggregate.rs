@@ -37,6 +37,7 @@ pub(crate) struct Parts<'a> {
     bypass_validation: bool,
     pub(crate) variables: Option<Document<'a>>,
     pub(crate) uuid: Option<[u8; 16]>,
+    pub(crate) settings: Option<Document<'a>>,
     explain: bool,
     batch_size: Option<u64>,
     has_cursor: bool,
@@ -45,7 +46,7 @@ pub(crate) struct Parts<'a> {
 fn aggregate(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let parts = Parts::read(&mut call.fields(), call.request.database)?;
     if parts.explain {
-        call.plan_by_query_settings(call.request);
+        call.plan_by_query_settings(call.request, parts.settings)?;
         check_explained(call.arguments.write_concern.is_some())?;
         return explain::aggregate(call, parts, Verbosity::QueryPlanner);
     }
@@ -65,8 +66,14 @@ fn aggregate(call: &mut Call<'_>) -> Result<HandlerStatus> {
     call.check_uuid(&parts.namespace, parts.uuid)?;
     let stages: Vec<_> = stages_of(parts.pipeline).map(|(stage, _)| stage).collect();
     check_rules(&stages, call.arguments.read_concern.level, call.arguments.transaction.is_some())?;
-    call.apply_query_settings()?;
-    let (collation, variables) = (parts.collation.as_ref(), parts.variables);
+    if call.arguments.transaction.is_some() {
+        check_inner_in_transaction(parts.pipeline)?;
+    }
+    call.apply_query_settings(parts.settings)?;
+    // A change stream does not take the collation of its collection.
+    let is_stream = stages.first().is_some_and(|first| first.opens_stream());
+    let default = is_stream.then_some(&Collation::SIMPLE);
+    let (collation, variables) = (parts.collation.as_ref().or(default), parts.variables);
     let scope = match parts.is_for_primary(&stages) {
         true => call.scope_to_read_here(&parts.namespace, collation, variables)?,
         false => call.scope_to_read(&parts.namespace, collation, variables)?,
@@ -130,6 +137,25 @@ fn check_rules(stages: &[&StageDefinition], level: Option<ReadConcern>, in_trans
     Ok(())
 }
 
+/// Checks that a transaction can run the pipelines of stages. The parser refuses pipelines that write or open streams.
+///
+/// Errors: OperationNotSupportedInTransaction.
+fn check_inner_in_transaction(pipeline: Array<'_>) -> Result<()> {
+    for inner in stages_of(pipeline).flat_map(|(stage, spec)| stage.inputs(spec.value()).pipelines) {
+        for (stage, _) in stages_of(inner) {
+            if !stage.in_transactions && !stage.writes() && !stage.opens_stream() {
+                bail!(
+                    OperationNotSupportedInTransaction,
+                    "Stage not supported inside of a multi-document transaction: {}",
+                    stage.name
+                );
+            }
+        }
+        check_inner_in_transaction(inner)?;
+    }
+    Ok(())
+}
+
 /// Checks that the stable API contains all stages.
 ///
 /// Errors: APIStrictError.
@@ -181,6 +207,7 @@ impl<'a> Parts<'a> {
             collation: fields.collation()?,
             variables: fields.document("let")?,
             uuid: fields.uuid("collectionUUID")?,
+            settings: fields.document("querySettings")?,
             explain: fields.strict_boolean("explain")?.unwrap_or(false),
             batch_size: cursor_reply::batch_size(cursor, "aggregate")?,
             has_cursor: cursor.is_some(),

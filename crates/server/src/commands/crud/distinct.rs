@@ -28,11 +28,12 @@ pub(crate) struct Parts<'a> {
     pub(crate) key: &'a str,
     pub(crate) query: Document<'a>,
     pub(crate) hint: Option<Hint>,
+    pub(crate) settings: Option<Document<'a>>,
 }
 
 fn distinct(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let parts = Parts::read(&mut call.fields())?;
-    call.apply_query_settings()?;
+    call.apply_query_settings(parts.settings)?;
     let scope = call.scope_to_read(&parts.namespace, parts.collation.as_ref(), None)?;
     let values = call.server.database.distinct(&scope, parts.key, parts.query, parts.hint)?;
     call.reply.append_all(values.view());
@@ -52,6 +53,7 @@ impl<'a> Parts<'a> {
             key: fields.required("key", Fields::string)?,
             query: fields.document("query")?.unwrap_or(Document::EMPTY),
             hint: fields.hint()?,
+            settings: fields.document("querySettings")?,
             collation: fields.collation()?,
         };
         fields.finish()?;

@@ -75,7 +75,9 @@ pub(crate) fn aggregate(
 
 fn explain_command(call: &mut Call<'_>, request: &Request<'_>, verbosity: Verbosity) -> Result<DocumentBuf> {
     let mut fields = Fields::of_command(request, is_generic);
-    call.plan_by_query_settings(request);
+    let takes_settings = matches!(request.name(), "find" | "aggregate" | "distinct");
+    let settings = request.body.get("querySettings").filter(|_| takes_settings);
+    call.plan_by_query_settings(request, settings.and_then(|settings| settings.as_document()))?;
     match request.name() {
         "find" => explain_find(call, &mut fields, verbosity),
         "aggregate" => {

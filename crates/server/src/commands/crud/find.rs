@@ -26,6 +26,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) request: FindRequest<'a>,
     pub(crate) variables: Option<Document<'a>>,
     pub(crate) uuid: Option<[u8; 16]>,
+    pub(crate) settings: Option<Document<'a>>,
     batch_size: u64,
     single_batch: bool,
     no_timeout: bool,
@@ -34,7 +35,7 @@ pub(crate) struct Parts<'a> {
 fn find(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let parts = Parts::read(&mut call.fields())?;
     call.check_uuid(&parts.namespace, parts.uuid)?;
-    call.apply_query_settings()?;
+    call.apply_query_settings(parts.settings)?;
     let (collation, variables) = (parts.collation.as_ref(), parts.variables);
     let scope = match parts.request.tailable {
         // A tailable cursor waits for inserts, and only the primary reports them.
@@ -85,6 +86,7 @@ impl<'a> Parts<'a> {
             collation: fields.collation()?,
             variables: fields.document("let")?,
             uuid: fields.uuid("collectionUUID")?,
+            settings: fields.document("querySettings")?,
             batch_size: batch_size.unwrap_or(FIRST_BATCH),
             single_batch: fields.strict_boolean("singleBatch")?.unwrap_or(false),
             no_timeout: fields.strict_boolean("noCursorTimeout")?.unwrap_or(false),

@@ -44,9 +44,6 @@ fn kill_cursors(call: &mut Call<'_>) -> Result<HandlerStatus> {
             }
         }
     }
-    if ids.is_empty() {
-        bail!(BadValue, "Must specify at least one cursor id in: {}", call.request.body);
-    }
     let registry = &call.server.database.cursors;
     let (killed, missing): (Vec<i64>, Vec<i64>) = ids.into_iter().partition(|id| registry.kill(*id));
     for (name, ids) in [

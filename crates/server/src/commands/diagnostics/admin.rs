@@ -42,7 +42,7 @@ fn get_log(call: &mut Call<'_>) -> Result<HandlerStatus> {
         "startupWarnings" => logging::startup_warnings(),
         other => bail!(OperationFailed, "No log named '{other}'"),
     };
-    call.reply.append(c"totalLinesWritten", written as i64).begin_array(c"log");
+    call.reply.append_number(c"totalLinesWritten", written as i64).begin_array(c"log");
     for line in &lines {
         call.reply.push(line);
     }
