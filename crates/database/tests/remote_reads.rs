@@ -59,13 +59,14 @@ impl Place {
         assert_eq!(done.count, documents.len());
     }
 
-    /// Runs a find given as a document of `filter`, `sort`, `skip` and `limit`.
+    /// Runs a find given as a document of `filter`, `projection`, `sort`, `skip` and `limit`.
     fn find(&self, operation: &Arc<Operation>, find: &str) -> Vec<String> {
         let find = parse(find).unwrap();
         let part = |name| find.view().get(name).and_then(|value| value.as_document());
         let number = |name| find.view().get(name).and_then(|value| value.as_i64()).unwrap_or(0) as u64;
         let mut request = FindRequest::new(part("filter").unwrap());
         request.sort = part("sort").unwrap_or(request.sort);
+        request.projection = part("projection").unwrap_or(request.projection);
         (request.skip, request.limit) = (number("skip"), number("limit"));
         let open = || self.database.find(&Scope::new(operation, &self.namespace, &self.context), &request);
         let mut cursor = self.database.by_latest_catalog(open).unwrap();
@@ -93,8 +94,11 @@ fn documents() -> Vec<DocumentBuf> {
         let (a, b, long) = (id * 7 % 50, id * 13 % 61, if id.is_multiple_of(97) { 60_000 } else { 20 });
         let text = format!("word{} all {}", id % 30, "x".repeat(long % 1000));
         let pad = "y".repeat(long);
+        // A field that few documents lack.
+        let rare = if id == 0 || id % 500 == 499 { "rare: ['none', 'one'], " } else { "" };
+        let c = if id > 200 && id % 100 == 50 { String::new() } else { format!("c: {}, ", id % 9) };
         let document = format!(
-            "{{_id: {id}, a: {a}, b: {b}, u: {}, tags: [{}, {}], s: '{text}', pad: '{pad}'}}",
+            "{{_id: {id}, a: {a}, b: {b}, u: {}, {c}{rare}tags: [{}, {}], s: '{text}', pad: '{pad}'}}",
             id * 3,
             id % 40,
             id % 17
@@ -133,6 +137,18 @@ fn finds() -> Vec<(String, u64)> {
         find("{filter: {a: {$gte: 10, $lt: 12}, b: 7}}".to_string(), 5),
         find("{filter: {a: 11}, limit: 1}".to_string(), 1),
         find("{filter: {a: {$gte: 0}}, sort: {a: 1, b: -1}}".to_string(), 8),
+        find("{filter: {b: {$gt: 30}}, projection: {_id: 0, b: 1, u: 1}}".to_string(), 4),
+        find("{filter: {c: {$in: [null, 3]}}, projection: {_id: 1, tags: 1}}".to_string(), 6),
+        find("{filter: {c: {$lt: 5}}, projection: {_id: 0, c: 1}, sort: {b: -1, u: 1}}".to_string(), 6),
+        find(
+            "{filter: {$expr: {$gt: ['$b', '$a']}}, projection: {c: 1}, sort: {$natural: -1}}".to_string(),
+            6,
+        ),
+        find("{filter: {b: 7}, projection: {pad: 1}}".to_string(), 40),
+        find(format!("{{filter: {{pad: '{}'}}}}", "y".repeat(20)), 12),
+        find(format!("{{filter: {{pad: '{}'}}}}", "y".repeat(60_000)), 12),
+        find("{filter: {$comment: 'scan', rare: 'one'}, projection: {a: 1}}".to_string(), 5),
+        find("{filter: {a: {$gt: 1}, rare: {$in: ['one']}}, sort: {$natural: -1}}".to_string(), 5),
     ]
 }
 
@@ -209,6 +225,9 @@ fn in_a_transaction(far: &Place, near: &Place, trips: &dyn Fn() -> u64) {
         "{filter: {a: {$in: [21, 28, 49]}}, sort: {b: 1}}",
         "{filter: {$or: [{a: 21}, {u: {$in: [9, 12, 159]}}]}}",
         "{filter: {$text: {$search: 'word3'}}}",
+        "{filter: {b: {$lt: 9}}, projection: {a: 1}}",
+        "{filter: {c: {$ne: 2}}, projection: {c: 1, a: 1}}",
+        "{filter: {rare: 'one'}}",
     ] {
         let before = trips();
         let found = far.find(&there, find);

@@ -104,6 +104,26 @@ impl Row {
         Some(self.0.slice(self.find(column)?))
     }
 
+    /// Returns the elements of a column with a one-dimensional array, which are `None` for null. Returns none for null.
+    pub(crate) fn elements(&self, column: usize) -> PgResult<Vec<Option<Bytes>>> {
+        /// Bytes before the first element: dimensions, flags, type, length, first subscript.
+        const HEADER: usize = 20;
+        let mut elements = Vec::new();
+        let Some(mut rest) = self.shared(column).filter(|array| array.len() > HEADER) else {
+            return Ok(elements);
+        };
+        rest.advance(HEADER);
+        while let Some(length) = rest.first_chunk().map(|length| i32::from_be_bytes(*length)) {
+            rest.advance(4);
+            let length = usize::try_from(length).ok();
+            if length.is_some_and(|length| length > rest.len()) {
+                return Err(broken());
+            }
+            elements.push(length.map(|length| rest.split_to(length)));
+        }
+        Ok(elements)
+    }
+
     /// Returns a column of type int8, int4 or bool; zero for null.
     pub(crate) fn int(&self, column: usize) -> i64 {
         let Some(bytes) = self.bytes(column) else { return 0 };

@@ -5,9 +5,10 @@
 //! `read_` method here.
 
 use crate::connection::{Param, Row};
+use crate::excerpts::Excerpts;
 use crate::keys::{self, bounds, prefix_end};
 use crate::log::{is_log, log_bounds, scan_of};
-use crate::pages::{IdIn, PAGE_BYTES, PageLimits, column};
+use crate::pages::{IdIn, PAGE_BYTES, PageLimits, column, found};
 use crate::scan_group::{FirstPage, ScanGroup};
 use crate::session::PostgresSnapshot;
 use crate::times::unpack;
@@ -26,6 +27,9 @@ pub(crate) const PAGES: (usize, usize) = (102, 4096);
 /// Minimum number of entries of a page, however long the documents are. Rows beyond the memory limit are cut off by the
 /// same rule.
 const ENTRIES_MIN: usize = 12;
+
+/// A search for bytes pays while at most one value of this many has them.
+const FOUND_MAX: usize = 8;
 
 /// Maximum number of ranges in one query.
 const RANGES_MAX: usize = 1000;
@@ -101,6 +105,12 @@ pub(crate) struct PostgresCursor {
     ranges: Option<(Box<dyn Ranges>, bool)>,
     /// Selects the entries whose records are needed.
     filter: Option<RecordFilter>,
+    /// Bytes within the values that are needed.
+    contains: Option<Box<[u8]>>,
+    /// Number of entries left out, as [`Cursor::take_omitted`] returns it.
+    omitted: u64,
+    /// The excerpts that replace values.
+    excerpts: Option<Excerpts>,
     /// The group of scans that begin together, and the number of this scan in the group.
     scan_group: Option<(Arc<ScanGroup>, usize)>,
     /// Entries read and not yet reached.
@@ -130,6 +140,9 @@ impl PostgresCursor {
             records: hints.prefetch_records.map(|(records, unique)| (records, id_in(unique))),
             ranges: hints.ranges.map(|ranges| (ranges, false)),
             filter: hints.record_filter,
+            contains: hints.contains,
+            omitted: 0,
+            excerpts: hints.excerpt.map(Excerpts::new),
             scan_group: None,
             page: VecDeque::new(),
             current: None,
@@ -167,6 +180,7 @@ impl PostgresCursor {
         match is_log(self.ident) {
             true => self.read_log(),
             false if self.ranges.is_some() => self.read_ranges(),
+            false if self.contains.is_some() && self.records.is_none() => self.read_containing(),
             false => self.read_range(),
         }
     }
@@ -207,22 +221,91 @@ impl PostgresCursor {
         let (records, id_in) = self.id_in().unwrap_or((Ident(0), IdIn::Nothing));
         let mut params =
             vec![Param::Int(keys::ident(self.ident)), Param::Bytes(&lower), Param::Bytes(&upper)];
-        params.extend([Param::Int(limits.entries as i64), Param::Int(limits.longest as i64)]);
+        let start = self.excerpts.as_ref().and_then(Excerpts::length).filter(|_| id_in == IdIn::Nothing);
+        params
+            .extend([limits.entries, start.unwrap_or(limits.longest)].map(|limit| Param::Int(limit as i64)));
         if id_in != IdIn::Nothing {
             params.push(Param::Int(keys::ident(records)));
         }
-        let statement = self.snapshot.statements.pages.range(self.direction, id_in);
+        let pages = &self.snapshot.statements.pages;
+        let statement = match start {
+            Some(_) => pages.starts(self.direction),
+            None => pages.range(self.direction, id_in),
+        };
         let rows = self.snapshot.run(statement, &params)?;
         self.take_page(&rows, id_in == IdIn::Nothing, limits)
+    }
+
+    /// Reads the next page of a single range, without the values that the scan does not need. The last entry of the page is
+    /// always returned, so that the caller gets control after each page.
+    fn read_containing(&mut self) -> Result<()> {
+        let Some(contains) = self.contains.take() else { return Ok(()) };
+        let (lower, upper) = bounds(&self.range);
+        let limit = self.next_page;
+        let params = [
+            Param::Int(keys::ident(self.ident)),
+            Param::Bytes(&lower),
+            Param::Bytes(&upper),
+            Param::Int(limit as i64),
+            Param::Int((PAGE_BYTES / limit) as i64),
+            Param::Bytes(&contains),
+        ];
+        let rows = self.snapshot.run(self.snapshot.statements.pages.containing(self.direction), &params)?;
+        let row = rows.first().cloned().unwrap_or_default();
+        let entries = row.int(found::ENTRIES) as usize;
+        let arrays = [found::KEYS, found::LENGTHS, found::VALUES].map(|column| row.elements(column));
+        let [found, lengths, values] = arrays.map(|elements| elements.map_err(Error::from));
+        let (found, lengths, values) = (found?, lengths?, values?);
+        let matches = found.len();
+        let last = row.bytes(found::ALL_KEYS).and_then(|keys| keys.last_chunk::<8>()).map(Key::from);
+        let (mut bytes, mut taken) = (0, 0);
+        let mut passed = last.clone();
+        for ((key, length), value) in
+            found.into_iter().flatten().zip(lengths.into_iter().flatten()).zip(values)
+        {
+            bytes += length.last_chunk().map_or(0, |length| u64::from_be_bytes(*length) as usize);
+            if bytes > 2 * PAGE_BYTES && taken > 0 {
+                passed = self.page.back().map(|last| last.key.clone());
+                break;
+            }
+            taken += 1;
+            let missing = if value.is_some() { Missing::Nothing } else { Missing::Long };
+            let (key, value) = (Key::from(&key[..]), Part::Paged(value.unwrap_or_default()));
+            self.take(Entry { key, value, record: None, missing });
+        }
+        self.ended = entries < limit && taken == matches;
+        if taken == matches {
+            if let Some(key) = last.filter(|last| self.page.back().is_none_or(|entry| entry.key != *last)) {
+                let value = Part::Own(Value::empty());
+                self.take(Entry { key, value, record: None, missing: Missing::Nothing });
+            }
+            self.omitted += (entries - self.page.len().min(entries)) as u64;
+        }
+        let average = bytes / entries.max(1) + 1;
+        self.next_page =
+            (PAGE_BYTES / (2 * average)).clamp(ENTRIES_MIN, PAGES.1).min(limit.max(ENTRIES_MIN) * 8);
+        passed.into_iter().for_each(|key| self.pass(key));
+        match matches * FOUND_MAX <= entries.max(FOUND_MAX) {
+            true => self.contains = Some(contains),
+            // Values of the next page are whole.
+            false => self.next_page = self.next_page.min(PAGES.0),
+        }
+        Ok(())
     }
 
     /// Takes the entries of a page, together with their values or with the records that they name.
     fn take_page(&mut self, rows: &[Row], of_values: bool, limits: PageLimits) -> Result<()> {
         // Rows are touched once: a large page is no longer in the processor's cache.
-        let (mut bytes, mut taken) = (0, 0);
+        let (mut bytes, mut taken, mut misses) = (0, 0, 0);
         let mut truncated = None;
+        let mut excerpts = self.excerpts.take().filter(|_| of_values);
+        let starts = excerpts.as_ref().filter(|excerpts| excerpts.length().is_some());
+        let has_starts = starts.is_some();
         for row in rows {
-            bytes += row.int(column::LENGTH) as usize + row.bytes(column::FETCHED).map_or(0, <[u8]>::len);
+            let length = row.int(column::LENGTH) as usize;
+            let excerpt = starts.filter(|_| length > 0).and_then(|excerpts| excerpts.of(row));
+            bytes += if excerpt.is_some() { 0 } else { length };
+            bytes += row.bytes(column::FETCHED).map_or(0, <[u8]>::len);
             if bytes > 2 * PAGE_BYTES && taken > 0 {
                 break;
             }
@@ -231,15 +314,26 @@ impl PostgresCursor {
                 truncated = Some(row);
                 break;
             }
-            let entry = entry(row, if of_values { column::FETCHED } else { column::VALUE });
+            let mut entry = entry(row, if of_values { column::FETCHED } else { column::VALUE });
+            misses += usize::from(entry.missing == Missing::Long && excerpt.is_none());
+            if let Some(excerpt) = excerpt {
+                (entry.value, entry.missing) = (Part::Own(excerpt), Missing::Nothing);
+            }
             if self.page.back().is_some_and(|last| !self.direction.is_before(&last.key, &entry.key)) {
                 return Err(Error::Corrupted("PostgreSQL returned entries out of order".to_string()));
             }
             self.take(entry);
         }
-        let average = bytes / taken.max(1) + 1;
+        let learned = excerpts.as_mut().is_none_or(|excerpts| excerpts.learn(rows, misses));
+        self.excerpts = excerpts.filter(|_| learned);
+        let start = self.excerpts.as_ref().and_then(Excerpts::length);
+        let average = start.filter(|_| !has_starts).unwrap_or(bytes / taken.max(1)) + 1;
         self.next_page =
             (PAGE_BYTES / (2 * average)).clamp(ENTRIES_MIN, PAGES.1).min(limits.entries.max(ENTRIES_MIN) * 8);
+        if has_starts && !learned {
+            // The length of whole values is unknown.
+            self.next_page = PAGES.0;
+        }
         self.ended = rows.len() < limits.entries && taken == rows.len();
         match truncated {
             Some(row) => self.read_truncated_keys(row),
@@ -344,7 +438,8 @@ impl PostgresCursor {
         }
     }
 
-    /// Fetches the long values or records that the page left out, for the current entry and the buffered entries.
+    /// Fetches the long values or records that the page left out, for the current entry and the buffered entries. A value
+    /// stays missing if it was deleted after the first state of the cursor was released.
     fn fetch_long(&mut self) -> Result<()> {
         let (tree, id_in) = self.id_in().unwrap_or((self.ident, IdIn::Nothing));
         let entries = self.current.iter_mut().chain(&mut self.page);
@@ -355,11 +450,12 @@ impl PostgresCursor {
         let found = self.snapshot.get_many(tree, &keys)?;
         debug_assert_eq!(found.len(), keys.len(), "one value for each key");
         for (entry, found) in long.into_iter().zip(found) {
-            entry.missing = Missing::Nothing;
-            match id_in {
-                IdIn::Nothing => entry.value = Part::Own(found.unwrap_or_else(Value::empty)),
-                _ => entry.record = found.map(Part::Own),
+            match (id_in, found) {
+                (IdIn::Nothing, None) => continue,
+                (IdIn::Nothing, Some(found)) => entry.value = Part::Own(found),
+                (_, found) => entry.record = found.map(Part::Own),
             }
+            entry.missing = Missing::Nothing;
         }
         Ok(())
     }
@@ -447,14 +543,24 @@ fn entry(row: &Row, column: usize) -> Entry {
 
 impl Cursor for PostgresCursor {
     fn next(&mut self) -> Result<Option<(&[u8], ValueRef<'_>)>> {
-        while self.page.is_empty() && !self.ended {
-            self.read()?;
-        }
-        self.current = self.page.pop_front();
-        if self.id_in().is_none() && self.is_missing(Missing::Long) {
+        loop {
+            while self.page.is_empty() && !self.ended {
+                self.read()?;
+            }
+            self.current = self.page.pop_front();
+            if self.id_in().is_some() || !self.is_missing(Missing::Long) {
+                break;
+            }
             self.fetch_long()?;
+            if !self.is_missing(Missing::Long) {
+                break;
+            }
         }
         Ok(self.current.as_ref().map(|entry| (&*entry.key, entry.value.view())))
+    }
+
+    fn take_omitted(&mut self) -> u64 {
+        std::mem::take(&mut self.omitted)
     }
 
     fn prefetched_record(&mut self) -> Result<Option<Value>> {

@@ -44,6 +44,10 @@ pub(crate) struct Pages {
     /// One range of tree `$1`: `$2` and `$3` are its ends, `$4` the number of entries, `$5` the maximum length, `$6`
     /// the tree of the records.
     range: [[Arc<Statement>; 3]; 2],
+    /// One range, as in `range`, with the first `$5` bytes of each value. A value that is longer has its length too.
+    starts: [Arc<Statement>; 2],
+    /// One range, as in `range`: one row about the entries whose values contain `$6`, see [`containing`].
+    containing: [Arc<Statement>; 2],
     /// Many ranges of a tree: `$2` and `$3` are arrays of their ends.
     ranges: [[Arc<Statement>; 3]; 2],
     /// Many scans of trees `$1`: `$2` and `$3` are their ends, `$4` the naming of their records. `$5` is the number of
@@ -70,6 +74,8 @@ impl Pages {
             ranges: kinds(&|direction, named| {
                 of(&format!("ranges_{direction}_{}", named as u8), &ranges(direction, named))
             }),
+            starts: both(&|direction| of(&format!("starts_{direction}"), &starts(direction))),
+            containing: both(&|direction| of(&format!("containing_{direction}"), &containing(direction))),
             scan_group: both(&|direction| of(&format!("beginnings_{direction}"), &scan_group(direction))),
         }
     }
@@ -77,6 +83,16 @@ impl Pages {
     pub(crate) fn range(&self, direction: Direction, named: IdIn) -> &Statement {
         let [forward, backward] = &self.range;
         of_kind(if direction == Direction::Forward { forward } else { backward }, named)
+    }
+
+    pub(crate) fn starts(&self, direction: Direction) -> &Statement {
+        let [forward, backward] = &self.starts;
+        if direction == Direction::Forward { forward } else { backward }
+    }
+
+    pub(crate) fn containing(&self, direction: Direction) -> &Statement {
+        let [forward, backward] = &self.containing;
+        if direction == Direction::Forward { forward } else { backward }
     }
 
     pub(crate) fn ranges(&self, direction: Direction, named: IdIn) -> &Statement {
@@ -124,21 +140,56 @@ fn with_record(named: IdIn, most: &str, records: &str) -> (String, String) {
     )
 }
 
+/// Returns the SQL for the entries of one range in a direction.
+fn entries(columns: &str, direction: &str) -> String {
+    format!(
+        "select {columns} from SCHEMA.kv e where ident = $1::int8 and key >= $2::bytea and key < $3::bytea \
+         and value is not null order by ident {direction}, key {direction} limit $4::int8"
+    )
+}
+
+/// Returns the SQL for the starts of the values of one range.
+fn starts(direction: &str) -> String {
+    let columns = "e.key, null::bytea, e.long, \
+                   case when octet_length(e.value) > $5::int8 then octet_length(e.value) end, \
+                   substr(e.value, 1, ($5::int8)::int4)";
+    entries(columns, direction)
+}
+
+/// Column numbers of the row of [`containing`].
+pub(crate) mod found {
+    /// Number of entries in the page.
+    pub(crate) const ENTRIES: usize = 0;
+    /// All keys of the page, one behind the other.
+    pub(crate) const ALL_KEYS: usize = 1;
+    /// Keys of the entries with the bytes, the lengths of their values, and values up to the limit.
+    pub(crate) const KEYS: usize = 2;
+    pub(crate) const LENGTHS: usize = 3;
+    pub(crate) const VALUES: usize = 4;
+}
+
+/// Returns the SQL that searches the values of one range. The search is below the limit, so that it runs once for each
+/// value.
+fn containing(direction: &str) -> String {
+    let searched = entries("key, case when position($6::bytea in value) > 0 then value end found", direction);
+    let each = |what: &str| format!("array_agg({what}) filter (where found is not null)");
+    format!(
+        "select count(*), string_agg(key, ''), {}, {}, {} from ({searched}) e",
+        each("key"),
+        each("octet_length(found)::int8"),
+        each("case when octet_length(found) <= $5::int8 then found end")
+    )
+}
+
 /// Returns the SQL for one range in a direction. The outer order names the key alone: with the tree's number, which is a
 /// constant in the subquery only, PostgreSQL would sort the page.
 fn range(direction: &str, named: IdIn) -> String {
     let (columns, record) = with_record(named, "$5::int8", "$6::int8");
-    let entries = |columns: &str| {
-        format!(
-            "select {columns} from SCHEMA.kv e where ident = $1::int8 and key >= $2::bytea and key < $3::bytea \
-             and value is not null order by ident {direction}, key {direction} limit $4::int8"
-        )
-    };
     match named {
-        IdIn::Nothing => entries(&columns),
+        IdIn::Nothing => entries(&columns, direction),
         _ => format!(
             "select {columns} from ({}) e{record} order by e.key {direction}",
-            entries("ident, key, value, long")
+            entries("ident, key, value, long", direction)
         ),
     }
 }

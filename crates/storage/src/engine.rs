@@ -15,7 +15,7 @@ pub use backup::{Backup, End, Kind, Since};
 pub(crate) use backup::{END_BYTES, HEAD_BYTES, Head, Pieces};
 pub use differences::{Difference, Differences};
 pub(crate) use differences::{alike, merged};
-pub use remote::{Hints, Ranges, RecordFilter, RemoteHints};
+pub use remote::{Excerpt, Hints, Ranges, RecordFilter, RemoteHints};
 pub use snapshot::{Cursor, Damage, Snapshot};
 pub use statistics::{ArchiveCounts, Durability, JournalWait, SYNC_SPANS, Statistics};
 

@@ -41,7 +41,7 @@ pub use disk::{
     ReadOnlyEngine, Restore, Restored, Salvage, restore,
 };
 pub use engine::{
-    ArchiveCounts, Backup, Cursor, Damage, Difference, Differences, Durability, End, Engine, Hints,
+    ArchiveCounts, Backup, Cursor, Damage, Difference, Differences, Durability, End, Engine, Excerpt, Hints,
     JournalWait, Journaling, Kind, Ranges, RecordFilter, RemoteHints, SYNC_SPANS, Since, Snapshot,
     Statistics, Wrapper,
 };

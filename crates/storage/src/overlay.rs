@@ -205,6 +205,8 @@ impl RemoteHints for Overlay {
         direction: Direction,
     ) -> Result<Box<dyn Cursor>> {
         let (layer, records) = (self.layer(ident)?, hints.prefetch_records);
+        // A merged cursor does not count entries that its base leaves out.
+        let hints = Hints { contains: hints.contains.filter(|_| layer.is_none()), ..hints };
         let below = match (layer.is_some_and(|layer| layer.replaces_base), self.base.remote()) {
             (true, _) => None,
             (false, Some(remote)) => Some(remote.scan_hinted(ident, range.clone(), hints, direction)?),

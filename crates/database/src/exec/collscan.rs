@@ -1,9 +1,10 @@
 //! Reads of a whole collection: COLLSCAN in natural order or backward, and EOF, which reads
 //! nothing.
 
+use super::excerpt::required_bytes;
 use super::prefetch::clustered;
 use super::{
-    ExecContext, RecordStream, Report, SEARCH_BUDGET, Stats, record_of, search_within_budget, stored,
+    ExecContext, Fields, RecordStream, Report, SEARCH_BUDGET, Stats, record_of, search_within_budget, stored,
 };
 use crate::collection::Data;
 use crate::keys::{IndexEntry, RecordId};
@@ -15,7 +16,8 @@ use query::pipeline::Split;
 use query::{Interrupt, Row};
 use std::ops::Bound;
 use std::sync::Arc;
-use storage::{Cursor, Direction, Ident, Range, Snapshot, Value, ValueRef};
+use std::sync::atomic::Ordering::Relaxed;
+use storage::{Cursor, Direction, Excerpt, Hints, Ident, Range, Snapshot, Value, ValueRef};
 
 // COLLSCAN: every document, in natural order or backward.
 
@@ -23,6 +25,8 @@ use storage::{Cursor, Direction, Ident, Range, Snapshot, Value, ValueRef};
 pub(crate) struct CollScan {
     exec_context: Arc<ExecContext>,
     cursor: Natural,
+    /// True if the cursor may leave out documents that do not match.
+    omits: bool,
     forward: bool,
     filter: Option<Arc<Matcher>>,
     stats: Stats,
@@ -45,11 +49,20 @@ impl CollScan {
         exec_context: &Arc<ExecContext>,
         forward: bool,
         filter: Option<Arc<Matcher>>,
+        fields: Option<Fields>,
     ) -> Result<CollScan> {
         let direction = if forward { Direction::Forward } else { Direction::Backward };
+        let ExecContext { snapshot, natural, operation, .. } = &**exec_context;
+        // Explain counts the examined documents.
+        let filtered = filter.as_deref().filter(|_| snapshot.remote().is_some() && !operation.is_explained());
+        let contains = filtered.and_then(required_bytes);
+        let omits = contains.is_some();
+        let excerpt = fields.map(|fields| Arc::new(fields) as Arc<dyn Excerpt>);
+        let hints = Hints { excerpt, contains, ..Hints::default() };
         Ok(CollScan {
             exec_context: exec_context.clone(),
-            cursor: exec_context.natural.walk(&exec_context.snapshot, direction)?,
+            cursor: natural.walk(snapshot, direction, hints)?,
+            omits,
             forward,
             filter,
             stats: Stats::default(),
@@ -77,7 +90,7 @@ impl CollScan {
     /// Returns the record after the last one of the collection.
     fn end_of_collection(&self) -> Result<u64> {
         let ExecContext { snapshot, natural, .. } = &*self.exec_context;
-        let mut backward = natural.walk(snapshot, Direction::Backward)?;
+        let mut backward = natural.walk(snapshot, Direction::Backward, Hints::default())?;
         Ok(backward.next()?.map_or(0, |(id, _)| id.0.saturating_add(1)))
     }
 
@@ -105,6 +118,7 @@ impl CollScan {
         let later = CollScan {
             exec_context,
             cursor: Natural { cursor, clustered: None },
+            omits: false,
             forward: true,
             filter: self.filter.clone(),
             stats: Stats::default(),
@@ -124,25 +138,44 @@ impl CollScan {
     fn search(&mut self, budget: u64) -> Result<Option<Option<Row>>> {
         let most = budget.min(self.section);
         let mut last = self.last;
-        for step in 0..most {
+        let mut step = 0;
+        while step < most {
             let Some((id, value)) = self.cursor.next()?.filter(|(id, _)| id.0 < self.end) else {
+                self.count_omitted()?;
                 self.stats.end();
                 return Ok(Some(None));
             };
             last = id.0;
             self.examined += 1;
             self.exec_context.examine_document()?;
+            step += 1;
             if self.exec_context.passes(&self.filter, &value)? {
-                self.section -= step + 1;
+                self.section -= step;
                 self.last = last;
                 self.stats.advance();
                 return Ok(Some(Some(stored(id, value.to_shared()))));
             }
             self.stats.need_time();
+            step += self.count_omitted()?;
         }
         self.section -= most;
         self.last = last;
         Ok((self.section == 0).then_some(None))
+    }
+
+    /// Counts the documents that the cursor has left out as examined, and returns their number.
+    #[inline]
+    fn count_omitted(&mut self) -> Result<u64> {
+        if !self.omits {
+            return Ok(0);
+        }
+        let omitted = self.cursor.cursor.take_omitted();
+        if omitted > 0 {
+            self.examined += omitted;
+            self.exec_context.operation.docs_examined.fetch_add(omitted as i64, Relaxed);
+            self.exec_context.operation.check()?;
+        }
+        Ok(omitted)
     }
 
     /// Counts the matching documents among `budget` examined ones. Returns true at the end.
@@ -154,11 +187,12 @@ impl CollScan {
             let matched = self.exec_context.passes(&self.filter, &value)?;
             self.stats.need_time();
             count += u64::from(matched);
-            budget -= 1;
+            budget = budget.saturating_sub(1 + self.count_omitted()?);
             if budget == 0 {
                 return Ok((count, false));
             }
         }
+        self.count_omitted()?;
         Ok((count, true))
     }
 }
@@ -234,10 +268,16 @@ impl NaturalOrder {
     }
 
     /// Starts a scan of a snapshot.
-    pub(crate) fn walk(self, snapshot: &Arc<dyn Snapshot>, direction: Direction) -> Result<Natural> {
-        let cursor = match self.clustered {
-            Some(index) => clustered(snapshot.as_ref(), (index, self.records), direction),
-            None => snapshot.scan(self.records, Range::all(), direction),
+    pub(crate) fn walk(
+        self,
+        snapshot: &Arc<dyn Snapshot>,
+        direction: Direction,
+        hints: Hints,
+    ) -> Result<Natural> {
+        let cursor = match (self.clustered, snapshot.remote()) {
+            (Some(index), _) => clustered(snapshot.as_ref(), (index, self.records), direction),
+            (None, Some(remote)) => remote.scan_hinted(self.records, Range::all(), hints, direction),
+            (None, None) => snapshot.scan(self.records, Range::all(), direction),
         };
         let cursor = cursor.map_err(storage_error)?;
         let fetched = || Fetched { snapshot: snapshot.clone(), records: self.records, value: None };

@@ -110,7 +110,7 @@ impl Node {
     pub(crate) fn describe(&self, out: &mut Explainer) {
         match self {
             Node::Eof => out.node("EOF", None, |_| {}),
-            Node::CollScan { forward, filter } => {
+            Node::CollScan { forward, filter, .. } => {
                 out.node("COLLSCAN", of_matcher(filter), |out| direction(*forward, out));
             }
             Node::Express { access, filter } => express(access, filter, out),

@@ -3,7 +3,7 @@
 //! Nodes are data. The planner creates them, [`open`](Node::open) creates their streams, and
 //! [`describe`](Node::describe) prints them.
 
-use super::{Covering, KeyBounds, NearAccess, SortOptions};
+use super::{Covering, Fields, KeyBounds, NearAccess, SortOptions};
 use crate::access::Access;
 use crate::index::{IndexSpec, TextIndex};
 use base::bson::{DocumentBuf, Path};
@@ -18,7 +18,7 @@ pub(crate) enum Node {
     /// No document can match.
     Eof,
     /// COLLSCAN: the whole collection in natural order, forward or backward.
-    CollScan { forward: bool, filter: Option<Arc<Matcher>> },
+    CollScan { forward: bool, filter: Option<Arc<Matcher>>, fields: Option<Fields> },
     /// EXPRESS: lookup of a single key.
     Express { access: Arc<Access>, filter: Option<Arc<Matcher>> },
     /// COUNT_SCAN: records without content.

@@ -22,7 +22,9 @@ impl Node {
         let none = Prefetch::default();
         Ok(match self {
             Node::Eof => Box::new(Eof::default()),
-            Node::CollScan { forward, filter } => Box::new(CollScan::new(around, *forward, filter.clone())?),
+            Node::CollScan { forward, filter, fields } => {
+                Box::new(CollScan::new(around, *forward, filter.clone(), fields.clone())?)
+            }
             Node::Express { access, filter } => Box::new(Express::new(around, access, filter.clone())),
             Node::CountScan(scan) => Box::new(CountScan(IndexScan::open(around, scan, none)?)),
             Node::DistinctScan { scan, path } => {

@@ -3,7 +3,7 @@
 
 use super::bounds::{is_positional, needs_value};
 use super::{Access, Read};
-use crate::exec::Covering;
+use crate::exec::{Covering, Fields};
 use crate::index::{IndexSpec, KeyKind};
 use base::bson::Path;
 use query::expression::Dependencies;
@@ -72,6 +72,18 @@ fn collect(node: &Node, paths: &mut Vec<Path>) -> bool {
         Node::Schema(_) => false,
         _ => node.children().iter().all(|child| collect(child, paths)),
     }
+}
+
+/// Returns the fields that a scan of documents reads for its filter, its sort and its result; `None` if it may read any
+/// field.
+pub(super) fn fields(read: &Read) -> Option<Fields> {
+    let result = read.covering.as_ref()?;
+    if read.return_key || !read.metadata.is_empty() {
+        return None;
+    }
+    let filtered = filter_paths(read)?;
+    let sorted = read.sort.iter().flat_map(|sort| sort.fields()).map(|(path, _)| path);
+    Fields::new(result.iter().chain(&filtered).chain(sorted).map(Path::first))
 }
 
 // Conditions of a filter that are tested on keys before the fetch of a document: regular

@@ -72,7 +72,8 @@ impl Tree<'_> {
         let node = match source {
             Source::Eof => Node::Eof,
             Source::Collection { forward } => {
-                Node::CollScan { forward, filter: filter(self.read.matcher.is_empty()) }
+                let filter = filter(self.read.matcher.is_empty());
+                Node::CollScan { forward, filter, fields: covering::fields(self.read) }
             }
             Source::Unique(access) => {
                 let filter = filter(access.proves_all());

@@ -10,8 +10,8 @@ use crate::scope::Scope;
 use base::bson::{Builder, Document, DocumentBuf};
 use base::{Namespace, Result, bail, err};
 use query::Context;
-use storage::Direction;
 use storage::store::Committed;
+use storage::{Direction, Hints};
 
 impl Database {
     /// Converts a collection to a capped collection in place. Keeps the newest documents that fit.
@@ -61,7 +61,8 @@ impl Database {
         }
         let data = source.data()?;
         self.create_collection(operation, to, capped(size).view(), context)?;
-        let mut records = NaturalOrder::of(data).walk(&view.snapshot, Direction::Forward)?;
+        let mut records =
+            NaturalOrder::of(data).walk(&view.snapshot, Direction::Forward, Hints::default())?;
         while let Some((_, value)) = records.next()? {
             context.interrupt.check()?;
             let insert = InsertRequest { document: Document::from_valid(&value), bypass_validation: true };

@@ -2,9 +2,19 @@
 
 use super::Cursor;
 use crate::{Direction, Ident, Range, Result, Value};
+use std::sync::Arc;
 
 /// Returns true if a scan needs an entry, by its key and value.
 pub type RecordFilter = Box<dyn FnMut(&[u8], &[u8]) -> bool + Send>;
+
+/// The part of each value that a scan reads, near the start of the value.
+pub trait Excerpt: Send + Sync {
+    /// Returns the number of bytes at the start of a value that its excerpt needs.
+    fn bytes_needed(&self, value: &[u8]) -> usize;
+
+    /// Returns the excerpt of a value by its first bytes. Returns `None` if it needs more bytes.
+    fn of_start(&self, start: &[u8]) -> Option<Value>;
+}
 
 /// The parts of a cursor's range that a scan reads, in the direction of the scan. The cursor skips the keys between.
 pub trait Ranges: Send {
@@ -28,6 +38,11 @@ pub struct Hints {
     pub record_filter: Option<RecordFilter>,
     /// The number of entries after which the scan probably ends.
     pub limit: Option<u64>,
+    /// The part of each value that the scan reads. The cursor may return excerpts in place of values.
+    pub excerpt: Option<Arc<dyn Excerpt>>,
+    /// Bytes within each value that the scan needs, in a tree whose keys have eight bytes. The cursor may leave out other
+    /// entries, which [`Cursor::take_omitted`] counts, or return them with empty values.
+    pub contains: Option<Box<[u8]>>,
 }
 
 /// Reads of a remote store that save round trips. [`Snapshot::remote`](crate::Snapshot::remote) returns it.

@@ -84,6 +84,11 @@ pub trait Cursor: Send {
     /// cursor has passed the key. Cheap if the key is near.
     fn seek(&mut self, key: &[u8]) -> Result<()>;
 
+    /// Returns the number of entries left out since the last call, see [`Hints::contains`](crate::Hints::contains).
+    fn take_omitted(&mut self) -> u64 {
+        0
+    }
+
     /// The record that the last entry names, once, if the cursor was opened with
     /// [`Hints::prefetch_records`](crate::Hints::prefetch_records) and its page carried the record.
     ///

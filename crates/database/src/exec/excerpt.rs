@@ -1,0 +1,170 @@
+//! Hints of a collection scan to a store with round trips: the fields that it reads, so that the store can return the
+//! start of a document in place of the document, and bytes that each matching document has.
+
+use base::bson::{Document, Elements, Value as BsonValue};
+use query::matcher::Matcher;
+use std::sync::Arc;
+use storage::{Excerpt, Value};
+
+/// Names of fields.
+#[derive(Clone)]
+pub(crate) struct Fields(Arc<[Box<str>]>);
+
+/// Maximum number of names: the bits of a set.
+const FIELDS_MAX: usize = 64;
+
+/// Bytes before the first field of a document: its length.
+const LENGTH: usize = 4;
+
+impl Fields {
+    /// Returns the set of these names; `None` if it is too large.
+    pub(crate) fn new<'a>(names: impl Iterator<Item = &'a str>) -> Option<Fields> {
+        let mut names: Vec<Box<str>> = names.map(Box::from).collect();
+        names.sort();
+        names.dedup();
+        (names.len() <= FIELDS_MAX).then(|| Fields(names.into()))
+    }
+
+    /// Returns the length of the elements up to the last of the fields; `None` if a field is missing.
+    fn length(&self, mut elements: Elements<'_>) -> Option<usize> {
+        let whole = elements.rest().len();
+        let mut missing = u64::MAX.checked_shr((FIELDS_MAX - self.0.len()) as u32).unwrap_or(0);
+        while missing != 0 {
+            let element = elements.next()?;
+            let name = element.name_bytes();
+            if let Some(found) = self.0.iter().position(|field| field.as_bytes() == name) {
+                missing &= !(1 << found);
+            }
+        }
+        Some(whole - elements.rest().len())
+    }
+}
+
+/// Returns bytes that are in each document with a match, if the filter requires that a path has a string or an object id.
+pub(super) fn required_bytes(filter: &Matcher) -> Option<Box<[u8]>> {
+    if !filter.collation().is_simple() {
+        return None;
+    }
+    let encoded = |value| match value {
+        BsonValue::String(text) if !text.is_empty() => {
+            let length = i32::try_from(text.len() + 1).ok()?;
+            Some([&length.to_le_bytes(), text.as_bytes(), &[0]].concat())
+        }
+        BsonValue::ObjectId(id) => Some(id.0.to_vec()),
+        _ => None,
+    };
+    let equalities = filter.equalities().ok()?;
+    let longest = equalities.into_iter().filter_map(|(_, value)| encoded(value)).max_by_key(Vec::len);
+    longest.map(Vec::into_boxed_slice)
+}
+
+impl Excerpt for Fields {
+    fn bytes_needed(&self, value: &[u8]) -> usize {
+        let length = self.length(Document::from_valid(value).iter());
+        length.map_or(value.len(), |length| LENGTH + length + 1)
+    }
+
+    fn of_start(&self, start: &[u8]) -> Option<Value> {
+        // The last byte of a document is not a part of its elements.
+        let length = self.length(Document::from_valid(start).iter())?;
+        let elements = start.get(LENGTH..LENGTH + length)?;
+        let whole = i32::try_from(LENGTH + length + 1).ok()?;
+        let mut excerpt = Vec::with_capacity(LENGTH + length + 1);
+        excerpt.extend_from_slice(&whole.to_le_bytes());
+        excerpt.extend_from_slice(elements);
+        excerpt.push(0);
+        Some(Value::from(excerpt))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::bson::Builder;
+    use base::bson::extended_json::parse;
+    use query::Context;
+    use query::context::Uninterrupted;
+
+    fn fields(names: &str) -> Fields {
+        Fields::new(names.split_whitespace()).unwrap()
+    }
+
+    #[test]
+    fn an_excerpt_ends_behind_the_last_field() {
+        let mut builder = Builder::new();
+        builder.append(c"a", 1i32).append(c"b", "text").append(c"a", 2i32).append(c"c", 3i32);
+        let document = builder.finish();
+        let whole = document.bytes();
+        for (names, last) in [("", 0), ("a", 1), ("b", 2), ("b a b", 2), ("c a", 4)] {
+            let fields = fields(names);
+            let needed = fields.bytes_needed(whole);
+            assert!(fields.of_start(&whole[..needed - 1]).is_none() || names.is_empty(), "{names:?}");
+            for end in needed..=whole.len() {
+                let excerpt = fields.of_start(&whole[..end]).unwrap();
+                assert_eq!(excerpt.len(), needed, "{names:?} of {end}");
+                let excerpt = Document::from_valid(&excerpt);
+                base::bson::validate(excerpt.bytes()).unwrap();
+                assert_eq!(excerpt.iter().count(), last, "{names:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_missing_field_needs_the_whole_document() {
+        let mut builder = Builder::new();
+        builder.append(c"a", 1i32);
+        let document = builder.finish();
+        let fields = fields("a b");
+        assert_eq!(fields.bytes_needed(document.bytes()), document.bytes().len());
+        assert!(fields.of_start(document.bytes()).is_none());
+    }
+
+    #[test]
+    fn required_bytes_are_in_each_match() {
+        let context = Context::new(0, 1, Arc::new(Uninterrupted));
+        let required = |filter: &str| {
+            let filter = Matcher::parse(parse(filter).unwrap().view(), &context).unwrap();
+            (required_bytes(&filter), filter)
+        };
+        for (filter, document) in [
+            ("{a: 'text'}", "{a: 'text'}"),
+            ("{a: 'text', b: 'longer text'}", "{b: ['longer text'], a: ['text', 1]}"),
+            ("{'a.b': 'text', n: {$gt: 1}}", "{a: [{b: 'text'}], n: 2}"),
+            ("{a: {$in: ['text']}}", "{a: [null, 'text']}"),
+            ("{a: {$all: ['text']}}", "{a: ['text']}"),
+            ("{a: {$oid: '64b64c0f0f0f0f0f0f0f0f0f'}}", "{a: {$oid: '64b64c0f0f0f0f0f0f0f0f0f'}}"),
+        ] {
+            let (bytes, matcher) = required(filter);
+            let document = parse(document).unwrap();
+            assert!(matcher.matches(document.view(), &context).unwrap(), "{filter}");
+            let bytes = bytes.unwrap_or_else(|| panic!("none for {filter}"));
+            assert!(document.bytes().windows(bytes.len()).any(|part| *part == *bytes), "{filter}");
+        }
+        for filter in [
+            "{}",
+            "{a: ''}",
+            "{a: 1}",
+            "{a: null}",
+            "{a: {$ne: 'text'}}",
+            "{a: {$gt: 'text'}}",
+            "{a: ['text']}",
+            "{$or: [{a: 'text'}, {b: 'text'}]}",
+            "{a: {$not: {$eq: 'text'}}}",
+        ] {
+            assert_eq!(required(filter).0, None, "{filter}");
+        }
+    }
+
+    #[test]
+    fn a_set_has_a_limit() {
+        let names: Vec<String> = (0..=FIELDS_MAX).map(|number| format!("f{number:02}")).collect();
+        assert!(Fields::new(names.iter().map(String::as_str)).is_none());
+        let most = Fields::new(names.iter().skip(1).map(String::as_str)).unwrap();
+        let mut builder = Builder::new();
+        for name in &names {
+            builder.append(base::bson::FieldName::trusted(name), true);
+        }
+        let document = builder.finish();
+        assert_eq!(most.bytes_needed(document.bytes()), document.bytes().len());
+    }
+}
