@@ -64,7 +64,7 @@ class ContainersTest {
         try (GenericContainer<?> container = container("VELLUM_IMAGE").withCopyToContainer(Transferable.of("1"), SCRIPT)
                 .withStartupCheckStrategy(new OneShotStartupCheckStrategy()).withLogConsumer(log)) {
             assertThrows(RuntimeException.class, container::start);
-            log.waitUntil(line -> line.getUtf8String().contains("mongosh, which would run them"), 10, TimeUnit.SECONDS);
+            log.waitUntil(line -> line.getUtf8String().contains("mongosh, which runs the scripts"), 10, TimeUnit.SECONDS);
         }
     }
 
