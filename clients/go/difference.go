@@ -4,7 +4,7 @@ import "strings"
 
 const (
 	contextLines = 3
-	// Beyond this number of line pairs, all lines of one text are shown, then all lines of the other.
+	// For more line pairs, the difference has all lines of one text, then all lines of the second.
 	pairsMax = 4_000_000
 )
 

@@ -1,4 +1,4 @@
-"""The same suite with its database cleaned in four ways, and the time that takes.
+"""Runs a suite with four ways to clean its database, and measures their time.
 
 ``--clean drop``    drop every collection, create it and its indexes again, insert the seed documents
 ``--clean delete``  ``delete_many({})`` on every collection, insert the seed documents
@@ -18,7 +18,7 @@ FUNCTIONS = 10
 
 
 class Clock:
-    """What the run took so far."""
+    """Durations of the run so far."""
 
     def __init__(self):
         self.begin = time.perf_counter()
@@ -50,7 +50,7 @@ def pytest_terminal_summary(terminalreporter, config):
 
 @pytest.fixture(scope="session")
 def vellum_template(request):
-    """What the plug-in forks for every test; the other ways have no template."""
+    """The template that the plug-in forks for each test with `--clean fork`; None for other ways."""
     if request.config.getoption("--clean") != "fork":
         return None
 
@@ -63,7 +63,7 @@ def vellum_template(request):
 
 @pytest.fixture(scope="session")
 def shared_db(mongo_client):
-    """The one database that the ways without forks clean again and again."""
+    """The database that `drop`, `delete` and `reset` clean before each test."""
     name = f"shop_{os.environ.get('PYTEST_XDIST_WORKER', 'main')}"
     mongo_client.drop_database(name)
     schema.create(mongo_client[name])
@@ -90,7 +90,7 @@ def reset(db):
 
 @pytest.fixture
 def around(mongo_client):
-    """Set up first and torn down last, so that the time between it and ``db`` is that of cleaning."""
+    """The first fixture to be set up and the last to be torn down: the time between it and ``db`` is the cleaning."""
     span = {"begin": time.perf_counter()}
     yield span
     CLOCK.cleaning += time.perf_counter() - span["end"]
@@ -99,7 +99,7 @@ def around(mongo_client):
 
 @pytest.fixture
 def clean_db(around, request):
-    """The database as schema.py describes it, whatever earlier tests did."""
+    """A database in the state of schema.py, independent of earlier tests."""
     way = request.config.getoption("--clean")
     if way == "fork":
         return request.getfixturevalue("mongo_db")

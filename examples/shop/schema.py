@@ -1,4 +1,4 @@
-"""A shop's collections, validators, indexes and seed documents: what an application's suite sets up for its tests."""
+"""Collections, validators, indexes and seed documents of a shop: the set-up of the suite."""
 
 import datetime
 
@@ -6,7 +6,7 @@ NOON = datetime.datetime(2026, 1, 31, 12)
 
 
 def required(**properties):
-    """A validator: these fields must be there, of these types."""
+    """Returns a validator that requires these fields with these types."""
     fields = {name: {"bsonType": kind} for name, kind in properties.items()}
     return {"$jsonSchema": {"bsonType": "object", "required": list(properties), "properties": fields}}
 
@@ -22,7 +22,7 @@ VALIDATORS = {
     "coupons": required(code="string", left="int"),
 }
 
-# Keys and options of the indexes beside those on _id.
+# Keys and options of the indexes in addition to _id.
 INDEXES = {
     "categories": [("name", {"unique": True})],
     "products": [
@@ -74,7 +74,7 @@ SEED = {
 
 
 def create(db):
-    """Makes the collections with their validators and indexes."""
+    """Creates the collections with their validators and indexes."""
     from pymongo import IndexModel
 
     for name, validator in VALIDATORS.items():
@@ -83,6 +83,6 @@ def create(db):
 
 
 def seed(db):
-    """Inserts the documents every test begins with."""
+    """Inserts the seed documents of each test."""
     for name, documents in SEED.items():
         db[name].insert_many(documents)

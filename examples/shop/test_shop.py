@@ -1,4 +1,4 @@
-"""Ten small tests of a shop, each with many numbers. All rely on the seed documents, and nearly all change them."""
+"""Ten small tests of a shop, each with many numbers. All need the seed documents, and most change them."""
 
 import pymongo
 import pytest
@@ -12,7 +12,7 @@ def test_a_customer_is_found_by_address(db, number):
     assert db.customers.count_documents({}) == 60
 
 
-def test_an_address_is_taken_once(db, number):
+def test_an_address_is_unique(db, number):
     with pytest.raises(DuplicateKeyError):
         db.customers.insert_one({"address": f"c{number}@example.org", "name": "Impostor"})
     db.customers.insert_one({"address": f"new{number}@example.org", "name": "Newcomer"})
@@ -26,7 +26,7 @@ def test_an_order_needs_its_lines(db, number):
     assert db.orders.count_documents({"customer": number}) == (2 if number < 40 else 1)
 
 
-def test_an_order_takes_from_the_stock(db, number):
+def test_an_order_reduces_the_stock(db, number):
     left = db.stock.find_one_and_update(
         {"product": number, "pieces": {"$gte": 2}},
         {"$inc": {"pieces": -2}},
@@ -38,7 +38,7 @@ def test_an_order_takes_from_the_stock(db, number):
     assert db.orders.count_documents({"state": "open"}) == 21
 
 
-def test_what_is_sold_out_is_not_sold(db, number):
+def test_sold_out_products_are_not_sold(db, number):
     many = {"product": number, "pieces": {"$gte": 100}}
     assert db.stock.update_one(many, {"$inc": {"pieces": -100}}).modified_count == 0
     assert db.stock.find_one({"product": number})["pieces"] == 5 + number % 3
@@ -66,7 +66,7 @@ def test_a_coupon_is_used_once(db, number):
     assert db.coupons.update_one(coupon, {"$inc": {"left": -1}}).modified_count == 0
 
 
-def test_a_cart_is_made_with_its_first_line(db, number):
+def test_the_first_line_creates_a_cart(db, number):
     put = {"$push": {"lines": {"product": number, "pieces": 2}}, "$currentDate": {"touched": True}}
     made = db.carts.update_one({"customer": number}, put, upsert=True).upserted_id
     # The first 20 customers have one.
@@ -74,7 +74,7 @@ def test_a_cart_is_made_with_its_first_line(db, number):
     assert len(db.carts.find_one({"customer": number})["lines"]) == (2 if number < 20 else 1)
 
 
-def test_reviews_and_orders_go_with_the_customer(db, number):
+def test_reviews_and_orders_are_deleted_with_the_customer(db, number):
     db.customers.delete_one({"_id": number})
     assert db.reviews.delete_many({"customer": number}).deleted_count == 1
     assert db.orders.delete_many({"customer": number}).deleted_count == (2 if number < 40 else 1)

@@ -29,7 +29,7 @@ async def client() -> AsyncIterator[AsyncMongoClient]:
 
 @pytest_asyncio.fixture
 async def start(client: AsyncMongoClient) -> Start:
-    """`await start(Model, …)` is the first step of an application."""
+    """Returns a function that initializes Beanie with models, like the start of an application."""
 
     async def initialise(*models: type, **options: object) -> AsyncDatabase:
         database = client[DATABASE]

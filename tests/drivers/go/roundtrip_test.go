@@ -1,7 +1,7 @@
 // Package drivertest runs MongoDB's Go driver against a Vellum server.
 //
-// The address comes from VELLUM_URI. Whatever the driver logs at a level other
-// than debug, and any deprecation it mentions, fails the run.
+// The address comes from VELLUM_URI. A log message of the driver above debug level fails the run, and so does a
+// deprecation.
 package drivertest
 
 import (
@@ -33,14 +33,14 @@ var composers = []person{
 	{3, "Amy", 1867, nil},
 }
 
-// complaints collects what the driver's logger was given beyond debug messages.
+// complaints collects the driver's log messages above debug level.
 type complaints struct {
 	sync.Mutex
 	lines []string
 }
 
 func (c *complaints) Info(level int, message string, values ...any) {
-	// Level 0 is what an operator should see. Waiting for the first hello is no complaint.
+	// Level 0 is for operators. The wait for the first hello is not a complaint.
 	if level == 0 && !strings.HasPrefix(message, "Waiting for suitable server") {
 		c.add(message, values)
 	}

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Run the Go driver's own specification tests against a replica set, and hold what passed before.
+"""Run the Go driver's own specification tests against a replica set, and check that earlier passes still pass.
 
     run.py --uri mongodb://127.0.0.1:PORT/?replicaSet=rs0 [--update] [--suite unified] [--topology secure]
 
-The module go.mongodb.org/mongo-driver v1.17.4 carries the specifications' files and the tests that run them;
-version 2, which the suite `go` uses, carries neither. `tests.txt` names the tests that are run, `deny.txt` those
-among them that are not, and `passing.txt` lists what must pass. The list only grows, by --update; a listed test that
-does not pass is tried once more, alone, and then makes the run fail. `tests-secure.txt` and `passing-secure.txt` are for
-a server with users and TLS, which the module's own variables of the environment tell of: AUTH, SSL, and the files.
+The module go.mongodb.org/mongo-driver v1.17.4 contains the files of the specifications and the tests that run them.
+Version 2, which the suite `go` uses, contains neither. `tests.txt` lists the tests to run, `deny.txt` the exceptions, and
+`passing.txt` the tests that must pass. --update adds tests to this list. A listed test that fails runs once more, alone,
+and a second failure fails the run. `tests-secure.txt` and `passing-secure.txt` are for
+a server with users and TLS. The module reads the variables AUTH and SSL, and the paths of certificates.
 """
 
 from __future__ import annotations

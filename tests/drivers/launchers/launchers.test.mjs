@@ -1,4 +1,4 @@
-// mongodb-memory-server itself, with `systemBinary` naming a link called mongod to Vellum.
+// mongodb-memory-server with `systemBinary`: a link named mongod to Vellum.
 import assert from "node:assert";
 import test from "node:test";
 import { MongoClient } from "mongodb";

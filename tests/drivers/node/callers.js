@@ -1,4 +1,4 @@
-// Counts with the Node.js driver: `callers.js URI CLIENTS` (the protocol is in tests/crash/retries).
+// Increments counters with the Node.js driver: `callers.js URI CLIENTS`. tests/crash/retries describes input and output.
 import { MongoClient } from 'mongodb';
 
 const [uri, clients] = process.argv.slice(2);
@@ -26,7 +26,7 @@ async function count(kind, id) {
       await calls[kind](id);
       counts[id][0] += 1;
     } catch (error) {
-      // A failed write to a socket is no error of the driver's own classes.
+      // A failed write to a socket is not an error of the driver's classes.
       counts[id][1] += 1;
       console.error(`${id}: ${error}`);
     }

@@ -30,7 +30,7 @@ def memory() -> Iterator[pymongo.MongoClient]:
 
 @contextlib.contextmanager
 def another(*options: str) -> Iterator[pymongo.MongoClient]:
-    """A server of the same program."""
+    """Another server of the same program."""
     command = [BINARY, "serve", "--port", "0", "--parent-pipe", "--log-level", "error", *options]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         found = None

@@ -64,7 +64,7 @@ def test_a_constraint_is_restored_only_where_it_exists(tmp_path: pathlib.Path) -
         with pytest.raises(pymongo.errors.OperationFailure, match="validationLevel"):
             restore(older, "tools_c", tmp_path / "dump")
         wanted = described(newest, "tools_c")
-        # This level forbids to skip validation.
+        # This level does not allow bypassDocumentValidation.
         with pytest.raises(AssertionError, match="bypassDocumentValidation is not permitted"):
             restore(newest, "tools_c", tmp_path / "dump", drop=True)
         restore(newest, "tools_c", tmp_path / "dump", drop=True, validates=True)

@@ -1,4 +1,5 @@
-// Command callers counts with the Go driver: `callers URI CLIENTS` (the protocol is in tests/crash/retries).
+// Command callers increments counters with the Go driver: `callers URI CLIENTS`. tests/crash/retries describes input and
+// output.
 package main
 
 import (

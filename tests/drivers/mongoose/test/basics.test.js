@@ -1,4 +1,4 @@
-// Mongoose, the object mapper most Node applications meet MongoDB through.
+// Mongoose, the most used object mapper of Node.js: connections, documents and errors.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';

@@ -191,7 +191,7 @@ test('change streams tell of a model and of all of a connection', onSet, async (
   const Watched = await context.model('Watched', new Schema({ a: Number }));
   const stream = Watched.watch([], { fullDocument: 'updateLookup' });
   await stream.$driverChangeStreamPromise;
-  // Mongoose calls a stream ready before the server has opened it; the driver's cursor knows.
+  // Mongoose emits `ready` before the server has opened the stream. The driver's cursor has the real state.
   const opened = new Promise((resolve) => { stream.driverChangeStream.cursor.once('init', resolve); });
   const told = [];
   stream.on('change', (change) => told.push(change));
@@ -201,7 +201,7 @@ test('change streams tell of a model and of all of a connection', onSet, async (
   const document = await Watched.create({ a: 1 });
   document.a = 2;
   await document.save();
-  // The update's document is looked up when the stream is read: by then it must still be there.
+  // The stream looks up the updated document at the read, so the document must still exist.
   await twoTold;
   await document.deleteOne();
   await threeTold;

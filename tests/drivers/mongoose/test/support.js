@@ -1,5 +1,5 @@
-// What the test files share: a connection to a database of their own, and the rule that a client which warns about
-// its server fails the run.
+// Shared code of the test files: a connection to a separate database, and the rule that a warning about the server fails
+// the run.
 
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
@@ -14,7 +14,7 @@ export const onSet = { skip: isReplicaSet ? false : 'a standalone server has no 
 const warnings = [];
 process.on('warning', (warning) => warnings.push(`${warning.name}: ${warning.message}`));
 
-/** Fails with whatever a client has warned about so far. */
+/** Fails with the warnings so far. */
 export function noWarnings() {
   assert.deepEqual(warnings, []);
 }
@@ -31,7 +31,7 @@ export function connected(dbName) {
     await context.connection.close();
     noWarnings();
   });
-  /** A model of the connection, its collection and indexes made. */
+  /** Creates a model of the connection, with its collection and indexes. */
   context.model = async (name, schema) => {
     const model = context.connection.model(name, schema);
     await model.init();
@@ -40,7 +40,7 @@ export function connected(dbName) {
   return context;
 }
 
-/** The error a promise is rejected with. */
+/** Returns the error of a rejected promise. */
 export async function rejection(promise) {
   return promise.then(
     (result) => assert.fail(`expected an error, got ${JSON.stringify(result)}`),

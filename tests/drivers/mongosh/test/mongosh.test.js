@@ -1,5 +1,5 @@
-// The shell as a person or a script uses it. Each test is one run of mongosh, whose
-// whole output is looked at: a warning about the server is a failure.
+// The shell in interactive use and in scripts. Each test is one run of mongosh. A warning about the server in its output
+// fails the test.
 
 import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';

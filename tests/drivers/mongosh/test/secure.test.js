@@ -1,4 +1,4 @@
-// The shell as somebody who logs in, and as somebody who looks after users: against a server with users and TLS.
+// Logins and the management of users in the shell, on a server with users and TLS.
 
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
@@ -10,7 +10,7 @@ const authority = ['--tls', '--tlsCAFile', join(certificates ?? '', 'ca.pem')];
 const nobodys = uri?.replace(/\/\/[^@/]*@/, '//');
 const subject = 'C=US,ST=New York,L=New York City,O=MDB,OU=Drivers,CN=client';
 
-/** Evaluates an expression on the database of these tests, as the server's root unless told otherwise. */
+/** Evaluates an expression on the database of these tests, by default as the root user. */
 async function evaluate(script, options = [], address = uri) {
   const said = await mongosh(['--quiet', '--json=relaxed', ...options, '--eval', `use('secure'); ${script}`], undefined, address);
   return JSON.parse(said);

@@ -1,4 +1,4 @@
-// What the test files share: a run of mongosh, in which a warning about the server is a failure.
+// Shared code of the test files: a run of mongosh, in which a warning about the server is a failure.
 
 import { execFile } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -11,11 +11,11 @@ export const uri = process.env.VELLUM_URI;
 const require = createRequire(import.meta.url);
 const shell = join(dirname(require.resolve('mongosh/package.json')), 'bin', 'mongosh.js');
 
-// A home of its own: no history, no configuration, and telemetry off before the first run.
+// A separate home folder: no history, no configuration, and telemetry off before the first run.
 export const home = mkdtempSync(join(tmpdir(), 'mongosh-home-'));
 after(() => rmSync(home, { recursive: true, force: true }));
 
-/** Runs mongosh; resolves to its standard output, trimmed, or rejects with all it said. */
+/** Runs mongosh. Resolves to its trimmed standard output, or rejects with its whole output. */
 export function mongosh(args, input, address = uri) {
   const environment = { ...process.env, HOME: home, MONGOSH_FORCE_DISABLE_TELEMETRY_FOR_TESTING: '1', NO_COLOR: '1' };
   return new Promise((resolve, reject) => {
@@ -43,12 +43,12 @@ function reasonIn(stdout) {
   }
 }
 
-/** What mongosh says about the Node.js that runs it is not about the server. */
+/** Warnings of mongosh about Node.js, which are not about the server. */
 function withoutNodeAdvice(text) {
   return text.replace(/Deprecation warnings:\n(?:\s+- Using mongosh with Node\.js.*\n)+.*documentation on supported platforms\./, '');
 }
 
-/** What the server itself wants shells to greet with. */
+/** Start-up warnings of the server, which shells print. */
 function withoutGreeting(text) {
   return text.replace(/The server generated these startup warnings when booting\n\s+\S+: The memory engine is in use[^\n]*\n/, '');
 }

@@ -77,7 +77,7 @@ test('client.bulkWrite names the write that failed', async () => {
 
 test('a statement sent twice is applied once', { skip: !isReplicaSet }, async () => {
   const command = { update: 'items', updates: [{ q: { _id: 1 }, u: { $inc: { n: 1 } } }], txnNumber: Long.fromNumber(1) };
-  // A client of its own has a new session, whose numbers begin at 1.
+  // A separate client has a new session, whose numbers begin at 1.
   const client = newClient();
   await client.withSession(async (session) => {
     const db = client.db(context.db.databaseName);

@@ -1,5 +1,5 @@
-// Who reads local.oplog.rs: Meteor's observers tail it, and mongodump writes it beside its collections, so that
-// mongorestore can apply what happened meanwhile. What those programs send is sent here.
+// The commands of programs that read local.oplog.rs: Meteor's observers tail it. mongodump stores the entries of its run,
+// and mongorestore applies them.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -10,12 +10,12 @@ const context = connected('node_oplog');
 
 const onSet = { skip: isReplicaSet ? false : 'a standalone server has no log' };
 
-/** The last entry of the log, or of those that a selector takes. */
+/** Returns the last entry of the oplog that a selector matches. */
 function lastEntry(oplog, selector = {}) {
   return oplog.findOne(selector, { sort: { $natural: -1 }, projection: { ts: 1 } });
 }
 
-/** What Meteor asks the log for: everything of one database, and what concerns it of commands. */
+/** Meteor's selector: the entries of one database, and commands on it. */
 function meteorSelector(database) {
   const kinds = [
     { op: { $in: ['i', 'u', 'd'] } },
@@ -31,13 +31,13 @@ function escape(text) {
   return text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
 }
 
-/** An entry's operations, each with what it is about: a transaction is taken apart. */
+/** Returns the operations of an entry with their namespaces. A transaction has several. */
 function operations(entry) {
   return entry.op === 'c' && entry.o.applyOps ? entry.o.applyOps : [entry];
 }
 
 test('Meteor tails the log and knows when it has caught up', onSet, async (t) => {
-  // Two connections, as Meteor has them: one waits in getMore.
+  // Two connections, as in Meteor: one of them waits in getMore.
   const tailing = new MongoClient(uri, { maxPoolSize: 1 });
   const asking = new MongoClient(uri, { maxPoolSize: 1 });
   t.after(() => Promise.all([tailing.close(), asking.close()]));
@@ -82,7 +82,7 @@ test('Meteor tails the log and knows when it has caught up', onSet, async (t) =>
   assert.deepEqual(replaced.o, { _id: 1, c: 1 });
   assert.ok(seen.every((entry, at) => at === 0 || entry.ts.greaterThan(seen[at - 1].ts)));
 
-  // Who waits is told of what comes.
+  // A waiting cursor returns new entries.
   const next = cursor.next();
   await things.drop();
   assert.deepEqual((await next).o, { drop: 'things' });
@@ -98,7 +98,7 @@ test('a dump with its oplog is restored to the moment of its end', onSet, async 
   await notes.createIndex({ n: 1 }, { name: 'by_n', expireAfterSeconds: 3600 });
   await notes.insertMany([1, 2, 3].map((n) => ({ _id: n, n, at: new Timestamp({ t: 0, i: 0 }) })));
 
-  // The dump: where the log stands, unless a transaction is under way; the collections; the log from there on.
+  // The dump: the latest position without an open transaction, the collections, the entries after the position.
   const oplog = client.db('local').collection('oplog.rs');
   const config = client.db('config').collection('transactions');
   const open = await config.findOne({ state: { $in: ['prepared', 'inProgress'] } }, { sort: { startOpTime: 1 } });
@@ -142,12 +142,12 @@ test('a dump with its oplog is restored to the moment of its end', onSet, async 
   assert.deepEqual(await dumped(source), expected);
 });
 
-/** Whether an entry is about a database. */
+/** Returns true if an entry belongs to a database. */
 function concerns(entry, database) {
   return operations(entry).some(({ ns }) => ns.startsWith(`${database}.`));
 }
 
-/** Everything of a database: options, indexes, documents. */
+/** Returns the options, indexes and documents of a database. */
 async function dumped(database) {
   const collections = await database.listCollections({}, { nameOnly: false }).toArray();
   collections.sort((a, b) => (a.name < b.name ? -1 : 1));

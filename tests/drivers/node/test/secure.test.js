@@ -1,4 +1,4 @@
-// Who gets in, by what, and what their roles allow: against a server with users that speaks TLS to whoever wants it.
+// Logins by each mechanism and the privileges of roles, on a server with users and optional TLS.
 
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
@@ -10,7 +10,7 @@ const authority = { tls: true, tlsCAFile: join(certificates ?? '', 'ca.pem') };
 const nobodys = uri.replace(/\/\/[^@/]*@/, '//');
 const subject = 'C=US,ST=New York,L=New York City,O=MDB,OU=Drivers,CN=client';
 
-/** Runs something as somebody, on one connection, which is closed behind it. */
+/** Runs a function as a user on one connection, and closes the connection. */
 async function as(options, run) {
   const client = newClient({ maxPoolSize: 1, ...options }, nobodys);
   try {

@@ -1,5 +1,4 @@
-// What the test files share: the server's address, and the rule that a client
-// which warns about its server fails the run.
+// Shared code of the test files: the server's address, and the rule that a warning about the server fails the run.
 
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
@@ -13,10 +12,10 @@ export const isReplicaSet = process.env.VELLUM_TOPOLOGY === 'replset';
 const warnings = [];
 process.on('warning', (warning) => warnings.push(`${warning.name}: ${warning.message}`));
 
-// The driver's own log, from `warn` upwards: nothing may be written to it.
+// The driver's log from `warn` upwards, which must stay empty.
 const driverLog = { write: (entry) => void warnings.push(`driver log: ${JSON.stringify(entry)}`) };
 
-/** A client whose complaints are collected. */
+/** Returns a client whose warnings are collected. */
 export function newClient(options = {}, address = uri) {
   return new MongoClient(address, {
     serverSelectionTimeoutMS: 5000,
@@ -43,12 +42,12 @@ export function connected(name) {
   return context;
 }
 
-/** Fails with whatever a client has warned about so far. */
+/** Fails with the warnings so far. */
 export function noWarnings() {
   assert.deepEqual(warnings, []);
 }
 
-/** The error a promise is rejected with. */
+/** Returns the error of a rejected promise. */
 export async function rejection(promise) {
   const value = await promise.then(
     (result) => assert.fail(`expected an error, got ${JSON.stringify(result)}`),
@@ -57,7 +56,7 @@ export async function rejection(promise) {
   return value;
 }
 
-/** True when the server offers the failCommand fail point. */
+/** Returns true if the server has the fail point failCommand. */
 export async function hasFailPoints(client) {
   const reply = await client.db('admin').command({ getParameter: 1, enableTestCommands: 1 }).catch(() => ({}));
   return Boolean(reply.enableTestCommands);

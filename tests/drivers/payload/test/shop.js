@@ -57,7 +57,7 @@ const globals = [
   { slug: 'menu', versions: { max: 5 }, fields: [{ name: 'title', type: 'text', ...localized }, { name: 'first', type: 'relationship', relationTo: 'pages' }] },
 ]
 
-/** A running Payload whose database is empty but for its indexes. */
+/** Starts Payload on a database with indexes and without documents. */
 export async function start(name) {
   const url = new URL(process.env.VELLUM_URI)
   url.pathname = `/payload_${name}`
@@ -79,12 +79,12 @@ export async function start(name) {
   return payload
 }
 
-/** Every collection without documents. */
+/** Removes the documents of all collections. */
 export async function empty(payload) {
   for (const collection of await payload.db.connection.db.collections()) await collection.deleteMany({})
 }
 
-/** What connections and timers Payload has, ended. */
+/** Ends the connections and timers of Payload. */
 export async function stop(payload) {
   await payload.db.connection.dropDatabase()
   await payload.destroy()

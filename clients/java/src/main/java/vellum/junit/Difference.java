@@ -6,7 +6,7 @@ import java.util.List;
 /** Line differences of two texts, for failure messages. */
 final class Difference {
     private static final int CONTEXT = 3;
-    /** Beyond this number of line pairs, all lines of one text are shown, then all lines of the other. */
+    /** For more line pairs, the difference has all lines of one text, then all lines of the second. */
     private static final long PAIRS_MAX = 4_000_000;
 
     private Difference() {}

@@ -70,7 +70,7 @@ class RoundTripTest {
 
     private static final boolean REPLICA_SET = "replset".equals(System.getenv("VELLUM_TOPOLOGY"));
     private static final List<String> WARNINGS = Collections.synchronizedList(new ArrayList<>());
-    // Held in a field: java.util.logging forgets loggers that nobody refers to.
+    // Held in a field: java.util.logging drops loggers without references.
     private static final Logger DRIVER_LOG = Logger.getLogger("org.mongodb.driver");
 
     private static MongoClient client;
@@ -198,7 +198,7 @@ class RoundTripTest {
         assumeTrue(REPLICA_SET, "a standalone server has no retryable writes");
         Document command = new Document("insert", "people")
                 .append("documents", List.of(new Document("_id", 30))).append("txnNumber", 1L);
-        // A client of its own has a new session, whose numbers begin at 1.
+        // A separate client has a new session, whose numbers begin at 1.
         try (MongoClient other = MongoClients.create(System.getenv("VELLUM_URI"));
                 ClientSession session = other.startSession()) {
             MongoDatabase same = other.getDatabase(database.getName());

@@ -40,7 +40,7 @@ import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 
-/** Who gets in, by what, and what their roles allow: against a server with users that speaks TLS to whoever wants it. */
+/** Logins by each mechanism and the privileges of roles, on a server with users and optional TLS. */
 class SecureTest {
     private static final String NAME = "java_secure";
     private static final String SUBJECT = "C=US,ST=New York,L=New York City,O=MDB,OU=Drivers,CN=client";
@@ -74,7 +74,7 @@ class SecureTest {
         return database.runCommand(Document.parse(command));
     }
 
-    /** Runs something as somebody on one connection, over TLS where there is a context for it. */
+    /** Runs a function as a user on one connection, with TLS if a context is given. */
     private static <T> T as(MongoCredential credential, SSLContext context, Function<MongoDatabase, T> run) {
         ConnectionString address = new ConnectionString(System.getenv("VELLUM_URI").replaceFirst("//[^@/]*@", "//"));
         MongoClientSettings.Builder settings = MongoClientSettings.builder()
@@ -108,7 +108,7 @@ class SecureTest {
         assertEquals(13, error.getCode());
     }
 
-    /** A context that trusts the authority of the certificates, and shows the client's where it should. */
+    /** Returns a context that trusts the certificate authority, with the client's certificate if requested. */
     private static SSLContext context(boolean shows) throws Exception {
         Path folder = Path.of(System.getenv("VELLUM_CERTIFICATES"));
         KeyStore known = KeyStore.getInstance("PKCS12");
@@ -140,7 +140,7 @@ class SecureTest {
                 .generateCertificate(new ByteArrayInputStream(part(pem, "CERTIFICATE")));
     }
 
-    /** Java reads keys of RSA only within an envelope (PKCS #8) that says that they are; lengths here have two bytes. */
+    /** Wraps an RSA key in PKCS #8, which Java requires. Lengths have two bytes. */
     private static PrivateKey key(byte[] pkcs1) throws Exception {
         byte[] version = HexFormat.of().parseHex("020100");
         byte[] algorithm = HexFormat.of().parseHex("300d06092a864886f70d0101010500");

@@ -30,7 +30,7 @@ import org.springframework.data.mongodb.repository.config.EnableMongoRepositorie
 abstract class Context {
     static final boolean SET = "replset".equals(System.getenv("VELLUM_TOPOLOGY"));
     private static final List<String> WARNINGS = Collections.synchronizedList(new ArrayList<>());
-    // Held in a field: java.util.logging forgets loggers that nobody refers to.
+    // Held in a field: java.util.logging drops loggers without references.
     private static final Logger DRIVER_LOG = Logger.getLogger("org.mongodb.driver");
     private static final Handler COLLECTOR = new Collector();
 
@@ -75,7 +75,7 @@ abstract class Context {
         template = context.getBean(MongoTemplate.class);
         template.getCollectionNames().forEach(template::dropCollection);
         context.close();
-        // Anew, so that the indexes are made.
+        // A new context creates the indexes.
         context = new AnnotationConfigApplicationContext(Config.class);
         template = context.getBean(MongoTemplate.class);
     }

@@ -36,7 +36,7 @@ import org.springframework.transaction.support.TransactionTemplate;
 import vellum.Shop.Account;
 import vellum.Shop.Person;
 
-/** What surrounds documents: versions, auditing, transactions, streams, collections with options, files. */
+/** Versions, auditing, transactions, streams, collections with options, files. */
 class LifecycleTest extends Context {
     @Test
     void auditingFillsIn() {

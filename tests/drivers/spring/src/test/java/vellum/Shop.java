@@ -31,7 +31,7 @@ final class Shop {
 
     record Address(String city, String zip) {}
 
-    /** Found, counted and changed by derived queries and by templates. */
+    /** For derived queries and templates. */
     @Document("people")
     static class Person {
         @Id ObjectId id;
@@ -60,7 +60,7 @@ final class Shop {
 
     record NameAndAge(String name, int age) {}
 
-    /** What `@Version` and the auditing annotations keep. */
+    /** For `@Version` and the auditing annotations. */
     @Document
     static class Account {
         @Id String id;
@@ -78,7 +78,7 @@ final class Shop {
         }
     }
 
-    /** An index of each kind that annotations know. */
+    /** With an index of each kind of annotation. */
     @Document
     @CompoundIndex(name = "both", def = "{'kind': 1, 'size': -1}", partialFilter = "{'size': {$gt: 5}}")
     static class Place {
@@ -102,7 +102,7 @@ final class Shop {
         }
     }
 
-    /** A place on the plane, in a collection of its own: a search by distance takes the one index of places there is. */
+    /** A point on the plane. In a separate collection, because a search by distance needs a single geospatial index. */
     @Document
     static class Spot {
         @Id String id;
@@ -116,7 +116,7 @@ final class Shop {
         }
     }
 
-    /** References by DBRef, eager and lazy, and by what `@DocumentReference` writes. */
+    /** References by DBRef, eager and lazy, and by `@DocumentReference`. */
     @Document
     static class Order {
         @Id ObjectId id;

@@ -22,11 +22,11 @@ import java.util.Map;
 import org.bson.Document;
 import org.junit.jupiter.api.Test;
 
-/** embed.mongo itself, told where its program is: nothing else of it is changed. */
+/** embed.mongo, configured with the path of the program. All else is unchanged. */
 class EmbedMongoTest {
     private static final Path PROGRAM = Path.of(System.getenv("VELLUM_AS_MONGOD"));
 
-    /** embed.mongo with these arguments, and a program that it doesn't have to download. */
+    /** Returns embed.mongo with these arguments and a local program instead of a download. */
     private static Mongod mongod(ImmutableMongodArguments arguments) {
         return new Mongod() {
             @Override
