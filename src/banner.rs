@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_tells_whether_anything_was_recovered() {
+    fn the_banner_reports_recovery() {
         assert_eq!(Start::Recovered(1).text(), "recovered, 1 commit replayed from the journal");
         assert!(Start::Recovered(5).text().contains("5 commits"));
     }

@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn test_commands_are_for_loopback_unless_said_otherwise() {
+    fn test_commands_are_for_loopback_by_default() {
         for (line, expected) in [
             ("vellum", true),
             ("vellum --bind 0.0.0.0", false),

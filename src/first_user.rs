@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn name_and_password_come_together() {
+    fn name_and_password_are_required_together() {
         assert!(named(&[]).unwrap().is_none());
         assert!(named(&[(NAME, ""), (PASSWORD, "")]).unwrap().is_none());
         let user = named(&[(NAME, "root"), (PASSWORD, "secret")]).unwrap().unwrap();

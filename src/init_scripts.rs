@@ -35,8 +35,8 @@ pub(crate) fn run(config: &Config) -> Result<(), Failure> {
     let (server, uri) = start(config).map_err(|why| failed(format!("the scripts' server: {why}")))?;
     let ran = scripts.iter().try_for_each(|script| run_one(&shell, &uri, script));
     let ended = stop(server);
-    let kept = || format!("partial results stay in {}", disk.directory.display());
-    ran.and(ended).map_err(|why| failed(format!("{why}; {}", kept())))
+    let partial_results = || format!("partial results stay in {}", disk.directory.display());
+    ran.and(ended).map_err(|why| failed(format!("{why}; {}", partial_results())))
 }
 
 /// Returns true if the data directory is new. A shared store counts as new, since its state is

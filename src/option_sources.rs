@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_fills_what_was_not_typed() {
+    fn the_environment_sets_options_missing_on_the_command_line() {
         let environment =
             [("VELLUM_PORT", "5"), ("VELLUM_STRICT", "yes"), ("VELLUM_BINARY", "x"), ("PORT", "6")];
         assert_eq!(expanded("vellum", &environment).unwrap(), "vellum --port=5 --strict");
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_fills_what_is_still_open() {
+    fn the_file_sets_remaining_options() {
         let path = file(
             "fills",
             "port = 5\ncache-size = \"1G\"\nstrict = true\nrepair = false\ntest-commands = false",

@@ -97,7 +97,7 @@ const DESCRIPTORS_MAX: u64 = 1 << 20;
 /// Raises the soft limit to the hard limit. Returns the number of connections that it allows;
 /// `None` if the system does not report limits.
 #[cfg(unix)]
-pub(crate) fn raise_descriptors() -> Option<usize> {
+pub(crate) fn raise_descriptor_limit() -> Option<usize> {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
     let target = hard.min(DESCRIPTORS_MAX);
@@ -110,7 +110,7 @@ pub(crate) fn raise_descriptors() -> Option<usize> {
 
 /// On other systems sockets are not files.
 #[cfg(not(unix))]
-pub(crate) fn raise_descriptors() -> Option<usize> {
+pub(crate) fn raise_descriptor_limit() -> Option<usize> {
     None
 }
 
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_option_goes_first() {
+    fn the_option_has_precedence() {
         let limit = memory_limit(Some(5)).unwrap();
         assert_eq!((limit.bytes, limit.from.as_str()), (5, "--memory-limit"));
     }
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn the_machine_tells_its_memory() {
+    fn the_memory_of_the_machine_is_known() {
         assert_eq!(total("MemTotal:       2048 kB\nMemFree: 1 kB\n"), Some(2 << 20));
         assert_eq!(total(""), None);
     }

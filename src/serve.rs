@@ -42,7 +42,7 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
     check_disk(&mut config)?;
     init_scripts::run(&config)?;
     let is_new = init_scripts::is_new(&config);
-    let descriptor_limit = process::raise_descriptors()
+    let descriptor_limit = process::raise_descriptor_limit()
         .filter(|descriptor_limit| *descriptor_limit < config.settings.connections_max);
     config.settings.connections_max = descriptor_limit.unwrap_or(config.settings.connections_max);
     let (bind, port) = (config.settings.bind, config.settings.port);

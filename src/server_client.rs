@@ -81,7 +81,7 @@ mod tests {
     use std::net::TcpListener;
 
     #[test]
-    fn what_does_not_answer_or_not_well_is_told() {
+    fn failed_and_invalid_replies_are_reported() {
         let options = |uri: String| PingOptions {
             target: TargetServer { uri, timeout: 300 },
             quiet: false,

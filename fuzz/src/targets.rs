@@ -355,7 +355,7 @@ fn resume_token(data: &[u8]) {
 }
 
 fn entries() -> Vec<Vec<u8>> {
-    let mut recorder = change::Recorder::<Vec<u8>>::new(change::Moment { wall: 1, term: 1 }, None, false);
+    let mut recorder = change::Recorder::<Vec<u8>>::new(change::EntryTime { wall: 1, term: 1 }, None, false);
     let document = sample();
     let Some(id) = document.view().first() else { return Vec::new() };
     let source = change::Source { namespace: "d.c", uuid: Some([7; 16]) };

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 #[test]
-fn every_target_stands_a_moment_of_fuzzing() {
+fn every_target_survives_brief_fuzzing() {
     for target in fuzz::TARGETS {
         let count = fuzz::run(target, Duration::from_millis(1500), 1);
         assert!(count > 50, "{} took only {count} inputs", target.name);
@@ -12,7 +12,7 @@ fn every_target_stands_a_moment_of_fuzzing() {
 }
 
 #[test]
-fn every_target_stands_what_was_found_before() {
+fn every_target_survives_its_corpus() {
     for target in fuzz::TARGETS {
         fuzz::corpus::inputs(target.name).iter().for_each(|input| (target.run)(input));
     }

@@ -141,9 +141,9 @@ fn help() -> String {
     );
     for known in options::OPTIONS {
         match known.treatment {
-            options::Treatment::Switch => text.push_str(&format!("  --{}\n", known.name)),
-            options::Treatment::Value => text.push_str(&format!("  --{} VALUE\n", known.name)),
-            options::Treatment::Refused(_) => {}
+            options::Support::Switch => text.push_str(&format!("  --{}\n", known.name)),
+            options::Support::Value => text.push_str(&format!("  --{} VALUE\n", known.name)),
+            options::Support::Refused(_) => {}
         }
     }
     text.push_str("\nThe other options of mongod are errors that name a reason.\n");

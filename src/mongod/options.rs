@@ -5,12 +5,12 @@
 //!
 //! A new option is a row of [`OPTIONS`]; `settings.rs` reads its value.
 
-use Treatment::{Refused, Switch, Value};
+use Support::{Refused, Switch, Value};
 use yaml_rust2::{Yaml, YamlLoader};
 
 /// Treatment of an option.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Treatment {
+pub(super) enum Support {
     /// A supported switch.
     Switch,
     /// An option with a value, which may be refused.
@@ -34,10 +34,10 @@ pub(super) struct MongodOption {
     /// Name in a configuration file; empty if the file cannot have it.
     pub(super) path: &'static str,
     /// Treatment of the option.
-    pub(super) treatment: Treatment,
+    pub(super) treatment: Support,
 }
 
-const fn option(name: &'static str, path: &'static str, treatment: Treatment) -> MongodOption {
+const fn option(name: &'static str, path: &'static str, treatment: Support) -> MongodOption {
     MongodOption { name, path, treatment }
 }
 
@@ -312,10 +312,10 @@ fn parse_leaf(path: &str, value: &Yaml, given: &mut Vec<ParsedOption>) -> Result
         _ => {
             let known = find_in_file(path).ok_or_else(|| format!("Unrecognized option: {path}"))?;
             match (known.treatment, text.as_str()) {
-                (Treatment::Refused(why), _) => return refused(why),
-                (Treatment::Switch, "true") | (Treatment::Value, _) => given.push((known.name, text)),
-                (Treatment::Switch, "false") => {}
-                (Treatment::Switch, _) => return Err(format!("{path}: expected true or false, not {text}")),
+                (Support::Refused(why), _) => return refused(why),
+                (Support::Switch, "true") | (Support::Value, _) => given.push((known.name, text)),
+                (Support::Switch, "false") => {}
+                (Support::Switch, _) => return Err(format!("{path}: expected true or false, not {text}")),
             }
         }
     }
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_in_mongods_words() {
+    fn errors_use_mongods_texts() {
         for (line, part) in [
             ("--prot 5", "unrecognised option '--prot'"),
             ("serve", "unrecognised option 'serve'"),
@@ -402,7 +402,7 @@ mod file_tests {
     }
 
     #[test]
-    fn what_is_not_there_is_refused_by_name() {
+    fn invalid_options_are_refused_by_name() {
         for (text, part) in [
             ("net: {prot: 5}", "Unrecognized option: net.prot"),
             ("net: {tls: {clusterFile: x}}", "net.tls.clusterFile: x is not supported"),

@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_come_to_one() {
+    fn several_addresses_become_one() {
         for (line, expected) in [
             ("", "127.0.0.1"),
             ("--bind_ip localhost", "127.0.0.1"),
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn users_are_asked_for_in_three_ways() {
+    fn access_control_has_three_options() {
         let key = std::env::temp_dir().join(format!("vellum-key-{}", std::process::id()));
         std::fs::write(&key, "c2VjcmV0").unwrap();
         let key_file = format!("--keyFile {}", key.display());
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_honoured_is_refused_by_name() {
+    fn unsupported_options_are_refused_by_name() {
         for (line, part) in [
             ("--storageEngine rocks", "unknown storage engine: rocks"),
             ("--bind_ip 127.0.0.1,127.0.0.2", "one address"),

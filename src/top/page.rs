@@ -371,7 +371,7 @@ mod figures_tests {
     use std::time::Duration;
 
     #[test]
-    fn rates_are_by_the_second_and_what_is_not_told_is_none() {
+    fn rates_are_per_second_and_missing_counters_are_none() {
         let start = Instant::now();
         let status = |insert: i32, micros: i32, count: i32| {
             parse(&format!(

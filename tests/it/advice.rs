@@ -68,7 +68,7 @@ fn advice_is_given_for_a_data_directory() {
 }
 
 #[test]
-fn a_store_without_a_cache_is_told_of() {
+fn a_server_without_a_cache_returns_an_error() {
     let Some(server) = Server::start() else { return };
     let (good, printed) = advise(&server, &[]);
     assert!(good && printed.contains("all data is in memory"), "{printed}");
@@ -78,7 +78,7 @@ fn a_store_without_a_cache_is_told_of() {
 }
 
 #[test]
-fn advice_takes_the_right_to_see_statistics() {
+fn advice_requires_the_privilege_for_statistics() {
     let Some(server) = Server::start_with(&["--auth"]) else { return };
     let (good, printed) = advise(&server, &[]);
     assert!(!good && printed.contains("not authorized"), "{printed}");

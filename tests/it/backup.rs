@@ -65,7 +65,7 @@ fn time(value: Option<Value<'_>>) -> u64 {
                 text.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse().ok()).collect();
             match numbers.as_slice() {
                 [seconds, increment] => seconds << 32 | increment,
-                [whole] => *whole,
+                [timestamp] => *timestamp,
                 _ => panic!("{text}"),
             }
         }
@@ -152,7 +152,7 @@ fn write(client: &mut Client, writer: u64, writes: u64) {
 }
 
 #[test]
-fn a_backup_under_eight_writers_is_restored_to_any_moment() {
+fn a_backup_under_eight_writers_restores_to_any_time() {
     let (writes, moments) = (setting("VELLUM_BACKUP_WRITES", 150), setting("VELLUM_BACKUP_MOMENTS", 20));
     let scratch = Scratch::new("backup");
     let path = |name: &str| scratch.join(name).to_string_lossy().into_owned();
@@ -272,7 +272,7 @@ fn filled(data: &Path) -> Contents {
 }
 
 #[test]
-fn a_backup_that_is_killed_is_known_to_be_incomplete() {
+fn a_killed_backup_is_incomplete() {
     let scratch = Scratch::new("killed");
     let path = |name: &str| scratch.join(name).to_string_lossy().into_owned();
     let (data, to, target) = (path("data"), path("backup"), path("target"));
@@ -280,14 +280,14 @@ fn a_backup_that_is_killed_is_known_to_be_incomplete() {
     let mut killed = [0; 2];
     let began = Instant::now();
     succeeds(&["backup", "--data", &data, &path("whole")]);
-    let whole = began.elapsed().as_micros() as u64;
+    let duration = began.elapsed().as_micros() as u64;
     for round in 0..12 {
         let mut child = Command::new(env!("CARGO_BIN_EXE_vellum"))
             .args(["backup", "--data", &data, &to])
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        std::thread::sleep(Duration::from_micros(whole * (round + 1) / 13));
+        std::thread::sleep(Duration::from_micros(duration * (round + 1) / 13));
         child.kill().unwrap();
         child.wait().unwrap();
         let (output, text) = vellum(&["restore", &to, "--data", &target]);
@@ -316,7 +316,7 @@ fn a_backup_that_is_killed_is_known_to_be_incomplete() {
     // A killed restore leaves nothing that a server opens.
     let began = Instant::now();
     succeeds(&["restore", &to, "--data", &target]);
-    let whole = began.elapsed().as_micros() as u64;
+    let duration = began.elapsed().as_micros() as u64;
     for round in 0..8 {
         let target = path(&format!("target-{round}"));
         let mut child = Command::new(env!("CARGO_BIN_EXE_vellum"))
@@ -324,7 +324,7 @@ fn a_backup_that_is_killed_is_known_to_be_incomplete() {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        std::thread::sleep(Duration::from_micros(whole * (round + 1) / 9));
+        std::thread::sleep(Duration::from_micros(duration * (round + 1) / 9));
         child.kill().unwrap();
         child.wait().unwrap();
         if Path::new(&target).join("vellum.format").exists() {
@@ -341,7 +341,7 @@ fn a_backup_that_is_killed_is_known_to_be_incomplete() {
 }
 
 #[test]
-fn what_is_damaged_or_missing_is_told() {
+fn damage_and_missing_files_are_reported() {
     let scratch = Scratch::new("damaged");
     let path = |name: &str| scratch.join(name).to_string_lossy().into_owned();
     let (data, to) = (path("data"), path("backup"));

@@ -174,7 +174,7 @@ fn every_commit_of_sixteen_writers_appears_once_and_in_order() {
 }
 
 #[test]
-fn on_disk_streams_go_on_behind_a_kill() {
+fn streams_on_disk_resume_after_a_kill() {
     if std::env::var_os("VELLUM_SERVER").is_some() {
         return;
     }
@@ -228,7 +228,7 @@ fn a_resume_token_names_no_time_after_the_latest_write() {
 }
 
 #[test]
-fn a_thousand_streams_are_told_of_one_commit() {
+fn a_thousand_streams_return_one_commit() {
     if std::env::var_os("VELLUM_SERVER").is_some() {
         return;
     }

@@ -28,15 +28,15 @@ fn compatibility_page_is_up_to_date() {
     if bless() {
         std::fs::write(&path, &page).unwrap();
     }
-    let kept = std::fs::read_to_string(&path).unwrap_or_default();
+    let current = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
-        kept == page,
+        current == page,
         "docs/compatibility.md is out of date: VELLUM_BLESS=1 cargo test --test it compatibility"
     );
 }
 
 #[test]
-fn one_option_chooses_the_version_that_is_presented() {
+fn one_option_selects_the_reported_version() {
     let Some(default) = Server::start() else { return print_line("compatibility: skipped, no server yet") };
     let older = Server::start_with(&["--compatible-with", "8.0"]).unwrap();
     let newer = Server::start_with(&["--compatible-with", "9.0"]).unwrap();

@@ -90,11 +90,11 @@ fn many_stages_at_once_end_in_an_error() {
 }
 
 #[test]
-fn values_that_grow_twofold_end_in_an_error() {
+fn values_that_double_end_in_an_error() {
     let Some(server) = Server::start_within(MEMORY) else { return };
     let mut client = server.connect().unwrap();
     assert_eq!(code(&mut client, "{insert: 'deep', documents: [{_id: 1, a: 1}]}"), 0);
-    for (stage, wanted) in [
+    for (stage, expected) in [
         ("{$set: {a: ['$a', '$a']}}", 146),
         ("{$set: {a: {x: '$a', y: '$a'}}}", 10334),
         ("{$replaceWith: {a: '$$ROOT', b: '$$ROOT'}}", 146),
@@ -104,7 +104,7 @@ fn values_that_grow_twofold_end_in_an_error() {
             10334,
         ),
     ] {
-        assert_eq!(code(&mut client, &aggregate(&vec![stage; 300].join(", "))), wanted, "{stage}");
+        assert_eq!(code(&mut client, &aggregate(&vec![stage; 300].join(", "))), expected, "{stage}");
     }
     assert_eq!(code(&mut client, "{ping: 1}"), 0);
 }

@@ -222,7 +222,7 @@ fn ways() -> Vec<(String, &'static [i64])> {
 }
 
 #[test]
-fn deep_values_go_every_way() {
+fn deep_values_pass_all_paths() {
     let data = Scratch::new("deep-ways");
     let start = || Server::start_on(&data, &["--replset", "rs"]);
     let Some(mut server) = start() else { return };

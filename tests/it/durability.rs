@@ -71,13 +71,13 @@ fn killed_between(one_session: bool) {
 }
 
 #[test]
-fn a_write_sent_again_after_a_kill_is_not_carried_out_twice() {
+fn a_write_repeated_after_a_kill_is_applied_once() {
     killed_between(false);
     killed_between(true);
 }
 
 #[test]
-fn a_statement_that_was_not_carried_out_is_carried_out_when_sent_again() {
+fn a_lost_statement_is_applied_when_repeated() {
     let data = Scratch::new("unfinished");
     let server = Server::start_on(&data, &SET).unwrap();
     let session = "lsid: {id: UUID('00000001-0000-4000-8000-000000000000')}, txnNumber: {$numberLong: '1'}";
@@ -115,7 +115,7 @@ fn record(server: &Server) -> DocumentBuf {
 }
 
 /// The outcome of a committed transaction is known after a kill, as in MongoDB's `config.transactions`.
-fn commit_sent_again_after_a_kill(durability: &str) {
+fn repeat_commit_after_a_kill(durability: &str) {
     let data = Scratch::new("transactions");
     let options = [&SET[..], &["--durability", durability]].concat();
     let start = || Server::start_on(&data, &options).unwrap();
@@ -163,9 +163,9 @@ fn commit_sent_again_after_a_kill(durability: &str) {
 }
 
 #[test]
-fn a_commit_sent_again_after_a_kill_succeeds() {
-    commit_sent_again_after_a_kill("relaxed");
-    commit_sent_again_after_a_kill("journaled");
+fn a_commit_repeated_after_a_kill_succeeds() {
+    repeat_commit_after_a_kill("relaxed");
+    repeat_commit_after_a_kill("journaled");
 }
 
 /// Returns the files below a directory with their contents.
@@ -189,7 +189,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[test]
-fn files_copied_while_writes_are_locked_open_as_they_were() {
+fn files_copied_under_a_write_lock_open_unchanged() {
     let (data, journal) = (Scratch::new("locked"), Scratch::new("locked-journal"));
     let server = Server::start_on(&data, &["--journal-dir", journal.to_str().unwrap()]).unwrap();
     let insert = |id: i32| format!("{{insert: 'c', documents: [{{_id: {id}}}], $db: 'test'}}");
@@ -237,7 +237,7 @@ fn files_copied_while_writes_are_locked_open_as_they_were() {
 }
 
 #[test]
-fn server_status_tells_of_journal_and_cache() {
+fn server_status_has_journal_and_cache() {
     let data = Scratch::new("status");
     let server = Server::start_on(&data, &["--durability", "journaled"]).unwrap();
     for id in 0..5 {

@@ -14,7 +14,7 @@ const LONG: &str = "{aggregate: 1, $db: 'test', cursor: {}, maxTimeMS: 4000, pip
     in: {$add: ['$$value', {$size: {$filter: {input: {$range: [0, 1000]}, cond: {$gt: ['$$this', 7]}}}}]}}}}}]}";
 
 #[test]
-fn long_commands_keep_nobody_waiting() {
+fn long_commands_do_not_delay_other_clients() {
     let Some(server) = Server::start() else { return };
     let ended = AtomicUsize::new(0);
     thread::scope(|scope| {

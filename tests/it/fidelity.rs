@@ -14,7 +14,7 @@ const PLACES: u32 = 55;
 const NEW_PLACES: u32 = 71;
 
 #[test]
-fn every_place_is_settled_where_the_list_says() {
+fn every_entry_of_the_list_names_its_test() {
     let list = std::fs::read_to_string(root().join("tests/fidelity.txt")).unwrap();
     let mut settled = BTreeSet::new();
     for line in list.lines().filter(|line| !line.starts_with('#')) {

@@ -30,14 +30,14 @@ fn make_at_once(servers: &[Server]) {
 }
 
 #[test]
-fn one_of_many_clients_makes_the_first_user() {
+fn one_of_many_clients_creates_the_first_user() {
     let data = Scratch::new("first-user");
     let servers = [Server::start_with(&["--auth"]), Server::start_on(&data, &["--auth"])];
     servers.into_iter().flatten().for_each(|server| make_at_once(&[server]));
 }
 
 #[test]
-fn one_of_many_clients_makes_the_first_user_over_postgres() {
+fn one_of_many_clients_creates_the_first_user_over_postgres() {
     let Some(cluster) = Cluster::start().unwrap() else {
         return print_line(
             "the first user over PostgreSQL skipped: it isn't installed (apt-get install postgresql)",

@@ -210,7 +210,7 @@ fn start(data: Option<&std::path::Path>, options: &[&str]) -> Option<(Server, St
 }
 
 #[test]
-fn figures_are_those_of_server_status() {
+fn metrics_equal_server_status() {
     let data =
         std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("http-{}", std::process::id()));
     let Some((server, address)) = start(Some(&data), &["--replset", "rs0", "--durability", "journaled"])
@@ -315,7 +315,7 @@ fn labels_are_bounded() {
 }
 
 #[test]
-fn health_is_told_and_broken_requests_are_answered() {
+fn health_and_invalid_requests_get_responses() {
     let Some((_server, address)) = start(None, &[]) else { return };
     for path in ["/healthz", "/readyz"] {
         assert!(get(&address, path).starts_with("HTTP/1.1 200 OK\r\n"), "{path}");
@@ -338,7 +338,7 @@ fn health_is_told_and_broken_requests_are_answered() {
 }
 
 #[test]
-fn slow_clients_keep_no_place_from_others() {
+fn slow_clients_do_not_block_other_connections() {
     let Some((_server, address)) = start(None, &[]) else { return };
     // More clients than slots. All begin a request and do not finish it.
     let slow: Vec<TcpStream> = (0..80)

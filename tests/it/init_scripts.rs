@@ -64,7 +64,7 @@ fn scripts_fill_a_new_data_directory_once() {
 }
 
 #[test]
-fn what_cannot_be_run_is_told_before_anything_is_served() {
+fn unusable_scripts_are_reported_before_the_server_listens() {
     let failing = Folder::new("init-bad", &["1.js", "2-bad.js", "3.js"]);
     let (served, printed) = failing.serve(&failing.scratch);
     assert!(!served && printed.contains("2-bad.js failed: no such thing"), "{printed}");

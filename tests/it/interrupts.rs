@@ -239,11 +239,11 @@ fn timed(server: &Server, text: &str) -> Result<Duration, String> {
     Ok(started.elapsed().saturating_sub(MAX_TIME))
 }
 
-fn expect(wanted: i64, reply: std::io::Result<DocumentBuf>) -> Result<(), String> {
+fn expect(expected_code: i64, reply: std::io::Result<DocumentBuf>) -> Result<(), String> {
     let reply = reply.map_err(|error| format!("no reply: {error}"))?;
-    match code(&reply) == Some(wanted) {
+    match code(&reply) == Some(expected_code) {
         true => Ok(()),
-        false => Err(format!("not {wanted}: {:.300}", reply.to_string())),
+        false => Err(format!("not {expected_code}: {:.300}", reply.to_string())),
     }
 }
 
@@ -274,13 +274,13 @@ fn ping(server: &Server, over: &AtomicBool) -> Duration {
 }
 
 #[test]
-fn whatever_runs_is_stopped_soon() {
+fn every_command_is_interrupted_soon() {
     let Some(server) = Server::start() else { return };
     fill(&mut server.connect().unwrap());
-    let wanted = std::env::var("VELLUM_INTERRUPT").unwrap_or_default();
+    let filter = std::env::var("VELLUM_INTERRUPT").unwrap_or_default();
     let mut failures = Vec::new();
     let cases = CASES.iter().map(|(name, text)| (*name, text.to_string())).chain(long_cases());
-    for (name, text) in cases.filter(|(name, _)| name.contains(&wanted)) {
+    for (name, text) in cases.filter(|(name, _)| name.contains(&filter)) {
         let text = text.as_str();
         let over = AtomicBool::new(false);
         let (kill, limit, pinged) = thread::scope(|scope| {

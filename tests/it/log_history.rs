@@ -50,7 +50,7 @@ fn operation_time(reply: &DocumentBuf) -> String {
 }
 
 #[test]
-fn streams_that_would_begin_before_the_log_are_refused() {
+fn streams_before_the_oplog_window_are_refused() {
     if is_remote() {
         return;
     }
@@ -84,7 +84,7 @@ fn streams_that_would_begin_before_the_log_are_refused() {
 }
 
 #[test]
-fn a_stream_that_waits_keeps_up_with_what_others_write() {
+fn a_waiting_stream_returns_writes_of_other_clients() {
     if is_remote() {
         return;
     }
@@ -105,7 +105,7 @@ fn a_stream_that_waits_keeps_up_with_what_others_write() {
 }
 
 #[test]
-fn a_stretch_as_a_standalone_ends_all_streams() {
+fn a_start_as_a_standalone_ends_all_streams() {
     if is_remote() {
         return;
     }
@@ -169,7 +169,7 @@ fn each_election_begins_a_term() {
 }
 
 #[test]
-fn cluster_parameters_outlive_the_process() {
+fn cluster_parameters_survive_a_restart() {
     if is_remote() {
         return;
     }

@@ -65,7 +65,7 @@ fn resident_megabytes(client: &mut Client) -> i64 {
 /// Only if the allocator returns single pages.
 #[test]
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-fn what_was_dropped_goes_back_to_the_system_though_something_between_it_stays() {
+fn dropped_memory_is_freed_between_remaining_data() {
     let Some(server) = Server::start() else { return };
     let mut client = server.connect().unwrap();
     let before = resident_megabytes(&mut client);
@@ -96,7 +96,7 @@ fn what_was_dropped_goes_back_to_the_system_though_something_between_it_stays() 
 }
 
 #[test]
-fn one_operation_holds_no_more_than_it_may() {
+fn one_operation_stays_within_its_memory_limit() {
     let Some(server) = Server::start() else { return };
     let mut client = server.connect().unwrap();
     let set = |client: &mut Client, bytes: i64| {
@@ -142,7 +142,7 @@ fn reads_end_with_their_client() {
 
 /// Each waiting insert may need a thread. With address space for few threads, all inserts must still succeed.
 #[test]
-fn waiting_inserts_need_no_thread_each() {
+fn waiting_inserts_hold_no_threads() {
     const CLIENTS: usize = 2000;
     let data = Scratch::new("threads");
     let Some(server) = Server::start_bounded_on(&data, SPACE / 8, &["--durability", "journaled"]) else {
@@ -167,7 +167,7 @@ fn waiting_inserts_need_no_thread_each() {
 /// Each pattern and thread used to have a megabyte of stack, and a thread panicked when 20,000 of these did not fit. In
 /// much less space all patterns must be evaluated now, and their memory belongs to the operation.
 #[test]
-fn patterns_are_the_operations_memory() {
+fn patterns_count_as_memory_of_the_operation() {
     let Some(server) = Server::start_bounded(SPACE / 4, &[]) else { return };
     let mut client = server.connect().unwrap();
     command(&mut client, "{insert: 'c', documents: [{_id: 1, s: 'a19999 x'}, {_id: 2, s: 'b'}]}");
@@ -198,7 +198,7 @@ fn patterns_are_the_operations_memory() {
 
 /// Idle cursors between updates of 10 MB, in memory and on disk.
 #[test]
-fn idle_cursors_keep_no_more_old_versions_than_they_may() {
+fn idle_cursors_keep_a_limited_history() {
     let data = crate::root().join("target/tmp/idle_cursors");
     _ = std::fs::remove_dir_all(&data);
     let disk = ["--data", data.to_str().unwrap(), "--cache-size", "64M"];

@@ -34,7 +34,7 @@ lab` have their own codes: see [backup.md](backup.md#checking), [mongod.md](mong
 const ELSEWHERE: [(&str, &str); 2] = [("mongod", "mongod.md"), ("lab", "lab.md")];
 
 #[test]
-fn the_page_matches_the_options_of_the_program() {
+fn options_page_is_up_to_date() {
     let page = page();
     let path = root().join("docs/options.md");
     if bless() {

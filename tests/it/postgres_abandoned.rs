@@ -31,15 +31,15 @@ fn skipped(what: &str) {
 
 /// Waits until this number of statements sleep at the server.
 #[track_caller]
-fn sleeping(cluster: &Cluster, wanted: i64) {
+fn sleeping(cluster: &Cluster, expected: i64) {
     let count = "select count(*) from pg_stat_activity where wait_event = 'PgSleep'";
     let begin = Instant::now();
     loop {
         let sleep = cluster.run(&[count]).unwrap().unwrap();
-        if sleep == wanted {
+        if sleep == expected {
             return;
         }
-        assert!(begin.elapsed() < SOON, "{sleep} statements run, and not {wanted}");
+        assert!(begin.elapsed() < SOON, "{sleep} statements run, and not {expected}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -59,7 +59,7 @@ fn kill(client: &mut Client, filter: &str) {
 }
 
 #[test]
-fn statements_end_at_the_server_with_those_who_wait() {
+fn statements_are_cancelled_with_their_clients() {
     let (files, ours) = (Files::new("given-up"), Authority::new("Ours"));
     files.write("server.pem", &ours.certificate("server").pem);
     let settings = ["ssl=on", "ssl_cert_file=../server.pem", "ssl_key_file=../server.pem"];
@@ -159,10 +159,10 @@ impl Wire {
         let wire = Wire { port: listener.local_addr().unwrap().port(), hangs: Arc::default() };
         let hangs = wire.hangs.clone();
         std::thread::spawn(move || {
-            let mut kept = Vec::new();
+            let mut stalled = Vec::new();
             for client in listener.incoming().map_while(Result::ok) {
                 if hangs.load(Ordering::Acquire) {
-                    kept.push(client);
+                    stalled.push(client);
                     continue;
                 }
                 let server = TcpStream::connect(("127.0.0.1", port)).unwrap();
@@ -194,7 +194,7 @@ fn concern(reply: &DocumentBuf) -> i64 {
 }
 
 #[test]
-fn a_write_concern_waits_no_longer_for_a_connection_than_it_says() {
+fn wtimeout_limits_the_wait_for_a_connection() {
     let Some(cluster) = Cluster::start().unwrap() else { return skipped("barriers that can't connect") };
     let wire = Wire::to(cluster.port());
     // With several hosts, a failover wait would last this long.
@@ -210,14 +210,14 @@ fn a_write_concern_waits_no_longer_for_a_connection_than_it_says() {
 
     wire.hangs.store(true, Ordering::Release);
     let begin = Instant::now();
-    for (id, requested, wanted) in [
+    for (id, requested, expected) in [
         (2, "{w: 'majority'}, maxTimeMS: 300", 50),
         (3, "{w: 'majority', wtimeout: 300}", 64),
         (4, "{w: 1, j: true, wtimeout: 300}", 64),
         (5, "{w: 1, j: true}, maxTimeMS: 300", 50),
     ] {
         let reported = run(&mut client, &insert(id, requested));
-        assert_eq!((code(&reported), concern(&reported)), (0, wanted), "{requested}: {}", reported.view());
+        assert_eq!((code(&reported), concern(&reported)), (0, expected), "{requested}: {}", reported.view());
     }
     std::thread::scope(|scope| {
         let mut other = server.connect().unwrap();

@@ -59,7 +59,7 @@ fn swept(cluster: &Cluster, tree: i64) {
 }
 
 #[test]
-fn what_is_dropped_is_gone_at_once_and_removed_behind() {
+fn a_dropped_collection_disappears_at_once_and_is_deleted_later() {
     let Some(cluster) = Cluster::start().unwrap() else {
         return print_line("drops over PostgreSQL skipped: it isn't installed (apt-get install postgresql)");
     };

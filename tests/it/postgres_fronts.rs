@@ -33,7 +33,7 @@ fn within(reply: &DocumentBuf, path: &[&str]) -> Option<i64> {
 }
 
 #[test]
-fn either_front_answers_for_both() {
+fn both_fronts_return_equal_data() {
     let Some(cluster) = Cluster::start().unwrap() else {
         return print_line("fronts over PostgreSQL skipped: it isn't installed (apt-get install postgresql)");
     };
@@ -108,7 +108,7 @@ fn either_front_answers_for_both() {
 /// A front does not read the record of an insert's session again while it has seen it. Another front may have changed
 /// the record meanwhile.
 #[test]
-fn an_insert_at_a_front_that_has_seen_an_older_record() {
+fn an_insert_through_a_front_with_an_older_retry_record() {
     let Some(cluster) = Cluster::start().unwrap() else {
         return print_line("fronts over PostgreSQL skipped: it isn't installed (apt-get install postgresql)");
     };

@@ -30,7 +30,7 @@ fn run(client: &mut Client, command: &str) -> usize {
 }
 
 #[test]
-fn a_restart_of_one_host_costs_one_retry() {
+fn a_restart_of_one_host_needs_one_retry() {
     let Some(mut cluster) = Cluster::start().unwrap() else {
         return print_line(
             "a restart of PostgreSQL skipped: it isn't installed (apt-get install postgresql)",

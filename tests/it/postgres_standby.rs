@@ -61,7 +61,7 @@ const READS: [&str; 5] = [
 ];
 
 #[test]
-fn a_standby_answers_who_prefers_it() {
+fn a_standby_serves_reads_that_prefer_it() {
     let Some(primary) = Cluster::start().unwrap() else {
         return print_line(
             "reads from standbys skipped: PostgreSQL isn't installed (apt-get install postgresql)",

@@ -24,7 +24,7 @@ fn open(connection: &str) -> Result<PostgresStore, String> {
 }
 
 #[test]
-fn connections_are_encrypted_as_is_asked() {
+fn connections_follow_sslmode() {
     let (files, ours, others) = (Files::new("postgres"), Authority::new("Ours"), Authority::new("Others"));
     files.write("server.pem", &ours.certificate("server").pem);
     let ca = files.write("ca.pem", &ours.pem());
@@ -50,7 +50,7 @@ fn connections_are_encrypted_as_is_asked() {
     let stranger = elsewhere.write("others.pem", &others.pem());
     let own = format!("sslcert={client} sslkey={client}");
 
-    for (user, host, words, wanted) in [
+    for (user, host, words, expected) in [
         ("postgres", "127.0.0.1", "sslmode=disable", Err("no encryption")),
         ("postgres", "127.0.0.1", "sslmode=allow", Ok(true)),
         ("postgres", "127.0.0.1", "", Ok(true)),
@@ -76,7 +76,7 @@ fn connections_are_encrypted_as_is_asked() {
         let opened = open(&connection);
         let encrypted = "select count(*) filter (where s.ssl) * 1000 + count(*) from pg_stat_ssl s \
                          join pg_stat_activity a using (pid) where a.application_name = 'tried'";
-        match (&opened, wanted) {
+        match (&opened, expected) {
             (Ok(_), Ok(is_encrypted)) => {
                 let counted = cluster.run(&[encrypted]).unwrap().unwrap();
                 let (with, all) = (counted / 1000, counted % 1000);
@@ -100,7 +100,7 @@ fn run(client: &mut Client, command: &str) -> String {
 }
 
 #[test]
-fn a_server_without_room_is_told_of_and_waited_for() {
+fn a_server_without_free_connections_is_reported_and_awaited() {
     let settings = ["max_connections=14", "superuser_reserved_connections=0", "max_wal_senders=0"];
     let Some(cluster) = Cluster::start_with(None, &settings).unwrap() else { return skipped("room") };
     let Some(server) = Server::on_schema(&cluster.connection_string(), "room") else { return };
@@ -151,7 +151,7 @@ fn a_schema_of_another_version_is_refused_with_both_numbers() {
 }
 
 #[test]
-fn relatives_are_refused_by_name() {
+fn similar_servers_are_refused_by_name() {
     let Some(cluster) = Cluster::start().unwrap() else { return skipped("relatives") };
     // Version texts of lookalikes, sent by a fake server.
     for (version, named) in [
@@ -188,11 +188,11 @@ fn without_options(port: u16) -> u16 {
             client.read_exact(&mut start).unwrap();
             let (version, words) = start.split_at(4);
             let words: Vec<&[u8]> = words.split(|byte| *byte == 0).collect();
-            let kept = words
+            let parameters = words
                 .chunks(2)
                 .filter(|pair| pair.len() == 2 && !pair[0].is_empty() && pair[0] != b"options");
-            let kept = kept.flat_map(|pair| [pair[0], b"\0", pair[1], b"\0"].concat());
-            let body: Vec<u8> = version.iter().copied().chain(kept).chain([0]).collect();
+            let parameters = parameters.flat_map(|pair| [pair[0], b"\0", pair[1], b"\0"].concat());
+            let body: Vec<u8> = version.iter().copied().chain(parameters).chain([0]).collect();
             let server = TcpStream::connect(("127.0.0.1", port)).unwrap();
             (&server).write_all(&(body.len() as u32 + 4).to_be_bytes()).unwrap();
             (&server).write_all(&body).unwrap();
@@ -234,7 +234,7 @@ fn pgbouncer(files: &Files, server: &str, settings: &str) -> Option<(Child, u16)
 }
 
 #[test]
-fn poolers_are_refused_by_what_they_do() {
+fn poolers_are_detected_and_refused() {
     let Some(cluster) = Cluster::start().unwrap() else { return skipped("poolers") };
     let at = |port: u16| format!("host=127.0.0.1 port={port} user=postgres dbname=postgres sslmode=disable");
     let refused = |port: u16, part: &str| {

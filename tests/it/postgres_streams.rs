@@ -115,7 +115,7 @@ fn streams_of_all_fronts_show_one_order() {
 
     let (stop, never) = (AtomicBool::new(false), AtomicBool::new(false));
     let mut third = Some(third);
-    let wanted = std::thread::scope(|scope| {
+    let expected = std::thread::scope(|scope| {
         let writers: Vec<_> = (0..2 * WRITERS)
             .map(|number| {
                 let (server, never) = ([&first, &second][number % 2], &never);
@@ -159,7 +159,7 @@ fn streams_of_all_fronts_show_one_order() {
         killed.join().unwrap();
         writers.into_iter().map(|writer| writer.join().unwrap()).sum::<usize>()
     });
-    assert_eq!(wanted, 2 * WRITERS * COMMITS);
+    assert_eq!(expected, 2 * WRITERS * COMMITS);
     // A last commit marks the end of the events.
     succeed(&mut clients[0], "{insert: 'c', documents: [{_id: 'last'}], $db: 'test'}");
     for (number, stream) in streams.iter_mut().enumerate() {
@@ -177,7 +177,7 @@ fn streams_of_all_fronts_show_one_order() {
         kinds.entry(reported.starts_with("insert")).or_default().push(reported);
     }
     // Each update has the number after the previous one.
-    let updates: Vec<String> = (1..=wanted).map(|n| format!("update {{ _id: 0 }} {{ n: {n} }}")).collect();
+    let updates: Vec<String> = (1..=expected).map(|n| format!("update {{ _id: 0 }} {{ n: {n} }}")).collect();
     assert_eq!(kinds.remove(&false).unwrap_or_default(), updates);
     let count = "{count: 'c', $db: 'test'}";
     let documents = succeed(&mut clients[1], count).view().get("n").and_then(|n| n.as_i64());
@@ -185,7 +185,7 @@ fn streams_of_all_fronts_show_one_order() {
 }
 
 #[test]
-fn a_stream_that_begins_before_the_log_is_told_so() {
+fn a_stream_before_the_log_gets_an_error() {
     let Some(cluster) = Cluster::start().unwrap() else {
         return print_line(
             "the log over PostgreSQL skipped: it isn't installed (apt-get install postgresql)",

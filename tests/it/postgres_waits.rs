@@ -29,7 +29,7 @@ fn statement(number: usize) -> String {
 }
 
 #[test]
-fn nobody_waits_longer_than_he_says() {
+fn waits_end_at_max_time() {
     let Some(cluster) = Cluster::start().unwrap() else {
         return print_line("waits for PostgreSQL skipped: it isn't installed (apt-get install postgresql)");
     };

@@ -210,7 +210,7 @@ fn shared_folders() -> Vec<PathBuf> {
 
 /// Returns names (`group/name`) and paths of all recordings whose name contains the filter.
 pub(crate) fn recordings(folder: &Path) -> Vec<(String, PathBuf)> {
-    let wanted = std::env::var("VELLUM_RECORDING").unwrap_or_default();
+    let filter = std::env::var("VELLUM_RECORDING").unwrap_or_default();
     let mut files = Vec::new();
     for group in GROUPS {
         for entry in std::fs::read_dir(folder.join(group)).into_iter().flatten().flatten() {
@@ -219,7 +219,7 @@ pub(crate) fn recordings(folder: &Path) -> Vec<(String, PathBuf)> {
             files.push((format!("{group}/{stem}"), path));
         }
     }
-    files.retain(|(name, _)| name.contains(&wanted));
+    files.retain(|(name, _)| name.contains(&filter));
     files.sort();
     files
 }
@@ -390,9 +390,9 @@ pub(crate) fn replay_all(
 }
 
 /// Returns the files whose rate is below the stored one.
-fn fallen(kept: &str, totals: &Totals) -> Vec<String> {
+fn fallen(recorded: &str, totals: &Totals) -> Vec<String> {
     let mut fallen = Vec::new();
-    for line in kept.lines() {
+    for line in recorded.lines() {
         let words: Vec<_> = line.split_whitespace().collect();
         if let ["file", name, same, _] = words.as_slice()
             && let Some(rate) = totals.files.get(*name)
@@ -422,7 +422,7 @@ pub(crate) fn details() -> usize {
 }
 
 #[test]
-fn recorded_answers_are_given_again() {
+fn recorded_replies_are_equal() {
     let Some(folder) = unpack() else { return print_line("recordings skipped: there is no ../shared") };
     let files = recordings(&folder);
     let (details, allowed) = (details(), Allowed::load());
@@ -443,11 +443,11 @@ fn recorded_answers_are_given_again() {
         started.elapsed()
     ));
     print_line(&format!("the slowest exchange, {}, took {:?}", totals.slowest.1, totals.slowest.0));
-    let kept = root().join("tests/recordings/rates.txt");
+    let path = root().join("tests/recordings/rates.txt");
     if bless() && !detailed {
-        return std::fs::write(kept, totals.summary()).unwrap();
+        return std::fs::write(path, totals.summary()).unwrap();
     }
-    let fallen = fallen(&std::fs::read_to_string(kept).unwrap_or_default(), &totals);
+    let fallen = fallen(&std::fs::read_to_string(path).unwrap_or_default(), &totals);
     assert!(fallen.is_empty(), "fewer answers are right than before:\n{}", fallen.join("\n"));
     assert_eq!(totals.unlisted, Vec::<String>::new(), "these differ without a reason in allowed.txt");
     let idle: Vec<_> = allowed.lines.difference(&totals.allowed).filter(|_| !detailed).collect();

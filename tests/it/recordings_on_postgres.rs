@@ -13,7 +13,7 @@ use std::time::Instant;
 const DIFFERENCES: &str = "tests/recordings/postgres.differences";
 
 #[test]
-fn recorded_answers_are_given_by_fronts() {
+fn recorded_replies_of_fronts_are_equal() {
     if bless() || std::env::var_os("VELLUM_SERVER").is_some() {
         return;
     }

@@ -97,7 +97,7 @@ fn repaired(data: &Path, documents: i64, options: &[&str]) -> String {
 }
 
 #[test]
-fn a_sound_directory_loses_nothing() {
+fn an_intact_directory_loses_nothing() {
     let data = directory("repair-sound");
     let report = repaired(&data, 50, &[]);
     assert!(
@@ -107,7 +107,7 @@ fn a_sound_directory_loses_nothing() {
 }
 
 #[test]
-fn a_journal_with_a_changed_byte_is_refused_then_kept_up_to_it() {
+fn a_damaged_journal_is_refused_then_repaired_up_to_the_damage() {
     let data = directory("repair-journal");
     let path = segment(&data);
     tamper(&path, |bytes| {
@@ -121,7 +121,7 @@ fn a_journal_with_a_changed_byte_is_refused_then_kept_up_to_it() {
 }
 
 #[test]
-fn a_page_with_a_changed_byte_is_named_and_left_out() {
+fn a_damaged_page_is_reported_and_removed() {
     let data = directory("repair-record");
     tamper(&data.join("base.vellum"), |bytes| {
         let at = document(bytes, 1027);
@@ -191,7 +191,7 @@ fn without_a_base_the_journals_documents_are_found() {
 }
 
 #[test]
-fn where_nothing_can_be_saved_it_fails_and_changes_nothing() {
+fn a_repair_without_readable_data_changes_nothing() {
     let data = directory("repair-nothing");
     tamper(&data.join("base.vellum"), |bytes| bytes.fill(0));
     tamper(&segment(&data), |bytes| bytes.fill(0));
@@ -205,7 +205,7 @@ fn where_nothing_can_be_saved_it_fails_and_changes_nothing() {
 }
 
 #[test]
-fn a_journal_elsewhere_is_repaired_there() {
+fn a_separate_journal_directory_is_repaired() {
     let (data, journal) = (Scratch::new("repair-data"), Scratch::new("repair-elsewhere"));
     let options = ["--journal-dir", journal.to_str().unwrap()];
     let server = Server::start_on(&data, &options).unwrap();
@@ -240,17 +240,18 @@ fn a_page_of_zeros_is_an_error_that_names_it() {
 }
 
 #[test]
-fn strays_in_the_journals_folder_are_named_and_left_alone() {
+fn unknown_files_in_the_journal_directory_are_reported_and_kept() {
     let data = directory("repair-strays");
-    let strays: [(&str, &[u8]); 4] = [
+    let unknown_files: [(&str, &[u8]); 4] = [
         ("copy of 0000000000000001.journal", b"VellumJ\n"),
         ("7.journal", b"an unpadded number"),
         ("0000000000000099.journal", b"a text where a segment may come to be"),
         ("notes.txt", b"none of ours"),
     ];
     let journal = data.join("journal");
-    strays.iter().for_each(|(name, bytes)| std::fs::write(journal.join(name), bytes).unwrap());
-    let check = || strays.iter().all(|(name, bytes)| std::fs::read(journal.join(name)).unwrap() == *bytes);
+    unknown_files.iter().for_each(|(name, bytes)| std::fs::write(journal.join(name), bytes).unwrap());
+    let check =
+        || unknown_files.iter().all(|(name, bytes)| std::fs::read(journal.join(name)).unwrap() == *bytes);
     let mut server = Server::start_on(&data, &[]).unwrap();
     assert_eq!(number(&run(&server, "{count: 'c', $db: 'test'}"), "n"), 50);
     let log = server.end();

@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_are_judged_by_the_rules_of_the_recordings() {
+    fn replies_are_compared_by_the_rules_of_the_recordings() {
         let find = "{find: 'c', filter: {_id: ObjectId('000000000000000000000001')}}";
         let batch = |documents: &str| {
             format!("{{cursor: {{firstBatch: [{documents}], id: NumberLong(0)}}, ok: 1.0}}")

@@ -261,8 +261,9 @@ impl Run<'_> {
         let reply = self.names.normalise(reply.view());
         let text = pretty(Value::Document(reply.view()));
         if is_error(reply.view()) != step.expects_error {
-            let wanted = if step.expects_error { "an error was expected" } else { "no error was expected" };
-            self.surprises.push(failed(&format!("{wanted}, but the reply is\n{text}\n")));
+            let expectation =
+                if step.expects_error { "an error was expected" } else { "no error was expected" };
+            self.surprises.push(failed(&format!("{expectation}, but the reply is\n{text}\n")));
         }
         Ok(text)
     }
@@ -371,10 +372,10 @@ fn difference(expected: &str, actual: &str) -> String {
 
 /// Returns all scripts, in order, whose name contains `VELLUM_SCRIPT`.
 fn script_files() -> Vec<PathBuf> {
-    let wanted = std::env::var("VELLUM_SCRIPT").unwrap_or_default();
+    let filter = std::env::var("VELLUM_SCRIPT").unwrap_or_default();
     let mut files = Vec::new();
     collect(&root().join("tests/scripts"), &mut files);
-    files.retain(|file| file.to_string_lossy().contains(&wanted));
+    files.retain(|file| file.to_string_lossy().contains(&filter));
     files.sort();
     files
 }

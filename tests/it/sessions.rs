@@ -37,7 +37,7 @@ fn slow(number: i32) -> String {
 }
 
 #[test]
-fn a_write_sent_twice_at_once_is_carried_out_once() {
+fn a_write_sent_twice_concurrently_is_applied_once() {
     let Some(server) = Server::start_with(&["--replset", "rs0"]) else { return };
     let mut clients = [server.connect().unwrap(), server.connect().unwrap()];
     run(&mut clients[0], "{insert: 'c', documents: [{_id: 1, n: 0}]}");

@@ -26,7 +26,7 @@ fn size(directory: &Path) -> u64 {
 }
 
 #[test]
-fn what_a_dropped_collection_took_comes_back() {
+fn the_space_of_a_dropped_collection_is_freed() {
     let data = Scratch::new("space");
     // Without compression, since a text of one letter would compress to nothing.
     let options = ["--cache-size", "16M", "--compression", "none"];

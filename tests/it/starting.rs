@@ -94,7 +94,7 @@ fn output(command: &mut Command) -> (Option<i32>, String) {
 const FREE: &[&str] = &["--port", "0", "--parent-pipe"];
 
 #[test]
-fn the_banner_tells_what_one_wants_to_know() {
+fn the_banner_has_address_data_and_durability() {
     let scratch = Scratch::new("banner");
     let data = scratch.path("data");
     let arguments = [FREE, &["--data", &data]].concat();
@@ -122,7 +122,7 @@ fn the_banner_tells_what_one_wants_to_know() {
 }
 
 #[test]
-fn a_killed_server_tells_that_it_recovered() {
+fn a_killed_server_reports_its_recovery() {
     let scratch = Scratch::new("recovered");
     let data = scratch.path("data");
     let arguments = [FREE, &["--data", &data]].concat();
@@ -194,13 +194,13 @@ fn the_environment_makes_the_first_user() {
 }
 
 #[test]
-fn signals_change_the_log_and_end_nothing() {
+fn signals_reopen_and_rotate_the_log() {
     let scratch = Scratch::new("signals");
     let log = scratch.path("log");
     let arguments = [FREE, &["--log-file", &log, "--log-format", "json"]].concat();
     let server = Started::new(&mut vellum(&arguments));
     let has = |path: &str, part: &str| fs::read_to_string(path).is_ok_and(|text| text.contains(part));
-    until("the line tools wait for", || has(&log, r#""id":23016"#));
+    until("the line that tools wait for", || has(&log, r#""id":23016"#));
     fs::rename(&log, scratch.path("moved")).unwrap();
     server.signal(Signal::SIGHUP);
     until("the log opened again", || has(&log, "SIGHUP"));
@@ -214,7 +214,7 @@ fn signals_change_the_log_and_end_nothing() {
 }
 
 #[test]
-fn a_second_signal_waits_for_nothing() {
+fn a_second_signal_ends_the_server_at_once() {
     let scratch = Scratch::new("twice");
     let data = scratch.path("data");
     let arguments = [FREE, &["--data", &data]].concat();
@@ -228,7 +228,7 @@ fn a_second_signal_waits_for_nothing() {
     .unwrap();
     let mut stays = Client::connect(&address, Duration::from_secs(20)).unwrap();
     let blocked = std::thread::spawn(move || stays.command(&parse("{ping: 1, $db: 'admin'}").unwrap()));
-    until("the command that holds the server up", || {
+    until("the command that delays the end", || {
         let running = run("{currentOp: 1, 'command.ping': 1, $db: 'admin'}").unwrap();
         let list = running.view().get("inprog").and_then(|list| list.as_array());
         list.is_some_and(|list| list.iter().next().is_some())
@@ -245,7 +245,7 @@ fn a_second_signal_waits_for_nothing() {
 }
 
 #[test]
-fn the_lab_is_a_program_of_its_own() {
+fn the_lab_is_a_separate_program() {
     let scratch = Scratch::new("lab");
     // Alone in a folder, without vellum-lab next to it.
     let alone = scratch.0.join("vellum");

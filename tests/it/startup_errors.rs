@@ -74,7 +74,7 @@ fn mongodbs_directory_is_refused_and_left_as_it_was() {
 }
 
 #[test]
-fn mongodbs_files_beside_vellums_are_warned_of() {
+fn files_of_mongodb_in_a_data_directory_cause_a_warning() {
     let data = directory("both", &[]);
     let mut server = Server::start_on(&data, &[]).unwrap();
     assert!(!server.end().contains("MongoDB's files"));
@@ -95,7 +95,7 @@ fn mongodbs_files_beside_vellums_are_warned_of() {
 }
 
 #[test]
-fn advise_without_reads_says_what_to_do() {
+fn advise_without_reads_asks_for_usual_reads() {
     let data = directory("advise", &[]);
     let server = Server::start_on(&data, &["--cache-size", "64M"]).unwrap();
     let uri = format!("mongodb://{}/", server.address());
@@ -306,7 +306,7 @@ fn a_ping_without_a_server_says_how_to_start_one() {
 }
 
 #[test]
-fn a_used_port_of_http_is_explained_as_any_other() {
+fn a_used_http_port_is_reported_like_other_ports() {
     let scratch = directory("http", &[]);
     let used = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = used.local_addr().unwrap().to_string();
@@ -321,14 +321,14 @@ fn a_used_port_of_http_is_explained_as_any_other() {
 }
 
 #[test]
-fn a_server_without_users_says_how_the_first_is_made() {
+fn a_server_without_users_explains_the_first_user() {
     let mut server = Server::start_with(&["--auth"]).unwrap();
     let log = server.end();
     assert!(log.contains("no user exists. Create the first user on this machine"), "{log}");
 }
 
 #[test]
-fn a_terminal_shows_the_banner_alone() {
+fn a_terminal_shows_only_the_banner() {
     let terminal = nix::pty::openpty(None, None).unwrap();
     let mut child = Command::new(env!("CARGO_BIN_EXE_vellum"))
         .args(["--port", "0", "--parent-pipe"])

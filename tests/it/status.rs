@@ -70,7 +70,7 @@ const INTEGERS: &[&str] = &[
 ];
 
 #[test]
-fn server_status_has_what_tools_read_and_counts_truly() {
+fn server_status_has_the_fields_of_tools_with_correct_counts() {
     let Some(server) = Server::start() else { return print_line("status: skipped, no server yet") };
     let mut client = server.connect().unwrap();
     run(

@@ -47,7 +47,7 @@ fn again(server: &Server) {
 }
 
 #[test]
-fn a_step_down_interrupts_writes_under_way() {
+fn a_step_down_interrupts_running_writes() {
     if std::env::var_os("VELLUM_SERVER").is_some() {
         return;
     }

@@ -135,7 +135,7 @@ fn new_work_is_refused_and_the_server_ends_soon() {
 }
 
 #[test]
-fn a_second_signal_under_load_leaves_the_rest_to_the_journal() {
+fn a_second_signal_under_load_skips_the_checkpoint() {
     let data = Scratch::new("stopping-twice");
     let Some(mut server) = Server::start_on(&data, &[]) else { return };
     // Two kinds, since a second signal of one kind may be merged with the first.

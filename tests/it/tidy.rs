@@ -99,7 +99,7 @@ fn crates_import_only_what_the_design_allows() {
 }
 
 #[test]
-fn every_file_opens_with_what_it_is_for() {
+fn every_file_begins_with_a_module_comment() {
     check_sources(|_, text| {
         let documented = text.starts_with("//!") || text.starts_with("#!");
         if documented { Vec::new() } else { vec![(1, "no //! module documentation".to_string())] }
@@ -115,7 +115,7 @@ fn files_are_not_too_long() {
 }
 
 #[test]
-fn nothing_is_left_for_later() {
+fn no_todo_comments() {
     // Concatenated here, so that the rule does not find itself.
     let marks = [["TO", "DO"].concat(), ["FIX", "ME"].concat()];
     check_sources(|_, text| {
@@ -126,7 +126,7 @@ fn nothing_is_left_for_later() {
 }
 
 #[test]
-fn no_merge_is_left_half_done() {
+fn no_conflict_markers() {
     let marks = ["<".repeat(7) + " ", ">".repeat(7) + " "];
     let marked = |line: &&str| marks.iter().any(|mark| line.starts_with(mark.as_str()));
     let paths = ["md", "rs", "toml", "py", "txt"].into_iter().flat_map(files);
@@ -208,8 +208,8 @@ fn anchors(text: &str) -> Vec<String> {
     let headings = text.split("```").step_by(2).flat_map(str::lines).filter(|line| line.starts_with('#'));
     for heading in headings {
         let title = heading.trim_start_matches('#').trim().to_lowercase();
-        let kept = title.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
-        let name: String = kept.map(|c| if c == ' ' { '-' } else { c }).collect();
+        let characters = title.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+        let name: String = characters.map(|c| if c == ' ' { '-' } else { c }).collect();
         let again = (1..).map(|n| format!("{name}-{n}"));
         let mut names = std::iter::once(name.clone()).chain(again);
         found.extend(names.find(|name| !found.contains(name)));
@@ -218,7 +218,7 @@ fn anchors(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn links_in_documents_lead_somewhere() {
+fn links_in_documents_exist() {
     let mut findings = Vec::new();
     for path in files("md") {
         let text = read(&path);
@@ -269,13 +269,13 @@ fn documents_name_sources_that_exist() {
 }
 
 #[test]
-fn anchors_are_those_of_headings() {
+fn anchors_match_headings() {
     let text = "# A `--flag`, twice\n```\n# code\n```\n## Twice\n## Twice\n";
     assert_eq!(anchors(text), ["a---flag-twice", "twice", "twice-1"]);
 }
 
 #[test]
-fn the_table_of_sizes_keeps_what_is_promised() {
+fn the_table_of_sizes_is_within_its_limits() {
     // packaging/build checks the programs against this limit in millions of bytes, and tests/packages checks the table
     // against the programs.
     let build = std::fs::read_to_string(root().join("packaging/lib/compile.py")).unwrap();
@@ -290,7 +290,7 @@ fn the_table_of_sizes_keeps_what_is_promised() {
 }
 
 #[test]
-fn the_rules_find_what_they_look_for() {
+fn the_rules_find_violations() {
     assert_eq!(
         dependencies("[dependencies]\nbase.workspace = true\nx = \"1\"\n[dev-dependencies]\ny = 1\n"),
         ["base", "x"]

@@ -120,7 +120,7 @@ fn modules_of(name: &str) -> Modules {
 
 /// Returns the modules that depend on each other, with the reasons. Modules without dependents or dependencies are
 /// removed repeatedly; the remaining ones form cycles.
-fn circles(mut edges: Edges) -> Vec<String> {
+fn cycles(mut edges: Edges) -> Vec<String> {
     loop {
         let before = edges.len();
         let needed: BTreeSet<String> = edges.values().flat_map(|found| found.keys().cloned()).collect();
@@ -139,32 +139,32 @@ fn circles(mut edges: Edges) -> Vec<String> {
 }
 
 #[test]
-fn modules_of_the_database_form_no_circle() {
-    let circles = circles(edges(&modules_of("database")));
-    assert!(circles.is_empty(), "these depend on one another:\n{}\n", circles.join("\n"));
+fn modules_of_database_have_no_cycles() {
+    let cycles = cycles(edges(&modules_of("database")));
+    assert!(cycles.is_empty(), "these depend on one another:\n{}\n", cycles.join("\n"));
 }
 
 #[test]
-fn modules_of_other_crates_form_no_circle() {
+fn modules_of_other_crates_have_no_cycles() {
     for name in ["postgres", "query", "server", "simulate"] {
-        let circles = circles(edges(&modules_of(name)));
-        assert!(circles.is_empty(), "these of {name} depend on one another:\n{}\n", circles.join("\n"));
+        let cycles = cycles(edges(&modules_of(name)));
+        assert!(cycles.is_empty(), "these of {name} depend on one another:\n{}\n", cycles.join("\n"));
     }
 }
 
 #[test]
-fn modules_of_the_binary_form_no_circle() {
+fn modules_of_the_binary_have_no_cycles() {
     let mut modules = Modules::new();
     gather(&root().join("src"), None, &mut modules);
-    let circles = circles(edges(&modules));
-    assert!(circles.is_empty(), "these depend on one another:\n{}\n", circles.join("\n"));
+    let cycles = cycles(edges(&modules));
+    assert!(cycles.is_empty(), "these depend on one another:\n{}\n", cycles.join("\n"));
 }
 
 #[test]
-fn modules_of_the_storage_form_no_circle() {
+fn modules_of_storage_have_no_cycles() {
     let lib = std::fs::read_to_string(root().join("crates/storage/src/lib.rs")).unwrap();
-    let circles = circles(edges_by(&modules_of("storage"), &re_exports(&lib)));
-    assert!(circles.is_empty(), "these depend on one another:\n{}\n", circles.join("\n"));
+    let cycles = cycles(edges_by(&modules_of("storage"), &re_exports(&lib)));
+    assert!(cycles.is_empty(), "these depend on one another:\n{}\n", cycles.join("\n"));
 }
 
 /// The most methods that a trait of the storage may have.
@@ -186,7 +186,7 @@ fn traits_of_the_storage_are_narrow() {
 }
 
 #[test]
-fn a_name_of_the_root_stands_for_its_module() {
+fn a_name_of_the_root_belongs_to_its_module() {
     let lib = "pub use low::{Key, Value};\npub use other::*;\npub use high::Engine;\n";
     let found = re_exports(lib);
     let module = |name: &str| found.get(name).map(String::as_str);
@@ -194,34 +194,34 @@ fn a_name_of_the_root_stands_for_its_module() {
     let module = |name: &str, code: &str| (name.to_string(), code.to_string());
     let modules =
         Modules::from([module("low", "use crate::Engine;\n"), module("high", "use crate::{Key};\n")]);
-    assert_eq!(circles(edges_by(&modules, &found)).len(), 2);
-    assert_eq!(circles(edges(&modules)).len(), 0);
+    assert_eq!(cycles(edges_by(&modules, &found)).len(), 2);
+    assert_eq!(cycles(edges(&modules)).len(), 0);
 }
 
 #[test]
-fn a_circle_is_found() {
+fn a_cycle_is_found() {
     let module = |name: &str, code: &str| (name.to_string(), code.to_string());
     let below = module("below", "impl Database {\n    pub fn stored(&self) {}\n}\n");
     let above = module("above", "use crate::{below, top};\nfn f() { database.stored() }\n");
     let top = module("top", "impl Database {\n    fn shown(&self) {}\n}\n");
     let good = Modules::from([below.clone(), above.clone(), top.clone()]);
-    assert_eq!(circles(edges(&good)), Vec::<String>::new());
+    assert_eq!(cycles(edges(&good)), Vec::<String>::new());
     let by_import =
         module("below", "use crate::above::Something;\nimpl Database {\n    fn stored(&self) {}\n}\n");
     assert_eq!(
-        circles(edges(&Modules::from([by_import, above.clone(), top.clone()]))),
+        cycles(edges(&Modules::from([by_import, above.clone(), top.clone()]))),
         ["above → below (an import)", "below → above (an import)"]
     );
     let by_method = module("top", "impl Database {\n    fn shown(&self) { self.stored() }\n}\n");
     let calls_back = module("below", "impl Database {\n    fn stored(&self) { self.shown() }\n}\n");
     assert_eq!(
-        circles(edges(&Modules::from([calls_back, above, by_method]))),
+        cycles(edges(&Modules::from([calls_back, above, by_method]))),
         ["below → top (shown())", "top → below (stored())"]
     );
 }
 
 #[test]
-fn layers_are_as_the_architecture_shows_them() {
+fn layers_match_architecture_md() {
     let findings: Vec<String> = ["database", "server"].iter().flat_map(|name| out_of_order(name)).collect();
     assert!(findings.is_empty(), "\n{}\n", findings.join("\n"));
 }

@@ -66,7 +66,7 @@ fn gather(folder: &Path, found: &mut BTreeSet<String>) {
 }
 
 #[test]
-fn nothing_is_process_wide_without_a_reason() {
+fn statics_are_listed_with_reasons() {
     let mut found = BTreeSet::new();
     for name in ["base", "database", "query", "server", "storage"] {
         gather(&root().join("crates").join(name).join("src"), &mut found);

@@ -66,7 +66,7 @@ fn answers(client: io::Result<Client>) -> bool {
 }
 
 #[test]
-fn each_mode_serves_whom_it_should() {
+fn each_mode_accepts_its_clients() {
     for (mode, serves_plain) in [("allow", true), ("prefer", true), ("require", false)] {
         let Some(setting) = Setting::new(mode, mode, &[]) else { return };
         assert_eq!(answers(setting.plain()), serves_plain, "{mode}");
@@ -114,7 +114,7 @@ fn large_documents_pass_both_ways() {
 }
 
 #[test]
-fn plain_clients_are_told_of_in_the_log_once() {
+fn plain_clients_are_logged_once() {
     let Some(setting) = Setting::new("told", "require", &[]) else { return };
     for _ in 0..3 {
         assert!(!answers(setting.plain()));
@@ -125,7 +125,7 @@ fn plain_clients_are_told_of_in_the_log_once() {
 }
 
 #[test]
-fn a_server_without_tls_tells_of_those_that_want_it() {
+fn a_server_without_tls_logs_tls_clients() {
     let Some(server) = Server::start() else { return };
     for _ in 0..2 {
         assert!(Caller::anonymous().connect(server.address()).is_err());
@@ -150,7 +150,7 @@ fn certificates_of_clients_are_checked() {
 }
 
 #[test]
-fn clients_may_be_let_in_without_a_certificate() {
+fn clients_may_connect_without_a_certificate() {
     let more = ["--tls-ca-file", "CA", "--tls-allow-connections-without-certificates"];
     let Some(setting) = Setting::new("optional", "require", &more) else { return };
     assert!(answers(setting.secure(None)));
@@ -159,7 +159,7 @@ fn clients_may_be_let_in_without_a_certificate() {
 }
 
 #[test]
-fn certificates_that_were_taken_back_are_refused() {
+fn revoked_certificates_are_refused() {
     let more = ["--tls-ca-file", "CA", "--tls-crl-file", "CRL"];
     let Some(setting) = Setting::new("revoked", "require", &more) else { return };
     assert!(answers(setting.secure(Some(&setting.authority.certificate("good")))));
@@ -219,7 +219,7 @@ fn hello_of_a_client() -> Vec<u8> {
 }
 
 #[test]
-fn mutated_hellos_harm_nobody() {
+fn mutated_hellos_are_harmless() {
     let Some(setting) = Setting::new("mutated", "require", &["--tls-ca-file", "CA"]) else { return };
     let shows = setting.authority.certificate("client");
     let mut open = setting.secure(Some(&shows)).unwrap();
@@ -256,7 +256,7 @@ fn mutated_hellos_harm_nobody() {
 }
 
 #[test]
-fn garbage_harms_nobody() {
+fn garbage_is_harmless() {
     let Some(setting) = Setting::new("garbage", "prefer", &[]) else { return };
     let mut open = setting.secure(None).unwrap();
     let mut state = 7u32;
@@ -275,7 +275,7 @@ fn garbage_harms_nobody() {
 }
 
 #[test]
-fn certificates_change_for_new_ones_and_connections_stay() {
+fn certificate_rotation_keeps_connections() {
     let Some(setting) = Setting::new("rotation", "require", &[]) else { return };
     let mut open = setting.secure(None).unwrap();
     run(&mut open, "{ping: 1, $db: 'admin'}").unwrap();
@@ -310,7 +310,7 @@ fn certificates_change_for_new_ones_and_connections_stay() {
 }
 
 #[test]
-fn statistics_tell_of_certificate_and_versions() {
+fn statistics_have_certificate_and_versions() {
     let Some(setting) = Setting::new("status", "require", &["--tls-ca-file", "CA"]) else { return };
     let shows = setting.authority.certificate("client");
     let mut client = setting.secure(Some(&shows)).unwrap();
@@ -328,7 +328,7 @@ fn statistics_tell_of_certificate_and_versions() {
 }
 
 #[test]
-fn a_waiting_client_that_leaves_is_noticed() {
+fn a_disconnected_waiting_client_is_detected() {
     let Some(setting) = Setting::new("leaves", "require", &[]) else { return };
     let mut watcher = setting.secure(None).unwrap();
     let mut connections = |name: &str| {
@@ -350,7 +350,7 @@ fn a_waiting_client_that_leaves_is_noticed() {
 }
 
 #[test]
-fn http_gets_a_sentence() {
+fn http_on_the_tls_port_gets_an_explanation() {
     let Some(setting) = Setting::new("http", "require", &[]) else { return };
     let mut socket = TcpStream::connect(setting.server.address()).unwrap();
     socket.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
@@ -364,7 +364,7 @@ fn http_gets_a_sentence() {
 
 /// Metrics and health by `--http` use the same certificate.
 #[test]
-fn figures_are_read_over_tls() {
+fn metrics_are_served_over_tls() {
     // A port that was free a moment ago.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let Some(setting) = Setting::new("https", "require", &["--http", &free]) else { return };
@@ -391,7 +391,7 @@ fn figures_are_read_over_tls() {
 }
 
 #[test]
-fn an_encrypted_key_wants_its_password() {
+fn an_encrypted_key_requires_its_password() {
     if std::env::var_os("VELLUM_SERVER").is_some() {
         return;
     }

@@ -42,7 +42,7 @@ fn under_load<T>(server: &Server, act: impl FnOnce() -> T) -> T {
 }
 
 #[test]
-fn lines_are_written_where_nobody_looks() {
+fn lines_are_printed_without_a_terminal() {
     let Some(server) = Server::start() else { return };
     let output = under_load(&server, || {
         top(&server, &["--count", "2", "--interval", "0.5", "--rows", "3"])
@@ -66,7 +66,7 @@ fn lines_are_written_where_nobody_looks() {
 }
 
 #[test]
-fn a_screen_is_shown_on_a_terminal_and_gone_after_q() {
+fn a_terminal_shows_a_screen_until_q() {
     let Some(server) = Server::start() else { return };
     let size = Winsize { ws_row: 30, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
     let pair = openpty(&size, None).unwrap();
@@ -115,7 +115,7 @@ fn a_screen_is_shown_on_a_terminal_and_gone_after_q() {
 }
 
 #[test]
-fn who_may_not_see_is_told() {
+fn missing_privileges_are_reported() {
     let Some(server) = Server::start_with(&["--auth"]) else { return };
     let output = top(&server, &["--count", "1"]).stdin(Stdio::null()).output().unwrap();
     let printed = String::from_utf8(output.stderr).unwrap();
@@ -123,7 +123,7 @@ fn who_may_not_see_is_told() {
 }
 
 #[test]
-fn users_look_over_tls() {
+fn users_connect_over_tls() {
     if std::env::var_os("VELLUM_SERVER").is_some() {
         return;
     }

@@ -183,7 +183,7 @@ fn without_uuids(text: &str) -> String {
 }
 
 #[test]
-fn names_stand_for_unstable_values_both_ways() {
+fn names_replace_unstable_values_in_both_directions() {
     use base::bson::extended_json::{parse, to_shell};
     let mut names = Names::new("{a: ObjectId('000000000000000000000001')}");
     let reply = parse(

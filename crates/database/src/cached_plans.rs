@@ -128,37 +128,37 @@ impl PlanCache {
     /// Returns the active plan of a shape.
     pub(crate) fn active(&self, shape: &[u8], indexes: u64) -> Option<Arc<CachedPlan>> {
         let plans = self.plans.lock();
-        plans.get(shape).filter(|kept| kept.active && kept.trial.indexes == indexes).cloned()
+        plans.get(shape).filter(|cached| cached.active && cached.trial.indexes == indexes).cloned()
     }
 
     /// Stores the result of a trial. `show` runs only if the result is kept.
     pub(crate) fn add_trial(&self, trial: &Trial, now_millis: i64, show: impl FnOnce() -> CachedFields) {
         let mut plans = self.plans.lock();
-        let known = plans.get_mut(&trial.shape).filter(|kept| kept.trial.indexes == trial.indexes);
+        let known = plans.get_mut(&trial.shape).filter(|cached| cached.trial.indexes == trial.indexes);
         let Some(known) = known else {
             if plans.len() >= SHAPES_MAX && !plans.contains_key(&trial.shape) {
-                let oldest = plans.iter().min_by_key(|(_, kept)| kept.since_millis);
+                let oldest = plans.iter().min_by_key(|(_, cached)| cached.since_millis);
                 let oldest = oldest.map(|(shape, _)| shape.clone());
                 oldest.map(|shape| plans.remove(&shape));
             }
-            let kept = CachedPlan {
+            let cached = CachedPlan {
                 trial: trial.clone(),
                 shown: show(),
                 active: false,
                 works: trial.works,
                 since_millis: now_millis,
             };
-            plans.insert(trial.shape.clone(), Arc::new(kept));
+            plans.insert(trial.shape.clone(), Arc::new(cached));
             return;
         };
-        let kept = Arc::make_mut(known);
-        kept.active &= !trial.again;
-        match kept.active {
+        let cached = Arc::make_mut(known);
+        cached.active &= !trial.again;
+        match cached.active {
             // Another query was faster.
             true => {}
-            false if trial.works <= kept.works => {
+            false if trial.works <= cached.works => {
                 let (shown, since_millis) = (show(), now_millis);
-                *kept = CachedPlan {
+                *cached = CachedPlan {
                     trial: trial.clone(),
                     shown,
                     active: true,
@@ -166,7 +166,7 @@ impl PlanCache {
                     since_millis,
                 };
             }
-            false => kept.works = kept.works.saturating_mul(2).max(kept.works + 1),
+            false => cached.works = cached.works.saturating_mul(2).max(cached.works + 1),
         }
     }
 
@@ -258,7 +258,7 @@ mod tests {
     }
 
     fn state(plans: &PlanCache) -> Vec<(bool, u64)> {
-        plans.all().iter().map(|kept| (kept.active, kept.works)).collect()
+        plans.all().iter().map(|cached| (cached.active, cached.works)).collect()
     }
 
     #[test]
@@ -289,7 +289,7 @@ mod tests {
             let trial = Trial { shape: number.to_be_bytes().to_vec(), ..trial(1, false) };
             plans.add_trial(&trial, number as i64, CachedFields::default);
         }
-        let kept = plans.all();
-        assert_eq!((kept.len(), kept[0].since_millis), (SHAPES_MAX, 10));
+        let cached = plans.all();
+        assert_eq!((cached.len(), cached[0].since_millis), (SHAPES_MAX, 10));
     }
 }

@@ -121,8 +121,8 @@ impl Catalog {
             let (database, name) = (collection.namespace.database(), collection.namespace.collection());
             reads.iter().map(|read| (database.into(), read.as_str().into(), name.into())).collect()
         };
-        for gone in reads(before) {
-            self.readers.remove(&gone);
+        for removed in reads(before) {
+            self.readers.remove(&removed);
         }
         self.readers.extend(reads(after));
     }
@@ -439,8 +439,8 @@ mod tests {
     fn a_change_costs_the_same_however_many_collections_there_are() {
         let mut catalog = Arc::new(Catalog::default());
         let few = thousand(&mut catalog, 0);
-        let whole = Arc::make_mut(&mut catalog);
-        (1000..60_000).for_each(|number| whole.put(collection(number)).unwrap());
+        let large = Arc::make_mut(&mut catalog);
+        (1000..60_000).for_each(|number| large.put(collection(number)).unwrap());
         let many = thousand(&mut catalog, 60_000);
         // Copying a map would take sixty times as long.
         assert!(many <= few * 6, "{few:?} with 1,000 collections, {many:?} with 60,000");
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn a_database_may_come_back_in_another_case_once_it_is_gone() {
+    fn a_dropped_database_may_return_in_another_case() {
         let named = |name: &str| {
             let namespace = Namespace::parse(name).unwrap();
             Arc::new(Collection { namespace, ..Collection::clone(&collection(0)) })
@@ -457,10 +457,10 @@ mod tests {
         catalog.put(named("Test.a")).unwrap();
         catalog.put(named("Test.b")).unwrap();
         assert_eq!(catalog.put(named("test.a")).unwrap_err().code(), base::ErrorCode::DatabaseDifferCase);
-        let kept = catalog.clone();
+        let old = catalog.clone();
         ["Test.a", "Test.b"].iter().for_each(|name| _ = catalog.remove(&Namespace::parse(name).unwrap()));
         catalog.put(named("test.a")).unwrap();
-        assert_eq!(kept.databases().collect::<Vec<_>>(), ["Test"]);
+        assert_eq!(old.databases().collect::<Vec<_>>(), ["Test"]);
         assert_eq!(catalog.databases().collect::<Vec<_>>(), ["test"]);
     }
 }

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_settable_clock_follows_until_it_is_told_otherwise() {
+    fn a_settable_clock_follows_until_it_is_set() {
         let clock = SettableClock::default();
         let near = |millis: i64| (clock.now_millis() - millis).abs() < 10_000;
         assert!(near(SystemClock.now_millis()) && !clock.is_frozen());

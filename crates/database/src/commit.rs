@@ -53,7 +53,7 @@ impl Database {
         loop {
             changes.change.earliest = self.earliest_cluster_time();
             if self.store.must_wait().map_err(storage_error)? {
-                self.waiting(operation, |should_continue| self.store.wait_for_room(should_continue))?
+                self.waiting(operation, |should_continue| self.store.wait_for_space(should_continue))?
                     .map_err(storage_error)?;
             }
             let (refusal, change) = match self

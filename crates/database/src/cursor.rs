@@ -166,10 +166,10 @@ impl Cursor {
     /// Errors: errors of the plan, with MongoDB's prefix.
     pub fn next_batch(&mut self, count: u64, out: &mut Builder) -> Result<(u64, bool)> {
         let operation = self.operation.clone();
-        let room = out.capacity();
+        let capacity = out.capacity();
         let batch = operation.run(|| self.pull(count, out)).map_err(|error| self.prefix_error(error));
         // The reply does not belong to the operation. Its connection counts unread replies.
-        operation.transfer_memory(out.capacity().saturating_sub(room));
+        operation.transfer_memory(out.capacity().saturating_sub(capacity));
         debug_assert!(
             batch.as_ref().map_or(true, |(found, _)| *found <= count),
             "more than {count} documents"

@@ -302,17 +302,17 @@ impl Database {
 
     /// Sets the memory limit of operations, open cursors and waiting messages together, in bytes.
     pub fn set_memory_limit(&self, bytes: u64) {
-        self.operations.ledger.set_limit(bytes);
+        self.operations.tracker.set_limit(bytes);
     }
 
     /// Returns the recorded memory of operations, open cursors and waiting messages, in bytes.
     pub fn memory_used(&self) -> u64 {
-        self.operations.ledger.used()
+        self.operations.tracker.used()
     }
 
     /// Adds the memory of messages being sent or received, in bytes; negative values subtract.
     pub fn count_messages(&self, bytes: i64) {
-        self.operations.ledger.add(bytes);
+        self.operations.tracker.add(bytes);
     }
 
     /// Returns the numbers of examined keys, examined documents and sorts without an index since

@@ -58,11 +58,13 @@ pub use explain::Verbosity;
 pub use history::View;
 pub use memory::OPERATION_MEMORY;
 pub use open_transaction::OpenTransaction;
-pub use operation::{BlockingHook, IndexHint, Operation, Progress, QuerySettings, Ready, Suspension, Turn};
+pub use operation::{
+    BlockingHook, IndexHint, Operation, Progress, QuerySettings, Ready, RecordTicket, Suspension,
+};
 pub use plan::{Hint, Read};
 pub use plan_cache::ShapeRequest;
 pub use read::{AggregateRequest, FindRequest, MeasuredRange, ServerSource, Sources};
-pub use retry_record::{NOBODY, RetryKey, SessionId, StoredRetry};
+pub use retry_record::{NO_USER, RetryKey, SessionId, StoredRetry};
 pub use scope::Scope;
 pub use statistics::{CollectionStatistics, WorkingSets};
 pub use storage::store::{
@@ -78,8 +80,8 @@ pub use upkeep::{repair, validate};
 pub use validator::{ValidatorChange, unknown_level};
 pub use watch::{Interest, Watch};
 pub use write::{
-    Action, AnswerOf, DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, InsertProgress,
-    InsertRequest, Inserted, Insertion, UpdateOutcome, UpdateRequest, delete_answer,
+    Action, DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, InsertProgress, InsertRequest,
+    Inserted, Insertion, ReplyBuilder, UpdateOutcome, UpdateRequest, delete_answer,
 };
 
 /// The parts of the query language that this crate's calls take: a caller needs no other crate.

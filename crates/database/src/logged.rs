@@ -8,7 +8,7 @@ use crate::index::{Index, IndexSpec};
 use crate::retry_record::RetryKey;
 use base::Namespace;
 use base::bson::{Builder, Document, DocumentBuf, Value as Bson};
-use query::change::{self, Moment, Recorder, Session, Source};
+use query::change::{self, EntryTime, Recorder, Session, Source};
 use std::sync::Arc;
 use storage::Value;
 use storage::store::Change;
@@ -226,8 +226,8 @@ fn changed(before: Document<'_>, after: Document<'_>) -> DocumentBuf {
             out.append_element(&field);
         }
     }
-    for gone in before.iter().filter(|field| after.find(field.name()).is_none()) {
-        out.append(gone.field_name(), false);
+    for removed in before.iter().filter(|field| after.find(field.name()).is_none()) {
+        out.append(removed.field_name(), false);
     }
     out.finish()
 }
@@ -257,7 +257,7 @@ fn requested(before: Document<'_>, after: Document<'_>) -> DocumentBuf {
 /// Adds the log entry of document changes to a commit.
 pub(crate) fn put_changes(
     change: &mut Change,
-    moment: Moment,
+    moment: EntryTime,
     mut logged: Vec<Logged>,
     retry: Option<RetryKey>,
 ) {
@@ -274,7 +274,7 @@ pub(crate) fn put_changes(
 /// Adds the log entry of a transaction to a commit. Collections created by it are first.
 pub(crate) fn put_transaction(
     change: &mut Change,
-    moment: Moment,
+    moment: EntryTime,
     created: &[Arc<Collection>],
     logged: Vec<Logged>,
     retry: Option<RetryKey>,
@@ -296,7 +296,7 @@ pub(crate) fn put_transaction(
 }
 
 /// Adds the log entry of a catalog change to a commit.
-pub(crate) fn put_commands(change: &mut Change, moment: Moment, commands: &[LoggedCommand]) {
+pub(crate) fn put_commands(change: &mut Change, moment: EntryTime, commands: &[LoggedCommand]) {
     let mut commands = commands.iter().filter(|command| command.database != UNLOGGED).peekable();
     if commands.peek().is_none() {
         return;
@@ -307,7 +307,7 @@ pub(crate) fn put_commands(change: &mut Change, moment: Moment, commands: &[Logg
 }
 
 /// Adds a log entry with a message about the replica set.
-pub(crate) fn put_note(change: &mut Change, moment: Moment, message: &str) {
+pub(crate) fn put_note(change: &mut Change, moment: EntryTime, message: &str) {
     let mut note = Builder::new();
     note.append(c"msg", message);
     let mut recorder = Recorder::new(moment, None, false);

@@ -4,8 +4,8 @@
 //! at its beginning, so a check costs one subtraction. Memory of the engine for writes and for the cache does not
 //! belong to the operation. A closer check subtracts the growth of the engine. It runs after each eighth of the limit.
 //!
-//! [`Account`] belongs to one operation, [`Ledger`] to all operations together. Waiting and shorter batches come before
-//! errors: see [`Account::must_wait`] and [`Account::reserve`].
+//! [`OperationMemory`] belongs to one operation, [`MemoryTracker`] to all operations together. Waiting and shorter
+//! batches come before errors: see [`OperationMemory::must_wait`] and [`OperationMemory::reserve`].
 
 use base::memory;
 use base::{Result, bail, err};
@@ -35,12 +35,12 @@ pub(crate) struct Shared {
     /// The engine that stores the data.
     engine: Option<Arc<dyn Engine>>,
     /// Memory of all operations together.
-    pub(crate) ledger: Ledger,
+    pub(crate) tracker: MemoryTracker,
 }
 
 /// Memory of operations, open cursors and waiting messages together, and its limit.
 #[derive(Default)]
-pub(crate) struct Ledger {
+pub(crate) struct MemoryTracker {
     /// In bytes, as of the latest check of each operation.
     used: AtomicI64,
     /// In bytes; zero is unlimited.
@@ -49,8 +49,8 @@ pub(crate) struct Ledger {
     large: AtomicUsize,
 }
 
-/// Change of an operation's memory in bytes after which the ledger is updated.
-const LEDGER_STEP: i64 = 256 << 10;
+/// Change of an operation's memory in bytes after which the tracker is updated.
+const TRACKER_STEP: i64 = 256 << 10;
 
 /// Divisors of the limit: operations wait before they become large beyond the first, and batches
 /// end early beyond the second.
@@ -65,7 +65,7 @@ const LARGE_BYTES: i64 = 16 << 20;
 const WAIT_MAX: Duration = Duration::from_secs(30);
 const WAIT_INTERVAL: Duration = Duration::from_millis(2);
 
-impl Ledger {
+impl MemoryTracker {
     /// Adds a change in bytes.
     pub(crate) fn add(&self, bytes: i64) {
         self.used.fetch_add(bytes, Relaxed);
@@ -134,7 +134,7 @@ impl Shared {
 }
 
 /// Memory of one operation.
-pub(crate) struct Account {
+pub(crate) struct OperationMemory {
     /// Limit of the operation, in bytes.
     limit: i64,
     /// The thread that runs it.
@@ -149,18 +149,18 @@ pub(crate) struct Account {
     used: AtomicI64,
     /// The engine's bytes at the last closer check; the greatest number before the first.
     engine: AtomicU64,
-    /// The thread's count at the last update of the ledger.
-    ledger_at: AtomicI64,
-    /// The bytes recorded in the ledger.
-    ledger_bytes: AtomicI64,
-    /// True if the ledger counts it as a large operation.
+    /// The thread's count at the last update of the tracker.
+    tracked_at: AtomicI64,
+    /// The bytes recorded in the tracker.
+    tracked_bytes: AtomicI64,
+    /// True if the tracker counts it as a large operation.
     is_large: AtomicBool,
 }
 
-impl Account {
-    /// Returns the account of an operation that begins now, without a limit.
-    pub(crate) fn new() -> Account {
-        Account {
+impl OperationMemory {
+    /// Returns the operation of an operation that begins now, without a limit.
+    pub(crate) fn new() -> OperationMemory {
+        OperationMemory {
             limit: i64::MAX,
             thread: AtomicUsize::new(memory::thread_id()),
             base: AtomicI64::new(memory::allocated()),
@@ -168,8 +168,8 @@ impl Account {
             checked_at: AtomicI64::new(memory::allocated()),
             used: AtomicI64::new(0),
             engine: AtomicU64::new(u64::MAX),
-            ledger_at: AtomicI64::new(memory::allocated()),
-            ledger_bytes: AtomicI64::new(0),
+            tracked_at: AtomicI64::new(memory::allocated()),
+            tracked_bytes: AtomicI64::new(0),
             is_large: AtomicBool::new(false),
         }
     }
@@ -189,34 +189,34 @@ impl Account {
     #[inline]
     pub(crate) fn check(&self, shared: &Shared) -> Result<()> {
         let taken = memory::allocated();
-        let change = taken.wrapping_sub(self.ledger_at.load(Relaxed));
-        if (-LEDGER_STEP..=LEDGER_STEP).contains(&change) && taken <= self.next_check.load(Relaxed) {
+        let change = taken.wrapping_sub(self.tracked_at.load(Relaxed));
+        if (-TRACKER_STEP..=TRACKER_STEP).contains(&change) && taken <= self.next_check.load(Relaxed) {
             return Ok(());
         }
-        self.check_ledger(shared)?;
+        self.check_tracker(shared)?;
         if taken <= self.next_check.load(Relaxed) {
             return Ok(());
         }
         self.check_limit(taken, shared)
     }
 
-    /// Updates the ledger.
+    /// Updates the tracker.
     ///
     /// Errors: ExceededMemoryLimit if all operations together exceed their limit.
     #[cold]
-    fn check_ledger(&self, shared: &Shared) -> Result<()> {
+    fn check_tracker(&self, shared: &Shared) -> Result<()> {
         // The count of another thread. The closer check detects it.
         if self.thread.load(Relaxed) != memory::thread_id() {
             return Ok(());
         }
-        let grows = self.update_ledger(shared) > 0;
-        if !grows || self.limit == i64::MAX || !shared.ledger.exceeds(1) {
+        let grows = self.update_tracker(shared) > 0;
+        if !grows || self.limit == i64::MAX || !shared.tracker.exceeds(1) {
             return Ok(());
         }
         // A part of the memory may belong to the engine.
         self.exclude_engine(memory::allocated(), shared);
-        self.update_ledger(shared);
-        match shared.ledger.exceeds(1) && self.used() > LEDGER_STEP.unsigned_abs() {
+        self.update_tracker(shared);
+        match shared.tracker.exceeds(1) && self.used() > TRACKER_STEP.unsigned_abs() {
             true => Err(err!(
                 ExceededMemoryLimit,
                 "operations and replies have reached the memory limit (--memory-limit): this operation \
@@ -226,12 +226,12 @@ impl Account {
         }
     }
 
-    /// Updates the ledger. Returns the change in bytes.
-    fn update_ledger(&self, shared: &Shared) -> i64 {
-        self.ledger_at.store(memory::allocated(), Relaxed);
+    /// Updates the tracker. Returns the change in bytes.
+    fn update_tracker(&self, shared: &Shared) -> i64 {
+        self.tracked_at.store(memory::allocated(), Relaxed);
         let used = self.publish();
-        let more = used - self.ledger_bytes.swap(used, Relaxed);
-        shared.ledger.add(more);
+        let more = used - self.tracked_bytes.swap(used, Relaxed);
+        shared.tracker.add(more);
         more
     }
 
@@ -239,14 +239,14 @@ impl Account {
     /// limit. It then waits once.
     #[inline]
     pub(crate) fn must_wait(&self, shared: &Shared) -> bool {
-        let becomes_large = self.ledger_bytes.load(Relaxed) > LEDGER_STEP && !self.is_large.load(Relaxed);
+        let becomes_large = self.tracked_bytes.load(Relaxed) > TRACKER_STEP && !self.is_large.load(Relaxed);
         becomes_large && self.limit != i64::MAX && self.begins_large(shared)
     }
 
     /// Counts the operation as large unless other operations use much of the limit. Returns true if it must wait.
     #[cold]
     fn begins_large(&self, shared: &Shared) -> bool {
-        let is_busy = shared.ledger.is_busy();
+        let is_busy = shared.tracker.is_busy();
         if !is_busy {
             self.become_large(shared);
         }
@@ -255,25 +255,25 @@ impl Account {
 
     fn become_large(&self, shared: &Shared) {
         if !self.is_large.swap(true, Relaxed) {
-            shared.ledger.large.fetch_add(1, Relaxed);
+            shared.tracker.large.fetch_add(1, Relaxed);
         }
     }
 
     /// Records the growth of a reply by this number of bytes. Returns `false` if memory is scarce.
     pub(crate) fn reserve(&self, bytes: usize, shared: &Shared) -> bool {
-        let limit = shared.ledger.limit.load(Relaxed);
+        let limit = shared.tracker.limit.load(Relaxed);
         if bytes == 0 || limit == 0 || self.thread.load(Relaxed) != memory::thread_id() {
             return true;
         }
-        self.update_ledger(shared);
+        self.update_tracker(shared);
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         // Recorded before the check, so that concurrent requests do not all succeed.
-        let all = shared.ledger.used.fetch_add(bytes, Relaxed).saturating_add(bytes);
+        let all = shared.tracker.used.fetch_add(bytes, Relaxed).saturating_add(bytes);
         if all > limit / BATCH_SHARE {
-            shared.ledger.add(-bytes);
+            shared.tracker.add(-bytes);
             return false;
         }
-        self.ledger_bytes.fetch_add(bytes, Relaxed);
+        self.tracked_bytes.fetch_add(bytes, Relaxed);
         true
     }
 
@@ -284,7 +284,7 @@ impl Account {
         let end = time::now() + WAIT_MAX;
         while self.begins_large(shared) && should_continue() {
             if time::now() >= end {
-                if !shared.ledger.exceeds(BUSY_SHARE) {
+                if !shared.tracker.exceeds(BUSY_SHARE) {
                     self.become_large(shared);
                     return Ok(());
                 }
@@ -303,13 +303,13 @@ impl Account {
     /// Ends the state of a large operation.
     fn end_large(&self, shared: &Shared) {
         if self.is_large.swap(false, Relaxed) {
-            shared.ledger.large.fetch_sub(1, Relaxed);
+            shared.tracker.large.fetch_sub(1, Relaxed);
         }
     }
 
-    /// Removes the account from the ledger.
+    /// Removes the operation from the tracker.
     pub(crate) fn end(&self, shared: &Shared) {
-        shared.ledger.add(-self.ledger_bytes.swap(0, Relaxed));
+        shared.tracker.add(-self.tracked_bytes.swap(0, Relaxed));
         self.end_large(shared);
     }
 
@@ -354,7 +354,7 @@ impl Account {
         if taken.saturating_sub(self.checked_at.load(Relaxed)) > PAUSE_CHECK_MIN {
             self.exclude_engine(taken, shared);
         }
-        self.update_ledger(shared);
+        self.update_tracker(shared);
         self.end_large(shared);
     }
 
@@ -370,25 +370,25 @@ impl Account {
         self.used.load(Relaxed).unsigned_abs()
     }
 
-    /// Resumes the account, possibly on another thread, with the memory of the latest check.
+    /// Resumes the operation, possibly on another thread, with the memory of the latest check.
     pub(crate) fn resume(&self) {
         let taken = memory::allocated();
         let used = self.used.load(Relaxed);
         self.thread.store(memory::thread_id(), Relaxed);
         self.base.store(taken.saturating_sub(used), Relaxed);
         self.checked_at.store(taken, Relaxed);
-        self.ledger_at.store(taken, Relaxed);
+        self.tracked_at.store(taken, Relaxed);
         self.postpone_check(taken);
     }
 
-    /// Takes over the memory of an account that another thread has run.
-    pub(crate) fn adopt(&self, other: &Account) {
+    /// Takes over the memory of an operation that another thread has run.
+    pub(crate) fn adopt(&self, other: &OperationMemory) {
         if other.thread.load(Relaxed) != memory::thread_id() {
             self.base.fetch_sub(other.used.load(Relaxed), Relaxed);
         }
     }
 
-    /// Publishes the memory, or resumes the account on another thread.
+    /// Publishes the memory, or resumes the operation on another thread.
     pub(crate) fn follow_thread(&self) {
         if self.thread.load(Relaxed) == memory::thread_id() {
             self.publish();
@@ -397,8 +397,8 @@ impl Account {
         }
     }
 
-    /// Sets the limit of another account, for a thread that helps its operation.
-    pub(crate) fn share_limit(&mut self, other: &Account) {
+    /// Sets the limit of another operation, for a thread that helps its operation.
+    pub(crate) fn share_limit(&mut self, other: &OperationMemory) {
         self.limit = other.limit;
         self.postpone_check(self.base.load(Relaxed));
     }
@@ -420,42 +420,42 @@ mod tests {
     static HEAP: CountingAllocator = CountingAllocator(System);
 
     #[test]
-    fn what_is_held_beyond_the_bound_is_an_error() {
+    fn memory_above_the_limit_is_an_error() {
         let shared = Shared::default();
-        let mut account = Account::new();
-        account.check(&shared).unwrap();
-        account.limit(1 << 20);
+        let mut operation = OperationMemory::new();
+        operation.check(&shared).unwrap();
+        operation.limit(1 << 20);
         let small: Vec<u8> = vec![1; 900_000];
-        account.check(&shared).unwrap();
-        assert!((900_000..910_000).contains(&account.used()), "{}", account.used());
+        operation.check(&shared).unwrap();
+        assert!((900_000..910_000).contains(&operation.used()), "{}", operation.used());
         let more: Vec<u8> = vec![1; 300_000];
-        assert_eq!(account.check(&shared).unwrap_err().code(), ErrorCode::ExceededMemoryLimit);
-        assert_eq!(account.check(&shared).unwrap_err().code(), ErrorCode::ExceededMemoryLimit);
+        assert_eq!(operation.check(&shared).unwrap_err().code(), ErrorCode::ExceededMemoryLimit);
+        assert_eq!(operation.check(&shared).unwrap_err().code(), ErrorCode::ExceededMemoryLimit);
         drop(small);
-        account.check(&shared).unwrap();
-        account.publish();
+        operation.check(&shared).unwrap();
+        operation.publish();
         // A cursor's memory counts on the thread that resumes it.
         std::thread::scope(|scope| {
             let elsewhere = scope.spawn(|| {
-                account.resume();
+                operation.resume();
                 let _more: Vec<u8> = vec![1; 800_000];
-                account.check(&shared).unwrap_err()
+                operation.check(&shared).unwrap_err()
             });
             assert_eq!(elsewhere.join().unwrap().code(), ErrorCode::ExceededMemoryLimit);
         });
-        account.resume();
-        account.transfer(more.capacity());
-        account.publish();
-        assert!(account.used() < 900_000, "{}", account.used());
+        operation.resume();
+        operation.transfer(more.capacity());
+        operation.publish();
+        assert!(operation.used() < 900_000, "{}", operation.used());
     }
 
     #[test]
-    fn what_the_engine_keeps_is_not_the_operations() {
+    fn memory_of_the_engine_does_not_count() {
         let engine = Arc::new(storage::MemoryEngine::new());
         let shared = Shared::of_engine(engine.clone());
-        shared.ledger.set_limit(3 << 20);
-        let mut account = Account::new();
-        account.limit(4 << 20);
+        shared.tracker.set_limit(3 << 20);
+        let mut operation = OperationMemory::new();
+        operation.limit(4 << 20);
         for number in 0..100_000u64 {
             let mut batch = storage::Batch::new();
             if number == 0 {
@@ -463,7 +463,7 @@ mod tests {
             }
             batch.put(storage::Ident(7), number.to_be_bytes().to_vec(), vec![7u8; 100]);
             engine.commit(batch).unwrap();
-            account.check(&shared).unwrap();
+            operation.check(&shared).unwrap();
         }
         shared.refuses_growth.store(true, Relaxed);
         assert_eq!(shared.check_growth().unwrap_err().code(), ErrorCode::ExceededMemoryLimit);
@@ -472,14 +472,14 @@ mod tests {
     #[test]
     fn together_operations_hold_no_more_than_there_is_room_for() {
         let shared = Shared::default();
-        shared.ledger.set_limit(8 << 20);
-        let account = || {
-            let mut account = Account::new();
-            account.limit(64 << 20);
-            account
+        shared.tracker.set_limit(8 << 20);
+        let operation = || {
+            let mut operation = OperationMemory::new();
+            operation.limit(64 << 20);
+            operation
         };
         // The memory of a thread counts for each of its accounts.
-        let (one, other) = (account(), account());
+        let (one, other) = (operation(), operation());
         let used: Vec<u8> = vec![1; 3 << 20];
         one.check(&shared).unwrap();
         assert!(!one.must_wait(&shared) && !one.reserve(1, &shared) && one.reserve(0, &shared));
@@ -498,6 +498,6 @@ mod tests {
         other.check(&shared).unwrap();
         one.end(&shared);
         other.end(&shared);
-        assert_eq!((shared.ledger.used(), shared.ledger.large.load(Relaxed)), (0, 0));
+        assert_eq!((shared.tracker.used(), shared.tracker.large.load(Relaxed)), (0, 0));
     }
 }

@@ -53,7 +53,7 @@ pub(crate) struct Inner {
 }
 
 /// Changes of an ended transaction.
-pub(crate) struct Taken {
+pub(crate) struct TransactionChanges {
     pub(crate) change: Change,
     pub(crate) created: Vec<Arc<Collection>>,
     pub(crate) changed: Vec<Namespace>,
@@ -210,18 +210,18 @@ impl OpenTransaction {
     }
 
     /// Ends it and returns its changes; `None` if it has already ended.
-    pub(crate) fn take(&self) -> Option<Taken> {
+    pub(crate) fn take(&self) -> Option<TransactionChanges> {
         let mut inner = self.inner.lock();
         if std::mem::replace(&mut inner.ended, true) {
             return None;
         }
         let inner = &mut *inner;
         // Releases its view, so that the engine's trees are unshared.
-        inner.overlay = Arc::new(Overlay::new(Arc::new(Nothing)));
+        inner.overlay = Arc::new(Overlay::new(Arc::new(EmptySnapshot)));
         debug_assert!(inner.change.owner.is_none(), "the transaction was taken before");
         let mut change = std::mem::take(&mut inner.change);
         change.owner = Some(self.owner);
-        Some(Taken {
+        Some(TransactionChanges {
             change,
             created: std::mem::take(&mut inner.created),
             changed: std::mem::take(&mut inner.changed),
@@ -277,9 +277,9 @@ fn first_violated(expect: &[Expect], view: &Overlay) -> Result<Option<usize>> {
 }
 
 /// The empty state of an ended transaction.
-struct Nothing;
+struct EmptySnapshot;
 
-impl Snapshot for Nothing {
+impl Snapshot for EmptySnapshot {
     fn get(&self, ident: Ident, _: &[u8]) -> storage::Result<Option<storage::Value>> {
         Err(storage::Error::NoSuchIdent(ident))
     }

@@ -6,7 +6,7 @@
 
 use crate::history::View;
 use crate::index::Index;
-use crate::memory::{Account, Shared};
+use crate::memory::{OperationMemory, Shared};
 use crate::open_transaction::OpenTransaction;
 use base::bson::DocumentBuf;
 use base::{Error, ErrorCode, Namespace, Result, bail, err};
@@ -47,7 +47,7 @@ pub enum IndexHint {
 }
 
 /// A place in the queue of a record. The holder of the first place writes the record.
-pub type Turn = Ticket<Arc<Queue>>;
+pub type RecordTicket = Ticket<Arc<Queue>>;
 
 /// Returns true if a wait is over. Otherwise registers the waker.
 pub type Ready = Box<dyn FnMut(&Waker) -> bool + Send>;
@@ -57,7 +57,7 @@ pub struct Suspension {
     /// The end of the wait.
     pub ready: Ready,
     /// Place of the statement in the queue of its record, for [`Operation::allow_suspension`].
-    pub turn: Option<Turn>,
+    pub turn: Option<RecordTicket>,
 }
 
 /// Place of a statement's waits.
@@ -67,7 +67,7 @@ enum Waits {
     #[default]
     Held,
     /// The caller may suspend the statement. It may already have a place in a queue.
-    Suspendable(Option<Turn>),
+    Suspendable(Option<RecordTicket>),
     /// The caller must suspend the statement.
     Suspended(Suspension),
 }
@@ -82,7 +82,7 @@ pub struct Operation {
     killed: AtomicI32,
     /// State shared by all operations of its database.
     shared: Arc<Shared>,
-    memory: Account,
+    memory: OperationMemory,
     /// Bytes replaced by commits when it began.
     replaced_at: u64,
     blocking: BlockingHook,
@@ -190,11 +190,11 @@ impl Drop for Operation {
     /// Adds its examined counts to the totals and releases its memory.
     fn drop(&mut self) {
         self.memory.end(&self.shared);
-        for (mine, all) in [
+        for (own, all) in [
             (&self.keys_examined, &self.shared.keys_examined),
             (&self.docs_examined, &self.shared.docs_examined),
         ] {
-            let examined = u64::try_from(mine.load(Relaxed)).unwrap_or(0);
+            let examined = u64::try_from(own.load(Relaxed)).unwrap_or(0);
             if examined > 0 {
                 all.fetch_add(examined, Relaxed);
             }
@@ -221,7 +221,7 @@ impl Operation {
             killed: AtomicI32::new(0),
             replaced_at: shared.replaced.load(Relaxed),
             shared,
-            memory: Account::new(),
+            memory: OperationMemory::new(),
             blocking,
             long: AtomicBool::new(false),
             writes: AtomicBool::new(false),
@@ -281,7 +281,7 @@ impl Operation {
 
     /// Allows the statement to be suspended while it has changed nothing. `turn` is the place of a suspended statement
     /// that runs again.
-    pub fn allow_suspension(&self, turn: Option<Turn>) {
+    pub fn allow_suspension(&self, turn: Option<RecordTicket>) {
         *self.waits.lock() = Waits::Suspendable(turn);
         self.may_suspend.store(true, Relaxed);
     }
@@ -298,7 +298,7 @@ impl Operation {
     }
 
     /// Returns the place of a suspended statement that runs again.
-    pub(crate) fn take_turn(&self) -> Option<Turn> {
+    pub(crate) fn take_turn(&self) -> Option<RecordTicket> {
         match &mut *self.waits.lock() {
             Waits::Suspendable(turn) => turn.take(),
             _ => None,
@@ -311,7 +311,7 @@ impl Operation {
     }
 
     /// Suspends the statement. Returns the error that ends it.
-    pub(crate) fn suspend(&self, ready: Ready, turn: Option<Turn>) -> Error {
+    pub(crate) fn suspend(&self, ready: Ready, turn: Option<RecordTicket>) -> Error {
         let mut waits = self.waits.lock();
         if !matches!(*waits, Waits::Suspended(_)) {
             *waits = Waits::Suspended(Suspension { ready, turn });
@@ -706,7 +706,7 @@ mod tests {
     }
 
     #[test]
-    fn work_that_turns_out_to_be_long_gives_way() {
+    fn long_operations_yield() {
         static GIVEN: AtomicU32 = AtomicU32::new(0);
         let operation = Operation::with_blocking(1, |work| {
             GIVEN.fetch_add(1, Relaxed);

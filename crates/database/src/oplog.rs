@@ -6,7 +6,7 @@ use crate::logged::{self, Logged, LoggedCommand};
 use crate::retry_record::RetryKey;
 use crate::storage_error;
 use base::{Result, err};
-use query::change::{Entry, Moment};
+use query::change::{Entry, EntryTime};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -122,8 +122,8 @@ impl Database {
     }
 
     /// Returns the wall clock time and the term of a new entry.
-    fn log_moment(&self) -> Moment {
-        Moment { wall: self.now_millis(), term: self.term.load(Relaxed).max(1) }
+    fn log_moment(&self) -> EntryTime {
+        EntryTime { wall: self.now_millis(), term: self.term.load(Relaxed).max(1) }
     }
 
     /// Returns the term of the latest entry; `None` without entries.

@@ -134,7 +134,7 @@ pub(crate) fn from_entry(key: &[u8], value: &[u8]) -> Result<StoredRetry> {
         let (uuid, rest) = key.split_first_chunk::<16>()?;
         let (statement, user) = rest.split_first_chunk::<4>()?;
         let session = match user {
-            [] => SessionId::of_nobody(*uuid),
+            [] => SessionId::without_user(*uuid),
             user => SessionId::new(*uuid, user.try_into().ok()?),
         };
         let (number, rest) = value.split_first_chunk::<8>()?;
@@ -191,7 +191,7 @@ pub(crate) fn open(engine: &dyn Engine) -> Result<Vec<StoredRetry>> {
 }
 
 /// Digest of the user without access control: SHA-256 of the empty string, as in MongoDB.
-pub const NOBODY: [u8; 32] = [
+pub const NO_USER: [u8; 32] = [
     0xE3, 0xB0, 0xC4, 0x42, 0x98, 0xFC, 0x1C, 0x14, 0x9A, 0xFB, 0xF4, 0xC8, 0x99, 0x6F, 0xB9, 0x24, 0x27,
     0xAE, 0x41, 0xE4, 0x64, 0x9B, 0x93, 0x4C, 0xA4, 0x95, 0x99, 0x1B, 0x78, 0x52, 0xB8, 0x55,
 ];
@@ -201,24 +201,24 @@ pub const NOBODY: [u8; 32] = [
 pub struct SessionId {
     /// UUID from the client.
     pub uuid: [u8; 16],
-    /// Digest of the user, except [`NOBODY`], which the records omit.
+    /// Digest of the user, except [`NO_USER`], which the records omit.
     user: Option<[u8; 32]>,
 }
 
 impl SessionId {
     /// Returns the session id for a user.
     pub fn new(uuid: [u8; 16], user: [u8; 32]) -> SessionId {
-        SessionId { uuid, user: (user != NOBODY).then_some(user) }
+        SessionId { uuid, user: (user != NO_USER).then_some(user) }
     }
 
     /// Returns the session id without access control.
-    pub fn of_nobody(uuid: [u8; 16]) -> SessionId {
+    pub fn without_user(uuid: [u8; 16]) -> SessionId {
         SessionId { uuid, user: None }
     }
 
     /// Returns the digest of the user.
     pub fn user(&self) -> &[u8; 32] {
-        self.user.as_ref().unwrap_or(&NOBODY)
+        self.user.as_ref().unwrap_or(&NO_USER)
     }
 
     /// Returns the digest of the user, `None` without access control.

@@ -122,14 +122,14 @@ impl Database {
     /// Errors: as [`scope_to_read`](Self::scope_to_read).
     pub fn scope_within(
         &self,
-        whole: &Scope,
+        outer: &Scope,
         namespace: &Namespace,
         collation: Option<&Collation>,
     ) -> Result<Scope> {
-        let collection = self.known_collection(&whole.operation, namespace);
-        let context = whole.context.with_collation(Collation::SIMPLE);
+        let collection = self.known_collection(&outer.operation, namespace);
+        let context = outer.context.with_collation(Collation::SIMPLE);
         let context = in_force(context, collation, collection.as_deref(), None)?;
-        Ok(Scope::new(&whole.operation, namespace, &Arc::new(context)))
+        Ok(Scope::new(&outer.operation, namespace, &Arc::new(context)))
     }
 
     /// Returns the collection of a writing statement from the known catalog. The statement's reads
@@ -173,8 +173,8 @@ fn in_force(
 }
 
 /// Errors: OptionNotSupportedOnView for a view whose collation differs from its reader's.
-pub(crate) fn check_view(collection: &Collection, wanted: &Collation) -> Result<()> {
-    if !collection.is_view() || collection.options.collation == *wanted {
+pub(crate) fn check_view(collection: &Collection, collation: &Collation) -> Result<()> {
+    if !collection.is_view() || collection.options.collation == *collation {
         return Ok(());
     }
     Err(err!(OptionNotSupportedOnView, "Cannot override a view's default collation"))

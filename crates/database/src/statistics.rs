@@ -161,14 +161,18 @@ impl Database {
     pub(crate) fn cached_plans_stage(&self, namespace: &Namespace) -> Vec<DocumentBuf> {
         let Some(collection) = self.collection(namespace) else { return Vec::new() };
         let Some(data) = &collection.data else { return Vec::new() };
-        let is_of_these = |kept: &CachedPlan| {
-            let filter = data.index_filters.find(|| kept.trial.shape.clone());
+        let is_of_these = |cached: &CachedPlan| {
+            let filter = data.index_filters.find(|| cached.trial.shape.clone());
             let allows = |index: &&Arc<Index>| filter.as_ref().is_none_or(|filter| filter.allows(index));
             let allowed: Vec<Arc<Index>> = data.indexes.iter().filter(allows).cloned().collect();
-            kept.trial.indexes == fingerprint(&allowed)
+            cached.trial.indexes == fingerprint(&allowed)
         };
         let plans = data.cached_plans.all();
-        plans.iter().filter(|kept| is_of_these(kept)).map(|kept| kept.to_document(self.host())).collect()
+        plans
+            .iter()
+            .filter(|cached| is_of_these(cached))
+            .map(|cached| cached.to_document(self.host()))
+            .collect()
     }
 
     /// Returns the documents of `$indexStats`.

@@ -25,7 +25,7 @@ use crate::database::Database;
 use crate::history::{View, replaced_by};
 use crate::index::{Index, IndexSpec};
 use crate::keys::{CATALOG, RETRIES};
-use crate::open_transaction::{Inner, OpenTransaction, Taken, write_conflict};
+use crate::open_transaction::{Inner, OpenTransaction, TransactionChanges, write_conflict};
 use crate::operation::Operation;
 use crate::retry_record::{COMMIT, RetryKey, SessionId, from_entry, to_value};
 use crate::storage_error;
@@ -85,7 +85,8 @@ impl Database {
             self.abort_transaction(transaction);
             return Err(error);
         }
-        let Some(Taken { mut change, created, changed, logged, retry }) = transaction.take() else {
+        let Some(TransactionChanges { mut change, created, changed, logged, retry }) = transaction.take()
+        else {
             return Err(transaction.ended_error());
         };
         self.log_transaction(&mut change, &created, logged, retry);
@@ -117,7 +118,7 @@ impl Database {
         loop {
             change.earliest = self.earliest_cluster_time();
             if self.store.must_wait().map_err(storage_error)? {
-                self.waiting(operation, |should_continue| self.store.wait_for_room(should_continue))?
+                self.waiting(operation, |should_continue| self.store.wait_for_space(should_continue))?
                     .map_err(storage_error)?;
             }
             match self.store.commit(change).map_err(storage_error)? {
@@ -156,7 +157,7 @@ impl Database {
         let taken = transaction.take();
         let was_open = taken.is_some();
         if mutant!("aborted changes are stored")
-            && let Some(Taken { change, .. }) = taken
+            && let Some(TransactionChanges { change, .. }) = taken
         {
             let _ = self.store.commit(change);
         }

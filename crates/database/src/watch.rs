@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_wakes_those_whom_it_concerns_and_nobody_else() {
+    fn a_commit_wakes_only_its_waiters() {
         let watchers: Arc<Watchers> = Arc::default();
         watchers.notify(&[namespace("d.c")], Some(Position(1)));
         assert!(!watchers.any() && watchers.unsynced.lock().is_empty(), "nobody waits");

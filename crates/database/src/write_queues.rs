@@ -5,7 +5,7 @@
 //! it. Every writer therefore makes progress, and statements without contention pay nothing.
 
 use crate::keys::RecordId;
-use crate::operation::{BlockingHook, Operation, Turn, wait_interruptibly};
+use crate::operation::{BlockingHook, Operation, RecordTicket, wait_interruptibly};
 use base::Result;
 use std::sync::Arc;
 use storage::{Ident, Queue, Ticket};
@@ -41,7 +41,7 @@ impl WriteQueues {
         record: RecordId,
         losses: usize,
         waits: (&Operation, BlockingHook),
-    ) -> Result<Option<Turn>> {
+    ) -> Result<Option<RecordTicket>> {
         if losses < RESTARTS_BEFORE_QUEUE && self.queue(ident, record).is_empty() {
             return Ok(None);
         }
@@ -56,7 +56,7 @@ impl WriteQueues {
         ident: Ident,
         record: RecordId,
         (operation, hook): (&Operation, BlockingHook),
-    ) -> Result<Turn> {
+    ) -> Result<RecordTicket> {
         let queue = self.queue(ident, record);
         let own = operation.take_turn().filter(|turn| turn.is_in(queue));
         let turn = own.unwrap_or_else(|| Ticket::take(queue.clone()));

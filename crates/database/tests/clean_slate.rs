@@ -1,4 +1,4 @@
-//! Forks, snapshots and resets: twins change independently under any operation.
+//! Forks, snapshots and resets: forks change independently under any operation.
 
 // Helpers of tests may panic like tests.
 #![allow(clippy::unwrap_used)]
@@ -228,7 +228,7 @@ fn cursors_on_a_replaced_database_end_and_others_do_not() {
 
 /// A cursor's contents, mainly its view, are freed with its collection, not with its next getMore.
 #[test]
-fn open_cursors_of_what_is_dropped_hold_nothing() {
+fn open_cursors_of_dropped_collections_free_memory() {
     let s = Session::new();
     s.template();
     s.insert("t.other", "{_id: 1}").unwrap();
@@ -396,7 +396,7 @@ fn a_reset_empties_and_keeps_everything_else() {
 }
 
 #[test]
-fn memory_comes_back_when_forks_are_dropped() {
+fn memory_is_freed_when_forks_are_dropped() {
     let s = Session::new();
     s.template();
     let before = s.engine.statistics().bytes;
@@ -473,7 +473,7 @@ fn twins_behave_as_databases_of_their_own() {
 
 #[test]
 fn twins_on_disk_are_the_same_after_opening_again() {
-    let directory = std::env::temp_dir().join(format!("vellum-twins-{}", std::process::id()));
+    let directory = std::env::temp_dir().join(format!("vellum-forks-{}", std::process::id()));
     for seed in 1..=2 {
         let open = || Arc::new(DiskEngine::open(&DiskOptions::new(&directory)).unwrap());
         let engine = open();

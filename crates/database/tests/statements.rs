@@ -113,7 +113,7 @@ fn show(mut cursor: database::Cursor) -> String {
 }
 
 #[test]
-fn documents_come_back_in_the_order_they_went_in() {
+fn documents_are_returned_in_insertion_order() {
     let s = Session::new();
     s.insert("{_id: 2, a: 1}").unwrap();
     s.insert("{_id: 1, a: 2}").unwrap();
@@ -158,7 +158,7 @@ fn updates_keep_indexes_in_step() {
 }
 
 #[test]
-fn an_index_is_built_over_what_is_there() {
+fn an_index_is_built_over_existing_documents() {
     let s = Session::new();
     for i in 0..20 {
         s.insert(&format!("{{_id: {i}, a: {}}}", i / 2)).unwrap();

@@ -381,7 +381,7 @@ fn transactions_of_both_heed_each_other([a, b]: &[Front; 2]) {
 
 /// One process runs a retryable insert of many documents. The other finds its statements, and cannot run it too.
 fn inserts_of_a_retryable_write_have_one_record([a, b]: &[Front; 2]) {
-    let session = SessionId::of_nobody([9; 16]);
+    let session = SessionId::without_user([9; 16]);
     let insert = |front: &Front, number: i64, first_id: i32, from: usize, progress: &mut InsertProgress| {
         let documents: Vec<_> =
             (0..6).map(|at| parse(&format!("{{_id: {}}}", first_id + at)).unwrap()).collect();

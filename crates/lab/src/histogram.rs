@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn merged_percentiles_are_those_of_all_operations() {
+    fn merged_percentiles_cover_all_operations() {
         let mut fast = of(1..=90);
         fast.merge(&of(91..=100));
         assert_eq!(fast.summary(), of(1..=100).summary());

@@ -248,9 +248,9 @@ fn parse_size(text: &str) -> std::result::Result<u64, String> {
 }
 
 fn parse_field(text: &str) -> std::result::Result<String, String> {
-    let wrong =
+    let is_invalid =
         |name: &str| name.is_empty() || name.starts_with('$') || name.bytes().all(|b| b.is_ascii_digit());
-    if text.split('.').any(wrong) {
+    if text.split('.').any(is_invalid) {
         return Err("expected field names separated by dots, such as contact.email".to_string());
     }
     Ok(text.to_string())
@@ -333,8 +333,8 @@ mod tests {
     fn targets_have_a_name_and_an_address() {
         let targets = common(&["--target", "a=mongodb://h/?w=1"]).unwrap().targets;
         assert_eq!(targets, [TargetArgument { name: "a".to_string(), uri: "mongodb://h/?w=1".to_string() }]);
-        for wrong in ["mongodb://h/", "a=http://h", "=mongodb://h", "a b=mongodb://h"] {
-            assert!(common(&["--target", wrong]).is_err(), "{wrong}");
+        for invalid in ["mongodb://h/", "a=http://h", "=mongodb://h", "a b=mongodb://h"] {
+            assert!(common(&["--target", invalid]).is_err(), "{invalid}");
         }
     }
 
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_honoured_is_refused_by_name() {
+    fn unsupported_options_are_refused_by_name() {
         let given = common(&["--rate", "5", "--scale", "0.5"]).unwrap();
         assert_eq!(given.refuse(&["--duration", "--connections"], "it counts"), Ok(()));
         let refused = given.refuse(&["--duration", "--scale"], "it counts");
@@ -366,8 +366,8 @@ mod tests {
         for (text, seconds) in [("3", 3.0), ("3s", 3.0), ("500ms", 0.5), ("1.5m", 90.0), ("1h", 3600.0)] {
             assert_eq!(common(&["--duration", text]).unwrap().duration, Some(seconds), "{text}");
         }
-        for wrong in ["s", "3 days", "-1s", "0ms"] {
-            assert!(common(&["--duration", wrong]).is_err(), "{wrong}");
+        for invalid in ["s", "3 days", "-1s", "0ms"] {
+            assert!(common(&["--duration", invalid]).is_err(), "{invalid}");
         }
     }
 
@@ -380,15 +380,15 @@ mod tests {
         assert_eq!((parse_speed("max"), parse_speed("0.5")), (Ok(Speed::Max), Ok(Speed::Times(0.5))));
         assert!(parse_speed("fast").is_err() && parse_speed("0").is_err());
         assert!(parse_field("a.b").is_ok());
-        for wrong in ["", "a.", "$a", "a.0"] {
-            assert!(parse_field(wrong).is_err(), "{wrong}");
+        for invalid in ["", "a.", "$a", "a.0"] {
+            assert!(parse_field(invalid).is_err(), "{invalid}");
         }
     }
 
     #[test]
     fn nonsense_numbers_are_refused() {
-        for wrong in [["--rate", "0"], ["--rate", "fast"], ["--duration", "-1"], ["--connections", "0"]] {
-            assert!(common(&wrong).is_err(), "{wrong:?}");
+        for invalid in [["--rate", "0"], ["--rate", "fast"], ["--duration", "-1"], ["--connections", "0"]] {
+            assert!(common(&invalid).is_err(), "{invalid:?}");
         }
     }
 }

@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rest_is_estimated_from_what_is_done() {
+    fn the_remaining_time_is_estimated() {
         let progress = Progress::new(true);
         progress.expect(4);
         assert_eq!(progress.estimate(&progress.state.lock()), "estimating");

@@ -15,15 +15,16 @@ use wire::uri::ConnectionString;
 /// # Errors
 /// Wrong options, a server that does not answer, or an existing file.
 pub(crate) async fn run(options: &Record) -> Result<ExitCode> {
-    let uri = ConnectionString::parse(&options.upstream).map_err(|why| wrong(&why))?;
+    let uri = ConnectionString::parse(&options.upstream).map_err(|why| upstream_error(&why))?;
     if uri.login.is_some() {
         let why = "it contains a user: omit it, because the application logs in through the recorder";
-        return Err(wrong(&why));
+        return Err(upstream_error(&why));
     }
     let from = uri.clone();
     let chosen = tokio::task::spawn_blocking(move || replay::select_server(&from)).await;
-    let chosen =
-        chosen.map_err(|error| wrong(&error))?.map_err(|why| wrong(&format!("cannot connect: {why}")))?;
+    let chosen = chosen
+        .map_err(|error| upstream_error(&error))?
+        .map_err(|why| upstream_error(&format!("cannot connect: {why}")))?;
     if let Some(snapshot) = &options.snapshot {
         if !chosen.server.starts_with("Vellum") {
             let why = format!(
@@ -42,7 +43,7 @@ pub(crate) async fn run(options: &Record) -> Result<ExitCode> {
         redacted_uri: without_secrets(&options.upstream),
     };
     let recorder = Recorder::start(&options.listen, &uri, &chosen, &settings).await.map_err(Error::Input)?;
-    let address = recorder.address().map_err(|error| wrong(&error))?;
+    let address = recorder.address().map_err(|error| upstream_error(&error))?;
     // The first line is the connection string, for programs that start this one.
     let _ = writeln!(
         stdout(),
@@ -70,13 +71,13 @@ pub(crate) async fn run(options: &Record) -> Result<ExitCode> {
     Ok(if written.why.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn wrong(why: &dyn std::fmt::Display) -> Error {
+fn upstream_error(why: &dyn std::fmt::Display) -> Error {
     Error::Input(format!("--upstream: {why}"))
 }
 
-/// Returns when standard input closes, if `wanted`.
-async fn end_of_input(wanted: bool) {
-    if !wanted {
+/// Returns when standard input closes, if `is_awaited`.
+async fn end_of_input(is_awaited: bool) {
+    if !is_awaited {
         return std::future::pending().await;
     }
     let (sender, closed) = tokio::sync::oneshot::channel();

@@ -212,7 +212,7 @@ pub(crate) struct Row {
     /// The single rounds, for the spread of ratios.
     pub(crate) rounds: Vec<Round>,
     /// Each second (or shorter step) of the last round.
-    pub(crate) timeline: Vec<Moment>,
+    pub(crate) timeline: Vec<TimelineStep>,
     /// Processor time of the server per operation in microseconds, if it runs on this machine.
     pub(crate) cpu_microseconds: Option<f64>,
     /// Resident memory of the server at the end in bytes, if it runs on this machine.
@@ -236,7 +236,7 @@ pub(crate) struct Round {
 
 /// A step of a timeline.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
-pub(crate) struct Moment {
+pub(crate) struct TimelineStep {
     /// Seconds since the start of the round.
     pub(crate) at: f64,
     /// Length of the step in seconds.
@@ -322,7 +322,7 @@ impl Section {
         let value = quotient(row.rate(), base.rate())?;
         let pairs = row.rounds.iter().zip(&base.rounds);
         let mut each: Vec<f64> =
-            pairs.filter_map(|(mine, theirs)| quotient(mine.rate(), theirs.rate())).collect();
+            pairs.filter_map(|(round, base_round)| quotient(round.rate(), base_round.rate())).collect();
         each.sort_by(f64::total_cmp);
         let low = each.first().copied().unwrap_or(value);
         Some(Ratio { value, low, high: each.last().copied().unwrap_or(value) })

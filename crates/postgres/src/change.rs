@@ -299,13 +299,13 @@ mod tests {
         batch.put(Ident(5), key("a"), Value::from(&b"1"[..]));
         batch.clear(Ident(5));
         batch.put(Ident(5), key("b"), Value::from(&b"2"[..]));
-        let told = |step: &Step| match step {
+        let described = |step: &Step| match step {
             Step::Writes(writes) => format!("{} writes", writes.len()),
             Step::Tree(op) => format!("{op:?}"),
         };
-        let told: Vec<String> = steps(batch).iter().map(told).collect();
-        assert_eq!(told.len(), 1003);
-        assert!(told.iter().take(1000).all(|step| step.starts_with("Drop")));
-        assert_eq!(told[1000..], ["1001 writes", "Clear(Ident(5))", "1 writes"]);
+        let described: Vec<String> = steps(batch).iter().map(described).collect();
+        assert_eq!(described.len(), 1003);
+        assert!(described.iter().take(1000).all(|step| step.starts_with("Drop")));
+        assert_eq!(described[1000..], ["1001 writes", "Clear(Ident(5))", "1 writes"]);
     }
 }

@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_has_defaults() {
+    fn omitted_settings_have_defaults() {
         let config = parse("").unwrap();
         assert_eq!(config.hosts, [("localhost".to_string(), 5432)]);
         assert_eq!((config.user.as_str(), config.database.as_str()), ("postgres", "postgres"));
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_refused_by_name() {
+    fn unknown_settings_are_refused_by_name() {
         for (text, part) in [
             ("sslmode=verify-full", "verify-full need sslrootcert"),
             ("sslmode=verify", "unknown sslmode=verify"),

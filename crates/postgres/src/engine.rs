@@ -66,7 +66,7 @@ impl Engine for PostgresEngine {
         }
     }
 
-    fn wait_for_room(&self, _: &mut dyn FnMut() -> bool) -> Result<()> {
+    fn wait_for_space(&self, _: &mut dyn FnMut() -> bool) -> Result<()> {
         Ok(())
     }
 

@@ -19,7 +19,7 @@ use crate::lease::Lease;
 use crate::members::{self, Standbys};
 use crate::pool::{Endpoint, Pool, PooledConnection, run};
 use crate::schema::{self, IDENTS, Statements};
-use crate::session::{Known, Sessions};
+use crate::session::{KnownGeneration, Sessions};
 use crate::times::{Times, signed, time_in};
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -86,7 +86,7 @@ pub(crate) struct Front {
     /// Counts round trips to the server.
     pub(crate) round_trips: Arc<AtomicU64>,
     /// The latest generation of the catalog that this process has seen.
-    pub(crate) known: Known,
+    pub(crate) known: KnownGeneration,
     /// Open read sessions, for parking.
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) standbys: Arc<Standbys>,
@@ -143,7 +143,7 @@ impl Front {
             records: AtomicU64::new(0),
             times,
             follower: Arc::default(),
-            known: Known::default(),
+            known: KnownGeneration::default(),
             sessions,
             standbys,
             lease,

@@ -60,7 +60,7 @@ mod tests {
     use storage::Key;
 
     #[test]
-    fn what_is_in_a_range_is_within_its_bounds() {
+    fn keys_of_a_range_are_within_its_bounds() {
         let long = |byte: u8, last: &[u8]| [&[byte; PREFIX][..], last].concat();
         let keys = [
             vec![],

@@ -221,12 +221,12 @@ pub(crate) fn start_heartbeat(endpoint: &Arc<Endpoint>, lease: &Arc<Lease>) {
     let (endpoint, lease) = (endpoint.clone(), lease.clone());
     let query = Statement::new("pulse", "select 1::int8");
     let mut heartbeat = Heartbeat { endpoint, query, connection: None, silent_since: None };
-    let beat = move || {
+    let send_heartbeat = move || {
         while !lease.wait(HEARTBEAT_INTERVAL) {
-            heartbeat.beat();
+            heartbeat.send_heartbeat();
         }
     };
-    if let Err(error) = threads::spawn("postgres-pulse", None, beat) {
+    if let Err(error) = threads::spawn("postgres-pulse", None, send_heartbeat) {
         log::error!("the thread that detects unresponsive PostgreSQL servers could not start: {error}");
     }
 }
@@ -260,7 +260,7 @@ struct Heartbeat {
 impl Heartbeat {
     /// Sends one heartbeat. After a failure it tries a new connection, which shows whether the server or only the old
     /// connections are dead.
-    fn beat(&mut self) {
+    fn send_heartbeat(&mut self) {
         let start = Instant::now();
         let was_connected = self.connection.is_some();
         let Err(failure) = self.run() else { return self.silent_since = None };

@@ -30,13 +30,13 @@ const PARKED_FOR_WAITERS: Duration = Duration::from_millis(20);
 const ENDED_AFTER: Duration = Duration::from_secs(60);
 
 /// The latest generation of the catalog that the process has read.
-pub(crate) type Known = Arc<AtomicU64>;
+pub(crate) type KnownGeneration = Arc<AtomicU64>;
 
 /// A transaction on its own connection.
 pub(crate) struct Session {
     statements: Arc<Statements>,
     /// The latest generation that the process has seen; raised by reads of this session.
-    known: Known,
+    known: KnownGeneration,
     inner: Mutex<Inner>,
     /// True if everything read so far is of one state.
     pinned: AtomicBool,
@@ -70,7 +70,7 @@ impl Session {
     pub(crate) fn new(
         statements: &Arc<Statements>,
         pool: &Arc<Pool>,
-        (known, expected): (&Known, Option<u64>),
+        (known, expected): (&KnownGeneration, Option<u64>),
         sessions: &Arc<Sessions>,
     ) -> Arc<Session> {
         let session = Arc::new(Session {
@@ -97,7 +97,7 @@ impl Session {
     ) -> Arc<Session> {
         let inner = Inner::Open { conn: Box::new(conn), used: Instant::now(), pool: Some(pool.clone()) };
         // A standby may have an older catalog.
-        let mut session = Session::with_inner(statements, &Known::default(), inner);
+        let mut session = Session::with_inner(statements, &KnownGeneration::default(), inner);
         session.sessions = Some(sessions.clone());
         session.on_standby = true;
         let session = Arc::new(session);
@@ -106,7 +106,11 @@ impl Session {
     }
 
     /// Wraps an open transaction.
-    pub(crate) fn of(statements: &Arc<Statements>, known: &Known, conn: PooledConnection) -> Session {
+    pub(crate) fn of(
+        statements: &Arc<Statements>,
+        known: &KnownGeneration,
+        conn: PooledConnection,
+    ) -> Session {
         let inner = Inner::Open { conn: Box::new(conn), used: Instant::now(), pool: None };
         Session::with_inner(statements, known, inner)
     }
@@ -115,7 +119,7 @@ impl Session {
     /// statement ends it: nothing commits before [`with`](Self::with).
     pub(crate) fn with_intents(
         statements: &Arc<Statements>,
-        known: &Known,
+        known: &KnownGeneration,
         conn: PooledConnection,
     ) -> Session {
         let mut session = Session::of(statements, known, conn);
@@ -124,11 +128,11 @@ impl Session {
     }
 
     /// Creates a session whose reads fail.
-    pub(crate) fn failed(statements: &Arc<Statements>, known: &Known, failure: Failure) -> Session {
+    pub(crate) fn failed(statements: &Arc<Statements>, known: &KnownGeneration, failure: Failure) -> Session {
         Session::with_inner(statements, known, Inner::Failed(failure))
     }
 
-    fn with_inner(statements: &Arc<Statements>, known: &Known, inner: Inner) -> Session {
+    fn with_inner(statements: &Arc<Statements>, known: &KnownGeneration, inner: Inner) -> Session {
         Session {
             statements: statements.clone(),
             known: known.clone(),

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_standby_that_stands_still_is_read_until_it_is_too_old() {
+    fn a_stalled_standby_is_read_until_it_is_too_old() {
         let Some(primary) = Cluster::start().unwrap() else { return };
         let standby = primary.start_standby().unwrap();
         let both = format!(

@@ -137,20 +137,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_are_found_by_themselves_and_forgotten_with_those_who_had_them() {
+    fn counts_are_found_by_identity_and_dropped_with_their_owners() {
         let mut known = KnownCounts::default();
-        let kept: Vec<_> =
+        let handles: Vec<_> =
             (0..100).map(|of| known.or_insert(Ident(of), Arc::default()).clone()).step_by(10).collect();
-        assert_eq!(known.ident_of(&kept[3]), Some(Ident(30)));
-        assert!(Arc::ptr_eq(known.or_insert(Ident(30), Arc::default()), &kept[3]));
+        assert_eq!(known.ident_of(&handles[3]), Some(Ident(30)));
+        assert!(Arc::ptr_eq(known.or_insert(Ident(30), Arc::default()), &handles[3]));
         for of in 100..1_000 {
             known.tidy();
             known.or_insert(Ident(of), Arc::default());
         }
-        let found: Vec<_> = kept.iter().filter_map(|one| known.ident_of(one)).collect();
+        let found: Vec<_> = handles.iter().filter_map(|one| known.ident_of(one)).collect();
         assert_eq!(found, (0..100).step_by(10).map(Ident).collect::<Vec<_>>());
         assert!(known.counts.len() < 300 && known.idents.len() == known.counts.len());
         known.remove(Ident(30));
-        assert!(known.get(Ident(30)).is_none() && known.ident_of(&kept[3]).is_none());
+        assert!(known.get(Ident(30)).is_none() && known.ident_of(&handles[3]).is_none());
     }
 }

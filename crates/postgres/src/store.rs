@@ -162,7 +162,7 @@ impl Commits for PostgresStore {
         Ok(self.frozen() > 0)
     }
 
-    fn wait_for_room(&self, should_continue: &mut dyn FnMut() -> bool) -> Result<()> {
+    fn wait_for_space(&self, should_continue: &mut dyn FnMut() -> bool) -> Result<()> {
         while self.frozen() > 0 && should_continue() {
             std::thread::sleep(PAUSE);
         }

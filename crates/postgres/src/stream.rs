@@ -95,11 +95,11 @@ impl Stream {
     ///
     /// Errors: errors of the handshake, mostly of certificate verification.
     pub(crate) fn encrypt(&mut self, config: &Arc<ClientConfig>, host: &str) -> io::Result<()> {
-        let told = |why: String| io::Error::new(ErrorKind::InvalidData, why);
+        let tls_error = |why: String| io::Error::new(ErrorKind::InvalidData, why);
         let name = ServerName::try_from(host.to_string())
-            .map_err(|_| told(format!("{host} is not a valid name for a certificate")))?;
+            .map_err(|_| tls_error(format!("{host} is not a valid name for a certificate")))?;
         let connection = ClientConnection::new(config.clone(), name);
-        let mut connection = connection.map_err(|error| told(error.to_string()))?;
+        let mut connection = connection.map_err(|error| tls_error(error.to_string()))?;
         while connection.is_handshaking() {
             connection.complete_io(&mut &*self.socket)?;
         }
@@ -163,7 +163,7 @@ impl Stream {
 /// Use of TLS in one connection attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Encrypt {
-    /// No tls_options.
+    /// No TLS.
     No,
     /// TLS if the server supports it.
     IfOffered,

@@ -61,10 +61,11 @@ fn article(number: usize) -> DocumentBuf {
 }
 
 fn measure(title: &str, documents: &[DocumentBuf], filters: &[(&str, String)]) {
-    let wanted = std::env::args().nth(1).filter(|argument| !argument.starts_with('-'));
-    let is_wanted =
-        |name: &str| wanted.as_ref().is_none_or(|wanted| format!("{title}: {name}").contains(wanted));
-    let filters: Vec<_> = filters.iter().filter(|(name, _)| is_wanted(name)).collect();
+    let name_filter = std::env::args().nth(1).filter(|argument| !argument.starts_with('-'));
+    let is_selected = |name: &str| {
+        name_filter.as_ref().is_none_or(|name_filter| format!("{title}: {name}").contains(name_filter))
+    };
+    let filters: Vec<_> = filters.iter().filter(|(name, _)| is_selected(name)).collect();
     if filters.is_empty() {
         return;
     }

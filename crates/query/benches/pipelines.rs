@@ -85,11 +85,12 @@ fn run(pipeline: &DocumentBuf, documents: &[Arc<[u8]>]) -> usize {
 }
 
 fn main() {
-    let wanted = std::env::args().nth(1).filter(|argument| !argument.starts_with('-'));
-    let (rounds, count) = if wanted.is_some() { (1, DOCUMENTS / 4) } else { (ROUNDS, DOCUMENTS) };
+    let name_filter = std::env::args().nth(1).filter(|argument| !argument.starts_with('-'));
+    let (rounds, count) = if name_filter.is_some() { (1, DOCUMENTS / 4) } else { (ROUNDS, DOCUMENTS) };
     let documents: Vec<_> = (0..count).map(document).collect();
-    for (name, pipeline) in
-        PIPELINES.iter().filter(|(name, _)| wanted.as_ref().is_none_or(|wanted| name == wanted))
+    for (name, pipeline) in PIPELINES
+        .iter()
+        .filter(|(name, _)| name_filter.as_ref().is_none_or(|name_filter| name == name_filter))
     {
         let pipeline = extended_json::parse(&format!("{{p: {pipeline}}}")).unwrap();
         let mut best = f64::MAX;

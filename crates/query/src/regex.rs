@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn options_mean_what_perl_means_by_them() {
+    fn options_follow_perl() {
         assert!(matches("ab", "", "xABab"));
         assert!(!matches("^ab", "", "xab"));
         assert!(matches("AB", "i", "xab"));

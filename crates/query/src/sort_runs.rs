@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn sorting_ends_when_it_is_told_to() {
+    fn sorting_ends_at_an_interrupt() {
         struct Third(AtomicUsize);
         impl Interrupt for Third {
             fn check(&self) -> Result<()> {

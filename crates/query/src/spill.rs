@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_process_left_is_removed() {
+    fn files_of_a_killed_process_are_removed() {
         let directory = std::env::temp_dir().join(format!("spill-test-{}", std::process::id()));
         prepare(&directory).unwrap();
         fs::write(directory.join(format!("{PREFIX}1-2")), b"left").unwrap();

@@ -24,8 +24,8 @@ pub(crate) async fn read_frame(stream: &mut (impl AsyncRead + Unpin)) -> io::Res
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
         Err(error) => return Err(error),
     }
-    let wrong = || io::Error::new(io::ErrorKind::InvalidData, "this is not MongoDB's protocol");
-    let length = frame_length(&head).ok().flatten().ok_or_else(wrong)?;
+    let invalid = || io::Error::new(io::ErrorKind::InvalidData, "this is not MongoDB's protocol");
+    let length = frame_length(&head).ok().flatten().ok_or_else(invalid)?;
     let mut frame = head.to_vec();
     // Memory grows with the bytes read, not with the claimed length.
     let rest = (length - HEADER_SIZE) as u64;

@@ -250,7 +250,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
     #[test]
-    fn what_must_come_after_comes_after() {
+    fn dependent_requests_wait() {
         let order = Arc::new(Order::new(3));
         let seen = Arc::new(AtomicUsize::new(0));
         let spawn = |wait: fn(&Order) -> bool| {
@@ -324,7 +324,7 @@ mod overlap_tests {
     }
 
     #[test]
-    fn later_requests_on_a_cursor_depend_on_what_its_earlier_ones_do() {
+    fn later_requests_of_a_cursor_depend_on_earlier_requests() {
         let (find, insert) = ("{find: 'c', $db: 'a'}", "{insert: 'c', $db: 'a'}");
         let (more, others) = ("{getMore: NumberLong(5), $db: 'a'}", "{getMore: NumberLong(6), $db: 'a'}");
         let all = [(find, 10, 20), (insert, 15, 16), (others, 25, 30), (more, 40, 50)];
@@ -332,7 +332,7 @@ mod overlap_tests {
     }
 
     #[test]
-    fn answers_depend_on_writes_under_way() {
+    fn replies_depend_on_concurrent_writes() {
         let (find, insert) = ("{find: 'c', $db: 'a'}", "{insert: 'c', $db: 'a'}");
         assert_eq!(found(&[(insert, 10, 20), (find, 15, 30)]), [1]);
         assert_eq!(found(&[(find, 10, 20), (insert, 15, 30)]), [0]);

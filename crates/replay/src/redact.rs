@@ -154,7 +154,7 @@ impl Redactor {
 
     /// Returns a replacement number. Numbers equal across types get equal replacements.
     fn number(&self, value: &Value<'_>, number: Number) -> ValueBuf {
-        let same = number.to_i64_exact().map_or_else(|| number.to_f64().to_bits(), |whole| whole as u64);
+        let same = number.to_i64_exact().map_or_else(|| number.to_f64().to_bits(), |integer| integer as u64);
         let drawn = (Random::new(self.key.hash_one(("number", same))).draw() % 1_000_000_000) as i32;
         match value {
             Value::Int32(_) => Value::Int32(drawn),

@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn five_are_told_and_the_others_counted() {
+    fn five_examples_are_listed_and_all_are_counted() {
         let many: Vec<String> = (1..=7).map(|n| format!("d{n}")).collect();
         assert_eq!(summary("differ", many).unwrap(), "7 differ: d1; d2; d3; d4; d5; and 2 more");
         assert_eq!(summary("differ", Vec::new()), None);

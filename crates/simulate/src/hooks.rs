@@ -9,16 +9,16 @@ use storage::{Batch, DiskEngine, Engine, Position};
 struct Observer(Arc<DiskEngine>);
 
 impl storage::Wrapper for Observer {
-    type Beneath = DiskEngine;
+    type Wrapped = DiskEngine;
 
-    fn beneath(&self) -> &DiskEngine {
+    fn wrapped(&self) -> &DiskEngine {
         &self.0
     }
 
     fn commit(&self, batch: Batch) -> storage::Result<Position> {
-        let Some(world) = world() else { return self.beneath().commit(batch) };
+        let Some(world) = world() else { return self.wrapped().commit(batch) };
         let (stores, expired, built) = (world.stores(&batch), world.expired(&batch), built(&batch));
-        let position = self.beneath().commit(batch)?;
+        let position = self.wrapped().commit(batch)?;
         world.committed(position.0, stores);
         if !built.is_empty()
             && let Err(what) = world.model.borrow_mut().set_built(&built, position.0)
@@ -33,11 +33,11 @@ impl storage::Wrapper for Observer {
         Ok(position)
     }
 
-    fn wait_for_room(&self, should_continue: &mut dyn FnMut() -> bool) -> storage::Result<()> {
+    fn wait_for_space(&self, should_continue: &mut dyn FnMut() -> bool) -> storage::Result<()> {
         if let Some(world) = world() {
             world.pause();
         }
-        self.beneath().wait_for_room(should_continue)
+        self.wrapped().wait_for_space(should_continue)
     }
 }
 

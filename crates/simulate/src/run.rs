@@ -178,7 +178,7 @@ impl World {
                 self.mark("checkpoint");
                 _ = engine.checkpoint();
             }
-            52..=54 => files.set_room(None),
+            52..=54 => files.set_free_bytes(None),
             55 => files.slow_syncs(Duration::ZERO),
             // No faults at the end.
             52..80 if self.is_finishing.get() => {}
@@ -192,7 +192,7 @@ impl World {
                 self.mark("full disks");
                 event!(self, "the disk becomes full");
                 self.is_faulty.set(true);
-                files.set_room(Some(self.random.below(20_000)));
+                files.set_free_bytes(Some(self.random.below(20_000)));
             }
             63 => {
                 self.mark("failing syncs");

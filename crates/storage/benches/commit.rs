@@ -43,7 +43,7 @@ fn fill(engine: &dyn Engine, entries: u64, document: &Value) -> Result<()> {
     batch.create(IDS);
     engine.commit(batch)?;
     for from in (0..entries).step_by(FILLED_AT_ONCE as usize) {
-        engine.wait_for_room(&mut || true)?;
+        engine.wait_for_space(&mut || true)?;
         let mut batch = Batch::new();
         (from..from + FILLED_AT_ONCE).for_each(|number| put(&mut batch, number, document));
         engine.commit(batch)?;
@@ -77,7 +77,7 @@ fn measure(
     let mut taken = Vec::with_capacity(commits as usize);
     let mut view = None;
     for number in from..from + commits {
-        store.wait_for_room(&mut || true)?;
+        store.wait_for_space(&mut || true)?;
         let change = insert(number, &document, &counts, logged);
         if views {
             view = Some(store.read_view());

@@ -70,7 +70,7 @@ fn one(key: u64) -> Batch {
 /// Commits `count` entries on one of several threads.
 fn commit_some(engine: &dyn Engine, thread: u64, count: u64, wait: bool) -> Result<()> {
     for at in 0..count {
-        engine.wait_for_room(&mut || true)?;
+        engine.wait_for_space(&mut || true)?;
         let position = engine.commit(one(thread << 32 | at))?;
         if wait {
             engine.wait_journaled(position)?;
@@ -169,7 +169,7 @@ fn repeated(root: &Path, count: u64) -> Result<()> {
                 let mut batch = Batch::new();
                 batch.put(TREE, at.to_be_bytes(), value);
                 batch.put(TREE, (at | 1 << 63).to_be_bytes(), again);
-                engine.wait_for_room(&mut || true)?;
+                engine.wait_for_space(&mut || true)?;
                 engine.commit(batch)?;
                 if at == 1000.min(count) - 1 {
                     journal = engine.statistics().journal_bytes / (at + 1);
@@ -191,7 +191,7 @@ fn reads(root: &Path, entries: u64) -> Result<()> {
         for at in first..(first + 1000).min(entries) {
             batch.put(TREE, at.to_be_bytes(), vec![at as u8; VALUE]);
         }
-        engine.wait_for_room(&mut || true)?;
+        engine.wait_for_space(&mut || true)?;
         engine.commit(batch)?;
     }
     engine.close()?;

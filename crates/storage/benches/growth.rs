@@ -111,7 +111,7 @@ fn load(engine: &DiskEngine, directory: &Path, entries: u64) -> Result<u64> {
     for eighth in 0..8 {
         let measure = Measure::begin();
         for from in (entries / 8 * eighth..entries / 8 * (eighth + 1)).step_by(BATCH as usize) {
-            engine.wait_for_room(&mut || true)?;
+            engine.wait_for_space(&mut || true)?;
             let mut batch = Batch::new();
             for number in from..from + BATCH {
                 let indexed = random(number, 0);
@@ -134,7 +134,7 @@ fn update(engine: &DiskEngine, entries: u64, updates: u64) -> Result<()> {
     let measure = Measure::begin();
     let mut latest: std::collections::HashMap<u64, u64> = std::collections::HashMap::new();
     for round in 1..=updates {
-        engine.wait_for_room(&mut || true)?;
+        engine.wait_for_space(&mut || true)?;
         let number = random(round, 1) % entries;
         let before =
             latest.insert(number, round).map_or_else(|| random(number, 0), |round| random(number, round));

@@ -377,7 +377,7 @@ fn engine_calls(entries: usize) {
             commit(&engine, batch);
         }
     });
-    print_line("fork a full tree and drop the twin: two commits", slate);
+    print_line("fork a full tree and drop the fork: two commits", slate);
 }
 
 fn commit(engine: &MemoryEngine, batch: Batch) {

@@ -17,13 +17,13 @@ fn main() {
     let Some(directory) = arguments.first() else { return println!("which directory?") };
     let documents = arguments.get(1).and_then(|count| count.parse().ok()).unwrap_or(500_000);
     let data = Data::new(&Path::new(directory).join("working-set"), documents, 500);
-    let whole = data.whole() * 4 / 3;
-    println!("{documents} documents of 500 bytes, all of them in a cache of {} MB", whole / 1_000_000);
+    let total_bytes = data.file_bytes() * 4 / 3;
+    println!("{documents} documents of 500 bytes, all of them in a cache of {} MB", total_bytes / 1_000_000);
     println!("| load | cache, MB | reads | hits, % | predicted, % | off, points |");
     println!("|---|---:|---:|---:|---:|---:|");
     let mut worst: f64 = 0.0;
     for load in LOADS {
-        let sizes = [0.05, 0.1, 0.25, 0.5, 0.8, 1.1].map(|share| (whole as f64 * share) as u64);
+        let sizes = [0.05, 0.1, 0.25, 0.5, 0.8, 1.1].map(|share| (total_bytes as f64 * share) as u64);
         let predicted = data.run(load, 2 * documents, sizes[2]).curve;
         for size in sizes {
             let run = data.run(load, 2 * documents, size);

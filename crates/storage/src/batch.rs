@@ -32,12 +32,12 @@ pub enum Op {
     Drop(Ident),
     /// Empties a tree in constant time.
     Clear(Ident),
-    /// Makes `to` a copy-on-write twin of `from`, in constant time if the engine can. The ident
+    /// Makes `to` a copy-on-write fork of `from`, in constant time if the engine can. The ident
     /// `to` must be free. The trees are then independent.
     Fork {
         /// The tree to copy.
         from: Ident,
-        /// The ident of the twin.
+        /// The ident of the fork.
         to: Ident,
     },
 }

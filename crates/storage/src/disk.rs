@@ -101,7 +101,7 @@ pub struct DiskOptions {
     /// Interval of journal syncs at [`Durability::Relaxed`].
     pub journal_commit_interval: Duration,
     /// Memory for read and changed data, in bytes. Three quarters are for pages of the base. A
-    /// checkpoint begins when changes take a quarter, and [`Engine::wait_for_room`] waits at twice
+    /// checkpoint begins when changes take a quarter, and [`Engine::wait_for_space`] waits at twice
     /// that. Changes never take more than four times that plus 64 MiB and one batch.
     pub cache_bytes: u64,
     /// Archive of the journal beyond checkpoints, if any.
@@ -275,7 +275,7 @@ impl DiskEngine {
             stepped: Mutex::default(),
         };
         let (core, asked) = (Arc::clone(&engine.core), Arc::downgrade(&engine.core));
-        engine.core.journal.when_left(Arc::new(move || {
+        engine.core.journal.on_remaining_waiters(Arc::new(move || {
             if let Some(core) = asked.upgrade() {
                 core.sync_soon();
             }
@@ -404,8 +404,8 @@ impl Drop for DiskEngine {
 
 /// Converts cache sizes from the pages' share to the whole cache.
 fn scaled_to_cache(span: Span) -> Span {
-    let whole = |bytes: u64| bytes / (CHANGES_SHARE - 1) * CHANGES_SHARE;
-    let points = span.curve.points().iter().map(|(bytes, rate)| (whole(*bytes), *rate));
+    let scaled = |bytes: u64| bytes / (CHANGES_SHARE - 1) * CHANGES_SHARE;
+    let points = span.curve.points().iter().map(|(bytes, rate)| (scaled(*bytes), *rate));
     Span { curve: Curve::new(points.collect()), ..span }
 }
 
@@ -418,13 +418,13 @@ impl Engine for DiskEngine {
         self.core.commit(batch)
     }
 
-    fn wait_for_room(&self, should_continue: &mut dyn FnMut() -> bool) -> Result<()> {
+    fn wait_for_space(&self, should_continue: &mut dyn FnMut() -> bool) -> Result<()> {
         #[cfg(any(test, debug_assertions, feature = "testing"))]
         if self.core.needs_checkpoint() {
             // A failure is reported by the wait.
             let _ = self.step_checkpoint();
         }
-        self.core.wait_for_room(should_continue)
+        self.core.wait_for_space(should_continue)
     }
 
     fn latest_time(&self) -> u64 {
@@ -449,13 +449,13 @@ impl Engine for DiskEngine {
     /// Sizes are sizes of the whole cache in the options; pages have a share of it.
     fn working_set(&self) -> Option<WorkingSet> {
         let mut by_base = self.core.latest().by_base();
-        let whole =
+        let scaled =
             |reads: Reads| Reads { hour: scaled_to_cache(reads.hour), start: scaled_to_cache(reads.start) };
         let mut trees = Vec::new();
         let found = self.reuse.report(&mut |table, reads| {
-            trees.push((by_base.remove(&table).unwrap_or_default(), whole(reads)));
+            trees.push((by_base.remove(&table).unwrap_or_default(), scaled(reads)));
         });
-        let (all, others) = (whole(found.all), whole(found.others));
+        let (all, others) = (scaled(found.all), scaled(found.others));
         Some(WorkingSet { cache_bytes: self.cache_bytes, trees, all, others, ..found })
     }
 

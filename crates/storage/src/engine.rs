@@ -12,7 +12,7 @@ mod snapshot;
 mod statistics;
 
 pub use backup::{Backup, End, Kind, Since};
-pub(crate) use backup::{END_BYTES, HEAD_BYTES, Head, Pieces};
+pub(crate) use backup::{END_BYTES, HEAD_BYTES, PartHeader, Pieces};
 pub use differences::{Difference, Differences};
 pub(crate) use differences::{alike, merged};
 pub use remote::{Excerpt, Hints, Ranges, RecordFilter, RemoteHints};
@@ -36,16 +36,16 @@ pub trait Engine: Journaling {
     /// `IdentExists` if it creates a tree that exists, and with `KeyTooLong`.
     ///
     /// The call never waits for a sync or a checkpoint, so the caller may hold locks. The caller calls
-    /// [`Engine::wait_for_room`] before it takes them. Fails with `Full` if the changes are far beyond the bound that
+    /// [`Engine::wait_for_space`] before it takes them. Fails with `Full` if the changes are far beyond the bound that
     /// that call waits for.
     fn commit(&self, batch: Batch) -> Result<Position>;
 
-    /// Waits until a commit has room. Call it before a commit, without locks. It slows writers down to the speed at
+    /// Waits until the engine has space for a commit. Call it before a commit, without locks. It slows writers down to the speed at
     /// which the engine writes changes to its files.
     ///
     /// Calls `should_continue` at least every 10 ms. Returns `Ok` once that returns false; the caller knows the reason.
-    /// Fails with `Full` if only a user can make room, with the error of the files, and with `Closed`.
-    fn wait_for_room(&self, should_continue: &mut dyn FnMut() -> bool) -> Result<()>;
+    /// Fails with `Full` if only a user can free space, with the error of the files, and with `Closed`.
+    fn wait_for_space(&self, should_continue: &mut dyn FnMut() -> bool) -> Result<()>;
 
     /// The greatest time of any committed batch ([`Batch::set_time`]), also from before a restart or a crash; 0 if no
     /// batch had a time.
@@ -133,56 +133,56 @@ pub trait Journaling: Send + Sync {
 /// wrappers change.
 pub trait Wrapper: Send + Sync {
     /// Type of the engine beneath.
-    type Beneath: Engine + ?Sized;
+    type Wrapped: Engine + ?Sized;
 
     /// Returns the engine beneath.
-    fn beneath(&self) -> &Self::Beneath;
+    fn wrapped(&self) -> &Self::Wrapped;
 
     /// See [`Engine::snapshot`].
     fn snapshot(&self) -> Arc<dyn Snapshot> {
-        self.beneath().snapshot()
+        self.wrapped().snapshot()
     }
 
     /// See [`Engine::commit`].
     fn commit(&self, batch: Batch) -> Result<Position> {
-        self.beneath().commit(batch)
+        self.wrapped().commit(batch)
     }
 
-    /// See [`Engine::wait_for_room`].
-    fn wait_for_room(&self, should_continue: &mut dyn FnMut() -> bool) -> Result<()> {
-        self.beneath().wait_for_room(should_continue)
+    /// See [`Engine::wait_for_space`].
+    fn wait_for_space(&self, should_continue: &mut dyn FnMut() -> bool) -> Result<()> {
+        self.wrapped().wait_for_space(should_continue)
     }
 
     /// See [`Engine::latest_time`].
     fn latest_time(&self) -> u64 {
-        self.beneath().latest_time()
+        self.wrapped().latest_time()
     }
 
     /// [`Journaling::wait_journaled`].
     fn wait_journaled(&self, position: Position) -> Result<()> {
-        self.beneath().wait_journaled(position)
+        self.wrapped().wait_journaled(position)
     }
 
     /// [`Journaling::durable`].
     fn durable(&self) -> Position {
-        self.beneath().durable()
+        self.wrapped().durable()
     }
 
     /// [`Journaling::has_journal`].
     fn has_journal(&self) -> bool {
-        self.beneath().has_journal()
+        self.wrapped().has_journal()
     }
 
     /// See [`Engine::name`].
     fn name(&self) -> &'static str {
-        self.beneath().name()
+        self.wrapped().name()
     }
 }
 
 impl<E: Engine + ?Sized> Wrapper for Arc<E> {
-    type Beneath = E;
+    type Wrapped = E;
 
-    fn beneath(&self) -> &E {
+    fn wrapped(&self) -> &E {
         self
     }
 }
@@ -196,8 +196,8 @@ impl<W: Wrapper> Engine for W {
         Wrapper::commit(self, batch)
     }
 
-    fn wait_for_room(&self, should_continue: &mut dyn FnMut() -> bool) -> Result<()> {
-        Wrapper::wait_for_room(self, should_continue)
+    fn wait_for_space(&self, should_continue: &mut dyn FnMut() -> bool) -> Result<()> {
+        Wrapper::wait_for_space(self, should_continue)
     }
 
     fn latest_time(&self) -> u64 {
@@ -205,7 +205,7 @@ impl<W: Wrapper> Engine for W {
     }
 
     fn backup(&self, since: Option<Since>, covers: u64) -> Result<Backup> {
-        self.beneath().backup(since, covers)
+        self.wrapped().backup(since, covers)
     }
 
     fn name(&self) -> &'static str {
@@ -213,11 +213,11 @@ impl<W: Wrapper> Engine for W {
     }
 
     fn statistics(&self) -> Statistics {
-        self.beneath().statistics()
+        self.wrapped().statistics()
     }
 
     fn working_set(&self) -> Option<WorkingSet> {
-        self.beneath().working_set()
+        self.wrapped().working_set()
     }
 }
 
@@ -227,7 +227,7 @@ impl<W: Wrapper> Journaling for W {
     }
 
     fn await_journaled(&self, position: Position, waker: &Waker) -> JournalWait {
-        self.beneath().await_journaled(position, waker)
+        self.wrapped().await_journaled(position, waker)
     }
 
     fn durable(&self) -> Position {
@@ -235,27 +235,27 @@ impl<W: Wrapper> Journaling for W {
     }
 
     fn when_durable(&self, wake: Arc<dyn Fn() + Send + Sync>) {
-        self.beneath().when_durable(wake);
+        self.wrapped().when_durable(wake);
     }
 
     fn sync_soon(&self) {
-        self.beneath().sync_soon();
+        self.wrapped().sync_soon();
     }
 
     fn durability(&self) -> Durability {
-        self.beneath().durability()
+        self.wrapped().durability()
     }
 
     fn checkpoint(&self) -> Result<()> {
-        self.beneath().checkpoint()
+        self.wrapped().checkpoint()
     }
 
     fn checkpoint_after(&self, longest: Option<Duration>) {
-        self.beneath().checkpoint_after(longest);
+        self.wrapped().checkpoint_after(longest);
     }
 
     fn sync_every(&self, interval: Duration) {
-        self.beneath().sync_every(interval);
+        self.wrapped().sync_every(interval);
     }
 
     fn has_journal(&self) -> bool {

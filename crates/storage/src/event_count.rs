@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_hears_the_next_event_and_leaves_no_waker() {
+    fn a_listener_gets_the_next_event_and_leaves_no_waker() {
         let events = Arc::new(EventCount::default());
         let mut listener = events.listen(0);
         assert!(!listener.has_happened(Waker::noop()) && !listener.has_happened(Waker::noop()));

@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 use crate::{Backup, Batch, End, Engine, Journaling, Position, Result, Since, Snapshot, Statistics};
 use table::{Reaper, State, Table};
 
-pub(crate) use cursor::Ahead;
+pub(crate) use cursor::LookaheadCursor;
 pub use cursor::TreeCursor;
 pub use node::Tree;
 
@@ -92,7 +92,7 @@ impl Engine for MemoryEngine {
         Ok(position)
     }
 
-    fn wait_for_room(&self, _go_on: &mut dyn FnMut() -> bool) -> Result<()> {
+    fn wait_for_space(&self, _go_on: &mut dyn FnMut() -> bool) -> Result<()> {
         Ok(())
     }
 

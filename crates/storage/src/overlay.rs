@@ -3,7 +3,7 @@
 //! The changes to each tree are in a persistent tree. A copy of the overlay is therefore cheap and
 //! does not change with later changes.
 
-use crate::memory::{Ahead, Tree};
+use crate::memory::{LookaheadCursor, Tree};
 use crate::mutant;
 use crate::{
     Batch, Cursor, Direction, Error, Hints, Ident, Key, Op, Range, RemoteHints, Result, Snapshot, Value,
@@ -98,7 +98,7 @@ impl Overlay {
     ) -> Box<dyn Cursor> {
         let changes = self.layers.get(&ident).map_or_else(Tree::default, |layer| layer.changes.clone());
         Box::new(OverlayCursor {
-            above: Ahead::new(changes.cursor(range, direction)),
+            above: LookaheadCursor::new(changes.cursor(range, direction)),
             below,
             below_next: None,
             direction,
@@ -274,7 +274,7 @@ impl RemoteHints for Overlay {
 
 /// A cursor over the changes and the entries below; each is one entry ahead.
 struct OverlayCursor {
-    above: Ahead<Option<Value>>,
+    above: LookaheadCursor<Option<Value>>,
     below: Option<Box<dyn Cursor>>,
     /// With its fetched record.
     below_next: Option<(Key, Value, Option<Value>)>,

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_come_in_the_order_of_arrival_and_pass_over_who_left() {
+    fn turns_follow_arrival_and_skip_cancelled_tickets() {
         let queue = Arc::<Queue>::default();
         let woken = Arc::<Woken>::default();
         let waker = Waker::from(woken.clone());

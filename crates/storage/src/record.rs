@@ -71,8 +71,8 @@ impl Encoded {
         debug_assert!(durable < position, "commit {position} is durable before it is written");
         let numbers = [position, durable, self.time];
         let header = header(self.bytes.len() - HEADER_BYTES, numbers, self.checksum);
-        if let Some(room) = self.bytes.first_chunk_mut() {
-            *room = header;
+        if let Some(target) = self.bytes.first_chunk_mut() {
+            *target = header;
         }
         debug_assert_eq!(Header::read(&self.bytes).map(|read| read.frame_len()), Some(self.bytes.len()));
         &self.bytes
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_comes_back_as_it_was() {
+    fn a_batch_round_trips() {
         let mut encoded = Encoded::new(&batch()).unwrap();
         let frame = encoded.frame(7, 3).to_vec();
         let read = Frame::read(&frame).unwrap();

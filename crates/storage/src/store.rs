@@ -394,7 +394,7 @@ pub trait Commits: Send + Sync {
 
     /// Waits until a change probably finds room, or until `should_continue` returns false, which it calls at least
     /// every ten milliseconds.
-    fn wait_for_room(&self, should_continue: &mut dyn FnMut() -> bool) -> Result<()>;
+    fn wait_for_space(&self, should_continue: &mut dyn FnMut() -> bool) -> Result<()>;
 
     /// Whether a tree is cleared in constant time. If false, only a drop takes constant time.
     fn clears_in_constant_time(&self) -> bool {

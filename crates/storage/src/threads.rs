@@ -64,13 +64,13 @@ fn page_bytes() -> u64 {
 
 /// Returns true if the address space has room for a thread with this stack, and for the server.
 /// Costs nothing without a limit.
-pub fn has_room(stack: usize) -> bool {
+pub fn has_address_space(stack: usize) -> bool {
     address_space().is_none_or(|limit| fits(limit, in_use(), stack, MARGIN))
 }
 
 /// Returns true if the address space has room for a thread created for a client. A quarter of the
 /// address space stays free for data.
-pub fn has_spare_room(stack: Option<usize>) -> bool {
+pub fn has_spare_address_space(stack: Option<usize>) -> bool {
     address_space().is_none_or(|limit| fits(limit, in_use(), stack.unwrap_or(STACK), limit / SPARE_SHARE))
 }
 
@@ -95,7 +95,7 @@ pub fn spawn<T: Send + 'static>(
     run: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<JoinHandle<T>> {
     let stack = stack.unwrap_or(STACK);
-    if !has_room(stack) {
+    if !has_address_space(stack) {
         let why = format!("the address space (ulimit -v) has no room for the thread {name}");
         return Err(io::Error::new(io::ErrorKind::WouldBlock, why));
     }

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn an_intersection_holds_what_both_do() {
+    fn an_intersection_contains_common_keys() {
         let key = |byte: u8| Key::from([byte]);
         let bounds = || {
             let at = |byte| [Bound::Included(key(byte)), Bound::Excluded(key(byte))];

@@ -181,7 +181,7 @@ impl Drop for Copied {
 }
 
 #[test]
-fn every_format_opens_and_goes_on() {
+fn every_format_opens_and_accepts_writes() {
     let expected = expected();
     for format in NEWEST..=NEWEST {
         let copied = Copied::new(format, "opens");

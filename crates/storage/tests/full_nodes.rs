@@ -57,17 +57,17 @@ fn assert_same_ranges(tree: &Tree<u64>, model: &Model) {
 
 #[test]
 fn a_deep_tree_behaves_as_the_standard_map() {
-    let (mut tree, mut model, mut kept) = (Tree::new(), Model::new(), Vec::new());
+    let (mut tree, mut model, mut clones) = (Tree::new(), Model::new(), Vec::new());
     for number in 0..120_000 {
         let key = key(scattered(number));
         assert_eq!(tree.insert(&key, number), model.insert(key, number));
         if number % 40_000 == 0 {
-            kept.push((tree.clone(), model.clone()));
+            clones.push((tree.clone(), model.clone()));
         }
     }
     assert_same(&tree, &model);
     assert_same_ranges(&tree, &model);
-    kept.push((tree.clone(), model.clone()));
+    clones.push((tree.clone(), model.clone()));
     // Removes entries everywhere, then the beginning, as in the trimming of an oplog.
     for number in (0..120_000).filter(|number| number % 3 != 0) {
         let key = key(scattered(number));
@@ -80,5 +80,5 @@ fn a_deep_tree_behaves_as_the_standard_map() {
         assert!(first.is_some_and(|(key, value)| tree.remove(&key) == Some(value)));
     }
     assert_same(&tree, &model);
-    kept.iter().for_each(|(tree, model)| assert_same(tree, model));
+    clones.iter().for_each(|(tree, model)| assert_same(tree, model));
 }

@@ -57,7 +57,7 @@ mod schedules {
             match store.commit(change).unwrap() {
                 Ok(_) => return,
                 Err((CommitError::IntentConflict(owner), _)) => store.wait_released(owner, &mut || true),
-                Err((CommitError::Frozen, _)) => store.wait_for_room(&mut || true).unwrap(),
+                Err((CommitError::Frozen, _)) => store.wait_for_space(&mut || true).unwrap(),
                 Err((CommitError::Expectation(_), _)) => {}
                 Err((refusal, _)) => panic!("{refusal:?}"),
             }
@@ -198,13 +198,13 @@ mod schedules {
     }
 
     #[test]
-    fn claims_keep_transactions_apart_and_whoever_waits_for_one_goes_on() {
+    fn write_intents_exclude_and_release_wakes_waiters() {
         let _together = ALONE.read();
         explore(SEEDS, transactions_and_singles);
     }
 
     #[test]
-    fn whoever_waits_for_a_thaw_goes_on() {
+    fn a_thaw_wakes_its_waiters() {
         let _together = ALONE.read();
         explore(SEEDS, freezing);
     }
@@ -216,7 +216,7 @@ mod schedules {
     }
 
     #[test]
-    fn times_grow_and_tell_what_a_transaction_sees() {
+    fn times_grow_and_order_snapshots() {
         let _together = ALONE.read();
         explore(SEEDS, times);
     }

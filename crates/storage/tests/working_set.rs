@@ -9,8 +9,8 @@ use loads::{Data, Load, POINTS, error};
 fn predictions_hold(load: Load) {
     let name = format!("vellum-working-set-{load:?}-{}", std::process::id());
     let data = Data::new(&std::env::temp_dir().join(name), 30_000, 1000);
-    let whole = data.whole() * 4 / 3;
-    let sizes = [0.15, 0.25, 0.4, 0.6, 0.8, 1.1].map(|share| (whole as f64 * share) as u64);
+    let total_bytes = data.file_bytes() * 4 / 3;
+    let sizes = [0.15, 0.25, 0.4, 0.6, 0.8, 1.1].map(|share| (total_bytes as f64 * share) as u64);
     let predicted = data.run(load, 30_000, sizes[1]).curve;
     for size in sizes {
         let run = data.run(load, 30_000, size);

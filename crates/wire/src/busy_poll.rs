@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn without_time_nobody_looks() {
+    fn without_a_time_limit_nothing_polls() {
         let latest = LatestConnection::default();
         assert_eq!(last(&mut BusyPoll::new(Duration::ZERO), &latest, 3), [false; 3]);
     }
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_ends_the_look_and_the_rarity() {
+    fn available_data_ends_the_poll_and_resets_the_interval() {
         let (latest, mut poll) = (LatestConnection::default(), BusyPoll::new(Duration::from_secs(60)));
         latest.0.store(1, Ordering::Relaxed);
         poll.backoff = 64;

@@ -154,13 +154,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_compressed_comes_back_and_too_much_is_told() {
+    fn compression_round_trips_and_large_output_is_refused() {
         let body: Vec<u8> = (0..50_000_u32).map(|i| (i / 9) as u8).collect();
         for compressor in Compressor::OFFERED.into_iter().chain([Compressor::Noop]) {
-            let (mut compressed, mut whole, mut cut) = (Vec::new(), Vec::new(), Vec::new());
+            let (mut compressed, mut decompressed, mut cut) = (Vec::new(), Vec::new(), Vec::new());
             compress(compressor, &body, &mut compressed).unwrap();
-            decompress(compressor, &compressed, body.len(), &mut whole).unwrap();
-            assert_eq!(whole, body, "{compressor:?}");
+            decompress(compressor, &compressed, body.len(), &mut decompressed).unwrap();
+            assert_eq!(decompressed, body, "{compressor:?}");
             let result = decompress(compressor, &compressed, 100, &mut cut);
             assert!(result.is_none() || cut.len() > 100, "{compressor:?}");
         }
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn every_compressor_goes_there_and_back() {
+    fn every_compressor_round_trips() {
         for size in [0, 1, 100, 200_000] {
             let body: Vec<u8> = (0..size).map(|i: u32| (i / 7) as u8).collect();
             for compressor in ALL {

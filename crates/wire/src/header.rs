@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_begun_and_finished_is_read_back() {
+    fn a_finished_message_is_read_back() {
         let mut out = vec![7];
         begin(&mut out, 5, 6, Opcode::Message);
         out.extend_from_slice(b"body");

@@ -31,7 +31,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_is_what_has_the_same_bytes() {
+    fn equal_bytes_are_equal() {
         assert!(equal(b"abc", b"abc") && equal(b"", b""));
         assert!(!equal(b"abc", b"abd") && !equal(b"abc", b"ab"));
     }

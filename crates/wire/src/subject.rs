@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_certificate_is_told() {
+    fn invalid_certificates_are_reported() {
         assert!(certificate_info(&CertificateDer::from(vec![0x30, 3, 1, 2, 3])).is_err());
     }
 }

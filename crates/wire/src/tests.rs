@@ -84,9 +84,9 @@ fn a_message_is_read_with_its_sequences() {
         let parsed = format!("{request:?}");
         let (envelope, _) = frame::parse(&frame, None).unwrap();
         let ranges = Ok(RequestRanges::of(&request, &frame));
-        let kept = Frame { bytes: frame.clone(), envelope, ranges };
+        let copy = Frame { bytes: frame.clone(), envelope, ranges };
         // Debug output of slices prints their content.
-        assert_eq!(format!("{:?}", kept.request().unwrap()), parsed);
+        assert_eq!(format!("{:?}", copy.request().unwrap()), parsed);
     }
 }
 
@@ -108,10 +108,10 @@ fn every_cut_of_a_message_is_refused() {
         if cut >= 16 {
             header::finish(&mut bad, 0);
         }
-        let whole = message::parse(&bad).is_ok_and(|message| message.request.is_ok());
+        let is_valid = message::parse(&bad).is_ok_and(|message| message.request.is_ok());
         // A message cut between two sections is again a valid message.
         let sections = [66, 66 + 5 + 10 + 70, 0];
-        assert!(!whole || sections.iter().any(|end| cut.abs_diff(*end) < 80), "{cut}");
+        assert!(!is_valid || sections.iter().any(|end| cut.abs_diff(*end) < 80), "{cut}");
         swallow(&bad);
     }
 }

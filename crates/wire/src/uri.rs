@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_honoured_is_named() {
+    fn unsupported_options_are_named() {
         for (text, part) in [
             ("mongodb+srv://a/", "is not supported"),
             ("mongodb:///", "no host"),

@@ -49,7 +49,7 @@ fn a_key_is_read_in_each_form() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_the_file() {
+fn errors_name_the_file() {
     let wrong = |path: &Path, password: Option<&str>, part: &str| {
         let why = key_pair(path, password).map(drop).unwrap_err();
         assert!(why.contains(part) && why.contains(&path.display().to_string()), "{why}");

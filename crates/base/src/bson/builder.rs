@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_keeps_what_stood_before() {
+    fn a_builder_keeps_earlier_bytes() {
         let mut builder = Builder::with_buffer(vec![9, 9]);
         builder.append(c"ok", 1.0);
         let buffer = builder.into_buffer();

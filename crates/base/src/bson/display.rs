@@ -104,7 +104,7 @@ fn double(value: f64, f: &mut Formatter<'_>) -> fmt::Result {
     if (-4..16).contains(&exponent) {
         let fixed = format!("{value:.*}", (15 - exponent).max(0) as usize);
         return match trim_zeros(&fixed) {
-            whole if !whole.contains('.') => write!(f, "{whole}.0"),
+            integral if !integral.contains('.') => write!(f, "{integral}.0"),
             fraction => f.write_str(fraction),
         };
     }

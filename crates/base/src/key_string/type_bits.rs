@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn items_come_back_in_order_and_plain_ones_cost_nothing() {
+    fn items_are_read_in_order_and_plain_items_cost_nothing() {
         let mut items = vec![Item::Plain; 100];
         items[40] = Item::Int64;
         items[41] = Item::Decimal;

@@ -286,14 +286,14 @@ impl fmt::Display for Interval {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let open = if self.low.inclusive { '[' } else { '(' };
         let close = if self.high.inclusive { ']' } else { ')' };
-        write!(f, "{open}{}, {}{close}", Shown(&self.low.value), Shown(&self.high.value))
+        write!(f, "{open}{}, {}{close}", BoundDisplay(&self.low.value), BoundDisplay(&self.high.value))
     }
 }
 
 /// A value in explain's notation of bounds: quoted strings, whole doubles with a decimal point.
-struct Shown<'a>(&'a ValueBuf);
+struct BoundDisplay<'a>(&'a ValueBuf);
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for BoundDisplay<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.view() {
             Value::Double(number) if number.is_infinite() => {
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn unions_join_what_touches() {
+    fn unions_join_touching_intervals() {
         let joined = set(&[
             (5.0, true, 6.0, true),
             (1.0, true, 2.0, false),

@@ -153,7 +153,8 @@ impl IndexBuild<'_> {
     pub(super) fn sort(&self) -> Result<Vec<Sorter>> {
         let view = self.database.confirmed_view();
         let collection = view.catalog.get(&self.namespace).filter(|now| now.uuid == self.uuid);
-        let data = collection.and_then(|collection| collection.data.as_ref()).ok_or_else(|| self.gone())?;
+        let data =
+            collection.and_then(|collection| collection.data.as_ref()).ok_or_else(|| self.dropped_error())?;
         let memory = (self.database.build_memory() / self.builds.len().max(1)).max(SORTER_MIN);
         let folder = self.database.spill_folder();
         let sorter = |_| Sorter::new(usize::MAX, memory, true).spilling_into(&folder);
@@ -260,7 +261,7 @@ impl IndexBuild<'_> {
             Some(collection) if self.builds.iter().all(is_there) => Ok(Collection::clone(collection)),
             _ => {
                 mark!("an index build loses its collection");
-                Err(self.gone())
+                Err(self.dropped_error())
             }
         }
     }
@@ -305,7 +306,7 @@ impl IndexBuild<'_> {
         }
     }
 
-    fn gone(&self) -> Error {
+    fn dropped_error(&self) -> Error {
         let names: Vec<&str> = self.builds.iter().map(|build| build.index.spec.name.as_str()).collect();
         err!(
             IndexBuildAborted,

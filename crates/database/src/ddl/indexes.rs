@@ -125,7 +125,7 @@ impl Database {
         let mut new: Vec<IndexSpec> = Vec::new();
         for spec in specs {
             check_repeated(&new.iter().collect::<Vec<_>>(), spec)?;
-            if !is_there(data, spec)? {
+            if !index_exists(data, spec)? {
                 check_text_alone(data.written_indexes().map(|index| &*index.spec).chain(&new), spec)?;
                 new.push(IndexSpec::clone(spec));
             }
@@ -205,12 +205,12 @@ impl Database {
     /// Returns the name of the index with a key pattern or name, for dropIndexes and collMod.
     ///
     /// Errors: IndexNotFound, AmbiguousIndexKeyPattern.
-    pub fn index_name(&self, namespace: &Namespace, wanted: Value<'_>) -> Result<String> {
+    pub fn index_name(&self, namespace: &Namespace, name_or_key: Value<'_>) -> Result<String> {
         let catalog = self.catalog();
         let collection =
             catalog.get(namespace).ok_or_else(|| err!(NamespaceNotFound, "ns not found {namespace}"))?;
         let data = collection.data()?;
-        match wanted {
+        match name_or_key {
             Value::String(name) => Ok(name.to_string()),
             Value::Document(key) => index_by_key(data, key),
             _ => Err(err!(TypeMismatch, "index must be named by a string or a key pattern")),
@@ -305,7 +305,7 @@ fn check_text_alone<'s>(mut indexes: impl Iterator<Item = &'s IndexSpec>, spec: 
 }
 
 /// Returns true if the same index already exists. Returns an error if an existing index conflicts.
-fn is_there(data: &Data, spec: &IndexSpec) -> Result<bool> {
+fn index_exists(data: &Data, spec: &IndexSpec) -> Result<bool> {
     if spec.is_id_pattern() {
         return Ok(data.id_index().is_some());
     }
@@ -435,7 +435,7 @@ impl CatalogChange<'_> {
                 check_id_collation(&spec.collation, &collection.options.collation)?;
             }
             check_repeated(&new, spec)?;
-            if is_there(data, spec)? {
+            if index_exists(data, spec)? {
                 continue;
             }
             new.push(spec);

@@ -161,7 +161,7 @@ impl KeyBounds {
             let (Some(part), Some(rest)) = (self.parts.get(position), key.get(offset..)) else { break };
             let found = if forward { part.find_forward(rest) } else { part.find_backward(rest) };
             match found {
-                Found::Within(range) => {
+                Found::ScanKeys(range) => {
                     if position + 1 == self.parts.len() {
                         return KeyPosition::Inside;
                     }
@@ -223,7 +223,7 @@ impl KeyBounds {
 
 /// Position of a component among a part's ranges.
 pub(super) enum Found {
-    Within(usize),
+    ScanKeys(usize),
     /// Before this range, which is the next in the scan.
     Before(usize),
     /// After the last range.
@@ -250,7 +250,7 @@ impl Part {
         match self.ranges.get(next) {
             None => Found::After,
             Some(range) if rest < range.low.as_slice() => Found::Before(next),
-            Some(_) => Found::Within(next),
+            Some(_) => Found::ScanKeys(next),
         }
     }
 
@@ -259,7 +259,7 @@ impl Part {
         let after = self.ranges.partition_point(|range| range.low.as_slice() <= rest);
         match after.checked_sub(1).map(|last| (last, self.ranges.get(last))) {
             Some((last, Some(range))) if range.ends_before(rest) => Found::Before(last),
-            Some((last, Some(_))) => Found::Within(last),
+            Some((last, Some(_))) => Found::ScanKeys(last),
             _ => Found::After,
         }
     }
@@ -335,7 +335,7 @@ impl RangeSequence {
         for part in self.parts.iter() {
             let found = if self.forward { part.find_forward(rest) } else { part.find_backward(rest) };
             match found {
-                Found::Within(range) => {
+                Found::ScanKeys(range) => {
                     at.push(range);
                     let length = part.ranges.get(range).map_or(0, |range| range.low.len());
                     rest = rest.get(length..).unwrap_or_default();
@@ -436,7 +436,7 @@ mod tests {
 
     /// For any key, the remaining ranges contain exactly the unpassed keys within the bounds.
     #[test]
-    fn ranges_hold_what_bounds_do() {
+    fn ranges_equal_bounds() {
         let mut draw = Draw(7);
         for case in 0..2000 {
             let (parts, from, forward) = (Arc::new(draw.parts()), draw.bytes(4), case % 2 == 0);

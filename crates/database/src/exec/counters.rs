@@ -59,7 +59,7 @@ pub(super) fn number(count: u64) -> i32 {
 }
 
 /// Statistics of one node's stream.
-pub(crate) struct Ran {
+pub(crate) struct StreamStatistics {
     pub(super) stats: Stats,
     pub(super) keys_examined: u64,
     pub(super) docs_examined: u64,
@@ -67,15 +67,15 @@ pub(crate) struct Ran {
     pub(super) own: Builder,
 }
 
-impl Ran {
+impl StreamStatistics {
     /// Adds a further count.
-    pub(super) fn count(&mut self, name: &'static CStr, count: u64) -> &mut Ran {
+    pub(super) fn count(&mut self, name: &'static CStr, count: u64) -> &mut StreamStatistics {
         self.own.append(name, number(count));
         self
     }
 
     /// Adds examined documents.
-    pub(super) fn docs(&mut self, examined: u64) -> &mut Ran {
+    pub(super) fn docs(&mut self, examined: u64) -> &mut StreamStatistics {
         self.docs_examined += examined;
         self.count(c"docsExamined", examined)
     }
@@ -88,7 +88,7 @@ impl Ran {
     }
 
     /// Adds examined keys.
-    pub(super) fn keys(&mut self, examined: u64) -> &mut Ran {
+    pub(super) fn keys(&mut self, examined: u64) -> &mut StreamStatistics {
         self.keys_examined += examined;
         self.count(c"keysExamined", examined)
     }
@@ -96,7 +96,7 @@ impl Ran {
 
 /// Statistics of a plan's streams: one entry for each node, a node before its inputs.
 #[derive(Default)]
-pub(crate) struct Report(pub(super) Vec<Ran>);
+pub(crate) struct Report(pub(super) Vec<StreamStatistics>);
 
 impl Report {
     /// Returns the statistics of an opened plan.
@@ -113,7 +113,12 @@ impl Report {
     }
 
     /// Adds a node.
-    pub(super) fn node(&mut self, stats: &Stats) -> &mut Ran {
-        self.0.push_mut(Ran { stats: *stats, keys_examined: 0, docs_examined: 0, own: Builder::new() })
+    pub(super) fn node(&mut self, stats: &Stats) -> &mut StreamStatistics {
+        self.0.push_mut(StreamStatistics {
+            stats: *stats,
+            keys_examined: 0,
+            docs_examined: 0,
+            own: Builder::new(),
+        })
     }
 }

@@ -42,15 +42,15 @@ impl Covering {
     pub(crate) fn new(spec: &IndexSpec, needed: &dyn Fn(usize) -> bool) -> Covering {
         let below = |part: usize| {
             let own = spec.parts.get(part).map(|part| &part.path);
-            spec.parts.iter().enumerate().any(|(other, whole)| {
-                other != part && needed(other) && own.is_some_and(|own| own.starts_with(&whole.path))
+            spec.parts.iter().enumerate().any(|(other, ancestor)| {
+                other != part && needed(other) && own.is_some_and(|own| own.starts_with(&ancestor.path))
             })
         };
         let mut parts: Vec<(bool, Option<Vec<String>>)> = Vec::new();
         for (position, part) in spec.parts.iter().enumerate() {
-            let wanted = needed(position) && part.kind != KeyKind::Hashed && !below(position);
+            let gives_field = needed(position) && part.kind != KeyKind::Hashed && !below(position);
             let names = part.path.components().iter().map(|component| component.name().to_string());
-            parts.push((part.kind != KeyKind::Descending, wanted.then(|| names.collect())));
+            parts.push((part.kind != KeyKind::Descending, gives_field.then(|| names.collect())));
         }
         let used = parts.iter().rposition(|(_, place)| place.is_some()).map_or(0, |last| last + 1);
         parts.truncate(used);

@@ -1,6 +1,6 @@
 //! Explain output of a plan: its nodes, and their statistics after a run.
 
-use super::counters::{Ran, Report, Stats, number};
+use super::counters::{Report, Stats, StreamStatistics, number};
 use super::node::{Keys, express_name};
 use super::{Fetches, Ids, Node, Scan, SortOptions, TextSearch};
 use crate::access::Access;
@@ -16,7 +16,7 @@ use std::vec::IntoIter;
 pub(crate) struct Explainer {
     out: Builder,
     /// Statistics of the next nodes, if the plan has run.
-    ran: Option<IntoIter<Ran>>,
+    ran: Option<IntoIter<StreamStatistics>>,
     /// The projection of a covered plan, as given by the client.
     pub(crate) projection: Option<DocumentBuf>,
     /// Total number of examined keys.
@@ -54,12 +54,12 @@ impl Explainer {
     }
 
     /// Returns the statistics of the next node.
-    fn ran(&mut self) -> Option<Ran> {
+    fn ran(&mut self) -> Option<StreamStatistics> {
         self.ran.as_mut().and_then(|ran| ran.next())
     }
 
     /// Prints a node's own counts.
-    fn counts(&mut self, ran: Option<Ran>) {
+    fn counts(&mut self, ran: Option<StreamStatistics>) {
         let Some(ran) = ran else { return };
         self.out.append_all(ran.own.finish().view());
         self.keys_examined += ran.keys_examined;

@@ -8,7 +8,7 @@
 //! [`Space`] has the geometry. A new kind of location or geospatial index is a case in its functions.
 
 use super::ixscan::IndexScan;
-use super::or::Seen;
+use super::or::SeenIds;
 use super::prefetch::Prefetch;
 use super::{ExecContext, IdStream, RecordStream, Report, Scan, Stats, search_within_budget, stored};
 use crate::access::Access;
@@ -89,7 +89,7 @@ pub(crate) struct GeoNear {
     step: Option<f64>,
     /// The bounds that have been read.
     read: Intervals,
-    seen: Seen,
+    seen: SeenIds,
     found: BinaryHeap<Reverse<Found>>,
     rings: Vec<Ring>,
     /// Statistics of the search, and of the filter's FETCH above it.
@@ -120,7 +120,7 @@ impl GeoNear {
             end: near.near.max.min(distance_max),
             step: None,
             read,
-            seen: Seen::default(),
+            seen: SeenIds::default(),
             found: BinaryHeap::new(),
             rings: Vec::new(),
             stats: Stats::default(),

@@ -1,9 +1,9 @@
 //! IXSCAN: the keys of an index within bounds, and the ids of their records.
 
 use super::bounds::{KeyBounds, KeyPosition};
-use super::or::Seen;
+use super::or::SeenIds;
 use super::prefetch::Prefetch;
-use super::{Covering, ExecContext, IdStream, Report, SEARCH_BUDGET, Scan, Stats, Within};
+use super::{Covering, ExecContext, IdStream, Report, SEARCH_BUDGET, Scan, ScanKeys, Stats};
 use crate::access::Access;
 use crate::index::IndexSpec;
 use crate::keys::{IndexEntry, RecordId};
@@ -32,7 +32,7 @@ pub(crate) struct IndexScan {
     cursor: Box<dyn Cursor>,
     /// Bounds checked for each key; `None` if the cursor's range has only matching keys.
     bounds: Option<KeyBounds>,
-    seen: Option<Seen>,
+    seen: Option<SeenIds>,
     /// Number of leading parts that form a value of which one key is enough; zero if all keys are
     /// needed.
     first_of: usize,
@@ -83,7 +83,7 @@ impl IndexScan {
             forward: scan.forward,
             cursor,
             bounds,
-            seen: several.then(Seen::default),
+            seen: several.then(SeenIds::default),
             first_of: 0,
             key: scan.keeps_keys.then(IndexKey::default),
             filter: scan.filter.clone(),
@@ -192,11 +192,11 @@ impl IdStream for IndexScan {
                     continue;
                 }
             }
-            if let Some(kept) = &mut self.key {
-                kept.key_string.clear();
-                kept.key_string.extend_from_slice(entry.key_string);
-                kept.type_bits.clear();
-                kept.type_bits.extend_from_slice(entry.type_bits);
+            if let Some(key) = &mut self.key {
+                key.key_string.clear();
+                key.key_string.extend_from_slice(entry.key_string);
+                key.type_bits.clear();
+                key.type_bits.extend_from_slice(entry.type_bits);
             }
             let record = entry.record;
             if self.first_of > 0 {
@@ -231,10 +231,10 @@ impl Scan {
     /// Returns the range of its keys, and the bounds to check if the range has other keys too.
     fn keys(&self) -> (Range, Option<KeyBounds>) {
         let bounds = match &self.within {
-            Within::Bounds => KeyBounds::new(&self.access),
-            Within::Split { bounds, .. } => bounds.clone_for_scan(),
-            Within::Prefix(prefix) => return (Range::prefix(prefix), None),
-            Within::Range(range) => return (range.clone(), None),
+            ScanKeys::Bounds => KeyBounds::new(&self.access),
+            ScanKeys::Split { bounds, .. } => bounds.clone_for_scan(),
+            ScanKeys::Prefix(prefix) => return (Range::prefix(prefix), None),
+            ScanKeys::Range(range) => return (range.clone(), None),
         };
         (bounds.range(), (!bounds.is_contiguous()).then_some(bounds))
     }

@@ -30,7 +30,7 @@ pub(crate) use describe::Explainer;
 pub(crate) use excerpt::Fields;
 pub(crate) use fetch::{Found, PeekedStream, found_by, lookup};
 pub(crate) use geo_near::NearAccess;
-pub(crate) use node::{Fetches, Ids, Keys, Node, Scan, TextSearch, Within};
+pub(crate) use node::{Fetches, Ids, Keys, Node, Scan, ScanKeys, TextSearch};
 pub(crate) use sort::{Limit, SortOptions};
 
 use crate::index::IndexSpec;

@@ -70,7 +70,7 @@ pub(crate) struct Scan {
     /// True if it starts at the first key.
     pub(crate) forward: bool,
     /// The range of keys.
-    pub(crate) within: Within,
+    pub(crate) within: ScanKeys,
     /// Filter on keys.
     pub(crate) filter: Option<(Part, Covering)>,
     /// True if the last key is kept for the nodes above.
@@ -81,7 +81,7 @@ pub(crate) struct Scan {
 }
 
 /// The keys that a scan yields.
-pub(crate) enum Within {
+pub(crate) enum ScanKeys {
     /// Keys within the bounds of the access.
     Bounds,
     /// Keys within a part of the bounds, with one value for each of the leading `parts`.
@@ -133,7 +133,7 @@ pub(crate) struct TextSearch {
 impl Scan {
     /// Returns a scan within the bounds of an access.
     pub(crate) fn new(access: Arc<Access>, forward: bool) -> Scan {
-        Scan { access, forward, within: Within::Bounds, filter: None, keeps_keys: false, first_of: 0 }
+        Scan { access, forward, within: ScanKeys::Bounds, filter: None, keeps_keys: false, first_of: 0 }
     }
 
     /// Returns the scan with its keys kept if needed.
@@ -148,9 +148,9 @@ impl Scan {
     /// Returns the known length in bytes of the common prefix of all keys.
     pub(super) fn prefix_length(&self) -> usize {
         match &self.within {
-            Within::Split { bounds, parts } => bounds.prefix_of(*parts),
-            Within::Prefix(prefix) => prefix.len(),
-            Within::Bounds | Within::Range(_) => 0,
+            ScanKeys::Split { bounds, parts } => bounds.prefix_of(*parts),
+            ScanKeys::Prefix(prefix) => prefix.len(),
+            ScanKeys::Bounds | ScanKeys::Range(_) => 0,
         }
     }
 }

@@ -17,14 +17,14 @@ use storage::Value;
 pub(crate) struct Or<S> {
     inputs: Vec<S>,
     current: usize,
-    seen: Seen,
+    seen: SeenIds,
     stats: Stats,
     dropped: u64,
 }
 
 impl<S> Or<S> {
     pub(crate) fn new(inputs: Vec<S>) -> Or<S> {
-        Or { inputs, current: 0, seen: Seen::default(), stats: Stats::default(), dropped: 0 }
+        Or { inputs, current: 0, seen: SeenIds::default(), stats: Stats::default(), dropped: 0 }
     }
 
     fn find<T>(
@@ -91,7 +91,7 @@ pub(crate) struct SortMerge {
     started: bool,
     /// The input of the last record.
     last: usize,
-    seen: Seen,
+    seen: SeenIds,
     stats: Stats,
     dropped: u64,
 }
@@ -118,7 +118,7 @@ impl SortMerge {
             forward,
             started: false,
             last: 0,
-            seen: Seen::default(),
+            seen: SeenIds::default(),
             stats: Stats::default(),
             dropped: 0,
         }
@@ -197,9 +197,9 @@ impl IdStream for SortMerge {
 
 /// A set of record ids. The server assigns them in order, so a simple hash is enough.
 #[derive(Default)]
-pub(crate) struct Seen(HashSet<RecordId, BuildHasherDefault<Spread>>);
+pub(crate) struct SeenIds(HashSet<RecordId, BuildHasherDefault<Spread>>);
 
-impl Seen {
+impl SeenIds {
     /// Adds a record. Returns true if it is new.
     #[inline]
     pub(crate) fn insert(&mut self, id: RecordId) -> bool {

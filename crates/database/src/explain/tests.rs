@@ -103,7 +103,7 @@ fn a_plan_is_shown_stage_by_stage() {
 }
 
 #[test]
-fn numbers_are_what_was_read() {
+fn numbers_equal_the_reads() {
     let session = Session::new();
     assert_eq!(session.examined("{}"), (100, 0, 100));
     assert_eq!(session.examined("{_id: 7}"), (1, 1, 1));
@@ -131,7 +131,7 @@ fn a_covered_plan_reads_no_documents() {
 }
 
 #[test]
-fn an_order_comes_from_an_index_or_a_sort() {
+fn an_order_is_from_an_index_or_a_sort() {
     let session = Session::new();
     let out = session.find("{b: 1}", "{c: 1}", "{}");
     assert_eq!(text(&out, "queryPlanner.winningPlan.stage"), "FETCH");

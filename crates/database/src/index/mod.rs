@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_checked_before_is_not_checked_again_unless_more_than_its_bytes_counts() {
+    fn equal_specifications_share_one_parse() {
         let known = KnownSpecs::default();
         let namespace = Namespace::parse("test.c").unwrap();
         let simple = context("{}");
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_are_kept_and_what_is_refused_is_refused_again() {
+    fn the_cache_is_bounded_and_excludes_errors() {
         let known = KnownSpecs::default();
         let namespace = Namespace::parse("test.c").unwrap();
         let context = context("{}");

@@ -267,7 +267,7 @@ struct Parser {
 
 impl Parser {
     /// Takes one field of a specification. Errors: unknown fields, wrong types, invalid values.
-    fn field(&mut self, name: &str, value: Value<'_>, whole: Document<'_>) -> Result<()> {
+    fn field(&mut self, name: &str, value: Value<'_>, definition: Document<'_>) -> Result<()> {
         match name {
             "name" => self.name = Some(text(name, value)?.to_string()),
             "key" => self.key = Some(document(name, value)?.to_owned()),
@@ -341,7 +341,7 @@ impl Parser {
             _ => {
                 bail!(
                     InvalidIndexSpecificationOption,
-                    "The field '{name}' is not valid for an index specification. Specification: {whole}"
+                    "The field '{name}' is not valid for an index specification. Specification: {definition}"
                 );
             }
         }
@@ -349,7 +349,7 @@ impl Parser {
     }
 
     /// Checks the whole specification and builds it.
-    fn finish(self, whole: Document<'_>, context: &Context) -> Result<IndexSpec> {
+    fn finish(self, definition: Document<'_>, context: &Context) -> Result<IndexSpec> {
         let key = self.key.ok_or_else(|| {
             err!(FailedToParse, "The 'key' field is a required property of an index specification")
         })?;
@@ -362,7 +362,7 @@ impl Parser {
             false => {
                 let parts = key_pattern(key.view())?;
                 let mut options = self.options;
-                GeoIndex::complete(&parts, &mut options, whole.find("2dsphereIndexVersion").is_some());
+                GeoIndex::complete(&parts, &mut options, definition.find("2dsphereIndexVersion").is_some());
                 (key, parts, None, options.finish())
             }
         };
@@ -394,7 +394,7 @@ impl Parser {
             expire_after_seconds: self.expire_after_seconds,
             options,
         };
-        check(&spec, whole)?;
+        check(&spec, definition)?;
         if spec.is_id_pattern() && spec.clustered {
             return Ok(IndexSpec::clustered(&spec.name, spec.collation));
         }
@@ -406,7 +406,7 @@ impl Parser {
 }
 
 /// Checks rules that involve several fields.
-fn check(spec: &IndexSpec, whole: Document<'_>) -> Result<()> {
+fn check(spec: &IndexSpec, definition: Document<'_>) -> Result<()> {
     if spec.name.is_empty() {
         bail!(CannotCreateIndex, "index name cannot be empty");
     }
@@ -417,7 +417,7 @@ fn check(spec: &IndexSpec, whole: Document<'_>) -> Result<()> {
         bail!(CannotCreateIndex, "index name cannot contain NUL bytes");
     }
     if spec.wildcard.is_some() {
-        check_wildcard(spec, whole)?;
+        check_wildcard(spec, definition)?;
     }
     if spec.partial.is_some() && spec.sparse {
         bail!(CannotCreateIndex, "cannot mix \"partialFilterExpression\" and \"sparse\" options");
@@ -436,16 +436,16 @@ fn check(spec: &IndexSpec, whole: Document<'_>) -> Result<()> {
         }
     }
     // Fields as given: a text index on one field counts as one, though two are stored.
-    let fields = whole.get("key").and_then(|key| key.as_document()).map_or(0, |key| key.iter().count());
-    let is_stored_text = spec.text.is_some() && fields == 2 && whole.get("weights").is_some();
+    let fields = definition.get("key").and_then(|key| key.as_document()).map_or(0, |key| key.iter().count());
+    let is_stored_text = spec.text.is_some() && fields == 2 && definition.get("weights").is_some();
     if spec.expire_after_seconds.is_some() && fields > 1 && !is_stored_text {
         bail!(
             CannotCreateIndex,
-            "TTL indexes are single-field indexes, compound indexes do not support TTL. Index spec: {whole}"
+            "TTL indexes are single-field indexes, compound indexes do not support TTL. Index spec: {definition}"
         );
     }
     if spec.is_id_pattern() {
-        return check_id(spec, whole);
+        return check_id(spec, definition);
     }
     if spec.name == "_id_" {
         bail!(
@@ -459,7 +459,7 @@ fn check(spec: &IndexSpec, whole: Document<'_>) -> Result<()> {
 }
 
 /// Checks the rules of wildcard indexes.
-fn check_wildcard(spec: &IndexSpec, whole: Document<'_>) -> Result<()> {
+fn check_wildcard(spec: &IndexSpec, definition: Document<'_>) -> Result<()> {
     if spec.sparse {
         bail!(CannotCreateIndex, "Index type 'wildcard' does not support the sparse option");
     }
@@ -469,20 +469,20 @@ fn check_wildcard(spec: &IndexSpec, whole: Document<'_>) -> Result<()> {
     if spec.expire_after_seconds.is_some() {
         bail!(CannotCreateIndex, "Index type 'wildcard' cannot be a TTL index");
     }
-    if whole.get("v").and_then(|version| version.as_i64()) == Some(1) {
+    if definition.get("v").and_then(|version| version.as_i64()) == Some(1) {
         bail!(CannotCreateIndex, "Index type 'wildcard' requires version 2, not 1");
     }
     Ok(())
 }
 
 /// Checks that the index on `_id` has no options.
-fn check_id(spec: &IndexSpec, whole: Document<'_>) -> Result<()> {
+fn check_id(spec: &IndexSpec, definition: Document<'_>) -> Result<()> {
     const FIELDS: [&str; 5] = ["collation", "key", "name", "ns", "v"];
-    let option = whole.iter().find(|option| !FIELDS.contains(&option.name()));
+    let option = definition.iter().find(|option| !FIELDS.contains(&option.name()));
     if let Some(option) = option.filter(|_| !spec.clustered) {
         bail!(
             InvalidIndexSpecificationOption,
-            "The field '{}' is not valid for an _id index specification. Specification: {whole}",
+            "The field '{}' is not valid for an _id index specification. Specification: {definition}",
             option.name()
         );
     }

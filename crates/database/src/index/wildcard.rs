@@ -31,7 +31,7 @@ pub struct Wildcard {
 
 /// The leaves of a document in one wildcard index.
 #[derive(Default)]
-pub(crate) struct Leaves<'a> {
+pub(crate) struct WildcardLeaves<'a> {
     /// Leaves with their paths, sorted by path.
     pub(crate) list: Vec<(String, Value<'a>)>,
     /// The paths with arrays.
@@ -92,12 +92,12 @@ impl Wildcard {
         }
         // Checks for the errors of any projection.
         Projection::parse_find(projection, context)?;
-        for (path, wanted) in fields {
+        for (path, included) in fields {
             if path.as_str() == "_id" {
-                self.id = wanted;
-                self.includes |= wanted && projection.iter().count() == 1;
+                self.id = included;
+                self.includes |= included && projection.iter().count() == 1;
             } else {
-                self.includes = wanted;
+                self.includes = included;
                 self.paths.push(path);
             }
         }
@@ -137,15 +137,21 @@ impl Wildcard {
     }
 
     /// Returns all leaves of a document.
-    pub(crate) fn leaves<'a>(&self, document: Document<'a>) -> Leaves<'a> {
-        let mut leaves = Leaves::default();
+    pub(crate) fn leaves<'a>(&self, document: Document<'a>) -> WildcardLeaves<'a> {
+        let mut leaves = WildcardLeaves::default();
         self.walk(document, &mut String::new(), true, &mut leaves);
         leaves.list.sort_by(|a, b| a.0.cmp(&b.0));
         leaves
     }
 
     /// The depth of the recursion is limited by the nesting of stored documents.
-    fn walk<'a>(&self, document: Document<'a>, path: &mut String, top: bool, leaves: &mut Leaves<'a>) {
+    fn walk<'a>(
+        &self,
+        document: Document<'a>,
+        path: &mut String,
+        top: bool,
+        leaves: &mut WildcardLeaves<'a>,
+    ) {
         leaves.ambiguous |= has_ambiguous_names(document);
         for element in document {
             let length = path.len();
@@ -171,7 +177,7 @@ impl Wildcard {
     }
 
     /// Visits a value: a non-empty document has leaves of its own, and any other value is a leaf.
-    fn value<'a>(&self, value: Value<'a>, path: &mut String, leaves: &mut Leaves<'a>) {
+    fn value<'a>(&self, value: Value<'a>, path: &mut String, leaves: &mut WildcardLeaves<'a>) {
         match value {
             Value::Document(inner) if !inner.is_empty() => self.walk(inner, path, false, leaves),
             // An array in an array is one value.
@@ -180,7 +186,7 @@ impl Wildcard {
     }
 
     /// Adds a leaf if the index covers its path.
-    fn leaf<'a>(&self, value: Value<'a>, path: &str, leaves: &mut Leaves<'a>) {
+    fn leaf<'a>(&self, value: Value<'a>, path: &str, leaves: &mut WildcardLeaves<'a>) {
         if self.covers(&Path::new(FieldName::trusted(path))) {
             leaves.list.push((path.to_string(), value));
         }
@@ -377,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn invalid_specifications_are_refused() {
         let code =
             |spec: &str| parse(&format!("{{name: 'n', {spec}}}")).err().map(|error| error.code().number());
         for (spec, expected) in [

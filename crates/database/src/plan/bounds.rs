@@ -236,8 +236,8 @@ fn one_of(within: &In, path: &Path, collation: &Collation) -> Option<Bounds> {
 fn pattern(regex: &RegexMatch) -> Bounds {
     let mut strings = Interval::bracket(Type::String);
     let mut exact = false;
-    if let Some((prefix, whole)) = Regex::literal_prefix(&regex.pattern, &regex.options) {
-        exact = whole;
+    if let Some((prefix, is_complete)) = Regex::literal_prefix(&regex.pattern, &regex.options) {
+        exact = is_complete;
         strings.low = Endpoint::new(Value::String(&prefix), true);
         if let Some(after) = text_after(&prefix) {
             strings.high = Endpoint::new(Value::String(&after), false);
@@ -316,8 +316,9 @@ fn collect(
                         .map(|bounds| (path.clone(), bounds)),
                 );
             } else if let (Some(path), Some(value)) = (right.field_path(), constant(left, context)) {
-                let turned = compare_expression(turned(operator), value.view(), collation);
-                found.extend(turned.map(|bounds| (path.clone(), bounds)));
+                let exchanged_operator =
+                    compare_expression(exchanged_operator(operator), value.view(), collation);
+                found.extend(exchanged_operator.map(|bounds| (path.clone(), bounds)));
             }
         }
         _ => {}
@@ -341,7 +342,7 @@ fn constant(expression: &Expression, context: &Context) -> Option<ValueBuf> {
 }
 
 /// Returns the comparison operator for exchanged operands.
-fn turned(operator: &str) -> &str {
+fn exchanged_operator(operator: &str) -> &str {
     match operator {
         "$lt" => "$gt",
         "$lte" => "$gte",

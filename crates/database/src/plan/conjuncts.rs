@@ -62,7 +62,7 @@ impl Conjunct {
     }
 }
 
-/// Conditions of a filter on the paths selected by `wanted`.
+/// Conditions of a filter on the paths selected by `selects`.
 pub(crate) struct Conjuncts<'a> {
     /// The conditions.
     pub(crate) list: Vec<Conjunct>,
@@ -77,30 +77,30 @@ pub(crate) fn collect<'a>(
     root: &'a Node,
     collation: &'a Collation,
     context: &Context,
-    wanted: &dyn Fn(&Path) -> bool,
+    selects: &dyn Fn(&Path) -> bool,
 ) -> Conjuncts<'a> {
     let members = match root {
         Node::And(children) => children.as_slice(),
         single => std::slice::from_ref(single),
     };
     let mut collector =
-        Collector { list: Vec::new(), member: 0, next_element: 0, collation, context, wanted };
+        Collector { list: Vec::new(), member: 0, next_element: 0, collation, context, selects };
     for (member, node) in members.iter().enumerate() {
         collector.member = member;
-        collector.node(node, &Inside::default());
+        collector.node(node, &ElemMatches::default());
     }
     Conjuncts { list: collector.list, members, collation }
 }
 
 /// The `$elemMatch` operators around a node.
 #[derive(Clone, Default)]
-struct Inside {
+struct ElemMatches {
     /// Path of the innermost `$elemMatch` with a filter. Inner paths are relative to it.
     base: Option<Path>,
     elements: Vec<(usize, usize)>,
 }
 
-impl Inside {
+impl ElemMatches {
     fn absolute(&self, path: &Path) -> Path {
         match &self.base {
             None => path.clone(),
@@ -115,12 +115,12 @@ struct Collector<'c> {
     next_element: usize,
     collation: &'c Collation,
     context: &'c Context,
-    wanted: &'c dyn Fn(&Path) -> bool,
+    selects: &'c dyn Fn(&Path) -> bool,
 }
 
 impl Collector<'_> {
     /// Nesting of filters limits the recursion.
-    fn node(&mut self, node: &Node, inside: &Inside) {
+    fn node(&mut self, node: &Node, inside: &ElemMatches) {
         match node {
             Node::And(children) => children.iter().for_each(|child| self.node(child, inside)),
             Node::Nor(children) => {
@@ -150,7 +150,7 @@ impl Collector<'_> {
             }
             Node::Expr(expr) if inside.base.is_none() => {
                 for (path, bounds) in bounds::bounds(&expr.expression, self.context, self.collation) {
-                    if (self.wanted)(&path) && !bounds::is_positional(&path) {
+                    if (self.selects)(&path) && !bounds::is_positional(&path) {
                         self.add(path, bounds, false, Arrays::Nowhere, inside);
                     }
                 }
@@ -161,11 +161,18 @@ impl Collector<'_> {
 
     /// Returns true if bounds at a path would be used and are valid. Within an `$elemMatch`, an
     /// array element has its positions as field names, which keys do not have.
-    fn admits(&self, path: &Path, inside: &Inside) -> bool {
-        (self.wanted)(path) && (inside.elements.is_empty() || !bounds::is_positional(path))
+    fn admits(&self, path: &Path, inside: &ElemMatches) -> bool {
+        (self.selects)(path) && (inside.elements.is_empty() || !bounds::is_positional(path))
     }
 
-    fn add(&mut self, path: Path, mut bounds: Bounds, needs_value: bool, arrays: Arrays, inside: &Inside) {
+    fn add(
+        &mut self,
+        path: Path,
+        mut bounds: Bounds,
+        needs_value: bool,
+        arrays: Arrays,
+        inside: &ElemMatches,
+    ) {
         // Keys do not show whether the field is an array.
         bounds.exact &= inside.elements.is_empty();
         let elements = inside.elements.clone();
@@ -173,7 +180,7 @@ impl Collector<'_> {
         self.list.push(Conjunct { path, bounds, member, needs_value, arrays, negated, exists, elements });
     }
 
-    fn negated(&mut self, child: &Node, inside: &Inside) {
+    fn negated(&mut self, child: &Node, inside: &ElemMatches) {
         let Node::Field { path, predicate } = child else { return };
         let path = inside.absolute(path);
         if !self.admits(&path, inside) {
@@ -190,14 +197,14 @@ impl Collector<'_> {
         }
     }
 
-    fn elements(&mut self, path: &Path, inner: &Node, inside: &Inside) {
+    fn elements(&mut self, path: &Path, inner: &Node, inside: &ElemMatches) {
         let base = inside.absolute(path);
         let deeper = self.enter(&base, Some(base.clone()), inside);
         self.node(inner, &deeper);
     }
 
     /// `$elemMatch` with operators: each operator tests the element itself.
-    fn values(&mut self, path: &Path, inner: &Node, inside: &Inside) {
+    fn values(&mut self, path: &Path, inner: &Node, inside: &ElemMatches) {
         let path = inside.absolute(path);
         let deeper = self.enter(&path, None, inside);
         if !self.admits(&path, &deeper) {
@@ -223,17 +230,17 @@ impl Collector<'_> {
         }
     }
 
-    fn enter(&mut self, array: &Path, base: Option<Path>, inside: &Inside) -> Inside {
+    fn enter(&mut self, array: &Path, base: Option<Path>, inside: &ElemMatches) -> ElemMatches {
         let mut elements = inside.elements.clone();
         elements.push((self.next_element, array.components().len()));
         self.next_element += 1;
-        Inside { base, elements }
+        ElemMatches { base, elements }
     }
 
     /// `$or`: returns bounds for a path that every branch bounds.
-    fn alternatives(&mut self, branches: &[Node], inside: &Inside) {
+    fn alternatives(&mut self, branches: &[Node], inside: &ElemMatches) {
         let per_branch: Vec<Vec<Conjunct>> =
-            branches.iter().map(|branch| self.apart(branch, inside)).collect();
+            branches.iter().map(|branch| self.branch_conditions(branch, inside)).collect();
         let Some((first, others)) = per_branch.split_first() else { return };
         let mut seen: Vec<&Path> = Vec::new();
         for candidate in first {
@@ -261,7 +268,7 @@ impl Collector<'_> {
     }
 
     /// Returns the conditions of one branch.
-    fn apart(&mut self, branch: &Node, inside: &Inside) -> Vec<Conjunct> {
+    fn branch_conditions(&mut self, branch: &Node, inside: &ElemMatches) -> Vec<Conjunct> {
         let outer = std::mem::take(&mut self.list);
         self.node(branch, inside);
         std::mem::replace(&mut self.list, outer)
@@ -278,32 +285,32 @@ pub(crate) fn implies(filter: &Node, other: &Node, collation: &Collation) -> boo
         (_, Node::Or(branches)) if branches.iter().any(|branch| implies(filter, branch)) => true,
         (Node::And(parts), _) => parts.iter().any(|part| implies(part, other)),
         (Node::AlwaysFalse, _) | (_, Node::AlwaysTrue) => true,
-        (Node::Field { path, predicate }, Node::Field { path: wanted_path, predicate: wanted }) => {
-            path == wanted_path && predicate_implies(predicate, wanted, collation)
+        (Node::Field { path, predicate }, Node::Field { path: implied_path, predicate: implied }) => {
+            path == implied_path && predicate_implies(predicate, implied, collation)
         }
         _ => false,
     }
 }
 
-fn predicate_implies(predicate: &Predicate, wanted: &Predicate, collation: &Collation) -> bool {
+fn predicate_implies(predicate: &Predicate, implied: &Predicate, collation: &Collation) -> bool {
     // An index has the documents that its own rule for null finds.
-    if finds_gaps(predicate) && !finds_gaps(wanted) {
+    if finds_gaps(predicate) && !finds_gaps(implied) {
         return false;
     }
-    match (predicate, wanted) {
+    match (predicate, implied) {
         (_, Predicate::Exists) => super::bounds::needs_value(predicate),
         (Predicate::In(within), _) => {
             within.regexes.is_empty()
                 && within
                     .values
                     .iter()
-                    .all(|value| comparison_implies(ComparisonOp::Eq, value.view(), wanted, collation))
+                    .all(|value| comparison_implies(ComparisonOp::Eq, value.view(), implied, collation))
         }
         (Predicate::Compare(comparison), _) => {
-            comparison_implies(comparison.op, comparison.operand.view(), wanted, collation)
+            comparison_implies(comparison.op, comparison.operand.view(), implied, collation)
         }
-        (Predicate::Type(types), Predicate::Type(wanted)) => types == wanted,
-        (Predicate::Geo(geo), Predicate::Geo(wanted)) => geo.is_as_given(wanted),
+        (Predicate::Type(types), Predicate::Type(implied)) => types == implied,
+        (Predicate::Geo(geo), Predicate::Geo(implied)) => geo.is_as_given(implied),
         _ => false,
     }
 }
@@ -319,13 +326,14 @@ fn finds_gaps(predicate: &Predicate) -> bool {
 fn comparison_implies(
     op: ComparisonOp,
     operand: Value<'_>,
-    wanted: &Predicate,
+    implied: &Predicate,
     collation: &Collation,
 ) -> bool {
-    match wanted {
-        Predicate::Compare(wanted) => within(op, operand, wanted, collation),
-        Predicate::In(wanted) => {
-            op == ComparisonOp::Eq && wanted.values.iter().any(|value| collation.equal(value.view(), operand))
+    match implied {
+        Predicate::Compare(implied) => within(op, operand, implied, collation),
+        Predicate::In(implied) => {
+            op == ComparisonOp::Eq
+                && implied.values.iter().any(|value| collation.equal(value.view(), operand))
         }
         // Numbers of different types can be equal.
         Predicate::Type(types) => {
@@ -345,10 +353,10 @@ fn comparison_implies(
 
 /// Returns true if all values that satisfy the comparison with `operand` also satisfy the other
 /// comparison.
-fn within(op: ComparisonOp, operand: Value<'_>, wanted: &Comparison, collation: &Collation) -> bool {
+fn within(op: ComparisonOp, operand: Value<'_>, implied: &Comparison, collation: &Collation) -> bool {
     use ComparisonOp::{Eq, Gt, Gte, Lt, Lte};
-    let limit = wanted.operand.view();
-    if op == Eq && wanted.op == Eq {
+    let limit = implied.operand.view();
+    if op == Eq && implied.op == Eq {
         return collation.equal(operand, limit);
     }
     let special = |value: Value<'_>| {
@@ -360,7 +368,7 @@ fn within(op: ComparisonOp, operand: Value<'_>, wanted: &Comparison, collation: 
         return false;
     }
     let order = collation.compare(operand, limit);
-    match (op, wanted.op) {
+    match (op, implied.op) {
         (Eq, Lt) | (Lte, Lt) => order == Ordering::Less,
         (Eq, Gt) | (Gte, Gt) => order == Ordering::Greater,
         (Eq | Lt | Lte, Lte) | (Lt, Lt) => order != Ordering::Greater,

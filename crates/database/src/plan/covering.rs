@@ -108,7 +108,7 @@ pub(super) fn key_filter(access: &Access, matcher: &Arc<Matcher>) -> Option<KeyF
         return None;
     }
     let part_of = |node: &Node| match node {
-        Node::Field { path, predicate } if is_told_by_keys(predicate) && !is_positional(path) => {
+        Node::Field { path, predicate } if is_decided_by_keys(predicate) && !is_positional(path) => {
             spec.parts.iter().position(|part| part.path == *path && part.kind != KeyKind::Hashed)
         }
         _ => None,
@@ -131,7 +131,7 @@ pub(super) fn key_filter(access: &Access, matcher: &Arc<Matcher>) -> Option<KeyF
 }
 
 /// Conditions answered by the parts behind the text in a text index. These fields have no arrays.
-pub(super) struct BehindText {
+pub(super) struct TrailingParts {
     /// Flags for the members of the filter.
     pub(super) members: Vec<bool>,
     /// Builder of documents from keys.
@@ -140,7 +140,7 @@ pub(super) struct BehindText {
 
 /// Returns the members of a filter that the parts behind the text can answer. `text` is the
 /// position of the text part.
-pub(super) fn behind_text(access: &Access, matcher: &Matcher, text: usize) -> Option<BehindText> {
+pub(super) fn behind_text(access: &Access, matcher: &Matcher, text: usize) -> Option<TrailingParts> {
     let spec = &access.index.spec;
     // The text takes two parts.
     let is_behind = |part: usize| part > text + 1;
@@ -148,18 +148,18 @@ pub(super) fn behind_text(access: &Access, matcher: &Matcher, text: usize) -> Op
         Node::Field { path, predicate } if !is_positional(path) => {
             let compares =
                 matches!(predicate, Predicate::Compare(_) | Predicate::In(_)) && needs_value(predicate);
-            (compares || is_told_by_keys(predicate))
+            (compares || is_decided_by_keys(predicate))
                 && spec.parts.iter().enumerate().any(|(at, part)| is_behind(at) && part.path == *path)
         }
         _ => false,
     };
     let members: Vec<bool> = matcher.members().iter().map(covers).collect();
-    members.contains(&true).then(|| BehindText { members, covering: Covering::new(spec, &is_behind) })
+    members.contains(&true).then(|| TrailingParts { members, covering: Covering::new(spec, &is_behind) })
 }
 
 /// Returns true if the predicate does not distinguish null from missing, which are equal in a key,
 /// and if its bounds are inexact.
-fn is_told_by_keys(predicate: &Predicate) -> bool {
+fn is_decided_by_keys(predicate: &Predicate) -> bool {
     match predicate {
         Predicate::Regex(_) | Predicate::Mod(_) => true,
         Predicate::In(within) => !within.regexes.is_empty() && !within.has_null(),

@@ -100,8 +100,8 @@ pub(super) fn choose(
         false => (None, Some(Part::all(planning.read.matcher.clone()))),
     };
     // Every term is a bound.
-    let whole = Access::unbounded(index);
-    let access = Arc::new(Access { bounded: vec![true; whole.bounded.len()], ..whole });
+    let unbounded = Access::unbounded(index);
+    let access = Arc::new(Access { bounded: vec![true; unbounded.bounded.len()], ..unbounded });
     let search = Arc::new(TextSearch { access, text: text.clone(), search, prefix });
     Ok(Source::Text(Box::new(TextAccess { search, of_keys, rest, others })))
 }
@@ -120,8 +120,8 @@ fn rest(matcher: &Arc<Matcher>, access: &Access, parts: usize) -> (Option<(Part,
     let left = |(at, node): (usize, &Node)| {
         !(matches!(node, Node::Text(_)) || proven(at) && in_front(node) || is_covered(at))
     };
-    let kept: Vec<bool> = matcher.members().iter().enumerate().map(left).collect();
-    let rest = kept.contains(&true).then(|| Part::of(matcher, kept));
+    let remaining: Vec<bool> = matcher.members().iter().enumerate().map(left).collect();
+    let rest = remaining.contains(&true).then(|| Part::of(matcher, remaining));
     (covered.map(|covered| (Part::of(matcher, covered.members), covered.covering)), rest)
 }
 

@@ -4,7 +4,7 @@ use super::choose::{Candidate, Source};
 use super::covering::{self, KeyFilter};
 use super::text::TextAccess;
 use super::{Access, Read};
-use crate::exec::{Fetches, Ids, KeyBounds, Keys, Node, Scan, SortOptions, Within};
+use crate::exec::{Fetches, Ids, KeyBounds, Keys, Node, Scan, ScanKeys, SortOptions};
 use crate::index::IndexSpec;
 use query::matcher::{self, Part};
 use query::{Context, MetaKind};
@@ -169,7 +169,7 @@ impl Tree<'_> {
             return Ids::Scan(self.scan(access, forward).keeping_keys(keeps_keys));
         };
         let scan = |bounds| Scan {
-            within: Within::Split { bounds, parts: split },
+            within: ScanKeys::Split { bounds, parts: split },
             ..Scan::new(access.clone(), forward).keeping_keys(true)
         };
         let scans = KeyBounds::split(&access, split).into_iter().map(scan).collect();
@@ -178,7 +178,7 @@ impl Tree<'_> {
 
     /// Returns one scan over an index.
     fn scan(&self, access: Arc<Access>, forward: bool) -> Scan {
-        let within = self.range.clone().map_or(Within::Bounds, Within::Range);
+        let within = self.range.clone().map_or(ScanKeys::Bounds, ScanKeys::Range);
         Scan { within, ..Scan::new(access, forward) }
     }
 
@@ -214,12 +214,12 @@ impl Tree<'_> {
     fn text(&self, text: TextAccess) -> Node {
         let TextAccess { search, of_keys, rest, others } = text;
         let by_score = self.read.sort.iter().flat_map(|sort| sort.by_metadata());
-        let mut wanted = by_score.map(|(_, kind)| kind);
+        let mut sort_kinds = by_score.map(|(_, kind)| kind);
         let scored =
-            self.read.metadata.has(MetaKind::TextScore) || wanted.any(|kind| kind == MetaKind::TextScore);
+            self.read.metadata.has(MetaKind::TextScore) || sort_kinds.any(|kind| kind == MetaKind::TextScore);
         let keeps_keys = self.keeps_keys();
         let term = |term: &String| Scan {
-            within: Within::Prefix(search.text.term_key(&search.prefix.0, term)),
+            within: ScanKeys::Prefix(search.text.term_key(&search.prefix.0, term)),
             filter: of_keys.clone(),
             ..Scan::new(search.access.clone(), false).keeping_keys(scored || keeps_keys)
         };

@@ -5,7 +5,7 @@
 
 use super::collections::OtherCollections;
 use super::oplog::{OplogScan, Order, TransactionsScan};
-use super::{Documents, Nothing, with_metadata};
+use super::{Documents, EmptyStream, with_metadata};
 use crate::collection::Collection;
 use crate::cursor::{Cursor, Opener};
 use crate::database::Database;
@@ -311,7 +311,7 @@ impl Database {
                 operation.record_plan([PlanUse::Stage("EOF")].into_iter());
             }
             pipeline.refuse_text(&format_args!(" (no such collection '{namespace}')"))?;
-            return pipeline.run(Box::new(Nothing), environment);
+            return pipeline.run(Box::new(EmptyStream), environment);
         };
         let Front { mut read, rest } = Front::of(pipeline, Some(&collection), &environment.context)?;
         read.hint = request.hint.clone();

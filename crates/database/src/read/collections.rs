@@ -1,7 +1,7 @@
 //! Other collections of a pipeline: sources and targets of `$lookup`, `$unionWith` and `$merge`.
 
 use super::aggregate::{AggregateRequest, Front, Replacement, ServerSource, Sources};
-use super::{Documents, Nothing, with_metadata};
+use super::{Documents, EmptyStream, with_metadata};
 use crate::database::Database;
 use crate::ddl::Resolved;
 use crate::history::View;
@@ -117,7 +117,7 @@ impl OtherCollections {
         let collection = self.view.catalog.get(namespace).cloned();
         let Some(collection) = collection.filter(|_| pipeline.reads_collection()) else {
             pipeline.refuse_text(&format_args!(" (no such collection '{namespace}')"))?;
-            return pipeline.run(Box::new(Nothing), environment);
+            return pipeline.run(Box::new(EmptyStream), environment);
         };
         let Front { mut read, rest } = Front::of(pipeline, Some(&collection), &environment.context)?;
         read.allow_disk_use = environment.allow_disk_use;
@@ -139,7 +139,7 @@ impl Collections for OtherCollections {
             return Ok(matching(found, matcher, context.clone()));
         }
         match self.view.catalog.get(&namespace).cloned() {
-            None => Ok(Box::new(Nothing)),
+            None => Ok(Box::new(EmptyStream)),
             Some(collection) => {
                 let read = Read::new(matcher);
                 let records = self.database.read(&self.operation, &self.view, &collection, read, context)?;
@@ -218,9 +218,9 @@ impl Collections for OtherCollections {
     }
 
     fn list(&self, database: Option<&str>) -> Vec<(String, DocumentBuf)> {
-        let wanted = |name: &str| database.is_none_or(|database| database == name);
+        let selects = |name: &str| database.is_none_or(|database| database == name);
         let collections =
-            self.view.catalog.all().filter(|collection| wanted(collection.namespace.database()));
+            self.view.catalog.all().filter(|collection| selects(collection.namespace.database()));
         collections
             .map(|collection| (collection.namespace.database().to_string(), collection.listed()))
             .collect()

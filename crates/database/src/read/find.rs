@@ -5,7 +5,7 @@
 //! position. A new option is a field of [`FindRequest`], and a stage or an error in `to_pipeline`.
 
 use super::oplog::{OplogScan, Order};
-use super::{AggregateRequest, Nothing};
+use super::{AggregateRequest, EmptyStream};
 use crate::collection::Collection;
 use crate::commit::uuid_text;
 use crate::cursor::{Cursor, Opener};
@@ -179,7 +179,7 @@ impl Database {
         let Scope { operation, namespace, context, .. } = scope;
         let Some(collection) = view.catalog.get(namespace).cloned() else {
             read_missing(operation, &read.matcher, namespace)?;
-            let mut cursor = Cursor::new(namespace.clone(), Box::new(Nothing), operation.clone());
+            let mut cursor = Cursor::new(namespace.clone(), Box::new(EmptyStream), operation.clone());
             cursor.missing = true;
             return Ok(cursor);
         };

@@ -43,9 +43,9 @@ impl Stage for Documents {
 }
 
 /// An empty stream, for a missing collection.
-pub(crate) struct Nothing;
+pub(crate) struct EmptyStream;
 
-impl Stage for Nothing {
+impl Stage for EmptyStream {
     fn next(&mut self) -> Result<Option<Row>> {
         Ok(None)
     }

@@ -76,7 +76,7 @@ fn nothing_is_collected_until_it_is_switched_on() {
 }
 
 #[test]
-fn reads_are_counted_by_shape_whatever_the_database() {
+fn reads_are_counted_by_shape_across_databases() {
     let session = Session::new();
     session.database.enable_strict_mode();
     for ns in ["one.c", "two.c", "one.few"] {
@@ -98,7 +98,7 @@ fn reads_are_counted_by_shape_whatever_the_database() {
 }
 
 #[test]
-fn shapes_beyond_those_kept_are_counted_alone() {
+fn further_shapes_are_counted_together() {
     let session = Session::new();
     session.database.enable_strict_mode();
     session.insert("test.c", 1);
@@ -137,20 +137,20 @@ fn values_are_no_part_of_a_shape() {
 fn an_index_used_in_one_database_is_used() {
     let session = Session::new();
     session.database.enable_strict_mode();
-    for ns in ["template.c", "twin.c"] {
+    for ns in ["template.c", "copy.c"] {
         session.insert(ns, 3);
         session.index(ns, "{key: {a: 1}, name: 'a_1'}");
         session.index(ns, "{key: {b: 1}, name: 'b_1'}");
         session.index(ns, "{key: {u: 1}, name: 'u_1', unique: true, sparse: true}");
         session.index(ns, "{key: {t: 1}, name: 't_1', expireAfterSeconds: 60}");
     }
-    session.read("twin.c", "{a: 1}", None, 0);
-    session.database.drop_database(&Uninterrupted, "twin").unwrap();
+    session.read("copy.c", "{a: 1}", None, 0);
+    session.database.drop_database(&Uninterrupted, "copy").unwrap();
     assert_eq!(session.lines(), [r#"unused index: { ns: "template.c", name: "b_1", key: { b: 1 } }"#]);
 }
 
 #[test]
-fn duplicates_are_those_that_another_does_the_work_of() {
+fn duplicates_are_covered_by_another_index() {
     let found = |specs: &[&str]| {
         let session = Session::new();
         session.insert("test.c", 1);

@@ -1,6 +1,6 @@
 //! Clean slates: fork, snapshot, restore and reset of whole databases, each in one commit.
 //!
-//! A fork creates a twin of each tree, in constant time per tree, and a catalog entry for each collection. Its cost
+//! A fork of a database forks each tree, in constant time per tree, and a catalog entry for each collection. Its cost
 //! grows with the number of collections and indexes, never with documents. A snapshot is a fork without a namespace,
 //! and a restore forks it back. One kind of copy serves all operations, and concurrent readers keep the trees of their
 //! view.
@@ -25,7 +25,7 @@ use storage::store::Committed;
 const OWN: [&str; 3] = ["admin", "config", "local"];
 
 impl Database {
-    /// Makes `to` a copy-on-write twin of `from`: collections, views, indexes, validators, options and documents. Later
+    /// Makes `to` a copy-on-write fork of `from`: collections, views, indexes, validators, options and documents. Later
     /// writes to either are invisible to the other.
     ///
     /// Errors: NamespaceNotFound if `from` does not exist. NamespaceExists if `to` exists and `replace` is false.
@@ -75,10 +75,10 @@ impl Database {
                 change.drop_saved(&state);
             }
             let now = self.now_millis();
-            let twin = |collection: &Arc<Collection>| {
-                Arc::new(change.twin(collection, collection.namespace.clone(), now))
+            let fork = |collection: &Arc<Collection>| {
+                Arc::new(change.fork(collection, collection.namespace.clone(), now))
             };
-            let collections = origin.iter().map(twin).collect();
+            let collections = origin.iter().map(fork).collect();
             change.put_saved(Arc::new(SavedState { name: name.clone(), taken_millis: now, collections }));
             Ok(())
         })
@@ -153,36 +153,36 @@ impl CatalogChange<'_> {
         }
     }
 
-    /// Replaces the collections of a database by twins.
+    /// Replaces the collections of a database by forks.
     fn replace_database(&mut self, to: &str, origin: &[Arc<Collection>], now_millis: i64) -> Result<()> {
-        let gone: Vec<Namespace> = self.catalog().collections(to).map(|c| c.namespace.clone()).collect();
-        for namespace in &gone {
+        let dropped: Vec<Namespace> = self.catalog().collections(to).map(|c| c.namespace.clone()).collect();
+        for namespace in &dropped {
             self.drop_collection(namespace);
         }
         for collection in origin {
             let namespace = Namespace::new(to, collection.namespace.collection())?;
-            let twin = self.twin(collection, namespace, now_millis);
-            self.log(|| LoggedCommand::create(&twin));
-            self.put_collection(twin)?;
+            let fork = self.fork(collection, namespace, now_millis);
+            self.log(|| LoggedCommand::create(&fork));
+            self.put_collection(fork)?;
         }
         Ok(())
     }
 
-    /// Returns a copy-on-write twin of a collection under another namespace.
-    fn twin(&mut self, origin: &Collection, namespace: Namespace, now_millis: i64) -> Collection {
-        let data = origin.data.as_ref().map(|data| self.twin_data(data, now_millis));
+    /// Returns a copy-on-write fork of a collection under another namespace.
+    fn fork(&mut self, origin: &Collection, namespace: Namespace, now_millis: i64) -> Collection {
+        let data = origin.data.as_ref().map(|data| self.fork_data(data, now_millis));
         let (uuid, options) = (self.new_uuid(), origin.options.clone());
         Collection { namespace, uuid, options, data, generation: 0 }
     }
 
     /// Forks the trees of a collection. The copy starts without index builds, filters and cached plans.
-    fn twin_data(&mut self, origin: &Data, now_millis: i64) -> Data {
+    fn fork_data(&mut self, origin: &Data, now_millis: i64) -> Data {
         let ident = self.fork_ident(origin.ident);
-        let twin = |index: &Arc<Index>| {
+        let fork = |index: &Arc<Index>| {
             let ident = self.fork_ident(index.ident);
             Arc::new(index.over(ident, true, now_millis))
         };
-        let indexes = origin.indexes.iter().map(twin).collect();
+        let indexes = origin.indexes.iter().map(fork).collect();
         // Counts change only under the commit lock, which is held, so they match the forked trees.
         let counts = self.database().new_counts(ident);
         counts.records.store(origin.counts.records.load(Relaxed), Relaxed);

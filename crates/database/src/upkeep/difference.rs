@@ -1,8 +1,8 @@
 //! Differences between a database and its snapshot or its fork's origin.
 //!
-//! A snapshot and a fork are twins of every tree. The differences are in the tree nodes that are no
+//! A snapshot and a fork of a database share every tree. The differences are in the tree nodes that are no
 //! longer shared, and the memory engine finds them without reading other nodes. Records are matched
-//! by their ids, which twins keep. A document that was removed and inserted again has another id; a
+//! by their ids, which forks keep. A document that was removed and inserted again has another id; a
 //! lookup in the `_id` indexes detects it.
 
 use crate::catalog::StateName;
@@ -308,9 +308,9 @@ fn changes_of_collection(
         modified.begin_document(c"stateBeforeChange").append(c"collectionOptions", &was).end();
         events.push(modified.finish());
     }
-    let gone = missing(before, after);
-    if !gone.is_empty() {
-        events.push(of_indexes(event("dropIndexes"), &gone));
+    let dropped = missing(before, after);
+    if !dropped.is_empty() {
+        events.push(of_indexes(event("dropIndexes"), &dropped));
     }
     let new = missing(after, before);
     if !new.is_empty() {

@@ -70,8 +70,8 @@ impl Database {
             loop {
                 let (group, next) = next_group(&mut *records, &collection);
                 operation.check()?;
-                let (gone, committed) = self.delete_group(scope, &collection, &group, &request.matcher)?;
-                deleted += gone;
+                let (count, committed) = self.delete_group(scope, &collection, &group, &request.matcher)?;
+                deleted += count;
                 last = committed.or(last);
                 if !next? {
                     return Ok(());
@@ -195,11 +195,11 @@ impl Database {
             let keys = keys_of(&found.collection, document, context)?;
             let mut changes = Changes::new(self.logs());
             changes.delete(&found.collection, found.id, &found.document, &keys)?;
-            let gone = DocumentCow::Shared(found.document.to_shared());
-            let answer = recorder(Some(&gone), None)?;
+            let removed = DocumentCow::Shared(found.document.to_shared());
+            let answer = recorder(Some(&removed), None)?;
             self.record_retry(&mut changes, answer.as_ref().map(|(key, answer)| (*key, answer.view())));
             if let Some(committed) = self.apply(operation, changes)? {
-                return Ok(Some((gone, committed)));
+                return Ok(Some((removed, committed)));
             }
             operation.check()?;
             found.lost();

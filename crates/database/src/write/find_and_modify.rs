@@ -60,7 +60,7 @@ pub struct FindAndModifyOutcome {
 }
 
 /// Converts an outcome to the command's answer, which a retryable statement records.
-pub type AnswerOf<'a> = &'a dyn Fn(&FindAndModifyOutcome) -> Result<DocumentBuf>;
+pub type ReplyBuilder<'a> = &'a dyn Fn(&FindAndModifyOutcome) -> Result<DocumentBuf>;
 
 impl Database {
     /// Runs a findAndModify. A retryable statement records its answer with the commit.
@@ -70,7 +70,7 @@ impl Database {
         &self,
         scope: &Scope,
         request: &FindAndModifyRequest,
-        retry: Option<(RetryKey, AnswerOf<'_>)>,
+        retry: Option<(RetryKey, ReplyBuilder<'_>)>,
     ) -> Result<FindAndModifyOutcome> {
         let Scope { operation, context, .. } = scope;
         let retry = retry.filter(|(key, _)| self.recorded_key(Some(*key)).is_some());
@@ -111,8 +111,8 @@ impl Database {
     ) -> Result<Option<FindAndModifyOutcome>> {
         let (before, after, committed) = match &request.action {
             Action::Remove => {
-                let gone = self.delete_record(scope, collection, record, &request.matcher, recorder)?;
-                let Some((before, committed)) = gone else { return Ok(None) };
+                let removed = self.delete_record(scope, collection, record, &request.matcher, recorder)?;
+                let Some((before, committed)) = removed else { return Ok(None) };
                 self.counters.documents_deleted.fetch_add(1, Relaxed);
                 (before, None, Some(committed))
             }

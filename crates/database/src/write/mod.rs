@@ -13,7 +13,7 @@ mod retryable;
 mod update;
 
 pub use delete::DeleteRequest;
-pub use find_and_modify::{Action, AnswerOf, FindAndModifyOutcome, FindAndModifyRequest};
+pub use find_and_modify::{Action, FindAndModifyOutcome, FindAndModifyRequest, ReplyBuilder};
 pub use insert::{InsertProgress, InsertRequest, Inserted, Insertion};
 pub use retryable::delete_answer;
 pub use update::{UpdateOutcome, UpdateRequest};
@@ -23,7 +23,7 @@ use crate::collection::Collection;
 use crate::database::Database;
 use crate::index::{DocumentKeys, Index};
 use crate::keys::RecordId;
-use crate::operation::{Operation, Turn};
+use crate::operation::{Operation, RecordTicket};
 use crate::storage_error;
 use base::bson::{Document, DocumentCow};
 use base::{Error, Result, bail, err};
@@ -163,7 +163,7 @@ impl Found {
     /// Enters the queue for the document if many operations write it.
     ///
     /// Errors: interrupted waits.
-    fn turn(&mut self, database: &Database, operation: &Operation) -> Result<Option<Turn>> {
+    fn turn(&mut self, database: &Database, operation: &Operation) -> Result<Option<RecordTicket>> {
         if operation.transaction().is_some() && !mutant!("transactions wait in write queues") {
             // A transaction does not wait in the queue. The operation at its head may wait for the
             // transaction's end.

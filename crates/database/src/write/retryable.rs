@@ -263,7 +263,7 @@ impl Database {
 mod tests {
     use super::*;
     use crate::scope::Scope;
-    use crate::{InsertRequest, ManualClock, NOBODY, Operation, SessionId};
+    use crate::{InsertRequest, ManualClock, NO_USER, Operation, SessionId};
     use base::Namespace;
     use query::Context;
     use query::context::Uninterrupted;
@@ -276,7 +276,7 @@ mod tests {
     }
 
     fn anonymous(session: u8) -> SessionId {
-        SessionId::of_nobody([session; 16])
+        SessionId::without_user([session; 16])
     }
 
     fn insert(database: &Database, key: RetryKey) {
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn records_outlive_the_process_until_nobody_remembers_them() {
+    fn retry_records_survive_restarts_until_they_are_removed() {
         let files = FaultyFiles::new();
         let database = open_at(disk(&files));
         let key = |session, number, statement| RetryKey { session: anonymous(session), number, statement };
@@ -333,7 +333,7 @@ mod tests {
     #[test]
     fn records_read_back_as_they_were_written() {
         let of_user = SessionId::new([7; 16], [9; 32]);
-        assert_eq!(SessionId::new([7; 16], NOBODY), anonymous(7));
+        assert_eq!(SessionId::new([7; 16], NO_USER), anonymous(7));
         for (session, length) in [(anonymous(7), 20), (of_user, 52)] {
             let key = RetryKey { session, number: -3, statement: 258 };
             assert_eq!(key.to_key().len(), length);

@@ -353,10 +353,10 @@ pub(crate) fn retry_upsert(error: &base::Error, request: &UpdateRequest) -> bool
         return false;
     }
     let is_asked_for = |field: Element<'_>| {
-        let same = |(path, wanted): &(&Path, Value<'_>)| {
-            let wanted = shown(*wanted, &collation);
+        let same = |(path, operand): &(&Path, Value<'_>)| {
+            let operand = shown(*operand, &collation);
             path.as_str() == field.name()
-                && wanted.is_ok_and(|wanted| base::bson::equal(wanted.view(), field.value()))
+                && operand.is_ok_and(|operand| base::bson::equal(operand.view(), field.value()))
         };
         equalities.iter().any(same)
     };

@@ -442,7 +442,7 @@ impl<'a> Checker<'a> {
                 }
             }
             QUERY_PLAN_KILLED => self.catalog_changed(event, name),
-            INTERNAL_ERROR if failure.message.contains(WOULD_WAIT) => self.somebody_else(event),
+            INTERNAL_ERROR if failure.message.contains(WOULD_WAIT) => self.other_client_in_the_way(event),
             INTERNAL_ERROR if failure.message.contains(STOPPED) => Ok(()),
             _ => Err("it must not fail like that".to_string()),
         }
@@ -457,7 +457,7 @@ impl<'a> Checker<'a> {
 
     /// Checks that a statement had a reason to wait: an open transaction with changes, or another
     /// statement at the same time.
-    fn somebody_else(&self, event: &Event) -> Check {
+    fn other_client_in_the_way(&self, event: &Event) -> Check {
         let overlaps = |start: u64, end: u64| start < event.end && end > event.start;
         let mut transactions = self.transactions.iter();
         let open = transactions.any(|other| {
@@ -535,7 +535,9 @@ impl<'a> Checker<'a> {
             (INDEX_NOT_FOUND | NAMESPACE_NOT_FOUND, Ddl::DropIndex | Ddl::Convert) => Ok(()),
             (INVALID_OPTIONS, Ddl::Convert) => Ok(()),
             (NAMESPACE_NOT_FOUND | NAMESPACE_EXISTS | ILLEGAL_OPERATION, Ddl::Rename { .. }) => Ok(()),
-            (INTERNAL_ERROR, _) if failure.message.contains(WOULD_WAIT) => self.somebody_else(event),
+            (INTERNAL_ERROR, _) if failure.message.contains(WOULD_WAIT) => {
+                self.other_client_in_the_way(event)
+            }
             (INTERNAL_ERROR, _) if failure.message.contains(STOPPED) => Ok(()),
             _ => Err("it must not fail like that".to_string()),
         }

@@ -72,11 +72,11 @@ fn sessions_on_threads_see_snapshots() {
 }
 
 #[test]
-fn transactions_go_on_before_those_who_wait_for_them() {
+fn transactions_continue_before_their_waiters() {
     histories(20, waiting::history);
 }
 
 #[test]
-fn what_was_durable_is_there_after_a_crash_and_nothing_in_part() {
+fn durable_commits_survive_a_crash_completely() {
     histories(200, crash::history);
 }

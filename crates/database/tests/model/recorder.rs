@@ -50,9 +50,9 @@ impl Recorder {
 }
 
 impl storage::Wrapper for Recorder {
-    type Beneath = dyn Engine;
+    type Wrapped = dyn Engine;
 
-    fn beneath(&self) -> &Self::Beneath {
+    fn wrapped(&self) -> &Self::Wrapped {
         &*self.engine
     }
 
@@ -61,7 +61,7 @@ impl storage::Wrapper for Recorder {
         entries.push(Entry { time: batch.time(), ops: batch.ops().to_vec(), position: None });
         let started = self.done.load(Ordering::SeqCst) + 1;
         self.started.store(started, Ordering::SeqCst);
-        let committed = self.beneath().commit(batch);
+        let committed = self.wrapped().commit(batch);
         match &committed {
             Ok(position) => {
                 if let Some(entry) = entries.last_mut() {
@@ -74,8 +74,8 @@ impl storage::Wrapper for Recorder {
         committed
     }
 
-    fn wait_for_room(&self, should_continue: &mut dyn FnMut() -> bool) -> Result<()> {
+    fn wait_for_space(&self, should_continue: &mut dyn FnMut() -> bool) -> Result<()> {
         (self.pause)();
-        self.beneath().wait_for_room(should_continue)
+        self.wrapped().wait_for_space(should_continue)
     }
 }

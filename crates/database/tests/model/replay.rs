@@ -161,8 +161,8 @@ pub(crate) fn apply(trees: &mut Trees, op: &Op) {
         Op::Create(ident) | Op::Clear(ident) => _ = trees.insert(ident.0, BTreeMap::new()),
         Op::Drop(ident) => _ = trees.remove(&ident.0),
         Op::Fork { from, to } => {
-            let twin = trees.get(&from.0).cloned().unwrap_or_default();
-            trees.insert(to.0, twin);
+            let copy = trees.get(&from.0).cloned().unwrap_or_default();
+            trees.insert(to.0, copy);
         }
     }
 }
@@ -208,11 +208,11 @@ fn read(
     is_new: bool,
 ) -> Result<(), String> {
     let tree = tree.ok_or("its tree is gone")?;
-    let whole = is_new || changed.iter().any(|op| !matches!(op, Op::Put { .. } | Op::Delete { .. }));
+    let rereads_all = is_new || changed.iter().any(|op| !matches!(op, Op::Put { .. } | Op::Delete { .. }));
     let doc = |value: &[u8]| {
         Doc::from_bson(Document::from_valid(value)).ok_or_else(|| "a document of another kind".to_string())
     };
-    if whole {
+    if rereads_all {
         known.clear();
         for (record, value) in tree {
             known.insert(record.clone(), doc(value)?);

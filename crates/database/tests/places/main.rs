@@ -156,7 +156,7 @@ fn seeds(each_day: u64) -> Range<u64> {
 }
 
 #[test]
-fn indexes_find_what_scans_find() {
+fn indexes_equal_scans() {
     let (mut found, mut requested, mut refused) = (0, 0, 0);
     for seed in seeds(12) {
         let mut draw = Draw::new(seed);
@@ -219,7 +219,7 @@ impl Requested {
 }
 
 #[test]
-fn what_is_near_comes_in_order() {
+fn near_results_are_sorted() {
     let mut found = 0;
     for seed in seeds(12) {
         let mut draw = Draw::new(seed);

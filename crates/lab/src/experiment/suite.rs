@@ -116,16 +116,16 @@ impl Suite {
     /// Runs the command once. Returns false if the run was stopped. An error contains the reason of a failure.
     async fn run(&self, lab: &Lab, target: &Target, output: &Path) -> std::result::Result<bool, String> {
         let (program, arguments) = self.command.split_first().ok_or("no command")?;
-        let wrong = |error: std::io::Error| format!("{program} can't be run: {error}");
-        let file = File::create(output).map_err(wrong)?;
+        let start_error = |error: std::io::Error| format!("{program} can't be run: {error}");
+        let file = File::create(output).map_err(start_error)?;
         let mut command = Command::new(program);
         command.args(arguments).env(VARIABLE, &target.uri).stdin(Stdio::null());
-        command.stdout(file.try_clone().map_err(wrong)?).stderr(file);
+        command.stdout(file.try_clone().map_err(start_error)?).stderr(file);
         let began = Instant::now();
         // A process group of its own, so that all its processes can be killed.
-        let mut running = Running(command.process_group(0).spawn().map_err(wrong)?);
+        let mut running = Running(command.process_group(0).spawn().map_err(start_error)?);
         while !lab.progress.stopped() {
-            match running.0.try_wait().map_err(wrong)? {
+            match running.0.try_wait().map_err(start_error)? {
                 Some(status) if status.success() => return Ok(true),
                 Some(status) => {
                     let took = figures::seconds(began.elapsed().as_secs_f64());
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_line_tells_why() {
+    fn the_last_line_is_the_reason() {
         let scratch = Scratch::temporary().unwrap();
         let path = scratch.path().join("x");
         std::fs::write(&path, "1 test\nFAILED b\n\n").unwrap();

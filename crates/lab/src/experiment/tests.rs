@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::load::measure::{Bench, Case, Prepared, RoundSpec, WARM_UP};
-use crate::load::{Lab, Until, Worker};
+use crate::load::{Lab, LoadEnd, Worker};
 use crate::options::{Common, Options, TargetArgument};
 use crate::progress::Progress;
 use crate::result::Kind;
@@ -122,7 +122,7 @@ async fn rounds_add_up_on_every_target() {
     let (a, b) = (Fake::open("a").await, Fake::open("b").await);
     let mut lab = lab(&["--rounds", "2"], &[&a, &b]);
     let section = lab.section("s", "", "", Kind::Bars);
-    let case = Case::new("ping", Until::Operations(30), Pinging::default());
+    let case = Case::new("ping", LoadEnd::Operations(30), Pinging::default());
     lab.measure(section, &[case.clone(), Case { connections: 2, ..case }]).await;
     assert_eq!(lab.report.errors, Vec::<String>::new());
     let rows = &lab.report.sections[section].rows;
@@ -141,8 +141,8 @@ async fn a_target_that_dies_keeps_its_figures_and_the_others_go_on() {
     let mut lab = lab(&["--rounds", "2", "--duration", "2"], &[&a, &b]);
     let section = lab.section("s", "", "", Kind::Bars);
     let pinging = Pinging { counts: "mortal", ..Pinging::default() };
-    let case = Case::new("ping", Until::Operations(1), pinging.clone());
-    let cases = [Case { warm_up: Until::Operations(5), ..case }];
+    let case = Case::new("ping", LoadEnd::Operations(1), pinging.clone());
+    let cases = [Case { warm_up: LoadEnd::Operations(5), ..case }];
     // Rounds of a second: first `healthy`, then `mortal`, which dies in the middle.
     let killer = async {
         pinging.under_way().await;
@@ -168,7 +168,7 @@ async fn a_stop_leaves_rows_that_say_so() {
         pinging.under_way().await;
         progress.stop();
     };
-    let case = Case::new("ping", Until::Operations(1), pinging.clone());
+    let case = Case::new("ping", LoadEnd::Operations(1), pinging.clone());
     let cases = [case.clone(), Case { name: "later".to_string(), ..case }];
     tokio::join!(lab.measure(section, &cases), stopper);
     let rows = &lab.report.sections[section].rows;
@@ -182,7 +182,7 @@ async fn the_highest_rate_is_searched_and_measured_around() {
     let a = Fake::open("a").await;
     let mut lab = lab(&["--rounds", "1", "--find-rate", "200", "--duration", "0.3"], &[&a]);
     let section = lab.section("s", "", "", Kind::Bars);
-    let fast = Case::new("ping", Until::Operations(20), Pinging::default());
+    let fast = Case::new("ping", LoadEnd::Operations(20), Pinging::default());
     let exact = fast.clone().with_fixed_operations(3, 0);
     lab.measure(section, &[fast, exact]).await;
     assert_eq!(lab.report.sections.len(), 2, "what is no stream has no rate");
@@ -201,7 +201,7 @@ async fn a_rate_is_offered_to_streams_only() {
     let a = Fake::open("a").await;
     let mut lab = lab(&["--rounds", "1", "--rate", "100"], &[&a]);
     let section = lab.section("s", "", "", Kind::Bars);
-    let stream = Case::new("ping", Until::Operations(50), Pinging::default());
+    let stream = Case::new("ping", LoadEnd::Operations(50), Pinging::default());
     lab.measure(section, &[stream.clone(), stream.with_fixed_operations(5, 1)]).await;
     let rows = &lab.report.sections[section].rows;
     assert!(rows[0].service.is_some() && (0.4..2.0).contains(&rows[0].seconds), "{}", rows[0].seconds);
@@ -213,7 +213,7 @@ async fn several_rates_are_measured_in_turn_and_shown_as_rates() {
     let a = Fake::open("a").await;
     let mut lab = lab(&["--rounds", "2", "--rate", "100,400"], &[&a]);
     let section = lab.section("s", "", "", Kind::Bars);
-    lab.measure(section, &[Case::new("ping", Until::Operations(40), Pinging::default())]).await;
+    lab.measure(section, &[Case::new("ping", LoadEnd::Operations(40), Pinging::default())]).await;
     let section = &lab.report.sections[section];
     assert_eq!((section.kind, section.rows.len()), (Kind::Rates, 2));
     let offered: Vec<_> = section.rows.iter().filter_map(|row| row.x).collect();

@@ -5,7 +5,7 @@
 
 use super::measure::{Bench, Case, Prepared, RoundSpec, add_round};
 use super::run_load::{EndReason, LoadResult, run_load};
-use super::{Load, Pace, Until, Worker};
+use super::{Load, LoadEnd, Pace, Worker};
 use crate::Result;
 use crate::load::Lab;
 use crate::progress::Progress;
@@ -81,7 +81,7 @@ impl<W: Worker> Trials<'_, W> {
     /// Runs one trial, and sets the number of the next operation.
     async fn try_pace(&mut self, pace: Pace) -> Result<LoadResult> {
         self.number += 1;
-        let load = Load { pace, until: Until::Seconds(self.seconds), first: self.number << 32 };
+        let load = Load { pace, until: LoadEnd::Seconds(self.seconds), first: self.number << 32 };
         let outcome = run_load(&mut self.workers, load, &self.progress).await;
         match (outcome.ended, &outcome.first_error) {
             (EndReason::Broken, Some(error)) => Err(error.clone()),
@@ -178,7 +178,7 @@ impl Lab {
             );
             row.x = Some(rate);
             add_round(&mut row, &outcome, cpu);
-            let load = Load { pace: Pace::Open { rate }, until: Until::Seconds(seconds), first: 0 };
+            let load = Load { pace: Pace::Open { rate }, until: LoadEnd::Seconds(seconds), first: 0 };
             self.check_outcome(target, &row.case, load, &outcome, cpu);
             self.report.sections[section].rows.push(row);
         }

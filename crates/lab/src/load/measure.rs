@@ -5,7 +5,7 @@
 //! earlier figures and is skipped from then on.
 
 use super::run_load::{EndReason, LoadResult, run_load};
-use super::{Load, Pace, Until, Worker};
+use super::{Load, LoadEnd, Pace, Worker};
 use crate::load::Lab;
 use crate::report::figures::plural;
 use crate::result::{Kind, Row, Section};
@@ -61,35 +61,35 @@ pub(crate) struct Case<B> {
     /// Position in a section with an axis.
     pub(crate) x: Option<f64>,
     /// Default length of a round. Options may replace it.
-    pub(crate) until: Until,
+    pub(crate) until: LoadEnd,
     /// The case is no stream of operations: it allows no duration, no search for a rate, and a rate only if `paced`.
     pub(crate) exact: bool,
     /// A fixed number of operations at the rate of the options, if given.
     pub(crate) paced: bool,
-    pub(crate) warm_up: Until,
+    pub(crate) warm_up: LoadEnd,
     pub(crate) bench: B,
 }
 
 impl<B> Case<B> {
     /// Creates a stream of operations on one connection. Its warm-up is a tenth of it, at most 2,000 operations or two
     /// seconds.
-    pub(crate) fn new(name: impl Into<String>, until: Until, bench: B) -> Case<B> {
+    pub(crate) fn new(name: impl Into<String>, until: LoadEnd, bench: B) -> Case<B> {
         let warm_up = match until {
-            Until::Operations(operations) => Until::Operations((operations / 10).clamp(1, 2000)),
-            Until::Seconds(seconds) => Until::Seconds((seconds / 10.0).clamp(0.02, 2.0)),
+            LoadEnd::Operations(operations) => LoadEnd::Operations((operations / 10).clamp(1, 2000)),
+            LoadEnd::Seconds(seconds) => LoadEnd::Seconds((seconds / 10.0).clamp(0.02, 2.0)),
         };
         Case { name: name.into(), connections: 1, x: None, until, exact: false, paced: false, warm_up, bench }
     }
 
     /// Fixes the numbers of operations and of warm-up operations, whatever the options are.
     pub(crate) fn with_fixed_operations(self, operations: u64, warm_up: u64) -> Case<B> {
-        let (until, warm_up) = (Until::Operations(operations), Until::Operations(warm_up));
+        let (until, warm_up) = (LoadEnd::Operations(operations), LoadEnd::Operations(warm_up));
         Case { until, warm_up, exact: true, ..self }
     }
 }
 
 /// A case at one rate, or at the pace of the answers.
-type Paced<'a, B> = (&'a Case<B>, Option<f64>);
+type RatedCase<'a, B> = (&'a Case<B>, Option<f64>);
 
 /// Position of a measurement's row in the report.
 #[derive(Clone, Copy)]
@@ -118,7 +118,7 @@ impl Lab {
     /// highest rates if requested.
     pub(crate) async fn measure<B: Bench>(&mut self, section: usize, cases: &[Case<B>]) {
         let targets = self.targets.clone();
-        let cases: Vec<Paced<B>> = cases.iter().flat_map(|case| self.paced(case)).collect();
+        let cases: Vec<RatedCase<B>> = cases.iter().flat_map(|case| self.paced(case)).collect();
         let kind = &mut self.report.sections[section].kind;
         if *kind != Kind::Growth && cases.iter().any(|(_, rate)| rate.is_some()) {
             *kind = Kind::Rates;
@@ -151,7 +151,7 @@ impl Lab {
     }
 
     /// Returns the case at each rate of the options, or without a rate.
-    fn paced<'a, B>(&self, case: &'a Case<B>) -> Vec<Paced<'a, B>> {
+    fn paced<'a, B>(&self, case: &'a Case<B>) -> Vec<RatedCase<'a, B>> {
         if self.common.rate.is_empty() || (case.exact && !case.paced) {
             return vec![(case, None)];
         }
@@ -159,7 +159,7 @@ impl Lab {
     }
 
     /// Adds a row for each case and target. Returns the index of the first.
-    fn add_rows<B>(&mut self, section: usize, cases: &[Paced<B>]) -> usize {
+    fn add_rows<B>(&mut self, section: usize, cases: &[RatedCase<B>]) -> usize {
         let Lab { targets, report, .. } = self;
         let rows = &mut report.sections[section].rows;
         let first = rows.len();
@@ -181,7 +181,7 @@ impl Lab {
     async fn spec<B: Bench>(
         &mut self,
         position: RowPosition,
-        paced: Paced<'_, B>,
+        paced: RatedCase<'_, B>,
         target: &Target,
         round: u32,
     ) {
@@ -247,7 +247,7 @@ impl Lab {
     async fn round<B: Bench>(
         &mut self,
         position: RowPosition,
-        paced: Paced<'_, B>,
+        paced: RatedCase<'_, B>,
         target: &Target,
         mut workers: Vec<B::Worker>,
     ) -> Result<()> {
@@ -277,8 +277,8 @@ impl Lab {
     }
 
     /// Applies the options to a case.
-    fn load_of<B>(&self, (case, rate): Paced<B>) -> Load {
-        let seconds = self.common.duration.map(|all| Until::Seconds(all / f64::from(self.common.rounds)));
+    fn load_of<B>(&self, (case, rate): RatedCase<B>) -> Load {
+        let seconds = self.common.duration.map(|all| LoadEnd::Seconds(all / f64::from(self.common.rounds)));
         let seconds = seconds.filter(|_| !case.exact);
         let pace = rate.map_or(Pace::Closed, |rate| Pace::Open { rate });
         Load { pace, until: seconds.unwrap_or(case.until), first: 0 }

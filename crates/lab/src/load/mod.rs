@@ -45,7 +45,7 @@ pub(crate) enum Pace {
 
 /// End of a load.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Until {
+pub(crate) enum LoadEnd {
     Operations(u64),
     Seconds(f64),
 }
@@ -54,7 +54,7 @@ pub(crate) enum Until {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     pub(crate) pace: Pace,
-    pub(crate) until: Until,
+    pub(crate) until: LoadEnd,
     /// Number of the first operation.
     pub(crate) first: u64,
 }

@@ -12,7 +12,7 @@ use crate::Error;
 use crate::histogram::Latencies;
 use crate::progress::Progress;
 use crate::report::figures;
-use crate::result::Moment;
+use crate::result::TimelineStep;
 use parking_lot::{Mutex, MutexGuard};
 use std::ops::Deref;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(crate) struct LoadResult {
     pub(crate) seconds: f64,
     /// Open loop: operations that fell due and never began.
     pub(crate) unserved: u64,
-    pub(crate) timeline: Vec<Moment>,
+    pub(crate) timeline: Vec<TimelineStep>,
     /// Shares of processor time during the load.
     pub(crate) shares: Shares,
     pub(crate) ended: EndReason,
@@ -308,7 +308,7 @@ impl Recorders {
 #[derive(Default)]
 pub(super) struct Sampler {
     pub(super) total: Recorder,
-    pub(super) timeline: Vec<Moment>,
+    pub(super) timeline: Vec<TimelineStep>,
     step: Recorder,
     step_length: Duration,
     step_began: Duration,
@@ -350,9 +350,9 @@ impl Sampler {
 }
 
 /// Returns a step of the timeline.
-fn moment(latency: &Latencies, began: Duration, length: Duration) -> Moment {
+fn moment(latency: &Latencies, began: Duration, length: Duration) -> TimelineStep {
     let summary = latency.summary();
-    Moment {
+    TimelineStep {
         at: began.as_secs_f64(),
         seconds: length.as_secs_f64(),
         operations: latency.count(),

@@ -3,7 +3,7 @@
 //! In an open loop, a thread releases operations at their due times. Timers of an asynchronous runtime have a
 //! resolution of a millisecond, longer than most operations take.
 
-use super::{Load, Pace, Until};
+use super::{Load, LoadEnd, Pace};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -35,10 +35,10 @@ impl Schedule {
     pub(super) fn new(load: Load) -> Schedule {
         let start = Instant::now();
         let (total, deadline, rate) = match (load.pace, load.until) {
-            (Pace::Closed, Until::Operations(operations)) => (operations, None, None),
-            (Pace::Closed, Until::Seconds(seconds)) => (u64::MAX, Some(start + duration(seconds)), None),
-            (Pace::Open { rate }, Until::Operations(operations)) => (operations, None, Some(rate)),
-            (Pace::Open { rate }, Until::Seconds(seconds)) => {
+            (Pace::Closed, LoadEnd::Operations(operations)) => (operations, None, None),
+            (Pace::Closed, LoadEnd::Seconds(seconds)) => (u64::MAX, Some(start + duration(seconds)), None),
+            (Pace::Open { rate }, LoadEnd::Operations(operations)) => (operations, None, Some(rate)),
+            (Pace::Open { rate }, LoadEnd::Seconds(seconds)) => {
                 (((rate * seconds).round() as u64).max(1), None, Some(rate))
             }
         };

@@ -58,7 +58,7 @@ async fn callers(manner: Manner, count: usize) -> Vec<Caller> {
     callers
 }
 
-async fn run<W: Worker>(workers: &mut Vec<W>, pace: Pace, until: Until) -> LoadResult {
+async fn run<W: Worker>(workers: &mut Vec<W>, pace: Pace, until: LoadEnd) -> LoadResult {
     run_load(workers, Load { pace, until, first: 0 }, &Progress::new(true)).await
 }
 
@@ -71,9 +71,9 @@ fn stall(since: Duration) -> Duration {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_stall_is_in_open_percentiles_and_not_in_closed_ones() {
     let mut workers = callers(stall, 4).await;
-    let open = run(&mut workers, Pace::Open { rate: 300.0 }, Until::Seconds(2.5)).await;
+    let open = run(&mut workers, Pace::Open { rate: 300.0 }, LoadEnd::Seconds(2.5)).await;
     let mut workers = callers(stall, 4).await;
-    let closed = run(&mut workers, Pace::Closed, Until::Seconds(2.5)).await;
+    let closed = run(&mut workers, Pace::Closed, LoadEnd::Seconds(2.5)).await;
     assert_eq!(open.operations(), 750, "all that fell due were sent");
     // About 300 of the 750 operations fell due in the stall, and waited half a second on average.
     assert!(open.latency.quantile(0.90) > 600_000.0, "{:?}", open.latency.summary());
@@ -93,7 +93,7 @@ async fn a_stall_is_in_open_percentiles_and_not_in_closed_ones() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_schedule_is_kept() {
     let mut workers = callers(|_| Duration::ZERO, 8).await;
-    let outcome = run(&mut workers, Pace::Open { rate: 500.0 }, Until::Operations(500)).await;
+    let outcome = run(&mut workers, Pace::Open { rate: 500.0 }, LoadEnd::Operations(500)).await;
     assert_eq!((outcome.operations(), outcome.ended), (500, EndReason::Done));
     assert!((0.9..1.6).contains(&outcome.seconds), "{}", outcome.seconds);
     assert_eq!(workers.len(), 8, "they come back");
@@ -102,7 +102,7 @@ async fn a_schedule_is_kept() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_schedule_that_no_one_can_keep_ends() {
     let mut workers = callers(|_| Duration::from_millis(100), 1).await;
-    let outcome = run(&mut workers, Pace::Open { rate: 1000.0 }, Until::Seconds(0.2)).await;
+    let outcome = run(&mut workers, Pace::Open { rate: 1000.0 }, LoadEnd::Seconds(0.2)).await;
     assert_eq!(outcome.ended, EndReason::Behind);
     assert_eq!(outcome.operations() + outcome.unserved, 200);
     assert_eq!(outcome.lagging, 0, "the server's fault, not the generator's");
@@ -128,18 +128,18 @@ fn counters(count: usize, fails_from: u64) -> (Vec<Counter>, Arc<AtomicU64>) {
 }
 
 #[tokio::test]
-async fn every_number_comes_once_whoever_takes_it() {
+async fn every_number_is_used_once() {
     let (mut workers, sum) = counters(5, u64::MAX);
-    let load = Load { pace: Pace::Closed, until: Until::Operations(50), first: 100 };
+    let load = Load { pace: Pace::Closed, until: LoadEnd::Operations(50), first: 100 };
     let outcome = run_load(&mut workers, load, &Progress::new(true)).await;
     assert_eq!((outcome.operations(), sum.load(Relaxed)), (50, (100..150).sum()));
     assert_eq!(outcome.operations(), outcome.latency.count());
 }
 
 #[tokio::test]
-async fn a_server_that_only_fails_ends_the_drive_and_keeps_what_was_before() {
+async fn a_failing_server_ends_the_load_and_keeps_earlier_results() {
     let (mut workers, _) = counters(2, 60);
-    let outcome = run(&mut workers, Pace::Closed, Until::Seconds(20.0)).await;
+    let outcome = run(&mut workers, Pace::Closed, LoadEnd::Seconds(20.0)).await;
     assert_eq!((outcome.ended, outcome.operations()), (EndReason::Broken, 60));
     assert!(outcome.failures >= 20);
     assert!(outcome.first_error.as_ref().unwrap().to_string().starts_with("no 6"));
@@ -157,7 +157,7 @@ impl Worker for Silent {
 }
 
 #[tokio::test]
-async fn a_stop_ends_even_what_hangs() {
+async fn a_stop_ends_hanging_operations() {
     let requested = Arc::new(AtomicBool::new(false));
     let (mut workers, progress) = (vec![Silent(Arc::clone(&requested))], Progress::new(true));
     let (stopper, hangs) = (progress.clone(), Arc::clone(&requested));
@@ -169,7 +169,7 @@ async fn a_stop_ends_even_what_hangs() {
     });
     let outcome = run_load(
         &mut workers,
-        Load { pace: Pace::Closed, until: Until::Operations(10), first: 0 },
+        Load { pace: Pace::Closed, until: LoadEnd::Operations(10), first: 0 },
         &progress,
     )
     .await;

@@ -141,7 +141,7 @@ mod effort_tests {
     use super::*;
 
     #[test]
-    fn too_short_a_time_says_nothing() {
+    fn short_times_give_no_warning() {
         assert_eq!(ClockSample::now().since(), Shares::default());
     }
 }

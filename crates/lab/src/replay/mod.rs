@@ -35,11 +35,11 @@ impl Replay {
     /// # Errors
     /// It cannot be read, or contains nothing to send.
     pub(crate) fn open(path: &Path, options: Options) -> Result<Replay> {
-        let wrong = |why: String| Error::Input(format!("{}: {why}", path.display()));
-        let file = File::open(path).map_err(|error| wrong(error.to_string()))?;
-        let recording = Recording::read(BufReader::with_capacity(1 << 20, file)).map_err(wrong)?;
+        let invalid = |why: String| Error::Input(format!("{}: {why}", path.display()));
+        let file = File::open(path).map_err(|error| invalid(error.to_string()))?;
+        let recording = Recording::read(BufReader::with_capacity(1 << 20, file)).map_err(invalid)?;
         if recording.script.connections.is_empty() {
-            return Err(wrong("it has no request that can be replayed".to_string()));
+            return Err(invalid("it has no request that can be replayed".to_string()));
         }
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
         let grouping = Grouping::of(&recording.script);
@@ -320,8 +320,8 @@ fn add(
     }
 }
 
-/// Adds the counts of a tally to a row. `whole` marks the row of all requests.
-fn add_to(row: &mut Row, tally: Tally, around: RoundContext, whole: bool) {
+/// Adds the counts of a tally to a row. `is_total` marks the row of all requests.
+fn add_to(row: &mut Row, tally: Tally, around: RoundContext, is_total: bool) {
     let latency: Latencies = tally.latencies.iter().copied().collect();
     if latency.count() == 0 && tally.failures == 0 {
         row.note.get_or_insert_with(|| "not measured: the run stopped before".to_string());
@@ -331,8 +331,8 @@ fn add_to(row: &mut Row, tally: Tally, around: RoundContext, whole: bool) {
     row.first_error = row.first_error.take().or(tally.first_error);
     row.late += tally.late;
     // The processor time of the server cannot be divided by request.
-    row.add(&latency, around.took.as_secs_f64(), around.cpu.filter(|_| whole), around.cut);
-    row.resident_bytes = around.resident_bytes.filter(|_| whole).or(row.resident_bytes);
+    row.add(&latency, around.took.as_secs_f64(), around.cpu.filter(|_| is_total), around.cut);
+    row.resident_bytes = around.resident_bytes.filter(|_| is_total).or(row.resident_bytes);
     for (name, number, shown) in [
         ("errors differ", tally.errors, around.judged),
         ("replies differ", tally.replies, around.check),

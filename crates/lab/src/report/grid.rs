@@ -158,7 +158,11 @@ fn columns<'a>(section: &'a Section, baseline: Option<&'a str>, detail: Detail) 
         (true, service("service p99", 0.99)),
         (true, some("late", move |row| not_zero(row.late), figures::count)),
     ];
-    all.into_iter().filter(|(wanted, _)| *wanted).map(|(_, column)| column).chain(extras(section)).collect()
+    all.into_iter()
+        .filter(|(is_shown, _)| *is_shown)
+        .map(|(_, column)| column)
+        .chain(extras(section))
+        .collect()
 }
 
 /// Formats "0.43× (0.41–0.45)", without parentheses if all rounds agree.
@@ -229,8 +233,8 @@ pub(crate) fn baseline(report: &Report) -> Option<&str> {
 pub(crate) fn over_baseline(section: &Section, row: &Row, baseline: Option<&str>) -> Option<f64> {
     let baseline = baseline.filter(|name| *name != row.target)?;
     let baseline = section.row(baseline, &row.case, row.connections)?;
-    let (mine, theirs) = (row.latency.quantile(0.5), baseline.latency.quantile(0.5));
-    (row.latency.count() > 0 && theirs > 0.0).then(|| mine / theirs)
+    let (p50, base_p50) = (row.latency.quantile(0.5), baseline.latency.quantile(0.5));
+    (row.latency.count() > 0 && base_p50 > 0.0).then(|| p50 / base_p50)
 }
 
 /// Returns the target that a row contradicts. That target is of the same server, is less durable, and is slower in
@@ -244,12 +248,12 @@ pub(crate) fn noise<'a>(report: &'a Report, section: &Section, row: &Row) -> Opt
     });
     let contradicts = |other: &&Row| {
         let Some(print) = info(&other.target).map(|info| &info.fingerprint) else { return false };
-        let (mine, theirs) = (row.rounds.iter(), other.rounds.iter());
-        let slowest = mine.map(|round| round.rate()).fold(f64::INFINITY, f64::min);
-        let fastest = theirs.map(|round| round.rate()).fold(0.0, f64::max);
-        let kept =
+        let (rounds, other_rounds) = (row.rounds.iter(), other.rounds.iter());
+        let slowest = rounds.map(|round| round.rate()).fold(f64::INFINITY, f64::min);
+        let fastest = other_rounds.map(|round| round.rate()).fold(0.0, f64::max);
+        let is_weaker =
             (DurabilityGuarantee::Memory..own.promise).contains(&print.promise) && print.server == own.server;
-        kept && row.operations > 0 && slowest > fastest * NOISE
+        is_weaker && row.operations > 0 && slowest > fastest * NOISE
     };
     let found = same.into_iter().find(contradicts)?;
     info(&found.target).map(|info| info.name.as_str())
@@ -275,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_nobody_has_anything_for_are_left_out() {
+    fn empty_columns_are_omitted() {
         let grid = grid(0, Detail::Brief);
         assert!(!grid.heads.iter().any(|head| head == "late" || head == "failed"), "{:?}", grid.heads);
         assert!(grid.lines.iter().all(|line| line.cells.len() == grid.heads.len()));

@@ -81,8 +81,8 @@ pub(crate) fn print(out: &mut dyn Write, text: &str) -> Result<()> {
 /// # Errors
 /// The file cannot be written; the error contains its name.
 pub(crate) fn save(out: &mut dyn Write, path: &Path, text: &str) -> Result<()> {
-    let wrong = |error: io::Error| Error::File(format!("{} can't be written: {error}", path.display()));
-    std::fs::write(path, text).map_err(wrong)?;
+    let write_error = |error: io::Error| Error::File(format!("{} can't be written: {error}", path.display()));
+    std::fs::write(path, text).map_err(write_error)?;
     print(out, &format!("written: {}\n", path.display()))
 }
 
@@ -101,9 +101,9 @@ fn to_json(report: &Report) -> Result<String> {
 /// # Errors
 /// The file is missing, no report, or from a newer lab.
 fn read_json(path: &Path) -> Result<Report> {
-    let wrong = |what: String| Error::File(format!("{}: {what}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-    parse_json(&text).map_err(wrong)
+    let read_error = |what: String| Error::File(format!("{}: {what}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| read_error(error.to_string()))?;
+    parse_json(&text).map_err(read_error)
 }
 
 fn parse_json(text: &str) -> std::result::Result<Report, String> {
@@ -124,7 +124,7 @@ mod json_tests {
     use crate::report::tests as testing;
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn reports_round_trip() {
         let before = testing::report();
         let after = parse_json(&to_json(&before).unwrap()).unwrap();
         assert_eq!(after.warnings, before.warnings);
@@ -138,7 +138,7 @@ mod json_tests {
     }
 
     #[test]
-    fn other_files_are_told_apart() {
+    fn other_files_are_refused() {
         for (text, message) in [
             ("%", "not JSON"),
             ("{}", "not a lab report"),

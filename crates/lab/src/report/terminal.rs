@@ -157,12 +157,12 @@ fn column_width(grid: &Grid, at: usize) -> usize {
 }
 
 /// Returns the end of the columns from `from` on that fit into the width. At least one column fits.
-fn fitting(widths: &[usize], from: usize, room: usize) -> usize {
+fn fitting(widths: &[usize], from: usize, page_width: usize) -> usize {
     let mut used = 0;
     let mut to = from;
     for width in widths.iter().skip(from) {
         used += width + 2;
-        if used > room && to > from {
+        if used > page_width && to > from {
             break;
         }
         to += 1;

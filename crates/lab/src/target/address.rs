@@ -87,8 +87,11 @@ pub(crate) fn without_secrets(uri: &str) -> String {
     let (before, query) = tail.split_once('?').map_or((tail, None), |(before, query)| (before, Some(query)));
     const SECRET: [&str; 2] = ["password=", "tlscertificatekeyfilepassword="];
     let secret = |pair: &&str| !SECRET.iter().any(|name| pair.to_ascii_lowercase().starts_with(name));
-    let kept = query.map(|query| query.split('&').filter(secret).collect::<Vec<_>>().join("&"));
-    let query = kept.filter(|kept| !kept.is_empty()).map(|kept| format!("?{kept}")).unwrap_or_default();
+    let options = query.map(|query| query.split('&').filter(secret).collect::<Vec<_>>().join("&"));
+    let query = options
+        .filter(|options| !options.is_empty())
+        .map(|options| format!("?{options}"))
+        .unwrap_or_default();
     format!("{scheme}://{host}{before}{query}")
 }
 

@@ -90,13 +90,13 @@ impl Counters {
 fn of_status(status: &Document) -> Counters {
     let at = |path: &[&str]| number(status, path);
     let own = at(&["vellum", "cache", "hits"]).zip(at(&["vellum", "cache", "misses"]));
-    let theirs = || {
+    let wired_tiger = || {
         let read = at(&["wiredTiger", "cache", "pages read into cache"])?;
         Some(((at(&["wiredTiger", "cache", "pages requested from the cache"])? - read).max(0.0), read))
     };
     Counters {
         syncs: at(&["vellum", "journal", "syncs"]).or(at(&["wiredTiger", "log", "log sync operations"])),
-        pages: own.or_else(theirs),
+        pages: own.or_else(wired_tiger),
         cached: at(&["vellum", "cache", "bytes"]).or(at(&[
             "wiredTiger",
             "cache",
@@ -130,7 +130,7 @@ pub(crate) async fn sizes(target: &Target, table: &str) -> Result<BTreeMap<Strin
                 client.database(target.database()?).run_command(doc! { "collStats": table }).await;
             let statistics = requested.map_err(|error| target.error(error))?;
             let names = [("storageSize", STORAGE), ("size", "data MB"), ("totalIndexSize", "index MB")];
-            names.map(|(theirs, ours)| (ours, number(&statistics, &[theirs]).unwrap_or(0.0))).to_vec()
+            names.map(|(field, figure)| (figure, number(&statistics, &[field]).unwrap_or(0.0))).to_vec()
         }
         Protocol::Postgres => {
             let query = "SELECT pg_table_size($1::text::regclass)::float8, pg_indexes_size($1::text::regclass)::float8";
@@ -181,13 +181,13 @@ mod tests {
         let cache = doc! {
             "pages requested from the cache": 100, "pages read into cache": 10, "bytes currently in the cache": 5.0
         };
-        let theirs = doc! { "wiredTiger": { "cache": cache, "log": { "log sync operations": 7 } } };
-        assert_eq!(of_status(&theirs), known);
+        let wired_tiger = doc! { "wiredTiger": { "cache": cache, "log": { "log sync operations": 7 } } };
+        assert_eq!(of_status(&wired_tiger), known);
         assert_eq!(of_status(&doc! { "vellum": { "engine": "memory" } }), Counters::default());
     }
 
     #[test]
-    fn differences_are_told_per_get() {
+    fn differences_are_divided_by_operations() {
         let before = Counters { pages: Some((10.0, 10.0)), ..Counters::default() };
         let after = Counters { pages: Some((100.0, 20.0)), cached: Some(2e6), ..Counters::default() };
         let figures = after.of_cache(&before, 50);

@@ -359,17 +359,17 @@ pub(crate) fn program(name: &str, given: Option<&Path>) -> Option<PathBuf> {
 /// It does not start, or does not listen in time; includes the last lines of its log.
 pub(crate) async fn start_mongod(program: &Path, place: &DataPlacement) -> Result<Target> {
     let name = place.name("mongod");
-    let wrong = |why: String| failed(&name, format!("{}: {why}", program.display()));
+    let start_error = |why: String| failed(&name, format!("{}: {why}", program.display()));
     let scratch = Scratch::below(&place.data)?;
     let (directory, journal) = (scratch.path().to_path_buf(), place.journal()?);
     let data = directory.join("data");
-    std::fs::create_dir(&data).map_err(|error| wrong(error.to_string()))?;
+    std::fs::create_dir(&data).map_err(|error| start_error(error.to_string()))?;
     if let Some(journal) = &journal {
         // WiredTiger follows a symbolic link to its journal directory.
         let linked = std::os::unix::fs::symlink(journal.path(), data.join("journal"));
-        linked.map_err(|error| wrong(error.to_string()))?;
+        linked.map_err(|error| start_error(error.to_string()))?;
     }
-    let port = free_port().map_err(|error| wrong(error.to_string()))?;
+    let port = free_port().map_err(|error| start_error(error.to_string()))?;
     let mut command = supervised(&directory);
     command.arg(program).arg("--dbpath").arg(&data).arg("--logpath").arg(directory.join("log"));
     command.args(["--bind_ip", "127.0.0.1", "--nounixsocket", "--port", &port.to_string()]);
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_line_tells_the_address() {
+    fn the_first_line_has_the_address() {
         assert_eq!(shell("echo mongodb://h/; echo more; read _").first_line().unwrap(), "mongodb://h/");
         let why = shell("exit 3").first_line().unwrap_err();
         assert!(why.contains("exited without") && why.contains('3'), "{why}");
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_started_ends_and_its_directory_goes() {
+    fn started_servers_end_and_their_directory_is_removed() {
         let scratch = Scratch::temporary().unwrap();
         let path = scratch.path().to_path_buf();
         let script = format!("read _; touch {}/ended; exit 0", path.display());

@@ -325,11 +325,11 @@ mod tests {
     fn a_listener_is_traced_to_this_process() {
         for address in ["127.0.0.1:0", "0.0.0.0:0", "[::1]:0"] {
             let Ok(socket) = TcpListener::bind(address) else { continue };
-            let mut dialled = socket.local_addr().unwrap();
-            if dialled.ip().is_unspecified() {
-                dialled.set_ip(Ipv4Addr::LOCALHOST.into());
+            let mut connect_address = socket.local_addr().unwrap();
+            if connect_address.ip().is_unspecified() {
+                connect_address.set_ip(Ipv4Addr::LOCALHOST.into());
             }
-            assert_eq!(listener(&[Local::Tcp(dialled)]), Some(std::process::id()), "{address}");
+            assert_eq!(listener(&[Local::Tcp(connect_address)]), Some(std::process::id()), "{address}");
         }
         let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         assert_eq!(listener(&[Local::Tcp(free)]), None);
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gone_has_used_nothing() {
+    fn an_ended_process_has_no_cpu_time() {
         assert!(usage(u32::MAX / 2).is_none());
     }
 

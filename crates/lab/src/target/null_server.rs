@@ -258,7 +258,7 @@ mod tests {
 
     fn reply_to(request: &[u8]) -> Option<Vec<u8>> {
         let mut reply = Vec::new();
-        Replies::new().append(request, &mut reply).and_then(|wanted| wanted.then_some(reply))
+        Replies::new().append(request, &mut reply).and_then(|expects_reply| expects_reply.then_some(reply))
     }
 
     #[test]
@@ -280,16 +280,16 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_wants_no_reply_gets_none() {
+    fn an_unacknowledged_message_gets_no_reply() {
         assert_eq!(reply_to(&asking(MORE_TO_COME, "insert")), None);
         assert_eq!(Replies::new().append(&asking(MORE_TO_COME, "insert"), &mut Vec::new()), Some(false));
     }
 
     #[test]
-    fn what_is_cut_short_ends_the_connection() {
-        let whole = asking(0, "ping");
+    fn a_truncated_message_ends_the_connection() {
+        let message = asking(0, "ping");
         for end in 0..HEADER_SIZE + PREFIX_SIZE + 5 {
-            assert_eq!(Replies::new().append(&whole[..end], &mut Vec::new()), None, "{end}");
+            assert_eq!(Replies::new().append(&message[..end], &mut Vec::new()), None, "{end}");
         }
         let mut huge: &[u8] = &[0xFF; 16];
         assert!(read_message(&mut huge, &mut Vec::new()).is_err());
@@ -308,8 +308,8 @@ mod documents_tests {
 
     #[test]
     fn a_cursor_yields_as_many_documents_as_were_asked_for() {
-        for wanted in [0, 1, 101, 102, 40_000] {
-            let documents = Documents::requested(&command(COMMAND, wanted)).unwrap();
+        for count in [0, 1, 101, 102, 40_000] {
+            let documents = Documents::requested(&command(COMMAND, count)).unwrap();
             let (mut read, mut name, mut left) = (0, "find", 0);
             loop {
                 let reply = documents.answer(name.as_bytes(), &command(name, left)).unwrap();
@@ -322,7 +322,7 @@ mod documents_tests {
                 assert!(reply.len() < 17 << 20);
                 name = "getMore";
             }
-            assert_eq!(read, wanted);
+            assert_eq!(read, count);
         }
         assert!(Documents::requested(b"").is_none());
     }

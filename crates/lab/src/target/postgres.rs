@@ -382,8 +382,8 @@ async fn start_standby(parts: &Installation, place: &DataPlacement, primary: &Ad
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    let wanted = "ALTER SYSTEM SET synchronous_standby_names = '*'";
-    client.batch_execute(wanted).await.map_err(standby_failed)?;
+    let statement = "ALTER SYSTEM SET synchronous_standby_names = '*'";
+    client.batch_execute(statement).await.map_err(standby_failed)?;
     client.batch_execute("SELECT pg_reload_conf()").await.map_err(standby_failed)?;
     Ok(started)
 }

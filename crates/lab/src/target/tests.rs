@@ -54,7 +54,7 @@ async fn one_that_hangs_up_is_named() {
 }
 
 #[tokio::test]
-async fn a_wrong_connection_string_is_told_before_anything_is_started() {
+async fn an_invalid_connection_string_is_refused_before_servers_start() {
     for uri in ["mongodb://", "mongodb://h/?w=nonsense&maxPoolSize=x", "postgresql://h:port/"] {
         let error = Target::connect(&given("mine", uri)).await.unwrap_err();
         assert!(matches!(&error, Error::Input(text) if text.contains("target mine")), "{error:?}");
@@ -155,7 +155,7 @@ fn a_drivers_message_is_cut_where_its_own_affairs_begin() {
 }
 
 #[tokio::test]
-async fn a_target_tells_how_it_is_spoken_to() {
+async fn a_target_has_its_protocol() {
     for (uri, expected) in [
         ("mongodb://h/", "not encrypted, without a user"),
         ("mongodb://me:secret@h/?tls=true", "encrypted by TLS, by a user"),
@@ -181,7 +181,7 @@ async fn a_target_tells_how_it_is_spoken_to() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_behind_a_balancer_is_reached_through_it() {
+async fn a_load_balanced_target_is_reached() {
     let hello = "{ok: 1, helloOk: true, isWritablePrimary: true, msg: 'isdbgrid', maxBsonObjectSize: 16777216, \
                  maxMessageSizeBytes: 48000000, maxWriteBatchSize: 100000, connectionId: 1, minWireVersion: 0, \
                  maxWireVersion: 25, serviceId: ObjectId('0123456789abcdef01234567')}";

@@ -141,7 +141,7 @@ mod scratch_tests {
     use super::*;
 
     #[test]
-    fn it_goes_with_all_that_is_in_it() {
+    fn a_workspace_is_removed_with_its_contents() {
         let scratch = Scratch::temporary().unwrap();
         let path = scratch.path().to_path_buf();
         std::fs::write(path.join("file"), "x").unwrap();

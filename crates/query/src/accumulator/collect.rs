@@ -344,7 +344,7 @@ mod set_tests {
     use crate::accumulator::testing::{folding_fails, folds};
 
     #[test]
-    fn equal_values_count_once_whatever_their_type() {
+    fn equal_values_of_different_types_count_once() {
         folds("{$addToSet: '$a'}", "[3, 3.0, null, 'x', [1], [1.0], NumberLong(3)]", "[3, null, 'x', [1]]");
         folds("{$addToSet: '$missing'}", "[3]", "[]");
         folds("{$setUnion: '$a'}", "[[1, 2], [2.0, 3]]", "[1, 2, 3]");

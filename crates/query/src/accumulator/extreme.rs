@@ -26,16 +26,16 @@ pub(super) fn parse_extreme(
     spec: &Element<'_>,
     context: &Context,
 ) -> Result<Accumulation> {
-    let wanted = if name == "$min" { Ordering::Less } else { Ordering::Greater };
+    let better_order = if name == "$min" { Ordering::Less } else { Ordering::Greater };
     let collation = context.collation.clone();
     Accumulation::unary(name, spec, context, move || {
-        Box::new(Extreme { wanted, best: None, collation: collation.clone() })
+        Box::new(Extreme { better_order, best: None, collation: collation.clone() })
     })
 }
 
-/// The state of `$min` and `$max`. `wanted` is the order of a better value to the best so far.
+/// The state of `$min` and `$max`. `better_order` is the order of a better value to the best so far.
 struct Extreme {
-    wanted: Ordering,
+    better_order: Ordering,
     best: Option<ValueBuf>,
     collation: Collation,
 }
@@ -44,7 +44,7 @@ impl Accumulator for Extreme {
     fn add(&mut self, argument: Option<Value<'_>>) -> Result<()> {
         let Some(value) = argument.filter(|value| !value.is_nullish()) else { return Ok(()) };
         let order = |best: &ValueBuf| self.collation.compare(value, best.view());
-        let better = self.best.as_ref().is_none_or(|best| order(best) == self.wanted);
+        let better = self.best.as_ref().is_none_or(|best| order(best) == self.better_order);
         if better {
             self.best = Some(value.to_owned());
         }
@@ -110,7 +110,7 @@ impl ExtremeN {
 impl Accumulator for ExtremeN {
     fn add(&mut self, argument: Option<Value<'_>>) -> Result<()> {
         let Some(value) = argument.filter(|value| !value.is_nullish()) else { return Ok(()) };
-        let at = self.best.partition_point(|kept| self.order(kept.view(), value) != Ordering::Greater);
+        let at = self.best.partition_point(|other| self.order(other.view(), value) != Ordering::Greater);
         if at == self.count {
             return Ok(());
         }

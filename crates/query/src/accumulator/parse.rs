@@ -9,7 +9,7 @@ use base::{Error, ErrorCode, Result, bail, err};
 use std::sync::Arc;
 
 /// Creates the state of a group. The number is the accumulator's `n`, or 1.
-pub(crate) type Make = Arc<dyn Fn(usize) -> Box<dyn Accumulator> + Send + Sync>;
+pub(crate) type AccumulatorFactory = Arc<dyn Fn(usize) -> Box<dyn Accumulator> + Send + Sync>;
 
 /// The parsed part of an accumulator.
 #[derive(Clone)]
@@ -17,7 +17,7 @@ pub(crate) struct Accumulation {
     argument: Argument,
     /// `n`, which may depend on the group's `_id`.
     count: Option<Expression>,
-    make: Make,
+    make: AccumulatorFactory,
 }
 
 /// The argument computed for each document.
@@ -71,7 +71,7 @@ impl Accumulation {
     }
 
     /// Returns an accumulator of this argument.
-    pub(crate) fn of(argument: Argument, make: Make) -> Accumulation {
+    pub(crate) fn of(argument: Argument, make: AccumulatorFactory) -> Accumulation {
         Accumulation { argument, count: None, make }
     }
 

@@ -124,8 +124,8 @@ impl Total {
     pub(crate) fn as_decimal(&self) -> Option<Decimal128> {
         let decimals = self.decimals?;
         let sum = if self.doubles.is_none() {
-            let whole = i64::try_from(self.integers).map(Decimal128::from_i64);
-            decimals.plus(whole.unwrap_or_else(|_| Decimal128::from_f64_exact(self.integers as f64)))
+            let integers = i64::try_from(self.integers).map(Decimal128::from_i64);
+            decimals.plus(integers.unwrap_or_else(|_| Decimal128::from_f64_exact(self.integers as f64)))
         } else {
             let binary = self.binary();
             let decimals = decimals.plus(Decimal128::from_f64_exact(binary.sum));
@@ -148,7 +148,7 @@ impl Total {
         }
         match (i32::try_from(self.integers), i64::try_from(self.integers)) {
             (Ok(narrow), _) if !self.wide => Number::Int32(narrow),
-            (_, Ok(whole)) => Number::Int64(whole),
+            (_, Ok(integer)) => Number::Int64(integer),
             _ => Number::Double(self.integers as f64),
         }
     }
@@ -207,8 +207,8 @@ mod tests {
                 1 => Number::Double(double.trunc() / 100.0),
                 _ => Number::Double(*double),
             };
-            let mut whole = Total::default();
-            numbers.iter().for_each(|of| whole.add(number(of)));
+            let mut total = Total::default();
+            numbers.iter().for_each(|of| total.add(number(of)));
             let mut joined = Total::default();
             let mut ends: Vec<usize> = ends.iter().map(|end| end % numbers.len()).collect();
             ends.extend([0, numbers.len()]);
@@ -218,7 +218,7 @@ mod tests {
                 numbers[range[0]..range[1]].iter().for_each(|of| part.add(number(of)));
                 joined.join(&part.to_bytes());
             }
-            prop_assert_eq!(whole.finish().unwrap(), joined.finish().unwrap());
+            prop_assert_eq!(total.finish().unwrap(), joined.finish().unwrap());
         }
     }
 }

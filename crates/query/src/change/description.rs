@@ -57,7 +57,7 @@ impl Description {
                 this.removed.push(path);
             });
         }
-        for sub in diff.subs() {
+        for sub in diff.sub_diffs() {
             let (name, sub) = sub?;
             self.within(Step::Name(name.to_owned()), &sub)?;
         }
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_mislead_are_told_step_by_step() {
+    fn ambiguous_paths_are_listed_by_component() {
         describes(
             "{u: {'1': 1, 'a.b': 2}, sa: {d: {'1': false}, u: {'01': 3}, s0: {a: true, u7: 4}}}",
             "{updatedFields: {'1': 1, 'a.b': 2, 'a.01': 3, 'a.0.7': 4}, removedFields: ['a.1'],

@@ -132,8 +132,8 @@ impl Spec {
     /// Errors: InvalidOptions, InvalidNamespace, InvalidResumeToken, 50865 and 40674 as in MongoDB.
     pub fn check(&self, namespace: &Namespace) -> Result<()> {
         let (database, collection) = (namespace.database(), namespace.collection());
-        let whole = collection == "$cmd.aggregate";
-        if self.all_changes && !(database == "admin" && whole) {
+        let is_database = collection == "$cmd.aggregate";
+        if self.all_changes && !(database == "admin" && is_database) {
             bail!(
                 InvalidOptions,
                 "A $changeStream with 'allChangesForCluster:true' may only be opened on the 'admin' database, \
@@ -156,14 +156,14 @@ impl Spec {
             bail!(50865, "Do not specify both 'resumeAfter' and 'startAfter' in a $changeStream stage");
         }
         let Some(token) = self.token().map(ResumeToken::parts).transpose()? else { return Ok(()) };
-        self.check_token(&token, whole)
+        self.check_token(&token, is_database)
     }
 
-    /// Checks a resume token against the other options. `whole` means a stream on a database or the deployment, which
+    /// Checks a resume token against the other options. `is_database` means a stream on a database or the deployment, which
     /// accepts tokens without a UUID.
     ///
     /// Errors: 40674 with a second starting point; InvalidResumeToken.
-    fn check_token(&self, token: &TokenParts, whole: bool) -> Result<()> {
+    fn check_token(&self, token: &TokenParts, is_database: bool) -> Result<()> {
         if self.start_at.is_some() {
             bail!(40674, "Only one type of resume option is allowed, but multiple were found");
         }
@@ -174,7 +174,7 @@ impl Spec {
                  notification"
             );
         }
-        if !whole && token.is_event && token.uuid.is_none() {
+        if !is_database && token.is_event && token.uuid.is_none() {
             bail!(
                 InvalidResumeToken,
                 "Attempted to resume a single-collection stream, but the resume token does not include a UUID"

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_id_is_told() {
+    fn a_modified_event_id_is_an_error() {
         let error = id_modified(&ResumeToken::before(1), parse("{a: 1}").unwrap().view());
         assert!(error.code().number() == 280 && error.message().ends_with("but found: {}"), "{error}");
     }

@@ -118,9 +118,9 @@ impl ChangeStream {
         out: &mut VecDeque<Event>,
     ) -> Result<()> {
         let event = match self.shows(source.operation) {
-            Shown::No => None,
-            Shown::Yes => PendingEvent::of(source),
-            Shown::AsView => PendingEvent::of_view(source),
+            Visibility::No => None,
+            Visibility::Yes => PendingEvent::of(source),
+            Visibility::AsView => PendingEvent::of_view(source),
         };
         let Some(event) = event else { return Ok(()) };
         let (kind, token) = (event.kind, event.token.clone());
@@ -129,13 +129,13 @@ impl ChangeStream {
             Scope::Database(_) => kind == "dropDatabase",
             Scope::Deployment => false,
         };
-        if self.goes_on_with(&token)? && (self.spec.expanded || CLASSIC.contains(&kind)) {
+        if self.passes_resume_point(&token)? && (self.spec.expanded || CLASSIC.contains(&kind)) {
             out.push_back(event.event(&self.spec, context)?);
             self.reached = token.clone();
         }
         if invalidates {
             let event = invalidation(&token, source);
-            if self.goes_on_with(&event.token)? {
+            if self.passes_resume_point(&event.token)? {
                 self.reached = event.token.clone();
                 self.invalidated = true;
                 out.push_back(event);
@@ -147,7 +147,7 @@ impl ChangeStream {
     /// Whether an event is after the resume point.
     ///
     /// Errors: ChangeStreamFatalError if the resume point was an event that did not occur.
-    fn goes_on_with(&mut self, event: &ResumeToken) -> Result<bool> {
+    fn passes_resume_point(&mut self, event: &ResumeToken) -> Result<bool> {
         let Resume::Before { token, is_event, found } = &mut self.resume else { return Ok(true) };
         if event == token {
             *found = true;
@@ -174,19 +174,19 @@ impl ChangeStream {
 
     /// Whether and how an operation is shown. Notes have no events. Changes of `system.views` appear as events of views
     /// with `showExpandedEvents`.
-    fn shows(&self, operation: &Operation<'_>) -> Shown {
-        let Some((database, collection)) = operation.namespace.split_once('.') else { return Shown::No };
+    fn shows(&self, operation: &Operation<'_>) -> Visibility {
+        let Some((database, collection)) = operation.namespace.split_once('.') else { return Visibility::No };
         let watched = match &self.scope {
             Scope::Collection(namespace) => namespace.database() == database,
             Scope::Database(watched) => watched == database,
             Scope::Deployment => !is_internal_database(database),
         };
         if !watched {
-            return Shown::No;
+            return Visibility::No;
         }
         let shown = match operation.action {
             Action::Command { object, .. } => {
-                let Some(first) = object.first() else { return Shown::No };
+                let Some(first) = object.first() else { return Visibility::No };
                 let name = first.value().as_str().unwrap_or("");
                 match first.name() {
                     "dropDatabase" => !matches!(self.scope, Scope::Collection(_)),
@@ -201,12 +201,12 @@ impl ChangeStream {
             _ => {
                 let is_view = collection == "system.views" && self.spec.expanded;
                 if is_view && !matches!(self.scope, Scope::Collection(_)) {
-                    return Shown::AsView;
+                    return Visibility::AsView;
                 }
                 self.shows_collection(collection)
             }
         };
-        if shown { Shown::Yes } else { Shown::No }
+        if shown { Visibility::Yes } else { Visibility::No }
     }
 
     fn shows_namespace(&self, namespace: &str) -> bool {
@@ -236,7 +236,7 @@ impl ChangeStream {
 }
 
 /// Whether a stream shows an operation.
-enum Shown {
+enum Visibility {
     No,
     Yes,
     /// The event of a view, which a document of `system.views` defines.

@@ -20,10 +20,10 @@ pub(super) fn parts((header, values): (Vec<u8>, Vec<Vec<u8>>)) -> Vec<(u32, Vec<
 const SESSION: Session = Session { id: [1; 16], user: [2; 32], number: 7, previous: 0 };
 
 /// A change in a short notation: `i d.c {_id: 1}`, `u d.c {_id: 1} {diff}`, `d d.c {_id: 1}`, `c d {…}`.
-type Short<'s> = (&'s str, &'s str, &'s str, &'s str);
+type ShortEvent<'s> = (&'s str, &'s str, &'s str, &'s str);
 
-fn record(session: Option<&Session>, transaction: bool, changes: &[Short<'_>]) -> Vec<(u32, Vec<u8>)> {
-    let mut recorder = Recorder::new(Moment { wall: 1000, term: 1 }, session, transaction);
+fn record(session: Option<&Session>, transaction: bool, changes: &[ShortEvent<'_>]) -> Vec<(u32, Vec<u8>)> {
+    let mut recorder = Recorder::new(EntryTime { wall: 1000, term: 1 }, session, transaction);
     let statement = |number: usize| (session.is_some() && !transaction).then_some(number as i32);
     for (number, (kind, namespace, first, second)) in changes.iter().enumerate() {
         let (first, second) = (document(first), document(if second.is_empty() { "{}" } else { second }));
@@ -65,7 +65,7 @@ const WALL: &str = "wall: ISODate('1970-01-01T00:00:01Z')";
 #[test]
 fn single_operations_are_documents_of_their_own() {
     let tail = format!("t: NumberLong(1), v: NumberLong(2), {WALL}");
-    let one = |change: Short<'_>| oplog(5, &record(None, false, &[change]));
+    let one = |change: ShortEvent<'_>| oplog(5, &record(None, false, &[change]));
     oplog_is(
         &one(("i", "d.c", "{_id: 1, a: 2}", "")),
         &[&format!(
@@ -114,7 +114,7 @@ fn commands_take_ticks_of_their_own() {
 }
 
 #[test]
-fn what_commits_together_is_one_document() {
+fn one_commit_is_one_document() {
     let two = [("i", "d.c", "{_id: 1}", ""), ("d", "d.c", "{_id: 2}", "")];
     let lsid = "lsid: {id: UUID('01010101-0101-0101-0101-010101010101'), \
         uid: BinData(0, 'AgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI=')}, txnNumber: NumberLong(7)";
@@ -220,12 +220,12 @@ impl Watch {
         Ok(events.into())
     }
 
-    fn one(&mut self, change: Short<'_>) -> Vec<Event> {
+    fn one(&mut self, change: ShortEvent<'_>) -> Vec<Event> {
         self.take(5, &record(None, false, &[change])).unwrap()
     }
 
     /// Returns the kinds and namespaces of the events of one change.
-    fn kinds(&mut self, change: Short<'_>) -> String {
+    fn kinds(&mut self, change: ShortEvent<'_>) -> String {
         let shown = |event: &Event| {
             let get = |name: &str| event.document.view().get(name).map(|value| value.to_string());
             format!("{}{}", get("operationType").unwrap(), get("ns").unwrap_or_default())
@@ -234,7 +234,7 @@ impl Watch {
     }
 
     /// Returns the single event of one change, without its token.
-    fn event(&mut self, change: Short<'_>) -> String {
+    fn event(&mut self, change: ShortEvent<'_>) -> String {
         let events = self.one(change);
         assert_eq!(events.len(), 1);
         shown(&events[0])
@@ -257,11 +257,11 @@ fn shown(event: &Event) -> String {
 }
 
 fn event_is(found: &str, expected: &str) {
-    let whole = format!(
+    let expected = format!(
         "{{_id: null, {}}}",
         expected.replace("TIMES", &format!("clusterTime: Timestamp(0, 5), wallTime: {}", &WALL[6..]))
     );
-    assert_eq!(found, document(&whole).view().to_string());
+    assert_eq!(found, document(&expected).view().to_string());
 }
 
 #[test]
@@ -287,7 +287,7 @@ fn events_have_mongodbs_fields_in_its_order() {
 }
 
 #[test]
-fn expanded_streams_tell_more() {
+fn expanded_streams_have_more_events() {
     let uuid = &UI[4..];
     let mut watch = watch("d", "{showExpandedEvents: true}");
     let is = |found: String, expected: &str| {
@@ -375,7 +375,7 @@ fn renaming_and_dropping() {
 }
 
 #[test]
-fn streams_show_what_they_watch() {
+fn streams_return_events_of_their_namespace() {
     let insert = |namespace: &'static str| ("i", namespace, "{_id: 1}", "");
     for (scope, text, shown) in [
         ("d.c", "{}", vec!["d.c"]),
@@ -522,7 +522,7 @@ fn streams_resume_behind_any_event() {
 }
 
 #[test]
-fn a_stream_tells_how_far_it_has_come() {
+fn a_stream_returns_its_resume_token() {
     let mut watch = watch("d.c", "{startAtOperationTime: Timestamp(0, 2)}");
     assert_eq!(*watch.stream.reached(), ResumeToken::before(2));
     watch.take(4, &record(None, false, &[("i", "d.o", "{_id: 1}", "")])).unwrap();

@@ -11,25 +11,25 @@ use std::sync::Arc;
 pub(super) const VERSION: &str = "57.1";
 
 /// Maximum number of cached collators.
-const KEPT_MAX: usize = 64;
+const CACHE_MAX: usize = 64;
 
 /// Cached collators, the oldest first. Commands repeat their documents, and building a collator costs much more than a
 /// lookup.
-static KEPT: Mutex<Vec<(DocumentBuf, Arc<Collator>)>> = Mutex::new(Vec::new());
+static CACHE: Mutex<Vec<(DocumentBuf, Arc<Collator>)>> = Mutex::new(Vec::new());
 
 /// Parses a collation document, or returns its collator from the cache; `None` is the simple collation.
 pub(super) fn parse(document: Document<'_>, place: &str) -> Result<Option<Arc<Collator>>> {
-    let same = |kept: &&(DocumentBuf, Arc<Collator>)| kept.0.bytes() == document.bytes();
-    if let Some((_, collator)) = KEPT.lock().iter().find(same) {
+    let same = |entry: &&(DocumentBuf, Arc<Collator>)| entry.0.bytes() == document.bytes();
+    if let Some((_, collator)) = CACHE.lock().iter().find(same) {
         return Ok(Some(collator.clone()));
     }
     let parsed = parse_new(document, place)?;
     if let Some(collator) = &parsed {
-        let mut kept = KEPT.lock();
-        if kept.len() == KEPT_MAX {
-            kept.remove(0);
+        let mut cache = CACHE.lock();
+        if cache.len() == CACHE_MAX {
+            cache.remove(0);
         }
-        kept.push((document.to_owned(), collator.clone()));
+        cache.push((document.to_owned(), collator.clone()));
     }
     Ok(parsed)
 }
@@ -99,9 +99,9 @@ fn flag(element: &Element<'_>, place: &str) -> Result<bool> {
 
 /// Parses one of several names.
 fn choice<T: Named + Copy>(element: &Element<'_>, place: &str) -> Result<T> {
-    let wanted = text(element, place)?;
-    let found = T::ALL.iter().find(|(name, _)| *name == wanted);
-    found.map(|(_, value)| *value).ok_or_else(|| unknown_value(element, place, wanted))
+    let requested = text(element, place)?;
+    let found = T::ALL.iter().find(|(name, _)| *name == requested);
+    found.map(|(_, value)| *value).ok_or_else(|| unknown_value(element, place, requested))
 }
 
 /// Parses the strength, 1 to 5.
@@ -122,13 +122,13 @@ fn strength(element: &Element<'_>, place: &str) -> Result<u8> {
 
 /// Checks the version. Errors: IncompatibleCollationVersion for any but [`VERSION`].
 fn version(element: &Element<'_>, place: &str, document: Document<'_>) -> Result<()> {
-    let wanted = text(element, place)?;
-    if wanted == VERSION {
+    let requested = text(element, place)?;
+    if requested == VERSION {
         return Ok(());
     }
     Err(err!(
         IncompatibleCollationVersion,
-        "Requested collation version {wanted} but the only available collator version was {VERSION}. \
+        "Requested collation version {requested} but the only available collator version was {VERSION}. \
          Requested collation spec: {document}"
     ))
 }

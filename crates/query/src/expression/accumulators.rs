@@ -53,10 +53,11 @@ pub(super) fn avg<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
 }
 
 /// `$min` and `$max`: the least or greatest operand by the collation; null and missing are ignored.
-pub(super) fn extreme<'a>(call: &Call<'_, 'a>, wanted: Ordering) -> Computed<'a> {
+pub(super) fn extreme<'a>(call: &Call<'_, 'a>, better_order: Ordering) -> Computed<'a> {
     let mut best: Option<Value<'a>> = None;
     each(call, |operand| {
-        if !operand.is_nullish() && best.is_none_or(|best| call.collation().compare(operand, best) == wanted)
+        if !operand.is_nullish()
+            && best.is_none_or(|best| call.collation().compare(operand, best) == better_order)
         {
             best = Some(operand);
         }

@@ -9,9 +9,9 @@ pub(super) fn truthy(value: Option<Value<'_>>) -> bool {
     value.is_some_and(|value| value.is_truthy())
 }
 
-fn any(call: &Call<'_, '_>, wanted: bool) -> Result<bool> {
+fn any(call: &Call<'_, '_>, truth: bool) -> Result<bool> {
     for operand in call.values() {
-        if truthy(operand?) == wanted {
+        if truthy(operand?) == truth {
             return Ok(true);
         }
     }

@@ -77,7 +77,7 @@ mod tests {
     use super::super::testing::{check_described, parse};
 
     #[test]
-    fn what_is_described_parses_to_the_same() {
+    fn descriptions_parse_to_equal_expressions() {
         check_described("{$add: ['$a.b', 1]}", "{$add: ['$a.b', {$const: 1}]}");
         check_described("{x: ['$$ROOT', '$$NOW']}", "{x: ['$$ROOT', '$$NOW']}");
         check_described(

@@ -379,10 +379,10 @@ fn parse_wrapper(wrapper: &Element<'_>, put: &mut dyn FnMut(Value<'_>)) -> Resul
                 parse_millis(text).ok_or_else(|| invalid("must be a valid ISO-8601 string"))?
             }
             Value::Document(document) => {
-                let wrong = || invalid("must be a 64-bit signed integer as a string");
+                let invalid_millis = || invalid("must be a 64-bit signed integer as a string");
                 let millis = document.get("$numberLong").filter(|_| document.iter().count() == 1);
-                let millis = millis.and_then(|millis| millis.as_str()).ok_or_else(wrong)?;
-                millis.parse().map_err(|_| wrong())?
+                let millis = millis.and_then(|millis| millis.as_str()).ok_or_else(invalid_millis)?;
+                millis.parse().map_err(|_| invalid_millis())?
             }
             _ => return Err(wrong_type(name, "object or string")),
         })),

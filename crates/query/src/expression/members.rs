@@ -64,15 +64,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_search_equals_a_scan(members in prop::collection::vec(0..VALUES.len(), 16..60), wanted in 0..VALUES.len()) {
+        fn a_search_equals_a_scan(members in prop::collection::vec(0..VALUES.len(), 16..60), search_value in 0..VALUES.len()) {
             let list: Vec<&str> = members.iter().map(|at| VALUES[*at]).collect();
-            let document = parse(&format!("{{w: {}, m: [{}]}}", VALUES[wanted], list.join(", "))).unwrap();
-            let (wanted, array) = (document.view().get("w").unwrap(), document.view().get("m").unwrap());
+            let document = parse(&format!("{{w: {}, m: [{}]}}", VALUES[search_value], list.join(", "))).unwrap();
+            let (search_value, array) = (document.view().get("w").unwrap(), document.view().get("m").unwrap());
             let Value::Array(array) = array else { panic!("no array") };
             let context = Context::for_tests();
             let members = Members::new(array, &context).unwrap().unwrap();
-            let scanned = array.iter().any(|element| context.collation.equal(element, wanted));
-            prop_assert_eq!(members.contains(wanted, &context.collation), Some(scanned));
+            let scanned = array.iter().any(|element| context.collation.equal(element, search_value));
+            prop_assert_eq!(members.contains(search_value, &context.collation), Some(scanned));
         }
     }
 }

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_supported_is_refused_by_name() {
+    fn unsupported_operators_are_refused_by_name() {
         check_parse_error("{$meta: 1}", 17307);
         check_parse_error("{$meta: 'nothing'}", 17308);
         check_parse_error("{$meta: 'searchScore'}", 40218);

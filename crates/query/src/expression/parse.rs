@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_of_form_come_before_errors_of_constants() {
+    fn syntax_errors_precede_errors_of_constants() {
         check_parse_error("[{$divide: [1, 0]}, {$nothing: 1}]", 168);
         check_parse_error("[{$divide: [1, 0]}, '$a']", 2);
     }

@@ -94,9 +94,9 @@ impl Operator {
             Arity::Converted if count != 1 => {
                 Err(err!(50723, "{name} requires a single argument, got {count}"))
             }
-            Arity::Exactly(wanted) if count != wanted => Err(err!(
+            Arity::Exactly(expected) if count != expected => Err(err!(
                 16020,
-                "Expression {name} takes exactly {wanted} arguments. {count} were passed in."
+                "Expression {name} takes exactly {expected} arguments. {count} were passed in."
             )),
             Arity::Between(least, most) if !(least..=most).contains(&count) => Err(err!(
                 28667,

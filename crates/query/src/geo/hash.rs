@@ -182,12 +182,12 @@ impl Grid {
             return Vec::new();
         }
         let corner = |place: Position| (self.along(place.x), self.along(place.y));
-        let wanted = (corner(area.low), corner(area.high));
+        let area_corners = (corner(area.low), corner(area.high));
         let mut done: Vec<(u64, u64)> = Vec::new();
         let mut open = VecDeque::from([Cell { x: 0, y: 0, level: 0 }]);
         while let Some(cell) = open.pop_front() {
             let full = done.len() + open.len() + 4 > CELLS;
-            match self.relation(&cell, wanted, &relate) {
+            match self.relation(&cell, area_corners, &relate) {
                 Relation::Outside => {}
                 Relation::Within => done.push(cell.range()),
                 Relation::Across if inside && (cell.level >= self.bits || full) => {}

@@ -153,19 +153,19 @@ fn crossing(vertices: &[Point]) -> Option<String> {
 
 /// Checks the relation of an outer ring and its holes.
 fn check_holes(polygon: &Polygon, rings: Array<'_>) -> Result<()> {
-    let whole = Value::Array(rings);
+    let coordinates = Value::Array(rings);
     if let Some(error) = polygon.find_validation_error() {
-        bail!(BadValue, "Polygon isn't valid: {} {whole}", error.message);
+        bail!(BadValue, "Polygon isn't valid: {} {coordinates}", error.message);
     }
     if !polygon.is_normalized() {
-        bail!(BadValue, "A loop shares more than one vertex with its parent loop: {whole}");
+        bail!(BadValue, "A loop shares more than one vertex with its parent loop: {coordinates}");
     }
     let depths = || polygon.loops().iter().map(Loop::depth);
     if depths().filter(|depth| *depth == 0).count() > 1 {
-        bail!(BadValue, "Only one exterior polygon loop is allowed: {whole}");
+        bail!(BadValue, "Only one exterior polygon loop is allowed: {coordinates}");
     }
     if depths().any(|depth| depth > 1) {
-        bail!(BadValue, "Polygon interior loops cannot be nested: {whole}");
+        bail!(BadValue, "Polygon interior loops cannot be nested: {coordinates}");
     }
     Ok(())
 }

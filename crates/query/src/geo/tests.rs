@@ -64,7 +64,7 @@ fn ranges_of(covering: &Covering) -> Vec<(i64, i64)> {
 
 proptest! {
     #[test]
-    fn the_grid_covers_what_flat_shapes_contain(
+    fn the_grid_covers_flat_shapes(
         shape in flat_shape(),
         places in proptest::collection::vec(position(), 1..30),
         bits in 1u32..=32,
@@ -79,7 +79,7 @@ proptest! {
     }
 
     #[test]
-    fn cells_cover_what_lies_in_round_shapes(
+    fn cells_cover_spherical_shapes(
         shape in round_shape(),
         places in proptest::collection::vec(position(), 1..30),
     ) {
@@ -114,7 +114,7 @@ proptest! {
 }
 
 #[test]
-fn keys_are_those_of_mongodb() {
+fn keys_equal_mongodbs() {
     // Documented values for 26 bits and for the cell of a point.
     let grid = Grid::new(None, None, None).unwrap();
     let key = |x: f64, y: f64| format!("{:016x}", grid.key(Position { x, y }, Document::EMPTY).unwrap());
@@ -132,7 +132,7 @@ fn keys_are_those_of_mongodb() {
 }
 
 #[test]
-fn distances_are_those_of_great_circles() {
+fn distances_follow_great_circles() {
     let origin = Position { x: 0.0, y: 0.0 }.to_sphere().unwrap();
     let metres = |text: &str| geometry(text).metres_from(origin).unwrap().round();
     assert_eq!(metres("{type: 'Point', coordinates: [1, 0]}"), 111319.0);

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_strict_polygon_is_what_lies_left_of_it() {
+    fn a_strict_polygon_is_left_of_its_edges() {
         let crs = "crs: {type: 'name', properties: {name: 'urn:x-mongodb:crs:strictwinding:EPSG:4326'}}";
         let clockwise = "coordinates: [[[0, 0], [0, 4], [4, 4], [4, 0], [0, 0]]]";
         check(
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_shape_is_refused() {
+    fn invalid_shapes_are_refused() {
         check_error("{a: {$geoWithin: 5}}", 2, "geometry must be an object");
         check_error("{a: {$geoWithin: {}}}", 2, "geo query doesn't have any geometry");
         check_error("{a: {$geoWithin: {$foo: [1, 2]}}}", 2, "unknown geo specifier: $foo: [ 1, 2 ]");

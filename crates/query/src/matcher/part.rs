@@ -95,7 +95,7 @@ mod tests {
     use base::bson::extended_json::parse;
 
     #[test]
-    fn a_part_asks_only_what_it_keeps() {
+    fn a_part_matches_only_its_members() {
         let context = Context::for_tests();
         let filter = parse("{a: 1, b: {$gt: 2}, c: 3}").unwrap();
         let matcher = Arc::new(Matcher::parse(filter.view(), &context).unwrap());

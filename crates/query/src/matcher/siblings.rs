@@ -35,19 +35,19 @@ impl<'a> Siblings<'a> {
             return None;
         }
         let mut siblings = Siblings { found: [None; MOST], fields };
-        let mut wanted = fields;
+        let mut remaining = fields;
         for element in document {
             let name = element.name_bytes();
             if lengths & length_bit(name) == 0 {
                 continue;
             }
-            for (at, (place, sought)) in siblings.found.iter_mut().zip(names).enumerate() {
-                if wanted & (1 << at) != 0 && name == sought {
+            for (at, (place, sibling)) in siblings.found.iter_mut().zip(names).enumerate() {
+                if remaining & (1 << at) != 0 && name == sibling {
                     *place = Some(element);
-                    wanted &= !(1 << at);
+                    remaining &= !(1 << at);
                 }
             }
-            if wanted == 0 {
+            if remaining == 0 {
                 break;
             }
         }

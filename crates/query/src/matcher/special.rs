@@ -16,12 +16,12 @@ pub fn mentions_expr(filter: Document<'_>) -> bool {
 }
 
 /// Searches a filter. Recursion is bounded by the validated nesting of the filter.
-fn find<'a>(filter: Document<'a>, wanted: &dyn Fn(&str) -> bool) -> Option<&'a str> {
+fn find<'a>(filter: Document<'a>, selects: &dyn Fn(&str) -> bool) -> Option<&'a str> {
     filter.iter().find_map(|element| match element.name() {
-        name if wanted(name) => Some(name),
+        name if selects(name) => Some(name),
         "$and" | "$or" | "$nor" => {
             let clauses = element.value().as_array()?;
-            clauses.iter().find_map(|clause| find(clause.as_document()?, wanted))
+            clauses.iter().find_map(|clause| find(clause.as_document()?, selects))
         }
         _ => None,
     })

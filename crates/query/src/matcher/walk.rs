@@ -132,8 +132,8 @@ fn in_array<'a>(
 ) -> Result<bool> {
     use base::bson::Type;
     let Some((next, after)) = rest.split_first() else { return Ok(false) };
-    let wanted = next.index().map(|_| next.name().as_bytes());
-    let finds_gaps = leaf == LeafArrays::TraverseGaps && wanted.is_none();
+    let index_name = next.index().map(|_| next.name().as_bytes());
+    let finds_gaps = leaf == LeafArrays::TraverseGaps && index_name.is_none();
     if finds_gaps && has_gap(array) && visit(Found { element: None, position })? {
         return Ok(true);
     }
@@ -143,7 +143,7 @@ fn in_array<'a>(
         if is_document && in_document(rest, nested(element), leaf, implicit, visit)? {
             return Ok(true);
         }
-        if wanted != Some(element.name_bytes()) {
+        if index_name != Some(element.name_bytes()) {
             continue;
         }
         let matched = match element.kind() {

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn large_events_come_in_fragments() {
+    fn large_events_are_split() {
         let events = [event(1, &[10]), event(2, &[500, 600, 700]), event(3, &[10])];
         assert_eq!(run(None, &events).unwrap(), ["whole", "1/3", "2/3", "3/3", "whole"]);
         let token = ResumeToken::sample(2);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn it_stands_last_in_a_change_stream() {
+    fn it_must_be_the_last_stage() {
         let split = "{$changeStreamSplitLargeEvent: {}}";
         fails(&format!("[{split}]"), 20, "can only be used in a $changeStream pipeline");
         fails(&format!("[{split}, {{$match: {{}}}}]"), 7182802, "must be the last stage in the pipeline");

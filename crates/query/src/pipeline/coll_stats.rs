@@ -93,7 +93,7 @@ fn parse_latency_stats(argument: Document<'_>) -> Result<bool> {
     let mut histograms = false;
     for element in argument {
         match (element.name(), element.value()) {
-            ("histograms", Value::Boolean(wanted)) => histograms = wanted,
+            ("histograms", Value::Boolean(enabled)) => histograms = enabled,
             ("histograms", _) => {
                 bail!(
                     TypeMismatch,

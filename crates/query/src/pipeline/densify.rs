@@ -3,7 +3,7 @@
 //! Documents are sorted by partition and field. A counter advances along the steps and creates a document for each step
 //! without one.
 
-use super::densify_spec::{Densify, Ends};
+use super::densify_spec::{Densify, DensifyBounds};
 use super::fields::set_path;
 use super::operator::Operator;
 use super::parse::{Parsed, Scope};
@@ -150,9 +150,9 @@ impl Running {
             }
         }
         let (anchor, end) = match (&self.stage.ends, &self.extremes) {
-            (Ends::Explicit(lower, upper), _) => (lower.clone(), Some((upper.clone(), false))),
-            (Ends::Full, Some((least, greatest))) => (least.clone(), Some((greatest.clone(), true))),
-            (Ends::Full, None) | (Ends::Partition, _) => (value.to_owned(), None),
+            (DensifyBounds::Explicit(lower, upper), _) => (lower.clone(), Some((upper.clone(), false))),
+            (DensifyBounds::Full, Some((least, greatest))) => (least.clone(), Some((greatest.clone(), true))),
+            (DensifyBounds::Full, None) | (DensifyBounds::Partition, _) => (value.to_owned(), None),
         };
         let next = Some(anchor.clone());
         Steps { key: self.partition_key(document), base, anchor, count: 0, next, end }
@@ -160,7 +160,7 @@ impl Running {
 
     /// Starts an explicit range without documents, which is filled nevertheless.
     fn begin_without_documents(&mut self) {
-        if let Ends::Explicit(..) = self.stage.ends {
+        if let DensifyBounds::Explicit(..) = self.stage.ends {
             self.partition = Some(self.begin(Document::EMPTY, Value::Null));
         }
     }

@@ -22,13 +22,13 @@ use std::cmp::Ordering;
 pub(super) struct Densify {
     pub(super) field: Path,
     pub(super) partition_by: Vec<Path>,
-    pub(super) ends: Ends,
+    pub(super) ends: DensifyBounds,
     step: Number,
     unit: Option<Unit>,
 }
 
 /// The range of the steps.
-pub(super) enum Ends {
+pub(super) enum DensifyBounds {
     /// From the least to the greatest value of all documents.
     Full,
     /// From the least to the greatest value of each partition.
@@ -69,7 +69,7 @@ impl Densify {
         };
         let step = parse_step(required("$densify.range", range, "step")?, unit)?;
         let ends = parse_ends(required("$densify.range", range, "bounds")?, unit)?;
-        if matches!(ends, Ends::Partition) && partition_by.is_empty() {
+        if matches!(ends, DensifyBounds::Partition) && partition_by.is_empty() {
             bail!(
                 5733408,
                 "one may not specify the bounds as 'partition' without specifying a non-empty array of \
@@ -148,10 +148,10 @@ fn parse_step(value: Value<'_>, unit: Option<Unit>) -> Result<Number> {
 }
 
 /// Parses the bounds: `full`, `partition` or an explicit range. Errors: 5733402 and 5733403.
-fn parse_ends(value: Value<'_>, unit: Option<Unit>) -> Result<Ends> {
+fn parse_ends(value: Value<'_>, unit: Option<Unit>) -> Result<DensifyBounds> {
     match value {
-        Value::String("full") => Ok(Ends::Full),
-        Value::String("partition") => Ok(Ends::Partition),
+        Value::String("full") => Ok(DensifyBounds::Full),
+        Value::String("partition") => Ok(DensifyBounds::Partition),
         Value::Array(pair) => parse_pair(pair, unit),
         _ => Err(err!(
             5733402,
@@ -162,7 +162,7 @@ fn parse_ends(value: Value<'_>, unit: Option<Unit>) -> Result<Ends> {
 }
 
 /// Parses an explicit range of two ascending dates or numbers. Errors: 5733403.
-fn parse_pair(pair: Array<'_>, unit: Option<Unit>) -> Result<Ends> {
+fn parse_pair(pair: Array<'_>, unit: Option<Unit>) -> Result<DensifyBounds> {
     let bad = || {
         err!(
             5733403,
@@ -177,7 +177,7 @@ fn parse_pair(pair: Array<'_>, unit: Option<Unit>) -> Result<Ends> {
     if !fits(lower) || !fits(upper) || compare(lower, upper) == Ordering::Greater {
         return Err(bad());
     }
-    Ok(Ends::Explicit(lower.to_owned(), upper.to_owned()))
+    Ok(DensifyBounds::Explicit(lower.to_owned(), upper.to_owned()))
 }
 
 #[cfg(test)]

@@ -49,7 +49,7 @@ fn run(pipeline: &str) -> Result<Vec<DocumentBuf>> {
         .with("f", "[{_id: 1, a: 1, k: 1}]")
         .memory(COMPUTED)
         .computed(COMPUTED);
-    let found = run.result_as_it_is();
+    let found = run.unoptimised_result();
     for document in found.iter().flatten() {
         assert!(!nests_deeper(document.view(), MAX_DEPTH), "{pipeline:.300}");
     }
@@ -231,7 +231,7 @@ fn a_projection_of_a_find_is_no_deeper_than_a_client_takes() {
 }
 
 #[test]
-fn what_applications_nest_is_not_looked_at() {
+fn usual_pipelines_add_little_depth() {
     let growth = |pipeline: &str| {
         let wrapped = extended_json::parse(&format!("{{p: {pipeline}}}")).unwrap();
         let stages = wrapped.view().get("p").and_then(|value| value.as_array()).unwrap_or(Array::EMPTY);

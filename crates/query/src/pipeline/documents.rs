@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_array_of_documents() {
+    fn refuses_values_other_than_arrays_of_documents() {
         fails("[{$documents: {}}]", 5858203, "an array is expected");
         fails("[{$documents: [1]}]", 5858203, "an array is expected");
         fails(

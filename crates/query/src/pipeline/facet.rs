@@ -6,7 +6,7 @@
 
 use super::definition::Inputs;
 use super::operator::{Operator, Reads};
-use super::parse::{Outer, Parsed, Scope};
+use super::parse::{Parsed, Scope, SubPipelineStage};
 use super::{Environment, Pipeline, Stage, Stream, from_iter};
 use crate::Row;
 use crate::field_path::check_field_name;
@@ -34,7 +34,7 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
             bail!(40170, "arguments to $facet must be arrays, {name} is type {found}");
         };
         check_field_name(name)?;
-        let mut pipeline = scope.within(Outer::Facet, scope.context)?.pipeline(stages)?;
+        let mut pipeline = scope.within(SubPipelineStage::Facet, scope.context)?.pipeline(stages)?;
         pipeline.optimize(scope.context)?;
         parsed.push((facet.field_name().to_owned(), pipeline));
     }
@@ -79,15 +79,15 @@ struct Running {
 }
 
 /// The input, which every facet reads from its start: the first documents in memory, the remaining ones in a file.
-struct Gathered {
+struct BufferedInput {
     documents: Vec<DocumentCow>,
     rest: Option<Mutex<Run>>,
     codec: RowCodec,
 }
 
-impl Gathered {
+impl BufferedInput {
     /// Returns a source of the whole input; only one may be read at a time.
-    fn source(self: &Arc<Gathered>) -> Result<Stream> {
+    fn source(self: &Arc<BufferedInput>) -> Result<Stream> {
         if let Some(rest) = &self.rest {
             rest.lock().restart();
         }
@@ -109,7 +109,7 @@ impl Gathered {
 
 impl Running {
     /// Reads the input. Errors: 292 beyond the memory limit if spilling is not allowed; the errors of temporary files.
-    fn gather(&mut self, mut input: Stream) -> Result<Arc<Gathered>> {
+    fn gather(&mut self, mut input: Stream) -> Result<Arc<BufferedInput>> {
         let codec = RowCodec::new(&self.environment.context);
         let (mut documents, mut held) = (Vec::new(), 0);
         let mut file = SpillFile::within(&self.environment.context.spills);
@@ -135,7 +135,7 @@ impl Running {
             }
         }
         let rest = writer.map(|writer| file.end(writer)).transpose()?.map(Mutex::new);
-        Ok(Arc::new(Gathered { documents, rest, codec }))
+        Ok(Arc::new(BufferedInput { documents, rest, codec }))
     }
 }
 

@@ -20,7 +20,7 @@ use base::{Error, Result, bail, err};
 pub(crate) fn in_update(spec: &Element<'_>) -> Result<DocumentBuf> {
     let output = output_of(spec)?.1;
     for field in output {
-        if let Filling::Window(_) = filling(&field)? {
+        if let FillMethod::Window(_) = filling(&field)? {
             bail!(InvalidOptions, "$_internalSetWindowFields is not allowed to be used within an update");
         }
     }
@@ -59,23 +59,23 @@ fn output_of<'v>(spec: &Element<'v>) -> Result<(Document<'v>, Document<'v>)> {
 }
 
 /// The method of filling one field.
-enum Filling<'a> {
+enum FillMethod<'a> {
     Value(Value<'a>),
     Window(&'static str),
 }
 
 /// Parses the method of a field. Errors: 6050200 to 6050202 for a specification that is neither a value nor a known
 /// method.
-fn filling<'a>(field: &Element<'a>) -> Result<Filling<'a>> {
+fn filling<'a>(field: &Element<'a>) -> Result<FillMethod<'a>> {
     let Value::Document(spec) = field.value() else {
         bail!(6050200, "$fill output '{}' must be an object", field.name());
     };
     let mut options = spec.iter();
     match (options.next(), options.next()) {
-        (Some(option), None) if option.name() == "value" => Ok(Filling::Value(option.value())),
+        (Some(option), None) if option.name() == "value" => Ok(FillMethod::Value(option.value())),
         (Some(option), None) if option.name() == "method" => match option.value() {
-            Value::String("linear") => Ok(Filling::Window("$linearFill")),
-            Value::String("locf") => Ok(Filling::Window("$locf")),
+            Value::String("linear") => Ok(FillMethod::Window("$linearFill")),
+            Value::String("locf") => Ok(FillMethod::Window("$locf")),
             _ => Err(err!(6050202, "Method must be either 'locf' or 'linear'")),
         },
         _ => Err(err!(
@@ -90,7 +90,7 @@ fn filling<'a>(field: &Element<'a>) -> Result<Filling<'a>> {
 fn append_windows(stages: &mut Builder, options: Document<'_>, output: Document<'_>) -> Result<()> {
     let mut windows = Builder::new();
     for field in output {
-        if let Filling::Window(function) = filling(&field)? {
+        if let FillMethod::Window(function) = filling(&field)? {
             let path = format!("${}", field.name());
             windows
                 .begin_document(field.field_name())
@@ -156,7 +156,7 @@ fn append_values(stages: &mut Builder, output: Document<'_>) -> Result<()> {
 fn values(output: Document<'_>) -> Result<DocumentBuf> {
     let mut values = Builder::new();
     for field in output {
-        if let Filling::Value(value) = filling(&field)? {
+        if let FillMethod::Value(value) = filling(&field)? {
             let path = format!("${}", field.name());
             values.begin_document(field.field_name()).begin_array(c"$ifNull");
             values.push(path.as_str()).push(value).end().end();

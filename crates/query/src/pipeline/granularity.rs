@@ -142,7 +142,7 @@ fn e192() -> Vec<u16> {
 }
 
 /// The number type of a computation.
-trait Real: Copy {
+trait Float: Copy {
     /// Converts a number of a series; decimals get the fifteen digits of the double.
     fn of(value: f64) -> Self;
     fn power_of_ten(power: u32) -> Self;
@@ -151,7 +151,7 @@ trait Real: Copy {
     fn below(self, other: Self) -> bool;
 }
 
-impl Real for f64 {
+impl Float for f64 {
     fn of(value: f64) -> f64 {
         value
     }
@@ -173,7 +173,7 @@ impl Real for f64 {
     }
 }
 
-impl Real for Decimal128 {
+impl Float for Decimal128 {
     fn of(value: f64) -> Decimal128 {
         Decimal128::from_f64(value)
     }
@@ -197,7 +197,7 @@ impl Real for Decimal128 {
 
 /// Returns the powers of ten that scale a series to the decade of a positive number and to the adjacent decades,
 /// ascending. The exponents of the number's type bound the loops.
-fn decades<R: Real>(series: &[f64], value: R) -> [R; 3] {
+fn decades<R: Float>(series: &[f64], value: R) -> [R; 3] {
     let (first, last) = (series.first().map_or(1.0, |first| *first), series.last().map_or(1.0, |last| *last));
     let (first, last, ten) = (R::of(first), R::of(last), R::power_of_ten(1));
     let mut scale = R::power_of_ten(0);
@@ -211,16 +211,16 @@ fn decades<R: Real>(series: &[f64], value: R) -> [R; 3] {
 }
 
 /// Returns the series' multiples in the decades around a number, ascending.
-fn around<R: Real>(series: &[f64], value: R) -> impl DoubleEndedIterator<Item = R> + use<'_, R> {
+fn around<R: Float>(series: &[f64], value: R) -> impl DoubleEndedIterator<Item = R> + use<'_, R> {
     let decades = decades(series, value);
     decades.into_iter().flat_map(move |scale| series.iter().map(move |number| R::of(*number).times(scale)))
 }
 
-fn above<R: Real>(series: &[f64], value: R) -> R {
+fn above<R: Float>(series: &[f64], value: R) -> R {
     around(series, value).find(|candidate| value.below(*candidate)).unwrap_or(value)
 }
 
-fn below<R: Real>(series: &[f64], value: R) -> R {
+fn below<R: Float>(series: &[f64], value: R) -> R {
     around(series, value).rev().find(|candidate| candidate.below(value)).unwrap_or(value)
 }
 

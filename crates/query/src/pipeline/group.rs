@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn compound_ids_tell_missing_from_null() {
+    fn compound_ids_distinguish_missing_from_null() {
         gives(
             "[{a: 1}, {a: 1, b: null}, {a: 1}]",
             "[{$group: {_id: {a: '$a', b: '$b'}, n: {$count: {}}}}]",
@@ -424,7 +424,7 @@ mod tests {
         half: {$sum: {$divide: ['$i', 2]}}, none: {$first: '$nope'}}}, {$sort: {_id: 1}}]";
 
     #[test]
-    fn what_does_not_fit_is_spilled_and_gives_the_same_groups() {
+    fn spilled_groups_equal_groups_in_memory() {
         let documents: String =
             (0..2000).map(|i| format!("{{a: {}, i: {i}, s: 'x{i}'}},", (i * 7919) % 300)).collect();
         let run = Run::new(&format!("[{documents}]"), ALL);

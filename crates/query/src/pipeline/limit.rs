@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_positive_number() {
+    fn refuses_values_other_than_positive_numbers() {
         fails("[{$limit: 0}]", 15958, "the limit must be positive");
         fails("[{$limit: 'x'}]", 5107201, "Expected a number in: $limit: \"x\"");
         fails("[{$limit: -1}]", 5107201, "Expected a non-negative number in: $limit: -1");

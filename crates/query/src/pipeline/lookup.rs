@@ -22,7 +22,7 @@ use super::fields::{set_path, text_option, visit_values};
 use super::lookup_table::{Equality, Join};
 use super::r#match::{Match, matching};
 use super::operator::{Effect, Operator, Reads};
-use super::parse::{Outer, Parsed, Scope};
+use super::parse::{Parsed, Scope, SubPipelineStage};
 use super::source::from_documents;
 use super::unwind::Unwind;
 use super::variables::{Let, parse_let};
@@ -156,7 +156,7 @@ fn equality(local: Option<Path>, foreign: Option<Path>, has_pipeline: bool) -> R
 
 fn sub_pipeline(stages: Array<'_>, variables: &Let, scope: &Scope<'_>) -> Result<Pipeline> {
     let context = variables.declare(scope.context);
-    let mut pipeline = scope.within(Outer::Lookup, &context)?.pipeline(stages)?;
+    let mut pipeline = scope.within(SubPipelineStage::Lookup, &context)?.pipeline(stages)?;
     pipeline.optimize(&context)?;
     Ok(pipeline)
 }
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn equality_asks_for_what_an_index_answers() {
+    fn equality_uses_an_index() {
         let run = Run::new(
             "[{a: [1, 2]}, {a: 7}]",
             "[{$lookup: {from: 'f', localField: 'a', foreignField: 'x', as: 'r'}}]",
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_depend_on_the_document_is_found_once() {
+    fn uncorrelated_pipelines_run_once() {
         let run =
             Run::new("[{a: 1}, {a: 2}]", "[{$lookup: {from: 'f', pipeline: [{$count: 'n'}], as: 'r'}}]");
         let run = run.with("f", FOREIGN);

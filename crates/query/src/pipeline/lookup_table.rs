@@ -301,7 +301,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_table_finds_what_reads_find(
+        fn a_table_equals_reads(
             local in prop::collection::vec(0..=VALUES.len(), 3..12),
             foreign in prop::collection::vec(0..=VALUES.len(), 0..20),
             stage in prop::sample::select(STAGES.to_vec()),

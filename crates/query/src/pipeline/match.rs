@@ -3,7 +3,7 @@
 use super::definition::StageDefinition;
 use super::filter_paths::{ForbiddenOperators, check_filter, has_text, paths};
 use super::operator::{Effect, Kind, Operator, Reads};
-use super::parse::{Outer, Parsed, Scope};
+use super::parse::{Parsed, Scope, SubPipelineStage};
 use super::{Environment, Split, Stage, Step, Stream, registry};
 use crate::interrupt_check::InterruptCheck;
 use crate::{Context, Matcher, Row};
@@ -35,7 +35,7 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
         bail!(15959, "the match filter must be an expression in an object");
     };
     check_filter(filter, &ForbiddenOperators::of_match(scope.position()))?;
-    if scope.is_inside(Outer::Facet) && has_text(filter) {
+    if scope.is_inside(SubPipelineStage::Facet) && has_text(filter) {
         bail!(40600, "$match is not allowed to be used within a $facet stage");
     }
     Ok(Parsed::one(Match::new(filter, scope.context)?))
@@ -197,13 +197,13 @@ mod tests {
     use crate::pipeline::testing::{fails, gives};
 
     #[test]
-    fn passes_what_matches() {
+    fn passes_matching_documents() {
         gives("[{a: 1}, {a: 2}, {b: 1}]", "[{$match: {a: 1}}]", "[{a: 1}]");
         gives("[{a: 1}, {a: 2}]", "[{$match: {}}]", "[{a: 1}, {a: 2}]");
     }
 
     #[test]
-    fn refuses_what_belongs_elsewhere() {
+    fn refuses_operators_of_other_places() {
         fails("[{$match: 1}]", 15959, "the match filter must be an expression in an object");
         fails("[{$match: {$where: 'true'}}]", 2, "$where is not allowed in this context");
         fails("[{$match: {$and: [{a: {$near: [0, 0]}}]}}]", 5626500, "$near");

@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn stages_that_hold_documents_back_keep_their_metadata() {
-        let wrong =
+        let mismatch =
             "{$match: {$expr: {$or: [{$ne: ['$r', '$_id']}, {$ne: ['$s', {$divide: ['$_id', 2]}]}]}}}";
         let stages = [
             "{$sort: {a: 1}}",
@@ -167,8 +167,8 @@ mod tests {
                 let pipeline = format!("[{stage}, {asked}, {then}, {{$count: 'n'}}]");
                 Run::new(&documents(200), &pipeline).with("f", &documents(3))
             };
-            run(wrong).gives("[]");
-            run(wrong).memory(16_000).gives("[]");
+            run(mismatch).gives("[]");
+            run(mismatch).memory(16_000).gives("[]");
             assert_eq!(run("{$match: {}}").result().unwrap().len(), 1, "{stage} gives nothing");
         }
     }

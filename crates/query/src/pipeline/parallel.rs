@@ -193,16 +193,16 @@ impl<F: Fold> Work<F> {
     ///
     /// Errors: the error of the first part that failed.
     fn joined(&self) -> Result<F> {
-        let mut whole: Option<F> = None;
+        let mut joined: Option<F> = None;
         for part in std::mem::take(&mut *self.parts.lock()) {
             (part.finish)();
             let Progress::Ended(state) = part.progress else { continue };
-            match &mut whole {
-                Some(whole) => whole.join(state?)?,
-                None => whole = Some(state?),
+            match &mut joined {
+                Some(joined) => joined.join(state?)?,
+                None => joined = Some(state?),
             }
         }
-        whole.ok_or_else(|| err!(InternalError, "a stage lost its input"))
+        joined.ok_or_else(|| err!(InternalError, "a stage lost its input"))
     }
 }
 

@@ -109,7 +109,7 @@ const EXACT: &str = "n: {$sum: 1}, half: {$sum: '$half'}, mean: {$avg: '$half'},
     '$_id'}}, top: {$top: {sortBy: {half: -1}, output: '$_id'}}, count: {$count: {}}, d: {$sum: '$d'}";
 
 #[test]
-fn parts_give_what_one_thread_gives() {
+fn parts_equal_one_thread() {
     let input = input(3000);
     for stages in
         ["", "{$match: {tags: {$ne: 3}}},", "{$unwind: '$tags'}, {$set: {half: {$add: ['$half', '$tags']}}},"]
@@ -138,7 +138,7 @@ fn parts_that_spill_are_joined() {
 }
 
 #[test]
-fn accumulators_whose_states_do_not_join_exactly_run_alone() {
+fn inexact_accumulators_run_on_one_thread() {
     let input = input(500);
     for accumulator in
         ["$stdDevPop: '$half'", "$push: '$_id'", "$median: {input: '$half', method: 'approximate'}"]

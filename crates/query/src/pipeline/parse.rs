@@ -26,7 +26,7 @@ pub(crate) struct Scope<'p> {
     /// The context: variables and other inputs.
     pub(crate) context: &'p Context,
     /// The stage that contains this sub-pipeline.
-    inside: Option<Outer>,
+    inside: Option<SubPipelineStage>,
     /// Whether any surrounding pipeline is within `$facet`.
     in_facet: bool,
     depth: usize,
@@ -37,7 +37,7 @@ pub(crate) struct Scope<'p> {
 
 /// Stages that parse sub-pipelines.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outer {
+pub(crate) enum SubPipelineStage {
     Facet,
     Lookup,
     UnionWith,
@@ -73,11 +73,11 @@ impl<'p> Scope<'p> {
     /// Returns the scope of a stage's sub-pipeline.
     ///
     /// Errors: MaxSubPipelineDepthExceeded's number beyond 20 levels.
-    pub(crate) fn within<'q>(&self, stage: Outer, context: &'q Context) -> Result<Scope<'q>> {
+    pub(crate) fn within<'q>(&self, stage: SubPipelineStage, context: &'q Context) -> Result<Scope<'q>> {
         if self.depth >= DEPTH_MAX {
             return Err(too_deep());
         }
-        let in_facet = self.in_facet || stage == Outer::Facet;
+        let in_facet = self.in_facet || stage == SubPipelineStage::Facet;
         Ok(Scope { context, inside: Some(stage), in_facet, depth: self.depth + 1, position: 0, first: None })
     }
 
@@ -89,7 +89,7 @@ impl<'p> Scope<'p> {
         let first = stages.get(0).and_then(|first| first.as_document());
         for (at, stage) in stages.iter().enumerate() {
             let Value::Document(stage) = stage else {
-                if self.is_inside(Outer::Facet) {
+                if self.is_inside(SubPipelineStage::Facet) {
                     bail!(40171, "elements of arrays in $facet spec must be non-empty objects");
                 }
                 bail!(TypeMismatch, "Each element of the 'pipeline' array must be an object");
@@ -141,13 +141,13 @@ impl<'p> Scope<'p> {
             bail!(InvalidNamespace, "{name} may only be run against config.system.sessions");
         }
         match self.inside {
-            Some(Outer::Lookup) if definition.opens_stream() => {
+            Some(SubPipelineStage::Lookup) if definition.opens_stream() => {
                 Err(err!(40573, "{name} is not allowed within a $lookup's sub-pipeline"))
             }
-            Some(Outer::Lookup) if !definition.in_joins => {
+            Some(SubPipelineStage::Lookup) if !definition.in_joins => {
                 Err(err!(51047, "{name} is not allowed within a $lookup's sub-pipeline"))
             }
-            Some(Outer::UnionWith) if !definition.in_joins => {
+            Some(SubPipelineStage::UnionWith) if !definition.in_joins => {
                 Err(err!(31441, "{name} is not allowed within a $unionWith's sub-pipeline"))
             }
             _ if self.in_facet && !definition.in_facet => {
@@ -163,7 +163,7 @@ impl<'p> Scope<'p> {
     }
 
     /// Whether the pipeline is a sub-pipeline of this stage.
-    pub(crate) fn is_inside(&self, stage: Outer) -> bool {
+    pub(crate) fn is_inside(&self, stage: SubPipelineStage) -> bool {
         self.inside == Some(stage)
     }
 

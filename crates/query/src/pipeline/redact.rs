@@ -62,8 +62,8 @@ impl Redact {
                 for element in level.document {
                     match element.value() {
                         Value::Document(inner) => {
-                            let kept = self.document(level.part(inner), depth + 1, context)?;
-                            builder.append_optional(element.field_name(), kept.as_ref());
+                            let redacted = self.document(level.part(inner), depth + 1, context)?;
+                            builder.append_optional(element.field_name(), redacted.as_ref());
                         }
                         Value::Array(array) => {
                             builder.begin_array(element.field_name());
@@ -94,8 +94,8 @@ impl Redact {
         for value in array.iter() {
             match value {
                 Value::Document(inner) => {
-                    if let Some(kept) = self.document(level.part(inner), depth + 1, context)? {
-                        builder.push(&kept);
+                    if let Some(redacted) = self.document(level.part(inner), depth + 1, context)? {
+                        builder.push(&redacted);
                     }
                 }
                 Value::Array(inner) => {
@@ -131,8 +131,8 @@ impl Stage for Running {
     fn next(&mut self) -> Result<Option<Row>> {
         while let Some(row) = self.input.next()? {
             self.interrupts.check()?;
-            if let Some(kept) = self.stage.document(row.view(), 0, &self.context)? {
-                return Ok(Some(row.with(kept)));
+            if let Some(redacted) = self.stage.document(row.view(), 0, &self.context)? {
+                return Ok(Some(row.with(redacted)));
             }
         }
         Ok(None)

@@ -26,7 +26,7 @@ const fn external(name: &'static str, parse: fn(&Element<'_>) -> Result<External
 
 /// Defines a stage that MongoDB supports only with its search process.
 const fn search(name: &'static str) -> StageDefinition {
-    StageDefinition::new(name, Parser::Refused(search_is_off)).first()
+    StageDefinition::new(name, Parser::Refused(search_not_enabled)).first()
 }
 
 /// Defines a known stage without an implementation.
@@ -134,7 +134,7 @@ fn not_implemented(spec: &Element<'_>) -> Error {
 }
 
 /// Returns SearchNotEnabled, as MongoDB does without a search process.
-fn search_is_off(spec: &Element<'_>) -> Error {
+fn search_not_enabled(spec: &Element<'_>) -> Error {
     let what = match spec.name() {
         "$listSearchIndexes" => "Atlas Search Database Commands and the $listSearchIndexes aggregation stage",
         _ => "$search and $vectorSearch aggregation stages",

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_document() {
+    fn refuses_values_other_than_documents() {
         running_fails("[{a: 1}]", "[{$replaceRoot: {newRoot: '$a'}}]", 40228, "must evaluate to an object");
         running_fails("[{a: 1}]", "[{$replaceWith: '$b'}]", 40228, "'replacement document'");
         fails(

@@ -30,11 +30,11 @@ pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
         let Some(number) = option.value().as_number() else {
             bail!(28746, "size argument to $sample must be a number");
         };
-        let whole = number.to_i64_coerced();
-        if whole <= 0 {
+        let count = number.to_i64_coerced();
+        if count <= 0 {
             bail!(28747, "size argument to $sample must be a positive integer");
         }
-        size = usize::try_from(whole).ok();
+        size = usize::try_from(count).ok();
     }
     let size = size.ok_or_else(|| err!(28749, "$sample stage must specify a size"))?;
     Ok(Parsed::one(Sample(size)))

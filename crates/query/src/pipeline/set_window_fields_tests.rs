@@ -74,7 +74,7 @@ fn ranges_of_time() {
 }
 
 #[test]
-fn refuses_what_does_not_fit() {
+fn refuses_invalid_specifications() {
     let output = |text: &str| format!("[{{$setWindowFields: {{output: {{r: {text}}}}}}}]");
     fails("[{$setWindowFields: 1}]", 9, "must be an object, found int");
     fails("[{$setWindowFields: {}}]", 40414, "'$setWindowFields.output' is missing");

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_count() {
+    fn refuses_values_other_than_counts() {
         fails("[{$skip: -1}]", 5107200, "Expected a non-negative number in: $skip: -1");
         fails("[{$skip: {}}]", 5107200, "Expected a number in: $skip: {}");
     }

@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_expression() {
+    fn refuses_values_other_than_expressions() {
         fails("[{$sortByCount: {a: 1}}]", 40147, "$-prefixed path or an expression inside an object");
         fails("[{$sortByCount: 'a'}]", 40148, "$-prefixed path or an expression inside an object");
         fails("[{$sortByCount: 1}]", 40149, "must be specified as a string or as an object");

@@ -257,7 +257,7 @@ impl Run {
     }
 
     /// Returns the unoptimised result.
-    pub(crate) fn result_as_it_is(&self) -> Result<Vec<DocumentBuf>> {
+    pub(crate) fn unoptimised_result(&self) -> Result<Vec<DocumentBuf>> {
         self.run(&with_array(&self.pipeline, |array| Pipeline::parse(array, &self.context()))?)
     }
 

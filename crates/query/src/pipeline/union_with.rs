@@ -9,7 +9,7 @@ use super::collections::Namespace;
 use super::definition::Inputs;
 use super::fields::text_option;
 use super::operator::Operator;
-use super::parse::{Outer, Parsed, Scope};
+use super::parse::{Parsed, Scope, SubPipelineStage};
 use super::source::from_documents;
 use super::{Environment, Pipeline, Stage, Stream};
 use crate::Row;
@@ -37,7 +37,8 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
                 match (option.name(), option.value()) {
                     ("coll", _) => from = Some(text_option("$unionWith", &option)?),
                     ("pipeline", Value::Array(stages)) => {
-                        pipeline = scope.within(Outer::UnionWith, scope.context)?.pipeline(stages)?;
+                        pipeline =
+                            scope.within(SubPipelineStage::UnionWith, scope.context)?.pipeline(stages)?;
                         pipeline.optimize(scope.context)?;
                     }
                     ("pipeline", _) => {
@@ -115,7 +116,7 @@ mod tests {
     use crate::pipeline::testing::{Run, fails};
 
     #[test]
-    fn the_other_documents_come_after() {
+    fn documents_of_the_other_collection_follow() {
         let run = |pipeline| Run::new("[{a: 1}]", pipeline).with("f", "[{a: 2}, {a: 3}]");
         run("[{$unionWith: 'f'}]").gives("[{a: 1}, {a: 2}, {a: 3}]");
         run("[{$unionWith: {coll: 'f', pipeline: [{$match: {a: 3}}]}}]").gives("[{a: 1}, {a: 3}]");

@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn preserves_what_has_no_elements_and_counts() {
+    fn preserves_empty_arrays_and_counts() {
         gives(
             INPUT,
             "[{$unwind: {path: '$a', preserveNullAndEmptyArrays: true, includeArrayIndex: 'i'}}]",

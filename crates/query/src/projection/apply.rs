@@ -83,7 +83,7 @@ impl<'a> Walk<'a> {
                     if !in_place {
                         let value = expression.evaluate(self.root, self.context, self.arena)?;
                         out.append_optional(name.view(), value);
-                        self.check_room(out)?;
+                        self.check_size(out)?;
                     }
                 }
                 Node::ElemMatch(filter) => {
@@ -105,7 +105,7 @@ impl<'a> Walk<'a> {
     /// Stops if the document has grown far beyond the limit for storage and replies.
     ///
     /// Errors: BSONObjectTooLarge.
-    fn check_room(&self, out: &Builder) -> Result<()> {
+    fn check_size(&self, out: &Builder) -> Result<()> {
         self.context.limits.check_document(out.len())?;
         self.context.steps(1)
     }
@@ -134,7 +134,7 @@ impl<'a> Walk<'a> {
             Node::Computed(expression) if self.kind == Kind::Add => {
                 let value = expression.evaluate(self.root, self.context, self.arena)?;
                 out.append_optional(element.field_name(), value);
-                self.check_room(out)?;
+                self.check_size(out)?;
                 Ok(value.is_some())
             }
             Node::Computed(_) | Node::ElemMatch(_) => Ok(false),

@@ -60,7 +60,7 @@ fn exclusion_keeps_the_rest() {
 }
 
 #[test]
-fn computed_fields_come_last_in_the_order_of_the_specification() {
+fn computed_fields_are_last_in_order_of_the_specification() {
     find("{z: '$a', y: 'text', a: 1}", "{_id: 1, a: 2}", "{_id: 1, a: 2, z: 2, y: 'text'}");
     find("{'b.x': '$a', 'b.c': 1}", "{_id: 1, a: 2, b: {c: 3, d: 4}}", "{_id: 1, b: {c: 3, x: 2}}");
     find("{'b.x': '$a'}", "{_id: 1, a: 2, b: 7, c: 1}", "{_id: 1, b: {x: 2}}");
@@ -186,12 +186,12 @@ fn many_fields_are_found_as_few_are() {
     let numbers = 0..40;
     let fields: Vec<String> = numbers.clone().map(|number| format!("f{number}: {number}")).collect();
     let document = extended_json::parse(&format!("{{{}, _id: 7}}", fields.join(", "))).unwrap();
-    let wanted: Vec<String> = numbers.map(|number| format!("f{}: 1", 39 - number)).collect();
+    let included: Vec<String> = numbers.map(|number| format!("f{}: 1", 39 - number)).collect();
     for (spec, expected) in [
-        (wanted.join(", "), format!("{{{}, _id: 7}}", fields.join(", "))),
-        (wanted.join(", ").replace(": 1", ": 0"), "{_id: 7}".to_string()),
+        (included.join(", "), format!("{{{}, _id: 7}}", fields.join(", "))),
+        (included.join(", ").replace(": 1", ": 0"), "{_id: 7}".to_string()),
         (
-            format!("{}, x: '$f3'", wanted[..20].join(", ")),
+            format!("{}, x: '$f3'", included[..20].join(", ")),
             format!("{{{}, _id: 7, x: 3}}", fields[20..].join(", ")),
         ),
     ] {

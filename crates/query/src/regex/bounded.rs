@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_find_what_one_search_finds() {
+    fn windows_equal_one_search() {
         for filler in ["x", "\u{e9}"] {
             let text = format!("{}foo 12 foo{}", filler.repeat(20_000), filler.repeat(300));
             let at = 20_000 * filler.len();

@@ -113,17 +113,17 @@ impl Branch {
 
     /// Whether an anchored branch matches the text at its start, its end, or both.
     fn matches_anchored(&self, text: &[u8], caseless: bool) -> bool {
-        let wanted = self.text.as_bytes();
+        let literal = self.text.as_bytes();
         let equal = |part: Option<&[u8]>| match (part, caseless) {
-            (Some(part), true) => part.eq_ignore_ascii_case(wanted),
-            (part, _) => part == Some(wanted),
+            (Some(part), true) => part.eq_ignore_ascii_case(literal),
+            (part, _) => part == Some(literal),
         };
         let ends_at = |end: usize| match self.at_start {
-            true => end == wanted.len() && equal(text.get(..end)),
-            false => end.checked_sub(wanted.len()).is_some_and(|start| equal(text.get(start..end))),
+            true => end == literal.len() && equal(text.get(..end)),
+            false => end.checked_sub(literal.len()).is_some_and(|start| equal(text.get(start..end))),
         };
         match self.at_end {
-            End::Open => equal(text.get(..wanted.len())),
+            End::Open => equal(text.get(..literal.len())),
             End::Text => ends_at(text.len()),
             End::Line => ends_at(text.len()) || (text.last() == Some(&b'\n') && ends_at(text.len() - 1)),
         }

@@ -149,7 +149,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 4000, ..ProptestConfig::default() })]
 
     #[test]
-    fn plain_patterns_find_what_pcre_finds(pattern in pattern(), text in text(), options in "[imsu]{0,2}") {
+    fn plain_patterns_equal_pcre(pattern in pattern(), text in text(), options in "[imsu]{0,2}") {
         if Regex::new(&pattern, &options).is_ok() && Regex::new(&format!("(?>{pattern})"), &options).is_ok() {
             agree(&pattern, &options, &text);
         } else {

@@ -55,7 +55,7 @@ impl Needles {
             return false;
         }
         match self.caseless {
-            false => self.occur_as_they_are(text),
+            false => self.occur_exactly(text),
             true if self.many.is_none() && text.len() <= SHORT => {
                 self.few.iter().any(|needle| needle.occurs_whatever_case(text))
             }
@@ -63,7 +63,7 @@ impl Needles {
         }
     }
 
-    fn occur_as_they_are(&self, text: &[u8]) -> bool {
+    fn occur_exactly(&self, text: &[u8]) -> bool {
         match &self.many {
             Some(many) => many.is_match(text),
             None => self.few.iter().any(|needle| needle.finder.find(text).is_some()),
@@ -79,7 +79,7 @@ impl Needles {
                 lowered.clear();
                 lowered.extend_from_slice(piece);
                 lowered.make_ascii_lowercase();
-                if self.occur_as_they_are(lowered) {
+                if self.occur_exactly(lowered) {
                     return true;
                 }
                 match rest.get(PIECE..).filter(|_| piece.len() < rest.len()) {
@@ -105,12 +105,12 @@ impl Needle {
     }
 
     fn occurs_whatever_case(&self, text: &[u8]) -> bool {
-        let wanted = self.finder.needle();
-        let Some(last) = text.len().checked_sub(wanted.len()) else { return false };
-        let Some(&rare) = wanted.get(self.rare) else { return true };
+        let needle = self.finder.needle();
+        let Some(last) = text.len().checked_sub(needle.len()) else { return false };
+        let Some(&rare) = needle.get(self.rare) else { return true };
         let Some(places) = text.get(self.rare..=last + self.rare) else { return false };
         memchr::memchr2_iter(rare, rare.to_ascii_uppercase(), places)
-            .any(|at| text.get(at..at + wanted.len()).is_some_and(|part| part.eq_ignore_ascii_case(wanted)))
+            .any(|at| text.get(at..at + needle.len()).is_some_and(|part| part.eq_ignore_ascii_case(needle)))
     }
 }
 

@@ -269,7 +269,7 @@ mod tests {
     static HEAP: CountingAllocator = CountingAllocator(System);
 
     #[test]
-    fn what_pcre_allocates_counts_as_the_threads() {
+    fn memory_of_pcre_counts_for_the_thread() {
         let before = allocated();
         let code = Code::new("(a|b)+c{2,90}[x-z]", PCRE2_UTF).unwrap();
         assert!(allocated() - before >= code.machine_bytes as i64 + 100, "{}", allocated() - before);
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_interpreted_finds_the_same_and_keeps_nothing() {
+    fn interpretation_has_equal_results_and_keeps_no_memory() {
         let compiled = Code::new("(a|b)*c", PCRE2_UTF).unwrap();
         let text = format!("{}c", "ab".repeat(200));
         assert!(compiled.is_match_at(&text, 0).unwrap());
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn without_room_for_a_stack_machine_code_does_what_it_can_and_the_rest_is_interpreted() {
+    fn without_memory_for_a_stack_long_matches_are_interpreted() {
         let code = Code::new("^(a|b)*c", PCRE2_UTF).unwrap();
         let (with, without) = (Thread::new(MACHINE_STACK_MAX), Thread::new(usize::MAX / 4));
         for length in [1, 10_000] {

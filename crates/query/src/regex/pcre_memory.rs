@@ -17,7 +17,7 @@ const HEAD: usize = 16;
 /// Allocates zeroed memory, because PCRE2's buffers may be read before they are written. Returns null without memory.
 #[allow(unsafe_code)]
 unsafe extern "C" fn allocate(bytes: usize, _: *mut c_void) -> *mut c_void {
-    let layout = bytes.checked_add(HEAD).and_then(|whole| Layout::from_size_align(whole, HEAD).ok());
+    let layout = bytes.checked_add(HEAD).and_then(|total| Layout::from_size_align(total, HEAD).ok());
     let Some(layout) = layout else { return ptr::null_mut() };
     // SAFETY: the allocation has at least the head, which is large enough and aligned for a size.
     unsafe {
@@ -51,9 +51,9 @@ pub(super) fn general() -> Result<Owned<pcre2_general_context_8>, Failure> {
 }
 
 /// An object of PCRE2 with a single owner.
-pub(super) struct Owned<T: Freed>(NonNull<T>);
+pub(super) struct Owned<T: PcreObject>(NonNull<T>);
 
-impl<T: Freed> Owned<T> {
+impl<T: PcreObject> Owned<T> {
     /// Takes ownership of an object; null means a lack of memory.
     ///
     /// # Safety
@@ -68,7 +68,7 @@ impl<T: Freed> Owned<T> {
     }
 }
 
-impl<T: Freed> Drop for Owned<T> {
+impl<T: PcreObject> Drop for Owned<T> {
     #[allow(unsafe_code)]
     fn drop(&mut self) {
         // SAFETY: this is the only owner.
@@ -77,14 +77,14 @@ impl<T: Freed> Drop for Owned<T> {
 }
 
 /// An object type that PCRE2 has a free function for.
-pub(super) trait Freed {
+pub(super) trait PcreObject {
     /// The free function.
     const FREE: unsafe extern "C" fn(*mut Self);
 }
 
 macro_rules! freed {
     ($($kind:ty: $free:expr),* $(,)?) => {
-        $(impl Freed for $kind {
+        $(impl PcreObject for $kind {
             const FREE: unsafe extern "C" fn(*mut Self) = $free;
         })*
     };

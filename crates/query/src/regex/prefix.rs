@@ -22,8 +22,8 @@ pub(super) fn literal_prefix(pattern: &str, options: &str) -> Option<(String, bo
     if may_alternate(rest) {
         return None;
     }
-    let (prefix, whole) = Reader { rest, extended, prefix: String::new() }.read();
-    (!prefix.is_empty()).then_some((prefix, whole))
+    let (prefix, is_complete) = Reader { rest, extended, prefix: String::new() }.read();
+    (!prefix.is_empty()).then_some((prefix, is_complete))
 }
 
 /// Whether the pattern contains an unescaped `|`. In a pattern with quoting, any `|` counts.
@@ -104,7 +104,7 @@ mod tests {
     fn check(pattern: &str, options: &str, expected: Option<(&str, bool)>) {
         let found = literal_prefix(pattern, options);
         assert_eq!(
-            found.as_ref().map(|(text, whole)| (text.as_str(), *whole)),
+            found.as_ref().map(|(text, is_complete)| (text.as_str(), *is_complete)),
             expected,
             "/{pattern}/{options}"
         );
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_may_be_absent_ends_it() {
+    fn an_optional_part_ends_the_prefix() {
         check("^abc*", "", Some(("ab", false)));
         check("^abé?", "", Some(("ab", false)));
         check("^abc{0,2}", "", Some(("ab", false)));

@@ -108,8 +108,8 @@ impl TextQuery {
             ..Options::INDEXED
         };
         Ok(Search {
-            terms: words(&parts.wanted, Options::INDEXED).into_iter().collect(),
-            words: words(&parts.wanted, compared),
+            terms: words(&parts.included, Options::INDEXED).into_iter().collect(),
+            words: words(&parts.included, compared),
             negated_words: words(&parts.negated, compared),
             phrases: parts.phrases,
             negated_phrases: parts.negated_phrases,
@@ -144,7 +144,7 @@ impl Search {
 /// phrases. The words of a phrase are searched too, unless it is negated.
 #[derive(Default)]
 struct Parts {
-    wanted: String,
+    included: String,
     negated: String,
     phrases: Vec<String>,
     negated_phrases: Vec<String>,
@@ -182,7 +182,7 @@ impl Parts {
                 length = rest.find(ends_text).unwrap_or(rest.len());
                 if !(negates && phrase.is_some()) {
                     negates &= !behind_space;
-                    let sentence = if negates { &mut self.negated } else { &mut self.wanted };
+                    let sentence = if negates { &mut self.negated } else { &mut self.included };
                     sentence.push_str(rest.get(..length).unwrap_or_default());
                     sentence.push(' ');
                 }

@@ -65,7 +65,7 @@ impl Counts {
         self.counts.push(Counted { first: first(word), word: start..self.words.len(), times: 1 });
         if self.counts.len() > MERGED_AT.max(self.merged * 2) {
             self.merge();
-            self.let_go();
+            self.compact();
         }
     }
 
@@ -84,14 +84,14 @@ impl Counts {
     }
 
     /// Drops the letters of duplicate words.
-    fn let_go(&mut self) {
-        let mut kept = String::with_capacity(self.words.len() / 2);
+    fn compact(&mut self) {
+        let mut compacted = String::with_capacity(self.words.len() / 2);
         for Counted { word, .. } in &mut self.counts {
-            let start = kept.len();
-            kept.push_str(slice(&self.words, word));
-            *word = start..kept.len();
+            let start = compacted.len();
+            compacted.push_str(slice(&self.words, word));
+            *word = start..compacted.len();
         }
-        self.words = kept;
+        self.words = compacted;
     }
 }
 

@@ -87,11 +87,13 @@ impl TextSpec {
         // The first path below this path, if any.
         let from = if is_document { format!("{path}.") } else { path.to_string() };
         let next = self.weights.range(from..).next();
-        let below = |whole: &str| {
-            whole.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        let below = |weighted_path: &str| {
+            weighted_path.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         };
         match next {
-            Some((whole, weight)) if self.wildcard || below(whole) => Some((whole == path, *weight)),
+            Some((weighted_path, weight)) if self.wildcard || below(weighted_path) => {
+                Some((weighted_path == path, *weight))
+            }
             None if self.wildcard => Some((false, 1.0)),
             _ => None,
         }

@@ -41,7 +41,7 @@ fn finds(spec: &TextSpec, query: &str, document: &str) -> bool {
     let search = TextQuery::parse(&wrapped.view().first().unwrap()).unwrap().by(spec).unwrap();
     let document = extended_json::parse(document).unwrap();
     let scores = spec.scores(document.view()).unwrap();
-    scores.iter().any(|(term, _)| search.terms.iter().any(|wanted| wanted == term))
+    scores.iter().any(|(term, _)| search.terms.iter().any(|search_term| search_term == term))
         && search.matches(document.view(), spec).unwrap()
 }
 
@@ -87,7 +87,7 @@ fn scores_count_how_often_and_among_how_many() {
 }
 
 #[test]
-fn words_that_were_met_before_become_what_they_became() {
+fn cached_words_have_equal_stems() {
     // More words than the cache holds, several times, in two languages with different stems.
     let all: Vec<String> = (0..20_000).map(|number| format!("{number}ing the {number}Tions")).collect();
     let text = all.join(" ");
@@ -153,7 +153,7 @@ fn searches_take_terms_phrases_and_negations() {
 }
 
 #[test]
-fn explain_shows_what_is_searched_for() {
+fn explain_has_the_search_terms() {
     let wrapped = extended_json::parse("{$text: {$search: '\"a\" -b -\"c\"'}}").unwrap();
     let query = TextQuery::parse(&wrapped.view().first().unwrap()).unwrap();
     let mut out = Builder::new();

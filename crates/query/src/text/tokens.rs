@@ -54,7 +54,7 @@ pub(super) fn any(
         return words.any(|word| rules.term(word).is_some_and(&mut *visit));
     }
     let number = rules_number(language, version);
-    Known::with(|known| {
+    WordCache::with(|known| {
         words.any(|word| match known.get(word, number) {
             Some(Term::Stopped) => false,
             Some(Term::Is(term)) => visit(term),
@@ -234,7 +234,7 @@ const LONGEST: usize = 30;
 const STOPPED: u8 = u8::MAX;
 
 thread_local! {
-    static KNOWN: Cell<Known> = const { Cell::new(Known(Vec::new())) };
+    static KNOWN: Cell<WordCache> = const { Cell::new(WordCache(Vec::new())) };
 }
 
 /// A cached word of one language and index version; one cache line in size.
@@ -254,7 +254,7 @@ const NOTHING: Entry = Entry { rules: 0, length: 0, term_length: 0, word: [0; LO
 
 /// The word cache of a thread. A word's hash determines its only slot.
 #[derive(Default)]
-pub(super) struct Known(Vec<Entry>);
+pub(super) struct WordCache(Vec<Entry>);
 
 /// A cached term.
 pub(super) enum Term<'k> {
@@ -262,9 +262,9 @@ pub(super) enum Term<'k> {
     Is(&'k str),
 }
 
-impl Known {
+impl WordCache {
     /// Calls `work` with the cache of this thread.
-    pub(super) fn with<R>(work: impl FnOnce(&mut Known) -> R) -> R {
+    pub(super) fn with<R>(work: impl FnOnce(&mut WordCache) -> R) -> R {
         let mut known = KNOWN.take();
         if known.0.is_empty() {
             known.0 = vec![NOTHING; PLACES];

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_update_of_an_oplog_is_refused() {
+    fn invalid_oplog_updates_are_refused() {
         let cases = [
             ("{$v: \"2\"}", 4772600),
             ("{$v: 2, diff: 1}", 4772601),

@@ -124,7 +124,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_infinite_leaves_with_its_document() {
+fn infinite_values_leave_with_their_document() {
     let values: Vec<_> =
         (0..60).map(|i| (1, if i == 20 { "Infinity".into() } else { format!("{i}.5") })).collect();
     let (slid, naive) = both("{$sum: '$v'}", "{documents: [-9, 0]}", &documents(&values));

@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_are_read_and_told() {
+    fn sets_of_actions_round_trip() {
         let some = Actions::parse(["validate", "find", "addShard"]).unwrap();
         let names: Vec<_> = some.iter().map(Action::name).collect();
         assert_eq!(names, ["addShard", "find", "validate"]);

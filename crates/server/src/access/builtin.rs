@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn any_database_leaves_out_those_of_the_server() {
+    fn any_database_excludes_system_databases() {
         let any = role("readWriteAnyDatabase", "admin");
         assert!(
             any.allows(Collection("x", "c"), Insert) && any.allows(Collection("x", "system.buckets.c"), Find)

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_fit_what_they_name() {
+    fn patterns_match_their_resources() {
         use Action::{Find, Insert, Update};
         use Resource::{Cluster, Collection, Database};
         let own = privileges(&[

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_go_together_is_refused() {
+    fn conflicting_fields_are_refused() {
         let code = |result: Result<Pattern>| result.unwrap_err().code().number();
         let error = parse(|b| _ = b.append(c"cluster", true).append(c"db", "d")).unwrap_err();
         assert_eq!(error.message(), "resource: {cluster: true} conflicts with resource type 'db'");

@@ -6,13 +6,13 @@ use crate::protocol::session_id::Named;
 use crate::state::connection::ConnectionState;
 use crate::state::server::Server;
 use base::{Result, err};
-use database::{NOBODY, SessionId};
+use database::{NO_USER, SessionId};
 
 /// Identifies the user of a session, so that users cannot reach each other's sessions.
 pub(crate) fn digest(server: &Server, state: &ConnectionState) -> [u8; 32] {
     match &state.identity {
         Some(identity) if state.is_access_controlled(server) => identity.digest,
-        _ => NOBODY,
+        _ => NO_USER,
     }
 }
 

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn documents_round_trip() {
         let credential = Credential::new(Mechanism::Sha256, "u", "p", vec![1; 28], 5000).unwrap();
         let mut document = Builder::new();
         document.append(c"_id", "d.u").append(c"userId", Value::Binary { subtype: 4, bytes: &[7; 16] });

@@ -1,7 +1,7 @@
 //! State of a request between its waits, which handlers see.
 
 use crate::state::fail_point::Failure;
-use database::{Queue, Ticket, Turn};
+use database::{Queue, RecordTicket, Ticket};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,7 +10,7 @@ use std::time::Instant;
 #[derive(Default)]
 pub(crate) struct Progress {
     /// Operation id and start, constant over all waits.
-    pub(crate) began: Option<Began>,
+    pub(crate) began: Option<RequestStart>,
     /// Place in the session's queue of statements.
     pub(crate) ticket: Option<Ticket<Arc<Queue>>>,
     /// True if a statement of the command has waited without a thread.
@@ -18,7 +18,7 @@ pub(crate) struct Progress {
     /// Context of this statement's errors.
     pub(crate) suspended_in: Option<String>,
     /// Place of this statement in the queue of its record.
-    pub(crate) turn: Cell<Option<Turn>>,
+    pub(crate) turn: Cell<Option<RecordTicket>>,
     /// Deadline of the handler's wait, after its first call.
     pub(crate) waiting_until: Option<Instant>,
     /// Effect of fail points, kept during waits.
@@ -31,7 +31,7 @@ pub(crate) struct Progress {
 
 /// Start of a request.
 #[derive(Clone, Copy)]
-pub(crate) struct Began {
+pub(crate) struct RequestStart {
     /// Operation id for killOp.
     pub(crate) operation_id: u64,
     /// Arrival time.

@@ -12,7 +12,7 @@ use crate::access::command::{Command, Kind};
 use crate::auth::{self, EXTERNAL, login, redact, user_writes};
 use crate::call::arguments::{Arguments, Topology};
 use crate::call::finished::{self, Finished};
-use crate::call::progress::{Began, Progress};
+use crate::call::progress::{Progress, RequestStart};
 use crate::call::row::{Handler, Row};
 use crate::call::transaction_rules::{self, Part};
 use crate::call::waits;
@@ -355,7 +355,7 @@ impl<'a> Run<'a, '_> {
             }
             false => state.activity.begin(operation_id, self.command.name, arguments.session, place, body),
         }
-        self.progress.began = Some(Began { operation_id, at: time::now() });
+        self.progress.began = Some(RequestStart { operation_id, at: time::now() });
         Ok(())
     }
 

@@ -23,12 +23,12 @@ use wire::{compression, message, query};
 /// A request that waits or has further replies.
 pub(crate) struct Request {
     frame: Frame,
-    course: Course,
+    request_state: RequestState,
 }
 
 /// State of a request that waits or has further replies.
 #[derive(Default)]
-struct Course {
+struct RequestState {
     progress: Progress,
     /// The finished command, while its commit is not yet in the journal.
     pending_reply: Option<Box<PendingReply>>,
@@ -48,22 +48,22 @@ impl Request {
         let mut bytes = frame;
         let compressor = frame::decompress(&mut bytes, state.largest_message(server))?;
         let (envelope, request) = frame::parse(&bytes, compressor)?;
-        let mut course = Course::default();
+        let mut request_state = RequestState::default();
         let parsed = Parsed { envelope: &envelope, request: request.as_ref() };
-        let answer = parsed.poll(&mut course, state, server, out);
-        if !matches!(answer, HandlerStatus::Wait(_)) && course.progress.stream.is_none() {
+        let answer = parsed.poll(&mut request_state, state, server, out);
+        if !matches!(answer, HandlerStatus::Wait(_)) && request_state.progress.stream.is_none() {
             drop(request);
             buffers::release(bytes);
             return Ok((answer, None));
         }
         let ranges = request.map(|request| RequestRanges::of(&request, &bytes));
         let frame = Frame { bytes, envelope, ranges };
-        Ok((answer, Some(Box::new(Request { frame, course }))))
+        Ok((answer, Some(Box::new(Request { frame, request_state }))))
     }
 
     /// Returns true if further replies follow.
     pub(crate) fn streams(&self) -> bool {
-        self.course.progress.stream.is_some()
+        self.request_state.progress.stream.is_some()
     }
 
     /// Continues until the request is answered or must wait. `out` is empty before and receives the
@@ -74,10 +74,10 @@ impl Request {
         server: &Server,
         out: &mut Vec<u8>,
     ) -> HandlerStatus {
-        let Request { frame, course } = self;
+        let Request { frame, request_state } = self;
         let request = frame.request();
         let request = request.as_ref().map_err(|error| *error);
-        Parsed { envelope: &frame.envelope, request }.poll(course, state, server, out)
+        Parsed { envelope: &frame.envelope, request }.poll(request_state, state, server, out)
     }
 }
 
@@ -90,12 +90,12 @@ struct Parsed<'a> {
 impl Parsed<'_> {
     fn poll(
         &self,
-        course: &mut Course,
+        request_state: &mut RequestState,
         state: &mut ConnectionState,
         server: &Server,
         out: &mut Vec<u8>,
     ) -> HandlerStatus {
-        let advance = || self.advance(course, state, server, out);
+        let advance = || self.advance(request_state, state, server, out);
         let caught = catch_unwind(AssertUnwindSafe(advance));
         let answer = caught.unwrap_or_else(|_| {
             server.counters.panics.add(1);
@@ -104,9 +104,9 @@ impl Parsed<'_> {
             HandlerStatus::Close
         });
         if !matches!(answer, HandlerStatus::Wait(_)) {
-            if let Some(stream) = course.progress.stream {
+            if let Some(stream) = request_state.progress.stream {
                 let progress = Progress { stream: Some(stream), ..Progress::default() };
-                *course = Course { progress, pending_reply: None };
+                *request_state = RequestState { progress, pending_reply: None };
             }
             state.activity.end();
         }
@@ -115,13 +115,13 @@ impl Parsed<'_> {
 
     fn advance(
         &self,
-        course: &mut Course,
+        request_state: &mut RequestState,
         state: &mut ConnectionState,
         server: &Server,
         out: &mut Vec<u8>,
     ) -> HandlerStatus {
         let Parsed { envelope, request } = self;
-        let Course { progress, pending_reply } = course;
+        let RequestState { progress, pending_reply } = request_state;
         let (reply_id, mut reply) =
             match pending_reply.as_mut().and_then(|pending_reply| pending_reply.reply.take()) {
                 Some(reply) => reply,

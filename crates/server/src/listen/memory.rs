@@ -6,7 +6,7 @@
 //! cannot be ended, so growing writes are refused near the limit.
 //!
 //! That reaction is too late for bursts. Operations and messages therefore enter their growth in a
-//! ledger (`database/memory.rs`), and this thread sets the room for them. Above half of the room,
+//! tracker (`database/memory.rs`), and this thread sets the room for them. Above half of the room,
 //! an operation waits before it becomes large. Above a quarter, batches end early. Above the whole
 //! room, growth is refused.
 
@@ -44,7 +44,7 @@ const OPERATIONS_SHARE: u64 = 4;
 const REPORT_INTERVAL: Duration = Duration::from_secs(60);
 
 /// A holder of memory that can be ended.
-enum Holder {
+enum MemoryConsumer {
     Operation(Arc<Activity>, Arc<Operation>),
     Cursor,
     Connection(Arc<Activity>),
@@ -67,8 +67,8 @@ pub(crate) fn watch(server: &Weak<Server>, limit: MemoryLimit) {
         let Some(held) = server.upgrade() else { return };
         let resident = watcher.check(&held);
         drop(held);
-        let room = watcher.limit.bytes.saturating_sub(resident);
-        std::thread::sleep(Duration::from_millis(room / BYTES_PER_MILLI).clamp(PAUSES.0, PAUSES.1));
+        let free = watcher.limit.bytes.saturating_sub(resident);
+        std::thread::sleep(Duration::from_millis(free / BYTES_PER_MILLI).clamp(PAUSES.0, PAUSES.1));
     }
 }
 
@@ -91,9 +91,10 @@ impl Watcher {
         }
         server.memory_limit_stats.resident.store(now, Relaxed);
         // Stored data leaves less room for operations, but never less than their share.
-        let kept = now.saturating_sub(server.database.memory_used());
-        let room = self.limit.of_data().saturating_sub(kept).max(self.limit.bytes / OPERATIONS_SHARE);
-        server.database.set_memory_limit(room);
+        let data_bytes = now.saturating_sub(server.database.memory_used());
+        let operations_limit =
+            self.limit.of_data().saturating_sub(data_bytes).max(self.limit.bytes / OPERATIONS_SHARE);
+        server.database.set_memory_limit(operations_limit);
         if now < self.limit.of_data_again() && !server.database.refuses_growth() {
             return now;
         }
@@ -112,8 +113,8 @@ impl Watcher {
             return;
         }
         // Memory of operations will be freed.
-        let kept = now.saturating_sub(held);
-        if !refused && (kept > self.limit.of_data() || now > self.limit.bytes && held < now / 8) {
+        let data_bytes = now.saturating_sub(held);
+        if !refused && (data_bytes > self.limit.of_data() || now > self.limit.bytes && held < now / 8) {
             log::warn!(
                 "RSS is {} MB, mostly data, and the limit is {} MB ({}): writes that add data are refused \
                  until data is deleted",
@@ -122,14 +123,14 @@ impl Watcher {
                 self.limit.from
             );
             server.database.refuse_growth(true);
-        } else if refused && kept < self.limit.of_data_again() {
+        } else if refused && data_bytes < self.limit.of_data_again() {
             log::info!("RSS is {} MB: writes are accepted again", now >> 20);
             server.database.refuse_growth(false);
         }
     }
 
     /// Ends the largest holder.
-    fn end_one(&mut self, server: &Server, now: u64, holders: Vec<(u64, Holder)>) {
+    fn end_one(&mut self, server: &Server, now: u64, holders: Vec<(u64, MemoryConsumer)>) {
         if let Some((operation, since)) = &self.ending
             && operation.strong_count() > 0
             && since.elapsed() < GRACE
@@ -151,20 +152,20 @@ impl Watcher {
             return;
         };
         let what = match holder {
-            Holder::Operation(activity, operation) => {
+            MemoryConsumer::Operation(activity, operation) => {
                 server.memory_limit_stats.operations.add(1);
                 operation.kill_with(ErrorCode::ExceededMemoryLimit);
                 self.ending = Some((Arc::downgrade(&operation), Instant::now()));
                 format!("operation of connection {}", activity.connection_id)
             }
-            Holder::Cursor => match server.database.cursors.end_largest(held) {
+            MemoryConsumer::Cursor => match server.database.cursors.end_largest(held) {
                 Some((namespace, _)) => {
                     server.memory_limit_stats.cursors.add(1);
                     format!("idle cursor on {namespace}")
                 }
                 None => return,
             },
-            Holder::Connection(activity) => {
+            MemoryConsumer::Connection(activity) => {
                 server.memory_limit_stats.connections.add(1);
                 activity.disconnect();
                 format!("stalled connection {}", activity.connection_id)
@@ -182,17 +183,20 @@ impl Watcher {
 
 /// Returns holders with their bytes: running operations, the largest idle cursor, connections'
 /// buffers.
-fn holders(server: &Server) -> Vec<(u64, Holder)> {
-    let mut found = vec![(server.database.cursors.largest(), Holder::Cursor)];
+fn holders(server: &Server) -> Vec<(u64, MemoryConsumer)> {
+    let mut found = vec![(server.database.cursors.largest(), MemoryConsumer::Cursor)];
     for activity in server.activities.all() {
         match activity.operation() {
             Some(used) => {
-                found.push((used.operation.memory_used(), Holder::Operation(activity, used.operation)));
+                found.push((
+                    used.operation.memory_used(),
+                    MemoryConsumer::Operation(activity, used.operation),
+                ));
             }
             None => {
                 let buffered = activity.buffered.load(Relaxed);
                 if buffered > 0 {
-                    found.push((buffered, Holder::Connection(activity)));
+                    found.push((buffered, MemoryConsumer::Connection(activity)));
                 }
             }
         }

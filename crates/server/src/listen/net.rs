@@ -22,7 +22,7 @@ use crate::process::blocking::{STACK_SIZE, network_threads, threads_most};
 use crate::process::event::Event;
 use crate::process::helpers::IdleProcessors;
 use crate::state::connection::{ConnectionState, Peer};
-use crate::state::own_address::dialled;
+use crate::state::own_address::connect_address;
 use crate::state::server::Server;
 use crate::state::tls::{Tls, TlsMode};
 use database::{Database, threads};
@@ -91,7 +91,7 @@ pub fn serve(server: &Arc<Server>, ready: impl FnOnce(SocketAddr)) -> io::Result
 fn start_runtime(server: &Server) -> io::Result<(Runtime, Sender<()>)> {
     let waiting = server.settings.connections_max.max(BLOCKING_MIN);
     let workers = network_threads();
-    if !threads::has_room(STACK_SIZE * (workers + 1)) {
+    if !threads::has_address_space(STACK_SIZE * (workers + 1)) {
         return Err(io::Error::other("the address space (ulimit -v) is too small for the network threads"));
     }
     let mut builder = Builder::new_multi_thread();
@@ -125,12 +125,12 @@ async fn listen(server: &Arc<Server>, ready: impl FnOnce(SocketAddr)) -> io::Res
     if let Some(set) = server.set() {
         let config = set.config();
         let known = server.settings.advertise.as_ref().or(config.host.as_ref());
-        let host = known.cloned().unwrap_or_else(|| dialled(address));
+        let host = known.cloned().unwrap_or_else(|| connect_address(address));
         if let Err(error) = set.store(&config, &host, &server.database) {
             log::warn!("storing the configuration of the replica set: {error}");
         }
     }
-    server.http.server.get_or_init(|| dialled(address));
+    server.http.server.get_or_init(|| connect_address(address));
     web::listen(server).await?;
     ready(address);
     let mut stop = server.network.stop.listen(0);

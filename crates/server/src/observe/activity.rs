@@ -382,7 +382,7 @@ mod tests {
         let activities = Activities::default();
         let activity = activities.open(([127, 0, 0, 1], 1).into());
         let operation = Arc::new(Operation::new(7));
-        activity.begin(7, "find", Some(SessionId::of_nobody([1; 16])), ("d", "c"), Document::EMPTY);
+        activity.begin(7, "find", Some(SessionId::without_user([1; 16])), ("d", "c"), Document::EMPTY);
         activity.set_operation(operation.clone());
         assert_eq!(activity.current().unwrap().namespace, "d.c");
         activities.kill(8);
@@ -392,7 +392,7 @@ mod tests {
         assert_eq!(Arc::strong_count(&operation), 2);
         activities.kill(7);
         assert_eq!(activity.killed(Waker::noop()), Some(ErrorCode::Interrupted));
-        activity.begin(8, "find", Some(SessionId::of_nobody([1; 16])), ("d", "c"), Document::EMPTY);
+        activity.begin(8, "find", Some(SessionId::without_user([1; 16])), ("d", "c"), Document::EMPTY);
         assert!(activity.killed(Waker::noop()).is_none());
         activities.kill_sessions(7, |session| session.uuid == [1; 16]);
         assert_eq!(activity.killed(Waker::noop()), Some(ErrorCode::Interrupted));

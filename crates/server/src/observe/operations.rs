@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_told_apart_by_doublings() {
+    fn latency_buckets_double() {
         let times = LatencyHistogram::default();
         for micros in [0, 1, 15, 16, 31, 32, (1 << 24) - 1, 1 << 24, 1 << 50] {
             times.record(Duration::from_micros(micros));
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn databases_are_told_apart_up_to_a_bound() {
+    fn databases_are_counted_separately_up_to_a_limit() {
         let operations = Operations::new(2);
         let mut last = None;
         for number in 0..DATABASES_MAX + 5 {

@@ -25,7 +25,7 @@ pub(crate) fn network_threads() -> usize {
 /// Outside of network threads, and if no thread can start, the work simply runs.
 pub(crate) fn in_place(work: &mut dyn FnMut()) {
     match Handle::try_current().map(|handle| handle.runtime_flavor()) {
-        Ok(RuntimeFlavor::MultiThread) if threads::has_spare_room(Some(STACK_SIZE)) => {
+        Ok(RuntimeFlavor::MultiThread) if threads::has_spare_address_space(Some(STACK_SIZE)) => {
             tokio::task::block_in_place(work)
         }
         _ => work(),

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn small_buffers_come_back_and_large_ones_do_not() {
+    fn small_buffers_are_reused_and_large_buffers_freed() {
         release(Vec::with_capacity(10 * CACHED_CAPACITY_MAX));
         let mut buffer = take();
         assert!(buffer.capacity() <= CACHED_CAPACITY_MAX);

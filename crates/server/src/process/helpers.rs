@@ -55,7 +55,7 @@ impl Helpers for IdleProcessors {
         let helpers = self.0.helpers.fetch_add(1, Relaxed);
         let busy = Busy(&self.0.helpers);
         if self.0.requests.load(Relaxed) + helpers >= self.0.count
-            || !threads::has_spare_room(Some(STACK_SIZE))
+            || !threads::has_spare_address_space(Some(STACK_SIZE))
         {
             return false;
         }

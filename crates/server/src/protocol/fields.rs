@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_takes_is_unknown() {
+    fn unread_fields_are_unknown() {
         let document = command(|b| _ = b.append(c"limit", 3.7).append(c"x", 1));
         let request = Request::new(document.view(), Sequences::default()).unwrap();
         let mut fields = Fields::of_command(&request, |name| name == "$db");
@@ -432,13 +432,13 @@ mod tests {
     }
 
     #[test]
-    fn a_field_given_twice_is_refused() {
+    fn a_repeated_field_is_refused() {
         let document = command(|b| _ = b.append(c"a", 1).append(c"a", 2));
         with_fields(&document, |fields| assert_eq!(message(fields.any("a")).0, 40413));
     }
 
     #[test]
-    fn lists_of_documents_come_from_both_places() {
+    fn document_lists_are_in_body_or_section() {
         let document = command(|b| {
             b.begin_array(c"docs").push_document().append(c"a", 1).end().push(5).end();
         });

@@ -105,11 +105,11 @@ impl RequestedReadConcern {
                     check_provenance("readConcern", provenance)?;
                 }
                 (name @ ("afterClusterTime" | "atClusterTime" | "provenance"), value) => {
-                    let wanted = if name == "provenance" { "string" } else { "timestamp" };
+                    let expected = if name == "provenance" { "string" } else { "timestamp" };
                     return Err(Error::wrong_type(
                         format_args!("{command}.readConcern.{name}"),
                         value.kind(),
-                        wanted,
+                        expected,
                     ));
                 }
                 (name, _) => {

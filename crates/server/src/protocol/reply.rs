@@ -187,7 +187,7 @@ mod tests {
     use base::err;
 
     #[test]
-    fn a_failed_command_carries_what_clients_read() {
+    fn a_failed_command_has_the_fields_of_errors() {
         let mut info = Builder::new();
         info.begin_document(c"keyValue").append(c"a", 1).end();
         let error = err!(DuplicateKey, "E11000 …").with_info(info.finish());
@@ -218,7 +218,7 @@ mod tests {
     const COMMIT: LabelContext = LabelContext { ends_transaction: true, ..STATEMENT };
 
     #[test]
-    fn errors_are_labelled_by_what_may_be_sent_again() {
+    fn errors_are_labelled_by_retryability() {
         use ErrorCode as C;
         let of = |code, context| labels(Some(code), None, context).first().copied().unwrap_or("");
         let plain = LabelContext::default();
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn write_concern_errors_are_labelled_for_what_may_be_sent_again() {
+    fn write_concern_errors_are_labelled_by_retryability() {
         let of = |context| labels(None, Some(ErrorCode::PrimarySteppedDown), context);
         assert_eq!((of(WRITE), of(COMMIT)), (&["RetryableWriteError"][..], &["RetryableWriteError"][..]));
         assert!(of(STATEMENT).is_empty() && of(LabelContext::default()).is_empty());

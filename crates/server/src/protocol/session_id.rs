@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 /// A session id as a client sends it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Named {
-    /// The id. Its user digest is `NOBODY` if the client sends none.
+    /// The id. Its user digest is `NO_USER` if the client sends none.
     pub(crate) id: SessionId,
     /// True if the client sends a user digest.
     pub(crate) has_user: bool,
@@ -38,7 +38,7 @@ pub(crate) fn read(value: Value<'_>) -> Result<Named> {
             .map_err(|_| err!(InvalidUUID, "uuid must be a 16-byte binary field with UUID (4) subtype"))?,
         _ => bail!(TypeMismatch, "BSON field 'lsid.id' must be a UUID"),
     };
-    let id = user.map_or(SessionId::of_nobody(uuid), |user| SessionId::new(uuid, user));
+    let id = user.map_or(SessionId::without_user(uuid), |user| SessionId::new(uuid, user));
     Ok(Named { id, has_user: user.is_some() })
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn user_digest(value: Value<'_>) -> Result<[u8; 32]> {
 /// Returns the digest of a user: SHA-256 of `name@database`, as in MongoDB.
 pub(crate) fn digest_of(user: &str, database: &str) -> [u8; 32] {
     match (user, database) {
-        ("", "") => database::NOBODY,
+        ("", "") => database::NO_USER,
         _ => Sha256::digest(format!("{user}@{database}")).into(),
     }
 }
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn sessions_are_told_apart_by_user_as_well() {
+    fn sessions_differ_by_user() {
         let uuid = [3; 16];
         let with = |user: &[u8]| {
             read_of(|b| {
@@ -94,8 +94,8 @@ mod tests {
         };
         let anonymous = read_of(|b| _ = b.append(c"id", Value::Binary { subtype: 4, bytes: &uuid })).unwrap();
         assert_eq!(with(&digest_of("", "")).unwrap(), anonymous);
-        let somebody = with(&digest_of("u", "admin")).unwrap();
-        assert!(somebody != anonymous && somebody.uuid == anonymous.uuid);
+        let with_user = with(&digest_of("u", "admin")).unwrap();
+        assert!(with_user != anonymous && with_user.uuid == anonymous.uuid);
         assert_eq!(with(&[0; 31]).unwrap_err().code().number(), 12);
         assert_eq!(
             text(&anonymous),
@@ -104,8 +104,8 @@ mod tests {
     }
 
     #[test]
-    fn the_digest_of_nobody_is_that_of_nothing() {
-        assert_eq!(<[u8; 32]>::from(Sha256::digest(b"")), database::NOBODY);
+    fn the_digest_without_a_user_is_the_digest_of_no_bytes() {
+        assert_eq!(<[u8; 32]>::from(Sha256::digest(b"")), database::NO_USER);
     }
 
     #[test]

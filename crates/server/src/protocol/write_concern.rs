@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_the_journal() {
+    fn write_concerns_that_wait_for_the_journal() {
         for (text, alone, set, set_that_never_syncs) in [
             ("{}", false, true, false),
             ("{w: 1}", false, false, false),
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_what_was_asked_for_and_by_whom() {
+    fn errors_have_the_write_concern_and_its_provenance() {
         let error = effective("{w: 2, wtimeout: 9}", true).unsatisfiable(|| 1).unwrap();
         assert_eq!(error.code().number(), 100);
         let expected = "{writeConcern: {w: 2, wtimeout: 9, provenance: 'clientSupplied'}}";

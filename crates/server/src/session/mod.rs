@@ -389,7 +389,7 @@ mod tests {
     use database::SystemClock;
 
     fn id(number: u8) -> SessionId {
-        SessionId::of_nobody([number; 16])
+        SessionId::without_user([number; 16])
     }
 
     fn answer(size: usize) -> DocumentBuf {
@@ -419,7 +419,7 @@ mod tests {
     #[test]
     fn sessions_end_and_expire() {
         let sessions = Sessions::new(1, Arc::new(SystemClock));
-        let id = sessions.start(database::NOBODY).unwrap();
+        let id = sessions.start(database::NO_USER).unwrap();
         assert_eq!((id.uuid[6] >> 4, id.uuid[8] >> 6, sessions.len()), (4, 2, 1));
         let held = sessions.touch(id).unwrap();
         assert!(sessions.refresh(&held));

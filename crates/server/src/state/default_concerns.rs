@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_keep_what_they_do_not_mention() {
+    fn changes_keep_other_fields() {
         let first = Custom::default().changed(Some(Some(ReadConcern::Majority)), None, (7, 8)).unwrap();
         let second = first.clone().changed(None, concern("{w: 1}"), (9, 10)).unwrap();
         assert_eq!((second.read, second.updated), (Some(ReadConcern::Majority), Some((9, 10))));

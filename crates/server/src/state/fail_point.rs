@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_fails_as_often_as_it_is_told() {
+    fn a_command_fails_the_requested_number_of_times() {
         let points = FailPoints::new(true, 1);
         let mut data = Builder::new();
         data.begin_array(c"failCommands").push("find").end();
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_meant_can_be_said_and_how_often() {
+    fn fail_points_select_clients_and_counts() {
         let points = FailPoints::new(true, 1);
         let fails = |thread: &str, probability: f64| {
             let (mut mode, mut data) = (Builder::new(), Builder::new());
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_fail_point_does_not_know_is_refused() {
+    fn unknown_fields_of_fail_points_are_refused() {
         let points = FailPoints::new(true, 1);
         let mut data = Builder::new();
         data.append(c"nonsense", 1);

@@ -11,11 +11,11 @@ pub(crate) fn own_address(server: &Server, local: SocketAddr) -> String {
     }
     let named = server.set().and_then(|set| set.config().host);
     // After a restart on another port the configured address is wrong.
-    named.filter(|host| port_of(host) == Some(local.port())).unwrap_or_else(|| dialled(local))
+    named.filter(|host| port_of(host) == Some(local.port())).unwrap_or_else(|| connect_address(local))
 }
 
 /// Formats an address for clients.
-pub(crate) fn dialled(address: SocketAddr) -> String {
+pub(crate) fn connect_address(address: SocketAddr) -> String {
     SocketAddr::new(address.ip().to_canonical(), address.port()).to_string()
 }
 

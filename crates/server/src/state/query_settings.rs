@@ -163,14 +163,14 @@ impl AllQuerySettings {
             let settings = Settings::read(inner("settings").unwrap_or(Document::EMPTY));
             settings.map(|settings| settings.into_shape(hash, representative))
         };
-        let kept = shapes.filter_map(|shape| match read(shape) {
+        let valid = shapes.filter_map(|shape| match read(shape) {
             Ok(shape) => Some(Arc::new(shape)),
             Err(error) => {
                 log::warn!("reading query settings: {error}");
                 None
             }
         });
-        self.publish(kept.collect());
+        self.publish(valid.collect());
     }
 
     fn publish(&self, shapes: Vec<Arc<ShapeSettings>>) {

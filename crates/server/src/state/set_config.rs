@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_is_read_back() {
+    fn configurations_round_trip() {
         let (config, named) =
             read(&format!(", settings: {{electionTimeoutMillis: 5, {ID}}}"), ", priority: 2, tags: {a: 'b'}")
                 .unwrap();
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_member_cannot_be_is_refused() {
+    fn unsupported_configurations_are_refused() {
         for (more, member, expected) in [
             ("", ", priority: 0", 93),
             ("", ", arbiterOnly: true", 93),

@@ -69,7 +69,7 @@ pub(super) struct Base {
     pub(super) reuse: Arc<Reuse>,
     current: Arc<View>,
     /// The free space, computed at its first use.
-    room: Option<FreeSpace>,
+    free_space: Option<FreeSpace>,
     /// The views in use.
     views: Vec<Weak<View>>,
     /// Extents of a checkpoint that may or may not survive a crash.
@@ -114,7 +114,7 @@ impl Base {
         let reuse = Arc::new(Reuse::default());
         let current = Arc::new(View::open(&*files, (&path, &path), &cache, &reuse)?);
         let views = vec![Arc::downgrade(&current)];
-        let (room, uncertain) = (None, Vec::new());
+        let (free_space, uncertain) = (None, Vec::new());
         Ok(Base {
             files,
             path,
@@ -123,7 +123,7 @@ impl Base {
             cache,
             reuse,
             current,
-            room,
+            free_space,
             views,
             uncertain,
             named: true,

@@ -197,7 +197,7 @@ impl Base {
             Ok(view)
         };
         match copy() {
-            Ok(view) => self.go_on_in(view),
+            Ok(view) => self.switch_to_file(view),
             Err(error) => {
                 // If it remains, it will be overwritten.
                 let _ = files.remove(&new);

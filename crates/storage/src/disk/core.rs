@@ -193,7 +193,7 @@ impl Core {
         changed.max(self.journal.bytes() * 1000 / self.bounds.journal_bytes)
     }
 
-    /// Returns true if a checkpoint has to make room.
+    /// Returns true if a checkpoint must free space.
     #[cfg(any(test, debug_assertions, feature = "testing"))]
     pub(super) fn needs_checkpoint(&self) -> bool {
         self.fullness() >= 1000
@@ -208,7 +208,7 @@ impl Core {
 
     /// Delays a writer while checkpoints lag: a little at first, completely at twice the limit. Fails only if a
     /// checkpoint cannot be made.
-    pub(super) fn wait_for_room(&self, should_continue: &mut dyn FnMut() -> bool) -> Result<()> {
+    pub(super) fn wait_for_space(&self, should_continue: &mut dyn FnMut() -> bool) -> Result<()> {
         loop {
             let fullness = self.fullness();
             if fullness < 1000 {

@@ -5,13 +5,13 @@
 
 use super::base::BaseCursor;
 use super::state::Change;
-use crate::memory::{Ahead, TreeCursor};
+use crate::memory::{LookaheadCursor, TreeCursor};
 use crate::{Cursor, Direction, Key, Result, Value, ValueRef};
 
 /// A cursor over up to two layers of changes, the topmost first, and the base below.
 pub(super) struct MergeCursor {
     /// Layers with remaining entries.
-    layers: Vec<Ahead<Change>>,
+    layers: Vec<LookaheadCursor<Change>>,
     base: Option<BaseCursor>,
     direction: Direction,
     /// The entry lent to the caller, if it is from a layer of changes.
@@ -32,13 +32,13 @@ impl MergeCursor {
         direction: Direction,
     ) -> Self {
         debug_assert!(layers.len() <= 2, "{} layers of changes", layers.len());
-        let layers = layers.into_iter().map(Ahead::new).collect();
+        let layers = layers.into_iter().map(LookaheadCursor::new).collect();
         MergeCursor { layers, base, direction, current: (Key::from(b""), Value::empty()) }
     }
 
     /// Returns the source with the smallest key, the topmost among equal keys.
     fn first(&mut self) -> Result<Option<Source>> {
-        self.layers.retain_mut(Ahead::look_ahead);
+        self.layers.retain_mut(LookaheadCursor::look_ahead);
         let direction = self.direction;
         let comes_first =
             |key: &[u8], least: Option<&[u8]>| least.is_none_or(|least| direction.is_before(key, least));
@@ -62,7 +62,7 @@ impl MergeCursor {
 
     /// Takes a layer's next entry, and skips the entries that it hides. Returns false for a deletion.
     fn take(&mut self, at: usize) -> Result<bool> {
-        let Some((key, change)) = self.layers.get_mut(at).and_then(Ahead::take) else {
+        let Some((key, change)) = self.layers.get_mut(at).and_then(LookaheadCursor::take) else {
             return Ok(false);
         };
         let (last, direction) = (&self.current.0, self.direction);

@@ -233,7 +233,7 @@ impl Engine for ReadOnlyEngine {
         Ok(Position(position))
     }
 
-    fn wait_for_room(&self, _: &mut dyn FnMut() -> bool) -> Result<()> {
+    fn wait_for_space(&self, _: &mut dyn FnMut() -> bool) -> Result<()> {
         Ok(())
     }
 

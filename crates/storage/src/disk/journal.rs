@@ -83,7 +83,7 @@ impl Segments {
     }
 
     /// Returns other names that resemble segments.
-    pub(super) fn strays(&self) -> Result<Vec<String>> {
+    pub(super) fn unknown_names(&self) -> Result<Vec<String>> {
         let mut names = self.names()?;
         names.retain(|name| name.ends_with(SUFFIX) && number_of(name).is_none());
         Ok(names)
@@ -265,14 +265,14 @@ pub(super) struct Journal {
     /// The synced mark, read at the next start.
     mark: Mark,
     /// Called when `durable` has advanced.
-    wake: Mutex<Option<Wake>>,
+    wake: Mutex<Option<WakeCallback>>,
     /// Called when no sync runs and waiters without threads remain.
-    left: Mutex<Option<Wake>>,
+    left: Mutex<Option<WakeCallback>>,
     pub(super) latency: Latency,
 }
 
 /// A callback.
-type Wake = Arc<dyn Fn() + Send + Sync>;
+type WakeCallback = Arc<dyn Fn() + Send + Sync>;
 
 /// Notifications at the end of a sync.
 #[derive(Default)]
@@ -336,13 +336,13 @@ impl Journal {
     }
 
     /// Sets the callback for an advanced durable position.
-    pub(super) fn when_durable(&self, wake: Wake) {
+    pub(super) fn when_durable(&self, wake: WakeCallback) {
         *self.wake.lock() = Some(wake);
     }
 
     /// Sets the callback for waiters without threads that remain while no sync runs. It must have [`sync`](Self::sync)
     /// called soon.
-    pub(super) fn when_left(&self, wake: Wake) {
+    pub(super) fn on_remaining_waiters(&self, wake: WakeCallback) {
         *self.left.lock() = Some(wake);
     }
 
@@ -360,7 +360,7 @@ impl Journal {
         }
     }
 
-    fn call(&self, wake: &Mutex<Option<Wake>>) {
+    fn call(&self, wake: &Mutex<Option<WakeCallback>>) {
         let wake = wake.lock().clone();
         if let Some(wake) = wake {
             wake();
@@ -529,7 +529,7 @@ impl Journal {
         JournalWait::SyncNeeded
     }
 
-    /// Records that the thread called by [`when_left`](Self::when_left) found nothing to sync.
+    /// Records that the thread called by [`on_remaining_waiters`](Self::on_remaining_waiters) found nothing to sync.
     pub(super) fn needs_no_sync(&self) {
         let mut syncing = self.syncing.lock();
         if !syncing.promised {

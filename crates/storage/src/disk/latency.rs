@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_tell_the_usual_from_the_rare() {
+    fn percentiles_separate_usual_from_rare_values() {
         let latency = Latency::default();
         assert_eq!(latency.percentile(50), 0);
         for micros in 1..=100 {

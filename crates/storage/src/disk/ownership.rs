@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_tell_the_owner() {
+    fn file_names_identify_the_owner() {
         for name in
             ["WiredTiger", "WiredTiger.lock", "collection-0-1.wt", "storage.bson", "mongod.lock", "local.0"]
         {

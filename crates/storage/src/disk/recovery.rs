@@ -113,7 +113,7 @@ pub(super) fn salvage(
 
 /// Returns the segments, and logs other files that resemble one.
 fn readers(segments: &Segments) -> Result<Vec<Reader>> {
-    for name in segments.strays()? {
+    for name in segments.unknown_names()? {
         log::warn!("{} is not part of the journal and is ignored", segments.directory.join(name).display());
     }
     let mut read = Vec::new();

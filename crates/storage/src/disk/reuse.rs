@@ -416,7 +416,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn distances_are_those_of_a_list_that_is_kept_in_order() {
+    fn distances_equal_an_ordered_list() {
         let mut stack = Stack::new(64, 0);
         let mut list: Vec<(u64, u32)> = Vec::new();
         let mut random = 1u64;
@@ -432,9 +432,9 @@ mod tests {
             list.insert(0, (hash, units));
             assert_eq!(stack.touch(hash, units), expected);
             if random.is_multiple_of(7) {
-                let gone = random / 7 % 50;
-                stack.forget(gone);
-                list.retain(|(hash, _)| *hash != gone);
+                let removed = random / 7 % 50;
+                stack.forget(removed);
+                list.retain(|(hash, _)| *hash != removed);
             }
         }
     }

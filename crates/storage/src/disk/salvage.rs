@@ -155,21 +155,21 @@ impl Segments {
 }
 
 /// A base that may be damaged.
-struct Old {
+struct DamagedBase {
     view: Arc<View>,
     trees: Vec<(Ident, Table)>,
     position: u64,
     time: u64,
 }
 
-impl Old {
+impl DamagedBase {
     /// Opens the old base and reads its list of trees.
     fn open(files: &Arc<dyn Files>, path: &Path) -> Result<Self> {
         let control = Arc::new(Control::impatient());
         let compression = Compression::default();
         let base = Base::open(Arc::clone(files), path.to_path_buf(), BASE_CACHE, compression, control)?;
         let Loaded { view, position, time, trees, .. } = base.load()?;
-        Ok(Old { view, trees, position, time })
+        Ok(DamagedBase { view, trees, position, time })
     }
 }
 
@@ -187,7 +187,7 @@ impl Copy<'_> {
     /// Copies the data of the base. Returns its position, if it could be opened.
     fn base(&mut self, files: &Arc<dyn Files>, places: &Places) -> Result<Option<u64>> {
         let path = &places.base;
-        let old = match Old::open(files, path) {
+        let old = match DamagedBase::open(files, path) {
             Ok(old) => old,
             Err(error) => {
                 let what = format!("{}: {error}", path.display());
@@ -208,12 +208,12 @@ impl Copy<'_> {
     }
 
     /// Copies every tree of the old base.
-    fn trees(&mut self, old: &Old) -> Result<()> {
-        let mut twins: BTreeMap<u64, Ident> = BTreeMap::new();
+    fn trees(&mut self, old: &DamagedBase) -> Result<()> {
+        let mut copied_bases: BTreeMap<u64, Ident> = BTreeMap::new();
         for (ident, table) in &old.trees {
             self.idents.insert(*ident);
-            if let Some(twin) = twins.get(&table.base) {
-                self.batch.fork(*twin, *ident);
+            if let Some(copied) = copied_bases.get(&table.base) {
+                self.batch.fork(*copied, *ident);
                 self.flush()?;
                 continue;
             }
@@ -221,7 +221,7 @@ impl Copy<'_> {
             self.flush()?;
             if table.base != 0 {
                 let saved = self.table(&old.view, *ident, table.base)?;
-                twins.insert(table.base, *ident);
+                copied_bases.insert(table.base, *ident);
                 if saved.entries < table.entries || saved.damage.is_some() {
                     let what = saved.damage.unwrap_or_else(|| "entries are missing".to_string());
                     let what = format!("{BASE_FILE}, table t{}: {what}", table.base);
@@ -269,7 +269,7 @@ impl Copy<'_> {
         match batch.is_empty() {
             true => Ok(()),
             false => {
-                self.engine.wait_for_room(&mut || true).and_then(|()| self.engine.commit(batch)).map(drop)
+                self.engine.wait_for_space(&mut || true).and_then(|()| self.engine.commit(batch)).map(drop)
             }
         }
     }
@@ -281,7 +281,7 @@ impl Copy<'_> {
         let (mut batches, mut latest) = (0, 0);
         let replay = |_, batch| {
             let batch = fitting(batch, idents);
-            engine.wait_for_room(&mut || true)?;
+            engine.wait_for_space(&mut || true)?;
             engine.commit(batch).map(drop)
         };
         let remains = recovery::salvage(segments, base, replay, |_, batch| {

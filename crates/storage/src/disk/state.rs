@@ -298,7 +298,7 @@ impl State {
     /// Checks that every operation of a batch is valid after the earlier ones. Looks up the lengths in the base of keys
     /// that change for the first time. This may wait for the disk; [`State::apply`] then does not.
     pub(super) fn prepare(&self, batch: &Batch) -> Result<Vec<Option<usize>>> {
-        let mut known = Known { state: self, made: BTreeMap::new(), recent: None };
+        let mut known = ExistingTrees { state: self, made: BTreeMap::new(), recent: None };
         let mut below = Vec::with_capacity(batch.len());
         for (op, is_new) in batch.with_new() {
             below.push(known.admit(op, is_new)?);
@@ -457,24 +457,24 @@ pub(super) fn each_ident(idents: &Tree<()>, mut call: impl FnMut(Ident)) {
 }
 
 /// The trees that exist at some point in a batch, and their lower layers.
-struct Known<'a> {
+struct ExistingTrees<'a> {
     state: &'a State,
     /// Trees that the batch changed as a whole.
-    made: BTreeMap<Ident, Made<'a>>,
+    made: BTreeMap<Ident, TreeChange<'a>>,
     /// The tree found last: consecutive operations often use one tree.
     recent: Option<(Ident, Option<&'a Table>)>,
 }
 
 /// State of a tree that the batch changed as a whole.
 #[derive(Clone, Copy)]
-enum Made<'a> {
+enum TreeChange<'a> {
     Dropped,
     Empty,
     /// A fork, direct or indirect, of this tree from before the batch.
-    Twin(&'a Table),
+    Fork(&'a Table),
 }
 
-impl<'a> Known<'a> {
+impl<'a> ExistingTrees<'a> {
     /// Checks one operation after the earlier ones of the batch. Returns the length in the lower layers if the
     /// operation needs it.
     fn admit(&mut self, op: &Op, is_new: bool) -> Result<Option<usize>> {
@@ -484,16 +484,16 @@ impl<'a> Known<'a> {
             }
             Op::Clear(ident) => {
                 self.find(*ident)?;
-                self.made.insert(*ident, Made::Empty);
+                self.made.insert(*ident, TreeChange::Empty);
             }
-            Op::Create(ident) => self.create(*ident, Made::Empty)?,
+            Op::Create(ident) => self.create(*ident, TreeChange::Empty)?,
             Op::Fork { from, to } => {
-                let twin = self.find(*from)?.map_or(Made::Empty, Made::Twin);
-                self.create(*to, twin)?;
+                let change = self.find(*from)?.map_or(TreeChange::Empty, TreeChange::Fork);
+                self.create(*to, change)?;
             }
             Op::Drop(ident) => {
                 self.find(*ident)?;
-                self.made.insert(*ident, Made::Dropped);
+                self.made.insert(*ident, TreeChange::Dropped);
             }
         }
         self.recent = None;
@@ -528,9 +528,9 @@ impl<'a> Known<'a> {
             return Ok(table);
         }
         let found = match self.made.get(&ident) {
-            Some(Made::Dropped) => return Err(Error::NoSuchIdent(ident)),
-            Some(Made::Empty) => None,
-            Some(Made::Twin(table)) => Some(*table),
+            Some(TreeChange::Dropped) => return Err(Error::NoSuchIdent(ident)),
+            Some(TreeChange::Empty) => None,
+            Some(TreeChange::Fork(table)) => Some(*table),
             None => Some(self.state.table(ident)?),
         };
         self.recent = Some((ident, found));
@@ -538,7 +538,7 @@ impl<'a> Known<'a> {
     }
 
     /// Adds a tree that the batch creates. Fails if the number is in use.
-    fn create(&mut self, ident: Ident, made: Made<'a>) -> Result<()> {
+    fn create(&mut self, ident: Ident, made: TreeChange<'a>) -> Result<()> {
         if self.find(ident).is_ok() {
             return Err(Error::IdentExists(ident));
         }

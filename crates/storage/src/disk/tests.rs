@@ -85,9 +85,9 @@ fn entries(snapshot: &dyn Snapshot, ident: Ident, range: Range, direction: Direc
 }
 
 /// The contents of all trees with their counts.
-type Everything = Vec<(u64, u64, u64, Entries)>;
+type AllTrees = Vec<(u64, u64, u64, Entries)>;
 
-fn everything(snapshot: &dyn Snapshot) -> Everything {
+fn everything(snapshot: &dyn Snapshot) -> AllTrees {
     let tree = |number: u64| {
         let ident = Ident(number);
         let found = entries(snapshot, ident, Range::all(), Direction::Forward).ok()?;
@@ -237,7 +237,7 @@ proptest! {
 }
 
 #[test]
-fn a_large_batch_goes_in_and_comes_back() {
+fn a_large_batch_is_committed_and_read() {
     let files = FaultyFiles::new();
     let engine = open(&files).unwrap();
     start(&engine);

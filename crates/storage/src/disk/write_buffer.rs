@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::files::{BLOCK, File};
 
 /// Maximum capacity kept after a long frame.
-const KEPT_BYTES: usize = 1 << 20;
+const RETAINED_BYTES: usize = 1 << 20;
 
 /// Whole blocks at an aligned address.
 pub(super) struct Blocks {
@@ -24,14 +24,14 @@ impl Blocks {
     /// Returns bytes padded with zeros to a whole block.
     fn of(bytes: &[u8]) -> Self {
         let len = bytes.len().next_multiple_of(BLOCK);
-        let mut room = vec![0; len + BLOCK];
-        let from = room.as_ptr().align_offset(BLOCK).min(BLOCK);
-        if let Some(to) = room.get_mut(from..from + bytes.len()) {
+        let mut buffer = vec![0; len + BLOCK];
+        let from = buffer.as_ptr().align_offset(BLOCK).min(BLOCK);
+        if let Some(to) = buffer.get_mut(from..from + bytes.len()) {
             to.copy_from_slice(bytes);
         }
-        debug_assert!(from + len <= room.len(), "the blocks have no room behind their aligned address");
-        room.truncate(from + len);
-        Blocks { bytes: room, from }
+        debug_assert!(from + len <= buffer.len(), "the blocks have no room behind their aligned address");
+        buffer.truncate(from + len);
+        Blocks { bytes: buffer, from }
     }
 
     fn bytes(&self) -> &[u8] {
@@ -139,11 +139,11 @@ impl WriteBuffer {
             return;
         }
         // Later frames may have arrived. The last block is then written again.
-        let whole = part.blocks.bytes().len().saturating_sub(BLOCK).min(self.last.bytes.len());
-        debug_assert!(whole.is_multiple_of(BLOCK), "a block is half forgotten");
-        self.last.bytes.drain(..whole);
-        self.last.start += whole as u64;
-        self.last.bytes.shrink_to(KEPT_BYTES);
+        let full_blocks = part.blocks.bytes().len().saturating_sub(BLOCK).min(self.last.bytes.len());
+        debug_assert!(full_blocks.is_multiple_of(BLOCK), "a part of a block is removed");
+        self.last.bytes.drain(..full_blocks);
+        self.last.start += full_blocks as u64;
+        self.last.bytes.shrink_to(RETAINED_BYTES);
     }
 }
 
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_what_was_pushed_whatever_comes_meanwhile() {
+    fn written_bytes_equal_pushed_bytes_under_concurrency() {
         let files = FaultyFiles::new();
         let file = files.open(Path::new("/journal"), true).unwrap();
         let mut model = vec![1; 32];
@@ -190,10 +190,13 @@ mod tests {
             model.extend(&meanwhile);
             assert!(write_buffer.last.bytes.len() < 3 * 13 * 137 + 3 * 7 * 900);
         }
-        write_buffer.push(&vec![1; 3 * KEPT_BYTES]);
+        write_buffer.push(&vec![1; 3 * RETAINED_BYTES]);
         let parts = write_buffer.take();
         parts.iter().for_each(|part| part.write().unwrap());
         write_buffer.written(&parts, true);
-        assert!(write_buffer.last.bytes.capacity() <= KEPT_BYTES, "room of a long frame is kept");
+        assert!(
+            write_buffer.last.bytes.capacity() <= RETAINED_BYTES,
+            "the capacity of a long frame is retained"
+        );
     }
 }

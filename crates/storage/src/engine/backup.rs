@@ -38,7 +38,7 @@ impl Kind {
 
 /// Header of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Head {
+pub(crate) struct PartHeader {
     pub(crate) kind: Kind,
     /// Id of the data directory.
     pub(crate) id: u64,
@@ -57,7 +57,7 @@ pub struct End {
     pub covers: u64,
 }
 
-impl Head {
+impl PartHeader {
     /// Encodes the header.
     pub(crate) fn bytes(&self) -> [u8; HEAD_BYTES] {
         let mut bytes = [0; HEAD_BYTES];
@@ -72,7 +72,7 @@ impl Head {
         bytes[24..32].copy_from_slice(&self.from.to_le_bytes());
         let checksum = crc32c::crc32c(&bytes[..32]);
         bytes[32..].copy_from_slice(&checksum.to_le_bytes());
-        debug_assert_eq!(Head::read(&bytes).as_ref(), Ok(self), "a reader finds something else");
+        debug_assert_eq!(PartHeader::read(&bytes).as_ref(), Ok(self), "a reader finds something else");
         bytes
     }
 
@@ -93,7 +93,7 @@ impl Head {
             _ => return Err("has a type that this version of Vellum does not support".to_string()),
         };
         let (id, from) = (number(fields, 16).unwrap_or_default(), number(fields, 24).unwrap_or_default());
-        Ok(Head { kind, id, from })
+        Ok(PartHeader { kind, id, from })
     }
 }
 
@@ -142,7 +142,7 @@ pub struct Since {
 
 /// A part of a backup in progress: bytes to be written in sequence.
 pub struct Backup {
-    head: Head,
+    head: PartHeader,
     end: End,
     source: Box<dyn Pieces>,
     /// Number of frames returned so far.
@@ -162,7 +162,7 @@ pub(crate) trait Pieces: Send {
 }
 
 /// A snapshot being written.
-struct Full {
+struct FullBackup {
     snapshot: Arc<dyn Snapshot>,
     /// Trees not yet written.
     idents: VecDeque<Ident>,
@@ -173,18 +173,18 @@ struct Full {
 impl Backup {
     /// Creates a full part of a snapshot with these trees. `end` describes its state.
     pub(crate) fn full(snapshot: Arc<dyn Snapshot>, idents: Vec<Ident>, id: u64, end: End) -> Self {
-        let full = Full { snapshot, idents: idents.into(), cursor: None };
-        Backup::new(Head { kind: Kind::Full, id, from: 0 }, end, Box::new(full))
+        let full = FullBackup { snapshot, idents: idents.into(), cursor: None };
+        Backup::new(PartHeader { kind: Kind::Full, id, from: 0 }, end, Box::new(full))
     }
 
     /// Creates a part with the commits after an earlier backup, up to `end`.
     pub(crate) fn changes(frames: Box<dyn Pieces>, since: Since, end: End) -> Self {
         debug_assert!(since.position <= end.position, "{since:?} is after {end:?}");
-        let head = Head { kind: Kind::Changes, id: since.id, from: since.position };
+        let head = PartHeader { kind: Kind::Changes, id: since.id, from: since.position };
         Backup::new(head, end, frames)
     }
 
-    fn new(head: Head, end: End, source: Box<dyn Pieces>) -> Self {
+    fn new(head: PartHeader, end: End, source: Box<dyn Pieces>) -> Self {
         debug_assert!(end.covers >= end.time, "a commit of the backup is later than its end: {end:?}");
         Backup { head, end, source, frames: 0, started: false, ended: false, instead: None }
     }
@@ -228,7 +228,7 @@ impl Backup {
     }
 }
 
-impl Pieces for Full {
+impl Pieces for FullBackup {
     /// Returns the next frame. Its position counts the frames of this part.
     fn piece(&mut self, frames: &mut u64) -> Result<Option<Vec<u8>>> {
         let mut batch = Batch::new();

@@ -259,14 +259,14 @@ fn index<V>(leaf: &Leaf<V>, key: &[u8], side: Side) -> usize {
 }
 
 /// A cursor over changes, one entry ahead, for merging with the entries below.
-pub(crate) struct Ahead<V> {
+pub(crate) struct LookaheadCursor<V> {
     cursor: TreeCursor<V>,
     head: Option<(Key, V)>,
 }
 
-impl<V: Clone> Ahead<V> {
-    pub(crate) fn new(cursor: TreeCursor<V>) -> Ahead<V> {
-        Ahead { cursor, head: None }
+impl<V: Clone> LookaheadCursor<V> {
+    pub(crate) fn new(cursor: TreeCursor<V>) -> LookaheadCursor<V> {
+        LookaheadCursor { cursor, head: None }
     }
 
     /// Returns true if a next entry exists. It is then the head.

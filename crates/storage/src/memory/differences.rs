@@ -1,6 +1,6 @@
 //! Differences of two persistent trees, found by their unshared nodes.
 //!
-//! Twins share all nodes that neither has changed since the fork. The scan reads both trees in
+//! Forks share all nodes that neither has changed since the fork. The scan reads both trees in
 //! parallel and skips shared subtrees. Its time depends on the number of changes, not on the size
 //! of the trees.
 
@@ -215,7 +215,7 @@ mod tests {
     use proptest::prelude::*;
 
     const ORIGIN: Ident = Ident(1);
-    const TWIN: Ident = Ident(2);
+    const FORK: Ident = Ident(2);
 
     fn collect(mut differences: Box<dyn Differences>, stops: bool) -> Vec<Difference> {
         let mut found = Vec::new();
@@ -233,27 +233,27 @@ mod tests {
         }
     }
 
-    /// Returns an engine with a tree of this number of entries, and its twin.
-    fn twins(entries: u32) -> MemoryEngine {
+    /// Returns an engine with a tree of this number of entries, and its fork.
+    fn forked(entries: u32) -> MemoryEngine {
         let engine = MemoryEngine::new();
         let mut batch = Batch::new();
         batch.create(ORIGIN);
         (0..entries).for_each(|number| batch.put(ORIGIN, number.to_be_bytes(), number.to_be_bytes()));
-        batch.fork(ORIGIN, TWIN);
+        batch.fork(ORIGIN, FORK);
         engine.commit(batch).unwrap();
         engine
     }
 
     proptest! {
         #[test]
-        fn differences_are_those_that_reading_both_trees_finds(
+        fn differences_equal_a_full_comparison(
             entries in 0u32..400,
             writes in prop::collection::vec((any::<bool>(), 0u32..500, prop::option::of(0u8..3)), 0..80),
             stops in any::<bool>(),
         ) {
-            let engine = twins(entries);
-            for (in_twin, key, value) in writes {
-                let tree = if in_twin { TWIN } else { ORIGIN };
+            let engine = forked(entries);
+            for (in_fork, key, value) in writes {
+                let tree = if in_fork { FORK } else { ORIGIN };
                 let mut batch = Batch::new();
                 match value {
                     Some(value) => batch.put(tree, key.to_be_bytes(), [value; 4]),
@@ -262,7 +262,7 @@ mod tests {
                 engine.commit(batch).unwrap();
             }
             let snapshot = engine.snapshot();
-            let pairs = [(Some(ORIGIN), Some(TWIN)), (Some(TWIN), Some(ORIGIN)), (None, Some(TWIN)), (Some(TWIN), None)];
+            let pairs = [(Some(ORIGIN), Some(FORK)), (Some(FORK), Some(ORIGIN)), (None, Some(FORK)), (Some(FORK), None)];
             for (before, after) in pairs {
                 let expected = collect(merged(snapshot.as_ref(), before, after).unwrap(), stops);
                 prop_assert_eq!(collect(snapshot.differences(before, after).unwrap(), stops), expected);
@@ -271,15 +271,15 @@ mod tests {
     }
 
     #[test]
-    fn what_twins_share_is_not_looked_into() {
-        let engine = twins(100_000);
+    fn shared_nodes_are_skipped() {
+        let engine = forked(100_000);
         for key in [7u32, 50_000, 99_999] {
             let mut batch = Batch::new();
-            batch.put(TWIN, key.to_be_bytes(), b"new");
+            batch.put(FORK, key.to_be_bytes(), b"new");
             engine.commit(batch).unwrap();
         }
         let state = engine.latest();
-        let [before, after] = [ORIGIN, TWIN].map(|ident| &state.table(ident).unwrap().tree);
+        let [before, after] = [ORIGIN, FORK].map(|ident| &state.table(ident).unwrap().tree);
         let mut differences = TreeDifferences::new(Some(before), Some(after));
         let mut found = 0;
         while differences.next(&mut || true).unwrap().is_some() {

@@ -195,7 +195,7 @@ impl<const N: usize> Keys<N> {
     }
 
     /// Computes the common prefix again, after many inserts or removals.
-    fn reshare(&mut self) {
+    fn update_prefix(&mut self) {
         if let (Some(first), Some(last)) = (self.first(), self.last()) {
             let common = common_prefix(first, last);
             self.shared = common as u32;
@@ -238,8 +238,8 @@ impl<const N: usize> Keys<N> {
         }
         right.len = (len - at) as u32;
         self.len = at as u32;
-        self.reshare();
-        right.reshare();
+        self.update_prefix();
+        right.update_prefix();
         debug_assert_eq!(self.len() + right.len(), len, "a key is lost");
         self.assert_valid();
         right.assert_valid();
@@ -256,27 +256,27 @@ impl<const N: usize> Keys<N> {
             *to = end + shift;
         }
         self.len += right.len;
-        self.reshare();
+        self.update_prefix();
         self.assert_valid();
     }
 
-    /// Frees the spare room of a node that will not grow, and reserves as much in the node that
+    /// Frees the spare capacity of a node that will not grow, and reserves as much in the node that
     /// will.
     pub(super) fn transfer_capacity(&mut self, next: &mut Self) {
         self.bytes.shrink_to_fit();
         next.bytes.reserve(self.bytes.len());
     }
 
-    /// Returns a copy with room for a few more keys, because nodes are copied for changes.
-    pub(super) fn clone_with_room(&self, room: usize) -> Self {
-        let spare = room * (self.bytes.len() / self.len().max(1) + 1);
-        Keys { bytes: clone_with_room(&self.bytes, spare), ..*self }
+    /// Returns a copy with capacity for a few more keys, because nodes are copied for changes.
+    pub(super) fn clone_with_spare(&self, spare: usize) -> Self {
+        let spare_bytes = spare * (self.bytes.len() / self.len().max(1) + 1);
+        Keys { bytes: clone_with_spare(&self.bytes, spare_bytes), ..*self }
     }
 }
 
 /// Copies a vector with spare capacity.
-pub(super) fn clone_with_room<T: Clone>(from: &[T], room: usize) -> Vec<T> {
-    let mut copy = Vec::with_capacity(from.len() + room);
+pub(super) fn clone_with_spare<T: Clone>(from: &[T], spare: usize) -> Vec<T> {
+    let mut copy = Vec::with_capacity(from.len() + spare);
     copy.extend_from_slice(from);
     copy
 }
@@ -337,7 +337,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn search_agrees_with_a_sorted_vector(inserted in prop::collection::vec(key(), 0..=N), sought in key()) {
+        fn search_agrees_with_a_sorted_vector(inserted in prop::collection::vec(key(), 0..=N), searched in key()) {
             let mut keys = Keys::<N>::default();
             let mut model: Vec<Vec<u8>> = Vec::new();
             for key in inserted {
@@ -348,13 +348,13 @@ mod tests {
                     model.insert(at, key);
                 }
             }
-            prop_assert_eq!(keys.search(&sought), model.binary_search(&sought));
+            prop_assert_eq!(keys.search(&searched), model.binary_search(&searched));
             prop_assert_eq!(listed(&keys), model);
         }
 
         #[test]
         fn splitting_and_appending_are_inverse(
-            set in prop::collection::btree_set(key(), 1..=N), at in 0..=N, removed in 0..=N, sought in key(),
+            set in prop::collection::btree_set(key(), 1..=N), at in 0..=N, removed in 0..=N, searched in key(),
         ) {
             let mut model: Vec<Vec<u8>> = set.into_iter().collect();
             let mut left = keys_of(&model);
@@ -364,12 +364,12 @@ mod tests {
             }
             let right = left.split_off(at.min(model.len()));
             let tail = model.split_off(at.min(model.len()));
-            prop_assert_eq!(left.search(&sought), model.binary_search(&sought));
-            prop_assert_eq!(right.search(&sought), tail.binary_search(&sought));
+            prop_assert_eq!(left.search(&searched), model.binary_search(&searched));
+            prop_assert_eq!(right.search(&searched), tail.binary_search(&searched));
             left.append(&right);
             model.extend(tail);
-            prop_assert_eq!(left.search(&sought), model.binary_search(&sought));
-            prop_assert_eq!(listed(&left.clone_with_room(3)), model);
+            prop_assert_eq!(left.search(&searched), model.binary_search(&searched));
+            prop_assert_eq!(listed(&left.clone_with_spare(3)), model);
         }
     }
 

@@ -14,7 +14,7 @@
 //! without cloning. `docs/storage-memory.md` has the measurements.
 
 use super::cursor::TreeCursor;
-use super::keys::{Keys, clone_with_room, separator};
+use super::keys::{Keys, clone_with_spare, separator};
 use crate::{Direction, Key, Range};
 use std::mem;
 use std::sync::Arc;
@@ -71,8 +71,8 @@ impl<V> Clone for Node<V> {
 impl<V: Clone> Clone for Leaf<V> {
     fn clone(&self) -> Self {
         Leaf {
-            keys: self.keys.clone_with_room(SPARE_CAPACITY),
-            values: clone_with_room(&self.values, SPARE_CAPACITY),
+            keys: self.keys.clone_with_spare(SPARE_CAPACITY),
+            values: clone_with_spare(&self.values, SPARE_CAPACITY),
         }
     }
 }
@@ -80,8 +80,8 @@ impl<V: Clone> Clone for Leaf<V> {
 impl<V> Clone for Inner<V> {
     fn clone(&self) -> Self {
         Inner {
-            keys: self.keys.clone_with_room(SPARE_CAPACITY),
-            children: clone_with_room(&self.children, SPARE_CAPACITY),
+            keys: self.keys.clone_with_spare(SPARE_CAPACITY),
+            children: clone_with_spare(&self.children, SPARE_CAPACITY),
         }
     }
 }

@@ -73,7 +73,7 @@ impl State {
 
     /// Checks that every operation of a batch is possible after the operations before it.
     pub(super) fn validate(&self, batch: &Batch) -> Result<()> {
-        let mut known = Known { state: self, changed: BTreeMap::new(), recent: None };
+        let mut known = ExistingTrees { state: self, changed: BTreeMap::new(), recent: None };
         batch.ops().iter().try_for_each(|op| known.admit(op))
     }
 
@@ -150,7 +150,7 @@ fn write(table: &mut Table, op: Op) {
 }
 
 /// The trees that exist at a point within a batch.
-struct Known<'a> {
+struct ExistingTrees<'a> {
     state: &'a State,
     /// Trees created (true) or dropped (false) by the batch so far.
     changed: BTreeMap<Ident, bool>,
@@ -158,7 +158,7 @@ struct Known<'a> {
     recent: Option<Ident>,
 }
 
-impl Known<'_> {
+impl ExistingTrees<'_> {
     fn admit(&mut self, op: &Op) -> Result<()> {
         match op {
             Op::Put { ident, key, .. } | Op::Delete { ident, key } => {

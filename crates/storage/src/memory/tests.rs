@@ -62,7 +62,7 @@ fn direction() -> impl Strategy<Value = Direction> {
     prop_oneof![Just(Direction::Forward), Just(Direction::Backward)]
 }
 
-fn perform(step: Step, tree: &mut Tree<u32>, model: &mut Model, kept: &mut Vec<(Tree<u32>, Model)>) {
+fn perform(step: Step, tree: &mut Tree<u32>, model: &mut Model, clones: &mut Vec<(Tree<u32>, Model)>) {
     match step {
         Step::Insert(key, value) => {
             assert_eq!(tree.insert(&key, value), model.insert(key, value));
@@ -82,7 +82,7 @@ fn perform(step: Step, tree: &mut Tree<u32>, model: &mut Model, kept: &mut Vec<(
                 assert_eq!(tree.remove(&key), model.remove(&key));
             }
         }
-        Step::Keep => kept.push((tree.clone(), model.clone())),
+        Step::Keep => clones.push((tree.clone(), model.clone())),
     }
 }
 
@@ -142,12 +142,12 @@ proptest! {
         ranges in prop::collection::vec((range(), direction()), 4),
         seeks in prop::collection::vec((0u8..90, key()), 0..6),
     ) {
-        let (mut tree, mut model, mut kept) = (Tree::new(), Model::new(), Vec::new());
+        let (mut tree, mut model, mut clones) = (Tree::new(), Model::new(), Vec::new());
         for step in steps {
-            perform(step, &mut tree, &mut model, &mut kept);
+            perform(step, &mut tree, &mut model, &mut clones);
         }
-        kept.push((tree, model));
-        for (tree, model) in &kept {
+        clones.push((tree, model));
+        for (tree, model) in &clones {
             tree.check();
             prop_assert_eq!(tree.len(), model.len());
             prop_assert_eq!(all(tree, Range::all(), Direction::Forward), expected(model, &Range::all(), Direction::Forward));
@@ -238,8 +238,8 @@ fn apply(states: &mut States, op: &Op) -> Result<(), Error> {
         }
         Op::Clear(ident) => states.get_mut(ident).ok_or(missing(ident))?.clear(),
         Op::Fork { from, to } => {
-            let twin = states.get(from).ok_or(missing(from))?.clone();
-            create(states, *to, twin)?;
+            let copy = states.get(from).ok_or(missing(from))?.clone();
+            create(states, *to, copy)?;
         }
     }
     Ok(())

@@ -17,7 +17,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 /// Returns the limit of a commit's CPU time under the lock.
-fn most_under_lock(operations: usize) -> Duration {
+fn max_time_under_lock(operations: usize) -> Duration {
     cpu_slice::UNDER_COMMIT_LOCK + cpu_slice::PER_OPERATION * u32::try_from(operations).unwrap_or(u32::MAX)
 }
 
@@ -56,7 +56,7 @@ struct Writer {
 }
 
 /// The commit lock of a [`Local`].
-struct Held<'a> {
+struct CommitGuard<'a> {
     local: &'a Local,
     writer: MutexGuard<'a, Writer>,
     slice: CpuSlice,
@@ -198,7 +198,7 @@ impl Local {
                 writer.unsynced.push_back((position, time));
             }
         }
-        let mut gone = Vec::new();
+        let mut dropped = Vec::new();
         for side_effect in side_effects {
             match side_effect {
                 SideEffect::Count { .. }
@@ -221,15 +221,15 @@ impl Local {
                 }
                 SideEffect::Generation(ident, None) => {
                     writer.generations.remove(&ident);
-                    gone.push(ident);
+                    dropped.push(ident);
                 }
             }
         }
         // A renamed collection exists under its new name.
-        gone.retain(|ident| !writer.generations.contains_key(ident));
-        if !gone.is_empty() {
+        dropped.retain(|ident| !writer.generations.contains_key(ident));
+        if !dropped.is_empty() {
             let mut counts = self.counts.lock();
-            gone.iter().for_each(|ident| _ = counts.remove(ident));
+            dropped.iter().for_each(|ident| _ = counts.remove(ident));
         }
         if mutant!("a later known time is forgotten") {
             self.time.store(time, Ordering::Release);
@@ -239,7 +239,7 @@ impl Local {
     }
 }
 
-impl Exclusive for Held<'_> {
+impl Exclusive for CommitGuard<'_> {
     fn read_view(&self) -> ReadView {
         self.local.read_view()
     }
@@ -267,7 +267,7 @@ impl Exclusive for Held<'_> {
         if let Some(refusal) = self.local.refusal(&self.writer, &change)? {
             return Ok(Err((refusal, change)));
         }
-        let most = most_under_lock(change.batch.len() + change.expect.len());
+        let most = max_time_under_lock(change.batch.len() + change.expect.len());
         let written = if changes_catalog {
             let mut generation = self.local.generation.write();
             debug_assert!(is_made_for(&change, *generation + 1), "the change is of another generation");
@@ -326,7 +326,7 @@ impl Commits for Local {
             Some(refusal) => Err((refusal, change)),
             None => Ok(self.apply(&mut writer, change)?),
         };
-        slice.assert_within(most_under_lock(operations), "under the commit lock");
+        slice.assert_within(max_time_under_lock(operations), "under the commit lock");
         Ok(outcome)
     }
 
@@ -335,10 +335,10 @@ impl Commits for Local {
         should_continue: &mut dyn FnMut() -> bool,
     ) -> Result<Option<Box<dyn Exclusive + 'a>>> {
         loop {
-            self.wait_for_room(should_continue)?;
+            self.wait_for_space(should_continue)?;
             let writer = self.writer.lock();
             if self.frozen() == 0 {
-                return Ok(Some(Box::new(Held { local: self, writer, slice: CpuSlice::begin() })));
+                return Ok(Some(Box::new(CommitGuard { local: self, writer, slice: CpuSlice::begin() })));
             }
             drop(writer);
             if !should_continue() {
@@ -352,18 +352,18 @@ impl Commits for Local {
             return Ok(true);
         }
         let mut requested = false;
-        self.engine.wait_for_room(&mut || {
+        self.engine.wait_for_space(&mut || {
             requested = true;
             false
         })?;
         Ok(requested)
     }
 
-    fn wait_for_room(&self, should_continue: &mut dyn FnMut() -> bool) -> Result<()> {
+    fn wait_for_space(&self, should_continue: &mut dyn FnMut() -> bool) -> Result<()> {
         if self.frozen() > 0 {
             self.wait_until(&|| self.frozen() == 0, should_continue);
         }
-        self.engine.wait_for_room(should_continue)
+        self.engine.wait_for_space(should_continue)
     }
 
     fn freeze(&self) -> u64 {

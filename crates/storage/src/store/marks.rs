@@ -92,11 +92,11 @@ mod tests {
     #[test]
     fn numbers_up_to_the_greatest_are_kept() {
         let marks = Marks::up_to(10_000);
-        let kept = [0, 1, 63, 64, 4095, 4096, 9999, 10_000];
-        kept.iter().for_each(|number| marks.add(*number));
+        let marked = [0, 1, 63, 64, 4095, 4096, 9999, 10_000];
+        marked.iter().for_each(|number| marks.add(*number));
         marks.add(10_001);
         for number in 0..10_100 {
-            assert_eq!(marks.contains(number), kept.contains(&number), "{number}");
+            assert_eq!(marks.contains(number), marked.contains(&number), "{number}");
         }
     }
 }

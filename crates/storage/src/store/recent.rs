@@ -89,7 +89,7 @@ impl RecentWrites {
     pub(super) fn note(&mut self, places: Vec<Place>, time: u64) {
         debug_assert!(places.is_empty() || !self.open.is_empty(), "changes that no transaction needs");
         if self.count + places.len() > self.count_max {
-            self.make_room(time);
+            self.evict(time);
             debug_assert!(self.count <= self.count_max / 2, "{} keys after the cleanup", self.count);
         }
         for (ident, key) in places {
@@ -105,7 +105,7 @@ impl RecentWrites {
     }
 
     /// Removes keys that no open transaction needs, or else all keys.
-    fn make_room(&mut self, time: u64) {
+    fn evict(&mut self, time: u64) {
         mark!("changed keys of open transactions are forgotten");
         let oldest = self.open.values().min().copied().unwrap_or(time);
         self.keys.retain(|_, keys| {
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changed_since_a_transaction_began_is_known_while_it_is_open() {
+    fn changes_since_the_start_of_an_open_transaction_are_known() {
         let mut recent = RecentWrites::default();
         let (early, late) = (TransactionId(1), TransactionId(2));
         let (a, b) = (WriteIntent::Key(TREE, Key::from(b"a")), WriteIntent::Key(TREE, Key::from(b"b")));
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_its_bound_the_oldest_transactions_are_told_nothing() {
+    fn beyond_the_limit_the_oldest_transactions_have_no_history() {
         let mut recent = RecentWrites { count_max: 4, ..RecentWrites::default() };
         let (early, late) = (TransactionId(1), TransactionId(2));
         recent.begin(early, 1);

@@ -58,7 +58,7 @@ impl Data {
         for id in 0..documents {
             batch.put(TREE, id.to_be_bytes(), value.as_slice());
             if id % 1000 == 999 {
-                engine.wait_for_room(&mut || true).unwrap();
+                engine.wait_for_space(&mut || true).unwrap();
                 engine.commit(std::mem::take(&mut batch)).unwrap();
             }
         }
@@ -67,8 +67,8 @@ impl Data {
         data
     }
 
-    /// About what a cache for everything needs: the length of the file.
-    pub(crate) fn whole(&self) -> u64 {
+    /// Returns the length of the file, which is about the size of a cache for all data.
+    pub(crate) fn file_bytes(&self) -> u64 {
         self.open(8 << 20).statistics().file_bytes
     }
 
@@ -95,7 +95,7 @@ impl Data {
                 if load == Load::Writes && at % 20 == 0 {
                     let mut batch = Batch::new();
                     batch.put(TREE, key, &*value);
-                    engine.wait_for_room(&mut || true).unwrap();
+                    engine.wait_for_space(&mut || true).unwrap();
                     engine.commit(batch).unwrap();
                 }
             }),

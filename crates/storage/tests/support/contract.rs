@@ -105,9 +105,9 @@ impl Closely {
 }
 
 impl<E: Engine> crate::Wrapper for Checked<E> {
-    type Beneath = E;
+    type Wrapped = E;
 
-    fn beneath(&self) -> &E {
+    fn wrapped(&self) -> &E {
         &self.engine
     }
 
@@ -373,22 +373,22 @@ mod tests {
     struct Forgetful(MemoryEngine);
 
     impl crate::Wrapper for Forgetful {
-        type Beneath = MemoryEngine;
+        type Wrapped = MemoryEngine;
 
-        fn beneath(&self) -> &MemoryEngine {
+        fn wrapped(&self) -> &MemoryEngine {
             &self.0
         }
 
         fn commit(&self, batch: Batch) -> Result<Position> {
-            let mut kept = Batch::new();
+            let mut filtered = Batch::new();
             for op in batch {
                 match op {
-                    Op::Put { ident, key, value } => kept.put(ident, key, value),
-                    Op::Create(ident) => kept.create(ident),
+                    Op::Put { ident, key, value } => filtered.put(ident, key, value),
+                    Op::Create(ident) => filtered.create(ident),
                     _ => {}
                 }
             }
-            self.0.commit(kept)
+            self.0.commit(filtered)
         }
 
         fn has_journal(&self) -> bool {
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_find_it_too_and_let_trees_be_changed_in_place() {
+    fn samples_find_the_fault_and_allow_changes_in_place() {
         let engine = Checked::sampling(Arc::new(Forgetful(MemoryEngine::new())) as Arc<dyn Engine>);
         let mut batch = Batch::new();
         batch.create(TREE);

@@ -59,7 +59,7 @@ struct Disk {
     /// Duration of a sync.
     slowness: Duration,
     /// Number of bytes by which files may still grow.
-    room: Option<u64>,
+    free_bytes: Option<u64>,
     /// What [`Files::random`] returns, for tests that repeat bit for bit.
     random: Option<u64>,
     stopped: bool,
@@ -111,14 +111,14 @@ impl FaultyFiles {
     }
 
     /// Sets the number of bytes by which files may grow; `None` for no limit.
-    pub fn set_room(&self, room: Option<u64>) {
-        self.disk.lock().room = room;
+    pub fn set_free_bytes(&self, free_bytes: Option<u64>) {
+        self.disk.lock().free_bytes = free_bytes;
     }
 
     /// Removes all faults.
     pub fn heal(&self) {
         let mut disk = self.disk.lock();
-        (disk.stop_at_write, disk.stop_at_sync, disk.room) = (None, None, None);
+        (disk.stop_at_write, disk.stop_at_sync, disk.free_bytes) = (None, None, None);
         (disk.failing_syncs, disk.failing_reads, disk.slowness) = (0, 0, Duration::ZERO);
     }
 
@@ -155,14 +155,15 @@ impl FaultyFiles {
         let names = before.names_after(loss, &mut random);
         let mut disk = Disk { next: before.next, random: before.random, ..Disk::default() };
         for (number, content) in &before.contents {
-            let kept = match loss {
+            let bytes = match loss {
                 Loss::Nothing => content.now.clone(),
                 Loss::Everything => content.durable.clone(),
                 Loss::Some(_) => content.some(&mut random),
                 Loss::Blocks(_) => content.blocks(&mut random),
             };
             // Data on the disk at a start is durable.
-            disk.contents.insert(*number, Content { durable: kept.clone(), now: kept, pending: Vec::new() });
+            disk.contents
+                .insert(*number, Content { durable: bytes.clone(), now: bytes, pending: Vec::new() });
         }
         disk.durable_names = names.clone();
         disk.names = names;
@@ -227,9 +228,9 @@ impl Content {
     /// Returns the durable contents with some of the later writes.
     fn some(&self, random: &mut Random) -> Vec<u8> {
         let mut bytes = self.durable.clone();
-        let kept = random.below(self.pending.len() + 1);
-        self.pending.iter().take(kept).for_each(|pending| Content::apply(&mut bytes, pending));
-        if let Some(Pending::Write(offset, written)) = self.pending.get(kept) {
+        let applied = random.below(self.pending.len() + 1);
+        self.pending.iter().take(applied).for_each(|pending| Content::apply(&mut bytes, pending));
+        if let Some(Pending::Write(offset, written)) = self.pending.get(applied) {
             let torn = random.below(written.len());
             overwrite(&mut bytes, *offset, written.get(..torn).unwrap_or_default());
         }
@@ -301,10 +302,10 @@ impl Disk {
 
     /// Reserves room for the growth of a file, or returns the available room.
     fn grow(&mut self, by: usize) -> Result<(), usize> {
-        match &mut self.room {
-            Some(room) if (*room as usize) < by => Err(std::mem::take(room) as usize),
-            Some(room) => {
-                *room -= by as u64;
+        match &mut self.free_bytes {
+            Some(free_bytes) if (*free_bytes as usize) < by => Err(std::mem::take(free_bytes) as usize),
+            Some(free_bytes) => {
+                *free_bytes -= by as u64;
                 Ok(())
             }
             None => Ok(()),
@@ -317,8 +318,8 @@ impl Disk {
         let grows = (offset + bytes.len()).saturating_sub(len);
         let full = self.grow(grows).err();
         let mut written = bytes.len();
-        if let Some(room) = full {
-            written = written - grows + room;
+        if let Some(free_bytes) = full {
+            written = written - grows + free_bytes;
         }
         if stops {
             written = written.min(bytes.len() / 2);
@@ -339,12 +340,12 @@ impl Disk {
             return Err(stopped());
         }
         let before = self.content(number)?.now.len();
-        if let Err(room) = self.grow(len.saturating_sub(before)) {
-            self.room = Some(room as u64);
+        if let Err(free_bytes) = self.grow(len.saturating_sub(before)) {
+            self.free_bytes = Some(free_bytes as u64);
             return Err(ErrorKind::StorageFull.into());
         }
-        if let Some(room) = &mut self.room {
-            *room += before.saturating_sub(len) as u64;
+        if let Some(free_bytes) = &mut self.free_bytes {
+            *free_bytes += before.saturating_sub(len) as u64;
         }
         let content = self.content(number)?;
         set_len(&mut content.now, len);
@@ -373,8 +374,8 @@ impl Disk {
         // For each file either its old or its new names: a rename is atomic.
         let mut names = BTreeMap::new();
         for number in self.contents.keys() {
-            let kept = if random.below(2) == 0 { &self.names } else { &self.durable_names };
-            let own = kept.iter().filter(|(_, other)| *other == number);
+            let source = if random.below(2) == 0 { &self.names } else { &self.durable_names };
+            let own = source.iter().filter(|(_, other)| *other == number);
             names.extend(own.map(|(path, number)| (path.clone(), *number)));
         }
         // A name that moved from one file to another always exists.
@@ -434,8 +435,8 @@ impl Files for FaultyFiles {
         }
         let number = disk.names.remove(path).ok_or(ErrorKind::NotFound)?;
         let len = disk.content(number)?.now.len() as u64;
-        if let Some(room) = &mut disk.room {
-            *room += len;
+        if let Some(free_bytes) = &mut disk.free_bytes {
+            *free_bytes += len;
         }
         Ok(())
     }

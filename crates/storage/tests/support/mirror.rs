@@ -61,9 +61,9 @@ impl<A: Engine, B: Engine> Engine for Mirror<A, B> {
         Ok(a)
     }
 
-    fn wait_for_room(&self, should_continue: &mut dyn FnMut() -> bool) -> Result<()> {
-        self.a.wait_for_room(should_continue)?;
-        self.b.wait_for_room(should_continue)
+    fn wait_for_space(&self, should_continue: &mut dyn FnMut() -> bool) -> Result<()> {
+        self.a.wait_for_space(should_continue)?;
+        self.b.wait_for_space(should_continue)
     }
 
     fn latest_time(&self) -> u64 {
@@ -212,9 +212,9 @@ impl<E: Engine> Emit<E> {
 }
 
 impl<E: Engine> crate::Wrapper for Emit<E> {
-    type Beneath = E;
+    type Wrapped = E;
 
-    fn beneath(&self) -> &E {
+    fn wrapped(&self) -> &E {
         &self.engine
     }
 

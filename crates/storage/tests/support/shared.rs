@@ -128,8 +128,8 @@ impl Commits for Shared {
         self.store.must_wait()
     }
 
-    fn wait_for_room(&self, should_continue: &mut dyn FnMut() -> bool) -> Result<()> {
-        self.store.wait_for_room(should_continue)
+    fn wait_for_space(&self, should_continue: &mut dyn FnMut() -> bool) -> Result<()> {
+        self.store.wait_for_space(should_continue)
     }
 
     fn freeze(&self) -> u64 {

@@ -52,7 +52,7 @@ pub fn check_engine(engine: &dyn Engine, first: u64) {
     check_reads(engine.snapshot().as_ref(), tree);
 
     // A snapshot keeps its state over every kind of operation.
-    let kept = engine.snapshot();
+    let snapshot = engine.snapshot();
     let mut batch = Batch::new();
     batch.fork(tree, fork);
     batch.put(fork, b"new", b"1");
@@ -60,10 +60,10 @@ pub fn check_engine(engine: &dyn Engine, first: u64) {
     batch.create(other);
     let changed = engine.commit(batch).unwrap();
     assert!(changed > created, "positions grow");
-    check_reads(kept.as_ref(), tree);
+    check_reads(snapshot.as_ref(), tree);
     let present = engine.snapshot();
     assert_eq!((present.entries(tree), present.bytes(tree)), (Ok(0), Ok(0)));
-    assert_eq!(present.entries(fork), kept.entries(tree).map(|entries| entries + 1));
+    assert_eq!(present.entries(fork), snapshot.entries(tree).map(|entries| entries + 1));
     assert_eq!(
         differences(present.as_ref(), Some(tree), Some(fork)),
         differences(present.as_ref(), None, Some(fork))
@@ -73,10 +73,10 @@ pub fn check_engine(engine: &dyn Engine, first: u64) {
     let dropped = engine.commit(batch).unwrap();
     assert_eq!(engine.snapshot().contains(fork), Ok(false));
     assert_eq!(present.contains(fork), Ok(true));
-    check_reads(kept.as_ref(), tree);
+    check_reads(snapshot.as_ref(), tree);
 
     // Durability.
-    assert!(engine.wait_for_room(&mut || true).is_ok());
+    assert!(engine.wait_for_space(&mut || true).is_ok());
     engine.sync_soon();
     engine.wait_journaled(dropped).unwrap();
     assert!(engine.durable() >= dropped, "a position is durable once it has been waited for");
@@ -207,7 +207,7 @@ impl Ranges for Lower {
     }
 }
 
-/// Checks that hints change nothing of what is read: a hinted cursor has every entry that is wanted.
+/// Checks that hints do not change results: a hinted cursor returns every requested entry.
 fn check_hints(snapshot: &dyn Snapshot, tree: Ident) {
     let Some(remote) = snapshot.remote() else { return };
     remote.confirm().unwrap();
@@ -362,9 +362,9 @@ fn check_commits(store: &dyn Store) {
     assert_eq!(refusal(store, put(tree, b"y", b"")), CommitError::Frozen);
     assert_eq!(store.must_wait(), Ok(true));
     assert!(store.lock(&mut || false).unwrap().is_none());
-    store.wait_for_room(&mut || false).unwrap();
+    store.wait_for_space(&mut || false).unwrap();
     assert_eq!((store.thaw(), store.thaw()), (Some(0), None));
-    store.wait_for_room(&mut || true).unwrap();
+    store.wait_for_space(&mut || true).unwrap();
     commit(store, put(tree, b"y", b""));
 }
 

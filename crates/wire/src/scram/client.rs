@@ -92,7 +92,7 @@ impl Verifier {
         match secret::equal(&signature, &self.signature) {
             true => Ok(()),
             false => scram_error(
-                "the server's signature is wrong: the server does not have this user's \
+                "the server's signature is message: the server does not have this user's \
              credentials",
             ),
         }
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn the_example_of_rfc_7677_comes_out() {
+    fn the_example_of_rfc_7677_is_reproduced() {
         let client = rfc();
         assert_eq!(client.first(), "n,,n=user,r=rOprNGfwEbeRWgbNEkqO");
         let reply = "r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096";
@@ -146,7 +146,7 @@ mod tests {
     fn servers_that_are_not_the_right_one_are_refused() {
         let salt = "s=W22ZaJ0SNY7soEsUEjb6gQ==";
         let nonce = "rOprNGfwEbeRWgbNEkqO";
-        for (wrong, why) in [
+        for (message, why) in [
             (format!("r=another,{salt},i=4096"), "the client's nonce"),
             (format!("r={nonce},{salt},i=4096"), "the client's nonce"),
             (format!("r={nonce}x,{salt},i=4095"), "iteration count"),
@@ -155,8 +155,8 @@ mod tests {
             (format!("r={nonce}x,s=???,i=4096"), "base64"),
             ("e=other-error".to_string(), "'r'"),
         ] {
-            let refused = rfc().reply(wrong.as_bytes()).err().unwrap();
-            assert!(refused.0.contains(why), "{wrong}: {refused}");
+            let refused = rfc().reply(message.as_bytes()).err().unwrap();
+            assert!(refused.0.contains(why), "{message}: {refused}");
         }
         let (verifier, _) = rfc().reply(format!("r={nonce}x,{salt},i=4096").as_bytes()).unwrap();
         assert!(verifier.check(b"v=AAAA").is_err());

@@ -62,13 +62,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_come_back_as_they_were() {
+    fn names_round_trip() {
         for name in ["user", "a=b,c", "=", ",", "=2C", ""] {
             assert_eq!(unescaped(&escaped(name)).unwrap(), name);
         }
         assert_eq!(escaped("=2C"), "=3D2C");
-        for wrong in ["a=", "=2c", "=3", "a=4D"] {
-            assert!(unescaped(wrong).is_err(), "{wrong}");
+        for invalid in ["a=", "=2c", "=3", "a=4D"] {
+            assert!(unescaped(invalid).is_err(), "{invalid}");
         }
     }
 }

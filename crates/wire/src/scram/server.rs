@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn the_examples_of_the_rfcs_are_let_in() {
+    fn the_examples_of_the_rfcs_authenticate() {
         assert_eq!(server().finish(PROOF.as_bytes()).unwrap(), SIGNATURE);
         // The example of RFC 5802, whose password is not digested.
         let salt = decoded("QSXCR+Q6sek8bf92").unwrap();

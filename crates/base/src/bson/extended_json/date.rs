@@ -72,9 +72,9 @@ impl Reader<'_> {
 
     fn fraction(&mut self) -> Option<i64> {
         let count = self.0.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        let kept = self.digits(count.min(3)).filter(|_| count > 0)?;
+        let value = self.digits(count.min(3)).filter(|_| count > 0)?;
         self.digits(count.saturating_sub(3).min(15))?;
-        Some(kept * 10i64.pow(3 - count.min(3) as u32))
+        Some(value * 10i64.pow(3 - count.min(3) as u32))
     }
 
     /// Parses the offset from UTC and returns milliseconds.

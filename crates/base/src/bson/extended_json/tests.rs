@@ -41,7 +41,7 @@ fn the_forms_side_by_side() {
 }
 
 #[test]
-fn typed_values_and_what_only_looks_like_them() {
+fn typed_values_and_lookalikes() {
     let typed = r#"{"a":{"$binary":"AQI=","$type":"05"},"b":{"$uuid":"00112233445566778899aabbccddeeff"}}"#;
     let document = parse(typed).unwrap();
     assert!(matches!(document.view().get("a"), Some(Value::Binary { subtype: 5, bytes: [1, 2] })));

@@ -113,13 +113,13 @@ impl World {
     }
 }
 
-fn outcome(records: &[Row], read: &Read, whole: &dyn Fn(u64) -> DocumentBuf) -> Outcome {
+fn outcome(records: &[Row], read: &Read, document_of: &dyn Fn(u64) -> DocumentBuf) -> Outcome {
     let ids: Vec<u64> = records.iter().map(|record| record.record_id).collect();
     let sort = read.sort.as_ref();
     let key = |id: &u64| {
         let mut key = Vec::new();
         if let Some(sort) = sort {
-            sort.key(whole(*id).view(), &mut key).unwrap();
+            sort.key(document_of(*id).view(), &mut key).unwrap();
         }
         key
     };
@@ -155,11 +155,11 @@ fn query(world: &World, view: &View, random: &mut Random, seed: u64) {
         ..scan.clone()
     };
     let everything = world.run(view, &all, None).unwrap();
-    let whole =
+    let document_of =
         |id: u64| everything.iter().find(|record| record.record_id == id).unwrap().document.view().to_owned();
     // Parallel arrays cannot be sorted. An index detects them only if its fields have them.
     let Ok(expected) = world.run(view, &scan, None) else { return };
-    let expected = outcome(&expected, &read, &whole);
+    let expected = outcome(&expected, &read, &document_of);
     let about = |what: &str| {
         format!(
             "seed {seed}: {what}\nfilter {filter}\nsort {sort}\n{:?}\n{}",
@@ -167,7 +167,7 @@ fn query(world: &World, view: &View, random: &mut Random, seed: u64) {
         )
     };
     let check = |records: Result<Vec<Row>>, what: &str| {
-        let found = outcome(&records.unwrap(), &read, &whole);
+        let found = outcome(&records.unwrap(), &read, &document_of);
         let (mut a, mut b) = (found.ids.clone(), expected.ids.clone());
         a.sort_unstable();
         b.sort_unstable();
@@ -212,7 +212,7 @@ fn query(world: &World, view: &View, random: &mut Random, seed: u64) {
             view,
             &hinted,
             index.spec.parts.iter().map(|p| p.path.clone()).collect(),
-            &whole,
+            &document_of,
             &about,
         );
         counted(world, view, &hinted, expected.ids.len(), &about);
@@ -278,17 +278,17 @@ fn covered(
     view: &View,
     read: &Read,
     paths: Vec<Path>,
-    whole: &dyn Fn(u64) -> DocumentBuf,
+    document_of: &dyn Fn(u64) -> DocumentBuf,
     about: &dyn Fn(&str) -> String,
 ) {
     let read = Read { covering: Some(paths.clone()), ..read.clone() };
     for record in world.run(view, &read, None).unwrap() {
-        let document = whole(record.record_id);
+        let document = document_of(record.record_id);
         for path in &paths {
-            let (found, wanted) = (path.get(record.document.view()), path.get(document.view()));
+            let (found, expected) = (path.get(record.document.view()), path.get(document.view()));
             let show = |value: Option<Value<'_>>| value.map(|value| value.to_owned());
-            let same = show(found) == show(wanted);
-            assert!(same, "{}\n{path}: {found:?} {wanted:?}", about("covered"));
+            let same = show(found) == show(expected);
+            assert!(same, "{}\n{path}: {found:?} {expected:?}", about("covered"));
         }
     }
 }
@@ -314,7 +314,7 @@ fn distinct(world: &World, path: &str, filter: &DocumentBuf, about: &dyn Fn(&str
         world.database.distinct(&Scope::new(operation, &world.namespace, context), path, filter.view(), hint)
     };
     // An expression may fail on documents that a plan skips.
-    let Ok(wanted) = values(Some(Hint::Natural { forward: true })) else { return };
+    let Ok(expected) = values(Some(Hint::Natural { forward: true })) else { return };
     let found = values(None).unwrap();
     let same = |a: &DocumentBuf, b: &DocumentBuf| {
         let values = |from: &DocumentBuf| -> Vec<_> {
@@ -327,7 +327,11 @@ fn distinct(world: &World, path: &str, filter: &DocumentBuf, about: &dyn Fn(&str
         };
         a.len() == b.len() && a.iter().zip(&b).all(equal)
     };
-    assert!(same(&found, &wanted), "{}\nfound {found}\nwanted {wanted}", about(&format!("distinct {path}")));
+    assert!(
+        same(&found, &expected),
+        "{}\nfound {found}\nwanted {expected}",
+        about(&format!("distinct {path}"))
+    );
 }
 
 /// Checks that a distinct scan for a `$group` returns the groups of the collection scan.
@@ -367,7 +371,7 @@ fn grouped(world: &World, random: &mut Random, filter: &DocumentBuf, about: &dyn
         Ok(found)
     };
     // Parallel arrays cannot be sorted. An expression may fail on documents that a plan skips.
-    let Ok(wanted) = groups(Some(Hint::Natural { forward: true })) else { return };
+    let Ok(expected) = groups(Some(Hint::Natural { forward: true })) else { return };
     let found = groups(None).unwrap();
     let collation = &world.context.collation;
     let key = |group: &DocumentBuf, name: &str| {
@@ -377,12 +381,12 @@ fn grouped(world: &World, random: &mut Random, filter: &DocumentBuf, about: &dyn
     };
     let array = |group: &DocumentBuf| matches!(group.view().get("b"), Some(Value::Array(_)));
     let is_there = |group: &DocumentBuf| {
-        let mut same = wanted.iter().filter(|other| key(other, "_id") == key(group, "_id"));
+        let mut same = expected.iter().filter(|other| key(other, "_id") == key(group, "_id"));
         // The sort does not decide the order of arrays.
         same.any(|other| array(group) || array(other) || key(other, "b") == key(group, "b"))
     };
-    let about = || format!("{}\n{pipeline}\nfound {found:?}\nwanted {wanted:?}", about("groups"));
-    assert!(found.len() == wanted.len() && found.iter().all(is_there), "{}", about());
+    let about = || format!("{}\n{pipeline}\nfound {found:?}\nwanted {expected:?}", about("groups"));
+    assert!(found.len() == expected.len() && found.iter().all(is_there), "{}", about());
 }
 
 /// Checks that a partial index serves a filter that includes the index's filter.
@@ -419,19 +423,19 @@ fn limited(
     let (skip, limit) = (random.below(4), 1 + random.below(6));
     let read = Read { skip, limit, ..read.clone() };
     let found = world.run(view, &read, None).unwrap();
-    let wanted = expected.ids.len().saturating_sub(skip as usize).min(limit as usize);
-    assert_eq!(found.len(), wanted, "{}", about("limit"));
+    let count = expected.ids.len().saturating_sub(skip as usize).min(limit as usize);
+    assert_eq!(found.len(), count, "{}", about("limit"));
     if let Some(sort) = &read.sort {
-        for (record, wanted) in found.iter().zip(expected.keys.iter().skip(skip as usize)) {
+        for (record, expected_key) in found.iter().zip(expected.keys.iter().skip(skip as usize)) {
             let mut key = Vec::new();
             sort.key(record.document.view(), &mut key).unwrap();
-            assert!(key == *wanted, "{}", about("limit and order"));
+            assert!(key == *expected_key, "{}", about("limit and order"));
         }
     }
 }
 
 #[test]
-fn every_plan_yields_what_the_collection_scan_yields() {
+fn every_plan_equals_the_collection_scan() {
     let seeds = std::env::var("PLAN_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(150);
     let from = std::env::var("PLAN_FROM").ok().and_then(|from| from.parse().ok()).unwrap_or(1);
     // Each worker takes every `WORKERS`-th seed.

@@ -211,7 +211,7 @@ enum Fault {
 }
 
 /// Keys in the present batch, which the engine does not have yet.
-type Fresh = BTreeSet<(Ident, Key)>;
+type PendingKeys = BTreeSet<(Ident, Key)>;
 
 impl Repair<'_> {
     /// Checks a collection and rebuilds its indexes. `key` is the key of its catalog entry.
@@ -225,7 +225,7 @@ impl Repair<'_> {
         let data = Data { indexes, ..data.clone() };
         let collection = Collection { data: Some(data.clone()), ..collection };
         let (mut moved, mut removed, mut records) = (Vec::new(), 0, 0);
-        let mut fresh = Fresh::new();
+        let mut fresh = PendingKeys::new();
         // Documents are read from this snapshot, whatever later batches change.
         let snapshot = self.engine.snapshot();
         let mut documents =
@@ -268,7 +268,7 @@ impl Repair<'_> {
         key: &[u8],
         value: &[u8],
         batch: &mut Batch,
-        fresh: &mut Fresh,
+        fresh: &mut PendingKeys,
     ) -> Result<Option<Fault>> {
         let Ok(id) = RecordId::from_key(key) else {
             return Ok(Some(Fault::Invalid(format!("its key has {} bytes", key.len()))));
@@ -303,7 +303,7 @@ impl Repair<'_> {
         data: &Data,
         keys: &[DocumentKeys],
         id: RecordId,
-        fresh: &Fresh,
+        fresh: &PendingKeys,
     ) -> Result<Option<String>> {
         let snapshot = self.engine.snapshot();
         for (index, keys) in data.indexes.iter().zip(keys).filter(|(index, _)| index.unique()) {

@@ -149,7 +149,7 @@ fn indexes_of_text_and_places_are_built_anew() {
 }
 
 #[test]
-fn what_is_no_document_is_lost_and_named() {
+fn invalid_documents_are_lost_and_reported() {
     let engine = filled();
     let tree = trees(&engine, "a.first")[0];
     change(&engine, |batch| {
@@ -166,7 +166,7 @@ fn what_is_no_document_is_lost_and_named() {
 }
 
 #[test]
-fn documents_in_the_way_of_others_are_kept_aside() {
+fn conflicting_documents_are_set_aside() {
     let engine = filled();
     let tree = trees(&engine, "a.first")[0];
     change(&engine, |batch| {

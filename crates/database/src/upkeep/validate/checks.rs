@@ -91,19 +91,19 @@ impl Walk<'_> {
         let entries = snapshot.entries(data.ident).map_err(storage_error)?;
         let stored = snapshot.bytes(data.ident).map_err(storage_error)?;
         let (records, namespace) = (self.found.records, &self.collection.namespace);
-        let mut wrong = Vec::new();
+        let mut errors = Vec::new();
         for count in [counted, entries as i64] {
             if count != (records + broken) as i64 {
-                wrong.push(format!(
+                errors.push(format!(
                     "fast count ({count}) does not match number of records ({records}) for collection '{namespace}'"
                 ));
             }
         }
         if broken == 0 && stored != bytes {
-            wrong.push(format!("the records of '{namespace}' have {bytes} bytes, the counter has {stored}"));
+            errors.push(format!("the records of '{namespace}' have {bytes} bytes, the counter has {stored}"));
         }
-        wrong.dedup();
-        wrong.into_iter().for_each(|what| self.found.error(what));
+        errors.dedup();
+        errors.into_iter().for_each(|what| self.found.error(what));
         Ok(())
     }
 

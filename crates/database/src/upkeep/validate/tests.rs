@@ -291,9 +291,9 @@ fn a_multikey_flag_of_a_failed_commit_is_learnt_again() {
             .insert(&Scope::new(&Arc::new(Operation::new(0)), &store.namespace, &store.context), insert)
             .map(drop)
     };
-    files.set_room(Some(0));
+    files.set_free_bytes(Some(0));
     assert!(insert(r#"{"_id": 10, "b": [1, 2], "u": 10}"#).is_err());
-    files.set_room(None);
+    files.set_free_bytes(None);
     insert(r#"{"_id": 11, "b": [1, 2], "u": 11}"#).unwrap();
     let found = store.validate();
     assert!(found.is_valid(), "{found:?}");

@@ -77,11 +77,11 @@ impl Concern {
         if link.target.is_null_server {
             return Ok(None);
         }
-        if let (Some(wanted), Some(members)) = (self.members, members(link).await?)
-            && wanted > members
+        if let (Some(required), Some(members)) = (self.members, members(link).await?)
+            && required > members
         {
             return Ok(Some(format!(
-                "claimed: the target acknowledged w: {wanted}, but reports {members} data-bearing member"
+                "claimed: the target acknowledged w: {required}, but reports {members} data-bearing member"
             )));
         }
         let is_implausible =

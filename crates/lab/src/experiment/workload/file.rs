@@ -5,7 +5,7 @@
 
 use super::concern::Concern;
 use super::generator::{Constant, Generator, Template};
-use crate::load::Until;
+use crate::load::LoadEnd;
 use crate::load::keys::{Keys, UpTo};
 use crate::result::Kind as Shape;
 use crate::{Error, Result};
@@ -26,7 +26,7 @@ pub(super) struct Source<'t> {
 
 impl Source<'_> {
     /// Returns an error with the file's name, the line number and the line.
-    fn wrong(self, at: Range<usize>, message: &str) -> Error {
+    fn invalid(self, at: Range<usize>, message: &str) -> Error {
         let before = self.text.get(..at.start).unwrap_or(self.text);
         let number = before.matches('\n').count();
         let line = self.text.lines().nth(number).unwrap_or_default().trim();
@@ -36,7 +36,7 @@ impl Source<'_> {
     /// Parses the text, with the file's name in errors.
     fn read<T: for<'de> Deserialize<'de>>(self) -> Result<T> {
         let read = toml::from_str(self.text);
-        read.map_err(|error| self.wrong(error.span().unwrap_or_default(), error.message()))
+        read.map_err(|error| self.invalid(error.span().unwrap_or_default(), error.message()))
     }
 }
 
@@ -450,39 +450,39 @@ impl Section {
     /// Checks fields against each other, and applies `--scale`.
     fn finish(&mut self, source: Source, size: Size) -> Result<()> {
         let Some(first) = self.operation.first().map(Spanned::span) else {
-            return Err(source.wrong(0..0, "'operation' is missing"));
+            return Err(source.invalid(0..0, "'operation' is missing"));
         };
-        let wrong = |message: &str| Err(source.wrong(first.clone(), message));
+        let invalid = |message: &str| Err(source.invalid(first.clone(), message));
         if self.template.is_empty() {
-            return wrong("the section has no 'document'");
+            return invalid("the section has no 'document'");
         }
         if self.id.is_empty() || self.title.is_empty() {
-            return wrong("the section has no 'id' or no 'title'");
+            return invalid("the section has no 'id' or no 'title'");
         }
         if !self.refuse.is_empty() {
-            return wrong("a section has no field 'refuse'");
+            return invalid("a section has no field 'refuse'");
         }
         if self.operations.is_some() && self.seconds.is_some() {
-            return wrong("the section has 'operations' and 'seconds', which are exclusive");
+            return invalid("the section has 'operations' and 'seconds', which are exclusive");
         }
         if let Err(message) = self.setup.iter().try_for_each(Step::check_step) {
-            return wrong(&format!("'setup': {message}"));
+            return invalid(&format!("'setup': {message}"));
         }
         self.template.seed = size.seed;
         for operation in std::mem::take(&mut self.operation) {
             let at = operation.span();
             let operation =
-                operation.into_inner().operation().map_err(|why| source.wrong(at.clone(), &why))?;
+                operation.into_inner().operation().map_err(|why| source.invalid(at.clone(), &why))?;
             if let Some(field) = operation.unknown_key(&self.template) {
                 let message = format!("documents have no field '{field}' that a key could be taken from");
-                return Err(source.wrong(at, &message));
+                return Err(source.invalid(at, &message));
             }
             self.kinds.push(operation);
         }
         let works = |step: &Step| !matches!(step.kind, Kind::Find | Kind::Update | Kind::Aggregate);
         let mut steps = self.kinds.iter().flat_map(|operation| &operation.steps);
         if self.documents.iter().all(|number| *number == 0) && self.setup.is_empty() && !steps.any(works) {
-            return wrong("no 'documents' and no operation that inserts: the collection would be empty");
+            return invalid("no 'documents' and no operation that inserts: the collection would be empty");
         }
         if self.collection.is_empty() {
             self.collection = "documents".to_string();
@@ -493,7 +493,7 @@ impl Section {
         self.documents.iter_mut().filter(|number| **number > 0).for_each(|number| *number = size.of(*number));
         self.documents.dedup();
         // Rounds of few operations have fewer blocks.
-        if matches!(self.until(size), Until::Operations(few) if few < 10) {
+        if matches!(self.until(size), LoadEnd::Operations(few) if few < 10) {
             self.blocks = self.blocks.min(8);
         }
         self.each |= self.blocks > 0;
@@ -501,10 +501,10 @@ impl Section {
     }
 
     /// Returns the length of a round.
-    pub(super) fn until(&self, size: Size) -> Until {
+    pub(super) fn until(&self, size: Size) -> LoadEnd {
         match self.operations {
-            Some(operations) => Until::Operations(size.of(operations.get())),
-            None => Until::Seconds((self.seconds.map_or(10.0, |seconds| seconds.0) * size.scale).max(0.05)),
+            Some(operations) => LoadEnd::Operations(size.of(operations.get())),
+            None => LoadEnd::Seconds((self.seconds.map_or(10.0, |seconds| seconds.0) * size.scale).max(0.05)),
         }
     }
 

@@ -11,7 +11,7 @@ mod worker;
 use super::{Experiment, LoadedData, MongoConnection};
 use crate::histogram::Latencies;
 use crate::load::measure::{Bench, Case, Prepared, RoundSpec};
-use crate::load::{Lab, Until};
+use crate::load::{Lab, LoadEnd};
 use crate::options::Common;
 use crate::report::figures;
 use crate::result::{Kind as Shape, Row};
@@ -51,9 +51,9 @@ impl Run {
     /// # Errors
     /// It cannot be read or is invalid.
     pub(crate) fn open(path: &Path) -> Result<Run> {
-        let wrong =
+        let unreadable =
             |error: std::io::Error| Error::Input(format!("{} can't be read: {error}", path.display()));
-        Run::read("run", path.display().to_string(), std::fs::read_to_string(path).map_err(wrong)?)
+        Run::read("run", path.display().to_string(), std::fs::read_to_string(path).map_err(unreadable)?)
     }
 
     /// Returns a built-in workload.
@@ -221,7 +221,7 @@ impl SectionState {
 
     /// Returns the number of operations in a block.
     fn block(&self) -> u64 {
-        if let Until::Operations(operations) = self.section.until(self.size) { operations } else { 0 }
+        if let LoadEnd::Operations(operations) = self.section.until(self.size) { operations } else { 0 }
     }
 
     fn case(
@@ -317,7 +317,8 @@ impl Bench for WorkloadCase {
         self.state.sent.clear();
         *self.state.latencies.lock() = section.kinds.iter().map(|_| Latencies::new()).collect();
         let mut workers = Vec::new();
-        let kind = |wanted| operations.iter().any(|each| each.steps.iter().any(|step| step.kind == wanted));
+        let kind =
+            |searched| operations.iter().any(|each| each.steps.iter().any(|step| step.kind == searched));
         if kind(Kind::Start) {
             return self.start_workers(target).await;
         }
@@ -464,11 +465,12 @@ impl WorkloadCase {
             && let Some(step) = operation.steps.iter().find(|step| step.expect.is_some())
         {
             // The null server returns as many documents of equal size: its time is the cost of client and kernel.
-            let wanted = step.expect.map_or(0, |wanted| wanted.of(self.shared.documents)) as i64;
-            let whole = self.shared.section.template.document(0).to_vec().map_or(0, |bytes| bytes.len());
-            let bytes = if step.kind == Kind::Aggregate { 60 } else { whole as i64 };
+            let count = step.expect.map_or(0, |count| count.of(self.shared.documents)) as i64;
+            let document_bytes =
+                self.shared.section.template.document(0).to_vec().map_or(0, |bytes| bytes.len());
+            let bytes = if step.kind == Kind::Aggregate { 60 } else { document_bytes as i64 };
             if matches!(step.kind, Kind::Find | Kind::Aggregate) {
-                link.admin(doc! { NULL_SERVER_ANSWERS: wanted, "bytes": bytes }).await?;
+                link.admin(doc! { NULL_SERVER_ANSWERS: count, "bytes": bytes }).await?;
             }
         }
         let Some(concern) = &operation.concern else { return Ok(None) };

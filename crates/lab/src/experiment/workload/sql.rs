@@ -149,7 +149,7 @@ impl Session {
                 }
                 rows.len() as u64
             };
-            if each.rows.is_some_and(|wanted| wanted.of(documents) != found) {
+            if each.rows.is_some_and(|rows| rows.of(documents) != found) {
                 return Err(self
                     .target
                     .error(format!("found {found} rows, which is not the expected number")));

@@ -55,7 +55,7 @@ kind = "insert"
 "#;
 
 #[test]
-fn documents_come_out_as_described_and_the_same_again() {
+fn documents_match_the_template_and_repeat() {
     let workload = read(RIGHT).unwrap();
     let document = workload.sections[0].template.document(3);
     assert_eq!(document, workload.sections[0].template.document(3));
@@ -82,7 +82,7 @@ fn another_seed_gives_other_documents() {
 }
 
 #[test]
-fn wrong_files_are_told_by_line_and_field() {
+fn errors_name_line_and_field() {
     let after = |text: &str| refused(&format!("documents = 1\n[document]\na = 1\n{text}"));
     for (text, line, message) in [
         ("[[operation]]\nkind = \"find\"\nwieght = 2\n", "line 6, 'wieght = 2'", "unknown field `wieght`"),
@@ -197,7 +197,7 @@ fn an_error_has_the_fields_of_its_problem() {
 }
 
 #[test]
-fn documents_have_the_size_that_is_said_of_them() {
+fn documents_have_the_stated_size() {
     for (name, at, low, high) in [
         ("inserts", 0, 450, 550),
         ("write-concern", 0, 220, 260),

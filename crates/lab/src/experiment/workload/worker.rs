@@ -248,12 +248,12 @@ impl StepRunner<'_> {
                 }
             }
         };
-        let Some(wanted) = step.expect.map(|wanted| wanted.of(self.mix.shared.documents)) else {
+        let Some(expected) = step.expect.map(|expected| expected.of(self.mix.shared.documents)) else {
             return Ok(());
         };
         // The number of groups depends on the documents, up to the expected number.
         let right =
-            if step.kind == Kind::Aggregate { (1..=wanted).contains(&found) } else { found == wanted };
+            if step.kind == Kind::Aggregate { (1..=expected).contains(&found) } else { found == expected };
         if right {
             Ok(())
         } else {

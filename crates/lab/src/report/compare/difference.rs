@@ -86,7 +86,7 @@ pub(crate) struct Compared {
 pub(crate) struct Comparison {
     pub(crate) sections: Vec<Compared>,
     /// Rows that were measured only before.
-    pub(crate) gone: Vec<String>,
+    pub(crate) missing: Vec<String>,
     /// Rows that were measured only after.
     pub(crate) new: Vec<String>,
     /// Name of the null server in the later run.
@@ -108,7 +108,7 @@ impl Comparison {
             }
         }
         let baseline = grid::baseline(after).map(str::to_string);
-        Comparison { sections, gone: unmatched(before, after), new: unmatched(after, before), baseline }
+        Comparison { sections, missing: unmatched(before, after), new: unmatched(after, before), baseline }
     }
 
     /// Returns every difference with its section and row.
@@ -183,9 +183,9 @@ mod tests {
     }
 
     #[test]
-    fn a_slower_target_is_told_and_the_others_are_not() {
+    fn only_a_slower_target_is_reported() {
         let comparison = Comparison::new(&testing::report(), &slower("journaled", 2.0));
-        assert!(comparison.gone.is_empty() && comparison.new.is_empty());
+        assert!(comparison.missing.is_empty() && comparison.new.is_empty());
         for (_, pair, difference) in comparison.all() {
             let rate = difference.metric == Metric::RATE && pair.target == "journaled";
             if rate || difference.metric == Metric::P50 && pair.target == "journaled" {
@@ -203,9 +203,9 @@ mod tests {
         after.sections[0].rows[1].note = Some("it was down".to_string());
         after.sections.truncate(2);
         let comparison = Comparison::new(&testing::report(), &after);
-        assert_eq!(comparison.gone[0], "Single inserts, insert, 1 connection, none: it was down");
-        assert_eq!(comparison.gone.len(), 1 + 3 * 7);
-        assert!(comparison.gone[1].contains("insert at 2,000"), "{:?}", comparison.gone);
+        assert_eq!(comparison.missing[0], "Single inserts, insert, 1 connection, none: it was down");
+        assert_eq!(comparison.missing.len(), 1 + 3 * 7);
+        assert!(comparison.missing[1].contains("insert at 2,000"), "{:?}", comparison.missing);
         assert!(comparison.new.is_empty());
     }
 

@@ -83,24 +83,24 @@ impl Limit {
     /// # Errors
     /// A message with the error and the correct syntax.
     pub(crate) fn parse(text: &str) -> Result<Limit, String> {
-        let wrong = |what: &str| {
+        let invalid = |what: &str| {
             format!(
                 "'{text}' is not a limit: {what}. Write a metric, > or <, and a change in percent, such as \
                  'p99>+10%' or 'rate<-5%'"
             )
         };
         let compact: String = text.chars().filter(|c| !c.is_whitespace()).collect();
-        let at = compact.find(['>', '<']).ok_or_else(|| wrong("it has neither > nor <"))?;
+        let at = compact.find(['>', '<']).ok_or_else(|| invalid("it has neither > nor <"))?;
         let (name, rest) = compact.split_at(at);
         let metric =
             Metric::all().find(|metric| [metric.figure().name, metric.figure().title].contains(&name));
         let names = FIGURES.map(|figure| figure.name.to_string());
         let metric =
-            metric.ok_or_else(|| wrong(&format!("'{name}' is not one of {}", figures::list(&names))))?;
-        let percent = rest[1..].strip_suffix('%').ok_or_else(|| wrong("it doesn't end with %"))?;
-        let number: f64 = percent.parse().map_err(|_| wrong(&format!("'{percent}' is not a number")))?;
+            metric.ok_or_else(|| invalid(&format!("'{name}' is not one of {}", figures::list(&names))))?;
+        let percent = rest[1..].strip_suffix('%').ok_or_else(|| invalid("it doesn't end with %"))?;
+        let number: f64 = percent.parse().map_err(|_| invalid(&format!("'{percent}' is not a number")))?;
         if !number.is_finite() || number <= -100.0 {
-            return Err(wrong("a change must be above -100%"));
+            return Err(invalid("a change must be above -100%"));
         }
         let above = rest.starts_with('>');
         Ok(Limit { metric, above, ratio: 1.0 + number / 100.0, text: compact })
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_limits_say_what_is_wrong() {
+    fn errors_of_limits_name_the_reason() {
         for (text, what) in [
             ("p99", "neither > nor <"),
             ("p98>+1%", "'p98' is not one of rate, p50, p90, p95, p99, p999, max and cpu"),

@@ -62,7 +62,7 @@ fn compare(options: &Compare, out: &mut dyn Write) -> Result<Vec<String>> {
     let lists = [
         ("Exceeded limits", exceeded(&comparison, &limits)),
         ("Warnings", warnings(&before, &after, &comparison)),
-        ("Not measured any more", comparison.gone.clone()),
+        ("Not measured any more", comparison.missing.clone()),
         ("New", comparison.new.clone()),
     ];
     let page = Page::of_stdout();
@@ -162,7 +162,7 @@ fn exceeded(comparison: &Comparison, limits: &[Limit]) -> Vec<String> {
         }));
     }
     if !limits.is_empty() {
-        found.extend(comparison.gone.iter().map(|row| format!("not measured any more: {row}")));
+        found.extend(comparison.missing.iter().map(|row| format!("not measured any more: {row}")));
     }
     found
 }

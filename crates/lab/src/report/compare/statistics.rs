@@ -101,14 +101,14 @@ mod tests {
     }
 
     #[test]
-    fn fewer_than_three_rounds_tell_nothing() {
+    fn fewer_than_three_rounds_are_uncertain() {
         assert_eq!(Interval::of_ratio(&[1.0], &[9.0]), None);
         assert_eq!(Interval::of_ratio(&[1.0, 1.0], &[9.0, 9.0]), None);
         assert_eq!(Interval::of_ratio(&[], &[]), None);
     }
 
     #[test]
-    fn three_rounds_tell_what_does_not_overlap() {
+    fn three_rounds_without_overlap_are_certain() {
         let apart = Interval::of_ratio(&[100.0, 101.0, 99.0], &[110.0, 112.0, 108.0]).unwrap();
         assert!(apart.is_significant() && (apart.confidence - 0.9).abs() < 1e-9, "{apart:?}");
         assert_eq!((apart.low, apart.high), (108.0 / 101.0, 112.0 / 99.0));

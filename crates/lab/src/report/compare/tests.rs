@@ -52,7 +52,7 @@ impl Drop for Files {
 }
 
 #[test]
-fn limits_are_passed_by_what_got_worse_alone() {
+fn only_worse_results_exceed_limits() {
     let files = Files::new("limits", 1.5);
     assert!(files.compare(&[]).unwrap().is_empty());
     assert!(files.compare(&["p50>+90%", "rate<-60%"]).unwrap().is_empty());
@@ -89,7 +89,7 @@ fn uncertain_changes_and_the_null_server_exceed_no_limit() {
 }
 
 #[test]
-fn a_row_that_is_gone_keeps_no_limit() {
+fn a_missing_row_exceeds_its_limit() {
     let files = Files::new("gone", 1.0);
     let mut after = testing::report();
     after.sections[0].rows.retain(|row| row.target != "none");
@@ -101,7 +101,7 @@ fn a_row_that_is_gone_keeps_no_limit() {
 }
 
 #[test]
-fn wrong_limits_are_told_before_any_file_is_read() {
+fn invalid_limits_are_refused_before_files_are_read() {
     let options = Compare {
         before: "/nowhere".into(),
         after: "/nowhere".into(),
@@ -125,7 +125,7 @@ fn reports_without_a_row_in_common_are_refused() {
 }
 
 #[test]
-fn what_the_machine_did_is_no_difference_of_the_servers() {
+fn changes_of_the_machine_are_not_changes_of_servers() {
     let before = testing::report();
     let mut after = before.clone();
     for row in after.sections.iter_mut().flat_map(|section| &mut section.rows) {

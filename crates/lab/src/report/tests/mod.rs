@@ -3,7 +3,7 @@
 
 use crate::histogram::Latencies;
 use crate::result::{
-    DurabilityGuarantee, FORMAT, Fingerprint, Kind, Moment, Report, Round, Row, Section, TargetInfo,
+    DurabilityGuarantee, FORMAT, Fingerprint, Kind, Report, Round, Row, Section, TargetInfo, TimelineStep,
 };
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -66,7 +66,7 @@ pub(crate) fn row(target: &str, case: &str, connections: u32, median: f64, seed:
         let p50 = median * (0.9 + 0.2 * rng.roll());
         let (at, seconds, operations) = (f64::from(step) * 0.25, 0.25, 500);
         let (p99, max) = (p50 * 2.5, p50 * 4.0);
-        row.timeline.push(Moment { at, seconds, operations, p50, p99, max });
+        row.timeline.push(TimelineStep { at, seconds, operations, p50, p99, max });
     }
     row
 }

@@ -11,7 +11,7 @@ use mongodb::options::{Acknowledgment, WriteConcern};
 
 /// Questions and answers. An error is an answer too.
 #[derive(Debug, Default)]
-struct Answers {
+struct CommandReplies {
     build: Document,
     status: Document,
     options: Document,
@@ -23,7 +23,7 @@ struct Answers {
 
 /// Asks a server for everything that a fingerprint needs.
 pub(super) async fn ask(target: &Target) -> ReportedProperties {
-    let mut answers = Answers::default();
+    let mut answers = CommandReplies::default();
     let client = match target.mongo().await {
         Ok(client) => client,
         Err(error) => {
@@ -51,7 +51,7 @@ pub(super) async fn ask(target: &Target) -> ReportedProperties {
 }
 
 /// Identifies the server by its answers, and derives its fingerprint.
-fn read(answers: &Answers) -> ReportedProperties {
+fn read(answers: &CommandReplies) -> ReportedProperties {
     let mut properties = ReportedProperties::default();
     let build = &answers.build;
     let version = build.get_str("version").unwrap_or("?");
@@ -85,7 +85,7 @@ fn read(answers: &Answers) -> ReportedProperties {
 }
 
 /// Vellum reports its durability and its options as given.
-fn vellum(answers: &Answers, properties: &mut ReportedProperties) {
+fn vellum(answers: &CommandReplies, properties: &mut ReportedProperties) {
     let engine = text(&answers.status, &["storageEngine", "name"]).unwrap_or("?");
     properties.fingerprint.engine = engine.to_string();
     if engine == "postgres" {
@@ -125,7 +125,7 @@ fn vellum(answers: &Answers, properties: &mut ReportedProperties) {
 
 /// mongod buffers its journal in process memory until the flush. A write with a weaker write concern can therefore be
 /// lost with the process.
-fn mongodb(answers: &Answers, properties: &mut ReportedProperties) {
+fn mongodb(answers: &CommandReplies, properties: &mut ReportedProperties) {
     let engine = text(&answers.status, &["storageEngine", "name"]).unwrap_or("?").to_string();
     let storage = answers.options.get_document("parsed").and_then(|parsed| parsed.get_document("storage"));
     let storage = storage.cloned().unwrap_or_default();
@@ -152,7 +152,7 @@ fn mongodb(answers: &Answers, properties: &mut ReportedProperties) {
 
 /// Returns true if a default write waits for the journal. It does if its write concern asks for the journal, or for the
 /// majority of a replica set whose majority counts only journaled writes.
-fn journals(answers: &Answers, has_journal: bool) -> bool {
+fn journals(answers: &CommandReplies, has_journal: bool) -> bool {
     let given = answers.given_concern.as_ref();
     let given_j = given.and_then(|given| given.journal);
     let default = answers.default_concern.get_document("defaultWriteConcern").ok();
@@ -167,7 +167,7 @@ fn journals(answers: &Answers, has_journal: bool) -> bool {
 
 /// FerretDB leaves durability to the database below it and does not report its settings. Version 2 has PostgreSQL
 /// below, version 1 PostgreSQL or SQLite.
-fn ferretdb(answers: &Answers, version: &str, properties: &mut ReportedProperties) {
+fn ferretdb(answers: &CommandReplies, version: &str, properties: &mut ReportedProperties) {
     let (engine, journal) = match version.starts_with('2') {
         true => ("PostgreSQL with DocumentDB", "PostgreSQL's log, whose settings are not reported"),
         false => {
@@ -179,18 +179,18 @@ fn ferretdb(answers: &Answers, version: &str, properties: &mut ReportedPropertie
 }
 
 /// Returns the version of FerretDB, if the server is one.
-fn ferretdb_version(answers: &Answers) -> Option<&str> {
+fn ferretdb_version(answers: &CommandReplies) -> Option<&str> {
     let build = &answers.build;
     build.get_str("ferretdbVersion").ok().or_else(|| text(build, &["ferretdb", "version"]))
 }
 
 /// It identifies as MongoDB but reports the name of its process.
-fn is_java_server(answers: &Answers) -> bool {
+fn is_java_server(answers: &CommandReplies) -> bool {
     text(&answers.status, &["process"]) == Some("java")
 }
 
 /// Determines the default write concern: of the connection string, or else of the server.
-fn concern(answers: &Answers, properties: &mut ReportedProperties) {
+fn concern(answers: &CommandReplies, properties: &mut ReportedProperties) {
     let promise = &mut properties.fingerprint.promise;
     let (concern, source) =
         match (&answers.given_concern, answers.default_concern.get_document("defaultWriteConcern")) {

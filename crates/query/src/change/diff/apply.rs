@@ -67,7 +67,7 @@ fn field_changes<'a>(diff: &DocumentDiff<'a>) -> Result<FieldChanges<'a>> {
     for element in diff.inserts {
         add(element.name(), FieldChange::Insert)?;
     }
-    for sub in diff.subs() {
+    for sub in diff.sub_diffs() {
         let (name, sub) = sub?;
         add(name, FieldChange::Sub(sub))?;
     }

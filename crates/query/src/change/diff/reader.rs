@@ -8,7 +8,7 @@ pub(in crate::change) struct DocumentDiff<'a> {
     pub(in crate::change) deletes: Document<'a>,
     pub(in crate::change) updates: Document<'a>,
     pub(in crate::change) inserts: Document<'a>,
-    subs: Elements<'a>,
+    sub_diffs: Elements<'a>,
 }
 
 /// The diff of an array.
@@ -48,8 +48,12 @@ impl<'a> DocumentDiff<'a> {
     pub(in crate::change) fn read(diff: Document<'a>) -> Result<DocumentDiff<'a>> {
         not_empty(diff)?;
         let empty = Document::EMPTY;
-        let mut read =
-            DocumentDiff { deletes: empty, updates: empty, inserts: empty, subs: Document::EMPTY.iter() };
+        let mut read = DocumentDiff {
+            deletes: empty,
+            updates: empty,
+            inserts: empty,
+            sub_diffs: Document::EMPTY.iter(),
+        };
         let mut rest = diff.iter();
         let mut last = 0;
         loop {
@@ -74,7 +78,7 @@ impl<'a> DocumentDiff<'a> {
                 'u' => read.updates = section(&element)?,
                 'i' => read.inserts = section(&element)?,
                 _ => {
-                    read.subs = here;
+                    read.sub_diffs = here;
                     return Ok(read);
                 }
             }
@@ -84,8 +88,10 @@ impl<'a> DocumentDiff<'a> {
     /// Returns the diffs of fields, with their names.
     ///
     /// Errors: 4770514 for a section of another kind after them, 470510 for a diff that is not a document.
-    pub(in crate::change) fn subs(&self) -> impl Iterator<Item = Result<(&'a str, SubDiff<'a>)>> + use<'a> {
-        self.subs.clone().map(|element| {
+    pub(in crate::change) fn sub_diffs(
+        &self,
+    ) -> impl Iterator<Item = Result<(&'a str, SubDiff<'a>)>> + use<'a> {
+        self.sub_diffs.clone().map(|element| {
             let Some(name) = element.name().strip_prefix('s') else {
                 let name = element.name();
                 bail!(4770514, "Did not expect more sections in diff but found one: {name}");

@@ -22,7 +22,7 @@ fn no_diff(before: &str, after: &str) {
 }
 
 #[test]
-fn a_name_that_occurs_twice_has_no_diff_that_could_be_applied_again() {
+fn a_repeated_name_has_no_idempotent_diff() {
     let twice = |first: &str, second: &str| {
         let mut out = Builder::new();
         out.append(c"a", 0);
@@ -56,7 +56,7 @@ fn fields_are_set_added_and_removed() {
 }
 
 #[test]
-fn a_field_that_moved_comes_at_the_end() {
+fn a_moved_field_is_appended() {
     let long = "c: 'long enough', d: 'since a diff must be shorter than the document'";
     diff(&format!("{{a: 1, b: 2, {long}}}"), &format!("{{b: 2, {long}, a: 1}}"), "{i: {a: 1}}");
     diff(
@@ -67,7 +67,7 @@ fn a_field_that_moved_comes_at_the_end() {
 }
 
 #[test]
-fn what_is_larger_than_the_document_is_none() {
+fn a_diff_larger_than_the_document_is_none() {
     no_diff("{a: 1}", "{b: 1}");
     no_diff("{a: 1}", "{}");
     no_diff("{a: 1, b: 2}", "{a: 1, b: 3}");
@@ -94,7 +94,7 @@ fn arrays_are_changed_by_position() {
 }
 
 #[test]
-fn names_that_occur_twice_have_no_diff() {
+fn repeated_names_have_no_diff() {
     let long = "b: 'long enough for a diff to be shorter'";
     no_diff(&format!("{{a: 1, a: 1, {long}}}"), &format!("{{a: 1, a: 2, {long}}}"));
 }
@@ -112,7 +112,7 @@ fn a_diff_meets_other_documents() {
 }
 
 #[test]
-fn what_is_no_diff_is_refused() {
+fn invalid_diffs_are_refused() {
     refused("{}", 4770500);
     refused("{a: true, u1: 1}", 4770503);
     refused("{u: {a: 1}, d: {b: false}}", 4770503);
@@ -171,8 +171,8 @@ fn states() -> impl Strategy<Value = (DocumentBuf, DocumentBuf)> {
     let field = ("[a-f]", value(), prop::option::weighted(0.3, value()), any::<bool>());
     (prop::collection::vec(field, 0..8), any::<prop::sample::Index>()).prop_map(|(fields, turn)| {
         let (mut before, mut after) = (Builder::new(), Builder::new());
-        for (name, old, _, kept) in &fields {
-            if *kept {
+        for (name, old, _, is_in_before) in &fields {
+            if *is_in_before {
                 before.append(base::bson::FieldName::new(name).unwrap(), old);
             }
         }

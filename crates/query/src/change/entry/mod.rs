@@ -55,7 +55,7 @@ const TICKS_AT: usize = 10;
 
 /// Wall clock and term of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Moment {
+pub struct EntryTime {
     /// The wall clock: milliseconds since 1970.
     pub wall: i64,
     /// The primary's election term, from 1.

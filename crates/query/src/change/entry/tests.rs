@@ -35,7 +35,7 @@ fn shown(entry: &Entry<'_>) -> String {
 }
 
 fn record(transaction: bool) -> (Vec<u8>, Vec<Vec<u8>>) {
-    let mut recorder = Recorder::new(Moment { wall: -5, term: 3 }, Some(&SESSION), transaction);
+    let mut recorder = Recorder::new(EntryTime { wall: -5, term: 3 }, Some(&SESSION), transaction);
     let key = document("{_id: 1}");
     let id = key.view().first().unwrap();
     let diff = document("{u: {a: 1}}");
@@ -66,7 +66,7 @@ fn record(transaction: bool) -> (Vec<u8>, Vec<Vec<u8>>) {
 }
 
 #[test]
-fn operations_come_back_in_order() {
+fn operations_are_read_in_order() {
     let recorded = parts(record(false));
     let entry = Entry::read(100, &recorded).unwrap();
     assert!(!entry.transaction && entry.session == Some(SESSION) && entry.term == 3);
@@ -87,7 +87,7 @@ fn operations_come_back_in_order() {
 
 #[test]
 fn a_transaction_fills_several_documents_of_the_oplog() {
-    let mut recorder = Recorder::new(Moment { wall: 0, term: 1 }, Some(&SESSION), true);
+    let mut recorder = Recorder::new(EntryTime { wall: 0, term: 1 }, Some(&SESSION), true);
     let large = document(&format!("{{_id: 1, a: '{}'}}", "x".repeat(6 << 20))).into_bytes();
     for _ in 0..5 {
         recorder.push(source("d.c"), None, Change::Insert(large.clone()), None);
@@ -101,22 +101,22 @@ fn a_transaction_fills_several_documents_of_the_oplog() {
 
 #[test]
 fn broken_entries_are_errors() {
-    let whole = parts(record(false));
-    assert!(Entry::read(4, &whole).is_err(), "more ticks than time");
+    let valid = parts(record(false));
+    assert!(Entry::read(4, &valid).is_err(), "more ticks than time");
     assert!(Entry::read::<Vec<u8>>(100, &[]).is_err());
-    for missing in 0..whole.len() {
-        let mut some = whole.clone();
+    for missing in 0..valid.len() {
+        let mut some = valid.clone();
         some.remove(missing);
         assert!(Entry::read(100, &some).is_err(), "without part {missing}");
     }
-    let mut broken = whole.clone();
-    for cut in 0..whole[0].1.len() {
-        broken[0].1.truncate(whole[0].1.len() - 1 - cut);
+    let mut broken = valid.clone();
+    for cut in 0..valid[0].1.len() {
+        broken[0].1.truncate(valid[0].1.len() - 1 - cut);
         assert!(Entry::read(100, &broken).is_err(), "cut by {cut}");
     }
-    for at in 0..whole[0].1.len() {
+    for at in 0..valid[0].1.len() {
         for bit in 0..8 {
-            let mut broken = whole.clone();
+            let mut broken = valid.clone();
             broken[0].1[at] ^= 1 << bit;
             if let Ok(entry) = Entry::read(100, &broken) {
                 let _ = shown(&entry);

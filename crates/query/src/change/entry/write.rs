@@ -1,8 +1,8 @@
 //! Encoder of entries, used before the commit that stores them.
 
 use super::{
-    BEGINS, COMMAND, COMMAND_WITH_BEFORE, DELETE, HAS_PRE_IMAGE, HAS_SESSION, HAS_STATEMENT, HAS_TERM,
-    HAS_UUID, INSERT, IS_TRANSACTION, Moment, NEW_NAMESPACE, NOOP, REPLACE, Session, TICKS_AT, UPDATE,
+    BEGINS, COMMAND, COMMAND_WITH_BEFORE, DELETE, EntryTime, HAS_PRE_IMAGE, HAS_SESSION, HAS_STATEMENT,
+    HAS_TERM, HAS_UUID, INSERT, IS_TRANSACTION, NEW_NAMESPACE, NOOP, REPLACE, Session, TICKS_AT, UPDATE,
     VERSION,
 };
 use base::bson::{Builder, Document, Element, MAX_DOCUMENT_SIZE};
@@ -59,7 +59,7 @@ pub struct Recorder<V> {
 
 impl<V: Deref<Target = [u8]>> Recorder<V> {
     /// Begins the entry of a commit. `transaction` marks the session's number as a multi-statement transaction.
-    pub fn new(moment: Moment, session: Option<&Session>, transaction: bool) -> Recorder<V> {
+    pub fn new(moment: EntryTime, session: Option<&Session>, transaction: bool) -> Recorder<V> {
         let mut header = Vec::with_capacity(160);
         let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
         let flags = flag(session.is_some(), HAS_SESSION)

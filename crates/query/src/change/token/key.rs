@@ -287,12 +287,12 @@ impl<'a> Reader<'a> {
         // Negative numbers are inverted, and their first bytes mirrored.
         let mask = if first < ZERO { 0xFF } else { 0 };
         let magnitude = if first < ZERO { 2 * ZERO - first } else { first };
-        let whole = match magnitude {
+        let length = match magnitude {
             SMALL | LARGE => 8,
             length => usize::from(length - SMALL),
         };
         let last = |bytes: &[u8]| bytes.last().is_some_and(|byte| (byte ^ mask) & 1 == 1);
-        let mut more = last(self.take(whole)?);
+        let mut more = last(self.take(length)?);
         if more && !matches!(magnitude, SMALL | LARGE) {
             more = last(self.take(7)?);
         }

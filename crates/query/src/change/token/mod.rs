@@ -104,8 +104,8 @@ impl ResumeToken {
 
     /// Whether this token belongs to a fragment of the other token's event.
     pub fn is_fragment_of(&self, event: &ResumeToken) -> bool {
-        let whole = event.bytes.get(..event.bytes.len() - 1).unwrap_or_default();
-        self.bytes.len() > event.bytes.len() && self.bytes.starts_with(whole)
+        let prefix = event.bytes.get(..event.bytes.len() - 1).unwrap_or_default();
+        self.bytes.len() > event.bytes.len() && self.bytes.starts_with(prefix)
     }
 
     /// The token in hexadecimal.
@@ -241,10 +241,10 @@ fn read_event(reader: &mut Reader<'_>, version: i64, parts: &mut TokenParts) -> 
     }
 }
 
-fn integer(reader: &mut Reader<'_>, missing: (i32, &str), wrong: (i32, &str)) -> Result<i64> {
+fn integer(reader: &mut Reader<'_>, missing: (i32, &str), invalid: (i32, &str)) -> Result<i64> {
     let located = |(code, text): (i32, &str)| base::Error::new(base::ErrorCode::Location(code), text);
     let first = reader.byte().filter(|byte| *byte != key::END).ok_or_else(|| located(missing))?;
-    reader.integer(first).filter(|number| i32::try_from(*number).is_ok()).ok_or_else(|| located(wrong))
+    reader.integer(first).filter(|number| i32::try_from(*number).is_ok()).ok_or_else(|| located(invalid))
 }
 
 /// Encodes the cluster time and the version, with which all tokens begin.

@@ -22,7 +22,7 @@ const INSERT: &str = "82687E82DE000000012B042C0100296E5A1004FEA7A1FFE23C4FD88070
     696F6E54797065003C696E736572740046646F63756D656E744B65790046645F69640064687E82DC122A414A3ECD77F8000004";
 
 #[test]
-fn tokens_are_those_of_mongodb() {
+fn tokens_equal_mongodbs() {
     let identifier =
         identifier("{operationType: 'insert', documentKey: {_id: ObjectId('687e82dc122a414a3ecd77f8')}}");
     let time = 0x687E_82DE_0000_0001;
@@ -53,7 +53,7 @@ fn invalidations_and_fragments_follow_their_event() {
 }
 
 #[test]
-fn what_is_no_token_is_refused() {
+fn invalid_tokens_are_refused() {
     let refused = |token: &str, code: i32| {
         let error = ResumeToken::parse(extended_json::parse(token).unwrap().view()).unwrap_err();
         assert_eq!(error.code().number(), code, "{token}: {error}");
@@ -128,7 +128,7 @@ fn id() -> impl Strategy<Value = DocumentBuf> {
 
 proptest! {
     #[test]
-    fn tokens_are_read_back_whatever_the_id(
+    fn tokens_with_any_id_are_read(
         id in id(), other in id(), time in any::<u64>(), index in 0usize..100_000, later in 1usize..9,
     ) {
         let token = |identifier: &DocumentBuf, index| {

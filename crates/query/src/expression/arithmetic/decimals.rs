@@ -13,7 +13,7 @@ pub(crate) fn round_to_places(value: Decimal128, places: i32, rounding: Rounding
     }
     let DecimalParts::Finite { coefficient, exponent, .. } = value.parts() else { return value };
     let digits = coefficient.checked_ilog10().map_or(1, |log| log + 1);
-    let room = i32::try_from(DIGITS_MAX.saturating_sub(digits)).unwrap_or(0);
-    let padded = value.quantize(exponent - room, rounding);
+    let spare_digits = i32::try_from(DIGITS_MAX.saturating_sub(digits)).unwrap_or(0);
+    let padded = value.quantize(exponent - spare_digits, rounding);
     if padded.is_nan() { value } else { padded }
 }

@@ -48,21 +48,21 @@ pub(in super::super) fn places<'a>(call: &Call<'_, 'a>, rounding: Rounding) -> C
         let found = operand.kind().alias();
         bail!(51081, "{} only supports numeric types, not {found}", call.name());
     };
-    let wanted = if call.len() > 1 {
+    let places = if call.len() > 1 {
         let Some(precision) = non_null(call.get(1)?) else { return null() };
         read_places(call.name(), precision)?
     } else {
         0
     };
     match value {
-        Number::Decimal128(value) => number(Number::Decimal128(round_to_places(value, wanted, rounding))),
-        Number::Double(value) => number(Number::Double(round_double(value, wanted, rounding))),
-        integer if wanted >= 0 => number(integer),
-        integer => round_integer(integer, wanted, rounding).map_or_else(
+        Number::Decimal128(value) => number(Number::Decimal128(round_to_places(value, places, rounding))),
+        Number::Double(value) => number(Number::Double(round_double(value, places, rounding))),
+        integer if places >= 0 => number(integer),
+        integer => round_integer(integer, places, rounding).map_or_else(
             || {
                 Err(err!(
                     51080,
-                    "invalid conversion from Decimal128 result in {} resulting from arguments: [{}, {wanted}]",
+                    "invalid conversion from Decimal128 result in {} resulting from arguments: [{}, {places}]",
                     call.name(),
                     show::value(operand)
                 ))
@@ -78,13 +78,13 @@ fn read_places(name: &str, precision: Value<'_>) -> Result<i32> {
     if precision.as_number().is_none() {
         bail!(16004, "can't convert from BSON type {} to long", precision.kind().alias());
     }
-    let Some(wanted) = super::divide::as_int32(precision) else {
+    let Some(places) = super::divide::as_int32(precision) else {
         bail!(51082, "precision argument to  {name} must be a integral value");
     };
-    if !(-20..=100).contains(&wanted) {
-        bail!(51083, "cannot apply {name} with precision value {wanted} value must be in [-20, 100]");
+    if !(-20..=100).contains(&places) {
+        bail!(51083, "cannot apply {name} with precision value {places} value must be in [-20, 100]");
     }
-    Ok(wanted)
+    Ok(places)
 }
 
 fn round_double(value: f64, places: i32, rounding: Rounding) -> f64 {

@@ -58,7 +58,7 @@ fn computed(operator: &str, operands: [Integer; 2]) -> ValueBuf {
 
 proptest! {
     #[test]
-    fn integers_promote_as_the_model_says(a in integer(), b in integer()) {
+    fn integers_promote_like_the_model(a in integer(), b in integer()) {
         let any_wide = matches!(a, Integer::Wide(_)) || matches!(b, Integer::Wide(_));
         let cases = [
             ("$add", a.exact() + b.exact()),
@@ -68,8 +68,8 @@ proptest! {
         for (operator, exact) in cases {
             let expected = expected(exact, any_wide);
             let found = computed(operator, [a, b]);
-            if let (Value::Double(found), Value::Double(wanted)) = (found.view(), expected) {
-                prop_assert!((found - wanted).abs() <= wanted.abs() * 1e-15, "{operator} {a:?} {b:?}: {found}");
+            if let (Value::Double(found), Value::Double(expected)) = (found.view(), expected) {
+                prop_assert!((found - expected).abs() <= expected.abs() * 1e-15, "{operator} {a:?} {b:?}: {found}");
             } else {
                 prop_assert_eq!(&found, &expected.to_owned(), "{} {:?} {:?}", operator, a, b);
             }

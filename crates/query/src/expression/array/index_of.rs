@@ -27,7 +27,7 @@ pub(in super::super) fn bounds(call: &Call<'_, '_>, codes: (i32, i32)) -> Result
 /// Reads one bound: a non-negative int32.
 fn bound(name: &str, which: &str, found: Option<Value<'_>>, codes: (i32, i32)) -> Result<usize> {
     let error = |code, message| Error::new(ErrorCode::Location(code), message);
-    let whole = found.and_then(as_int32).ok_or_else(|| {
+    let index = found.and_then(as_int32).ok_or_else(|| {
         // The missing space after the name matches MongoDB's message.
         let (kind, value) = (type_name(found), show::optional(found));
         error(
@@ -37,8 +37,8 @@ fn bound(name: &str, which: &str, found: Option<Value<'_>>, codes: (i32, i32)) -
             ),
         )
     })?;
-    usize::try_from(whole)
-        .map_err(|_| error(codes.1, format!("{name} requires a nonnegative {which} index, found: {whole}")))
+    usize::try_from(index)
+        .map_err(|_| error(codes.1, format!("{name} requires a nonnegative {which} index, found: {index}")))
 }
 
 /// `$indexOfArray`: the first position of a value within the bounds, or −1.
@@ -49,15 +49,12 @@ pub(in super::super) fn index_of<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
         err!(40090, "$indexOfArray requires an array as a first argument, found: {found}")
     })?;
     let Some(array) = array else { return null() };
-    let wanted = call.get(1)?;
+    let search_value = call.get(1)?;
     let (start, end) = bounds(call, (9711600, 9711601))?;
     let end = end.unwrap_or(usize::MAX);
-    let position = array
-        .iter()
-        .enumerate()
-        .take(end)
-        .skip(start)
-        .find(|(_, element)| wanted.is_some_and(|wanted| call.collation().equal(*element, wanted)));
+    let position = array.iter().enumerate().take(end).skip(start).find(|(_, element)| {
+        search_value.is_some_and(|search_value| call.collation().equal(*element, search_value))
+    });
     value(position.map_or(-1, |(position, _)| position as i32))
 }
 

@@ -89,18 +89,18 @@ pub(super) fn concat<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
 
 /// `$in`: whether an array contains a value. Errors: 40081 for a value that is not an array.
 pub(super) fn contains<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    let (wanted, array) = (call.get(0)?, call.get(1)?);
+    let (search_value, array) = (call.get(0)?, call.get(1)?);
     let Some(Value::Array(array)) = array else {
         let found = type_name(array);
         bail!(40081, "$in requires an array as a second argument, found: {found}");
     };
-    let Some(wanted) = wanted else { return value(false) };
-    if let Some(found) = call.has_member(wanted) {
+    let Some(search_value) = search_value else { return value(false) };
+    if let Some(found) = call.has_member(search_value) {
         return value(found);
     }
     for element in array.iter() {
         call.scope.context.steps(1)?;
-        if call.collation().equal(element, wanted) {
+        if call.collation().equal(element, search_value) {
             return value(true);
         }
     }

@@ -32,15 +32,15 @@ const fn arguments(no_object: i32) -> Named {
 
 /// Evaluates `n`. Errors: 5787902 and 5787903 for a value that is not an integer, 5787908 unless positive.
 fn count(found: Option<Value<'_>>) -> Result<usize> {
-    let wrong =
+    let type_error =
         || err!(5787902, "Value for 'n' must be of integral type, but found {}", show::optional(found));
-    let number = found.and_then(|value| value.as_number()).ok_or_else(wrong)?;
-    let whole = number.to_i64_exact().ok_or_else(|| {
+    let number = found.and_then(|value| value.as_number()).ok_or_else(type_error)?;
+    let count = number.to_i64_exact().ok_or_else(|| {
         err!(5787903, "Value for 'n' must be of integral type, but found {}", show::optional(found))
     })?;
-    match usize::try_from(whole) {
+    match usize::try_from(count) {
         Ok(count) if count > 0 => Ok(count),
-        _ => Err(err!(5787908, "'n' must be greater than 0, found {whole}")),
+        _ => Err(err!(5787908, "'n' must be greater than 0, found {count}")),
     }
 }
 

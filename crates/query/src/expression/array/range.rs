@@ -14,23 +14,23 @@ use base::{Error, ErrorCode, Result, bail};
 struct ArgumentErrors {
     codes: (i32, i32),
     numeric: &'static str,
-    whole: &'static str,
+    integral: &'static str,
 }
 
 const START: ArgumentErrors = ArgumentErrors {
     codes: (34443, 34444),
     numeric: "a numeric starting value, found value of type: ",
-    whole: "a starting value that can be represented as a 32-bit integer, found value: ",
+    integral: "a starting value that can be represented as a 32-bit integer, found value: ",
 };
 const END: ArgumentErrors = ArgumentErrors {
     codes: (34445, 34446),
     numeric: "a numeric ending value, found value of type: ",
-    whole: "an ending value that can be represented as a 32-bit integer, found value: ",
+    integral: "an ending value that can be represented as a 32-bit integer, found value: ",
 };
 const STEP: ArgumentErrors = ArgumentErrors {
     codes: (34447, 34448),
     numeric: "a numeric step value, found value of type:",
-    whole: "a step value that can be represented as a 32-bit integer, found value: ",
+    integral: "a step value that can be represented as a 32-bit integer, found value: ",
 };
 
 /// Minimum size of an element in bytes: its type, its name, its value.
@@ -48,7 +48,7 @@ fn argument(call: &Call<'_, '_>, position: usize, errors: &ArgumentErrors) -> Re
     found
         .and_then(as_int32)
         .map(i64::from)
-        .ok_or_else(|| error(errors.codes.1, errors.whole, &show::optional(found)))
+        .ok_or_else(|| error(errors.codes.1, errors.integral, &show::optional(found)))
 }
 
 /// Evaluates `$range`. Errors: 34443 to 34449 for the arguments, 146 for an array beyond 100 MB.

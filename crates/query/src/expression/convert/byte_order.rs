@@ -56,7 +56,7 @@ pub(super) fn bytes_of(number: Value<'_>, order: ByteOrder) -> Option<Vec<u8>> {
 /// Errors: ConversionFailure for another number of bytes.
 pub(super) fn number_of(bytes: &[u8], target: Type, order: ByteOrder) -> Result<Option<Value<'static>>> {
     let little = order.arranged(bytes.to_vec());
-    let whole = || match *little.as_slice() {
+    let integer = || match *little.as_slice() {
         [a] => Some(i64::from(i8::from_le_bytes([a]))),
         [a, b] => Some(i64::from(i16::from_le_bytes([a, b]))),
         [a, b, c, d] => Some(i64::from(i32::from_le_bytes([a, b, c, d]))),
@@ -66,8 +66,8 @@ pub(super) fn number_of(bytes: &[u8], target: Type, order: ByteOrder) -> Result<
         _ => None,
     };
     let number = match target {
-        Type::Int32 => whole().and_then(|whole| i32::try_from(whole).ok()).map(Value::Int32),
-        Type::Int64 => whole().map(Value::Int64),
+        Type::Int32 => integer().and_then(|integer| i32::try_from(integer).ok()).map(Value::Int32),
+        Type::Int64 => integer().map(Value::Int64),
         Type::Double => match *little.as_slice() {
             [a, b, c, d] => Some(Value::Double(f64::from(f32::from_le_bytes([a, b, c, d])))),
             [a, b, c, d, e, f, g, h] => Some(Value::Double(f64::from_le_bytes([a, b, c, d, e, f, g, h]))),

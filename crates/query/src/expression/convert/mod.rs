@@ -139,8 +139,8 @@ fn convert<'a>(input: Value<'a>, target: Target, form: Form, scope: &Scope<'_, '
         // A number has fewer bytes than a UUID.
         (Type::Binary, Value::Int32(_) | Value::Int64(_) | Value::Double(_)) if target.subtype != UUID => {
             let bytes = byte_order::bytes_of(input, form.byte_order);
-            let kept = bytes.map(|bytes| scope.bytes(&bytes)).transpose()?;
-            kept.map(|bytes| Value::Binary { subtype: target.subtype, bytes })
+            let copied = bytes.map(|bytes| scope.bytes(&bytes)).transpose()?;
+            copied.map(|bytes| Value::Binary { subtype: target.subtype, bytes })
         }
         (kind, _) => convert_other(input, Target { kind, ..target }, format, scope)?,
     };

@@ -23,8 +23,8 @@ pub(in super::super) fn convert(input: Value<'_>, target: Type) -> Result<Option
     };
     let converted = match target {
         Type::Int32 => {
-            let whole = to_integer(number)?;
-            Value::Int32(i32::try_from(whole).map_err(|_| overflow(number))?)
+            let integer = to_integer(number)?;
+            Value::Int32(i32::try_from(integer).map_err(|_| overflow(number))?)
         }
         Type::Int64 => Value::Int64(to_integer(number)?),
         Type::Double => Value::Double(to_double(number)?),
@@ -83,18 +83,18 @@ fn to_double(number: Number) -> Result<f64> {
 
 /// Prints an integer in a base. Errors: ConversionFailure for other numbers.
 pub(super) fn in_base(number: Value<'_>, base: u32) -> Result<String> {
-    let Some(whole) = number.as_number().and_then(|number| number.to_i64_exact()) else {
+    let Some(integer) = number.as_number().and_then(|number| number.to_i64_exact()) else {
         bail!(
             ConversionFailure,
             "Base conversion is not supported for non-integers in $convert with no onError value: "
         );
     };
-    let (sign, size) = (if whole < 0 { "-" } else { "" }, whole.unsigned_abs());
+    let (sign, size) = (if integer < 0 { "-" } else { "" }, integer.unsigned_abs());
     Ok(match base {
         2 => format!("{sign}{size:b}"),
         8 => format!("{sign}{size:o}"),
         16 => format!("{sign}{size:X}"),
-        _ => whole.to_string(),
+        _ => integer.to_string(),
     })
 }
 
@@ -103,14 +103,14 @@ pub(super) fn parse_in_base(text: &str, base: u32, target: Type) -> Result<Value
     if text.starts_with("0x") || text.starts_with("0X") {
         bail!(ConversionFailure, "Illegal hexadecimal input in $convert with no onError value: {text}");
     }
-    let whole = i64::from_str_radix(text, base).map_err(|error| {
+    let integer = i64::from_str_radix(text, base).map_err(|error| {
         let reason = match error.kind() {
             std::num::IntErrorKind::PosOverflow | std::num::IntErrorKind::NegOverflow => "Overflow",
             _ => "Did not consume whole string.",
         };
         err!(ConversionFailure, "Failed to parse number '{text}' in $convert with no onError value: {reason}")
     })?;
-    convert(Value::Int64(whole), target)?
+    convert(Value::Int64(integer), target)?
         .ok_or_else(|| err!(ConversionFailure, "Unsupported conversion from string to {}", target.alias()))
 }
 
@@ -180,12 +180,12 @@ fn hexadecimal(text: &str) -> Option<f64> {
         Some((digits, exponent)) => (digits, exponent.parse::<i32>().ok()?),
         None => (digits, 0),
     };
-    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    if whole.is_empty() && fraction.is_empty() {
+    let (integer_digits, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    if integer_digits.is_empty() && fraction.is_empty() {
         return None;
     }
     let mut value = 0.0;
-    for digit in whole.chars().chain(fraction.chars()) {
+    for digit in integer_digits.chars().chain(fraction.chars()) {
         value = value * 16.0 + f64::from(digit.to_digit(16)?);
     }
     let places = i32::try_from(fraction.len()).ok()?.checked_mul(4)?;

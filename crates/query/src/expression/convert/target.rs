@@ -42,14 +42,14 @@ fn kind(to: Value<'_>) -> Result<Type> {
         let found = to.kind().alias();
         bail!(FailedToParse, "$convert's 'to' argument must be a string or number, but is {found}");
     };
-    let whole = number
+    let code = number
         .to_i64_exact()
         .ok_or_else(|| err!(FailedToParse, "In $convert, numeric 'to' argument is not an integer"))?;
-    if whole == 0 {
+    if code == 0 {
         // This number marks the end of a document and is not a value's type.
         bail!(ConversionFailure, "Unsupported conversion to missing in $convert with no onError value");
     }
-    i32::try_from(whole).ok().and_then(Type::from_number).ok_or_else(|| {
+    i32::try_from(code).ok().and_then(Type::from_number).ok_or_else(|| {
         let found = show::value(to);
         err!(FailedToParse, "In $convert, numeric value for 'to' does not correspond to a BSON type: {found}")
     })
@@ -61,13 +61,13 @@ fn read_subtype(found: Value<'_>) -> Result<u8> {
         let kind = found.kind().alias();
         bail!(4341108, "In $convert, 'subtype' must be a number, but is {kind}");
     }
-    let whole = found.as_i64().ok_or_else(|| {
+    let integer = found.as_i64().ok_or_else(|| {
         err!(4341106, "In $convert, 'subtype' must be an integer, found: {}", show::value(found))
     })?;
-    u8::try_from(whole).ok().filter(|subtype| *subtype <= 9 || *subtype >= 128).ok_or_else(|| {
+    u8::try_from(integer).ok().filter(|subtype| *subtype <= 9 || *subtype >= 128).ok_or_else(|| {
         err!(
             4341107,
-            "In $convert, numeric value for 'subtype' does not correspond to a BinData type: {whole}"
+            "In $convert, numeric value for 'subtype' does not correspond to a BinData type: {integer}"
         )
     })
 }

@@ -74,16 +74,16 @@ impl<'t> Cursor<'t> {
     }
 
     /// Consumes this character if it is next.
-    pub(super) fn take(&mut self, wanted: char) -> bool {
-        let found = self.peek() == Some(wanted);
+    pub(super) fn take(&mut self, expected: char) -> bool {
+        let found = self.peek() == Some(expected);
         if found {
-            self.position += wanted.len_utf8();
+            self.position += expected.len_utf8();
         }
         found
     }
 
-    fn take_any(&mut self, wanted: &str) -> Option<char> {
-        let found = self.peek().filter(|c| wanted.contains(*c))?;
+    fn take_any(&mut self, allowed: &str) -> Option<char> {
+        let found = self.peek().filter(|c| allowed.contains(*c))?;
         self.position += found.len_utf8();
         Some(found)
     }
@@ -302,7 +302,7 @@ fn number(cursor: &mut Cursor<'_>, read: &mut Read) -> Step<()> {
             return time(cursor, read);
         }
         (1 | 2, _) => {}
-        (4, _) => return bare_four(read, start, value),
+        (4, _) => return lone_four_digits(read, start, value),
         _ => return parse_error(start, "Unexpected character"),
     }
     let after = cursor.position;
@@ -316,7 +316,7 @@ fn number(cursor: &mut Cursor<'_>, read: &mut Read) -> Step<()> {
 }
 
 /// Parses four lone digits: the year if only it is missing, otherwise a time of day.
-fn bare_four(read: &mut Read, start: usize, value: i64) -> Step<()> {
+fn lone_four_digits(read: &mut Read, start: usize, value: i64) -> Step<()> {
     if read.month.is_some() && read.year.is_none() {
         read.year = Some(value);
         return Ok(());

@@ -73,22 +73,22 @@ fn part(call: &Call<'_, '_>, position: usize, default: i64) -> Result<Option<i64
     }
     let Some(found) = call.get_non_null(position)? else { return Ok(None) };
     let wide = matches!(name, "second" | "millisecond");
-    let whole = if wide { found.as_i64() } else { as_int32(found).map(i64::from) };
-    let Some(whole) = whole else {
+    let integer = if wide { found.as_i64() } else { as_int32(found).map(i64::from) };
+    let Some(integer) = integer else {
         let (kind, value) = (found.kind().alias(), show::value(found));
         bail!(40515, "'{name}' must evaluate to an integer, found {kind} with value {value}");
     };
     if position == YEAR || position == ISO_YEAR {
-        if !(1..=9999).contains(&whole) {
-            bail!(40523, "'{name}' must evaluate to an integer in the range 1 to 9999, found {whole}");
+        if !(1..=9999).contains(&integer) {
+            bail!(40523, "'{name}' must evaluate to an integer in the range 1 to 9999, found {integer}");
         }
-    } else if !wide && !(-32_768..=32_767).contains(&whole) {
+    } else if !wide && !(-32_768..=32_767).contains(&integer) {
         bail!(
             31034,
-            "'{name}' must evaluate to a value in the range [-32768, 32767]; value {whole} is not in range"
+            "'{name}' must evaluate to a value in the range [-32768, 32767]; value {integer} is not in range"
         );
     }
-    Ok(Some(whole))
+    Ok(Some(integer))
 }
 
 /// Evaluates `$dateFromParts`. Errors: errors of the parts and the zone; Overflow out of range.

@@ -160,8 +160,8 @@ fn by_format(text: &str, pieces: &[Piece]) -> std::result::Result<Read, ParseErr
         }
         let position = cursor.position();
         match piece {
-            Piece::Literal(wanted) => {
-                if !cursor.take(*wanted) {
+            Piece::Literal(literal) => {
+                if !cursor.take(*literal) {
                     return parse_error(position, "Format literal not found");
                 }
             }

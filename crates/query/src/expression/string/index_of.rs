@@ -17,7 +17,7 @@ fn operands<'a>(call: &Call<'_, 'a>, codes: (i32, i32)) -> Result<Option<(&'a st
         Some(other) => return Err(error(codes.0, "first", other.kind().alias())),
     };
     match call.get(1)? {
-        Some(Value::String(wanted)) => Ok(Some((text, wanted))),
+        Some(Value::String(substring)) => Ok(Some((text, substring))),
         other => Err(error(codes.1, "second", type_name(other))),
     }
 }
@@ -26,7 +26,7 @@ fn operands<'a>(call: &Call<'_, 'a>, codes: (i32, i32)) -> Result<Option<(&'a st
 ///
 /// Errors: 40091 and 40092 for a value that is not a string, errors of the bounds.
 pub(in super::super) fn bytes<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    let Some((text, wanted)) = operands(call, (40091, 40092))? else { return null() };
+    let Some((text, substring)) = operands(call, (40091, 40092))? else { return null() };
     let (start, end) = bounds(call, (40096, 40097))?;
     let end = end.unwrap_or(text.len()).min(text.len());
     if start > end {
@@ -35,7 +35,7 @@ pub(in super::super) fn bytes<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     // A match cannot start or end within a character, so the bounds can move to character boundaries.
     let first = (start..=end).find(|place| text.is_char_boundary(*place)).unwrap_or(end);
     let last = (start..=end).rev().find(|place| text.is_char_boundary(*place)).unwrap_or(start);
-    let found = text.get(first..last).and_then(|part| part.find(wanted));
+    let found = text.get(first..last).and_then(|part| part.find(substring));
     value(found.map_or(-1, |position| (first + position) as i32))
 }
 
@@ -43,18 +43,18 @@ pub(in super::super) fn bytes<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
 ///
 /// Errors: 40093 and 40094 for a value that is not a string, errors of the bounds.
 pub(in super::super) fn code_points<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    let Some((text, wanted)) = operands(call, (40093, 40094))? else { return null() };
+    let Some((text, substring)) = operands(call, (40093, 40094))? else { return null() };
     let (start, end) = bounds(call, (40096, 40097))?;
     let length = text.chars().count();
     let end = end.unwrap_or(length).min(length);
-    if text.is_empty() && wanted.is_empty() && start == 0 {
+    if text.is_empty() && substring.is_empty() && start == 0 {
         return value(0);
     }
     // As in MongoDB, the end limits the start of a match, not its end.
     let first = text.char_indices().nth(start).map(|(byte, _)| byte);
     let found = first.and_then(|first| {
         let rest = text.get(first..)?;
-        let before = rest.get(..rest.find(wanted)?)?;
+        let before = rest.get(..rest.find(substring)?)?;
         Some(start + before.chars().count()).filter(|position| *position < end)
     });
     value(found.map_or(-1, |position| position as i32))

@@ -194,8 +194,8 @@ fn position(text: &str, from: usize, to: usize) -> usize {
 
 /// Appends the fields of a match: `match`, `idx` in code points, and `captures` with null for unused groups.
 fn append(out: &mut Builder, text: &str, captures: &Captures, index: usize) {
-    let whole = text.get(captures.span.start..captures.span.end).unwrap_or_default();
-    out.append(c"match", whole).append(c"idx", index as i32).begin_array(c"captures");
+    let matched = text.get(captures.span.start..captures.span.end).unwrap_or_default();
+    out.append(c"match", matched).append(c"idx", index as i32).begin_array(c"captures");
     for group in &captures.groups {
         match group.clone().and_then(|range| text.get(range)) {
             Some(part) => out.push(part),

@@ -34,16 +34,16 @@ impl PartialEq for Model {
     }
 }
 
-pub(super) struct Wrong;
+pub(super) struct EvaluationError;
 
-impl std::fmt::Debug for Wrong {
+impl std::fmt::Debug for EvaluationError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("an error")
     }
 }
 
 /// A value, missing, or an error.
-pub(super) type Answer = Result<Option<Model>, Wrong>;
+pub(super) type Evaluated = Result<Option<Model>, EvaluationError>;
 
 impl Model {
     /// Returns the model of a value.
@@ -235,11 +235,11 @@ impl Expr {
             || self.parts().into_iter().any(Expr::has_bad_constant)
     }
 
-    pub(super) fn evaluate(&self, root: &Model) -> Answer {
+    pub(super) fn evaluate(&self, root: &Model) -> Evaluated {
         self.of(root, &Variables::default())
     }
 
-    fn of(&self, root: &Model, variables: &Variables) -> Answer {
+    fn of(&self, root: &Model, variables: &Variables) -> Evaluated {
         match self {
             Expr::Path(path) => Ok(root.at_path(&path.split('.').collect::<Vec<_>>())),
             Expr::Constant(value) => Ok(Some(value.clone())),
@@ -272,7 +272,7 @@ impl Expr {
                     None | Some(Model::Null) => return Ok(Some(Model::Null)),
                     _ => first.of(root, variables)?,
                 };
-                let Some(Model::Array(items)) = over else { return Err(Wrong) };
+                let Some(Model::Array(items)) = over else { return Err(EvaluationError) };
                 for item in items {
                     value = of.of(root, &Variables { this: Some(item), value })?;
                 }
@@ -284,11 +284,14 @@ impl Expr {
 }
 
 /// Maps over the elements; null for null.
-fn each(over: Option<Model>, mut make: impl FnMut(Model, &mut Vec<Model>) -> Result<(), Wrong>) -> Answer {
+fn each(
+    over: Option<Model>,
+    mut make: impl FnMut(Model, &mut Vec<Model>) -> Result<(), EvaluationError>,
+) -> Evaluated {
     let items = match over {
         None | Some(Model::Null) => return Ok(Some(Model::Null)),
         Some(Model::Array(items)) => items,
-        Some(_) => return Err(Wrong),
+        Some(_) => return Err(EvaluationError),
     };
     let mut out = Vec::new();
     for item in items {
@@ -297,14 +300,14 @@ fn each(over: Option<Model>, mut make: impl FnMut(Model, &mut Vec<Model>) -> Res
     Ok(Some(Model::Array(out)))
 }
 
-fn call(name: &str, operands: &[Expr], of: &dyn Fn(&Expr) -> Answer) -> Answer {
-    let lazily = |wanted: bool| -> Answer {
+fn call(name: &str, operands: &[Expr], of: &dyn Fn(&Expr) -> Evaluated) -> Evaluated {
+    let lazily = |truth: bool| -> Evaluated {
         for operand in operands {
-            if Model::truthy(&of(operand)?) == wanted {
-                return Ok(Some(Model::Bool(wanted)));
+            if Model::truthy(&of(operand)?) == truth {
+                return Ok(Some(Model::Bool(truth)));
             }
         }
-        Ok(Some(Model::Bool(!wanted)))
+        Ok(Some(Model::Bool(!truth)))
     };
     match name {
         "$and" => return lazily(false),
@@ -333,25 +336,27 @@ fn call(name: &str, operands: &[Expr], of: &dyn Fn(&Expr) -> Answer) -> Answer {
 }
 
 /// Combines the operands; the first null or operand of a wrong type ends the evaluation.
-fn gather(name: &str, operands: &[Expr], of: &dyn Fn(&Expr) -> Answer) -> Answer {
-    let mut whole: Option<Model> = None;
+fn gather(name: &str, operands: &[Expr], of: &dyn Fn(&Expr) -> Evaluated) -> Evaluated {
+    let mut result: Option<Model> = None;
     for operand in operands {
         let Some(value) = of(operand)?.filter(|value| *value != Model::Null) else {
             return Ok(Some(Model::Null));
         };
-        whole = Some(match (name, whole, value) {
+        result = Some(match (name, result, value) {
             ("$concat", None, Model::Text(text)) => Model::Text(text),
-            ("$concat", Some(Model::Text(whole)), Model::Text(text)) => Model::Text(whole + &text),
+            ("$concat", Some(Model::Text(result)), Model::Text(text)) => Model::Text(result + &text),
             ("$concatArrays", None, Model::Array(items)) => Model::Array(items),
-            ("$concatArrays", Some(Model::Array(whole)), Model::Array(items)) => {
-                Model::Array([whole, items].concat())
+            ("$concatArrays", Some(Model::Array(result)), Model::Array(items)) => {
+                Model::Array([result, items].concat())
             }
-            ("$add", whole, value) => arithmetic(&whole.unwrap_or(Model::Int(0)), &value, |a, b| a + b)?,
-            ("$multiply", whole, value) => arithmetic(&whole.unwrap_or(Model::Int(1)), &value, |a, b| a * b)?,
-            _ => return Err(Wrong),
+            ("$add", result, value) => arithmetic(&result.unwrap_or(Model::Int(0)), &value, |a, b| a + b)?,
+            ("$multiply", result, value) => {
+                arithmetic(&result.unwrap_or(Model::Int(1)), &value, |a, b| a * b)?
+            }
+            _ => return Err(EvaluationError),
         });
     }
-    Ok(Some(whole.unwrap_or(match name {
+    Ok(Some(result.unwrap_or(match name {
         "$concat" => Model::Text(String::new()),
         "$concatArrays" => Model::Array(Vec::new()),
         "$add" => Model::Int(0),
@@ -360,8 +365,8 @@ fn gather(name: &str, operands: &[Expr], of: &dyn Fn(&Expr) -> Answer) -> Answer
 }
 
 /// Numbers are so small that nothing overflows or is rounded.
-fn arithmetic(a: &Model, b: &Model, operate: fn(f64, f64) -> f64) -> Result<Model, Wrong> {
-    let (Some(x), Some(y)) = (a.number(), b.number()) else { return Err(Wrong) };
+fn arithmetic(a: &Model, b: &Model, operate: fn(f64, f64) -> f64) -> Result<Model, EvaluationError> {
+    let (Some(x), Some(y)) = (a.number(), b.number()) else { return Err(EvaluationError) };
     let result = operate(x, y);
     Ok(match (a, b) {
         (Model::Double(_), _) | (_, Model::Double(_)) => Model::Double(result),
@@ -383,7 +388,7 @@ fn extreme(name: &str, values: &[Option<Model>]) -> Model {
         .unwrap_or(Model::Null)
 }
 
-fn unary(name: &str, value: Option<&Model>) -> Answer {
+fn unary(name: &str, value: Option<&Model>) -> Evaluated {
     let nullish = matches!(value, None | Some(Model::Null));
     Ok(Some(match (name, value) {
         ("$not", _) => Model::Bool(!Model::truthy(&value.cloned())),
@@ -397,7 +402,7 @@ fn unary(name: &str, value: Option<&Model>) -> Answer {
         ("$abs", Some(Model::Double(number))) => Model::Double(number.abs()),
         ("$reverseArray", Some(Model::Array(items))) => Model::Array(items.iter().rev().cloned().collect()),
         ("$first", Some(Model::Array(items))) => return Ok(items.first().cloned()),
-        _ => return Err(Wrong),
+        _ => return Err(EvaluationError),
     }))
 }
 
@@ -415,7 +420,7 @@ fn type_name(value: Option<&Model>) -> &'static str {
     }
 }
 
-fn binary(name: &str, a: &Option<Model>, b: &Option<Model>) -> Answer {
+fn binary(name: &str, a: &Option<Model>, b: &Option<Model>) -> Evaluated {
     let order = Model::order_of(a, b);
     let held = match name {
         "$eq" => order.is_eq(),
@@ -429,34 +434,34 @@ fn binary(name: &str, a: &Option<Model>, b: &Option<Model>) -> Answer {
             Some(Model::Array(items)) => {
                 items.iter().any(|item| Model::order_of(a, &Some(item.clone())).is_eq())
             }
-            _ => return Err(Wrong),
+            _ => return Err(EvaluationError),
         },
         _ => return positional(name, a, b),
     };
     Ok(Some(Model::Bool(held)))
 }
 
-fn positional(name: &str, a: &Option<Model>, b: &Option<Model>) -> Answer {
+fn positional(name: &str, a: &Option<Model>, b: &Option<Model>) -> Evaluated {
     let nullish = |value: &Option<Model>| matches!(value, None | Some(Model::Null));
     if nullish(a) || nullish(b) {
         return Ok(Some(Model::Null));
     }
-    let (Some(a), Some(b)) = (a, b) else { return Err(Wrong) };
+    let (Some(a), Some(b)) = (a, b) else { return Err(EvaluationError) };
     if name == "$subtract" {
         return arithmetic(a, b, |a, b| a - b).map(Some);
     }
-    let Model::Array(items) = a else { return Err(Wrong) };
+    let Model::Array(items) = a else { return Err(EvaluationError) };
     if name == "$setDifference" {
-        let Model::Array(without) = b else { return Err(Wrong) };
-        let mut kept: Vec<Model> = Vec::new();
+        let Model::Array(without) = b else { return Err(EvaluationError) };
+        let mut unique: Vec<Model> = Vec::new();
         for item in items {
-            if !without.iter().chain(&kept).any(|other| other.order(item).is_eq()) {
-                kept.push(item.clone());
+            if !without.iter().chain(&unique).any(|other| other.order(item).is_eq()) {
+                unique.push(item.clone());
             }
         }
-        return Ok(Some(Model::Array(kept)));
+        return Ok(Some(Model::Array(unique)));
     }
-    let Some(number) = b.number().filter(|number| number.fract() == 0.0) else { return Err(Wrong) };
+    let Some(number) = b.number().filter(|number| number.fract() == 0.0) else { return Err(EvaluationError) };
     let (number, length) = (number as i64, items.len() as i64);
     if name == "$arrayElemAt" {
         let at = if number < 0 { length + number } else { number };

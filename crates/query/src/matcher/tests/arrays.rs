@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn an_array_stands_for_its_elements_and_for_itself() {
+fn an_array_matches_as_elements_and_as_a_whole() {
     check("{a: 1}", &["{a: [1, 2]}", "{a: [2, 1]}"], &["{a: []}", "{a: [[1]]}"]);
     check("{a: [1, 2]}", &["{a: [1, 2]}", "{a: [[1, 2]]}"], &["{a: [2, 1]}", "{a: [1, 2, 3]}", "{a: 1}"]);
     check("{a: []}", &["{a: []}", "{a: [[]]}"], &["{a: [1]}", "{}"]);
@@ -41,7 +41,7 @@ fn numbers_in_paths_are_positions_and_names() {
 }
 
 #[test]
-fn elem_match_wants_one_element_to_satisfy_all() {
+fn elem_match_requires_one_element_for_all_conditions() {
     check(
         "{a: {$elemMatch: {b: 1, c: 2}}}",
         &["{a: [{b: 1, c: 2}]}", "{a: [1, {b: 1, c: 2}]}"],
@@ -81,7 +81,7 @@ fn size_counts_the_array_itself() {
 }
 
 #[test]
-fn all_wants_every_part() {
+fn all_requires_every_part() {
     check("{a: {$all: [1, 2]}}", &["{a: [2, 3, 1]}"], &["{a: [1]}", "{a: 1}"]);
     check("{a: {$all: [1]}}", &["{a: 1}", "{a: [1]}"], &["{a: 2}"]);
     check("{a: {$all: [[1, 2]]}}", &["{a: [1, 2]}", "{a: [[1, 2]]}"], &["{a: [1]}"]);

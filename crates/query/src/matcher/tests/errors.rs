@@ -99,7 +99,7 @@ fn numbers() {
 }
 
 #[test]
-fn what_is_not_supported_is_named() {
+fn unsupported_operators_are_named() {
     check_error("{$where: 'true'}", 2, "$where is not supported: no globalScriptEngine in $where parsing");
     check_error("{a: {$where: 'true'}}", 2, "$where cannot be applied to a field");
     check_error("{$text: {$search: 'x'}}", 2, "$text is not allowed in this context");

@@ -54,7 +54,7 @@ fn equal_filters_get_one_shape() {
 }
 
 #[test]
-fn an_upsert_takes_what_is_equal() {
+fn an_upsert_uses_equalities() {
     let names = |filter: &str| {
         let matcher = parse(filter);
         matcher

@@ -38,14 +38,14 @@ pub(super) fn parse(argument: &Element<'_>, _context: &Context) -> Result<Arc<dy
 
 /// Parses `$type`: `date` or `timestamp`. Errors: BadValue.
 fn wants_timestamp(options: Document<'_>) -> Result<bool> {
-    let mut wanted = None;
+    let mut type_name = None;
     for option in options {
         if option.name() != "$type" {
             bail!(BadValue, "Unrecognized $currentDate option: {}", option.name());
         }
-        wanted = option.value().as_str();
+        type_name = option.value().as_str();
     }
-    match wanted {
+    match type_name {
         Some("date") => Ok(false),
         Some("timestamp") => Ok(true),
         _ => Err(err!(

@@ -85,16 +85,16 @@ impl Operator for Pull {
         let Value::Array(array) = value else {
             bail!(BadValue, "Cannot apply $pull to a non-array value");
         };
-        let mut kept = Vec::new();
+        let mut remaining = Vec::new();
         let mut pulled = false;
         for (position, element) in array.iter().enumerate() {
             field.check_at_intervals(position)?;
             if self.matches(element, field.context)? {
                 pulled = true;
             } else {
-                kept.push(element);
+                remaining.push(element);
             }
         }
-        Ok(if pulled { Change::Array(kept) } else { Change::Keep })
+        Ok(if pulled { Change::Array(remaining) } else { Change::Keep })
     }
 }

@@ -3,7 +3,7 @@
 use super::case;
 
 #[test]
-fn operators_log_what_they_write() {
+fn operators_log_their_writes() {
     case("{$set: {a: {x: 1, y: 2}}}").logs("{a: {x: 1, y: 1}}", "{u: {a: {x: 1, y: 2}}}");
     case("{$set: {'a.y': 2}}").logs("{a: {x: 1, y: 1}}", "{sa: {u: {y: 2}}}");
     case("{$set: {'a.b.c': 2}}").logs("{}", "{i: {a: {b: {c: 2}}}}");

@@ -163,8 +163,8 @@ fn conflict(operations: &[Operation]) -> bool {
 }
 
 fn update_text(operations: &[Operation]) -> String {
-    let group = |wanted: fn(&Operation) -> Option<String>| {
-        operations.iter().filter_map(wanted).collect::<Vec<_>>().join(", ")
+    let group = |text_of: fn(&Operation) -> Option<String>| {
+        operations.iter().filter_map(text_of).collect::<Vec<_>>().join(", ")
     };
     let set = group(|o| if let Operation::Set(p, v) = o { Some(format!("'{p}': {v}")) } else { None });
     let unset = group(|o| if let Operation::Unset(p) = o { Some(format!("'{p}': 1")) } else { None });

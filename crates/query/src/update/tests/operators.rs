@@ -83,7 +83,7 @@ fn push_appends_and_its_clauses_work_in_order() {
 }
 
 #[test]
-fn sets_take_what_they_do_not_hold() {
+fn add_to_set_adds_only_new_values() {
     case("{$addToSet: {a: {$each: [1.0, 2, 2, {x: 1}]}}}").gives("{a: [1, {x: 1}]}", "{a: [1, {x: 1}, 2]}");
     case("{$addToSet: {a: 1}}").keeps("{a: [1.0]}");
     case("{$addToSet: {a: [1]}}").gives("{}", "{a: [[1]]}");

@@ -18,7 +18,7 @@ fn gives(filter: &str, update: &str, expected: &str) {
 }
 
 #[test]
-fn equalities_of_the_filter_come_first() {
+fn equalities_of_the_filter_are_first() {
     gives("{a: 1, b: {$gt: 2}}", "{$set: {c: 3}}", "{ a: 1, c: 3 }");
     gives("{a: 1, _id: 7}", "{$set: {c: 3}}", "{ _id: 7, a: 1, c: 3 }");
     gives("{$and: [{'a.b': 1}, {'a.c': {$eq: 2}}]}", "{$inc: {n: 1}}", "{ a: { b: 1, c: 2 }, n: 1 }");

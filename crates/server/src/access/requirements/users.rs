@@ -152,13 +152,13 @@ pub(crate) fn update_role(authorizer: &mut Authorizer<'_>) -> Result<()> {
 
 /// `usersInfo`: users may always read their own document.
 pub(crate) fn users_info(authorizer: &mut Authorizer<'_>) -> Result<()> {
-    let Some(wanted) = authorizer.value() else { return Ok(()) };
-    if let Value::Document(wanted) = wanted
-        && wanted.find("forAllDBs").is_some()
+    let Some(requested) = authorizer.value() else { return Ok(()) };
+    if let Value::Document(requested) = requested
+        && requested.find("forAllDBs").is_some()
     {
         return authorizer.require(Resource::Cluster, ViewUser);
     }
-    for user in each(wanted) {
+    for user in names_in(requested) {
         let is_own = authorizer
             .user()
             .is_some_and(|own| is_named(user, "user", &own.name, &own.db, authorizer.database));
@@ -171,8 +171,8 @@ pub(crate) fn users_info(authorizer: &mut Authorizer<'_>) -> Result<()> {
 
 /// `rolesInfo`: users may always read their own roles.
 pub(crate) fn roles_info(authorizer: &mut Authorizer<'_>) -> Result<()> {
-    let Some(wanted) = authorizer.value() else { return Ok(()) };
-    for role in each(wanted) {
+    let Some(requested) = authorizer.value() else { return Ok(()) };
+    for role in names_in(requested) {
         let mut own = authorizer.identity.into_iter().flat_map(|identity| &identity.roles);
         if !own.any(|own| is_named(role, "role", &own.role, &own.db, authorizer.database)) {
             on_named(authorizer, role, ViewRole)?;
@@ -182,8 +182,8 @@ pub(crate) fn roles_info(authorizer: &mut Authorizer<'_>) -> Result<()> {
 }
 
 /// Returns the requested names: one name or the elements of a list.
-fn each(wanted: Value<'_>) -> Vec<Value<'_>> {
-    match wanted {
+fn names_in(requested: Value<'_>) -> Vec<Value<'_>> {
+    match requested {
         Value::Array(list) => list.iter().collect(),
         one => vec![one],
     }

@@ -106,7 +106,7 @@ fn list(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let catalog = call.server.database.catalog();
     call.reply.begin_array(c"snapshots");
     for state in catalog.all_saved() {
-        if database.is_some_and(|wanted| wanted != &*state.name.database) {
+        if database.is_some_and(|requested| requested != &*state.name.database) {
             continue;
         }
         call.reply.push_document().append(c"db", &*state.name.database).append(c"name", &*state.name.name);

@@ -86,8 +86,9 @@ fn bulk_write(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let operations =
         operations.iter().map(|operation| read(operation, &namespaces)).collect::<Result<Vec<_>>>()?;
 
-    let whole = Namespace::new("admin", "$cmd.bulkWrite")?;
-    let scope = call.scope_to_write(&whole, None, variables)?.keep_empty_timestamps(keeps_timestamps);
+    let bulk_namespace = Namespace::new("admin", "$cmd.bulkWrite")?;
+    let scope =
+        call.scope_to_write(&bulk_namespace, None, variables)?.keep_empty_timestamps(keeps_timestamps);
     let mut retryable = Retryable::begin(call, operations.len())?;
     let mut totals = Totals::default();
     let mut replies = Vec::new();
@@ -132,7 +133,7 @@ fn bulk_write(call: &mut Call<'_>) -> Result<HandlerStatus> {
             }
         }
     }
-    cursor_reply::listing(call, whole, replies, batch_size.unwrap_or(u64::MAX))?;
+    cursor_reply::listing(call, bulk_namespace, replies, batch_size.unwrap_or(u64::MAX))?;
     totals.append_to(call.reply);
     Retryable::append_retried(retryable.as_ref(), call.reply);
     call.acknowledge(committed)

@@ -11,7 +11,7 @@ use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::{Namespace, Result, bail, err};
 use database::Scope;
 use database::language::{Arena, Collation, Context, Matcher, Projection, SortPattern};
-use database::{Action, AnswerOf, FindAndModifyOutcome, FindAndModifyRequest};
+use database::{Action, FindAndModifyOutcome, FindAndModifyRequest, ReplyBuilder};
 use std::sync::Arc;
 
 /// Position in the command table.
@@ -67,7 +67,7 @@ fn run(call: &mut Call<'_>) -> Result<HandlerStatus> {
         let value = project(outcome, projection.as_ref(), &request.matcher, context)?;
         Ok(answer(outcome, value.as_ref(), parts.remove))
     };
-    let retry = retryable.as_ref().map(|retryable| (retryable.key(0), &answer_of as AnswerOf<'_>));
+    let retry = retryable.as_ref().map(|retryable| (retryable.key(0), &answer_of as ReplyBuilder<'_>));
     let outcome = database.find_and_modify(&scope, &request, retry)?;
     let answer = answer_of(&outcome)?;
     call.reply.append_all(answer.view());

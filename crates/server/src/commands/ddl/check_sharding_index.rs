@@ -51,8 +51,8 @@ fn check_sharding_index(call: &mut Call<'_>) -> Result<HandlerStatus> {
 fn suits(index: &Index, key: Document<'_>) -> bool {
     let spec = &index.spec;
     let mut parts = spec.key.view().iter();
-    let begins = key.iter().all(|wanted| {
-        parts.next().is_some_and(|part| part.name() == wanted.name() && equal(part.value(), wanted.value()))
+    let begins = key.iter().all(|field| {
+        parts.next().is_some_and(|part| part.name() == field.name() && equal(part.value(), field.value()))
     });
     let has_all = !spec.sparse && spec.partial.is_none() && spec.wildcard.is_none() && !spec.hidden;
     begins && has_all && spec.collation.is_simple() && !index.is_multikey()

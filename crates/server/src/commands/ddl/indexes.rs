@@ -238,7 +238,7 @@ pub(crate) fn change(
     let prepare_unique = fields.flag("prepareUnique")?;
     fields.refuse_unless_default("forceNonUnique")?;
     fields.finish()?;
-    let wanted = match (name, key) {
+    let name_or_key = match (name, key) {
         (Some(name), None) => Value::String(name),
         (None, Some(key)) => Value::Document(key),
         (None, None) => bail!(InvalidOptions, "must specify either index name or key pattern"),
@@ -261,7 +261,7 @@ pub(crate) fn change(
         bail!(InvalidOptions, "collMod only supports dry run mode for making an index unique");
     }
     let database = call.server.database.clone();
-    let name = database.index_name(namespace, wanted)?;
+    let name = database.index_name(namespace, name_or_key)?;
     let clustered = database.collection(namespace).and_then(|found| found.options.clustered.clone());
     if clustered.as_deref() == Some(name.as_str()) {
         bail!(IndexNotFound, "cannot find index {name} for ns {namespace}, which is clustered by it");

@@ -128,9 +128,9 @@ fn list_collections(call: &mut Call<'_>) -> Result<HandlerStatus> {
         && !(asks && auth::privileges(call.server, call.connection).on(log).is_empty())
         && let Some(size) = call.server.database.log_limit()
     {
-        let whole = describe_log(size, name_only);
-        if matcher.matches(whole.view(), &context)? {
-            found.push(whole);
+        let entry = describe_log(size, name_only);
+        if matcher.matches(entry.view(), &context)? {
+            found.push(entry);
         }
     }
     let namespace = Namespace::new(call.request.database, "$cmd.listCollections")?;

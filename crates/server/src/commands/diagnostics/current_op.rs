@@ -44,7 +44,7 @@ fn current_op(call: &mut Call<'_>) -> Result<HandlerStatus> {
             condition.name()
         );
     }
-    let seen = Seen::by(call.server, call.connection, own_only);
+    let seen = VisibleUsers::by(call.server, call.connection, own_only);
     call.reply.begin_array(c"inprog");
     for activity in call.server.activities.all() {
         let current = activity.current();
@@ -79,7 +79,7 @@ fn current_op(call: &mut Call<'_>) -> Result<HandlerStatus> {
 /// for a getMore. `idleSessions: false` removes idle open transactions.
 pub(crate) fn documents(server: &Server, state: &ConnectionState, options: Document<'_>) -> Vec<DocumentBuf> {
     let flag = |name: &str| options.get(name).is_some_and(|value| value.is_truthy());
-    let seen = Seen::by(server, state, !flag("allUsers"));
+    let seen = VisibleUsers::by(server, state, !flag("allUsers"));
     let running = |activity: &Arc<Activity>| {
         let current = activity.current();
         let shown = (current.is_some() || flag("idleConnections")) && seen.shows(activity);
@@ -98,16 +98,16 @@ pub(crate) fn documents(server: &Server, state: &ConnectionState, options: Docum
 }
 
 /// The users whose operations are visible: all users, or one.
-struct Seen {
+struct VisibleUsers {
     only: Option<(Option<UserName>, [u8; 32])>,
 }
 
-impl Seen {
+impl VisibleUsers {
     /// Without access control, all operations are visible.
-    fn by(server: &Server, state: &ConnectionState, own_only: bool) -> Seen {
+    fn by(server: &Server, state: &ConnectionState, own_only: bool) -> VisibleUsers {
         let user = || state.identity.as_ref().map(|identity| identity.user.clone());
         let only = own_only && state.is_access_controlled(server);
-        Seen { only: only.then(|| (user(), auth::session::digest(server, state))) }
+        VisibleUsers { only: only.then(|| (user(), auth::session::digest(server, state))) }
     }
 
     fn shows(&self, activity: &Activity) -> bool {
@@ -173,7 +173,7 @@ fn holds(entry: Document<'_>, name: &str, condition: Value<'_>) -> bool {
     }
     let exists = condition.as_document().and_then(|document| document.get("$exists"));
     match (exists, found) {
-        (Some(wanted), found) => wanted.is_truthy() == found.is_some(),
+        (Some(expected), found) => expected.is_truthy() == found.is_some(),
         (None, Some(found)) => base::bson::equal(found, condition),
         (None, None) => condition.is_nullish(),
     }

@@ -61,13 +61,13 @@ fn db_hash(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let (operation, context) = call.surroundings();
     let database = &call.server.database;
     let catalog = database.catalog();
-    let wanted = |name: &str| {
+    let is_selected = |name: &str| {
         name != "system.profile" && only.as_ref().is_none_or(|only| only.is_empty() || only.contains(&name))
     };
     let mut hashes: Vec<(String, [u8; 16], bool, String)> = Vec::new();
     for collection in catalog.collections(call.request.database) {
         let name = collection.namespace.collection();
-        if collection.is_view() || !wanted(name) {
+        if collection.is_view() || !is_selected(name) {
             continue;
         }
         let hash = database.hash_documents(&operation, &collection.namespace, &context)?;

@@ -58,10 +58,10 @@ fn transactions(server: &Server, section: &mut Builder) {
 
 fn server_status(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields().after_name();
-    let mut wanted = Vec::new();
+    let mut sections = Vec::new();
     for section in SECTIONS {
         if fields.any(section.0)?.is_none_or(|value| value.is_truthy()) {
-            wanted.push(section);
+            sections.push(section);
         }
     }
     let shows_set = fields.any("repl")?.is_none_or(|value| value.is_truthy());
@@ -81,7 +81,7 @@ fn server_status(call: &mut Call<'_>) -> Result<HandlerStatus> {
     reply
         .append(c"uptimeEstimate", uptime.as_secs() as i64)
         .append(c"localTime", Value::DateTime(now_millis()));
-    for (name, append) in wanted {
+    for (name, append) in sections {
         reply.begin_document(FieldName::literal(name));
         append(server, reply);
         reply.end();

@@ -124,9 +124,9 @@ fn mechanisms_of<'a>(fields: &mut Fields<'a>) -> Result<Option<&'a str>> {
 }
 
 fn compressors(fields: &mut Fields<'_>) -> Result<Vec<Compressor>> {
-    let wanted = fields.strings("compression")?.unwrap_or_default();
+    let requested = fields.strings("compression")?.unwrap_or_default();
     let offered = |name: &str| Compressor::OFFERED.into_iter().find(|known| known.name() == name);
-    Ok(wanted.into_iter().filter_map(offered).collect())
+    Ok(requested.into_iter().filter_map(offered).collect())
 }
 
 fn awaits(call: &Call<'_>, fields: &mut Fields<'_>) -> Result<Option<AwaitParameters>> {

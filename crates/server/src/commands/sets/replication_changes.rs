@@ -39,7 +39,7 @@ fn initiate(call: &mut Call<'_>) -> Result<HandlerStatus> {
     }
     log::info!(id = 21356, c = "REPL"; "replSetInitiate admin command received from client");
     let default;
-    let wanted = match given.is_empty() {
+    let initial = match given.is_empty() {
         false => given,
         true => {
             let own = default_address(call);
@@ -55,7 +55,7 @@ fn initiate(call: &mut Call<'_>) -> Result<HandlerStatus> {
     };
     let id = call.server.database.new_object_id();
     let (config, host) =
-        SetConfig::first(wanted, name, id, |host| is_own(call.server, call.connection.local, host))?;
+        SetConfig::first(initial, name, id, |host| is_own(call.server, call.connection.local, host))?;
     call.server.initiate(name, config, &host)?;
     Ok(HandlerStatus::Done)
 }

@@ -20,7 +20,7 @@ pub(crate) const GET: Row = Row::new(
 
 fn get(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
-    let wanted = match fields.command_value() {
+    let names = match fields.command_value() {
         Value::String("*") => {
             let plain = PLAIN.iter().map(|parameter| parameter.name);
             [CHANGE_STREAM_OPTIONS].into_iter().chain(plain).collect()
@@ -43,14 +43,14 @@ fn get(call: &mut Call<'_>) -> Result<HandlerStatus> {
     // All parameters are also in MongoDB's diagnostic data.
     fields.boolean("omitInFTDC")?;
     fields.ignore_rest();
-    if wanted.is_empty() {
+    if names.is_empty() {
         bail!(BadValue, "Must supply at least one cluster server parameter name to getClusterParameter");
     }
-    wanted.iter().try_for_each(|name| check_known(name))?;
+    names.iter().try_for_each(|name| check_known(name))?;
     let has_time = call.server.is_replica_set();
     let options = call.server.set_settings.cluster_parameters.change_streams();
     call.reply.begin_array(c"clusterParameters");
-    for name in wanted {
+    for name in names {
         let out = call.reply.push_document().append(c"_id", name);
         match PlainParameter::named(name) {
             Some(parameter) => {

@@ -52,17 +52,17 @@ fn get_parameter(call: &mut Call<'_>) -> Result<HandlerStatus> {
         }
         _ => (false, false),
     };
-    let wanted: Vec<&str> = fields.rest().iter().map(|element| element.name()).collect();
+    let names: Vec<&str> = fields.rest().iter().map(|element| element.name()).collect();
     let parameters = all_parameters(call);
     let before = call.reply.len();
     for (name, value, changeable) in &parameters {
         let is_meant = set_at.is_none_or(|runtime| *changeable == runtime);
-        if is_meant && (all || wanted.contains(name)) {
+        if is_meant && (all || names.contains(name)) {
             append(call.reply, name, value, details.then_some(*changeable));
         }
     }
     if call.reply.len() == before && set_at.is_none() {
-        let known = wanted.iter().find_map(|name| elsewhere::not_told(name));
+        let known = names.iter().find_map(|name| elsewhere::unreadable_parameter(name));
         return Err(known.unwrap_or_else(|| err!(InvalidOptions, "no option found to get")));
     }
     Ok(HandlerStatus::Done)
@@ -83,7 +83,7 @@ fn set_at_runtime(set_at: &str) -> Result<bool> {
 }
 
 /// Value of a parameter, including parameters that only this command has.
-enum Shown {
+enum ParameterValue {
     Setting(Setting),
     Version(&'static str),
     Mechanisms(Vec<String>),
@@ -91,46 +91,53 @@ enum Shown {
 }
 
 /// Returns each parameter with its value, and true if it can change at run time.
-fn all_parameters(call: &Call<'_>) -> Vec<(&'static str, Shown, bool)> {
+fn all_parameters(call: &Call<'_>) -> Vec<(&'static str, ParameterValue, bool)> {
     let bypass = Setting::Boolean(call.server.settings.localhost_exception);
     let test_commands = Setting::Boolean(call.server.fail_points.allowed());
     let mut parameters = vec![
-        ("authenticationMechanisms", Shown::Mechanisms(call.server.auth.mechanisms().to_vec()), false),
-        ("enableLocalhostAuthBypass", Shown::Setting(bypass), false),
-        ("enableTestCommands", Shown::Setting(test_commands), false),
         (
-            FEATURE_VERSION,
-            Shown::Version(call.server.set_settings.feature_version.of(call.server.settings.compatible_with)),
+            "authenticationMechanisms",
+            ParameterValue::Mechanisms(call.server.auth.mechanisms().to_vec()),
             false,
         ),
-        (VERBOSITY, Shown::Verbosity, true),
-        (LOG_LEVEL, Shown::Setting(Setting::Integer(components::level())), true),
+        ("enableLocalhostAuthBypass", ParameterValue::Setting(bypass), false),
+        ("enableTestCommands", ParameterValue::Setting(test_commands), false),
+        (
+            FEATURE_VERSION,
+            ParameterValue::Version(
+                call.server.set_settings.feature_version.of(call.server.settings.compatible_with),
+            ),
+            false,
+        ),
+        (VERBOSITY, ParameterValue::Verbosity, true),
+        (LOG_LEVEL, ParameterValue::Setting(Setting::Integer(components::level())), true),
     ];
     for (name, words) in TLS_MODES {
-        parameters.push((name, Shown::Setting(Setting::Word(tls_word(call, words))), true));
+        parameters.push((name, ParameterValue::Setting(Setting::Word(tls_word(call, words))), true));
     }
     let held = call.server.parameters.all();
-    parameters
-        .extend(held.into_iter().map(|(name, value, changeable)| (name, Shown::Setting(value), changeable)));
+    parameters.extend(
+        held.into_iter().map(|(name, value, changeable)| (name, ParameterValue::Setting(value), changeable)),
+    );
     parameters.sort_by_key(|parameter| parameter.0);
     parameters
 }
 
-fn append(reply: &mut Builder, name: &str, value: &Shown, details: Option<bool>) {
+fn append(reply: &mut Builder, name: &str, value: &ParameterValue, details: Option<bool>) {
     let Some(changeable) = details else { return append_value(reply, name, value) };
     reply.begin_document(FieldName::trusted(name));
     append_value(reply, "value", value);
     reply.append(c"settableAtRuntime", changeable).append(c"settableAtStartup", false).end();
 }
 
-fn append_value(reply: &mut Builder, name: &str, value: &Shown) {
+fn append_value(reply: &mut Builder, name: &str, value: &ParameterValue) {
     match value {
-        Shown::Setting(setting) => setting.append_to(reply, name),
-        Shown::Version(version) => {
+        ParameterValue::Setting(setting) => setting.append_to(reply, name),
+        ParameterValue::Version(version) => {
             reply.begin_document(FieldName::trusted(name)).append(c"version", *version).end();
         }
-        Shown::Verbosity => components::append_to(reply, name),
-        Shown::Mechanisms(mechanisms) => {
+        ParameterValue::Verbosity => components::append_to(reply, name),
+        ParameterValue::Mechanisms(mechanisms) => {
             reply.begin_array(FieldName::trusted(name));
             for mechanism in mechanisms {
                 reply.push(mechanism);
@@ -152,11 +159,11 @@ pub(crate) const SET_PARAMETER: Row = Row::new(
 
 fn set_parameter(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let fields = call.fields().after_name();
-    let wanted = fields.rest();
-    let first = wanted
+    let assignments = fields.rest();
+    let first = assignments
         .first()
         .ok_or_else(|| err!(InvalidOptions, "no option found to set, use help:true to see options "))?;
-    if let Some(second) = wanted.get(1) {
+    if let Some(second) = assignments.get(1) {
         bail!(InvalidOptions, "setParameter takes one parameter at a time, also got '{}'", second.name());
     }
     match first.name() {

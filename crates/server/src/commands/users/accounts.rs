@@ -74,7 +74,7 @@ impl<'a> Parts<'a> {
         };
         // MongoDB creates them in this order.
         for mechanism in [Mechanism::Sha1, Mechanism::Sha256] {
-            if self.wants(call, mechanism)? {
+            if self.requests(call, mechanism)? {
                 let credential = self.credential(call, mechanism, password)?;
                 append_credential(&mut credentials, mechanism, &credential);
             }
@@ -82,7 +82,7 @@ impl<'a> Parts<'a> {
         Ok(credentials.finish())
     }
 
-    fn wants(&self, call: &Call<'_>, mechanism: Mechanism) -> Result<bool> {
+    fn requests(&self, call: &Call<'_>, mechanism: Mechanism) -> Result<bool> {
         let Some(names) = &self.mechanisms else { return Ok(call.server.auth.takes(mechanism.name())) };
         for name in names {
             if Mechanism::of_name(name).is_none() {
@@ -165,14 +165,14 @@ fn create(call: &mut Call<'_>) -> Result<HandlerStatus> {
         restrictions::append_checked(&mut document, "createUser", restrictions)?;
     }
     document.append_optional(c"customData", parts.custom_data);
-    let wanted = parts.roles.unwrap_or_default();
-    append_roles(&mut document, &wanted);
+    let roles = parts.roles.unwrap_or_default();
+    append_roles(&mut document, &roles);
     if user.name.is_empty() {
         bail!(BadValue, "User document needs 'user' field to be non-empty");
     }
     let _changing = call.server.auth.changing.lock();
     auth::create_first_user(call.server, call.connection, call.command, || {
-        role::check_exist(call.server, &wanted)?;
+        role::check_exist(call.server, &roles)?;
         prepare_store(call)?;
         let mut insert = Builder::new();
         insert.append(c"insert", store::USERS).begin_array(c"documents").push(&document.finish()).end();
@@ -233,8 +233,8 @@ fn update(call: &mut Call<'_>) -> Result<HandlerStatus> {
             return Err(external_password());
         }
         set.append(c"credentials", &parts.credentials(call)?);
-    } else if let Some(kept) = &parts.mechanisms {
-        found_credentials = Some(trim_credentials(call, &parts.user, kept, &mut unset)?);
+    } else if let Some(mechanisms) = &parts.mechanisms {
+        found_credentials = Some(trim_credentials(call, &parts.user, mechanisms, &mut unset)?);
     }
     set.append_optional(c"customData", parts.custom_data);
     match parts.restrictions {
@@ -267,7 +267,7 @@ fn update(call: &mut Call<'_>) -> Result<HandlerStatus> {
 fn trim_credentials(
     call: &Call<'_>,
     user: &UserName,
-    kept: &[&str],
+    mechanisms: &[&str],
     unset: &mut Builder,
 ) -> Result<DocumentBuf> {
     let document = store::user(&call.server.database, user)?.ok_or_else(|| not_found(user))?;
@@ -275,14 +275,14 @@ fn trim_credentials(
     let credentials = credentials.ok_or_else(|| {
         err!(UnsupportedFormat, "Unable to trim credentials from a user document with no credentials")
     })?;
-    if kept.iter().any(|name| credentials.get(name).is_none()) {
+    if mechanisms.iter().any(|name| credentials.get(name).is_none()) {
         bail!(BadValue, "mechanisms field must be a subset of previously set mechanisms");
     }
-    if !Mechanism::ALL.iter().any(|mechanism| kept.contains(&mechanism.name())) {
+    if !Mechanism::ALL.iter().any(|mechanism| mechanisms.contains(&mechanism.name())) {
         bail!(BadValue, "mechanisms field must contain at least one previously set known mechanism");
     }
     for mechanism in Mechanism::ALL {
-        if !kept.contains(&mechanism.name()) {
+        if !mechanisms.contains(&mechanism.name()) {
             unset.append(FieldName::trusted(&format!("credentials.{}", mechanism.name())), "");
         }
     }

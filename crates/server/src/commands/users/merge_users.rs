@@ -97,18 +97,18 @@ fn run(call: &Call<'_>, mut command: Builder) -> Result<DocumentBuf> {
 fn check(part: &Part, document: Document<'_>) -> Result<()> {
     let text =
         |name: &str| document.get(name).and_then(|value| value.as_str()).filter(|text| !text.is_empty());
-    let wrong = |what: String| Err(err!(BadValue, "Invalid document for {}: {what}", part.target));
+    let invalid = |what: String| Err(err!(BadValue, "Invalid document for {}: {what}", part.target));
     let (Some(name), Some(db)) = (text(part.name), text("db")) else {
-        return wrong(format!("it needs '{}' and 'db' to be non-empty strings", part.name));
+        return invalid(format!("it needs '{}' and 'db' to be non-empty strings", part.name));
     };
     if text("_id") != Some(format!("{db}.{name}").as_str()) {
-        return wrong(format!("'_id' of {name}@{db} does not match"));
+        return invalid(format!("'_id' of {name}@{db} does not match"));
     }
     let is_list = |name: &&&str| matches!(document.get(name), Some(Value::Array(_)));
     let is_document = |name: &&&str| matches!(document.get(name), Some(Value::Document(_)));
     let missing = part.lists.iter().find(|name| !is_list(name));
     match missing.or(part.documents.iter().find(|name| !is_document(name))) {
-        Some(missing) => wrong(format!("'{missing}' of {name}@{db} is missing, or of another type")),
+        Some(missing) => invalid(format!("'{missing}' of {name}@{db} is missing, or of another type")),
         None => Ok(()),
     }
 }

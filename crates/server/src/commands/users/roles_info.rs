@@ -18,21 +18,21 @@ pub(crate) const INFO: Row =
 
 /// Optional parts of a role's description.
 #[derive(Clone, Copy)]
-struct Shown {
+struct RoleOptions {
     privileges: bool,
     restrictions: bool,
 }
 
 fn info(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
-    let wanted = fields.command_value();
+    let argument = fields.command_value();
     let (privileges, as_fragment) = show_privileges(&mut fields)?;
     let builtin_too = fields.flag("showBuiltinRoles")?.unwrap_or(false);
     let restrictions = fields.flag("showAuthenticationRestrictions")?.unwrap_or(false);
     fields.finish()?;
-    let shown = Shown { privileges, restrictions };
+    let shown = RoleOptions { privileges, restrictions };
     let database = call.request.database;
-    let roles: Vec<RoleName> = match wanted {
+    let roles: Vec<RoleName> = match argument {
         Value::Array(names) => {
             names.iter().map(|name| role::read_name(name, database)).collect::<Result<_>>()?
         }
@@ -100,7 +100,7 @@ fn described(server: &Server, role: &RoleName) -> Result<Option<base::bson::Docu
 }
 
 /// Appends each role of the database, built-in roles first.
-fn append_all(call: &mut Call<'_>, shown: Shown, builtin_too: bool) -> Result<()> {
+fn append_all(call: &mut Call<'_>, shown: RoleOptions, builtin_too: bool) -> Result<()> {
     let (server, database) = (call.server, call.request.database);
     call.reply.begin_array(c"roles");
     for name in if builtin_too { builtin::of_database(database) } else { Vec::new() } {
@@ -136,7 +136,7 @@ fn append_role(
     out: &mut Builder,
     document: Document<'_>,
     role: &RoleName,
-    shown: Shown,
+    shown: RoleOptions,
 ) -> Result<()> {
     let mut restrictions = None;
     for element in document {
@@ -179,7 +179,7 @@ fn append_role(
 }
 
 /// Appends a user fragment: the privileges of a user with these roles.
-fn append_fragment(call: &mut Call<'_>, roles: &[RoleName], shown: Shown) -> Result<()> {
+fn append_fragment(call: &mut Call<'_>, roles: &[RoleName], shown: RoleOptions) -> Result<()> {
     let out = call.reply.begin_document(c"userFragment");
     role::append_names(out, "roles", roles);
     role::append_resolved(call.server, out, roles, shown.restrictions)?;

@@ -19,7 +19,7 @@ pub(crate) const USERS_INFO: Row = Row::new(
 );
 
 /// The selected users.
-enum Whom {
+enum SelectedUsers {
     /// Users of all databases.
     Everybody,
     /// Users of the command's database.
@@ -30,7 +30,7 @@ enum Whom {
 
 /// Parsed fields of the command.
 struct Parts<'a> {
-    whom: Whom,
+    whom: SelectedUsers,
     credentials: bool,
     custom_data: bool,
     privileges: bool,
@@ -41,7 +41,9 @@ struct Parts<'a> {
 fn users_info(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let requested = Parts::read(call)?;
     let users = match (&requested.whom, requested.privileges || requested.restrictions) {
-        (Whom::Named(names), true) if requested.filter.is_none() => one_by_one(call, names, &requested)?,
+        (SelectedUsers::Named(names), true) if requested.filter.is_none() => {
+            one_by_one(call, names, &requested)?
+        }
         (_, true) => {
             bail!(IllegalOperation, "Privilege or restriction details require exact-match usersInfo queries");
         }
@@ -58,7 +60,7 @@ fn users_info(call: &mut Call<'_>) -> Result<HandlerStatus> {
 impl<'a> Parts<'a> {
     fn read(call: &Call<'a>) -> Result<Parts<'a>> {
         let mut fields = call.fields();
-        let whom = Whom::read(fields.command_value(), call.request.database)?;
+        let whom = SelectedUsers::read(fields.command_value(), call.request.database)?;
         let requested = Parts {
             whom,
             credentials: fields.flag("showCredentials")?.unwrap_or(false),
@@ -72,21 +74,21 @@ impl<'a> Parts<'a> {
     }
 }
 
-impl Whom {
-    fn read(value: Value<'_>, db: &str) -> Result<Whom> {
+impl SelectedUsers {
+    fn read(value: Value<'_>, db: &str) -> Result<SelectedUsers> {
         match value {
-            Value::Document(parts) if is_for_all(parts) => Ok(Whom::Everybody),
+            Value::Document(parts) if is_for_all(parts) => Ok(SelectedUsers::Everybody),
             Value::Array(names) => {
                 let names = names.iter().map(|name| read_name(name, db)).collect::<Result<Vec<_>>>()?;
                 match names.is_empty() {
                     true => Err(err!(BadValue, "$and/$or/$nor must be a nonempty array")),
-                    false => Ok(Whom::Named(names)),
+                    false => Ok(SelectedUsers::Named(names)),
                 }
             }
             other if other.as_number().is_some_and(|number| number.to_i64_clamped() == 1) => {
-                Ok(Whom::OfDatabase)
+                Ok(SelectedUsers::OfDatabase)
             }
-            other => Ok(Whom::Named(vec![read_name(other, db)?])),
+            other => Ok(SelectedUsers::Named(vec![read_name(other, db)?])),
         }
     }
 }
@@ -167,8 +169,8 @@ fn by_pipeline(call: &Call<'_>, requested: &Parts<'_>) -> Result<Vec<DocumentBuf
     let mut command = Builder::new();
     command.append(c"aggregate", store::USERS).begin_array(c"pipeline");
     match &requested.whom {
-        Whom::Everybody => {}
-        Whom::OfDatabase => {
+        SelectedUsers::Everybody => {}
+        SelectedUsers::OfDatabase => {
             command
                 .push_document()
                 .begin_document(c"$match")
@@ -176,7 +178,7 @@ fn by_pipeline(call: &Call<'_>, requested: &Parts<'_>) -> Result<Vec<DocumentBuf
                 .end()
                 .end();
         }
-        Whom::Named(names) => {
+        SelectedUsers::Named(names) => {
             command.push_document().begin_document(c"$match").begin_array(c"$or");
             for UserName { name, db } in names {
                 command.push_document().append(c"user", name).append(c"db", db).end();

@@ -191,7 +191,7 @@ fn attack(peer: &mut Peer, random: &Random, recorded: &[RecordedLogin]) {
 }
 
 #[test]
-fn nobody_gets_in_by_a_conversation_that_is_not_theirs() {
+fn a_foreign_conversation_does_not_authenticate() {
     let server = server();
     let mut alice = Peer::new(&server, 0x7F00_0001);
     let mut recorded = vec![login(&mut alice, "alice"), login(&mut Peer::new(&server, 0x7F00_0001), "bob")];
@@ -328,7 +328,7 @@ fn secrets_are_not_shown_to_others() {
 }
 
 #[test]
-fn members_of_a_set_tell_the_time_to_those_who_are_in() {
+fn cluster_times_are_for_authenticated_clients() {
     let server =
         server_of(Settings { auth: true, replica_set: Some("rs0".to_string()), ..Settings::default() });
     let mut peer = Peer::new(&server, 0x0A00_0001);
@@ -346,7 +346,7 @@ fn members_of_a_set_tell_the_time_to_those_who_are_in() {
 }
 
 #[test]
-fn server_status_counts_who_wanted_in_and_who_got_in() {
+fn server_status_counts_login_attempts_and_successes() {
     let server = server();
     login(&mut Peer::new(&server, 0x0A00_0001), "bob");
     let mut stranger = Peer::new(&server, 0x0A00_0002);

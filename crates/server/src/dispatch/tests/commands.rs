@@ -173,7 +173,7 @@ fn hello_shows_a_standalone_or_a_primary() {
 }
 
 #[test]
-fn the_handshake_may_come_as_op_query() {
+fn the_handshake_may_be_an_op_query() {
     let mut frame = Vec::new();
     header::begin(&mut frame, 5, 0, Opcode::Query);
     frame.extend_from_slice(&[0; 4]);
@@ -267,7 +267,7 @@ fn replies_are_compressed_as_the_request_was_but_never_a_handshake() {
 }
 
 #[test]
-fn nobody_answers_who_wants_no_answer() {
+fn unacknowledged_messages_get_no_reply() {
     let frame = command(2, |b| {
         b.append(c"endSessions", base::bson::Array::EMPTY)
             .begin_document(c"writeConcern")
@@ -327,7 +327,7 @@ fn parameters_and_replication_are_answered_as_clients_expect() {
 }
 
 #[test]
-fn the_status_of_a_set_has_what_tools_read() {
+fn repl_set_status_has_the_fields_of_tools() {
     let mut client = Client::replica_set();
     let status = client.run(|b| _ = b.append(c"replSetGetStatus", 1));
     let names: Vec<&str> = status.view().iter().map(|field| field.name()).collect();
@@ -369,7 +369,7 @@ fn the_status_of_a_set_has_what_tools_read() {
 }
 
 #[test]
-fn a_client_that_waits_hears_of_a_step_down() {
+fn a_waiting_client_is_notified_of_a_step_down() {
     let mut client = Client::replica_set();
     let process = client.server.topology.process_id;
     let waiting = |counter: i64| {
@@ -396,7 +396,7 @@ fn a_client_that_waits_hears_of_a_step_down() {
 }
 
 #[test]
-fn stepping_down_without_force_waits_for_somebody_to_catch_up() {
+fn a_step_down_without_force_waits_for_a_secondary() {
     let mut client = Client::replica_set();
     let frame = command(0, |b| _ = b.append(c"replSetStepDown", 60).append(c"secondaryCatchUpPeriodSecs", 1));
     std::thread::sleep(client.until(&frame).saturating_duration_since(std::time::Instant::now()));

@@ -1,6 +1,6 @@
 //! Requests of the web page, run as commands of the table with the privileges of its user.
 
-use super::users::Guest;
+use super::users::HttpClient;
 use super::{Answer, Peer, Request, Response, cookies, users};
 use crate::access::{Action, Resource};
 use crate::auth;
@@ -18,8 +18,8 @@ const OPERATIONS_MAX: usize = 100;
 
 /// Returns the user of the page and the user's privileges.
 pub(super) fn session(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
-    let guest = match users::guest(server, request, peer) {
-        Ok(guest) => guest,
+    let client = match users::client(server, request, peer) {
+        Ok(client) => client,
         // No user yet: the page shows its login form.
         Err(Answer::Now(refused)) if refused.status == 401 => {
             let mut out = Builder::new();
@@ -28,13 +28,13 @@ pub(super) fn session(server: &Server, request: &Request<'_>, peer: Peer) -> Ans
         }
         Err(answer) => return answer,
     };
-    let may = |action| auth::is_authorized(server, &guest.state, Resource::Cluster, action);
+    let may = |action| auth::is_authorized(server, &client.state, Resource::Cluster, action);
     let mut out = Builder::new();
     out.append(c"users", server.auth.enabled());
-    if let Some(identity) = &guest.state.identity {
+    if let Some(identity) = &client.state.identity {
         out.append(c"user", &identity.user.id());
     }
-    out.append_optional(c"token", guest.token.as_deref());
+    out.append_optional(c"token", client.token.as_deref());
     if may(Action::ServerStatus) {
         let settings = &server.settings;
         out.append_optional(c"server", server.http.server.get().map(String::as_str));
@@ -50,14 +50,14 @@ pub(super) fn session(server: &Server, request: &Request<'_>, peer: Peer) -> Ans
 
 /// Returns the running operations: all, or the user's own without the privilege to see all.
 pub(super) fn operations(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
-    let mut guest = match users::guest(server, request, peer) {
-        Ok(guest) => guest,
+    let mut client = match users::client(server, request, peer) {
+        Ok(client) => client,
         Err(answer) => return answer,
     };
-    let own_alone = !auth::is_authorized(server, &guest.state, Resource::Cluster, Action::Inprog);
+    let own_alone = !auth::is_authorized(server, &client.state, Resource::Cluster, Action::Inprog);
     let mut command = Builder::new();
     command.append(c"currentOp", 1).append(c"$ownOps", own_alone).append(c"$db", "admin");
-    let reply = match run(&mut guest, command.finish().view()) {
+    let reply = match run(&mut client, command.finish().view()) {
         Ok(reply) => reply,
         Err(refused) => return refused.into(),
     };
@@ -88,13 +88,13 @@ pub(super) fn working_set(server: &Server, request: &Request<'_>, peer: Peer) ->
 
 /// Returns the reply of a command without arguments.
 fn run_json(name: &str, server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
-    let mut guest = match users::guest(server, request, peer) {
-        Ok(guest) => guest,
+    let mut client = match users::client(server, request, peer) {
+        Ok(client) => client,
         Err(answer) => return answer,
     };
     let mut command = Builder::new();
     command.append(FieldName::trusted(name), 1).append(c"$db", "admin");
-    match run(&mut guest, command.finish().view()) {
+    match run(&mut client, command.finish().view()) {
         Ok(reply) => json(reply.view()),
         Err(refused) => refused.into(),
     }
@@ -102,8 +102,9 @@ fn run_json(name: &str, server: &Server, request: &Request<'_>, peer: Peer) -> A
 
 /// Kills an operation.
 pub(super) fn kill(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
-    let mut guest = match users::guest(server, request, peer).and_then(|guest| may_change(guest, request)) {
-        Ok(guest) => guest,
+    let mut client = match users::client(server, request, peer).and_then(|client| may_change(client, request))
+    {
+        Ok(client) => client,
         Err(answer) => return answer,
     };
     let Some(number) = request.parameter("op").and_then(|text| text.parse::<i64>().ok()) else {
@@ -111,9 +112,9 @@ pub(super) fn kill(server: &Server, request: &Request<'_>, peer: Peer) -> Answer
     };
     let mut command = Builder::new();
     command.append(c"killOp", 1).append(c"op", number).append(c"$db", "admin");
-    match run(&mut guest, command.finish().view()) {
+    match run(&mut client, command.finish().view()) {
         Ok(_) => {
-            let who = guest.state.identity.as_ref().map(|identity| identity.user.to_string());
+            let who = client.state.identity.as_ref().map(|identity| identity.user.to_string());
             log::info!(
                 c = "COMMAND", op = number, user = who.unwrap_or_default().as_str(),
                 client = peer.client.to_string().as_str(); "Killing an operation over HTTP"
@@ -137,12 +138,12 @@ pub(super) fn log_in(server: &Server, request: &Request<'_>, peer: Peer) -> Answ
         return Response::text(400, "user and password are required").into();
     };
     let database = field("authSource").unwrap_or_else(|| users::DATABASE.to_string());
-    let guest = Guest::new(server, peer);
-    let guest = match users::log_in(guest, &UserName::new(name, database), &password, request, peer) {
-        Ok(guest) => guest,
+    let client = HttpClient::new(server, peer);
+    let client = match users::log_in(client, &UserName::new(name, database), &password, request, peer) {
+        Ok(client) => client,
         Err(answer) => return answer,
     };
-    let Some(identity) = guest.state.identity.clone() else {
+    let Some(identity) = client.state.identity.clone() else {
         return Response::text(401, "not logged in").into();
     };
     match server.http.sessions.begin(identity) {
@@ -155,7 +156,7 @@ pub(super) fn log_in(server: &Server, request: &Request<'_>, peer: Peer) -> Answ
 
 /// Ends the session of the page's user.
 pub(super) fn log_out(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
-    if let Err(answer) = users::guest(server, request, peer).and_then(|guest| may_change(guest, request)) {
+    if let Err(answer) = users::client(server, request, peer).and_then(|client| may_change(client, request)) {
         return answer;
     }
     if let Some(cookie) = cookies::cookie_of(request, peer) {
@@ -166,11 +167,11 @@ pub(super) fn log_out(server: &Server, request: &Request<'_>, peer: Peer) -> Ans
 
 /// Refuses changes from foreign pages. A change requires an Origin header and a token that only the
 /// server's own page knows.
-fn may_change<'a>(guest: Guest<'a>, request: &Request<'_>) -> Result<Guest<'a>, Answer> {
+fn may_change<'a>(client: HttpClient<'a>, request: &Request<'_>) -> Result<HttpClient<'a>, Answer> {
     from_own_page(request)?;
-    let (shown, wanted) = (request.token.unwrap_or_default(), guest.token.as_deref().unwrap_or_default());
-    match !wanted.is_empty() && secret::equal(shown.as_bytes(), wanted.as_bytes()) {
-        true => Ok(guest),
+    let (given, expected) = (request.token.unwrap_or_default(), client.token.as_deref().unwrap_or_default());
+    match !expected.is_empty() && secret::equal(given.as_bytes(), expected.as_bytes()) {
+        true => Ok(client),
         false => {
             Err(Response::text(403, "this requires the token that was printed when the server started")
                 .into())
@@ -189,10 +190,10 @@ fn from_own_page(request: &Request<'_>) -> Result<(), Answer> {
 /// Runs a command that does not wait.
 ///
 /// Errors: the response for the command's error.
-fn run(guest: &mut Guest<'_>, command: Document<'_>) -> Result<DocumentBuf, Response> {
+fn run(client: &mut HttpClient<'_>, command: Document<'_>) -> Result<DocumentBuf, Response> {
     let mut reply = Vec::new();
     let frame = message::encode(1, 0, command);
-    let started = Command::begin(&mut guest.state, guest.server, frame, &mut reply);
+    let started = Command::begin(&mut client.state, client.server, frame, &mut reply);
     let reply = message::document(&reply).filter(|_| matches!(started, Ok((Polled::Done, _))));
     let Some(reply) = reply else { return Err(Response::text(503, "the command does not return at once")) };
     if reply.view().get("ok").and_then(|ok| ok.as_i64()) == Some(1) {

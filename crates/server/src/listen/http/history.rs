@@ -1,6 +1,6 @@
 //! History of operation counts and latencies, as the page requests it.
 
-use super::users::Guest;
+use super::users::HttpClient;
 use super::{Answer, Peer, Request, Response, commands, users};
 use crate::access::{Action, Resource};
 use crate::auth;
@@ -28,11 +28,11 @@ const WRITES: [&str; 5] = ["insert", "update", "delete", "findAndModify", "bulkW
 
 /// Takes a sample. The caller calls it once per [`INTERVAL`](crate::state::http::INTERVAL).
 pub(crate) fn sample(server: &Server) {
-    server.http.history.sample(so_far(&server.counters));
+    server.http.history.sample(operations_since_start(&server.counters));
 }
 
 /// Returns all operations since the start.
-fn so_far(counters: &Counters) -> Counts {
+fn operations_since_start(counters: &Counters) -> Counts {
     let mut found = Counts::default();
     for database in counters.operations.all() {
         for (at, one) in database.commands() {
@@ -50,11 +50,11 @@ fn so_far(counters: &Counters) -> Counts {
 
 /// Returns all samples to a user with the serverStatus privilege.
 pub(super) fn answer(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
-    let guest: Guest<'_> = match users::guest(server, request, peer) {
-        Ok(guest) => guest,
+    let client: HttpClient<'_> = match users::client(server, request, peer) {
+        Ok(client) => client,
         Err(answer) => return answer,
     };
-    if !auth::is_authorized(server, &guest.state, Resource::Cluster, Action::ServerStatus) {
+    if !auth::is_authorized(server, &client.state, Resource::Cluster, Action::ServerStatus) {
         return Response::text(403, "this requires the privilege serverStatus (role clusterMonitor)").into();
     }
     let (seconds, samples) = server.http.history.samples();

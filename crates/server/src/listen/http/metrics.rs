@@ -3,7 +3,7 @@
 
 use super::Response;
 use super::exposition::{CONTENT_TYPE, Exposition, Kind::*};
-use super::users::Guest;
+use super::users::HttpClient;
 use crate::access::{Action, Resource};
 use crate::auth;
 use crate::commands::table;
@@ -28,8 +28,8 @@ const COLLECTIONS_MAX: usize = 100;
 const OTHERS: &str = "all others";
 
 /// Returns all metrics to a user with the serverStatus privilege.
-pub(super) fn answer(server: &Server, guest: &Guest<'_>) -> Response {
-    if !auth::is_authorized(server, &guest.state, Resource::Cluster, Action::ServerStatus) {
+pub(super) fn answer(server: &Server, client: &HttpClient<'_>) -> Response {
+    if !auth::is_authorized(server, &client.state, Resource::Cluster, Action::ServerStatus) {
         return Response::text(403, "this requires the privilege serverStatus (role clusterMonitor)");
     }
     let mut out = Exposition::default();
@@ -40,7 +40,7 @@ pub(super) fn answer(server: &Server, guest: &Guest<'_>) -> Response {
     memory(&mut out);
     storage(server, &mut out);
     http(server, &mut out);
-    let measured = oplog(server, &mut out).and_then(|()| collections(server, guest, &mut out));
+    let measured = oplog(server, &mut out).and_then(|()| collections(server, client, &mut out));
     if let Err(error) = measured {
         log::warn!("measuring for /metrics: {error}");
         return Response::text(503, format!("the store cannot be measured: {}", error.code().name()));
@@ -292,7 +292,7 @@ fn oplog(server: &Server, out: &mut Exposition) -> Result<()> {
 /// Appends the sizes of the largest collections that the user may see.
 ///
 /// Errors: the store's errors.
-fn collections(server: &Server, guest: &Guest<'_>, out: &mut Exposition) -> Result<()> {
+fn collections(server: &Server, client: &HttpClient<'_>, out: &mut Exposition) -> Result<()> {
     let catalog = server.database.catalog();
     let found = Collections::of(&server.database);
     out.single("vellum_databases", Gauge, "Databases.", catalog.databases().count());
@@ -301,7 +301,7 @@ fn collections(server: &Server, guest: &Guest<'_>, out: &mut Exposition) -> Resu
         family.sample(&[("kind", kind)], count);
     }
     let sees = |database: &str, name: &str| {
-        auth::is_authorized(server, &guest.state, Resource::Collection(database, name), Action::CollStats)
+        auth::is_authorized(server, &client.state, Resource::Collection(database, name), Action::CollStats)
     };
     let mut shown: Vec<_> = catalog
         .all()

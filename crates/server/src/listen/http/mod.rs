@@ -99,8 +99,8 @@ fn route(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
         "/session" => commands::session(server, request, peer),
         "/slow" => commands::slow(server, request, peer),
         "/working-set" => commands::working_set(server, request, peer),
-        _ => match users::guest(server, request, peer) {
-            Ok(guest) => metrics::answer(server, &guest).into(),
+        _ => match users::client(server, request, peer) {
+            Ok(client) => metrics::answer(server, &client).into(),
             Err(answer) => answer,
         },
     }

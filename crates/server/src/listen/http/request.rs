@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_use_is_refused() {
+    fn unsupported_requests_are_refused() {
         for (status, text) in [
             (400, "hello\r\n\r\n"),
             (400, "GET / HTTP/1.1\r\n\r\n"),

@@ -121,7 +121,7 @@ fn users_are_asked_for_where_there_are_users() {
 }
 
 #[test]
-fn who_guesses_waits() {
+fn failed_logins_are_delayed() {
     let server = guarded();
     for _ in 0..5 {
         assert_eq!(with_user(&server, HERE, "/metrics", "watcher:wrong").0, 401);
@@ -178,7 +178,7 @@ fn changes_take_the_token_and_a_page_of_ours() {
 }
 
 #[test]
-fn users_log_in_and_out_and_may_what_their_roles_allow() {
+fn users_log_in_with_their_roles_and_log_out() {
     let server = guarded();
     assert_eq!(
         (get(&server, "/").0, get(&server, "/operations").0, get(&server, "/slow").0),
@@ -231,7 +231,7 @@ fn users_log_in_and_out_and_may_what_their_roles_allow() {
 }
 
 #[test]
-fn slow_queries_are_told_by_shape_with_an_index() {
+fn slow_queries_are_grouped_by_shape_with_an_index() {
     let server = server_of(Settings::default());
     let mut client = LocalConnection::new(&server);
     let mut run = |command: &str| client.command(parse(command).unwrap().view()).unwrap();
@@ -265,7 +265,7 @@ fn slow_queries_are_told_by_shape_with_an_index() {
 }
 
 #[test]
-fn mutated_requests_harm_nobody() {
+fn mutated_requests_are_harmless() {
     let server = guarded();
     let random = base::random::Random::new(7);
     let seeds: [&[u8]; 4] = [

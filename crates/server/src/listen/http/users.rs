@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 pub(super) const DATABASE: &str = "admin";
 
 /// A connection for one request.
-pub(super) struct Guest<'a> {
+pub(super) struct HttpClient<'a> {
     pub(super) server: &'a Server,
     /// Connection state that commands run on.
     pub(super) state: ConnectionState,
@@ -23,15 +23,15 @@ pub(super) struct Guest<'a> {
     pub(super) token: Option<String>,
 }
 
-impl<'a> Guest<'a> {
+impl<'a> HttpClient<'a> {
     /// Returns a connection without a user.
-    pub(super) fn new(server: &'a Server, peer: Peer) -> Guest<'a> {
+    pub(super) fn new(server: &'a Server, peer: Peer) -> HttpClient<'a> {
         let activity = server.activities.open(peer.client);
-        Guest { server, state: ConnectionState::new(activity, peer.local), token: None }
+        HttpClient { server, state: ConnectionState::new(activity, peer.local), token: None }
     }
 }
 
-impl Drop for Guest<'_> {
+impl Drop for HttpClient<'_> {
     fn drop(&mut self) {
         self.server.activities.close(&self.state.activity);
     }
@@ -41,21 +41,25 @@ impl Drop for Guest<'_> {
 /// page's cookie or from HTTP Basic credentials.
 ///
 /// Errors: the response that refuses the request.
-pub(super) fn guest<'a>(server: &'a Server, request: &Request<'_>, peer: Peer) -> Result<Guest<'a>, Answer> {
-    let mut guest = Guest::new(server, peer);
+pub(super) fn client<'a>(
+    server: &'a Server,
+    request: &Request<'_>,
+    peer: Peer,
+) -> Result<HttpClient<'a>, Answer> {
+    let mut client = HttpClient::new(server, peer);
     if !server.auth.enabled() {
-        guest.token = server.http_token().map(str::to_string);
-        return Ok(guest);
+        client.token = server.http_token().map(str::to_string);
+        return Ok(client);
     }
     if let Some(cookie) = cookies::cookie_of(request, peer)
         && let Some(session) = server.http.sessions.get(cookie)
     {
-        guest.state.identity = Some(session.identity);
-        login::refresh(server, &mut guest.state).map_err(|error| Response::text(503, error.message()))?;
-        server.http.sessions.keep(cookie, guest.state.identity.clone());
-        guest.token = Some(session.token);
-        if guest.state.identity.is_some() {
-            return Ok(guest);
+        client.state.identity = Some(session.identity);
+        login::refresh(server, &mut client.state).map_err(|error| Response::text(503, error.message()))?;
+        server.http.sessions.keep(cookie, client.state.identity.clone());
+        client.token = Some(session.token);
+        if client.state.identity.is_some() {
+            return Ok(client);
         }
     }
     check_secrecy(peer)?;
@@ -65,18 +69,18 @@ pub(super) fn guest<'a>(server: &'a Server, request: &Request<'_>, peer: Peer) -
          admin";
         return Err(unauthorized(request, why));
     };
-    log_in(guest, &UserName::new(name, database), &password, request, peer)
+    log_in(client, &UserName::new(name, database), &password, request, peer)
 }
 
 /// Authenticates a user. After too many failures the result is a delay.
 pub(super) fn log_in<'a>(
-    mut guest: Guest<'a>,
+    mut client: HttpClient<'a>,
     user: &UserName,
     password: &str,
     request: &Request<'_>,
     peer: Peer,
-) -> Result<Guest<'a>, Answer> {
-    let server = guest.server;
+) -> Result<HttpClient<'a>, Answer> {
+    let server = client.server;
     if !peer.has_waited {
         match server.auth.delays.reserve(user, peer.client.ip(), Instant::now()) {
             Some(Duration::ZERO) => {}
@@ -87,8 +91,8 @@ pub(super) fn log_in<'a>(
             }
         }
     }
-    match password::authenticate(server, &mut guest.state, user, password) {
-        Ok(()) => Ok(guest),
+    match password::authenticate(server, &mut client.state, user, password) {
+        Ok(()) => Ok(client),
         Err(error) => Err(unauthorized(request, error.message())),
     }
 }
@@ -134,8 +138,8 @@ mod tests {
     #[test]
     fn basic_credentials_are_a_name_and_a_password() {
         assert_eq!(basic("Basic dTpwOnE="), Some(("u".to_string(), "p:q".to_string())));
-        for wrong in ["", "Basic", "Basic dQ==", "Bearer dTpw", "Basic ????", "Basic /w=="] {
-            assert_eq!(basic(wrong), None, "{wrong}");
+        for invalid in ["", "Basic", "Basic dQ==", "Bearer dTpw", "Basic ????", "Basic /w=="] {
+            assert_eq!(basic(invalid), None, "{invalid}");
         }
     }
 }

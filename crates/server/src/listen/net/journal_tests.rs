@@ -44,7 +44,7 @@ fn number(document: Document<'_>, name: &str) -> i64 {
 }
 
 #[test]
-fn what_is_answered_to_several_at_once_survives_the_machine() {
+fn group_commits_survive_a_crash() {
     let files = FaultyFiles::new();
     let running = start(&files);
     files.slow_syncs(Duration::from_millis(2));
@@ -77,7 +77,7 @@ fn what_is_answered_to_several_at_once_survives_the_machine() {
 }
 
 #[test]
-fn a_sync_that_fails_is_told_to_all_who_waited_for_it() {
+fn a_failed_sync_fails_all_its_waiters() {
     let files = FaultyFiles::new();
     let running = start(&files);
     let mut socket = running.connect();
@@ -110,7 +110,7 @@ fn a_sync_that_fails_is_told_to_all_who_waited_for_it() {
 }
 
 #[test]
-fn what_a_commit_waited_counts_as_its_time() {
+fn the_wait_for_a_sync_counts_as_latency() {
     let files = FaultyFiles::new();
     let running = start(&files);
     let mut socket = running.connect();
@@ -128,7 +128,7 @@ fn what_a_commit_waited_counts_as_its_time() {
 }
 
 #[test]
-fn who_waits_for_another_ones_sync_gives_up_at_wtimeout() {
+fn a_wait_for_another_sync_ends_at_wtimeout() {
     let files = FaultyFiles::new();
     let running = start(&files);
     let (mut first, mut second) = (running.connect(), running.connect());

@@ -73,7 +73,7 @@ mod tests {
     use wire::header::{self, Opcode};
 
     #[test]
-    fn beginnings_are_told_apart() {
+    fn protocols_are_detected_by_their_first_bytes() {
         assert_eq!(Protocol::of(b"GET"), None);
         assert_eq!(Protocol::of(b"GET /"), Some(Protocol::Http));
         let hello = [0x16, 3, 1, 2, 0, 1, 0, 1, 0xFC, 3, 3, 7, 7, 7, 7, 7];

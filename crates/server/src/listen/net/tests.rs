@@ -105,7 +105,7 @@ fn send_in_pieces(settings: Settings) {
 
 #[cfg(unix)]
 #[test]
-fn who_asks_again_at_once_has_a_thread_until_he_pauses() {
+fn a_busy_connection_has_a_thread_until_it_pauses() {
     let running = Running::start(Settings { shared: true, ..Settings::default() });
     let threads = || running.server.network.dedicated_threads.count();
     let mut sockets: Vec<Socket> = (0..3).map(|_| running.connect()).collect();
@@ -115,9 +115,9 @@ fn who_asks_again_at_once_has_a_thread_until_he_pauses() {
             assert!(is_answered(socket));
         }
     };
-    let until = |sockets: &mut Vec<Socket>, wanted: usize, asking: bool| {
+    let until = |sockets: &mut Vec<Socket>, expected: usize, asking: bool| {
         let began = Instant::now();
-        while threads() != wanted {
+        while threads() != expected {
             assert!(began.elapsed() < Duration::from_secs(20), "{} threads", threads());
             match asking {
                 true => ask(sockets),
@@ -144,7 +144,7 @@ fn who_asks_again_at_once_has_a_thread_until_he_pauses() {
 /// clients are busy.
 #[cfg(unix)]
 #[test]
-fn too_many_who_ask_at_once_have_no_threads() {
+fn many_busy_connections_have_no_threads() {
     let running = Running::start(Settings::default());
     let threads = || running.server.network.dedicated_threads.count();
     let processors = std::thread::available_parallelism().unwrap().get();
@@ -296,7 +296,7 @@ fn without_tls_silence_does_no_harm() {
 }
 
 #[test]
-fn slow_handshakes_hold_nobody_up() {
+fn slow_handshakes_delay_no_other_client() {
     let settings = Settings { handshake_timeout: Duration::from_secs(20), ..secured() };
     let running = Running::start(settings);
     let slow: Vec<_> = (0..64)

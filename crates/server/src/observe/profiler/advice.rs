@@ -87,11 +87,11 @@ pub(super) fn begins_with(more: Document<'_>, less: Document<'_>) -> bool {
     let matches = |sign: i64| {
         let direction = |value: Value<'_>| value.as_number().map(|number| number.to_i64_clamped());
         let mut more = more.iter();
-        less.iter().all(|wanted| {
-            more.next().is_some_and(|there| {
-                there.name() == wanted.name()
-                    && direction(there.value())
-                        .is_some_and(|there| Some(there * sign) == direction(wanted.value()))
+        less.iter().all(|field| {
+            more.next().is_some_and(|part| {
+                part.name() == field.name()
+                    && direction(part.value())
+                        .is_some_and(|part| Some(part * sign) == direction(field.value()))
             })
         })
     };
@@ -104,7 +104,7 @@ mod tests {
     use base::bson::extended_json::parse;
 
     #[test]
-    fn equality_goes_before_order_and_order_before_bounds() {
+    fn equality_precedes_sort_and_sort_precedes_range() {
         for (filter, sort, expected) in [
             ("{a: 1}", "{}", Some("{a: 1}")),
             ("{a: {$gt: 1}, b: {$in: [1, 2]}}", "{c: -1, d: 1}", Some("{b: 1, c: -1, d: 1, a: 1}")),
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_serves_what_it_begins_with() {
+    fn an_index_serves_its_prefixes() {
         let begins =
             |more: &str, less: &str| begins_with(parse(more).unwrap().view(), parse(less).unwrap().view());
         assert!(begins("{a: 1, b: -1, c: 1}", "{a: 1, b: -1}") && begins("{a: -1, b: 1}", "{a: 1, b: -1}"));

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_slow_and_sampled_is_logged() {
+    fn slow_sampled_operations_are_logged() {
         let slow = SlowOperations::default();
         let logs = |millis, random| slow.logs(Duration::from_millis(millis), || random);
         assert!(!logs(100, 0) && logs(101, u64::MAX));

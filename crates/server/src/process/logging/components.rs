@@ -163,10 +163,10 @@ fn append_part(out: &mut Builder, name: &str, at: usize, levels: &[i32]) {
 ///
 /// Errors: BadValue for an unknown component or an invalid level.
 pub(crate) fn set(requested: Document<'_>) -> Result<()> {
-    let mut wanted = Vec::new();
-    gather(requested, 0, &mut wanted)?;
+    let mut changes = Vec::new();
+    gather(requested, 0, &mut changes)?;
     let mut levels = LEVELS.lock();
-    for (at, level) in wanted {
+    for (at, level) in changes {
         // The root has no parent, so it cannot inherit.
         if let Some(place) = levels.get_mut(at) {
             *place = if at == 0 { level.max(0) } else { level };
@@ -177,20 +177,20 @@ pub(crate) fn set(requested: Document<'_>) -> Result<()> {
 }
 
 /// Collects the levels of a component and of its children. Components bound the recursion.
-fn gather(requested: Document<'_>, parent: usize, wanted: &mut Vec<(usize, i32)>) -> Result<()> {
+fn gather(requested: Document<'_>, parent: usize, changes: &mut Vec<(usize, i32)>) -> Result<()> {
     let path = dotted(parent);
     for element in requested {
         let name = element.name();
         if name == "verbosity" {
-            wanted.push((parent, verbosity(&path, name, element.value())?));
+            changes.push((parent, verbosity(&path, name, element.value())?));
             continue;
         }
         let mut parts = COMPONENTS.iter().enumerate().skip(1);
         let found = parts.find(|(_, part)| part.name == name && part.parent == parent);
         let (at, _) = found.ok_or_else(|| err!(BadValue, "Invalid component name {path}.{name}"))?;
         match element.value() {
-            Value::Document(inner) => gather(inner, at, wanted)?,
-            value if value.as_number().is_some() => wanted.push((at, verbosity(&path, name, value)?)),
+            Value::Document(inner) => gather(inner, at, changes)?,
+            value if value.as_number().is_some() => changes.push((at, verbosity(&path, name, value)?)),
             value => {
                 bail!(BadValue, "Invalid type {} for component {path}.{name}", value.kind().alias());
             }
@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_come_before_what_is_in_them() {
+    fn components_precede_their_children() {
         for (at, component) in COMPONENTS.iter().enumerate().skip(1) {
             assert!(component.parent < at, "{}", component.name);
         }
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_of_parts_is_checked_before_anything_is_set() {
+    fn all_levels_are_checked_before_any_is_set() {
         let refused = |build: &dyn Fn(&mut Builder)| {
             let mut requested = Builder::new();
             requested.append(c"command", 1);

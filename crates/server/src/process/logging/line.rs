@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_cut_and_told() {
+    fn long_values_are_truncated_with_a_note() {
         let line = record(|record| text(record, 0, 7));
         assert!(line.ends_with("server: Waiting port=5 on=\"a\\\"b\" [msg had 14 bytes]"), "{line}");
         let line = record(|record| json(record, 0, 7));

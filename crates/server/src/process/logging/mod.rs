@@ -140,17 +140,17 @@ pub fn rotate() -> io::Result<Option<PathBuf>> {
 /// Logs a warning and keeps it for `getLog startupWarnings`, which shells print.
 pub fn startup_warning(what: &str) {
     log::warn!(c = "CONTROL"; "{what}");
-    keep_for_shells(what);
+    store_for_get_log(what);
 }
 
 /// Logs a note that the banner already prints and that needs no action. Shells print it, a terminal
 /// does not.
 pub fn startup_note(what: &str) {
     log::info!(c = "CONTROL"; "{what}");
-    keep_for_shells(what);
+    store_for_get_log(what);
 }
 
-fn keep_for_shells(what: &str) {
+fn store_for_get_log(what: &str) {
     let record_at = now_millis();
     WARNINGS.lock().push(line::plain(record_at, what));
 }

@@ -23,7 +23,7 @@ impl Sink {
             Destination::StandardOutput => Ok(Sink::StandardOutput),
             Destination::File { path, append } => {
                 if !append && fs::metadata(path).is_ok_and(|file| file.len() > 0) {
-                    fs::rename(path, aside(path, super::now_millis()))?;
+                    fs::rename(path, rotated_name(path, super::now_millis()))?;
                 }
                 Ok(Sink::File(path.clone(), open(path)?))
             }
@@ -55,7 +55,7 @@ impl Sink {
     /// Renames the file and begins a new file. Returns the new name of the old file.
     pub(super) fn rotate(&mut self, now: i64) -> io::Result<Option<PathBuf>> {
         let Sink::File(path, file) = self else { return Ok(None) };
-        let old = aside(path, now);
+        let old = rotated_name(path, now);
         fs::rename(&*path, &old)?;
         *file = open(path)?;
         Ok(Some(old))
@@ -68,7 +68,7 @@ fn open(path: &Path) -> io::Result<File> {
 
 /// Returns the name of a rotated log: the path with the time, as in mongod, and a number if that
 /// name exists.
-fn aside(path: &Path, now: i64) -> PathBuf {
+fn rotated_name(path: &Path, now: i64) -> PathBuf {
     let time = format_time(now);
     let time = time.split('.').next().unwrap_or_default().replace(':', "-");
     let named = |end: String| {

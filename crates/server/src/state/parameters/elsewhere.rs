@@ -179,7 +179,7 @@ const FIXED: &[&str] = &[
 ];
 
 /// Returns the error for a read of a listed parameter; `None` for other names.
-pub(crate) fn not_told(name: &str) -> Option<Error> {
+pub(crate) fn unreadable_parameter(name: &str) -> Option<Error> {
     let is_known = CHANGEABLE.binary_search(&name).is_ok() || FIXED.binary_search(&name).is_ok();
     is_known.then(|| nothing_here(name))
 }
@@ -209,6 +209,6 @@ mod tests {
         assert_eq!(CHANGEABLE.iter().chain(FIXED).find(here), None);
         assert_eq!(not_set("planCacheSize").map(|error| error.code().number()), Some(238));
         assert_eq!(not_set("saslHostName").map(|error| error.code().number()), Some(20));
-        assert!(not_told("nonsense").is_none());
+        assert!(unreadable_parameter("nonsense").is_none());
     }
 }

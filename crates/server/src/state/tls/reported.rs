@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_address_is_told_once_of_each_trouble() {
+    fn each_problem_is_logged_once_per_address() {
         let reported = ReportedErrors::default();
         let (one, other) = ([127, 0, 0, 1].into(), [127, 0, 0, 2].into());
         assert!(reported.is_new(one, "a") && reported.is_new(one, "b") && reported.is_new(other, "a"));
@@ -40,7 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
+    fn remembered_addresses_are_bounded() {
         let reported = ReportedErrors::default();
         for number in 0..2 * REMEMBERED as u32 {
             reported.is_new(IpAddr::V4(number.into()), "a");

@@ -14,7 +14,7 @@
 use crate::disk::files::Files;
 use crate::disk::journal::{SEGMENT_HEADER_BYTES, during};
 use crate::disk::reader::Reader;
-use crate::engine::{END_BYTES, End, HEAD_BYTES, Head, Kind};
+use crate::engine::{END_BYTES, End, HEAD_BYTES, Kind, PartHeader};
 use crate::{Error, Result};
 use std::collections::VecDeque;
 use std::io::ErrorKind;
@@ -276,9 +276,9 @@ impl Part {
         let damaged = |what: &str| Error::Corrupted(format!("{} {what}", path.display()));
         let bytes = read().map_err(|error| during("reading", path, error))?;
         let bytes = bytes.ok_or_else(|| damaged("is shorter than any part of a backup"))?;
-        let head = Head::read(&head).map_err(|what| damaged(&what))?;
+        let head = PartHeader::read(&head).map_err(|what| damaged(&what))?;
         let (end, frames) = End::read(&end).ok_or_else(|| damaged("is truncated or damaged at its end"))?;
-        let Head { kind, id, from } = head;
+        let PartHeader { kind, id, from } = head;
         Ok(Part { number: part, kind, id, from, end, frames, bytes, path: path.to_path_buf() })
     }
 

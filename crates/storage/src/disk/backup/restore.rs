@@ -247,7 +247,7 @@ fn follow(
 fn commit(engine: &DiskEngine, frame: &[u8], of: &Path) -> Result<()> {
     let batch = Frame::read(frame).and_then(|frame| frame.decode());
     let batch = batch.ok_or_else(|| Error::Corrupted(format!("{}: a frame is invalid", of.display())))?;
-    engine.wait_for_room(&mut || true)?;
+    engine.wait_for_space(&mut || true)?;
     engine.commit(batch).map(drop)
 }
 

@@ -113,17 +113,17 @@ impl PageCache {
     /// Inserts a page and evicts the least recently used ones.
     pub(super) fn insert(&self, number: u64, page: Arc<Page>) {
         let Some(part) = self.part(number) else { return };
-        let mut gone = Vec::new();
+        let mut evicted = Vec::new();
         let mut part = part.lock();
         part.bytes += page.memory();
-        gone.extend(part.pages.put(number, page));
-        part.bytes -= gone.iter().map(|page| page.memory()).sum::<u64>();
+        evicted.extend(part.pages.put(number, page));
+        part.bytes -= evicted.iter().map(|page| page.memory()).sum::<u64>();
         while part.bytes > self.part_bytes
             && let Some((_, page)) = part.pages.pop_lru()
         {
             part.bytes -= page.memory();
             self.evictions.fetch_add(1, Ordering::Relaxed);
-            gone.push(page);
+            evicted.push(page);
         }
         part.assert_bounded(self.part_bytes);
         // Evicted pages are freed outside of the lock.
@@ -150,8 +150,8 @@ impl PageCache {
                 .map(|(number, _)| *number)
                 .filter(|number| numbers.contains(number))
                 .collect();
-            let gone: Vec<Arc<Page>> = found.iter().filter_map(|number| part.pages.pop(number)).collect();
-            part.bytes -= gone.iter().map(|page| page.memory()).sum::<u64>();
+            let evicted: Vec<Arc<Page>> = found.iter().filter_map(|number| part.pages.pop(number)).collect();
+            part.bytes -= evicted.iter().map(|page| page.memory()).sum::<u64>();
             debug_assert_eq!(part.bytes, part.pages.iter().map(|(_, page)| page.memory()).sum::<u64>());
             drop(part);
         }
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn those_read_last_stay() {
+    fn recently_read_pages_stay() {
         let cache = PageCache::new(10_000);
         (0..4).for_each(|number| cache.insert(number, page(2_000)));
         assert!(cache.get(0).is_some() && cache.peek(1).is_some());

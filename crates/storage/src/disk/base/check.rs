@@ -139,11 +139,11 @@ fn verify_tree(
     should_continue: &mut dyn FnMut() -> bool,
 ) {
     let (mut last, mut entries): (Option<Key>, u64) = (None, 0);
-    let mut whole = true;
+    let mut is_complete = true;
     let read = read_tree(tree, &mut |found| {
         match found {
             Found::Damage(what) => {
-                whole = false;
+                is_complete = false;
                 damages.push(Damage { key: None, what });
             }
             Found::Entry(key, _) => {
@@ -157,11 +157,11 @@ fn verify_tree(
             }
         }
         let more = damages.len() < DAMAGES_MAX && (entries % 256 > 0 || should_continue());
-        whole &= more;
+        is_complete &= more;
         Ok(more)
     });
     let expected = tree.tree.entries;
-    if read.is_ok() && whole && expected != entries {
+    if read.is_ok() && is_complete && expected != entries {
         let what = format!("the base's table {name} has {entries} entries, expected {expected}");
         damages.push(Damage { key: None, what });
     }

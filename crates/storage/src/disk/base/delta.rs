@@ -78,7 +78,7 @@ pub(super) fn write<S: Source>(
         ranges.is_sorted_by(|a, b| a.upper.as_ref().is_some_and(|upper| *upper < b.low)),
         "ranges overlap, or two of them are one"
     );
-    let mut due = Merged::new(Due { ranges: ranges.iter(), range: None }, changes(), walk());
+    let mut due = Merged::new(MergedChanges { ranges: ranges.iter(), range: None }, changes(), walk());
     let entries = match due.peek()? {
         Some(_) => merge(writer, number, Some(before.entries), false, &mut due)?,
         None => Some(before.entries),
@@ -110,7 +110,7 @@ pub(super) fn write_all(
         number,
         Some(before.entries),
         false,
-        &mut Merged::new(Due { ranges: all.iter(), range: None }, changes, walk),
+        &mut Merged::new(MergedChanges { ranges: all.iter(), range: None }, changes, walk),
     )?;
     Stored::of(delta).each_extent(file, number, &mut writer.freed)?;
     Ok(entries)
@@ -269,14 +269,14 @@ impl<W: MergeRule, S: Source> Source for Merged<W, S> {
 }
 
 /// Changes to merge with the entries: in the selected ranges the pending changes, overridden by new ones.
-struct Due<'r> {
+struct MergedChanges<'r> {
     /// Selected ranges not yet reached.
     ranges: std::slice::Iter<'r, Span>,
     /// The present range.
     range: Option<&'r Span>,
 }
 
-impl MergeRule for Due<'_> {
+impl MergeRule for MergedChanges<'_> {
     fn find(&mut self, changes: &mut impl Source, delta: &mut Option<Walk>) -> Result<Next> {
         loop {
             let Some(range) = self.range else {

@@ -38,7 +38,7 @@ pub(in crate::disk) trait Source {
 /// Writes pages into free space.
 pub(super) struct Writer<'a> {
     pub(super) file: &'a PageFile,
-    pub(super) room: &'a mut FreeSpace,
+    pub(super) free_space: &'a mut FreeSpace,
     control: &'a Control,
     framer: Framer,
     /// Extents written.
@@ -56,15 +56,15 @@ pub(super) struct Writer<'a> {
 impl<'a> Writer<'a> {
     pub(super) fn new(
         file: &'a PageFile,
-        room: &'a mut FreeSpace,
+        free_space: &'a mut FreeSpace,
         control: &'a Control,
         compression: Compression,
         should_continue: &'a dyn Fn() -> bool,
     ) -> Self {
-        room.rewind();
+        free_space.rewind();
         let (taken, freed, pending) = (Vec::new(), Vec::new(), Vec::new());
         let framer = Framer::new(compression);
-        Writer { file, room, control, framer, taken, freed, pending, pending_at: 0, should_continue }
+        Writer { file, free_space, control, framer, taken, freed, pending, pending_at: 0, should_continue }
     }
 
     /// Allocates space for a page and adds it to the pending write. `keep` puts it into the cache.
@@ -72,7 +72,7 @@ impl<'a> Writer<'a> {
         let sum = self.framer.frame(page);
         let units = (self.framer.framed().len() / UNIT) as u32;
         debug_assert!(units > 0, "a page takes no space");
-        let offset = self.room.take(units);
+        let offset = self.free_space.take(units);
         debug_assert!(offset >= SLOTS_UNITS, "a page at unit {offset} overwrites the superblocks");
         self.taken.push(Extent { offset, units: u64::from(units) });
         if self.pending_at + (self.pending.len() / UNIT) as u64 != offset || self.pending.len() > WRITE_BYTES
@@ -94,7 +94,7 @@ impl<'a> Writer<'a> {
         let pending = std::mem::take(&mut self.pending);
         debug_assert!(pending.len().is_multiple_of(UNIT), "{} bytes are no whole pages", pending.len());
         debug_assert!(
-            self.pending_at + (pending.len() / UNIT) as u64 <= self.room.end(),
+            self.pending_at + (pending.len() / UNIT) as u64 <= self.free_space.end(),
             "a write ends behind the file"
         );
         if !pending.is_empty() {
@@ -109,7 +109,7 @@ impl<'a> Writer<'a> {
     /// Records that the new state does not need a page.
     pub(super) fn free(&mut self, place: Place) {
         debug_assert!(
-            place.offset >= SLOTS_UNITS && place.offset + u64::from(place.units) <= self.room.end(),
+            place.offset >= SLOTS_UNITS && place.offset + u64::from(place.units) <= self.free_space.end(),
             "a freed page is outside of the pages: {place:?}"
         );
         self.freed.push(Extent { offset: place.offset, units: u64::from(place.units) });
@@ -534,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn what_parts_two_pages_is_short() {
+    fn separators_of_pages_are_short() {
         assert_eq!(between(b"apple", b"banana"), b"b");
         assert_eq!(between(b"abc", b"abcd"), b"abcd");
         assert_eq!(between(b"abc", b"abd"), b"abd");

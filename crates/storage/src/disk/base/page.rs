@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_worth_being_compressed_is_tried_now_and_then() {
+    fn incompressible_data_is_tried_occasionally() {
         let random = |seed: u32| {
             let numbers = (0..2_000u32).map(|number| crc32c::crc32c(&(seed ^ number << 8).to_le_bytes()));
             [vec![0], numbers.flat_map(u32::to_le_bytes).collect()].concat()
@@ -483,7 +483,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_page_has_what_was_put_into_it(entries in entries(), sought in prop::collection::vec(0u8..3, 0..6)) {
+        fn a_page_has_its_entries(entries in entries(), searched in prop::collection::vec(0u8..3, 0..6)) {
             for compression in [Compression::None, Compression::Lz4, Compression::Zstd] {
                 let page = page_of(&entries, compression);
                 prop_assert_eq!((page.len(), page.height()), (entries.len(), 3));
@@ -492,8 +492,8 @@ mod tests {
                     prop_assert_eq!(page.value(at), value.as_slice());
                     prop_assert_eq!(page.find(key), Ok(at));
                 }
-                let expected = entries.binary_search_by(|(key, _)| key.as_slice().cmp(&sought));
-                prop_assert_eq!(page.find(&sought), expected);
+                let expected = entries.binary_search_by(|(key, _)| key.as_slice().cmp(&searched));
+                prop_assert_eq!(page.find(&searched), expected);
             }
         }
 

@@ -163,7 +163,7 @@ impl FreeSpace {
     /// Creates the state of a partly used file: `begin` units at its front, and extents. Fails if two of them overlap
     /// or are outside of the file.
     pub(super) fn around(begin: u64, mut used: Vec<Extent>, end: u64) -> Result<Self> {
-        let mut room = FreeSpace::full(end);
+        let mut free_space = FreeSpace::full(end);
         used.sort_unstable();
         let mut at = begin;
         for extent in used {
@@ -171,13 +171,13 @@ impl FreeSpace {
                 let what = format!("two pages of the base overlap at unit {}", extent.offset);
                 return Err(Error::Corrupted(what));
             }
-            room.give(Extent { offset: at, units: extent.offset - at });
+            free_space.give(Extent { offset: at, units: extent.offset - at });
             at = extent.offset + extent.units;
         }
-        room.give(Extent { offset: at, units: end - at });
-        room.shrink();
-        room.assert_valid();
-        Ok(room)
+        free_space.give(Extent { offset: at, units: end - at });
+        free_space.shrink();
+        free_space.assert_valid();
+        Ok(free_space)
     }
 
     /// Asserts the order of all extents: free ones have gaps between them, and waiting ones overlap nothing.
@@ -344,31 +344,31 @@ mod room_tests {
 
     #[test]
     fn room_that_was_given_back_is_taken_first_and_joined() {
-        let mut room = FreeSpace::around(16, vec![extent(20, 4), extent(30, 10)], 100).unwrap();
-        assert_eq!((room.end(), room.live()), (40, 30));
-        assert_eq!((room.take(3), room.take(4), room.take(1)), (16, 24, 28));
-        assert_eq!((room.take(2), room.end()), (40, 42));
-        room.give(extent(16, 3));
-        room.give(extent(20, 4));
-        room.give(extent(24, 4));
-        room.rewind();
-        assert_eq!((room.take(12), room.take(64)), (16, 42));
+        let mut free_space = FreeSpace::around(16, vec![extent(20, 4), extent(30, 10)], 100).unwrap();
+        assert_eq!((free_space.end(), free_space.live()), (40, 30));
+        assert_eq!((free_space.take(3), free_space.take(4), free_space.take(1)), (16, 24, 28));
+        assert_eq!((free_space.take(2), free_space.end()), (40, 42));
+        free_space.give(extent(16, 3));
+        free_space.give(extent(20, 4));
+        free_space.give(extent(24, 4));
+        free_space.rewind();
+        assert_eq!((free_space.take(12), free_space.take(64)), (16, 42));
     }
 
     #[test]
-    fn what_is_still_read_stays() {
-        let mut room = FreeSpace::full(40);
-        room.give_after(5, vec![extent(20, 10)]);
-        room.give_after(6, vec![extent(30, 10)]);
-        room.free_before(4);
-        room.shrink();
-        assert_eq!((room.live(), room.end()), (20, 40));
-        room.free_before(5);
-        room.rewind();
-        assert_eq!((room.take(4), room.take(8)), (20, 40));
-        room.free_before(6);
-        room.shrink();
-        assert_eq!((room.live(), room.end()), (32, 48));
+    fn space_with_readers_stays_allocated() {
+        let mut free_space = FreeSpace::full(40);
+        free_space.give_after(5, vec![extent(20, 10)]);
+        free_space.give_after(6, vec![extent(30, 10)]);
+        free_space.free_before(4);
+        free_space.shrink();
+        assert_eq!((free_space.live(), free_space.end()), (20, 40));
+        free_space.free_before(5);
+        free_space.rewind();
+        assert_eq!((free_space.take(4), free_space.take(8)), (20, 40));
+        free_space.free_before(6);
+        free_space.shrink();
+        assert_eq!((free_space.live(), free_space.end()), (32, 48));
     }
 
     #[test]

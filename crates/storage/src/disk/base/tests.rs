@@ -90,7 +90,7 @@ fn compare(view: &Arc<View>, table: u64, model: &Model) {
 /// Space that is neither free nor waiting is exactly the reachable space.
 fn check_room(base: &mut Base) {
     let used = base.current.extents().unwrap();
-    let end = base.room().end();
+    let end = base.free_space().end();
     let reached = FreeSpace::around(SLOTS_UNITS, used, end).unwrap();
     assert_eq!(base.live_bytes(), reached.live() * 512);
 }
@@ -230,7 +230,7 @@ fn a_damaged_page_hides_no_other() {
 /// A page of zeros, as left by disks, in every role: leaf, inner page, or catalog tree. Readers get its place. A
 /// checkpoint fails or works without it, and its data is found.
 #[test]
-fn a_page_of_zeros_is_named_whatever_it_was() {
+fn a_page_of_zeros_is_reported() {
     let (files, path) = (FaultyFiles::new(), Path::new("/base"));
     make(&files, path).unwrap();
     let mut base = open(&files);
@@ -255,7 +255,7 @@ fn a_page_of_zeros_is_named_whatever_it_was() {
     assert!(heights.iter().all(|height| *height > 0), "{heights:?}");
     let extents = base.current.extents().unwrap();
     drop(base);
-    let whole = files.read(path).unwrap();
+    let original = files.read(path).unwrap();
     // All inner pages, and some leaves.
     let (mut named, step) = (0, extents.len() / 150);
     for (number, extent) in
@@ -283,14 +283,14 @@ fn a_page_of_zeros_is_named_whatever_it_was() {
                 assert!(found.as_ref().is_ok_and(Option::is_some), "{number}: {found:?}");
             }
         }
-        files.tamper(path, |bytes| bytes.clone_from(&whole));
+        files.tamper(path, |bytes| bytes.clone_from(&original));
     }
     assert!(named > 5, "{named}");
     // A slot of the superblock has a copy. Without any slot the base is lost.
     for slot in 0..4 {
         files.tamper(path, |bytes| bytes[slot * 4096..][..4096].fill(0));
         assert_eq!(open(&files).load().unwrap().trees.len(), 200);
-        files.tamper(path, |bytes| bytes.clone_from(&whole));
+        files.tamper(path, |bytes| bytes.clone_from(&original));
     }
     files.tamper(path, |bytes| bytes[..4 * 4096].fill(0));
     let control = Arc::new(Control::default());

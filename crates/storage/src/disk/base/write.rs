@@ -201,11 +201,11 @@ pub(in crate::disk) struct Numbers {
 impl Base {
     /// Returns the free space, computed if unknown. If an inner page is unreadable, only the space after all pages
     /// counts as free.
-    pub(super) fn room(&mut self) -> &mut FreeSpace {
+    pub(super) fn free_space(&mut self) -> &mut FreeSpace {
         let view = Arc::clone(&self.current);
-        self.room.get_or_insert_with(|| match view.extents() {
+        self.free_space.get_or_insert_with(|| match view.extents() {
             Ok(used) => match FreeSpace::around(SLOTS_UNITS, used, view.root.end) {
-                Ok(room) => room,
+                Ok(free_space) => free_space,
                 Err(error) => unknown(&error, &view),
             },
             Err(error) => unknown(&error, &view),
@@ -215,9 +215,9 @@ impl Base {
     /// Returns the approximate number of live bytes in the file.
     pub(in crate::disk) fn live_bytes(&mut self) -> u64 {
         let oldest = self.oldest();
-        let room = self.room();
-        room.free_before(oldest);
-        room.live() * UNIT as u64
+        let free_space = self.free_space();
+        free_space.free_before(oldest);
+        free_space.live() * UNIT as u64
     }
 
     /// Returns the oldest state in use by a reader.
@@ -238,13 +238,13 @@ impl Base {
         change: impl FnOnce(&mut Changes<'_>) -> Result<()>,
     ) -> Result<()> {
         let oldest = self.oldest();
-        self.room().free_before(oldest);
+        self.free_space().free_before(oldest);
         self.assert_follows(numbers);
-        let live = if cfg!(debug_assertions) { self.room().live() } else { 0 };
-        let Some(mut room) = self.room.take() else { return Err(Error::Closed) };
+        let live = if cfg!(debug_assertions) { self.free_space().live() } else { 0 };
+        let Some(mut free_space) = self.free_space.take() else { return Err(Error::Closed) };
         let view = Arc::clone(&self.current);
         let control = Arc::clone(&self.control);
-        let writer = Writer::new(&view.file, &mut room, &control, self.compression, should_continue);
+        let writer = Writer::new(&view.file, &mut free_space, &control, self.compression, should_continue);
         let mut changes =
             Changes { writer, view: Arc::clone(&view), tables: BTreeMap::new(), idents: BTreeMap::new() };
         let written = change(&mut changes).and_then(|()| changes.rows()).and_then(|rows| {
@@ -258,10 +258,11 @@ impl Base {
         let (taken, freed) = (changes.writer.taken, changes.writer.freed);
         debug_assert!(are_apart(&taken, &freed), "two written or freed pages overlap");
         let ended = written.and_then(|(tables, idents)| {
-            room.shrink();
+            free_space.shrink();
             let sequence = view.root.sequence + 1 + u64::from(!self.uncertain.is_empty()) * 2;
             let Numbers { position, time, next_table } = numbers;
-            let root = Superblock { sequence, position, time, next_table, end: room.end(), idents, tables };
+            let root =
+                Superblock { sequence, position, time, next_table, end: free_space.end(), idents, tables };
             debug_assert!(root.sequence > view.root.sequence);
             debug_assert_ne!(
                 root.sequence % 2,
@@ -277,10 +278,10 @@ impl Base {
         let root = match ended {
             Ok(root) => root,
             Err(error) => {
-                taken.into_iter().for_each(|extent| room.give(extent));
-                debug_assert_eq!(room.live(), live, "a failed checkpoint has changed the space in use");
-                room.shrink();
-                self.room = Some(room);
+                taken.into_iter().for_each(|extent| free_space.give(extent));
+                debug_assert_eq!(free_space.live(), live, "a failed checkpoint has changed the space in use");
+                free_space.shrink();
+                self.free_space = Some(free_space);
                 return Err(error);
             }
         };
@@ -290,7 +291,7 @@ impl Base {
             // The superblock may or may not be on disk. Its pages must stay unchanged until another superblock replaces
             // it.
             self.uncertain.extend(taken);
-            self.room = Some(room);
+            self.free_space = Some(free_space);
             return Err(during("writing the superblock of", &self.path, error));
         }
         debug_assert!(taken.iter().all(|extent| extent.offset + extent.units <= root.end), "beyond the end");
@@ -298,20 +299,20 @@ impl Base {
             are_apart(&taken, &self.uncertain),
             "a page of an uncertain checkpoint was overwritten"
         );
-        let gone = units_of(&freed) + units_of(&self.uncertain);
-        let live = (live + units_of(&taken)).wrapping_sub(gone);
-        std::mem::take(&mut self.uncertain).into_iter().for_each(|extent| room.give(extent));
+        let freed_units = units_of(&freed) + units_of(&self.uncertain);
+        let live = (live + units_of(&taken)).wrapping_sub(freed_units);
+        std::mem::take(&mut self.uncertain).into_iter().for_each(|extent| free_space.give(extent));
         // Only readers of earlier views may read these pages again, so they leave the cache.
         freed.iter().for_each(|extent| view.file.forget(extent.offset));
-        room.give_after(root.sequence, freed);
-        debug_assert_eq!(room.live(), live, "the space in use differs from the written pages");
-        room.assert_valid();
+        free_space.give_after(root.sequence, freed);
+        debug_assert_eq!(free_space.live(), live, "the space in use differs from the written pages");
+        free_space.assert_valid();
         let end = root.end * UNIT as u64;
         if file.len().is_ok_and(|len| len > end) {
             // Space after the end is only unused.
             let _ = file.set_len(end);
         }
-        self.room = Some(room);
+        self.free_space = Some(free_space);
         self.show(View { file: Arc::clone(&view.file), root, tables: parking_lot::RwLock::default() });
         Ok(())
     }
@@ -338,11 +339,11 @@ impl Base {
     }
 
     /// Switches to a file that has taken this one's name. Existing readers keep this file.
-    pub(in crate::disk) fn go_on_in(&mut self, view: View) {
+    pub(in crate::disk) fn switch_to_file(&mut self, view: View) {
         let (new, old) = (&view.root, &self.current.root);
         debug_assert_eq!((new.position, new.time), (old.position, old.time), "the copy is of another state");
         debug_assert_eq!(new.next_table, old.next_table, "the copy would give a table's number again");
-        self.room = None;
+        self.free_space = None;
         self.uncertain.clear();
         self.views.clear();
         self.current.file.forget_all();

@@ -111,12 +111,12 @@ fn told_by_others() {
 
 /// A flag that threads wait for.
 #[derive(Default)]
-struct Bell {
+struct Signal {
     rung: Mutex<bool>,
     notified: Condvar,
 }
 
-impl Bell {
+impl Signal {
     fn ring(&self) {
         *self.rung.lock() = true;
         self.notified.notify_all();
@@ -130,7 +130,7 @@ impl Bell {
     }
 }
 
-impl std::task::Wake for Bell {
+impl std::task::Wake for Signal {
     fn wake(self: Arc<Self>) {
         self.ring();
     }
@@ -139,9 +139,9 @@ impl std::task::Wake for Bell {
 /// Every waker is woken, whichever thread syncs. The syncing thread is called when necessary.
 fn waiting_without_threads() {
     let engine = Engine::new();
-    let requested = Arc::new(Bell::default());
+    let requested = Arc::new(Signal::default());
     let asks = Arc::clone(&requested);
-    engine.journal.when_left(Arc::new(move || asks.ring()));
+    engine.journal.on_remaining_waiters(Arc::new(move || asks.ring()));
     let stopped = Arc::new(AtomicBool::new(false));
     let (flusher, stop, bell) = (Arc::clone(&engine), Arc::clone(&stopped), Arc::clone(&requested));
     let flusher = thread::spawn(move || {
@@ -159,7 +159,7 @@ fn waiting_without_threads() {
     let writes = |number: u64| {
         let engine = Arc::clone(&engine);
         thread::spawn(move || {
-            let bell = Arc::new(Bell::default());
+            let bell = Arc::new(Signal::default());
             let (position, path, place) = engine.append(number);
             loop {
                 match engine.journal.await_sync(position, &Waker::from(Arc::clone(&bell))) {
@@ -181,7 +181,7 @@ fn waiting_without_threads() {
 }
 
 #[test]
-fn under_any_schedule_whoever_has_waited_finds_his_frame_on_the_disk() {
+fn after_a_wait_the_frame_is_durable_under_any_schedule() {
     explore(SEEDS, waiting);
     explore(SEEDS, waiting_for_writes);
     explore(SEEDS, told_by_others);

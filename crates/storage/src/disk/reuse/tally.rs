@@ -237,11 +237,12 @@ impl Tallies {
     fn tally(&mut self, table: u64) -> &mut Tally {
         if !self.tables.contains_key(&table) && self.tables.len() >= TABLES_MAX {
             let idle = self.tables.iter().find(|(_, tally)| tally.idle_rotations >= SPANS);
-            let Some(gone) = idle.map(|(number, _)| *number).and_then(|number| self.tables.remove(&number))
+            let Some(removed) =
+                idle.map(|(number, _)| *number).and_then(|number| self.tables.remove(&number))
             else {
                 return &mut self.others;
             };
-            self.others.absorb(&gone);
+            self.others.absorb(&removed);
         }
         match table {
             0 => &mut self.others,
@@ -315,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn an_hour_forgets_what_was_before() {
+    fn an_hour_excludes_earlier_reads() {
         let mut tallies = Tallies::default();
         let counts = |reads| HashMap::from([(1, Count { reads, misses: reads / 2 })]);
         tallies.record(1, Some(10), 100);

@@ -106,7 +106,7 @@ fn any_moment_behind_a_full_backup_is_restored_from_changes_and_archive() {
 }
 
 #[test]
-fn what_is_missing_or_damaged_is_named() {
+fn missing_and_damaged_parts_are_reported() {
     let files = FaultyFiles::new();
     let engine = open_archived(&files).unwrap();
     for (at, batch) in (1u64..).zip(batches()) {
@@ -278,7 +278,7 @@ fn nothing_of_others_is_overwritten() {
 }
 
 #[test]
-fn a_directory_that_nobody_serves_is_read_as_it_is() {
+fn a_closed_directory_is_backed_up_unchanged() {
     let files = FaultyFiles::new();
     let engine = open_archived(&files).unwrap();
     for batch in batches() {
@@ -291,8 +291,8 @@ fn a_directory_that_nobody_serves_is_read_as_it_is() {
     drop(engine.core.journal.sync());
     let files = files.restart(Loss::Nothing);
     let contents = |files: &FaultyFiles| -> Vec<_> {
-        let kept = files.paths().into_iter().filter(|path| path.starts_with("/data"));
-        kept.map(|path| (files.read(&path), path)).collect()
+        let paths = files.paths().into_iter().filter(|path| path.starts_with("/data"));
+        paths.map(|path| (files.read(&path), path)).collect()
     };
     let before = contents(&files);
     let still = ReadOnlyEngine::open_on(shared(&files), &options()).unwrap();
@@ -309,7 +309,7 @@ fn a_directory_that_nobody_serves_is_read_as_it_is() {
 }
 
 #[test]
-fn without_an_archive_a_checkpoint_makes_the_next_backup_a_full_one() {
+fn without_an_archive_a_backup_after_a_checkpoint_is_full() {
     let files = FaultyFiles::new();
     let engine = open(&files).unwrap();
     engine.commit(batch([Op::Create(Ident(0))])).unwrap();
@@ -366,7 +366,7 @@ fn while_the_archive_cant_be_written_the_journal_stays() {
 }
 
 #[test]
-fn what_is_old_enough_goes_from_the_archive_and_another_copy_is_refused() {
+fn old_segments_leave_the_archive_and_a_copied_directory_is_refused() {
     let files = FaultyFiles::new();
     let keep = Some(Duration::from_secs(3600));
     let archive = ArchiveOptions { directory: ARCHIVE.into(), keep };
@@ -405,34 +405,34 @@ fn what_is_old_enough_goes_from_the_archive_and_another_copy_is_refused() {
 }
 
 #[test]
-fn a_full_disk_is_told_and_nothing_half_done_is_taken_for_whole() {
+fn a_full_disk_is_an_error_and_leaves_no_partial_backup() {
     let files = FaultyFiles::new();
     let engine = open(&files).unwrap();
     for batch in batches() {
         engine.commit(batch).unwrap();
     }
     let (states, end) = (states(), batches().len());
-    for room in [0, 10, 60, 3000] {
-        files.set_room(Some(room));
+    for free_bytes in [0, 10, 60, 3000] {
+        files.set_free_bytes(Some(free_bytes));
         let error = back_up(&files, &engine).unwrap_err();
-        assert!(matches!(error, Error::Full(_)), "{room}: {error}");
+        assert!(matches!(error, Error::Full(_)), "{free_bytes}: {error}");
         assert!(restore_to(&files, "/to", None, &[]).is_err());
     }
-    files.set_room(None);
+    files.set_free_bytes(None);
     assert_eq!(back_up(&files, &engine).unwrap(), Kind::Full);
-    for room in [0, 10, 3000, 10_000] {
-        files.set_room(Some(room));
+    for free_bytes in [0, 10, 3000, 10_000] {
+        files.set_free_bytes(Some(free_bytes));
         let error = restore_to(&files, "/to", None, &[]).unwrap_err();
-        assert!(matches!(error, Error::Full(_)), "{room}: {error}");
+        assert!(matches!(error, Error::Full(_)), "{free_bytes}: {error}");
     }
-    files.set_room(None);
+    files.set_free_bytes(None);
     restore_to(&files, "/to", None, &[]).unwrap();
     assert_eq!(everything(&*opened(&files, "/to").unwrap().snapshot()), states[end]);
 }
 
 /// The server's machine stops at each step and restarts. The archive then continues from its contents.
 #[test]
-fn after_a_stop_backup_and_archive_lead_to_what_the_server_has() {
+fn after_a_stop_backup_and_archive_restore_the_state() {
     let run = |files: &FaultyFiles| -> Result<()> {
         let engine = open_archived(files)?;
         for (at, batch) in batches().into_iter().enumerate() {

@@ -10,7 +10,7 @@ use crate::testing::faulty::Random;
 /// Acknowledgements and states of a run.
 struct AcknowledgedWrites {
     /// State after each commit, by position.
-    states: Vec<Everything>,
+    states: Vec<AllTrees>,
     /// Position of the last returned commit.
     committed: u64,
     /// Last position reported as journaled or checkpointed.
@@ -21,7 +21,7 @@ struct AcknowledgedWrites {
 }
 
 impl AcknowledgedWrites {
-    fn nothing(states: Vec<Everything>, durability: Durability) -> AcknowledgedWrites {
+    fn nothing(states: Vec<AllTrees>, durability: Durability) -> AcknowledgedWrites {
         AcknowledgedWrites { states, committed: 0, journaled: 0, waited: 0, durability }
     }
 }
@@ -102,7 +102,7 @@ fn commit_all(engine: &DiskEngine, acknowledged: &mut AcknowledgedWrites) -> Res
 }
 
 /// Returns the script's states from a run on the memory engine.
-pub(super) fn states() -> Vec<Everything> {
+pub(super) fn states() -> Vec<AllTrees> {
     let memory = MemoryEngine::new();
     let mut states = vec![everything(&*memory.snapshot())];
     for batch in batches() {

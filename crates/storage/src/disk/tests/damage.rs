@@ -72,7 +72,7 @@ fn zeros_written_ahead_are_no_damage_and_go_at_the_next_opening() {
 }
 
 #[test]
-fn a_hole_in_what_was_never_synced_is_a_torn_end() {
+fn a_hole_in_unsynced_frames_is_a_torn_end() {
     let files = FaultyFiles::new();
     let engine = open(&files).unwrap();
     start(&engine);
@@ -182,7 +182,7 @@ fn a_changed_byte_in_the_base_is_found_when_it_is_read() {
 /// Names that do not fit a segment, and files with only the name of a segment.
 #[test]
 fn strays_in_the_journals_folder_are_left_alone() {
-    let strays: [(&str, &[u8]); 6] = [
+    let unknown_files: [(&str, &[u8]); 6] = [
         ("7.journal", b"an unpadded number"),
         ("copy of 0000000000000001.journal", b"VellumJ\n"),
         ("0000000000000001.journal.bak", b"VellumJ\n"),
@@ -192,12 +192,12 @@ fn strays_in_the_journals_folder_are_left_alone() {
     ];
     let path = |name: &str| Path::new("/data/journal").join(name);
     let files = killed();
-    for (name, bytes) in strays {
+    for (name, bytes) in unknown_files {
         let stray = crate::disk::Files::open(&files, &path(name), true).unwrap();
         stray.write_at(bytes, 0).unwrap();
     }
     let left_alone = |files: &FaultyFiles| {
-        strays.into_iter().all(|(name, bytes)| files.read(&path(name)).as_deref() == Some(bytes))
+        unknown_files.into_iter().all(|(name, bytes)| files.read(&path(name)).as_deref() == Some(bytes))
     };
     let (repaired, files) = (files.restart(Loss::Nothing), files.restart(Loss::Nothing));
     let salvage = DiskEngine::salvage_on(Arc::new(repaired), &options()).unwrap();
@@ -214,7 +214,7 @@ fn strays_in_the_journals_folder_are_left_alone() {
     }
     // One segment and the mark remain: obsolete segments were removed.
     let all = files.paths().iter().filter(|path| path.starts_with("/data/journal")).count();
-    assert_eq!(all, strays.len() + 2, "{:?}", files.paths());
+    assert_eq!(all, unknown_files.len() + 2, "{:?}", files.paths());
 }
 
 /// Text in place of a needed segment is detected.

@@ -29,7 +29,7 @@ fn within_seconds(what: &str, mut holds: impl FnMut() -> bool) {
 
 /// Commits like a caller that holds no locks.
 fn in_turn(engine: &DiskEngine, batch: Batch) -> Result<Position> {
-    engine.wait_for_room(&mut || true)?;
+    engine.wait_for_space(&mut || true)?;
     engine.commit(batch)
 }
 
@@ -37,14 +37,14 @@ fn in_turn(engine: &DiskEngine, batch: Batch) -> Result<Position> {
 fn a_full_disk_fails_the_commit_and_nothing_else() {
     let files = FaultyFiles::new();
     let engine = filled(&files);
-    files.set_room(Some(100));
+    files.set_free_bytes(Some(100));
     let before = everything(&*engine.snapshot());
     for _ in 0..3 {
         let refused = engine.commit(batch([put(1, b"large", &[1; 1000])]));
         assert!(matches!(refused, Err(Error::Full(_))), "{refused:?}");
         assert_eq!(everything(&*engine.snapshot()), before);
     }
-    files.set_room(None);
+    files.set_free_bytes(None);
     let position = engine.commit(batch([put(1, b"large", &[1; 1000])])).unwrap();
     engine.wait_journaled(position).unwrap();
     let files = files.restart(Loss::Everything);
@@ -58,14 +58,14 @@ fn a_checkpoint_waits_for_space_while_readers_go_on() {
     let engine = filled(&files);
     let many = (0..3000u64).map(|number| put(2, &number.to_be_bytes(), &[8; 900]));
     engine.commit(batch(many)).unwrap();
-    files.set_room(Some(50_000));
+    files.set_free_bytes(Some(50_000));
     thread::scope(|scope| {
         let checkpoint = scope.spawn(|| engine.checkpoint());
         within_seconds("running out of space", || engine.core.control.full().is_some());
         let snapshot = engine.snapshot();
         assert_eq!(snapshot.get(Ident(1), &7u64.to_be_bytes()).unwrap().as_deref(), Some(&[7; 200][..]));
         assert_eq!(entries(&*snapshot, Ident(2), Range::all(), Direction::Backward).unwrap().len(), 3000);
-        files.set_room(None);
+        files.set_free_bytes(None);
         assert_eq!(checkpoint.join().unwrap(), Ok(()));
     });
     let before = everything(&*engine.snapshot());
@@ -121,7 +121,7 @@ fn writers_wait_when_checkpoints_lag_and_fail_only_if_there_is_no_room() {
         assert!(engine.core.latest().changed_bytes < 3 * bounds.changed_bytes);
     }
     assert!(engine.statistics().checkpoints > 5);
-    files.set_room(Some(200_000));
+    files.set_free_bytes(Some(200_000));
     let mut number = 2000u64;
     let refused = loop {
         match in_turn(&engine, batch([put(1, &number.to_be_bytes(), &[7; 200])])) {
@@ -132,14 +132,14 @@ fn writers_wait_when_checkpoints_lag_and_fail_only_if_there_is_no_room() {
     };
     assert!(matches!(refused, Error::Full(_)), "{refused:?}");
     assert_eq!(engine.snapshot().entries(Ident(1)), Ok(number));
-    files.set_room(None);
+    files.set_free_bytes(None);
     within_seconds("going on", || in_turn(&engine, batch([put(2, b"a", b"1")])).is_ok());
     drop(engine);
     assert_eq!(open(&files).unwrap().snapshot().entries(Ident(1)), Ok(number));
 }
 
 #[test]
-fn who_waits_for_room_may_be_called_off_and_who_does_not_wait_is_refused() {
+fn a_wait_for_space_is_interruptible_and_other_writes_are_refused() {
     let files = FaultyFiles::new();
     let bounds = Bounds { changed_bytes: 20_000, journal_bytes: 1 << 20, refused_bytes: 100_000 };
     let engine = DiskEngine::open_with(Arc::new(files.clone()), &options(), bounds).unwrap();
@@ -151,7 +151,7 @@ fn who_waits_for_room_may_be_called_off_and_who_does_not_wait_is_refused() {
         (0..).find(|number| engine.core.changed() >= 40_000 || engine.commit(one(*number)).is_err());
     let numbers = numbers.unwrap();
     let (mut requested, started) = (0, Instant::now());
-    let waited = engine.wait_for_room(&mut || {
+    let waited = engine.wait_for_space(&mut || {
         requested += 1;
         requested < 4
     });
@@ -161,13 +161,13 @@ fn who_waits_for_room_may_be_called_off_and_who_does_not_wait_is_refused() {
     assert!(matches!(&refused, Some(Error::Full(why)) if why.contains("checkpoints")), "{refused:?}");
     let (longest, started) = (Duration::from_secs(20), Instant::now());
     files.slow_syncs(Duration::ZERO);
-    assert_eq!(engine.wait_for_room(&mut || started.elapsed() < longest), Ok(()));
+    assert_eq!(engine.wait_for_space(&mut || started.elapsed() < longest), Ok(()));
     assert!(started.elapsed() < longest);
     engine.commit(one(u64::MAX)).unwrap();
 }
 
 #[test]
-fn what_is_durable_is_told_after_each_sync() {
+fn each_sync_reports_the_durable_position() {
     let files = FaultyFiles::new();
     let engine = Arc::new(open(&files).unwrap());
     let reported = Arc::new(Mutex::new(Vec::new()));
@@ -204,7 +204,7 @@ fn what_is_durable_is_told_after_each_sync() {
 }
 
 #[test]
-fn a_read_that_fails_costs_those_who_read_then_and_nobody_else() {
+fn a_failed_read_affects_only_its_readers() {
     let files = FaultyFiles::new();
     drop(filled(&files));
     let engine = open(&files).unwrap();
@@ -305,7 +305,7 @@ impl Wake for Woken {
 }
 
 #[test]
-fn who_waits_without_a_thread_is_woken_by_whoever_syncs() {
+fn a_waker_is_called_after_any_sync() {
     let files = FaultyFiles::new();
     let engine = filled(&files);
     let put_one = |key: &[u8]| engine.commit(batch([put(1, key, b"1")])).unwrap();
@@ -347,11 +347,11 @@ fn who_waits_without_a_thread_is_woken_by_whoever_syncs() {
 }
 
 #[test]
-fn where_syncs_write_a_full_disk_fails_what_finds_no_room_and_nothing_else() {
+fn with_writes_at_syncs_a_full_disk_fails_only_commits_without_space() {
     let files = FaultyFiles::new();
     let engine = open_as(&files, Durability::Journaled).unwrap();
     start(&engine);
-    files.set_room(Some(20_000));
+    files.set_free_bytes(Some(20_000));
     let mut committed = 0u64;
     let refused = loop {
         match engine.commit(batch([put(1, &committed.to_be_bytes(), &[1; 1000])])) {
@@ -366,7 +366,7 @@ fn where_syncs_write_a_full_disk_fails_what_finds_no_room_and_nothing_else() {
     let position = engine.core.latest().position;
     engine.wait_journaled(Position(position)).unwrap();
     assert_eq!(everything(&*engine.snapshot()), before);
-    files.set_room(None);
+    files.set_free_bytes(None);
     let position = engine.commit(batch([put(1, b"more", &[1; 1000])])).unwrap();
     engine.wait_journaled(position).unwrap();
     let before = everything(&*engine.snapshot());

@@ -5,7 +5,7 @@ use crate::disk::Salvage;
 
 /// Returns a directory and its contents: a base of three trees, two of them forks, and ten commits in the journal after
 /// it.
-fn directory() -> (FaultyFiles, Everything) {
+fn directory() -> (FaultyFiles, AllTrees) {
     let files = FaultyFiles::new();
     let engine = open(&files).unwrap();
     engine.commit(batch((0..3).map(|number| Op::Create(Ident(number))))).unwrap();
@@ -28,7 +28,7 @@ fn salvage(files: &FaultyFiles) -> Result<Salvage> {
 }
 
 /// Salvages, exchanges and opens. Returns the contents and the reported losses.
-fn repaired(files: &FaultyFiles) -> (Everything, Vec<super::super::DataLoss>) {
+fn repaired(files: &FaultyFiles) -> (AllTrees, Vec<super::super::DataLoss>) {
     let salvage = salvage(files).unwrap();
     let lost = salvage.lost().to_vec();
     let saved = everything(&*salvage.engine().snapshot());
@@ -98,7 +98,7 @@ fn a_page_with_a_wrong_checksum_is_left_out() {
     assert!((4..15).contains(&of_page), "{lost:?}");
     assert!(lost[0].what.contains("base.vellum, table t") && lost[0].what.contains("checksum"), "{lost:?}");
     // The forks share a table, so both may lose it. The third tree does not.
-    let entries = |all: &Everything| all.iter().map(|(_, entries, ..)| *entries).sum::<u64>();
+    let entries = |all: &AllTrees| all.iter().map(|(_, entries, ..)| *entries).sum::<u64>();
     assert!([of_page, 2 * of_page].contains(&(entries(&expected) - entries(&found))));
 }
 
@@ -135,7 +135,7 @@ fn a_damaged_format_is_written_anew_and_a_newer_one_refused() {
 }
 
 #[test]
-fn nothing_and_somebody_elses_directory_are_refused() {
+fn missing_and_foreign_directories_are_refused() {
     assert!(matches!(salvage(&FaultyFiles::new()).err(), Some(Error::Corrupted(_))));
     let (files, _) = directory();
     let engine = open(&files).unwrap();
@@ -150,7 +150,7 @@ fn any_changed_byte_in_the_base_is_survived() {
     let (files, expected) = directory();
     let path = Path::new("/data/base.vellum");
     let len = files.read(path).unwrap().len();
-    let (mut whole, mut count) = (0, 0);
+    let (mut complete, mut count) = (0, 0);
     for at in (0..len).step_by(len / 120) {
         let damaged = files.restart(Loss::Nothing);
         for within in 0..48 {
@@ -168,11 +168,11 @@ fn any_changed_byte_in_the_base_is_survived() {
             assert!(entries.iter().all(|entry| before.contains(entry)), "offset {at}, tree {ident}");
         }
         count += 1;
-        whole += u64::from(found == expected);
+        complete += u64::from(found == expected);
         assert_eq!(found == expected, salvage.lost().is_empty(), "offset {at}: {:?}", salvage.lost());
     }
-    eprintln!("{count} damaged bases salvaged, {whole} of them whole");
-    assert!(count > 100 && whole > 20 && whole < count);
+    eprintln!("{count} damaged bases salvaged, {complete} of them whole");
+    assert!(count > 100 && complete > 20 && complete < count);
 }
 
 /// An interrupted exchange leaves a refused or a complete directory, and the next repair finishes it.

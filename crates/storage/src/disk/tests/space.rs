@@ -32,7 +32,7 @@ fn wait_until_small(files: &FaultyFiles, what: &str) {
 }
 
 #[test]
-fn the_room_of_a_dropped_tree_comes_back_in_the_background() {
+fn the_space_of_a_dropped_tree_is_freed_in_the_background() {
     let files = FaultyFiles::new();
     let engine = large(&files);
     let before = engine.statistics();
@@ -67,7 +67,7 @@ fn the_room_of_a_dropped_tree_comes_back_in_the_background() {
 }
 
 #[test]
-fn the_room_of_an_emptied_tree_comes_back_and_is_used_again() {
+fn the_space_of_an_emptied_tree_is_reused() {
     let files = FaultyFiles::new();
     let engine = large(&files);
     let most = base_bytes(&files);
@@ -88,9 +88,9 @@ fn the_room_of_an_emptied_tree_comes_back_and_is_used_again() {
 fn the_pages_of_a_dropped_tree_leave_the_cache() {
     let files = FaultyFiles::new();
     let engine = large(&files);
-    let kept: Vec<u8> = (0..900_000u32).map(|number| number.wrapping_mul(0x9E37_79B9) as u8).collect();
+    let remaining: Vec<u8> = (0..900_000u32).map(|number| number.wrapping_mul(0x9E37_79B9) as u8).collect();
     engine
-        .commit(batch(kept.chunks(1000).zip(0u64..).map(|(part, at)| put(2, &at.to_be_bytes(), part))))
+        .commit(batch(remaining.chunks(1000).zip(0u64..).map(|(part, at)| put(2, &at.to_be_bytes(), part))))
         .unwrap();
     engine.checkpoint().unwrap();
     for ident in [1, 2] {
@@ -157,7 +157,7 @@ fn changes_leave_the_journal_when_they_may_stay_no_longer() {
 }
 
 #[test]
-fn a_segment_that_is_superfluous_is_held_open_by_nobody() {
+fn a_removed_segment_is_closed() {
     for durability in [Durability::None, Durability::Journaled] {
         let engine = open_as(&FaultyFiles::new(), durability).unwrap();
         engine.commit(batch([Op::Create(Ident(1))])).unwrap();

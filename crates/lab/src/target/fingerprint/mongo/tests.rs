@@ -2,21 +2,21 @@
 
 use super::*;
 
-fn wired_tiger(storage: Document) -> Answers {
-    Answers {
+fn wired_tiger(storage: Document) -> CommandReplies {
+    CommandReplies {
         build: doc! { "version": "4.2.24" },
         status: doc! { "storageEngine": { "name": "wiredTiger" } },
         options: doc! { "argv": ["mongod"], "parsed": { "storage": storage } },
-        ..Answers::default()
+        ..CommandReplies::default()
     }
 }
 
-fn vellum_on_disk(arguments: &[&str]) -> Answers {
-    Answers {
+fn vellum_on_disk(arguments: &[&str]) -> CommandReplies {
+    CommandReplies {
         build: doc! { "version": "8.0.0", "vellum": "0.1.0" },
         status: doc! { "storageEngine": { "name": "disk" } },
         options: doc! { "argv": arguments },
-        ..Answers::default()
+        ..CommandReplies::default()
     }
 }
 
@@ -59,7 +59,7 @@ fn majority_is_journaled_on_members_of_a_set_only() {
 }
 
 #[test]
-fn vellum_is_told_apart_at_each_notch() {
+fn vellum_is_recognized_at_each_durability_level() {
     for (arguments, promise, journal) in [
         (
             &["vellum", "--data", "/d", "--durability", "none"][..],
@@ -84,31 +84,33 @@ fn vellum_is_told_apart_at_each_notch() {
         assert_eq!(detail(&properties, "journal"), journal);
         assert_eq!(properties.directory.unwrap().to_str(), Some("/d"));
     }
-    let memory = Answers {
+    let memory = CommandReplies {
         build: doc! { "version": "8.0.0", "vellum": "0.1.0" },
         status: doc! { "storageEngine": { "name": "memory" } },
-        ..Answers::default()
+        ..CommandReplies::default()
     };
     assert_eq!(read(&memory).fingerprint.promise, DurabilityGuarantee::Memory);
 }
 
 #[test]
 fn others_of_the_protocol_are_recognised() {
-    let java = Answers {
+    let java = CommandReplies {
         build: doc! { "version": "5.0.0" },
         status: doc! { "process": "java", "version": "5.0.0" },
-        ..Answers::default()
+        ..CommandReplies::default()
     };
     let properties = read(&java);
     assert_eq!(properties.fingerprint.server, "mongo-java-server");
     assert_eq!(properties.fingerprint.promise, DurabilityGuarantee::Memory);
-    let ferret =
-        Answers { build: doc! { "version": "7.0.42", "ferretdbVersion": "v1.24.2" }, ..Answers::default() };
+    let ferret = CommandReplies {
+        build: doc! { "version": "7.0.42", "ferretdbVersion": "v1.24.2" },
+        ..CommandReplies::default()
+    };
     let properties = read(&ferret);
     assert_eq!(properties.fingerprint.server, "FerretDB 1.24.2");
     assert_eq!(properties.fingerprint.promise, DurabilityGuarantee::Unknown);
     let build = doc! { "version": "7.0.77", "ferretdb": { "version": "v2.7.0" } };
-    let properties = read(&Answers { build, ..Answers::default() });
+    let properties = read(&CommandReplies { build, ..CommandReplies::default() });
     assert_eq!(properties.fingerprint.server, "FerretDB 2.7.0");
     assert_eq!(properties.fingerprint.engine, "PostgreSQL with DocumentDB");
     assert_eq!(detail(&properties, "journal"), "PostgreSQL's log, whose settings are not reported");
@@ -129,13 +131,14 @@ fn options_are_shown_without_secrets() {
         "--port",
     ];
     let parsed = options(&words.map(Bson::from));
-    let wanted = "--dbpath /x --tlsCertificateKeyFilePassword *** *** --postgres postgres://db/x *** --port";
-    assert_eq!(parsed, wanted);
+    let expected =
+        "--dbpath /x --tlsCertificateKeyFilePassword *** *** --postgres postgres://db/x *** --port";
+    assert_eq!(parsed, expected);
 }
 
 #[test]
-fn a_server_that_tells_nothing_promises_nothing_known() {
-    let properties = read(&Answers::default());
+fn a_server_without_settings_has_unknown_durability() {
+    let properties = read(&CommandReplies::default());
     assert_eq!(properties.fingerprint.promise, DurabilityGuarantee::Unknown);
     assert!(detail(&properties, "write concern").starts_with("w 1"));
 }

@@ -1,6 +1,6 @@
 //! Inserts, updates and deletes of an oplog. Each operation is idempotent.
 
-use super::{Options, goes_on, object, uuid};
+use super::{Options, may_continue, object, uuid};
 use crate::call::Call;
 use base::bson::{Builder, Document, DocumentBuf, Element};
 use base::{Error, ErrorCode, Namespace, Result, bail, err};
@@ -141,5 +141,5 @@ fn with_id(id: Element<'_>) -> DocumentBuf {
 /// Logs a failed operation. Returns the error if it ends the command.
 fn failed(error: Error) -> Result<bool> {
     log::info!("applyOps: an operation failed to apply: {error}");
-    if goes_on(&error) { Ok(false) } else { Err(error) }
+    if may_continue(&error) { Ok(false) } else { Err(error) }
 }

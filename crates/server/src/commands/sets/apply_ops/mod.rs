@@ -130,7 +130,7 @@ fn wrong_type(name: &str, found: Value<'_>, expected: &str) -> Error {
 }
 
 /// Returns true if the command continues after this error. An interruption ends the command.
-fn goes_on(error: &Error) -> bool {
+fn may_continue(error: &Error) -> bool {
     !matches!(
         error.code(),
         ErrorCode::MaxTimeMSExpired

@@ -43,7 +43,7 @@ struct Client {
 
 impl Client {
     /// Returns a remote connection without a user.
-    fn nobody(server: &Arc<Server>) -> Client {
+    fn anonymous(server: &Arc<Server>) -> Client {
         let activity = server.activities.open(([10, 0, 0, 1], 50_000).into());
         let state = ConnectionState::new(activity, ([127, 0, 0, 1], 27_017).into());
         Client { server: server.clone(), state }
@@ -51,7 +51,7 @@ impl Client {
 
     /// Returns a connection of a user with these roles, each as `role@database`.
     fn user(server: &Arc<Server>, name: &str, roles: &[&str]) -> Client {
-        let mut client = Client::nobody(server);
+        let mut client = Client::anonymous(server);
         client.log_in(name, roles);
         client
     }

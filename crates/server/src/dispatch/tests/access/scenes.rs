@@ -25,7 +25,7 @@ fn fill(server: &crate::state::server::Server) {
 }
 
 #[test]
-fn a_cursor_is_for_whoever_opened_it_and_for_as_long_as_they_may_read() {
+fn a_cursor_is_for_its_user_while_privileges_last() {
     let server = guarded();
     fill(&server);
     let mut one = Client::user(&server, "one", &["read@d"]);
@@ -74,7 +74,7 @@ fn a_cursor_over_several_collections_needs_all_of_them_to_the_end() {
 }
 
 #[test]
-fn stages_need_what_they_read_and_write_wherever_they_stand() {
+fn stages_require_their_privileges_at_any_depth() {
     let server = guarded();
     fill(&server);
     for (name, place) in [("c", "c"), ("out", "out")] {
@@ -123,7 +123,7 @@ fn stages_need_what_they_read_and_write_wherever_they_stand() {
 }
 
 #[test]
-fn a_view_is_read_by_a_right_on_it_and_made_by_rights_on_what_it_reads() {
+fn a_view_is_read_by_its_privilege_and_created_by_privileges_on_its_sources() {
     let server = guarded();
     fill(&server);
     system(&server, r#"{create: "shown", viewOn: "secret", pipeline: [], $db: "d"}"#);
@@ -157,7 +157,7 @@ fn a_view_is_read_by_a_right_on_it_and_made_by_rights_on_what_it_reads() {
 }
 
 #[test]
-fn a_new_name_shows_nobody_what_they_could_not_read() {
+fn a_rename_reveals_no_documents() {
     let server = guarded();
     fill(&server);
     system(
@@ -216,7 +216,7 @@ fn a_session_is_of_the_user_on_the_connection() {
 }
 
 #[test]
-fn operations_show_whose_they_are_to_whom_it_concerns() {
+fn operations_are_visible_to_their_users() {
     let server = guarded();
     fill(&server);
     let mut one = Client::user(&server, "one", &["read@d"]);
@@ -239,7 +239,7 @@ fn operations_show_whose_they_are_to_whom_it_concerns() {
 }
 
 #[test]
-fn lists_hold_what_somebody_may_see() {
+fn lists_contain_visible_names() {
     let server = guarded();
     fill(&server);
     system(&server, r#"{insert: "c", documents: [{_id: 1}], $db: "e"}"#);
@@ -317,7 +317,7 @@ fn roles_form_no_circle_and_stay_in_their_database() {
 }
 
 #[test]
-fn changes_of_a_role_show_in_what_it_grants() {
+fn changes_of_a_role_change_its_privileges() {
     let server = guarded();
     let mut admin = Client::user(&server, "admin", &["userAdminAnyDatabase@admin"]);
     let mut run = |text: &str| {
@@ -370,7 +370,7 @@ fn secrets_stand_in_no_refusal() {
 }
 
 #[test]
-fn whoever_grants_must_be_allowed_to_where_it_counts() {
+fn grants_require_the_privilege_on_the_right_database() {
     let server = guarded();
     fill(&server);
     let mut admin = Client::user(&server, "ua", &["userAdmin@d"]);
@@ -399,7 +399,7 @@ fn whoever_grants_must_be_allowed_to_where_it_counts() {
 }
 
 #[test]
-fn somebody_may_change_their_own_password_by_a_right_of_its_own() {
+fn users_change_their_password_by_a_separate_privilege() {
     let server = guarded();
     system(
         &server,

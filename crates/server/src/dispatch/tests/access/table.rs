@@ -95,7 +95,7 @@ fn state(server: &Server) -> String {
 }
 
 #[test]
-fn what_is_not_allowed_is_refused_and_changes_nothing_and_the_rest_works() {
+fn unauthorized_commands_are_refused_and_authorized_commands_run() {
     let server = furnished();
     for role in BUILTIN.iter().map(held) {
         let mut client = Client::user(&server, "u", &[&role]);
@@ -123,12 +123,12 @@ fn what_is_not_allowed_is_refused_and_changes_nothing_and_the_rest_works() {
 }
 
 #[test]
-fn nobody_gets_further_than_the_handful() {
+fn anonymous_clients_run_only_few_commands() {
     let server = furnished();
     let before = state(&server);
     let mut free = Vec::new();
     for (name, sample) in SAMPLES {
-        match Client::nobody(&server).code(sample) {
+        match Client::anonymous(&server).code(sample) {
             (UNAUTHORIZED, message) => {
                 assert_eq!(message, format!("Command {} requires authentication", command_of(name)));
             }
@@ -154,7 +154,7 @@ fn nobody_gets_further_than_the_handful() {
 
 /// Privileges from MongoDB's documentation, written independently of the declarations.
 #[test]
-fn roles_may_do_what_mongodb_lets_them() {
+fn roles_have_mongodbs_privileges() {
     const READERS: &[&str] = &[
         "__queryableBackup",
         "__system",

@@ -25,11 +25,11 @@ const STAGES: [&str; 8] = [
     r#"{$lookup: {from: "secret", from: "c", localField: "_id", foreignField: "_id", as: "s"}}"#,
 ];
 
-struct Bender {
+struct Mutator {
     random: Random,
 }
 
-impl Bender {
+impl Mutator {
     /// Returns true once in `of` calls on average.
     fn chance(&self, of: u64) -> bool {
         self.random.draw().is_multiple_of(of)
@@ -108,7 +108,7 @@ impl Bender {
 }
 
 #[test]
-fn whatever_is_sent_a_collection_without_a_right_is_neither_seen_nor_changed() {
+fn random_commands_respect_privileges() {
     let server = guarded();
     system(&server, &format!(r#"{{insert: "secret", documents: [{{_id: 1, text: "{MARK}"}}], $db: "d"}}"#));
     system(&server, r#"{createIndexes: "secret", indexes: [{key: {text: 1}, name: "text"}], $db: "d"}"#);
@@ -138,7 +138,7 @@ fn whatever_is_sent_a_collection_without_a_right_is_neither_seen_nor_changed() {
     let seen = look();
     let (mut worked, mut refused) = (0, 0);
     for number in 0..20_000 {
-        let request = Bender { random: Random::new(number) }.request();
+        let request = Mutator { random: Random::new(number) }.request();
         let reply = client.run(request.view());
         let text = reply.view().to_string();
         assert!(!text.contains(MARK), "{number}: {} => {text}", request.view());

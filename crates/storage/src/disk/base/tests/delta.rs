@@ -135,7 +135,7 @@ fn cursors_see_changes_that_wait() {
 
 /// If a page of pending changes is unreadable, no reader gets the older entries. Only salvage does.
 #[test]
-fn a_damaged_page_of_changes_is_told() {
+fn a_damaged_delta_page_is_reported() {
     let files = FaultyFiles::new();
     make(&files, Path::new("/base")).unwrap();
     let mut base = open(&files);
