@@ -272,7 +272,8 @@ impl<'db> CatalogChange<'db> {
         ident
     }
 
-    /// Creates a copy-on-write fork of a tree, including the changes so far, and returns its number.
+    /// Creates a copy-on-write fork of a tree, including the changes so far, and returns its
+    /// number.
     pub(crate) fn fork_ident(&mut self, from: Ident) -> Ident {
         let ident = self.database.store.new_ident();
         self.change.batch.fork(from, ident);

@@ -4,8 +4,9 @@
 //! at its beginning, so a check costs one subtraction. Memory of the engine for writes and for the cache does not
 //! belong to the operation. A closer check subtracts the growth of the engine. It runs after each eighth of the limit.
 //!
-//! [`OperationMemory`] belongs to one operation, [`MemoryTracker`] to all operations together. Waiting and shorter
-//! batches come before errors: see [`OperationMemory::must_wait`] and [`OperationMemory::reserve`].
+//! [`OperationMemory`] belongs to one operation, [`MemoryTracker`] to all operations together.
+//! Waiting and shorter batches come before errors: see [`OperationMemory::must_wait`] and
+//! [`OperationMemory::reserve`].
 
 use base::memory;
 use base::{Result, bail, err};

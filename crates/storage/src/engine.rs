@@ -35,16 +35,17 @@ pub trait Engine: Journaling {
     /// Fails with `NoSuchIdent` if an operation needs a tree that is missing after the operations before it, with
     /// `IdentExists` if it creates a tree that exists, and with `KeyTooLong`.
     ///
-    /// The call never waits for a sync or a checkpoint, so the caller may hold locks. The caller calls
-    /// [`Engine::wait_for_space`] before it takes them. Fails with `Full` if the changes are far beyond the bound that
-    /// that call waits for.
+    /// The call never waits for a sync or a checkpoint, so the caller may hold locks. The caller
+    /// calls [`Engine::wait_for_space`] before it takes them. Fails with `Full` if the changes are
+    /// far beyond the bound that that call waits for.
     fn commit(&self, batch: Batch) -> Result<Position>;
 
-    /// Waits until the engine has space for a commit. Call it before a commit, without locks. It slows writers down to the speed at
-    /// which the engine writes changes to its files.
+    /// Waits until the engine has space for a commit. Call it before a commit, without locks. It
+    /// slows writers down to the speed at which the engine writes changes to its files.
     ///
-    /// Calls `should_continue` at least every 10 ms. Returns `Ok` once that returns false; the caller knows the reason.
-    /// Fails with `Full` if only a user can free space, with the error of the files, and with `Closed`.
+    /// Calls `should_continue` at least every 10 ms. Returns `Ok` once that returns false; the
+    /// caller knows the reason. Fails with `Full` if only a user can free space, with the error of
+    /// the files, and with `Closed`.
     fn wait_for_space(&self, should_continue: &mut dyn FnMut() -> bool) -> Result<()>;
 
     /// The greatest time of any committed batch ([`Batch::set_time`]), also from before a restart or a crash; 0 if no
@@ -132,10 +133,10 @@ pub trait Journaling: Send + Sync {
 /// An engine that passes on what it does not do itself. Its methods are those of [`Engine`] and [`Journaling`] that
 /// wrappers change.
 pub trait Wrapper: Send + Sync {
-    /// Type of the engine beneath.
+    /// Type of the wrapped engine.
     type Wrapped: Engine + ?Sized;
 
-    /// Returns the engine beneath.
+    /// Returns the wrapped engine.
     fn wrapped(&self) -> &Self::Wrapped;
 
     /// See [`Engine::snapshot`].

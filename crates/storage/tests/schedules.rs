@@ -125,7 +125,7 @@ mod schedules {
         assert_eq!(number(store.read_view().snapshot.as_ref(), b"n"), 1);
     }
 
-    fn sights_and_generations() {
+    fn read_views_and_generations() {
         let store = store();
         let published = Arc::new(AtomicU64::new(0));
         let changes = |_| {
@@ -144,7 +144,7 @@ mod schedules {
             published.clone(),
             thread::spawn(move || {
                 for _ in 0..3 {
-                    let before = told_generation(&reader);
+                    let before = snapshot_and_generation(&reader);
                     assert_eq!(number(before.0.as_ref(), b"generation"), before.1);
                 }
             }),
@@ -155,7 +155,7 @@ mod schedules {
         assert_eq!((reported.load(Ordering::SeqCst), store.generation()), (2, 2));
     }
 
-    fn told_generation(store: &Local) -> (Arc<dyn Snapshot>, u64) {
+    fn snapshot_and_generation(store: &Local) -> (Arc<dyn Snapshot>, u64) {
         let read_view = store.read_view();
         (read_view.snapshot, read_view.generation)
     }
@@ -210,9 +210,9 @@ mod schedules {
     }
 
     #[test]
-    fn a_sight_and_its_generation_belong_together() {
+    fn a_read_view_pairs_a_snapshot_with_its_generation() {
         let _together = ALONE.read();
-        explore(SEEDS, sights_and_generations);
+        explore(SEEDS, read_views_and_generations);
     }
 
     #[test]

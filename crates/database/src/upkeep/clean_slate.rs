@@ -1,9 +1,9 @@
 //! Clean slates: fork, snapshot, restore and reset of whole databases, each in one commit.
 //!
-//! A fork of a database forks each tree, in constant time per tree, and a catalog entry for each collection. Its cost
-//! grows with the number of collections and indexes, never with documents. A snapshot is a fork without a namespace,
-//! and a restore forks it back. One kind of copy serves all operations, and concurrent readers keep the trees of their
-//! view.
+//! A fork of a database forks each tree, in constant time per tree, and a catalog entry for each
+//! collection. Its cost grows with the number of collections and indexes, never with documents. A
+//! snapshot is a fork without a namespace, and a restore forks it back. One kind of copy serves all
+//! operations, and concurrent readers keep the trees of their view.
 //!
 //! Copies have UUIDs of their own. An open cursor, or a statement planned earlier, uses them to detect that its
 //! collection is gone.
@@ -25,8 +25,8 @@ use storage::store::Committed;
 const OWN: [&str; 3] = ["admin", "config", "local"];
 
 impl Database {
-    /// Makes `to` a copy-on-write fork of `from`: collections, views, indexes, validators, options and documents. Later
-    /// writes to either are invisible to the other.
+    /// Makes `to` a copy-on-write fork of `from`: collections, views, indexes, validators, options
+    /// and documents. Later writes to either are invisible to the other.
     ///
     /// Errors: NamespaceNotFound if `from` does not exist. NamespaceExists if `to` exists and `replace` is false.
     /// IllegalOperation for system databases and for a fork onto itself. InvalidNamespace. DatabaseDifferCase.

@@ -1,9 +1,9 @@
 //! Differences between a database and its snapshot or its fork's origin.
 //!
-//! A snapshot and a fork of a database share every tree. The differences are in the tree nodes that are no
-//! longer shared, and the memory engine finds them without reading other nodes. Records are matched
-//! by their ids, which forks keep. A document that was removed and inserted again has another id; a
-//! lookup in the `_id` indexes detects it.
+//! A snapshot and a fork of a database share every tree. The differences are in the tree nodes that
+//! are no longer shared, and the memory engine finds them without reading other nodes. Records are
+//! matched by their ids, which forks keep. A document that was removed and inserted again has
+//! another id; a lookup in the `_id` indexes detects it.
 
 use crate::catalog::StateName;
 use crate::collection::Collection;

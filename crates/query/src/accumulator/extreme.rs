@@ -33,7 +33,8 @@ pub(super) fn parse_extreme(
     })
 }
 
-/// The state of `$min` and `$max`. `better_order` is the order of a better value to the best so far.
+/// The state of `$min` and `$max`. `better_order` is the order of a better value to the best so
+/// far.
 struct Extreme {
     better_order: Ordering,
     best: Option<ValueBuf>,

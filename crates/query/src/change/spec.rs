@@ -159,8 +159,8 @@ impl Spec {
         self.check_token(&token, is_database)
     }
 
-    /// Checks a resume token against the other options. `is_database` means a stream on a database or the deployment, which
-    /// accepts tokens without a UUID.
+    /// Checks a resume token against the other options. `is_database` means a stream on a database
+    /// or the deployment, which accepts tokens without a UUID.
     ///
     /// Errors: 40674 with a second starting point; InvalidResumeToken.
     fn check_token(&self, token: &TokenParts, is_database: bool) -> Result<()> {

@@ -529,7 +529,8 @@ impl Journal {
         JournalWait::SyncNeeded
     }
 
-    /// Records that the thread called by [`on_remaining_waiters`](Self::on_remaining_waiters) found nothing to sync.
+    /// Records that the thread called by [`on_remaining_waiters`](Self::on_remaining_waiters) found
+    /// nothing to sync.
     pub(super) fn needs_no_sync(&self) {
         let mut syncing = self.syncing.lock();
         if !syncing.promised {
