@@ -9,34 +9,34 @@ use std::path::Path;
 const STATICS: &[(&str, &str)] = &[
     ("crates/base/src/memory.rs: ALLOCATED", "net heap bytes of each thread"),
     ("crates/database/src/operation.rs: EPOCH", "the instant that deadlines count from"),
-    ("crates/database/src/operation.rs: LAST", "in debug builds, what a thread's latest check was of"),
+    ("crates/database/src/operation.rs: LAST", "in debug builds, the operation that a thread checked last"),
     ("crates/database/src/operation.rs: NEXT", "in debug builds, a number for each operation"),
-    ("crates/query/src/collation/parse.rs: KEPT", "collators, a cache of what is the same for all"),
+    ("crates/query/src/collation/parse.rs: CACHE", "collators, a cache of values equal in all databases"),
     ("crates/query/src/expression/date/zone.rs: DATABASE", "time zones, read once"),
-    ("crates/query/src/regex/cache.rs: CACHE", "compiled patterns, a cache of what is the same for all"),
+    ("crates/query/src/regex/cache.rs: CACHE", "compiled patterns, a cache of values equal in all databases"),
     ("crates/query/src/regex/needles.rs: LOWERED", "a thread's buffer"),
     ("crates/query/src/text/tokens.rs: KNOWN", "a thread's words and their terms, a cache"),
-    ("crates/query/src/text/tokens.rs: WORDS", "words that text indexes leave out, read once"),
+    ("crates/query/src/text/tokens.rs: WORDS", "stop words of text indexes, read once"),
     ("crates/server/src/auth/authorize.rs: LOCALHOST_EXCEPTION", "privileges that create the first user"),
     ("crates/server/src/auth/authorize.rs: NO_PRIVILEGES", "no rights at all"),
     ("crates/server/src/commands/table.rs: POSITIONS", "the table's names"),
-    ("crates/server/src/process/blocking.rs: THREADS", "how many threads the machine runs at a time"),
+    ("crates/server/src/process/blocking.rs: THREADS", "the number of network threads"),
     ("crates/server/src/process/buffers.rs: CACHE", "a thread's buffers"),
-    ("crates/server/src/process/logging/components.rs: LEVELS", "how much that log tells, by part"),
-    ("crates/server/src/process/logging/components.rs: QUIET", "the same"),
+    ("crates/server/src/process/logging/components.rs: LEVELS", "the levels of the log, by component"),
+    ("crates/server/src/process/logging/components.rs: QUIET", "true if connections are not logged"),
     ("crates/server/src/process/logging/mod.rs: JSON", "the log is the process's standard error"),
-    ("crates/server/src/process/logging/mod.rs: LONGEST", "the same: how much of a message it gets"),
-    ("crates/server/src/process/logging/mod.rs: RING", "the same: its latest lines"),
-    ("crates/server/src/process/logging/mod.rs: SINK", "the same: where it goes"),
-    ("crates/server/src/process/logging/mod.rs: WARNINGS", "the same: what was said at the start"),
+    ("crates/server/src/process/logging/mod.rs: LONGEST", "the same: the size limit of a message"),
+    ("crates/server/src/process/logging/mod.rs: RING", "the same: the latest lines"),
+    ("crates/server/src/process/logging/mod.rs: SINK", "the same: the destination"),
+    ("crates/server/src/process/logging/mod.rs: WARNINGS", "the same: warnings of the start"),
     ("crates/storage/src/cancellation.rs: CURRENT", "the deadline of the caller that a thread works for"),
     ("crates/storage/src/coverage.rs: REACHED", "in debug builds, the code marks that a thread passed"),
-    ("crates/storage/src/cpu_slice.rs: BEATS", "in debug builds, how long the machine has run"),
-    ("crates/storage/src/cpu_slice.rs: FACTOR", "in debug builds, how slow code may be"),
+    ("crates/storage/src/cpu_slice.rs: BEATS", "in debug builds, a counter of elapsed processor time"),
+    ("crates/storage/src/cpu_slice.rs: FACTOR", "in debug builds, the factor of time limits"),
     ("crates/storage/src/mutants.rs: ANY", "faults that tests switch on"),
     ("crates/storage/src/mutants.rs: CURRENT", "the same"),
     ("crates/storage/src/threads.rs: LIMIT", "the limit of the process's address space, read once"),
-    ("crates/storage/src/time.rs: MEANWHILE", "in tests, what happens while a thread sleeps"),
+    ("crates/storage/src/time.rs: MEANWHILE", "in tests, the callback of a sleeping thread"),
     ("crates/storage/src/time.rs: SIMULATED", "in tests, the clock of a thread"),
 ];
 
@@ -73,6 +73,6 @@ fn statics_are_listed_with_reasons() {
     }
     let known: BTreeSet<String> = STATICS.iter().map(|(place, _)| place.to_string()).collect();
     let new: Vec<_> = found.difference(&known).collect();
-    let gone: Vec<_> = known.difference(&found).collect();
-    assert!(new.is_empty() && gone.is_empty(), "\nnew: {new:#?}\nno longer there: {gone:#?}\n");
+    let unused: Vec<_> = known.difference(&found).collect();
+    assert!(new.is_empty() && unused.is_empty(), "\nnew: {new:#?}\nunused entries: {unused:#?}\n");
 }
