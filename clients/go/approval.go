@@ -75,7 +75,7 @@ func get(document any, name string) any {
 	return nil
 }
 
-// event returns an event without the database, whose name is different in each run.
+// event returns an event without the database: its name differs in each run.
 func event(change bson.D, replace replaceFunc) bson.D {
 	own := bson.D{}
 	for _, part := range change {
@@ -158,8 +158,8 @@ func line(value any) string {
 		_ = encoder.Encode(value)
 		return strings.TrimSuffix(text.String(), "\n")
 	}
-	// Only documents are written as extended JSON. They are parsed again to get the white space of the other
-	// packages.
+	// The driver encodes only documents as extended JSON. The text is parsed again, for the same white space as in
+	// the other packages.
 	encoded, err := bson.MarshalExtJSON(bson.D{{Key: "v", Value: value}}, true, false)
 	if err != nil {
 		return fmt.Sprintf("%q", err)

@@ -3,7 +3,7 @@
 //
 // The text is extended JSON with int32 as plain numbers. Fields of documents are sorted by name. Indexes and
 // options keep their order, which is significant. In files, ObjectIds, dates, timestamps and UUIDs are
-// numbered in order of appearance, so that references can be followed. The packages for PyTest, Go and JUnit
+// numbered in order of appearance. Equal values get equal numbers. The packages for PyTest, Go and JUnit
 // use the same format.
 "use strict";
 
@@ -82,7 +82,7 @@ function compare(a, b) {
 }
 
 /**
- * Returns an event without the database, whose name is different in each run. Uses maps: objects sort keys
+ * Returns an event without the database: its name differs in each run. Uses maps: objects sort keys
  * like "10" first.
  */
 function event(parts, replace) {

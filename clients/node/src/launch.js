@@ -21,7 +21,7 @@ function launch({ args = [], port = 0, binary, timeout = 30_000, spawn: spawnOpt
     // The clock is for tests. With users, it is off unless it is requested.
     if (!args.some((arg) => arg.startsWith("--test-commands"))) args = [...args, "--test-commands"];
   }
-  // Detached: the terminal's Ctrl-C is for the test runner, whose teardown needs the server.
+  // Detached: the terminal's Ctrl-C must not end the server, because the teardown of the test runner needs it.
   const child = spawn(command, ["serve", "--port", String(port), "--parent-pipe", ...args], {
     ...spawnOptions,
     stdio: ["pipe", "pipe", "pipe"],

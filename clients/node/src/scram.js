@@ -1,4 +1,4 @@
-// The client's half of SCRAM-SHA-256 (RFC 7677), in MongoDB's variant. Names are those of the RFC.
+// The client's half of SCRAM-SHA-256 (RFC 7677), in MongoDB's variant. Names are as in the RFC.
 "use strict";
 
 const { createHash, createHmac, pbkdf2, randomBytes, timingSafeEqual } = require("node:crypto");

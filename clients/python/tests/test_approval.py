@@ -27,7 +27,7 @@ def test_the_file_is_the_same_in_all_languages(mongo_client, mongo_db):
     people.update_one({"_id": 1}, {"$set": {"born": bson.Int64(1816)}, "$unset": {"x": 1, "name": 1}})
     people.delete_one({"_id": 2})
     people.create_index([("name", 1), ("born", -1)], unique=True)
-    # Their order is not that of their random keys.
+    # They are not in the order of their random keys.
     for number in (2, 1):
         orders.insert_one({"_id": bson.Binary.from_uuid(uuid.uuid4()), "number": number, "by": ada, "at": datetime.datetime(2026, 1, 31)})
     orders.insert_one({"_id": "z", "b": 1.5, "a": [True, None, {"d": 'é "<&>\n', "c": []}], "by": ada, "next": bson.ObjectId()})

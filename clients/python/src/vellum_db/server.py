@@ -60,7 +60,8 @@ def _launch(
         name, password = user
         environment = {**os.environ, "MONGO_INITDB_ROOT_USERNAME": name, "MONGO_INITDB_ROOT_PASSWORD": password}
     with log.open("wb") as errors:
-        # A separate session: the terminal's Ctrl-C is for the test runner, whose teardown needs the server.
+        # A separate session: the terminal's Ctrl-C must not end the server, because the teardown of the test runner
+        # needs it.
         process = subprocess.Popen(
             command,
             stdin=stdin,

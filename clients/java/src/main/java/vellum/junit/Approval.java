@@ -47,7 +47,7 @@ final class Approval {
         return text(changes, EXACT);
     }
 
-    /** Numbers ObjectIds, dates, timestamps and UUIDs in order of appearance, so that references can be followed. */
+    /** Numbers ObjectIds, dates, timestamps and UUIDs in order of appearance. Equal values get equal numbers. */
     static String numbered(Collection<BsonDocument> changes) {
         Map<BsonValue, BsonValue> names = new HashMap<>();
         Map<String, Integer> counts = new HashMap<>();
@@ -75,7 +75,7 @@ final class Approval {
         return same ? "" : line(event(change, ANONYMOUS));
     }
 
-    /** Returns an event without the database, whose name is different in each run. */
+    /** Returns an event without the database: its name differs in each run. */
     private static BsonValue event(BsonDocument change, Replacement replacement) {
         BsonDocument own = change.clone();
         own.getDocument("ns").remove("db");
@@ -114,7 +114,7 @@ final class Approval {
         if (value.isInt32()) {
             return Integer.toString(value.asInt32().getValue());
         }
-        // Only documents can be written, so the value becomes a field.
+        // The driver writes only documents, so the value becomes a field.
         String json = new BsonDocument("", value).toJson(CANONICAL);
         return json.substring(json.indexOf(':') + 2, json.length() - 1);
     }

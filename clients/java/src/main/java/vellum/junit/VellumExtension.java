@@ -51,7 +51,7 @@ public final class VellumExtension implements ParameterResolver {
             return server.client();
         }
         Store store = context.getStore(NAMESPACE);
-        // Only this test's database: a database of the class's constructor is not passed to its tests.
+        // Passes the database of this test, never a database of the class's constructor.
         String key = context.getUniqueId();
         MongoDatabase database = store.getOrComputeIfAbsent(key, id -> new TestDatabase(open(server, context)), TestDatabase.class).database();
         return type == MongoDatabase.class ? database : store.getOrComputeIfAbsent(key + "/changes",
