@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering::Relaxed;
 /// A collection scan is reported if it has more documents than this to read.
 const SCANNED_MAX: i64 = 1000;
 /// Most stored shapes and most stored used indexes. Further shapes are only counted.
-const KEPT_MAX: usize = 1000;
+const ENTRIES_MAX: usize = 1000;
 
 /// Collects findings while switched on. While off, it costs one load for each read.
 #[derive(Default)]
@@ -79,7 +79,7 @@ impl Strict {
         let (scans, sorts) = (plan.scans_more_than(collection, SCANNED_MAX), plan.tree.sorts());
         let mut seen = self.seen.lock();
         plan.each_index(|index| {
-            if seen.used.len() < KEPT_MAX {
+            if seen.used.len() < ENTRIES_MAX {
                 seen.used.insert(identity(collection, index));
             }
         });
@@ -138,7 +138,7 @@ impl Seen {
         let shape = of_read(&plan.read);
         let mut key = collection.namespace.collection().as_bytes().to_vec();
         key.extend_from_slice(shape.view().bytes());
-        if self.reads.len() >= KEPT_MAX && !self.reads.contains_key(&key) {
+        if self.reads.len() >= ENTRIES_MAX && !self.reads.contains_key(&key) {
             self.left_out += 1;
             return;
         }

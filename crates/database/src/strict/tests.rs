@@ -102,11 +102,11 @@ fn further_shapes_are_counted_together() {
     let session = Session::new();
     session.database.enable_strict_mode();
     session.insert("test.c", 1);
-    for n in 0..KEPT_MAX + 5 {
+    for n in 0..ENTRIES_MAX + 5 {
         session.read("test.c", &format!("{{f{n}: 1}}"), Some("{a: 1}"), 0);
     }
     let report = session.database.strict_report();
-    assert_eq!((report.in_memory_sorts.len(), report.left_out), (KEPT_MAX, 5));
+    assert_eq!((report.in_memory_sorts.len(), report.left_out), (ENTRIES_MAX, 5));
 }
 
 #[test]

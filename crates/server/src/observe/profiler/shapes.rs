@@ -13,7 +13,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 /// Maximum number of shapes.
-const KEPT_MAX: usize = 200;
+const SHAPES_MAX: usize = 200;
 
 /// Maximum size of a shape in bytes. A longer shape is stored without its parts.
 const SHAPE_MAX: usize = 4096;
@@ -59,7 +59,7 @@ impl Shapes {
         let micros = i64::try_from(entry.took.as_micros()).unwrap_or(i64::MAX);
         let mut table = self.0.lock();
         let key = (text("ns").unwrap_or("").to_string(), command, shape.view().bytes().to_vec());
-        if table.shapes.len() >= KEPT_MAX && !table.shapes.contains_key(&key) {
+        if table.shapes.len() >= SHAPES_MAX && !table.shapes.contains_key(&key) {
             table.left_out += 1;
             return;
         }
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn shapes_are_bounded() {
         let shapes = Shapes::default();
-        for number in 0..KEPT_MAX + 7 {
+        for number in 0..SHAPES_MAX + 7 {
             for _ in 0..2 {
                 let document = parse(&format!(
                     "{{ns: 'd.c', command: {{find: 'c', filter: {{a{number}: 5}}}}, docsExamined: 100, nreturned: 1, planSummary: 'COLLSCAN'}}"
@@ -244,7 +244,7 @@ mod tests {
             }
         }
         let table = shapes.0.lock();
-        assert_eq!((table.shapes.len(), table.left_out), (KEPT_MAX, 14));
+        assert_eq!((table.shapes.len(), table.left_out), (SHAPES_MAX, 14));
         let sums = table.shapes.values().next().unwrap();
         assert_eq!((sums.count, sums.micros, sums.docs_examined, sums.returned), (2, 6000, 200, 2));
         assert!(sums.index.is_some());
