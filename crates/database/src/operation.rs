@@ -65,7 +65,7 @@ pub struct Suspension {
 enum Waits {
     /// The statement waits on its thread.
     #[default]
-    Held,
+    OnThread,
     /// The caller may suspend the statement. It may already have a place in a queue.
     Suspendable(Option<RecordTicket>),
     /// The caller must suspend the statement.
@@ -115,7 +115,7 @@ pub struct Operation {
     standby_view: OnceLock<View>,
     /// The transaction of the statement.
     transaction: OnceLock<Arc<OpenTransaction>>,
-    /// True while `waits` is not `Held`.
+    /// True while `waits` is not `OnThread`.
     may_suspend: AtomicBool,
     waits: Mutex<Waits>,
     /// Unique number among the operations of this process.
@@ -328,7 +328,7 @@ impl Operation {
     /// Holds the thread in later waits, since the statement has changed something.
     pub(crate) fn note_change(&self) {
         if self.may_suspend.swap(false, Relaxed) {
-            *self.waits.lock() = Waits::Held;
+            *self.waits.lock() = Waits::OnThread;
         }
     }
 

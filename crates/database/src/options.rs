@@ -1,7 +1,8 @@
 //! Parsing and checks of the create command's options.
 //!
-//! A new option is a field of `Seen`. `Seen::field` checks its type, and `Seen::finish` checks its combination with
-//! other options. Options that other commands share have a function of their own (`images`).
+//! A new option is a field of `CreateFields`. `CreateFields::field` checks its type, and
+//! `CreateFields::finish` checks its combination with other options. Options that other commands
+//! share have a function of their own (`images`).
 
 use crate::collection::{Capped, Options, View, clustered_expiry, parse_clustered};
 use crate::option_field::{check_storage_engine, count, flag, object, text, wrong_type};
@@ -42,11 +43,11 @@ const CAPPED_STEP: i64 = 256;
 /// Errors: InvalidOptions, TypeMismatch, BadValue, NotImplemented for unsupported options, 40415
 /// for an unknown field.
 pub(crate) fn parse(options: Document<'_>, namespace: &Namespace, context: &Context) -> Result<Options> {
-    let mut seen = Seen::default();
+    let mut fields = CreateFields::default();
     for element in options {
-        seen.field(element.name(), element.value())?;
+        fields.field(element.name(), element.value())?;
     }
-    seen.finish(namespace, context)
+    fields.finish(namespace, context)
 }
 
 /// Checks options of a new collection that stored ones need not follow: options of a storage engine, which earlier
@@ -76,8 +77,9 @@ fn unknown_option(name: &str) -> base::Error {
     err!(40415, "BSON field 'create.{name}' is an unknown field.")
 }
 
+/// The fields of a create command.
 #[derive(Default)]
-struct Seen<'a> {
+struct CreateFields<'a> {
     /// True if the option is given, also as `false`.
     has_clustered: bool,
     clustered: Option<String>,
@@ -99,7 +101,7 @@ struct Seen<'a> {
     without_effect: Builder,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> CreateFields<'a> {
     fn field(&mut self, name: &str, value: Value<'a>) -> Result<()> {
         match name {
             // As in all commands, null means absent, except for options with several types.

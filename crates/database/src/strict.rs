@@ -26,11 +26,11 @@ const ENTRIES_MAX: usize = 1000;
 #[derive(Default)]
 pub(crate) struct Strict {
     on: AtomicBool,
-    seen: Mutex<Seen>,
+    observations: Mutex<Observations>,
 }
 
 #[derive(Default)]
-struct Seen {
+struct Observations {
     reads: HashMap<Vec<u8>, ReadCounts>,
     /// Number of reads without room in the table.
     left_out: u64,
@@ -77,27 +77,27 @@ impl Strict {
     /// Records a plan that is about to start.
     pub(crate) fn note(&self, collection: &Collection, plan: &Plan) {
         let (scans, sorts) = (plan.scans_more_than(collection, SCANNED_MAX), plan.tree.sorts());
-        let mut seen = self.seen.lock();
+        let mut observations = self.observations.lock();
         plan.each_index(|index| {
-            if seen.used.len() < ENTRIES_MAX {
-                seen.used.insert(identity(collection, index));
+            if observations.used.len() < ENTRIES_MAX {
+                observations.used.insert(identity(collection, index));
             }
         });
         if scans || sorts {
-            seen.note_read(collection, plan, scans, sorts);
+            observations.note_read(collection, plan, scans, sorts);
         }
     }
 
     /// Returns the findings since the start or the last [`forget`](Self::forget), and the unused
     /// and duplicate indexes of a catalog.
     pub(crate) fn report(&self, catalog: &Catalog) -> StrictReport {
-        let seen = self.seen.lock();
+        let observations = self.observations.lock();
         let mut report = StrictReport {
-            collection_scans: seen.by(|counts| counts.scans, true),
-            in_memory_sorts: seen.by(|counts| counts.sorts, false),
+            collection_scans: observations.by(|counts| counts.scans, true),
+            in_memory_sorts: observations.by(|counts| counts.sorts, false),
             unused_indexes: Vec::new(),
             duplicate_indexes: Vec::new(),
-            left_out: seen.left_out,
+            left_out: observations.left_out,
         };
         let is_used = |index: &Index| index.is_id() || serves_unread(index) || index.uses.load(Relaxed) > 0;
         let indexes = || {
@@ -106,7 +106,7 @@ impl Strict {
                 data.indexes.iter().map(move |index| (collection, data, index))
             })
         };
-        let mut used = seen.used.clone();
+        let mut used = observations.used.clone();
         used.extend(
             indexes().filter(|(_, _, index)| is_used(index)).map(|(on, _, index)| identity(on, index)),
         );
@@ -127,13 +127,13 @@ impl Strict {
 
     /// Discards the recorded reads. Used indexes stay marked as used.
     pub(crate) fn forget(&self) {
-        let mut seen = self.seen.lock();
-        seen.reads.clear();
-        seen.left_out = 0;
+        let mut observations = self.observations.lock();
+        observations.reads.clear();
+        observations.left_out = 0;
     }
 }
 
-impl Seen {
+impl Observations {
     fn note_read(&mut self, collection: &Collection, plan: &Plan, scans: bool, sorts: bool) {
         let shape = of_read(&plan.read);
         let mut key = collection.namespace.collection().as_bytes().to_vec();
