@@ -149,7 +149,7 @@ impl CollScan {
             self.examined += 1;
             self.exec_context.examine_document()?;
             step += 1;
-            if self.exec_context.passes(&self.filter, &value)? {
+            if has_value(self.omits, &value) && self.exec_context.passes(&self.filter, &value)? {
                 self.section -= step;
                 self.last = last;
                 self.stats.advance();
@@ -184,7 +184,7 @@ impl CollScan {
         while let Some((_, value)) = self.cursor.next()? {
             self.examined += 1;
             self.exec_context.examine_document()?;
-            let matched = self.exec_context.passes(&self.filter, &value)?;
+            let matched = has_value(self.omits, &value) && self.exec_context.passes(&self.filter, &value)?;
             self.stats.need_time();
             count += u64::from(matched);
             budget = budget.saturating_sub(1 + self.count_omitted()?);
@@ -195,6 +195,12 @@ impl CollScan {
         self.count_omitted()?;
         Ok((count, true))
     }
+}
+
+/// Returns false for a document that the cursor has returned without its value because it does not match. Its filter
+/// could fail on an empty document.
+fn has_value(omits: bool, value: &[u8]) -> bool {
+    !(omits && value.is_empty())
 }
 
 impl RecordStream for CollScan {
