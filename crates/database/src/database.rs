@@ -632,6 +632,9 @@ impl Database {
 
     /// Releases the oldest snapshots until the history is within its limit.
     fn limit_history(&self) {
+        if mutant!("old snapshots are never released") {
+            return;
+        }
         let Some(_check) = self.window.check_lock.try_lock() else { return };
         let (now, bytes_max) = (self.replaced(), self.window.bytes_max.load(Relaxed));
         let least = now.saturating_sub(bytes_max);

@@ -71,8 +71,8 @@ pub use storage::store::{
     AcknowledgmentLevel, Committed, Member, MemberPreference, StandbyRead, WriteConcernStatus,
 };
 pub use storage::{
-    EventCount, JournalWait, Listener, Position, Queue, Reads, Span, Ticket, cancellation, mark, threads,
-    time,
+    EventCount, JournalWait, Listener, Position, Queue, Reads, Span, Ticket, cancellation, mark, mutant,
+    threads, time,
 };
 pub use strict::{StrictReport, filter_shape};
 pub use upkeep::difference::Since;

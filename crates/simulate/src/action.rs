@@ -6,22 +6,38 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 /// The collections. `a` has a unique index on `u`, `p` an index with `prepareUnique`. Clients create, drop, rename and index `b` and `d`. `t` has a TTL
-/// index. `s` is in a database that clients reset, save, restore and fork. `f` is in the fork.
-pub(crate) const COLLECTIONS: [&str; 8] = ["a", "b", "c", "d", "f", "p", "s", "t"];
+/// index. `s` is in a database that clients reset, save, restore and fork. `f` is in the fork. `k` is capped.
+pub(crate) const COLLECTIONS: [&str; 9] = ["a", "b", "c", "d", "f", "k", "p", "s", "t"];
+/// Greatest number of documents of `k`.
+pub(crate) const CAPPED_MAX: usize = 3;
+/// The documents of `k` by the number of their insert, in the order of the inserts.
+const CAPPED_ORDER: &str = "k.order";
+/// The users, by number.
+pub(crate) const USERS: &str = "users";
+/// Least number of a user that a client creates by the localhost exception. The others may read.
+pub(crate) const FIRST_USER: i64 = 10;
 /// The saved contents of `s`.
 const SAVED: &str = "saved";
 /// Lifetime of documents of `t`.
 pub(crate) const LIFETIME_MILLIS: i64 = 20_000;
 /// Places of single statements, with their weights.
-const PLACES: &[&str] = &["a", "a", "a", "a", "b", "b", "c", "c", "d", "f", "p", "s", "t"];
+const PLACES: &[&str] = &["a", "a", "a", "a", "b", "b", "c", "c", "d", "f", "k", "p", "s", "t"];
 /// Places of transactions.
 const TRANSACTION_PLACES: &[&str] = &["a", "a", "b", "c", "d", "p"];
 
+const USER_NOT_FOUND: i32 = 11;
+const UNAUTHORIZED: i32 = 13;
 const NAMESPACE_NOT_FOUND: i32 = 26;
 const INDEX_NOT_FOUND: i32 = 27;
 const NAMESPACE_EXISTS: i32 = 48;
 const INDEX_BUILD_ABORTED: i32 = 276;
 const DUPLICATE_KEY: i32 = 11_000;
+const USER_EXISTS: i32 = 51_003;
+
+/// Returns the name of a user.
+pub(crate) fn user_name(user: i64) -> String {
+    format!("user{user}")
+}
 
 /// Returns the database and the name of a collection.
 pub(crate) fn namespace(place: &str) -> (&'static str, &str) {
@@ -44,24 +60,50 @@ pub(crate) struct Mix {
     transaction_places: &'static [&'static str],
     /// Statements that change a catalog, in percent of all statements of a collection with such statements.
     catalog_percent: u64,
+    /// True if these only build and drop the unique index.
+    only_indexes: bool,
+    /// One statement of so many begins a transaction, and one of so many in a transaction ends it.
+    pub(crate) begins: u64,
+    pub(crate) ends: u64,
+    /// While a cursor is open, so many of four statements fetch its next batch.
+    pub(crate) batches: u64,
+    /// Commits before which other clients run, in percent, and the greatest number of their steps.
+    pub(crate) pause: (u64, u64),
+    /// Limit of the history in bytes.
+    pub(crate) history: Option<u64>,
 }
 
 impl Mix {
     pub(crate) fn new(random: &Random) -> Mix {
         let ids = [2, 3, 8, 8][random.index(4)];
-        let (places, transaction_places): (&[&str], &[&str]) = match random.below(8) {
+        let kind = random.below(10);
+        let (places, transaction_places): (&[&str], &[&str]) = match kind {
             0 => (&["a"], &["a"]),
-            1 => (&["p", "a"], &["p", "a"]),
-            2 => (&["b"], &["b"]),
-            3 => (&["b", "d"], &["b", "d"]),
+            1 => (&["p"], &["p"]),
+            2 | 3 => (&["b"], &["b"]),
+            4 => (&["b", "d"], &["b", "d"]),
+            5 => (&["c", "k"], &["c"]),
             _ => (PLACES, TRANSACTION_PLACES),
         };
-        Mix {
+        let pauses = [(25, 6), (25, 6), (60, 6), (90, 12)];
+        let mix = Mix {
             ids,
-            unique: ids + ids / 2,
+            unique: [ids + ids / 2, ids + ids / 2, 2][random.index(3)],
             places,
             transaction_places,
             catalog_percent: [10, 20, 40][random.index(3)],
+            only_indexes: kind == 2,
+            begins: [2, 5, 5][random.index(3)],
+            ends: [3, 3, 6][random.index(3)],
+            batches: [1, 3, 3][random.index(3)],
+            pause: pauses[random.index(4)],
+            history: (random.below(4) == 0).then(|| 100 + random.below(900)),
+        };
+        match kind {
+            1 => Mix { pause: pauses[3], ..mix },
+            // Index builds need several statements of others in a short time.
+            2 => Mix { ids: 3, unique: 2, begins: 50, pause: pauses[3], ..mix },
+            _ => mix,
         }
     }
 }
@@ -137,6 +179,8 @@ pub(crate) enum Action {
     Save,
     Restore,
     Fork,
+    CreateUser(i64),
+    DropUser(i64),
 }
 
 /// A filter that matches at most one document.
@@ -145,6 +189,8 @@ pub(crate) enum Filter {
     Id(i64),
     /// By the unique index.
     Unique(i64),
+    /// By id and number of increments, so that another increment makes the document match no more.
+    Version(i64, i64),
 }
 
 /// The part of a reply that depends on data.
@@ -178,6 +224,7 @@ impl Filter {
         match *self {
             Filter::Id(id) => doc.id == id,
             Filter::Unique(u) => doc.u == u,
+            Filter::Version(id, n) => (doc.id, doc.n) == (id, n),
         }
     }
 
@@ -185,6 +232,7 @@ impl Filter {
         match self {
             Filter::Id(id) => format!("{{_id: {id}}}"),
             Filter::Unique(u) => format!("{{u: {u}}}"),
+            Filter::Version(id, n) => format!("{{_id: {id}, n: {n}}}"),
         }
     }
 }
@@ -200,19 +248,21 @@ impl Action {
         let places = if in_transaction { mix.transaction_places } else { mix.places };
         let place = places[random.index(places.len())];
         let u = if place == "t" { now_millis } else { random.below(mix.unique) as i64 };
-        // Elsewhere several documents may match.
-        let filter = if matches!(place, "a" | "p") && random.below(3) == 0 {
-            Filter::Unique(u)
-        } else {
-            Filter::Id(id)
+        let filter = match random.below(3) {
+            // Elsewhere several documents may match.
+            0 if matches!(place, "a" | "p") => Filter::Unique(u),
+            1 => Filter::Version(id, random.below(3) as i64),
+            _ => Filter::Id(id),
         };
         let has_catalog = matches!(place, "b" | "d" | "s") && !in_transaction;
         let kind = match has_catalog && random.below(100) < mix.catalog_percent {
+            true if mix.only_indexes => [23, 25, 25][random.index(3)],
             true => 20 + random.below(6),
             false => random.below(20),
         };
         let action = match (kind, place) {
-            (0..=5, _) => Action::Insert(Doc { id, n: 0, u, w }),
+            (0..=5, _) | (6..=12, "k") => Action::Insert(Doc { id, n: 0, u, w }),
+            (13..=18, "k") => Action::Find(None),
             (6..=8, _) | (9..=10, "t") => Action::Increment(filter),
             (9..=10, _) => Action::SetUnique(id, u),
             (11..=12, _) => Action::Delete(filter),
@@ -230,6 +280,7 @@ impl Action {
             (21, _) => Action::Create,
             (22, "b") => Action::Rename("d"),
             (22, _) => Action::Rename("b"),
+            (23, _) if mix.only_indexes => Action::DropIndex("v"),
             (23, _) => Action::DropIndex(["n", "v"][random.index(2)]),
             (24, _) => Action::Index("n"),
             _ => Action::Index("v"),
@@ -239,7 +290,10 @@ impl Action {
 
     /// Returns true if a driver repeats the statement with a transaction number.
     pub(crate) fn is_retryable(&self) -> bool {
-        self.stores() || matches!(self, Action::Delete(_) | Action::FindAndRemove(_))
+        match self {
+            Action::CreateUser(_) => false,
+            _ => self.stores() || matches!(self, Action::Delete(_) | Action::FindAndRemove(_)),
+        }
     }
 
     pub(crate) fn is_read(&self) -> bool {
@@ -260,7 +314,11 @@ impl Action {
     pub(crate) fn stores(&self) -> bool {
         matches!(
             self,
-            Action::Insert(_) | Action::Increment(_) | Action::SetUnique(..) | Action::FindAndModify { .. }
+            Action::Insert(_)
+                | Action::Increment(_)
+                | Action::SetUnique(..)
+                | Action::FindAndModify { .. }
+                | Action::CreateUser(_)
         )
     }
 
@@ -308,6 +366,15 @@ impl Action {
                 format!("createIndexes: '{name}', indexes: [{{key: {{n: 1}}, name: '{index}'}}]")
             }
             Action::DropIndex(index) => format!("dropIndexes: '{name}', index: '{index}'"),
+            Action::CreateUser(user) => {
+                let roles = if *user >= FIRST_USER { "'root'" } else { "{role: 'read', db: 'test'}" };
+                let name = user_name(*user);
+                let options = "mechanisms: ['SCRAM-SHA-1']";
+                administer(format!(
+                    "createUser: '{name}', pwd: '{name}', roles: [{roles}], {options}, customData: {{w: {w}}}"
+                ))
+            }
+            Action::DropUser(user) => administer(format!("dropUser: '{}'", user_name(*user))),
             Action::Reset => administer(format!("resetDatabase: '{database}'")),
             Action::Save => administer(format!("snapshotDatabase: '{database}', name: 'x', replace: true")),
             Action::Restore => administer(format!("restoreDatabase: '{database}', name: 'x'")),
@@ -332,6 +399,11 @@ impl Action {
         match self {
             Action::Insert(doc) if docs_or_none.contains_key(&doc.id) || is_taken(doc) => {
                 (Outcome::error(DUPLICATE_KEY), Vec::new())
+            }
+            Action::Insert(doc) if place == "k" && docs_or_none.len() == CAPPED_MAX => {
+                let oldest = state.get(CAPPED_ORDER).and_then(|order| Some(order.first_key_value()?.1.id));
+                let oldest = oldest.map(|id| (place, id, None));
+                (Outcome::Changed(1), oldest.into_iter().chain([(place, doc.id, Some(*doc))]).collect())
             }
             Action::Insert(doc) => put(Outcome::Changed(1), *doc),
             Action::Increment(filter) => match one(filter) {
@@ -370,6 +442,15 @@ impl Action {
             Action::Restore if !state.contains_key(SAVED) => {
                 (Outcome::error(NAMESPACE_NOT_FOUND), Vec::new())
             }
+            Action::CreateUser(user) if *user >= FIRST_USER && !docs_or_none.is_empty() => {
+                (Outcome::error(UNAUTHORIZED), Vec::new())
+            }
+            Action::CreateUser(user) if docs_or_none.contains_key(user) => {
+                (Outcome::error(USER_EXISTS), Vec::new())
+            }
+            Action::CreateUser(user) => put(Outcome::Done, Doc { id: *user, n: 0, u: 0, w }),
+            Action::DropUser(user) if docs_or_none.contains_key(user) => remove(Outcome::Done, *user),
+            Action::DropUser(_) => (Outcome::error(USER_NOT_FOUND), Vec::new()),
             Action::Reset => (Outcome::Changed(docs_or_none.len() as i64), Vec::new()),
             _ => (Outcome::Done, Vec::new()),
         }
@@ -446,6 +527,13 @@ pub(crate) fn apply(state: &mut State, changes: &[Change]) {
         match doc {
             Some(doc) => _ = docs.insert(*id, *doc),
             None => _ = docs.remove(id),
+        }
+        if *place == "k" {
+            let order = Rc::make_mut(state.entry(CAPPED_ORDER).or_default());
+            match doc {
+                Some(doc) => _ = order.insert(order.last_key_value().map_or(0, |(last, _)| last + 1), *doc),
+                None => order.retain(|_, doc| doc.id != *id),
+            }
         }
     }
 }

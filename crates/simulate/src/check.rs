@@ -19,6 +19,7 @@ const CURSOR_NOT_FOUND: i32 = 43;
 const HOST_UNREACHABLE: i32 = 91;
 const WRITE_CONFLICT: i32 = 112;
 const QUERY_PLAN_KILLED: i32 = 175;
+const SNAPSHOT_TOO_OLD: i32 = 239;
 const SNAPSHOT_UNAVAILABLE: i32 = 246;
 const NO_SUCH_TRANSACTION: i32 = 251;
 const DUPLICATE_KEY: i32 = 11_000;
@@ -46,6 +47,8 @@ pub(crate) struct Check<'a> {
     pub(crate) is_faulty: bool,
     /// True if another client has an open transaction or a running request.
     pub(crate) has_rivals: bool,
+    /// Limit of the history in bytes.
+    pub(crate) history: Option<u64>,
 }
 
 impl Check<'_> {
@@ -83,7 +86,7 @@ impl Check<'_> {
             }
             Step::More => match client.reading.take() {
                 Some(reading) => {
-                    client.reading = self.check_batch(reading, reply.view())?;
+                    client.reading = self.check_batch(reading, request, reply.view())?;
                     Ok(())
                 }
                 None => Ok(()),
@@ -99,6 +102,7 @@ impl Check<'_> {
             Step::Abort => match failure(reply.view()) {
                 None => Ok(()),
                 Some(Outcome::Error(NO_SUCH_TRANSACTION, _)) => Ok(()),
+                Some(Outcome::Error(SNAPSHOT_TOO_OLD, _)) if self.history.is_some() => Ok(()),
                 Some(other) => Err(format!("{other:?}")),
             },
             Step::Commit => {
@@ -122,6 +126,12 @@ impl Check<'_> {
                     {
                         Ok(())
                     }
+                    // The client may not have got the first reply, SnapshotTooOld.
+                    (Some(Outcome::Error(SNAPSHOT_TOO_OLD | NO_SUCH_TRANSACTION, _)), None)
+                        if self.history.is_some() =>
+                    {
+                        Ok(())
+                    }
                     // The disk has refused the commit, and the client did not get that reply.
                     (Some(Outcome::Error(NO_SUCH_TRANSACTION, _)), None) if self.is_faulty => Ok(()),
                     (Some(error), None) => Err(format!("{error:?}")),
@@ -134,6 +144,17 @@ impl Check<'_> {
     fn is_over(&self, transaction: &Transaction) -> bool {
         let age = self.now.saturating_sub(transaction.began);
         transaction.incarnation != self.incarnation || age >= LIFETIME
+    }
+
+    /// Errors: the history since a version is beyond its limit, and its snapshot is still read.
+    fn check_history(&self, version: usize, request: &Request) -> Result<(), String> {
+        let replaced = self.model.borrow().least_replaced(version, request.from);
+        match self.history {
+            Some(limit) if replaced > limit => {
+                Err(format!("a snapshot is read although {replaced} bytes have been replaced since"))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn check_single(&self, request: &Request, reply: Document<'_>, outcome: &Outcome) -> Result<(), String> {
@@ -201,6 +222,10 @@ impl Check<'_> {
                 self.mark("transactions that meet a changed collection");
                 return Ok(false);
             }
+            Outcome::Error(SNAPSHOT_TOO_OLD, _) if self.history.is_some() => {
+                self.mark("snapshots beyond the limit of the history");
+                return Ok(false);
+            }
             // Writes are locked meanwhile.
             Outcome::Error(LOCK_TIMEOUT, _) if request.is_nested => return Ok(false),
             Outcome::Error(WRITE_CONFLICT, _) => {
@@ -217,6 +242,9 @@ impl Check<'_> {
         let views = transaction.views.get_or_insert_with(|| self.model.borrow().views(from));
         if !views.statement(statement, outcome) {
             return Err(format!("no read view explains {outcome:?}"));
+        }
+        if let Some((latest, _)) = views.views.last() {
+            self.check_history(*latest, request)?;
         }
         if views.has_duplicate(request.place) {
             let mut model = self.model.borrow_mut();
@@ -239,7 +267,12 @@ impl Check<'_> {
     }
 
     /// Adds a batch to a cursor. Returns the cursor if it is still open. Errors: the documents are of no version.
-    fn check_batch(&self, mut reading: Reading, reply: Document<'_>) -> Result<Option<Reading>, String> {
+    fn check_batch(
+        &self,
+        mut reading: Reading,
+        request: &Request,
+        reply: Document<'_>,
+    ) -> Result<Option<Reading>, String> {
         let model = self.model.borrow();
         let (from, until) = reading.versions;
         match failure(reply) {
@@ -250,8 +283,12 @@ impl Check<'_> {
                 self.mark("cursors of dropped collections");
                 return Ok(None);
             }
+            Some(Outcome::Error(QUERY_PLAN_KILLED, _)) if self.history.is_some() => {
+                self.mark("snapshots beyond the limit of the history");
+                return Ok(None);
+            }
             Some(other) => return Err(format!("{other:?}")),
-            None => {}
+            None => self.check_history(until, request)?,
         }
         let (id, docs) = batch(reply)?;
         reading.docs.extend(docs);

@@ -1,6 +1,6 @@
 //! A simulated client: one session, one request at a time, repeated after a lost reply as by a driver.
 
-use crate::action::{Action, Doc, Mix, Outcome, namespace};
+use crate::action::{Action, Doc, FIRST_USER, Mix, Outcome, USERS, namespace};
 use crate::model::Views;
 use base::random::Random;
 use server::SimulatedConnection;
@@ -50,6 +50,11 @@ impl Request {
             Step::More | Step::Commit | Step::Abort => None,
         }
     }
+
+    /// Returns true if the server holds a lock and the thread while the request commits.
+    pub(crate) fn changes_users(&self) -> bool {
+        matches!(self.step, Step::Single(Action::CreateUser(_) | Action::DropUser(_)))
+    }
 }
 
 /// The transaction of a session.
@@ -84,6 +89,8 @@ pub(crate) struct Reading {
 pub(crate) struct Client {
     pub(crate) number: usize,
     pub(crate) connection: Option<SimulatedConnection>,
+    /// True if the connection has a user.
+    pub(crate) is_logged_in: bool,
     /// True while the thread is inside of its request.
     pub(crate) is_running: bool,
     /// The request in flight, or to be repeated.
@@ -114,13 +121,30 @@ impl Client {
         format!("lsid: {{id: {{$uuid: '00000000-0000-4000-8000-{:012}'}}}}", self.number)
     }
 
-    /// Draws the next request. `is_journaled` is true if every write waits for the journal.
+    /// Returns a condition of a filter that the client's session meets.
+    pub(crate) fn session_filter(&self) -> String {
+        format!("'lsid.id': {{$uuid: '00000000-0000-4000-8000-{:012}'}}", self.number)
+    }
+
+    /// Draws a change of the users. `has_users` is true after the localhost exception has created the first user.
+    fn draw_user(&self, random: &Random, has_users: bool) -> Option<Action> {
+        let user = 1 + random.below(2) as i64;
+        match random.below(30) {
+            _ if !has_users => Some(Action::CreateUser(FIRST_USER + self.number as i64)),
+            0..=1 if self.transaction.is_none() => Some(Action::CreateUser(user)),
+            2 if self.transaction.is_none() => Some(Action::DropUser(user)),
+            _ => None,
+        }
+    }
+
+    /// Draws the next request. `is_journaled` is true if every write waits for the journal. `has_users` is `None` if
+    /// the server needs no logins.
     pub(crate) fn draw(
         &mut self,
         (random, mix): (&Random, &Mix),
         (w, now_millis): (i64, i64),
         (from, now, incarnation): (usize, Duration, u64),
-        is_journaled: bool,
+        (is_journaled, has_users): (bool, Option<bool>),
     ) -> Request {
         let session = self.session();
         let (write_concern, write_durable) = WRITE_CONCERNS[random.index(WRITE_CONCERNS.len())];
@@ -137,15 +161,19 @@ impl Client {
             has_committed: false,
             is_nested: false,
         };
+        if let Some(action) = has_users.and_then(|has_users| self.draw_user(random, has_users)) {
+            let text = format!("{{{}, {session}{write_concern}}}", action.command(USERS, w));
+            return request(Step::Single(action), USERS, text, write_durable || is_journaled, false);
+        }
         if let Some(Reading { id, place, .. }) = self.reading
-            && random.below(3) != 0
+            && random.below(4) < mix.batches
         {
             let (database, name) = namespace(place);
             let get_more = format!("getMore: {{$numberLong: '{id}'}}, collection: '{name}', batchSize: 2");
             let text = format!("{{{get_more}, $db: '{database}', {session}}}");
             return request(Step::More, place, text, false, false);
         }
-        let begins = self.transaction.is_none() && random.below(5) == 0;
+        let begins = self.transaction.is_none() && random.below(mix.begins) == 0;
         if begins {
             self.transaction_number += 1;
             self.transaction = Some(Transaction {
@@ -161,7 +189,7 @@ impl Client {
         if let Some(transaction) = &mut self.transaction {
             let rest =
                 format!("{session}, txnNumber: {{$numberLong: '{}'}}, autocommit: false", transaction.number);
-            let ends = !begins && random.below(3) == 0;
+            let ends = !begins && random.below(mix.ends) == 0;
             if transaction.is_lost || ends && random.below(5) == 0 {
                 let text = format!("{{abortTransaction: 1, $db: 'admin', {rest}}}");
                 return request(Step::Abort, "admin", text, false, false);

@@ -18,7 +18,9 @@ impl storage::Wrapper for Observer {
     fn commit(&self, batch: Batch) -> storage::Result<Position> {
         let Some(world) = world() else { return self.wrapped().commit(batch) };
         let (stores, expired, built) = (world.stores(&batch), world.expired(&batch), built(&batch));
+        let time = batch.time();
         let position = self.wrapped().commit(batch)?;
+        world.model.borrow_mut().times.insert(position.0, time);
         world.committed(position.0, stores);
         if !built.is_empty()
             && let Err(what) = world.model.borrow_mut().set_built(&built, position.0)
@@ -52,7 +54,7 @@ pub(crate) fn wait(work: &mut dyn FnMut()) {
 /// Lets clients run during a slow sync.
 pub(crate) fn meanwhile() {
     if let Some(world) = world() {
-        world.run_clients();
+        world.pause_for_sync();
     }
 }
 

@@ -12,6 +12,7 @@
 //! - `client.rs` has the clients' commands, `watcher.rs` the client of a change stream.
 //! - `check.rs` checks replies. `process.rs` has a server process, `verify.rs` compares its data with the model.
 //! - `world.rs` has the state of a simulation.
+//! - `logins.rs` has the users and their logins.
 //! - `commits.rs` applies the engine's commits to the model, `requests.rs` runs the clients' requests.
 //! - `hooks.rs` has the places where waiting work of the server lets other clients run.
 //! - `machine.rs` has time, stops and starts, `backup.rs` backups and restores.
@@ -26,6 +27,7 @@ mod check;
 mod client;
 mod commits;
 mod hooks;
+mod logins;
 mod machine;
 mod marks;
 mod model;
@@ -58,7 +60,7 @@ pub struct Script {
 impl Script {
     /// Returns the script of a seed.
     pub fn new(seed: u64) -> Script {
-        Script { seed, steps: 400, ..Script::default() }
+        Script { seed, steps: 320, ..Script::default() }
     }
 
     /// Runs the script.

@@ -3,6 +3,7 @@
 use crate::process::Process;
 use crate::world::{World, event};
 use database::time;
+use std::cell::Cell;
 use std::path::Path;
 use std::time::Duration;
 use storage::Durability;
@@ -17,6 +18,11 @@ impl World {
         let files = self.files.borrow().clone();
         let process = self.start(files, Path::new("/data"), &|position| self.recovered(position))?;
         process.command("{setParameter: 1, ttlMonitorSleepSecs: 5, $db: 'admin'}")?;
+        process.command("{setParameter: 1, scramIterationCount: 5000, $db: 'admin'}")?;
+        if let Some(bytes) = self.mix.history {
+            let set = format!("maxSnapshotHistoryBytes: {{$numberLong: '{bytes}'}}");
+            process.command(&format!("{{setParameter: 1, {set}, $db: 'admin'}}"))?;
+        }
         *self.process.borrow_mut() = Some(process);
         self.incarnation.set(self.incarnation.get() + 1);
         self.is_faulty.set(false);
@@ -104,11 +110,14 @@ impl World {
             self.lose_reply(&mut client);
             (client.reading, client.seen_time) = (None, 0);
         }
-        let files = self.files.borrow().restart(loss);
+        let mut files = self.files.borrow().restart(loss);
         self.watcher.borrow_mut().lose();
         // Dropped without a borrow: a slow sync at its end lets clients run.
         let process = self.process.take();
         drop(process);
+        if self.random.below(8) == 0 {
+            files = self.shorten_journal(&files)?;
+        }
         *self.files.borrow_mut() = files;
         if loss == Loss::Nothing && self.durability() == Durability::Relaxed {
             // Only the process has ended.
@@ -116,7 +125,38 @@ impl World {
             model.promised = model.promised.max(model.answered);
         }
         self.open()?;
+        if self.starter.has_logins && self.first_user().is_none() {
+            // Without the first user, nothing later exists. Another first user has other sessions.
+            for client in &self.clients {
+                let mut client = client.borrow_mut();
+                (client.request, client.transaction) = (None, None);
+            }
+        }
         self.verify_present()
+    }
+
+    /// Starts a server on a copy of the files with a shortened journal. Returns another copy. Errors: the server starts
+    /// although the synced mark names a commit that the journal has lost.
+    fn shorten_journal(&self, files: &FaultyFiles) -> Result<FaultyFiles, String> {
+        let (shortened, copy) = (files.restart(Loss::Nothing), files.restart(Loss::Nothing));
+        let paths = shortened.paths();
+        let mark = paths.iter().find(|path| path.ends_with("synced.mark")).and_then(|path| files.read(path));
+        let synced = mark.and_then(|mark| synced(&mark));
+        let segment = paths.iter().rfind(|path| path.extension().is_some_and(|suffix| suffix == "journal"));
+        let (Some(synced), Some(segment)) = (synced, segment) else { return Ok(copy) };
+        shortened.tamper(segment, |bytes| bytes.truncate(self.random.below(bytes.len() as u64 + 1) as usize));
+        self.mark("shortened journals");
+        let lost = Cell::new(None);
+        let recovered = |position| {
+            lost.set((position < synced).then_some(position));
+            Err("enough".to_string())
+        };
+        let began = self.start(shortened, Path::new("/data"), &recovered);
+        debug_assert!(began.is_err(), "the start goes on");
+        match lost.get() {
+            Some(position) => Err(format!("a server starts at commit {position} of {synced} synced commits")),
+            None => Ok(copy),
+        }
     }
 
     /// Takes over what the engine has recovered. Errors: it has lost a promised commit.
@@ -133,6 +173,9 @@ impl World {
         self.watcher.borrow_mut().recover(model.versions.len());
         for client in &self.clients {
             let mut client = client.borrow_mut();
+            if let Some(request) = &mut client.request {
+                request.from = request.from.min(model.latest());
+            }
             if let Some(request) = &mut client.request
                 && request.applied.as_ref().is_some_and(|(applied, _)| *applied > position)
             {
@@ -142,4 +185,12 @@ impl World {
         }
         Ok(())
     }
+}
+
+/// Returns the position in a synced mark. `None` if it was torn.
+fn synced(mark: &[u8]) -> Option<u64> {
+    // Magic and directory id take 16 bytes.
+    let (fields, checksum) = mark.split_at_checked(24)?;
+    let position = fields.get(16..)?.first_chunk()?;
+    (crc32c::crc32c(fields).to_le_bytes() == checksum).then(|| u64::from_le_bytes(*position))
 }

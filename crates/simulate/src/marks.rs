@@ -10,7 +10,6 @@ pub const UNREACHED: &[(&str, &str)] = &[
     ("a large batch is applied to a copy", "a statement of the simulation changes one document"),
     ("a transaction's commit is refused", "write intents exclude it on a store of one process"),
     ("a tree is forked during its checkpoint", "seldom: one seed of 800"),
-    ("a write queues for a contended document", "seldom: one seed of 300"),
     ("a writer meets the checkpoint limit", "the simulation has little data"),
     ("changed keys of open transactions are forgotten", "the simulation has few keys"),
     ("recovery cuts a segment that begins with a gap", "seldom: no seed of 1,600"),

@@ -5,6 +5,7 @@
 //! must have an answer that was true at some point between its start and its reply.
 
 use crate::action::{Action, BUILT, Change, LIFETIME_MILLIS, Outcome, State, apply, check_unique, duplicate};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// Data after a commit.
@@ -18,6 +19,18 @@ pub(crate) struct Version {
     replaced: Vec<&'static str>,
     /// Collections whose indexes the commit changed.
     indexed: Vec<&'static str>,
+    /// True if a single statement replaced or removed a document.
+    has_replaced: bool,
+}
+
+/// Least number of bytes that the history counts for a replaced document.
+const REPLACED_MIN: u64 = 128;
+
+impl Version {
+    fn new(position: u64, state: State) -> Version {
+        let (events, replaced, indexed) = Default::default();
+        Version { position, state, events, replaced, indexed, has_replaced: false }
+    }
 }
 
 /// A changed document, as change streams show it.
@@ -40,6 +53,8 @@ pub(crate) struct Model {
     pub(crate) answered: u64,
     /// Latest version in which an open transaction had two documents with the same key.
     pub(crate) uncommitted_duplicate: Option<usize>,
+    /// Cluster times of commits, by position.
+    pub(crate) times: BTreeMap<u64, u64>,
 }
 
 /// A transaction as its client sees it: possible read views, each with the transaction's own changes.
@@ -52,9 +67,8 @@ pub(crate) struct Views {
 impl Model {
     /// Begins with this state, which no crash may lose.
     pub(crate) fn new(position: u64, state: State) -> Model {
-        let version =
-            Version { position, state, events: Vec::new(), replaced: Vec::new(), indexed: Vec::new() };
-        Model { versions: vec![version], promised: position, answered: position, uncommitted_duplicate: None }
+        let (promised, answered) = (position, position);
+        Model { versions: vec![Version::new(position, state)], promised, answered, ..Model::default() }
     }
 
     /// Returns the number of the latest version.
@@ -86,7 +100,7 @@ impl Model {
             apply(&mut state, std::slice::from_ref(change));
         }
         check_unique(&state)?;
-        self.versions.push(Version { position, state, events, replaced, indexed: Vec::new() });
+        self.versions.push(Version { events, replaced, ..Version::new(position, state) });
         Ok(())
     }
 
@@ -104,6 +118,9 @@ impl Model {
             false => Vec::new(),
         };
         self.push(position, state, (&changes, replaced))?;
+        if let Some(version) = self.versions.last_mut() {
+            version.has_replaced = version.events.iter().any(|event| event.kind != "insert");
+        }
         Ok(Some(outcome))
     }
 
@@ -111,14 +128,7 @@ impl Model {
     pub(crate) fn create(&mut self, place: &'static str, position: u64) {
         let mut state = self.state().clone();
         if Action::Create.change_catalog(&mut state, place) {
-            let replaced = vec![place];
-            self.versions.push(Version {
-                position,
-                state,
-                events: Vec::new(),
-                replaced,
-                indexed: Vec::new(),
-            });
+            self.versions.push(Version { replaced: vec![place], ..Version::new(position, state) });
         }
     }
 
@@ -128,8 +138,8 @@ impl Model {
         if last.position == position {
             return last.indexed.push(place);
         }
-        let (state, indexed) = (last.state.clone(), vec![place]);
-        self.versions.push(Version { position, state, events: Vec::new(), replaced: Vec::new(), indexed });
+        let state = last.state.clone();
+        self.versions.push(Version { indexed: vec![place], ..Version::new(position, state) });
     }
 
     /// Removes expired documents from `t`. Errors: one has not expired.
@@ -200,7 +210,7 @@ impl Model {
         }
         check_unique(&state)?;
         let indexed = built.iter().map(|(place, _)| *place).collect();
-        self.versions.push(Version { position, state, events: Vec::new(), replaced: Vec::new(), indexed });
+        self.versions.push(Version { indexed, ..Version::new(position, state) });
         Ok(())
     }
 
@@ -217,6 +227,20 @@ impl Model {
     pub(crate) fn has_generation_changed(&self, from: usize, place: &str) -> bool {
         let mut later = self.versions.iter().skip(from + 1);
         later.any(|version| version.replaced.contains(&place) || version.indexed.contains(&place))
+    }
+
+    /// Returns the least number of bytes that commits after one version, up to another, have replaced.
+    pub(crate) fn least_replaced(&self, from: usize, until: usize) -> u64 {
+        let later = self.versions.get(from + 1..=until).unwrap_or_default();
+        REPLACED_MIN * later.iter().filter(|version| version.has_replaced).count() as u64
+    }
+
+    /// Returns true if a version is the state at a cluster time.
+    pub(crate) fn is_at(&self, version: usize, time: u64) -> bool {
+        let time_of = |version: &Version| self.times.get(&version.position).copied();
+        let begin = self.versions.get(version).and_then(time_of).unwrap_or(0);
+        let end = self.versions.get(version + 1).and_then(time_of).unwrap_or(u64::MAX);
+        begin <= time && time < end
     }
 
     /// Returns the documents' ids of `t`.

@@ -21,6 +21,8 @@ pub(crate) struct Process {
 pub(crate) struct Starter {
     pub(crate) durability: Durability,
     pub(crate) cache_bytes: u64,
+    /// True if clients must log in.
+    pub(crate) has_logins: bool,
     pub(crate) clock: Arc<ManualClock>,
     /// Wraps the engine.
     pub(crate) observe: fn(Arc<DiskEngine>) -> Arc<dyn Engine>,
@@ -53,6 +55,7 @@ impl Starter {
             replica_set: Some("rs".to_string()),
             engine: "disk",
             ephemeral: false,
+            auth: self.has_logins,
             ..Settings::default()
         };
         let server = Arc::new(Server::with_seed(settings, database, seed));
@@ -63,7 +66,7 @@ impl Starter {
 impl Process {
     /// Runs a command of the simulation itself to its end.
     pub(crate) fn command(&self, text: &str) -> Result<DocumentBuf, String> {
-        let mut connection = SimulatedConnection::new(&self.server);
+        let mut connection = SimulatedConnection::of_server(&self.server);
         connection.receive(&encode(text)?);
         for _ in 0..100 {
             match connection.advance() {

@@ -1,10 +1,11 @@
 //! The clients' requests: sent, continued, cut off and repeated, and clients that run inside of other requests.
 
+use crate::action::cursor;
 use crate::check::{Check, is_refused};
-use crate::client::{Client, Step};
+use crate::client::{Client, Request, Step, Transaction};
 use crate::process::encode;
 use crate::world::{World, event};
-use base::bson::extended_json;
+use base::bson::{Value, extended_json};
 use base::random::Random;
 use server::{Advance, SimulatedConnection};
 use std::cell::RefCell;
@@ -48,7 +49,7 @@ impl World {
                 (&Random::new(mixed), &self.mix),
                 (w as i64, self.now_millis()),
                 at,
-                is_journaled,
+                (is_journaled, self.starter.has_logins.then(|| self.first_user().is_some())),
             );
             client.request = Some(request);
             client.is_sent = false;
@@ -75,7 +76,8 @@ impl World {
             self.mark("cut connections");
             return watcher.lose();
         }
-        let mut connection = watcher.connection.take().unwrap_or_else(|| SimulatedConnection::new(&server));
+        let mut connection =
+            watcher.connection.take().unwrap_or_else(|| SimulatedConnection::of_server(&server));
         if !watcher.is_sent {
             watcher.is_sent = true;
             match encode(&watcher.request(&self.random)) {
@@ -110,10 +112,26 @@ impl World {
 
     pub(crate) fn send(&self, client: &mut Client) {
         let (Some(server), Some(request)) = (self.server(), &mut client.request) else { return };
+        let must_log_in = self.starter.has_logins && !client.is_logged_in && self.first_user().is_some();
+        let connection = match client.connection.take().filter(|_| !must_log_in) {
+            Some(connection) => connection,
+            None => match self.connect(&server) {
+                Ok((connection, is_logged_in)) => {
+                    client.is_logged_in = is_logged_in;
+                    connection
+                }
+                Err(what) => return self.fail(what),
+            },
+        };
+        // An uncommitted duplicate of a transaction ends a build too, also if its reply is lost.
+        if matches!(request.step, Step::Statement(_)) {
+            let mut model = self.model.borrow_mut();
+            model.uncommitted_duplicate = Some(model.latest());
+        }
+        let connection = client.connection.insert(connection);
         event!(self, "c{} sends {}", client.number, request.text);
         match encode(&request.text) {
             Ok(bytes) => {
-                let connection = client.connection.get_or_insert_with(|| SimulatedConnection::new(&server));
                 connection.receive(&bytes);
                 (client.is_sent, client.waited) = (true, 0);
             }
@@ -123,7 +141,7 @@ impl World {
 
     /// The client does not learn the result: its connection was cut.
     pub(crate) fn lose_reply(&self, client: &mut Client) {
-        client.connection = None;
+        (client.connection, client.is_logged_in) = (None, false);
         client.is_sent = false;
         client.waited = 0;
         let Some(request) = &client.request else { return };
@@ -145,6 +163,10 @@ impl World {
     /// Lets the server continue a request.
     pub(crate) fn advance(&self, number: usize) {
         let mut client = self.clients[number].borrow_mut();
+        // Changes of users hold the thread while they wait for the journal.
+        if self.is_syncing.get() && client.request.as_ref().is_some_and(Request::changes_users) {
+            return;
+        }
         client.waited += 1;
         if client.waited > WAIT_MAX {
             self.fail(format!("c{number} waits forever: {:?}", client.request));
@@ -196,9 +218,12 @@ impl World {
                     incarnation: self.incarnation.get(),
                     is_faulty: self.is_faulty.get(),
                     has_rivals,
+                    history: self.mix.history,
                 };
+                let is_begun = matches!(request.step, Step::Statement(_));
                 let checked = check.reply(&mut client, &request, &reply);
-                if let Err(what) = checked {
+                let timed = if is_begun { self.check_read_time(&client) } else { Ok(()) };
+                if let Err(what) = checked.and(timed) {
                     self.fail(format!("c{number}: {what}\n  {request:?}\n  {:?}", client.transaction));
                 }
                 if matches!(request.step, Step::Commit | Step::Abort) {
@@ -209,21 +234,67 @@ impl World {
         }
     }
 
+    /// Checks the time of an open transaction that `currentOp` shows, now and then. Errors: the transaction reads the
+    /// state of another time.
+    fn check_read_time(&self, client: &Client) -> Result<(), String> {
+        let Some(Transaction { number, views: Some(views), .. }) = &client.transaction else { return Ok(()) };
+        if self.random.below(4) != 0 {
+            return Ok(());
+        }
+        let filter = format!("{{'transaction.parameters.txnNumber': {number}, {}}}", client.session_filter());
+        let stages =
+            format!("[{{$currentOp: {{idleSessions: true, allUsers: true}}}}, {{$match: {filter}}}]");
+        let reply =
+            self.command(&format!("{{aggregate: 1, pipeline: {stages}, cursor: {{}}, $db: 'admin'}}"))?;
+        let (_, operations) = cursor(reply.view())?;
+        let shown = operations.first().and_then(|operation| operation.get("transaction")?.as_document());
+        let Some(Value::Timestamp(time)) = shown.and_then(|shown| shown.get("readTimestamp")) else {
+            return Ok(());
+        };
+        self.mark("times of transactions");
+        let model = self.model.borrow();
+        match views.views.iter().any(|(version, _)| model.is_at(*version, time)) {
+            true => Ok(()),
+            false => Err(format!("the transaction has the time {time:#x} of another state")),
+        }
+    }
+
     /// Lets other clients run before a commit.
     pub(crate) fn pause(&self) {
-        if self.current.get().is_some() && self.random.below(4) == 0 {
-            self.run_clients();
+        let (percent, steps) = self.mix.pause;
+        if self.current.get().is_some() && self.random.below(100) < percent && !self.changes_users() {
+            self.run_some_clients(steps);
         }
+    }
+
+    /// Lets other clients run during a slow sync.
+    pub(crate) fn pause_for_sync(&self) {
+        if !self.changes_users() {
+            let before = self.is_syncing.replace(true);
+            self.run_clients();
+            self.is_syncing.set(before);
+        }
+    }
+
+    /// Returns true if the running request may hold the lock of the users. Another request would wait for it forever.
+    fn changes_users(&self) -> bool {
+        let Some(number) = self.current.get() else { return false };
+        let client = self.clients[number].borrow();
+        client.request.as_ref().is_some_and(Request::changes_users)
     }
 
     /// Lets some clients run inside of other work.
     pub(crate) fn run_clients(&self) {
+        self.run_some_clients(6);
+    }
+
+    fn run_some_clients(&self, steps_max: u64) {
         let depth = self.depth.get();
         if depth >= DEPTH_MAX {
             return;
         }
         self.depth.set(depth + 1);
-        for _ in 0..1 + self.random.below(6) {
+        for _ in 0..1 + self.random.below(steps_max) {
             self.step_client(self.random.index(self.clients.len() + 1));
         }
         self.depth.set(depth);

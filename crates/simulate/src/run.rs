@@ -1,7 +1,7 @@
 //! A run: one thread runs the clients, the server, time and the machine in an order that the seed decides.
 
 use crate::Script;
-use crate::action::Mix;
+use crate::action::{CAPPED_MAX, Mix};
 use crate::client::Client;
 use crate::hooks::{meanwhile, observe, wait};
 use crate::machine::JUMP_MILLIS;
@@ -19,6 +19,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use storage::testing::{FaultyFiles, Loss};
 use storage::{Durability, Journaling};
+use wire::secret;
 
 /// Runs a script. Errors: the first violation.
 pub(crate) fn run(script: &Script) -> Result<Report, String> {
@@ -39,6 +40,8 @@ pub(crate) fn run(script: &Script) -> Result<Report, String> {
             // A small cache evicts pages.
             cache_bytes: if random.below(3) == 0 { 64 << 10 } else { 16 << 20 },
             clock: Arc::new(ManualClock::new(START_MILLIS)),
+            // Drawn apart, so that the other seeds stay as they are.
+            has_logins: Random::new(script.seed.rotate_left(16)).below(8) == 0,
             observe,
             wait,
         },
@@ -49,6 +52,7 @@ pub(crate) fn run(script: &Script) -> Result<Report, String> {
         incarnation: Cell::new(0),
         is_faulty: Cell::new(false),
         shift: Cell::new(0),
+        is_syncing: Cell::new(false),
         is_ticking: Cell::new(false),
         watcher: RefCell::default(),
         tries: Cell::new(0),
@@ -66,6 +70,7 @@ pub(crate) fn run(script: &Script) -> Result<Report, String> {
     storage::coverage::take();
     time::simulate(Some(start));
     time::simulate_meanwhile(Some(meanwhile));
+    secret::simulate(Some(script.seed));
     world.run().map_err(|what| format!("after {:?}: {what}", world.now()))?;
     let code = storage::coverage::take();
     Ok(Report { code, ..world.trace.borrow().report.clone() })
@@ -88,6 +93,7 @@ impl Drop for Guard {
         }
         time::simulate(None);
         time::simulate_meanwhile(None);
+        secret::simulate(None);
     }
 }
 
@@ -155,8 +161,10 @@ impl World {
         process.command("{collMod: 'p', index: {name: 'u', prepareUnique: true}, $db: 'test'}")?;
         process.command(&format!("{{createIndexes: 't', indexes: [{expiring}], $db: 'test'}}"))?;
         process.command("{create: 's', $db: 'slate'}")?;
+        process
+            .command(&format!("{{create: 'k', capped: true, size: 4096, max: {CAPPED_MAX}, $db: 'test'}}"))?;
         process.command("{create: 'c', $db: 'test', writeConcern: {w: 1, j: true}}")?;
-        let state = ["a", "c", "p", "s", "t"].map(|place| (place, Rc::default())).into_iter().collect();
+        let state = ["a", "c", "k", "p", "s", "t"].map(|place| (place, Rc::default())).into_iter().collect();
         *self.model.borrow_mut() = Model::new(process.engine.durable().0, state);
         let opened = process.command(&Watcher::first_request())?;
         self.watcher.borrow_mut().take(opened.view(), &mut self.model.borrow_mut()).map(drop)
@@ -217,6 +225,7 @@ impl World {
                 }
             }
             67 if !self.is_faulty.get() && !self.is_finishing.get() => self.lock_writes(),
+            68..=69 if self.starter.has_logins => self.check_guest(),
             _ => self.step_client(self.random.index(self.clients.len() + 1)),
         }
     }

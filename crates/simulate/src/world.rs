@@ -5,7 +5,7 @@
 //! waiting request. The innermost request cannot wait for an outer one, so it fails instead.
 
 use crate::Script;
-use crate::action::Mix;
+use crate::action::{FIRST_USER, Mix, USERS};
 use crate::client::Client;
 use crate::model::Model;
 use crate::process::{Process, Starter};
@@ -57,6 +57,8 @@ pub(crate) struct World {
     pub(crate) is_faulty: Cell<bool>,
     /// Difference of the wall clock to the simulated time, in milliseconds.
     pub(crate) shift: Cell<i64>,
+    /// True while clients run during a slow sync.
+    pub(crate) is_syncing: Cell<bool>,
     /// True while the background work runs.
     pub(crate) is_ticking: Cell<bool>,
     pub(crate) clients: Vec<RefCell<Client>>,
@@ -90,6 +92,12 @@ impl World {
     /// Returns the time of the wall clock.
     pub(crate) fn now_millis(&self) -> i64 {
         START_MILLIS + self.now().as_millis() as i64 + self.shift.get()
+    }
+
+    /// Returns the user that all clients log in as, the one that the localhost exception created.
+    pub(crate) fn first_user(&self) -> Option<i64> {
+        let model = self.model.borrow();
+        model.versions.last()?.state.get(USERS)?.keys().copied().find(|user| *user >= FIRST_USER)
     }
 
     pub(crate) fn mark(&self, name: &'static str) {

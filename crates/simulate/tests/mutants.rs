@@ -10,38 +10,45 @@ use storage::mutants::switch_on;
 /// The faults, and the first seed that found each.
 // tidy: sorted
 const FOUND: &[(&str, u64)] = &[
-    ("a failed sync is forgotten", 0),
+    ("a failed sync is forgotten", 12),
     ("aborted changes are stored", 0),
-    ("changed records are not marked", 50),
-    ("collections change under transactions", 64),
+    ("changed documents are not matched again", 53),
+    ("changed records are not marked", 20),
+    ("collections change under transactions", 1),
     ("commit times are assigned twice", 0),
-    ("commits are acknowledged before the journal has them", 4),
-    ("counts of transactions are forgotten", 0),
+    ("commits are acknowledged before the journal has them", 1),
+    ("counts of transactions are forgotten", 1),
     ("documents are not checked", 1),
-    ("documents expire early", 0),
-    ("each statement reads a new view", 16),
-    ("frames are not verified", 3),
+    ("documents expire early", 19),
+    ("duplicates in capped collections are tried again", 7),
+    ("each statement reads a new view", 1),
+    ("entries in an index being built are not checked", 5),
+    ("frames are not verified", 6),
+    ("generations are not checked", 33),
     ("half of a batch is applied", 0),
-    ("majority reads do not wait for the journal", 1),
+    ("majority reads do not wait for the journal", 104),
     ("names of new segments are not synced", 0),
     ("old index entries are not removed", 0),
-    ("pages are not synced before their superblock", 10),
-    ("retryable writes leave no record", 1),
+    ("old snapshots are never released", 3),
+    ("pages are not synced before their superblock", 52),
+    ("retryable writes leave no record", 3),
+    ("shortened journals are accepted", 0),
     ("statements are stored before the commit", 0),
-    ("the log shows commits that are not durable", 1),
+    ("the localhost exception makes several users", 4),
+    ("the log shows commits that are not durable", 17),
     ("transactions don't see their own changes", 0),
-    ("transactions leave no record", 0),
-    ("transactions overlook changed collections", 68),
-    ("transactions see what they have deleted", 4),
-    ("transactions steal each other's write intents", 4),
+    ("transactions get the time of another state", 0),
+    ("transactions leave no record", 2),
+    ("transactions overlook changed collections", 1),
+    ("transactions see what they have deleted", 1),
+    ("transactions steal each other's write intents", 1),
     ("unique keys are not checked", 0),
-    ("values that return count as unchanged", 44),
-    ("write intents are ignored", 5),
-    ("write intents are never released", 2),
-    ("write intents are not compared with the read view", 23),
-    ("write intents are released before the commit", 18),
-    ("writes during a build are loaded", 50),
-    ("writes during a sync count as durable", 66),
+    ("write intents are ignored", 1),
+    ("write intents are never released", 0),
+    ("write intents are not compared with the read view", 2),
+    ("write intents are released before the commit", 1),
+    ("writes during a build are loaded", 43),
+    ("writes during a sync count as durable", 20),
 ];
 
 /// Number of other seeds that are tried if the known seed finds nothing: a change of the server changes what a seed does.
@@ -49,11 +56,9 @@ const SEEDS: u64 = 200;
 
 // Faults of the model checker's list that the simulation cannot show:
 // - "reads overlook a newer catalog": only a store of several processes has such reads.
-// - "transactions get the time of another state": only currentOp shows the time of a transaction, and the server keeps
-//   no state of this time for another read.
+// - "transactions wait in write queues": the thread of the simulation never waits in a queue.
 //
-// No seed of 200 finds "changed documents are not matched again", "entries in an index being built are not checked" and
-// "generations are not checked", although the statements for them are drawn.
+// Few seeds find "values that return count as unchanged" and "write intents on key strings are ignored", none of the first 120.
 //
 // The schedules of `storage` show the faults that need a second thread between two steps of a commit, such as a
 // forgotten later time.

@@ -21,7 +21,7 @@ use query::{Context, Interrupt};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use storage::store::Committed;
-use storage::{Direction, Range};
+use storage::{Direction, Range, mutant};
 
 /// A document to insert.
 #[derive(Clone, Copy)]
@@ -250,7 +250,8 @@ impl Database {
             if let Some((document, error)) = duplicate {
                 // Documents that leave a capped collection are counted before the inserted
                 // document.
-                if document == 0 || per_commit == 1 {
+                let is_only = per_commit == 1 && !mutant!("duplicates in capped collections are tried again");
+                if document == 0 || is_only {
                     return Err(error);
                 }
                 debug_assert!(

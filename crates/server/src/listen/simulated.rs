@@ -55,6 +55,13 @@ impl SimulatedConnection {
         SimulatedConnection { driver, activity, woken: Arc::default() }
     }
 
+    /// Connects as the server itself, without a user and with all privileges.
+    pub fn of_server(server: &Arc<Server>) -> SimulatedConnection {
+        let mut connection = SimulatedConnection::new(server);
+        connection.driver.state.is_system = true;
+        connection
+    }
+
     /// Delivers bytes of the client.
     pub fn receive(&mut self, bytes: &[u8]) {
         self.driver.input.extend_from_slice(bytes);
