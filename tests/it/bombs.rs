@@ -207,8 +207,10 @@ fn no_hostile_command_ends_the_server() {
                 })
             })
             .collect();
-        for thrower in throwers {
-            for (number, outcome) in thrower.join().unwrap() {
+        let outcomes: Vec<_> = throwers.into_iter().map(|thrower| thrower.join()).collect();
+        stop.store(true, Ordering::Relaxed);
+        for outcomes in outcomes {
+            for (number, outcome) in outcomes.unwrap() {
                 match outcome {
                     Ok((late, code)) => {
                         latest = latest.max((late, number));
@@ -221,7 +223,6 @@ fn no_hostile_command_ends_the_server() {
                 }
             }
         }
-        stop.store(true, Ordering::Relaxed);
         pings.join().unwrap()
     });
     assert!(faults.is_empty(), "\n{}\n{}", faults.join("\n"), server.log_tail());

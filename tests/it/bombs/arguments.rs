@@ -110,6 +110,7 @@ pub(super) fn own(maker: &mut Maker, name: &str, depth: usize) -> String {
         "$cond" => format!("{{$cond: [{{$eq: [{}, 1]}}, {}, {}]}}", value(), value(), value()),
         "$const" | "$literal" => format!("{{{name}: [{}]}}", vec!["[[['$x', 'abcdefgh']]]"; 2000].join(", ")),
         "$dateFromParts" => "{$dateFromParts: {year: 2000, month: 2147483647, day: '$_id'}}".to_string(),
+        "$expr" => format!("{{$expr: {}}}", value()),
         "$filter" => format!(
             "{{$filter: {{input: {}, cond: {{$gt: [{}, '$$this']}}}}}}",
             maker.array(depth),
