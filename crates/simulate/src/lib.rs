@@ -55,6 +55,8 @@ pub struct Script {
     pub dropped: BTreeSet<u64>,
     /// True to print every event.
     pub is_shown: bool,
+    /// True if clients log in, in one seed of eight.
+    pub has_logins: bool,
 }
 
 impl Script {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const USAGE: &str = "simulate [--seed N] [--seeds N | --minutes N] [--steps N] [--threads N] [--show] [--shrink] \
-                     [--every-mark]";
+                     [--every-mark] [--logins]";
 
 fn main() -> ExitCode {
     let mut script = Script::new(0);
@@ -24,6 +24,8 @@ fn main() -> ExitCode {
             "--minutes" => number().map(|number| minutes = Some(number)).is_some(),
             "--threads" => number().map(|number| threads = number).is_some(),
             "--show" => true.then(|| script.is_shown = true).is_some(),
+            // A change of users inside of another request can wait forever.
+            "--logins" => true.then(|| script.has_logins = true).is_some(),
             "--shrink" => true.then(|| shrinks = true).is_some(),
             "--every-mark" => true.then(|| every_mark = true).is_some(),
             #[cfg(feature = "mutants")]

@@ -41,7 +41,7 @@ pub(crate) fn run(script: &Script) -> Result<Report, String> {
             cache_bytes: if random.below(3) == 0 { 64 << 10 } else { 16 << 20 },
             clock: Arc::new(ManualClock::new(START_MILLIS)),
             // Drawn apart, so that the other seeds stay as they are.
-            has_logins: Random::new(script.seed.rotate_left(16)).below(8) == 0,
+            has_logins: script.has_logins && Random::new(script.seed.rotate_left(16)).below(8) == 0,
             observe,
             wait,
         },
