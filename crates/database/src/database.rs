@@ -516,7 +516,7 @@ impl Database {
         let plan = plan::plan(operation, view, collection, read, context)?;
         plan.count_uses(collection);
         plan.cache_trial(collection, self.now_millis());
-        operation.record_plan(plan.uses().into_iter());
+        operation.record_plan(plan.uses());
         if self.strict.is_on() {
             self.strict.note(collection, &plan);
         }

@@ -423,7 +423,7 @@ impl Operation {
     }
 
     /// Records a plan that it runs.
-    pub(crate) fn record_plan(&self, uses: impl Iterator<Item = PlanUse>) {
+    pub(crate) fn record_plan(&self, uses: impl IntoIterator<Item = PlanUse>) {
         let mut plans = self.plans.lock();
         if plans.len() < PLANS_MAX {
             plans.extend(uses);

@@ -180,7 +180,7 @@ impl Database {
             return Ok(window(self.count_view(scope, filter, hint)?));
         }
         if matcher.is_empty() && hint.is_none() {
-            operation.record_plan([PlanUse::Stage("RECORD_STORE_FAST_COUNT")].into_iter());
+            operation.record_plan([PlanUse::Stage("RECORD_STORE_FAST_COUNT")]);
             // The running counts belong to the primary.
             if let (Some(view), Some(data)) = (operation.standby_view(), &collection.data)
                 && let Some(remote) = view.snapshot.remote()

@@ -212,8 +212,9 @@ impl<'p> Place<'p, '_> {
     ) -> Result<()> {
         annotations(out, schema);
         out.append(c"reason", reason);
+        let filter = self.filter(schema)?;
         for (index, item) in items.iter().enumerate().skip(from) {
-            if self.inner(item).fails(schema)? {
+            if self.inner(item).fails_by(&filter)? {
                 out.append(c"itemIndex", index as i32);
                 return self.details(out, item, schema);
             }
@@ -315,13 +316,24 @@ impl<'p> Place<'p, '_> {
 
     /// Returns true if a schema fails for this value.
     fn fails(&self, schema: Document<'_>) -> Result<bool> {
+        self.fails_by(&self.filter(schema)?)
+    }
+
+    /// Parses a schema for the values of [`fails_by`](Self::fails_by).
+    fn filter(&self, schema: Document<'_>) -> Result<Matcher> {
         let mut filter = Builder::new();
         filter.begin_document(c"$jsonSchema").begin_document(c"properties");
         filter.append(c"v", schema).end().end();
+        Matcher::parse(filter.finish().view(), self.refused.context)
+    }
+
+    /// Returns true if a parsed schema fails for this value. Errors: interruption; errors of the match.
+    fn fails_by(&self, filter: &Matcher) -> Result<bool> {
+        let context = self.refused.context;
+        context.interrupt.check()?;
         let mut document = Builder::new();
         document.append(c"v", self.value);
-        let context = self.refused.context;
-        Ok(!Matcher::parse(filter.finish().view(), context)?.matches(document.finish().view(), context)?)
+        Ok(!filter.matches(document.finish().view(), context)?)
     }
 }
 
