@@ -416,7 +416,7 @@ fn declared_fields() -> Declared {
 
 /// Returns the options of create, which the database reads: each arm of the match has one or several.
 fn options_of_create() -> (BTreeSet<String>, BTreeSet<String>) {
-    let text = std::fs::read_to_string(root().join("crates/database/src/options.rs")).unwrap();
+    let text = std::fs::read_to_string(root().join("crates/database/src/catalog/options.rs")).unwrap();
     let arms = text.split("match name {").nth(1).unwrap_or_default();
     let arms = arms.split("_ => return Err").next().unwrap_or_default();
     let (mut taken, mut refused) = (BTreeSet::new(), BTreeSet::new());

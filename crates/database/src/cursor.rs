@@ -5,8 +5,8 @@
 //! needed while the cursor is in use.
 
 use crate::catalog::Catalog;
+use crate::changes::retry_record::SessionId;
 use crate::operation::Operation;
-use crate::retry_record::SessionId;
 use crate::watch::{Interest, Progress};
 use base::bson::{Builder, Document, DocumentBuf, DocumentCow};
 use base::random::Random;

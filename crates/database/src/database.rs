@@ -4,22 +4,22 @@
 //! modules `read`, `write`, `ddl` and others, as further functions of [`Database`]. A new setting of the whole server
 //! is a field of [`Database`] with its setter here.
 
-use crate::catalog::Catalog;
+use crate::catalog::collection::Collection;
+use crate::catalog::history::{History, SnapshotWindow, View};
+use crate::catalog::{self, Catalog};
+use crate::changes::open_transaction::Transactions;
+use crate::changes::retry_record::{SeenRetries, StoredRetry};
 use crate::clock::Clock;
-use crate::collection::Collection;
 use crate::cursor::{Cursor, Cursors};
 use crate::exec::{PeekedStream, RecordStream};
-use crate::history::{History, SnapshotWindow, View};
 use crate::index::KnownSpecs;
 use crate::memory::Shared;
-use crate::open_transaction::Transactions;
 use crate::operation::{BlockingHook, Operation};
+use crate::plan::strict::{Strict, StrictReport};
 use crate::plan::{self, Read};
-use crate::retry_record::{SeenRetries, StoredRetry};
-use crate::strict::{Strict, StrictReport};
+use crate::storage_error;
 use crate::watch::{Interest, Watch, Watchers};
 use crate::write_queues::WriteQueues;
-use crate::{catalog_read, storage_error};
 use base::bson::ObjectId;
 use base::random::Random;
 use base::{Error, ErrorCode, Namespace, Result, err};
@@ -232,7 +232,7 @@ impl Database {
             return Ok(catalog);
         }
         let known = self.latest_catalog();
-        let read = catalog_read::read(self.store.as_ref(), read_view.snapshot.as_ref(), &known)?;
+        let read = catalog::read::read(self.store.as_ref(), read_view.snapshot.as_ref(), &known)?;
         let catalog = Arc::new(read.catalog);
         self.publish(read_view.generation, catalog.clone());
         self.cursors.release_dropped(&self.latest_catalog());

@@ -5,49 +5,36 @@
 //! nothing of the wire: every call is synchronous and returns values or MongoDB's errors.
 
 mod access;
-mod cached_plans;
 pub mod catalog;
-mod catalog_change;
-mod catalog_read;
-mod change_stream;
 mod changes;
 mod clock;
-pub mod collection;
 mod commit;
 mod cursor;
 mod database;
 mod ddl;
-mod duplicate;
 mod exec;
 mod explain;
-mod history;
 pub mod index;
 pub mod keys;
-mod logged;
+mod log;
 mod memory;
 mod open;
-mod open_transaction;
 mod operation;
-mod oplog;
 mod option_field;
-mod options;
 mod plan;
-mod plan_cache;
 mod read;
-mod retry_record;
 mod scope;
-mod statistics;
-mod strict;
-mod transaction;
 mod upkeep;
 mod validator;
 mod watch;
 mod write;
-mod write_lock;
 mod write_queues;
 
-pub use cached_plans::{IndexFilter, IndexFilters};
+pub use catalog::cached_plans::{IndexFilter, IndexFilters};
+pub use catalog::history::View;
 pub use catalog::{SavedState, StateName};
+pub use changes::open_transaction::OpenTransaction;
+pub use changes::retry_record::{NO_USER, RetryKey, SessionId, StoredRetry};
 pub use clock::{Clock, ManualClock, SettableClock, SystemClock};
 pub use commit::uuid_text;
 pub use cursor::{Cursor, CursorTag, Cursors, FIRST_BATCH, IdleCursor};
@@ -55,18 +42,14 @@ pub use database::{Counters, Database};
 pub use ddl::{CreateIndexesOutcome, RenameRequest, Resolved, check_writable};
 pub use exec::RecordStream;
 pub use explain::Verbosity;
-pub use history::View;
 pub use memory::OPERATION_MEMORY;
-pub use open_transaction::OpenTransaction;
 pub use operation::{
     BlockingHook, IndexHint, Operation, Progress, QuerySettings, Ready, RecordTicket, Suspension,
 };
+pub use plan::strict::{StrictReport, filter_shape};
 pub use plan::{Hint, Read};
-pub use plan_cache::ShapeRequest;
 pub use read::{AggregateRequest, FindRequest, MeasuredRange, ServerSource, Sources};
-pub use retry_record::{NO_USER, RetryKey, SessionId, StoredRetry};
 pub use scope::Scope;
-pub use statistics::{CollectionStatistics, WorkingSets};
 pub use storage::store::{
     AcknowledgmentLevel, Committed, Member, MemberPreference, StandbyRead, WriteConcernStatus,
 };
@@ -74,8 +57,9 @@ pub use storage::{
     EventCount, JournalWait, Listener, Position, Queue, Reads, Span, Ticket, cancellation, mark, mutant,
     threads, time,
 };
-pub use strict::{StrictReport, filter_shape};
 pub use upkeep::difference::Since;
+pub use upkeep::plan_cache::ShapeRequest;
+pub use upkeep::statistics::{CollectionStatistics, WorkingSets};
 pub use upkeep::{repair, validate};
 pub use validator::{ValidatorChange, unknown_level};
 pub use watch::{Interest, Watch};

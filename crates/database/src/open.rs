@@ -1,12 +1,11 @@
 //! Opening of a database: reads the catalog and the records of an earlier process, and starts the
 //! log.
 
-use crate::catalog::Catalog;
-use crate::catalog_read;
+use crate::catalog::{self, Catalog};
+use crate::changes::retry_record;
 use crate::clock::Clock;
 use crate::database::Database;
 use crate::keys::CATALOG;
-use crate::retry_record;
 use crate::storage_error;
 use base::{Result, err};
 use std::sync::Arc;
@@ -50,7 +49,7 @@ impl Database {
         let lock = store.lock(&mut || true).map_err(storage_error)?;
         let mut lock = lock.ok_or_else(|| err!(InternalError, "commits are held up"))?;
         let read_view = lock.read_view();
-        let read = catalog_read::read(store.as_ref(), read_view.snapshot.as_ref(), &Catalog::default())?;
+        let read = catalog::read::read(store.as_ref(), read_view.snapshot.as_ref(), &Catalog::default())?;
         let mut generation = read_view.generation;
         for collection in read.catalog.all() {
             collection.data.iter().for_each(|data| lock.set_generation(data.ident, collection.generation));

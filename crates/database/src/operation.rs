@@ -4,10 +4,10 @@
 //! Every loop calls [`Interrupt::check`] of the operation. A new reason for termination is a case there and in
 //! [`Operation::kill_reason`].
 
-use crate::history::View;
+use crate::catalog::history::View;
+use crate::changes::open_transaction::OpenTransaction;
 use crate::index::Index;
 use crate::memory::{OperationMemory, Shared};
-use crate::open_transaction::OpenTransaction;
 use base::bson::DocumentBuf;
 use base::{Error, ErrorCode, Namespace, Result, bail, err};
 use parking_lot::Mutex;

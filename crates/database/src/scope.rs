@@ -1,8 +1,8 @@
 //! Scope of a command: its collection or view, on a single view of the data.
 
-use crate::collection::Collection;
+use crate::catalog::collection::Collection;
+use crate::catalog::history::View;
 use crate::database::Database;
-use crate::history::View;
 use crate::operation::Operation;
 use base::bson::{Document, ValueBuf};
 use base::{Namespace, Result, bail, err};

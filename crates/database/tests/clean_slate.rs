@@ -165,7 +165,7 @@ fn a_fork_has_all_that_its_origin_has() {
     let (origin, fork) = (origin.unwrap(), fork.unwrap());
     assert_ne!(origin.uuid, fork.uuid);
     assert_eq!((origin.records(), origin.bytes()), (fork.records(), fork.bytes()));
-    let multikey = |c: &database::collection::Collection, name: &str| {
+    let multikey = |c: &database::catalog::collection::Collection, name: &str| {
         c.data.as_ref().unwrap().index(name).unwrap().is_multikey()
     };
     assert!(multikey(&fork, "tags") && !multikey(&fork, "name"));

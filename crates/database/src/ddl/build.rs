@@ -9,10 +9,10 @@
 //! A build that ends before step 4 removes its trees. After a crash, the next open of the database
 //! removes them, because the collection's entry names the trees.
 
-use crate::catalog_change::CatalogChange;
-use crate::collection::{Collection, Data};
+use crate::catalog::collection::{Collection, Data};
+use crate::changes::duplicate::duplicate_key;
+use crate::commit::catalog_change::CatalogChange;
 use crate::database::Database;
-use crate::duplicate::duplicate_key;
 use crate::index::{Building, Index, KeyOf};
 use crate::keys::{IndexEntry, RecordId};
 use crate::operation::Operation;

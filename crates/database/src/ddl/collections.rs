@@ -1,12 +1,12 @@
 //! Commands that create, drop, rename and change collections.
 
-use crate::catalog_change::CatalogChange;
-use crate::collection::{Collection, Data, Options, clustered_expiry};
+use crate::catalog::collection::{Collection, Data, Options, clustered_expiry};
+use crate::catalog::options;
+use crate::changes::logged::{LoggedCommand, PROFILE};
+use crate::commit::catalog_change::CatalogChange;
 use crate::database::Database;
 use crate::ddl::views::check_pipeline;
-use crate::logged::{LoggedCommand, PROFILE};
 use crate::operation::Operation;
-use crate::options;
 use crate::validator::{Validator, ValidatorChange};
 use base::bson::Document;
 use base::{Namespace, Result, bail, err};

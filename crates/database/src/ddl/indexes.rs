@@ -2,15 +2,15 @@
 
 use super::build::IndexBuild;
 use super::collections::check_creatable;
-use crate::catalog_change::CatalogChange;
-use crate::collection::{Collection, Data};
+use crate::catalog::collection::{Collection, Data};
+use crate::catalog::options::check_id_collation;
+use crate::changes::logged::LoggedCommand;
+use crate::changes::open_transaction::OpenTransaction;
+use crate::commit::catalog_change::CatalogChange;
 use crate::commit::uuid_text;
 use crate::database::Database;
 use crate::index::{Building, Index, IndexSpec};
-use crate::logged::LoggedCommand;
-use crate::open_transaction::OpenTransaction;
 use crate::operation::Operation;
-use crate::options::check_id_collation;
 use crate::storage_error;
 use base::bson::{Document, Value};
 use base::{ErrorCode, Namespace, Result, bail, err};

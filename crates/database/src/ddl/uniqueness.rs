@@ -5,7 +5,7 @@
 //! entry format, so the conversion rebuilds the index.
 
 use super::build::{IndexBuild, shared_keys};
-use crate::collection::Collection;
+use crate::catalog::collection::Collection;
 use crate::database::Database;
 use crate::index::{Index, IndexSpec};
 use crate::operation::Operation;

@@ -1,8 +1,8 @@
 //! Views: checked at creation, resolved to a collection and a pipeline at reads.
 
 use crate::catalog::Catalog;
-use crate::catalog_change::CatalogChange;
-use crate::collection::{Options, View, note_read};
+use crate::catalog::collection::{Options, View, note_read};
+use crate::commit::catalog_change::CatalogChange;
 use crate::database::Database;
 use crate::scope::check_view;
 use base::bson::{Array, Builder, DocumentBuf, Value};
@@ -170,7 +170,8 @@ impl Database {
             is_checked = true;
         }
         self.must_change_catalog(context.interrupt.as_ref(), |change| {
-            let mut collection = crate::collection::Collection::clone(change.catalog().require(namespace)?);
+            let mut collection =
+                crate::catalog::collection::Collection::clone(change.catalog().require(namespace)?);
             if !collection.is_view() {
                 bail!(InvalidOptions, "ns: {namespace} is not a view");
             }

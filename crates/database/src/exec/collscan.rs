@@ -6,7 +6,7 @@ use super::prefetch::clustered;
 use super::{
     ExecContext, Fields, RecordStream, Report, SEARCH_BUDGET, Stats, record_of, search_within_budget, stored,
 };
-use crate::collection::Data;
+use crate::catalog::collection::Data;
 use crate::keys::{IndexEntry, RecordId};
 use crate::operation::Operation;
 use crate::storage_error;

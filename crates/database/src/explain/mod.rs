@@ -10,7 +10,7 @@ mod read;
 #[cfg(test)]
 mod tests;
 
-use crate::collection::Collection;
+use crate::catalog::collection::Collection;
 use crate::exec::{Explainer, Node, RecordStream, Report, Stats};
 use crate::plan::{Plan, shape};
 use base::bson::{Builder, DocumentBuf};

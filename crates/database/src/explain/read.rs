@@ -4,10 +4,10 @@
 //! change.
 
 use super::{Effect, Records, Subject, Top, Verbosity, begin, drain, missing};
-use crate::collection::Collection;
+use crate::catalog::collection::Collection;
+use crate::catalog::history::View;
 use crate::database::Database;
 use crate::exec::Limit;
-use crate::history::View;
 use crate::plan::{self, Hint, Read};
 use crate::read::{AggregateRequest, FindRequest, stages};
 use crate::scope::Scope;

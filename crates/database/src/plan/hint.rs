@@ -1,7 +1,7 @@
 //! Index selection by the client: `hint`, `min` and `max`.
 
 use super::Read;
-use crate::collection::{Collection, Data};
+use crate::catalog::collection::{Collection, Data};
 use crate::index::{Index, IndexSpec, KeyKind};
 use crate::operation::{IndexHint, QuerySettings};
 use base::bson::{Document, DocumentBuf, Value, equal};

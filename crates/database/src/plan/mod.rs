@@ -11,6 +11,7 @@ mod covering;
 mod geo;
 mod hint;
 pub(crate) mod shape;
+pub(crate) mod strict;
 #[cfg(test)]
 mod tests;
 mod text;

@@ -5,7 +5,7 @@
 //! operator's values. It includes the paths, the operators, the sort and the projection.
 
 use super::Read;
-use crate::collection::Collection;
+use crate::catalog::collection::Collection;
 use base::bson::{Array, Document, DocumentBuf, Value};
 use query::{Context, SortPattern};
 

@@ -4,7 +4,7 @@
 use super::Access;
 use super::choose::{Candidate, Planning};
 use super::shape;
-use crate::cached_plans::{PlanCache, Trial, fingerprint};
+use crate::catalog::cached_plans::{PlanCache, Trial, fingerprint};
 use crate::exec::KeyBounds;
 use crate::storage_error;
 use base::Result;

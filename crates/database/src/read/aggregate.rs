@@ -6,11 +6,11 @@
 use super::collections::OtherCollections;
 use super::oplog::{OplogScan, Order, TransactionsScan};
 use super::{Documents, EmptyStream, with_metadata};
-use crate::collection::Collection;
+use crate::catalog::collection::Collection;
+use crate::catalog::history::View;
 use crate::cursor::{Cursor, Opener};
 use crate::database::Database;
 use crate::ddl::RenameRequest;
-use crate::history::View;
 use crate::index::{IndexSpec, KeyKind};
 use crate::operation::{Operation, PlanUse};
 use crate::plan::{Grouped, Hint, Read, no_sort};

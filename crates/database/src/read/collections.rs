@@ -2,9 +2,9 @@
 
 use super::aggregate::{AggregateRequest, Front, Replacement, ServerSource, Sources};
 use super::{Documents, EmptyStream, with_metadata};
+use crate::catalog::history::View;
 use crate::database::Database;
 use crate::ddl::Resolved;
-use crate::history::View;
 use crate::index::IndexSpec;
 use crate::operation::Operation;
 use crate::plan::Read;

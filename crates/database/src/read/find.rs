@@ -6,12 +6,12 @@
 
 use super::oplog::{OplogScan, Order};
 use super::{AggregateRequest, EmptyStream};
-use crate::collection::Collection;
+use crate::catalog::collection::Collection;
+use crate::catalog::history::View;
 use crate::commit::uuid_text;
 use crate::cursor::{Cursor, Opener};
 use crate::database::Database;
 use crate::exec::RecordStream;
-use crate::history::View;
 use crate::keys::RecordId;
 use crate::operation::Operation;
 use crate::plan::{Hint, Read, note_sort_key, read_missing, required_metadata};

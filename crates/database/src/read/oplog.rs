@@ -4,11 +4,11 @@
 //! MongoDB's format. The server reads it from its own records, which commits write ([`RETRIES`]).
 //! Clients cannot write to it.
 
+use crate::changes::retry_record::{StoredRetry, from_entry};
 use crate::database::Database;
 use crate::exec::RecordStream;
 use crate::keys::RETRIES;
 use crate::operation::Operation;
-use crate::retry_record::{StoredRetry, from_entry};
 use crate::storage_error;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::{Result, bail};

@@ -8,12 +8,12 @@
 //! Copies have UUIDs of their own. An open cursor, or a statement planned earlier, uses them to detect that its
 //! collection is gone.
 
+use crate::catalog::collection::{Collection, Data};
 use crate::catalog::{SavedState, StateName};
-use crate::catalog_change::CatalogChange;
-use crate::collection::{Collection, Data};
+use crate::changes::logged::LoggedCommand;
+use crate::commit::catalog_change::CatalogChange;
 use crate::database::Database;
 use crate::index::Index;
-use crate::logged::LoggedCommand;
 use base::namespace::check_database_name;
 use base::{Namespace, Result, bail, err};
 use query::Interrupt;

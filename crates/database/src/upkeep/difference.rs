@@ -6,11 +6,11 @@
 //! another id; a lookup in the `_id` indexes detects it.
 
 use crate::catalog::StateName;
-use crate::collection::Collection;
+use crate::catalog::collection::Collection;
+use crate::catalog::history::View;
 use crate::cursor::Cursor;
 use crate::database::Database;
 use crate::exec::lookup;
-use crate::history::View;
 use crate::index::IndexSpec;
 use crate::operation::Operation;
 use crate::storage_error;

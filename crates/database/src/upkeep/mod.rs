@@ -3,7 +3,9 @@
 mod backup;
 mod clean_slate;
 pub(crate) mod difference;
+pub(crate) mod plan_cache;
 mod profile;
 pub mod repair;
+pub(crate) mod statistics;
 mod ttl;
 pub mod validate;

@@ -3,8 +3,8 @@
 //! `system.profile` is a capped collection, created when profiling begins. Each member has its own:
 //! the oplog does not contain it.
 
+use crate::changes::logged::PROFILE;
 use crate::database::Database;
-use crate::logged::PROFILE;
 use crate::operation::Operation;
 use crate::scope::Scope;
 use crate::write::InsertRequest;

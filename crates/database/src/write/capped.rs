@@ -2,10 +2,10 @@
 //! `cloneCollectionAsCapped`.
 
 use super::InsertRequest;
+use crate::catalog::options;
 use crate::database::Database;
 use crate::exec::NaturalOrder;
 use crate::operation::Operation;
-use crate::options;
 use crate::scope::Scope;
 use base::bson::{Builder, Document, DocumentBuf};
 use base::{Namespace, Result, bail, err};

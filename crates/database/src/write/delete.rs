@@ -3,13 +3,13 @@
 use super::insert::{BYTES_MAX, OPERATIONS_MAX};
 use super::retryable::{RetryRecorder, delete_answer, no_record};
 use super::{Found, RETRIES_MAX, check_writable_within, keys_of, too_many_retries};
+use crate::catalog::collection::Collection;
 use crate::changes::Changes;
-use crate::collection::Collection;
+use crate::changes::retry_record::RetryKey;
 use crate::database::Database;
 use crate::exec::RecordStream;
 use crate::operation::Operation;
 use crate::plan::{Hint, Read, read_missing};
-use crate::retry_record::RetryKey;
 use crate::scope::Scope;
 use base::bson::{Document, DocumentCow};
 use base::{Namespace, Result};

@@ -3,10 +3,10 @@
 use super::retryable::RetryRecorder;
 use super::update::{UpdateRequest, retry_upsert};
 use super::{RETRIES_MAX, during, too_many_retries};
-use crate::collection::Collection;
+use crate::catalog::collection::Collection;
+use crate::changes::retry_record::RetryKey;
 use crate::database::Database;
 use crate::plan::{Hint, Read, note_sort_key, required_metadata};
-use crate::retry_record::RetryKey;
 use crate::scope::Scope;
 use base::Result;
 use base::bson::{DocumentBuf, DocumentCow, Value, ValueBuf};

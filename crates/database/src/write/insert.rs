@@ -5,12 +5,12 @@
 //! [`check_stored`].
 
 use super::{check_writable_within, keys_of};
+use crate::catalog::collection::{Capped, Collection, Data};
+use crate::changes::retry_record::RetryKey;
 use crate::changes::{Applied, Changes};
-use crate::collection::{Capped, Collection, Data};
 use crate::database::Database;
 use crate::keys::RecordId;
 use crate::operation::Operation;
-use crate::retry_record::RetryKey;
 use crate::scope::Scope;
 use crate::storage_error;
 use base::bson::{

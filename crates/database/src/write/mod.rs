@@ -18,8 +18,8 @@ pub use insert::{InsertProgress, InsertRequest, Inserted, Insertion};
 pub use retryable::delete_answer;
 pub use update::{UpdateOutcome, UpdateRequest};
 
-use crate::catalog_change::same_collection;
-use crate::collection::Collection;
+use crate::catalog::collection::Collection;
+use crate::commit::catalog_change::same_collection;
 use crate::database::Database;
 use crate::index::{DocumentKeys, Index};
 use crate::keys::RecordId;

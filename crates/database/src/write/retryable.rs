@@ -15,9 +15,11 @@
 
 use super::{Insertion, UpdateOutcome};
 use crate::changes::Changes;
+use crate::changes::retry_record::{
+    RetryKey, SessionId, StoredRetry, from_entry, run_answer, run_end, to_value,
+};
 use crate::database::Database;
 use crate::keys::RETRIES;
-use crate::retry_record::{RetryKey, SessionId, StoredRetry, from_entry, run_answer, run_end, to_value};
 use crate::storage_error;
 use base::Result;
 use base::bson::{Builder, Document, DocumentBuf, DocumentCow};

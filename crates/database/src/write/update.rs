@@ -6,12 +6,12 @@ use super::retryable::{RetryRecorder, no_record};
 use super::{
     Found, InsertRequest, RETRIES_MAX, changed_keys_of, check_writable_within, during, too_many_retries,
 };
+use crate::catalog::collection::Collection;
 use crate::changes::Changes;
-use crate::collection::Collection;
+use crate::changes::duplicate::shown;
+use crate::changes::retry_record::RetryKey;
 use crate::database::Database;
-use crate::duplicate::shown;
 use crate::plan::{Hint, Read, read_missing};
-use crate::retry_record::RetryKey;
 use crate::scope::Scope;
 use base::bson::{Builder, Document, DocumentCow, Element, Path, Value, ValueBuf};
 use base::{ErrorCode, Result};

@@ -3,9 +3,9 @@
 use crate::scope::Scope;
 
 use super::generate::Random;
+use crate::catalog::history::View;
 use crate::database::Database;
 use crate::explain::Verbosity;
-use crate::history::View;
 use crate::index::KeyKind;
 use crate::plan::bounds::is_positional;
 use crate::plan::build;

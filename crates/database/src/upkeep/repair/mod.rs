@@ -11,8 +11,8 @@
 #[cfg(test)]
 mod tests;
 
+use crate::catalog::collection::{Collection, Data};
 use crate::catalog::{SavedStates, entry, from_entry};
-use crate::collection::{Collection, Data};
 use crate::commit::uuid_text;
 use crate::index::{DocumentKeys, Index, IndexSpec};
 use crate::keys::{CATALOG, IndexEntry, RETRIES, RecordId, SAVED};

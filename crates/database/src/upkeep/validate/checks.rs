@@ -1,7 +1,7 @@
 //! The checks of validate: records, then indexes.
 
 use super::{Depth, Walk, describe};
-use crate::collection::Data;
+use crate::catalog::collection::Data;
 use crate::index::{DocumentKeys, Index};
 use crate::keys::{IndexEntry, RecordId};
 use crate::storage_error;

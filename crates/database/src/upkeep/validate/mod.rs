@@ -14,10 +14,10 @@ mod constraint;
 #[cfg(test)]
 mod tests;
 
+use crate::catalog::collection::{Collection, Data};
+use crate::catalog::history::View;
 use crate::catalog::{entry, from_entry};
-use crate::collection::{Collection, Data};
 use crate::database::Database;
-use crate::history::View;
 use crate::index::IndexSpec;
 use crate::keys::{CATALOG, RecordId};
 use crate::storage_error;

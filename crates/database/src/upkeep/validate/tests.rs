@@ -179,7 +179,7 @@ fn a_forgotten_multikey_flag_is_found() {
     assert!(text.contains("multikey"));
     // As if an earlier process had missed the arrays.
     let collection = store.database.collection(&store.namespace).unwrap();
-    let mut forgetful = crate::collection::Collection::clone(&collection);
+    let mut forgetful = crate::catalog::collection::Collection::clone(&collection);
     for index in &mut forgetful.data.as_mut().unwrap().indexes {
         *index = Arc::new(index.over(index.ident, false, index.since_millis));
     }
@@ -210,7 +210,7 @@ fn documents_that_the_validator_refuses_are_counted_and_valid() {
         .database
         .change_collection(&Uninterrupted, &store.namespace, |collection| {
             collection.options =
-                crate::options::parse(options.view(), &store.namespace, &store.context).unwrap();
+                crate::catalog::options::parse(options.view(), &store.namespace, &store.context).unwrap();
             Ok(())
         })
         .unwrap();

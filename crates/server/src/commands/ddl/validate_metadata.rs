@@ -8,7 +8,7 @@ use crate::commands::crud::aggregate;
 use crate::protocol::fields::Fields;
 use base::bson::Array;
 use base::{ErrorCode, Result, bail};
-use database::collection::Collection;
+use database::catalog::collection::Collection;
 
 /// Maximum bytes of errors in a reply. Above it the reply reports only that errors are missing.
 const ERRORS_MAX: usize = 15 * 1024 * 1024;

@@ -1,7 +1,7 @@
 //! Commands for index filters and cached plans (planCacheSetFilter and related commands), by query
 //! shape.
 
-use crate::cached_plans::IndexFilter;
+use crate::catalog::cached_plans::IndexFilter;
 use crate::database::Database;
 use crate::plan::{Read, shape};
 use base::bson::{Document, DocumentBuf, compare_documents};

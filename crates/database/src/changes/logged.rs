@@ -3,9 +3,9 @@
 //! Log entries of documents use the bytes of their changes, which the store shares with the
 //! collection. Catalog changes are logged as the oplog's commands.
 
-use crate::collection::Collection;
+use crate::catalog::collection::Collection;
+use crate::changes::retry_record::RetryKey;
 use crate::index::{Index, IndexSpec};
-use crate::retry_record::RetryKey;
 use base::Namespace;
 use base::bson::{Builder, Document, DocumentBuf, Value as Bson};
 use query::change::{self, EntryTime, Recorder, Session, Source};

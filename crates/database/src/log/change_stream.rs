@@ -4,8 +4,8 @@
 //! present state.
 
 use crate::database::Database;
+use crate::log::INITIATING;
 use crate::operation::Operation;
-use crate::oplog::INITIATING;
 use crate::plan::Read;
 use crate::storage_error;
 use crate::watch::{Progress, State};

@@ -4,7 +4,7 @@
 //! `CreateFields::finish` checks its combination with other options. Options that other commands
 //! share have a function of their own (`images`).
 
-use crate::collection::{Capped, Options, View, clustered_expiry, parse_clustered};
+use crate::catalog::collection::{Capped, Options, View, clustered_expiry, parse_clustered};
 use crate::option_field::{check_storage_engine, count, flag, object, text, wrong_type};
 use crate::validator::{Validator, unknown_level};
 use base::bson::{Builder, Document, FieldName, Value, ValueBuf};

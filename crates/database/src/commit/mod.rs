@@ -5,11 +5,15 @@
 //! transaction has a write intent of a document, the statement waits for its end without the lock and starts
 //! again.
 
+pub(crate) mod catalog_change;
+pub(crate) mod transaction;
+mod write_lock;
+
+use crate::catalog::history::replaced_by;
+use crate::changes::retry_record::note_stored;
 use crate::changes::{Applied, Changes};
 use crate::database::Database;
-use crate::history::replaced_by;
 use crate::operation::{Operation, Ready, wait_interruptibly};
-use crate::retry_record::note_stored;
 use crate::storage_error;
 use base::{Result, bail};
 use query::Interrupt;

@@ -19,15 +19,15 @@
 //! writes a record that the transaction will never commit. The intent and the commit then fail. The
 //! answer is therefore valid in either order.
 
-use crate::catalog_change::CatalogChange;
-use crate::collection::{Collection, Options};
+use crate::catalog::collection::{Collection, Options};
+use crate::catalog::history::{View, replaced_by};
+use crate::changes::open_transaction::{Inner, OpenTransaction, TransactionChanges, write_conflict};
+use crate::changes::retry_record::{COMMIT, RetryKey, SessionId, from_entry, to_value};
+use crate::commit::catalog_change::CatalogChange;
 use crate::database::Database;
-use crate::history::{View, replaced_by};
 use crate::index::{Index, IndexSpec};
 use crate::keys::{CATALOG, RETRIES};
-use crate::open_transaction::{Inner, OpenTransaction, TransactionChanges, write_conflict};
 use crate::operation::Operation;
-use crate::retry_record::{COMMIT, RetryKey, SessionId, from_entry, to_value};
 use crate::storage_error;
 use base::bson::{Builder, Document};
 use base::{Namespace, Result, bail};

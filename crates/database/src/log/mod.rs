@@ -1,9 +1,11 @@
 //! The oplog: for change streams, `local.oplog.rs`, and restores to a point in time. A standalone has none.
 
-use crate::collection::Collection;
+pub(crate) mod change_stream;
+
+use crate::catalog::collection::Collection;
+use crate::changes::logged::{self, Logged, LoggedCommand};
+use crate::changes::retry_record::RetryKey;
 use crate::database::Database;
-use crate::logged::{self, Logged, LoggedCommand};
-use crate::retry_record::RetryKey;
 use crate::storage_error;
 use base::{Result, err};
 use query::change::{Entry, EntryTime};

@@ -5,13 +5,13 @@
 //! step. If an open transaction relies on a changed collection, the change releases the lock, waits for the end of the
 //! transaction, and is built again.
 
+use crate::catalog::collection::{Collection, Counts, Data, Options};
+use crate::catalog::history::replaced_by;
 use crate::catalog::{Catalog, SavedState, entry, entry_with};
-use crate::collection::{Collection, Counts, Data, Options};
+use crate::changes::logged::LoggedCommand;
 use crate::database::Database;
-use crate::history::replaced_by;
 use crate::index::{Index, IndexSpec};
 use crate::keys::{CATALOG, RecordId};
-use crate::logged::LoggedCommand;
 use crate::storage_error;
 use base::{Namespace, Result, err};
 use query::Interrupt;

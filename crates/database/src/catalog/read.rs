@@ -1,9 +1,9 @@
 //! Reads the catalog from the store: at the opening of a database, and after a change by another user of the store.
 
+use crate::catalog::collection::Collection;
 use crate::catalog::{
     Catalog, SavedStates, StoredBuild, from_entry, stored_builds, stored_generation, stored_multikey,
 };
-use crate::collection::Collection;
 use crate::index::{Building, Index, IndexSpec};
 use crate::keys::{CATALOG, RecordId, SAVED};
 use crate::storage_error;

@@ -1,11 +1,11 @@
 //! A collection or view: its options, its indexes, its tree and its running counts.
 //!
 //! This module also parses the `clusteredIndex` option of create. A new option is a field of [`Options`], a line of
-//! [`Options::to_document`] and a case of the parser in [`options`](crate::options).
+//! [`Options::to_document`] and a case of the parser in [`options`](crate::catalog::options).
 
 pub use storage::store::Counts;
 
-use crate::cached_plans::{IndexFilters, PlanCache};
+use crate::catalog::cached_plans::{IndexFilters, PlanCache};
 use crate::index::{Building, Index};
 use crate::option_field;
 use crate::validator::Validator;

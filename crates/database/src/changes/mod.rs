@@ -7,12 +7,17 @@
 //! condition no longer holds (optimistic concurrency control). A new kind of write is a function of [`Changes`], which
 //! adds its expectations first.
 
-use crate::collection::{Collection, Data};
-use crate::duplicate::duplicate_key;
+pub(crate) mod duplicate;
+pub(crate) mod logged;
+pub(crate) mod open_transaction;
+pub(crate) mod retry_record;
+
+use crate::catalog::collection::{Collection, Data};
+use crate::changes::duplicate::duplicate_key;
+use crate::changes::logged::Logged;
+use crate::changes::retry_record::RetryKey;
 use crate::index::{DocumentKeys, Index, KeyOf};
 use crate::keys::{IndexEntry, RETRIES, RecordId};
-use crate::logged::Logged;
-use crate::retry_record::RetryKey;
 use base::bson::DocumentBuf;
 use base::{Error, Namespace, Result};
 use foldhash::fast::RandomState;

@@ -5,11 +5,11 @@
 //! changed it since the view. The commit therefore cannot fail with a conflict.
 
 use crate::catalog::Catalog;
+use crate::catalog::collection::Collection;
+use crate::catalog::history::View;
+use crate::changes::logged::Logged;
+use crate::changes::retry_record::RetryKey;
 use crate::changes::{Applied, Changes};
-use crate::collection::Collection;
-use crate::history::View;
-use crate::logged::Logged;
-use crate::retry_record::RetryKey;
 use crate::storage_error;
 use base::{Error, Namespace, Result, bail, err};
 use smallvec::SmallVec;

@@ -2,9 +2,9 @@
 //!
 //! The module also reports cache statistics by collection and index, with estimates for other cache sizes.
 
-use crate::cached_plans::{CachedPlan, fingerprint};
 use crate::catalog::Catalog;
-use crate::collection::{Capped, Collection};
+use crate::catalog::cached_plans::{CachedPlan, fingerprint};
+use crate::catalog::collection::{Capped, Collection};
 use crate::database::Database;
 use crate::index::Index;
 use crate::{catalog, storage_error};

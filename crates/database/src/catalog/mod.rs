@@ -10,10 +10,15 @@
 //! The module also encodes collections as documents, the catalog entries ([`entry`], [`from_entry`]). A new stored fact
 //! about a collection or index changes both functions.
 
-use crate::collection::{Collection, Data};
+pub(crate) mod cached_plans;
+pub mod collection;
+pub(crate) mod history;
+pub(crate) mod options;
+pub(crate) mod read;
+
+use crate::catalog::collection::{Collection, Data};
 use crate::index::{Index, IndexSpec};
 use crate::keys::SAVED;
-use crate::options;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::namespace::check_database_name;
 use base::{Namespace, Result, bail, err};
@@ -415,7 +420,7 @@ fn multikey_of(index: Document<'_>) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collection::Options;
+    use crate::catalog::collection::Options;
     use base::Namespace;
     use storage::cpu_slice::CpuSlice;
 

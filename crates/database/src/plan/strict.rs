@@ -7,7 +7,7 @@
 //! query in all of them.
 
 use crate::catalog::Catalog;
-use crate::collection::Collection;
+use crate::catalog::collection::Collection;
 use crate::index::{Index, IndexSpec, KeyKind, KeyPart};
 use crate::plan::{Plan, Read, sort_document};
 use base::bson::{Array, Builder, Document, DocumentBuf, FieldName, Value};
