@@ -246,10 +246,6 @@ impl Check<'_> {
         if let Some((latest, _)) = views.views.last() {
             self.check_history(*latest, request)?;
         }
-        if views.has_duplicate(request.place) {
-            let mut model = self.model.borrow_mut();
-            model.uncommitted_duplicate = Some(model.latest());
-        }
         self.mark("statements of transactions");
         // An error ends the transaction.
         Ok(!matches!(outcome, Outcome::Error(DUPLICATE_KEY, _)))

@@ -19,17 +19,6 @@ pub(crate) enum Step {
     Abort,
 }
 
-impl Step {
-    /// Returns the id and the key of the document that a single write makes, if it gives the key.
-    pub(crate) fn key(&self) -> Option<(i64, i64)> {
-        match self {
-            Step::Single(Action::Insert(doc)) => Some((doc.id, doc.u)),
-            Step::Single(Action::SetUnique(id, u)) => Some((*id, *u)),
-            _ => None,
-        }
-    }
-}
-
 /// A request until its reply.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {

@@ -80,9 +80,6 @@ impl World {
             model.change_indexes(place, position);
         }
         request.has_committed = true;
-        if stores {
-            model.waiting.remove(&number);
-        }
         match result {
             Ok(None) => {}
             Ok(Some(outcome)) => request.applied = Some((position, outcome)),

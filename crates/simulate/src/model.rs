@@ -51,12 +51,6 @@ pub(crate) struct Model {
     pub(crate) promised: u64,
     /// Position of the latest reply.
     pub(crate) answered: u64,
-    /// Latest version in which an open transaction had two documents with the same key.
-    pub(crate) uncommitted_duplicate: Option<usize>,
-    /// Ids and keys of writes that clients wait for and that have not been committed, by client.
-    pub(crate) waiting: BTreeMap<usize, (i64, i64)>,
-    /// Earlier ones, with the latest version that they can have seen.
-    pub(crate) attempts: Vec<(usize, (i64, i64))>,
     /// Cluster times of commits, by position.
     pub(crate) times: BTreeMap<u64, u64>,
 }
@@ -218,29 +212,9 @@ impl Model {
         Ok(())
     }
 
-    /// Records the write that a client sends, with the id and the key of its document. The client waits for no other.
-    pub(crate) fn attempt(&mut self, client: usize, write: Option<(i64, i64)>) {
-        let latest = self.latest();
-        let earlier = match write {
-            Some(write) => self.waiting.insert(client, write).filter(|earlier| *earlier != write),
-            None => self.waiting.remove(&client),
-        };
-        self.attempts.extend(earlier.map(|earlier| (latest, earlier)));
-    }
-
-    /// Returns true if two documents of a collection had the same key at some time since a version. A duplicate counts
-    /// before its commit, also if the write is refused in the end.
+    /// Returns true if two committed documents of a collection had the same key at some time since a version.
     pub(crate) fn had_duplicate(&self, from: usize, place: &str) -> bool {
-        if self.uncommitted_duplicate.is_some_and(|version| version >= from) {
-            return true;
-        }
-        let earlier = self.attempts.iter().filter(|(version, _)| *version >= from).map(|(_, write)| write);
-        let writes: Vec<_> = self.waiting.values().chain(earlier).collect();
-        self.versions.iter().skip(from).any(|version| {
-            let docs = version.state.get(place).into_iter().flat_map(|docs| docs.values());
-            let mut met = docs.map(|doc| writes.iter().any(|(id, u)| doc.u == *u && doc.id != *id));
-            met.any(|met| met) || duplicate(&version.state, place).is_some()
-        })
+        self.versions.iter().skip(from).any(|version| duplicate(&version.state, place).is_some())
     }
 
     /// Returns true if the collection or its indexes have changed since a version.
@@ -310,10 +284,5 @@ impl Views {
         });
         self.changes.extend(made);
         !self.views.is_empty()
-    }
-
-    /// Returns true if two documents of a collection have the same key.
-    pub(crate) fn has_duplicate(&self, place: &str) -> bool {
-        self.views.iter().any(|(_, state)| duplicate(state, place).is_some())
     }
 }

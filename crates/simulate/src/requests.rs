@@ -123,13 +123,6 @@ impl World {
                 Err(what) => return self.fail(what),
             },
         };
-        // An uncommitted duplicate ends a build too, also if its reply is lost.
-        let mut model = self.model.borrow_mut();
-        model.attempt(client.number, request.step.key().filter(|_| request.applied.is_none()));
-        if matches!(request.step, Step::Statement(_)) {
-            model.uncommitted_duplicate = Some(model.latest());
-        }
-        drop(model);
         let connection = client.connection.insert(connection);
         event!(self, "c{} sends {}", client.number, request.text);
         match encode(&request.text) {

@@ -276,9 +276,9 @@ impl Changes {
         }
     }
 
-    /// Fails an index build if the expectation is about one of its keys. Returns true if it was.
-    /// Two documents with the same key end the build, not the write.
-    pub(crate) fn fails_build(&self, expectation: usize) -> bool {
+    /// Makes an index build start again if the expectation is about one of its keys. Returns true if it was.
+    /// Two documents with the same key concern the build, not the write.
+    pub(crate) fn restarts_build(&self, expectation: usize) -> bool {
         let unique = self.unique.iter().find(|unique| unique.expectation == expectation);
         let Some(unique) = unique else { return false };
         let building = self.collections.iter().filter_map(|collection| collection.data.as_ref());

@@ -147,7 +147,7 @@ impl OpenTransaction {
         debug_assert!(changes.change.stamped.is_empty(), "statements of a transaction have no records");
         self.acquire_intents(&inner, &keys, &held)?;
         if let Some(violated) = first_violated(&changes.change.expect, &inner.overlay)? {
-            return Ok(match changes.fails_build(violated) {
+            return Ok(match changes.restarts_build(violated) {
                 true => Applied::Retry,
                 false => changes.outcome_of(violated),
             });

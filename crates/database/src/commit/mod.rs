@@ -90,8 +90,8 @@ impl Database {
                     return Ok(Applied::Retry);
                 }
                 CommitError::Changed => return Ok(Applied::Retry),
-                CommitError::Expectation(number) if changes.fails_build(number) => {
-                    mark!("a write makes an index build fail");
+                CommitError::Expectation(number) if changes.restarts_build(number) => {
+                    mark!("a write makes an index build start again");
                     return Ok(Applied::Retry);
                 }
                 CommitError::Expectation(number) if changes.is_retry(number) => {

@@ -6,6 +6,10 @@
 //!    have changed since the registration.
 //! 4. Publish the indexes for plans.
 //!
+//! A writer that meets a duplicate in a unique index under construction does not know whether its own
+//! write will commit. It leaves the index, and the build starts again from step 1. Only a duplicate
+//! among committed documents ends a build.
+//!
 //! A build that ends before step 4 removes its trees. After a crash, the next open of the database
 //! removes them, because the collection's entry names the trees.
 
@@ -32,8 +36,15 @@ use storage::{Direction, Range, mark, mutant};
 /// tests can run between groups.
 const LOADED_AT_ONCE: usize = if cfg!(debug_assertions) { 3 } else { 512 };
 
+/// Number of times that a build starts again because of writes before it ends with DuplicateKey.
+const RESTARTS_MAX: usize = 20;
+
 /// Least memory of one index's sorter, in bytes.
 const SORTER_MIN: usize = 1024 * 1024;
+
+/// Adds finished indexes to a collection.
+pub(super) type Publish<'a> =
+    dyn FnMut(&mut CatalogChange<'_>, &mut Collection, &[Arc<Building>]) -> Result<()> + 'a;
 
 /// Index builds of one collection.
 pub(super) struct IndexBuild<'a> {
@@ -99,40 +110,75 @@ impl IndexBuild<'_> {
     ///
     /// Errors: DuplicateKey, IndexBuildAborted if the collection or the indexes are dropped, key
     /// generation, temporary files, interruption of the operation.
-    pub(super) fn run(
-        &self,
-        publish: &mut dyn FnMut(&mut CatalogChange<'_>, &mut Collection) -> Result<()>,
-    ) -> Result<Committed> {
-        let built = self.operation.run_long(|| {
+    pub(super) fn run(&mut self, publish: &mut Publish<'_>) -> Result<Committed> {
+        for _ in 0..RESTARTS_MAX {
+            match self.attempt(publish) {
+                Ok(Some(committed)) => {
+                    self.end();
+                    return Ok(committed);
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    self.abort();
+                    return Err(error);
+                }
+            }
+            mark!("an index build starts again because of a write");
+            if let Err(error) = self.restart() {
+                self.abort();
+                return Err(error);
+            }
+        }
+        let error = self.builds.iter().find(|build| build.build.has_failed()).or(self.builds.first());
+        let error = error.map_or_else(|| self.dropped_error(), |build| self.duplicate(build));
+        self.abort();
+        Err(error)
+    }
+
+    /// Builds and publishes the indexes. Returns `None` if a writer has met a duplicate.
+    fn attempt(&self, publish: &mut Publish<'_>) -> Result<Option<Committed>> {
+        self.operation.run_long(|| {
             let mut sorted = self.sort()?;
             for (build, sorter) in self.builds.iter().zip(&mut sorted) {
                 self.load(build, sorter)?;
             }
             Ok(())
-        });
-        let published = built.and_then(|()| {
-            self.database.must_change_catalog(self.operation, |change| {
-                let mut collection = self.registered(change)?;
-                if let Some(build) = self.builds.iter().find(|build| build.build.has_failed()) {
-                    mark!("an index build fails because of a write");
-                    return Err(self.duplicate(build));
-                }
-                self.learn_from(&collection);
-                publish(change, &mut collection)?;
-                self.unregister(&mut collection);
-                change.put_collection(collection).map(drop)
-            })
-        });
-        match published {
-            Ok(committed) => {
-                self.end();
-                Ok(committed)
+        })?;
+        let published = self.database.change_catalog(self.operation, |change| {
+            let mut collection = self.registered(change)?;
+            if self.builds.iter().any(|build| build.build.has_failed()) {
+                return Ok(None);
             }
-            Err(error) => {
-                self.abort();
-                Err(error)
+            self.learn_from(&collection);
+            publish(change, &mut collection, &self.builds)?;
+            self.unregister(&mut collection);
+            change.put_collection(collection).map(Some)
+        })?;
+        Ok(published.map(|(_, committed)| committed))
+    }
+
+    /// Registers builds of the same indexes over new trees. Waits for open transactions that have written to the
+    /// collection, so that the new builds meet only later writes.
+    fn restart(&mut self) -> Result<()> {
+        let restarted = self.database.change_catalog(self.operation, |change| {
+            let mut collection = self.registered(change)?;
+            self.unregister(&mut collection);
+            let Some(data) = &mut collection.data else { return Err(self.dropped_error()) };
+            let mut builds = Vec::with_capacity(self.builds.len());
+            for Building { index, .. } in self.builds.iter().map(|build| &**build) {
+                change.drop_ident(index.ident);
+                let fresh = index.over(change.create_ident(), false, index.since_millis);
+                fresh.uses.store(index.uses.load(Relaxed), Relaxed);
+                builds.push(change.register_build(data, fresh));
             }
+            change.put_collection(collection)?;
+            Ok(Some(builds))
+        })?;
+        if let Some((builds, _)) = restarted {
+            self.end();
+            self.builds = builds;
         }
+        Ok(())
     }
 
     /// Adds the multikey flags that writers have set. Writers may know the index builds through
@@ -191,7 +237,7 @@ impl IndexBuild<'_> {
         Ok(sorters)
     }
 
-    /// Loads sorted entries into an index.
+    /// Loads sorted entries into an index, until a writer meets a duplicate in it.
     fn load(&self, build: &Building, sorter: &mut Sorter) -> Result<()> {
         let entries = self.database.known_catalog().get(&self.namespace).map_or(0, |now| now.records());
         let progress = self.operation.begin_progress(
@@ -210,10 +256,16 @@ impl IndexBuild<'_> {
             if chunk.is_empty() {
                 return Ok(());
             }
-            self.database.change_catalog(self.operation, |change| {
+            let loaded = self.database.change_catalog(self.operation, |change| {
                 self.registered(change)?;
+                if build.build.has_failed() {
+                    return Ok(None);
+                }
                 self.load_chunk(change, build, &chunk).map(Some)
             })?;
+            if loaded.is_none() {
+                return Ok(());
+            }
             chunk.clear();
         }
     }

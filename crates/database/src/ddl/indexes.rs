@@ -88,15 +88,14 @@ impl Database {
             outcome.committed = Some(committed);
             if !builds.is_empty() {
                 let namespace = namespace.clone();
-                let build = IndexBuild { database: self, operation, context, namespace, uuid, builds };
-                let publish = &mut |change: &mut CatalogChange<'_>, collection: &mut Collection| {
-                    for built in &build.builds {
+                let mut build = IndexBuild { database: self, operation, context, namespace, uuid, builds };
+                let built = build.run(&mut |change, collection, builds| {
+                    for built in builds {
                         change.log(|| LoggedCommand::create_index(collection, &built.index.spec));
                     }
-                    build.builds.iter().for_each(|built| add_index(collection, built.index.clone()));
+                    builds.iter().for_each(|built| add_index(collection, built.index.clone()));
                     Ok(())
-                };
-                let built = build.run(publish);
+                });
                 outcome.committed = Some(built.map_err(|error| self.prefix_build_error(&build, error))?);
             }
             return Ok(outcome);

@@ -64,7 +64,7 @@ impl Database {
         })?;
         let (Some(((builds, uuid), _)), Some(old)) = (registered, old) else { return Ok(None) };
         let namespace = namespace.clone();
-        let build = IndexBuild { database: self, operation, context, namespace, uuid, builds };
+        let mut build = IndexBuild { database: self, operation, context, namespace, uuid, builds };
         if let Err(error) = operation.run_long(|| self.check_violations(&build)) {
             build.abort();
             return Err(error);
@@ -73,11 +73,12 @@ impl Database {
             build.abort();
             return Ok(None);
         }
-        let committed = build.run(&mut |change, collection| {
+        let ns = build.namespace.clone();
+        let committed = build.run(&mut |change, collection, builds| {
             let place = collection.data.iter_mut().flat_map(|data| &mut data.indexes);
             let place = place.into_iter().find(|index| index.ident == old.ident);
-            let (Some(place), Some(built)) = (place, build.builds.first()) else {
-                bail!(IndexNotFound, "cannot find index {name} for ns {}", build.namespace);
+            let (Some(place), Some(built)) = (place, builds.first()) else {
+                bail!(IndexNotFound, "cannot find index {name} for ns {ns}");
             };
             *place = built.index.clone();
             change.drop_ident(old.ident);

@@ -16,8 +16,8 @@ type Page = Box<[u64; (PAGE / 64) as usize]>;
 pub struct Build {
     /// Records that have changed since the loaded snapshot.
     pub changed: Marks,
-    /// A key of two documents in a unique index, as its bytes and type bits. The build will fail
-    /// with it.
+    /// A key of a unique index that a writer found under another document, as its bytes and type bits. The build
+    /// starts again, because the write may not commit.
     pub duplicate: Mutex<Option<(Vec<u8>, Vec<u8>)>>,
 }
 
@@ -27,7 +27,7 @@ impl Build {
         Build { changed: Marks::up_to(greatest), duplicate: Mutex::default() }
     }
 
-    /// Returns true if the build will end without an index.
+    /// Returns true if a writer has met a duplicate. The entries are incomplete from then on.
     pub fn has_failed(&self) -> bool {
         self.duplicate.lock().is_some()
     }
