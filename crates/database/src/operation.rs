@@ -33,6 +33,10 @@ pub struct QuerySettings {
     pub document: DocumentBuf,
     /// The indexes that they allow, by collection.
     pub index_hints: Vec<(Namespace, Vec<IndexHint>)>,
+    /// Whether scans of collections are refused, in place of the parameter `notablescan`.
+    pub no_table_scan: Option<bool>,
+    /// The limit that replaces the command's `maxTimeMS`.
+    pub max_time: Option<Duration>,
 }
 
 /// One index that query settings allow.

@@ -119,11 +119,14 @@ impl<'a> Call<'a> {
     /// plans expected to read many documents.
     pub(crate) fn operation(&self) -> Arc<Operation> {
         let mut operation = self.server.database.operation(self.operation_id);
-        operation.no_table_scan = self.server.parameters.no_table_scan();
+        let settings = self.query_settings.as_deref();
+        let no_table_scan = settings.and_then(|settings| settings.no_table_scan);
+        operation.no_table_scan = no_table_scan.unwrap_or_else(|| self.server.parameters.no_table_scan());
         operation.set_memory_limit(self.server.parameters.operation_memory());
         operation.query_settings.clone_from(&self.query_settings);
         let operation = Arc::new(operation);
-        if let Some(limit) = self.arguments.max_time {
+        let max_time = settings.and_then(|settings| settings.max_time);
+        if let Some(limit) = max_time.or(self.arguments.max_time) {
             // Time in waits counts.
             let waited = self.progress.began.map_or(Duration::ZERO, |began| time::since(began.at));
             let left = limit.saturating_sub(waited).as_micros().div_ceil(1000);

@@ -10,6 +10,7 @@ pub(crate) mod http;
 pub(crate) mod network;
 pub(crate) mod own_address;
 pub(crate) mod parameters;
+pub(crate) mod query_knobs;
 pub(crate) mod query_settings;
 pub(crate) mod replica_set;
 pub(crate) mod server;

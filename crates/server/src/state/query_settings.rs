@@ -4,7 +4,9 @@
 //! store read them at their start.
 
 use crate::protocol::fields::Fields;
+use crate::state::query_knobs::QueryKnobs;
 use crate::state::system_collections::SettingLocation;
+use base::CompatibleWith;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::namespace::is_internal_database;
 use base::{Namespace, Result, bail, err};
@@ -14,6 +16,7 @@ use parking_lot::{Mutex, RwLock};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 
 const LOCATION: SettingLocation =
     SettingLocation { database: "config", collection: "clusterParameters", id: "querySettings" };
@@ -65,9 +68,9 @@ impl AllQuerySettings {
     ) -> Result<Option<Arc<ShapeSettings>>> {
         let stored = self.of_command(database, command);
         let Some(own) = own.filter(|_| may_have_settings(database, command)) else { return Ok(stored) };
-        let own = Settings::read(own)?;
+        let own = Settings::read(own, CompatibleWith::V9_0)?;
         let merged = match &stored {
-            Some(stored) => Settings::read(stored.settings.document.view())?.over(own),
+            Some(stored) => stored.to_settings()?.over(own),
             None => own,
         };
         Ok(merged.effective().map(|settings| Arc::new(settings.into_shape(String::new(), None))))
@@ -100,12 +103,13 @@ impl AllQuerySettings {
         database: &Arc<Database>,
         (hash, representative): (String, Option<DocumentBuf>),
         settings: Document<'_>,
+        compatible_with: CompatibleWith,
     ) -> Result<Arc<ShapeSettings>> {
         let _changing = self.changing.lock();
-        let new = Settings::read(settings)?;
+        let new = Settings::read(settings, compatible_with)?;
         let before = self.find(&hash);
         let merged = match &before {
-            Some(before) => new.over(Settings::read(before.settings.document.view())?),
+            Some(before) => new.over(before.to_settings()?),
             None => new,
         };
         let merged = merged.simplified()?;
@@ -160,7 +164,8 @@ impl AllQuerySettings {
             let inner = |name| shape.get(name).and_then(|value| value.as_document());
             let hash = text("queryShapeHash").unwrap_or("").to_string();
             let representative = inner("representativeQuery").map(|query| query.to_owned());
-            let settings = Settings::read(inner("settings").unwrap_or(Document::EMPTY));
+            let settings = inner("settings").unwrap_or(Document::EMPTY);
+            let settings = Settings::read(settings, CompatibleWith::V9_0);
             settings.map(|settings| settings.into_shape(hash, representative))
         };
         let valid = shapes.filter_map(|shape| match read(shape) {
@@ -195,6 +200,10 @@ impl ShapeSettings {
         out.append(c"settings", self.settings.document.view());
         out.append_optional(c"representativeQuery", self.representative.as_ref().map(DocumentBuf::view));
     }
+
+    fn to_settings(&self) -> Result<Settings> {
+        Settings::read(self.settings.document.view(), CompatibleWith::V9_0)
+    }
 }
 
 /// The fields of settings. `None` leaves a field as it was.
@@ -204,6 +213,9 @@ struct Settings {
     reject: Option<bool>,
     /// A document with the field `comment`, whose value may have any type.
     comment: Option<DocumentBuf>,
+    query_knobs: Option<QueryKnobs>,
+    /// Zero takes the limit away.
+    max_time: Option<Duration>,
 }
 
 /// The indexes that one collection's plans may use.
@@ -217,9 +229,10 @@ struct IndexHintSpec {
 impl Settings {
     /// Reads settings.
     ///
-    /// Errors: TypeMismatch, 40414 and 40415 for wrong fields; BadValue for an unknown framework; 8727500 and 8727501
-    /// for a namespace without a part; FailedToParse and 9646000 for an index; 7746608 for a collection with two hints.
-    fn read(settings: Document<'_>) -> Result<Settings> {
+    /// Errors: TypeMismatch, 40414 and 40415 for wrong fields; BadValue for an unknown framework and for a time out of
+    /// range; 8727500 and 8727501 for a namespace without a part; FailedToParse and 9646000 for an index; 7746608 for
+    /// a collection with two hints; those of [`QueryKnobs::read`].
+    fn read(settings: Document<'_>, compatible_with: CompatibleWith) -> Result<Settings> {
         let mut fields = Fields::of_document("setQuerySettings.settings", settings);
         let specs: Option<Vec<Value<'_>>> = match fields.any("indexHints")? {
             None | Some(Value::Null) => None,
@@ -243,6 +256,11 @@ impl Settings {
             out.append(c"comment", comment);
             out.finish()
         });
+        let (mut query_knobs, mut max_time) = (None, None);
+        if compatible_with >= CompatibleWith::V9_0 {
+            query_knobs = fields.document("queryKnobs")?.map(QueryKnobs::read).transpose()?;
+            max_time = fields.integer("maxTimeMS")?.map(max_time_of).transpose()?;
+        }
         fields.finish()?;
         let hints = index_hints.as_deref().unwrap_or_default();
         for (at, spec) in hints.iter().enumerate() {
@@ -250,7 +268,7 @@ impl Settings {
                 bail!(7746608, "Collection '{}' has index hints already", spec.namespace.as_str());
             }
         }
-        Ok(Settings { index_hints, query_framework, reject, comment })
+        Ok(Settings { index_hints, query_framework, reject, comment, query_knobs, max_time })
     }
 
     /// These settings, and for fields that they leave, the settings of before.
@@ -260,6 +278,11 @@ impl Settings {
             query_framework: self.query_framework.or(before.query_framework),
             reject: self.reject.or(before.reject),
             comment: self.comment.or(before.comment),
+            query_knobs: match (self.query_knobs, before.query_knobs) {
+                (Some(knobs), Some(before)) => Some(knobs.over(&before)),
+                (knobs, before) => knobs.or(before),
+            },
+            max_time: self.max_time.or(before.max_time),
         }
     }
 
@@ -280,8 +303,13 @@ impl Settings {
             hints
         });
         self.index_hints = hints.filter(|hints| !hints.is_empty());
-        let has_effect =
-            self.index_hints.is_some() || self.query_framework.is_some() || self.reject.is_some();
+        self.query_knobs = self.query_knobs.and_then(|knobs| knobs.effective());
+        self.max_time = self.max_time.filter(|time| !time.is_zero());
+        let has_effect = self.index_hints.is_some()
+            || self.query_framework.is_some()
+            || self.reject.is_some()
+            || self.query_knobs.is_some()
+            || self.max_time.is_some();
         has_effect.then_some(self)
     }
 
@@ -300,9 +328,24 @@ impl Settings {
         out.append_optional(c"queryFramework", self.query_framework.as_deref());
         out.append_optional(c"reject", self.reject);
         out.append_all(self.comment.as_ref().map_or(Document::EMPTY, DocumentBuf::view));
-        let index_hints = hints.into_iter().map(|spec| (spec.namespace, spec.hints)).collect();
-        let settings = Arc::new(QuerySettings { document: out.finish(), index_hints });
+        out.append_optional(c"queryKnobs", self.query_knobs.as_ref().map(QueryKnobs::view));
+        out.append_optional(c"maxTimeMS", self.max_time.map(|time| time.as_millis() as i64));
+        let settings = QuerySettings {
+            document: out.finish(),
+            index_hints: hints.into_iter().map(|spec| (spec.namespace, spec.hints)).collect(),
+            no_table_scan: self.query_knobs.as_ref().and_then(QueryKnobs::no_table_scan),
+            max_time: self.max_time,
+        };
+        let settings = Arc::new(settings);
         ShapeSettings { hash, representative, reject: self.reject == Some(true), settings }
+    }
+}
+
+/// Errors: BadValue for a time that no int of milliseconds holds.
+fn max_time_of(millis: i64) -> Result<Duration> {
+    match u32::try_from(millis).ok().filter(|millis| *millis <= i32::MAX as u32) {
+        Some(millis) => Ok(Duration::from_millis(millis.into())),
+        None => Err(err!(BadValue, "{millis} value for maxTimeMS is out of range [0, {}]", i32::MAX)),
     }
 }
 

@@ -39,8 +39,9 @@ fn set(call: &mut Call<'_>) -> Result<HandlerStatus> {
     target.check()?;
     let representative = target.query.map(|query| query.to_owned());
     let server = call.server;
-    let shape =
-        server.set_settings.query_settings.set(&server.database, (target.hash, representative), settings)?;
+    let version = server.settings.compatible_with;
+    let target = (target.hash, representative);
+    let shape = server.set_settings.query_settings.set(&server.database, target, settings, version)?;
     shape.append_to(call.reply);
     Ok(HandlerStatus::Done)
 }
