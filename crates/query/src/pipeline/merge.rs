@@ -202,9 +202,14 @@ impl Running {
         let filled = self.filled(document).filter(|_| inserts);
         let insert = inserts.then_some(filled.as_ref().map_or(document, DocumentBuf::view));
         let operator = match &self.stage.matched {
-            Matched::Pipeline { update, variables } => {
-                let context: Arc<Context> = Arc::new(variables.set(row, context, arena)?);
-                return collections.update(self.into(), filter, update.clone(), insert, &context);
+            Matched::Pipeline { update, pipeline, variables } => {
+                let update = update.clone()?;
+                let own: Arc<Context> = Arc::new(variables.set(row, context, arena)?);
+                // MongoDB parses the pipeline for each document. A variable without a value is unknown then.
+                if let Some(known) = variables.without_missing(&own) {
+                    Update::parse(pipeline.view(), &[], &known)?;
+                }
+                return collections.update(self.into(), filter, update, insert, &own);
             }
             Matched::Replace => {
                 let update = Arc::new(Update::parse(Value::Document(document), &[], context)?);

@@ -16,7 +16,7 @@ use super::target;
 use super::variables::{Let, parse_let};
 use crate::field_path::checked_path;
 use crate::{Context, Update};
-use base::bson::{Builder, Document, DocumentBuf, Element, Path, Value};
+use base::bson::{Builder, Document, DocumentBuf, Element, Path, Value, ValueBuf};
 use base::{Error, Result, bail, err};
 use std::sync::Arc;
 
@@ -34,7 +34,12 @@ pub(super) enum Matched {
     KeepExisting,
     Merge,
     Fail,
-    Pipeline { update: Arc<Update>, variables: Let },
+    /// An error of the pipeline counts when a document is written, as in MongoDB.
+    Pipeline {
+        update: Result<Arc<Update>>,
+        pipeline: ValueBuf,
+        variables: Let,
+    },
 }
 
 /// Action for a document that does not exist in the target.
@@ -208,10 +213,13 @@ fn parse_matched(mode: Value<'_>, options: Document<'_>, context: &Context) -> R
         Value::String("keepExisting") => Ok(Matched::KeepExisting),
         Value::String("merge") => Ok(Matched::Merge),
         Value::String("fail") => Ok(Matched::Fail),
-        Value::Array(_) => {
+        Value::Array(stages) => {
             let variables = parse_variables(options, context)?;
-            let update = Arc::new(Update::parse(mode, &[], &variables.declare(context))?);
-            Ok(Matched::Pipeline { update, variables })
+            let update = Update::parse(mode, &[], &variables.declare(context)).map(Arc::new);
+            if stages.iter().any(|stage| stage.as_document().is_none()) {
+                update.clone()?;
+            }
+            Ok(Matched::Pipeline { update, pipeline: mode.to_owned(), variables })
         }
         Value::String(_) => Err(bad_mode("whenMatched", mode)),
         other => {

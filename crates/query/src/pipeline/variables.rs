@@ -49,6 +49,16 @@ impl Let {
         Ok(outer.with_variables(variables))
     }
 
+    /// Returns the context of a row without these variables that have no value there; `None` if each has one.
+    pub(crate) fn without_missing(&self, own: &Context) -> Option<Context> {
+        let own_name = |name: &str| self.variables.iter().any(|(known, _)| known == name);
+        let is_missing = |(name, value): &(String, Option<ValueBuf>)| value.is_none() && own_name(name);
+        own.variables.iter().any(is_missing).then(|| {
+            let known = own.variables.iter().filter(|variable| !is_missing(variable));
+            own.with_variables(known.cloned().collect())
+        })
+    }
+
     /// The paths that the variables read; `None` for the whole document.
     pub(crate) fn dependencies(&self) -> Option<Vec<Path>> {
         let mut paths = Vec::new();
