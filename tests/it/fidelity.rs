@@ -1,7 +1,7 @@
 //! tests/fidelity.txt: the state of each place where other test suites had failed, and tests that scripts cannot
 //! express.
 
-use crate::requests::run;
+use crate::requests::{code, run};
 use crate::server::Server;
 use crate::{print_line, root};
 use base::bson::{Builder, Document};
@@ -75,10 +75,31 @@ fn cluster_times_far_ahead_are_refused() {
         return print_line("fidelity: skipped, no server yet");
     };
     let mut client = server.connect().unwrap();
-    let far = "{ping: 1, $clusterTime: {clusterTime: {$timestamp: {t: 4294967295, i: 1}}}, $db: 'admin'}";
-    let refused = run(&mut client, far);
+    let refused = run(&mut client, FAR);
     assert_eq!(refused.view().get("code").and_then(|code| code.as_i64()), Some(205), "{refused}");
+    let mut code_of =
+        |time: &str| code(&run(&mut client, &format!("{{ping: 1, $clusterTime: {time}, $db: 'admin'}}")));
+    let time = "clusterTime: {$timestamp: {t: 1, i: 1}}";
+    let hash = "hash: {$binary: {base64: '', subType: '00'}}";
+    // A signature may be missing. It is complete if it exists.
+    assert_eq!(code_of(&format!("{{{time}}}")), 0);
+    assert_eq!(code_of(&format!("{{{time}, signature: {{{hash}, keyId: 0}}}}")), 0);
+    assert_eq!(code_of(&format!("{{{time}, signature: {{keyId: 0}}}}")), 40_414);
+    assert_eq!(code_of(&format!("{{{time}, signature: 1}}")), 14);
+    assert_eq!(code_of("1"), 14);
+    // Without a login the time is ignored.
+    let guarded = Server::start_with(&["--replset", "rs0", "--auth"]).unwrap();
+    let mut admin = guarded.connect().unwrap();
+    assert_eq!(code(&run(&mut admin, FAR)), 205, "the localhost exception");
+    let user = "{createUser: 'u', pwd: 'p', roles: ['root'], $db: 'admin'}";
+    assert_eq!(code(&run(&mut admin, user)), 0);
+    let mut stranger = guarded.connect().unwrap();
+    assert_eq!(code(&run(&mut stranger, FAR)), 0);
 }
+
+/// A command with a cluster time far ahead.
+const FAR: &str =
+    "{hello: 1, $clusterTime: {clusterTime: {$timestamp: {t: 4294967295, i: 1}}}, $db: 'admin'}";
 
 #[test]
 fn pipelines_nest_twenty_deep() {

@@ -158,7 +158,8 @@ impl<'a> Arguments<'a> {
     }
 }
 
-/// Returns the seconds of a cluster time, which no key signs here.
+/// Returns the seconds of a cluster time. No key signs it here, so that a signature is not verified. A time without
+/// a signature is one with an empty signature, as in MongoDB (vector_clock.cpp).
 ///
 /// Errors: TypeMismatch and 40414 for wrong and missing fields.
 fn cluster_seconds(element: &Element<'_>, command: &Command) -> Result<u64> {
@@ -168,7 +169,14 @@ fn cluster_seconds(element: &Element<'_>, command: &Command) -> Result<u64> {
         Value::Timestamp(time) => time >> 32,
         other => return Err(fields.wrong_type("clusterTime", other.kind(), "timestamp")),
     };
-    fields.document("signature")?;
+    if let Some(signature) = fields.document("signature")? {
+        let mut fields = Fields::of_document("$clusterTime.signature", signature);
+        match fields.required("hash", Fields::any)? {
+            Value::Binary { .. } => {}
+            other => return Err(fields.wrong_type("hash", other.kind(), "binData")),
+        }
+        fields.required("keyId", Fields::integer)?;
+    }
     Ok(seconds)
 }
 

@@ -96,6 +96,9 @@ impl<'a> Parts<'a> {
         let hint = fields.hint()?;
         let variables = fields.document("let")?;
         let collation = fields.collation()?;
+        // MongoDB reads them and does not use them.
+        fields.integer("batchSize")?;
+        fields.boolean("singleBatch")?;
         fields.refuse_unless_default("encryptionInformation")?;
         fields.refuse_unless_default("sampleId")?;
         fields.finish()?;
