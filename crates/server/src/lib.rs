@@ -15,6 +15,7 @@ mod listen;
 mod observe;
 mod process;
 mod protocol;
+mod server;
 mod session;
 mod state;
 
@@ -26,6 +27,7 @@ pub use listen::net::serve;
 pub use listen::simulated::{Advance, SimulatedBackground, SimulatedConnection};
 pub use process::logging;
 pub use process::memory_limit::MemoryLimit;
+pub use server::{Server, seed};
 pub use state::http::HttpOptions;
-pub use state::server::{MECHANISMS, Server, Settings, seed};
+pub use state::settings::{MECHANISMS, Settings};
 pub use state::tls::{Tls, TlsMode, TlsOptions};

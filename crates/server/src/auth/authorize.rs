@@ -8,8 +8,9 @@ use crate::access::privilege::Privilege;
 use crate::access::requirements::Authorizer;
 use crate::access::resource::Pattern;
 use crate::access::{Action, Privileges, Resource};
+use crate::observe::activity::Activities;
+use crate::state::auth::Auth;
 use crate::state::connection::ConnectionState;
-use crate::state::server::Server;
 use base::{ErrorCode, Result, err};
 use std::sync::LazyLock;
 use wire::request::Request;
@@ -29,39 +30,40 @@ static LOCALHOST_EXCEPTION: LazyLock<Privileges> = LazyLock::new(|| {
 });
 
 /// Returns the privileges of the connection's user. Only valid with access control.
-pub(crate) fn privileges<'a>(server: &Server, state: &'a ConnectionState) -> &'a Privileges {
+pub(crate) fn privileges<'a>(auth: &Auth, state: &'a ConnectionState) -> &'a Privileges {
     match &state.identity {
         Some(identity) => &identity.privileges,
-        None if localhost_exception(server, state) => &LOCALHOST_EXCEPTION,
+        None if localhost_exception(auth, state) => &LOCALHOST_EXCEPTION,
         None => &NO_PRIVILEGES,
     }
 }
 
 /// Returns true if a connection may run an action. Always true without access control.
 pub(crate) fn is_authorized(
-    server: &Server,
+    auth: &Auth,
     state: &ConnectionState,
     resource: Resource<'_>,
     action: Action,
 ) -> bool {
-    !state.is_access_controlled(server) || privileges(server, state).allows(resource, action)
+    !state.is_access_controlled(auth) || privileges(auth, state).allows(resource, action)
 }
 
 /// Returns a request with the identity of its connection; `None` without access control.
 pub(crate) fn authorizer<'a>(
-    server: &'a Server,
+    auth: &'a Auth,
+    activities: &'a Activities,
     state: &'a ConnectionState,
     request: &'a Request<'a>,
 ) -> Option<Authorizer<'a>> {
-    state.is_access_controlled(server).then(|| Authorizer {
-        privileges: privileges(server, state),
+    state.is_access_controlled(auth).then(|| Authorizer {
+        privileges: privileges(auth, state),
         identity: state.identity.as_deref(),
         body: request.body,
         database: request.database,
         sequences: &request.sequences,
-        activities: &server.activities,
-        store: &server.database,
-        requirements_of: server.commands.requirements_of,
+        activities,
+        store: &auth.database,
+        requirements_of: auth.requirements_of,
         record: None,
     })
 }
@@ -70,12 +72,13 @@ pub(crate) fn authorizer<'a>(
 ///
 /// Errors: Unauthorized with MongoDB's text.
 pub(crate) fn authorize(
-    server: &Server,
+    auth: &Auth,
+    activities: &Activities,
     state: &ConnectionState,
     request: &Request<'_>,
     command: &Command,
 ) -> Result<()> {
-    let Some(mut authorizer) = authorizer(server, state, request) else { return Ok(()) };
+    let Some(mut authorizer) = authorizer(auth, activities, state, request) else { return Ok(()) };
     state.activity.set_user(state.identity.as_ref().map(|identity| &identity.user));
     authorizer.check(&command.requirements).map_err(|error| match error.code() {
         ErrorCode::Unauthorized => {

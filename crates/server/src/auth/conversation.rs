@@ -7,8 +7,9 @@ use super::login::{self, Failure, Login};
 use super::user::User;
 use super::{iterations, store};
 use crate::protocol::names::UserName;
+use crate::state::auth::Auth;
 use crate::state::connection::{ConnectionState, Conversation, Step};
-use crate::state::server::Server;
+use crate::state::parameters::Parameters;
 use base::{Result, bail};
 use wire::scram::{self, Credential, Mechanism};
 use wire::secret;
@@ -38,25 +39,21 @@ impl ClientFirst {
     ///
     /// Errors: MechanismUnavailable; AuthenticationFailed.
     pub(crate) fn read(
-        server: &Server,
+        auth: &Auth,
         state: &ConnectionState,
         (mechanism, db): (&str, &str),
         message: &[u8],
         (is_speculative, skips_empty): (bool, bool),
     ) -> Result<ClientFirst> {
-        let enabled = Mechanism::of_name(mechanism).filter(|_| server.auth.takes(mechanism));
+        let enabled = Mechanism::of_name(mechanism).filter(|_| auth.takes(mechanism));
         let Some(found) = enabled else {
             let why = format!("Received authentication for mechanism {mechanism} which is not enabled");
             bail!(MechanismUnavailable, "{why}");
         };
-        server.counters.count_login(found.name(), is_speculative, |tries| &tries.received);
+        auth.logins.count(found.name(), is_speculative, |tries| &tries.received);
         let failure = |user: &str, why: &str| {
             let user = UserName::new(user, db);
-            login::failed(
-                server,
-                state,
-                &Failure { user: &user, mechanism: found.name(), is_speculative, why },
-            )
+            login::failed(auth, state, &Failure { user: &user, mechanism: found.name(), is_speculative, why })
         };
         let first = scram::ClientFirst::read(found, message).map_err(|refusal| failure("", &refusal.0))?;
         Ok(ClientFirst {
@@ -71,9 +68,14 @@ impl ClientFirst {
     /// Begins a conversation on a connection and replaces an earlier one.
     ///
     /// Errors: AuthenticationFailed; the store's errors.
-    pub(crate) fn begin(self, server: &Server, state: &mut ConnectionState) -> Result<ServerMessage> {
+    pub(crate) fn begin(
+        self,
+        auth: &Auth,
+        parameters: &Parameters,
+        state: &mut ConnectionState,
+    ) -> Result<ServerMessage> {
         state.conversation = None;
-        let known = store::user(&server.database, &self.user)?.and_then(|found| User::read(found.view()));
+        let known = store::user(&auth.database, &self.user)?.and_then(|found| User::read(found.view()));
         let is_there = known.is_some();
         let known = known.and_then(|user| user.credential(self.mechanism).cloned());
         if self.is_speculative && is_there && known.is_none() {
@@ -82,7 +84,7 @@ impl ClientFirst {
         }
         let shown = match &known {
             Some(credential) => Ok(credential.clone()),
-            None => dummy_credential(server, self.mechanism, &self.user),
+            None => dummy_credential(auth, parameters, self.mechanism, &self.user),
         };
         let (mechanism, user) = (self.mechanism, self.user);
         let replied =
@@ -91,7 +93,7 @@ impl ClientFirst {
             let is_speculative = self.is_speculative;
             let failure =
                 Failure { user: &user, mechanism: mechanism.name(), is_speculative, why: &refusal.0 };
-            login::failed(server, state, &failure)
+            login::failed(auth, state, &failure)
         })?;
         state.conversation = Some(Box::new(Conversation {
             mechanism,
@@ -110,7 +112,7 @@ impl Conversation {
     /// Errors: AuthenticationFailed; errors if the connection already has a user.
     pub(crate) fn sasl_continue(
         self,
-        server: &Server,
+        auth: &Auth,
         state: &mut ConnectionState,
         message: &[u8],
         api_strict: bool,
@@ -127,7 +129,7 @@ impl Conversation {
                 let (credential, message) = refused.map_err(|why| {
                     let failure =
                         Failure { user: &user, mechanism: mechanism.name(), is_speculative, why: &why };
-                    login::failed(server, state, &failure)
+                    login::failed(auth, state, &failure)
                 })?;
                 (credential, Some(message))
             }
@@ -140,7 +142,7 @@ impl Conversation {
         }
         let login = Login { user: &user, mechanism: mechanism.name(), is_speculative, api_strict };
         // The password may have changed since the conversation began.
-        login::authenticate(server, state, &login, |user| user.credential(mechanism) == Some(&credential))?;
+        login::authenticate(auth, state, &login, |user| user.credential(mechanism) == Some(&credential))?;
         Ok(ServerMessage { done: true, message: message.unwrap_or_default() })
     }
 }
@@ -148,16 +150,17 @@ impl Conversation {
 /// Returns a credential for an unknown user: a constant salt for each name, as for a known
 /// user. No proof matches it.
 pub(super) fn dummy_credential(
-    server: &Server,
+    auth: &Auth,
+    parameters: &Parameters,
     mechanism: Mechanism,
     user: &UserName,
 ) -> std::result::Result<Credential, String> {
-    let secret = server.auth.secret()?;
+    let secret = auth.secret()?;
     let mut salt = mechanism.hmac(secret, &[user.id().as_bytes()]);
     salt.truncate(mechanism.salt_size());
     let size = mechanism.key_size();
     let mut keys = secret::random::<64>()?.to_vec();
     keys.truncate(2 * size);
     let server_key = keys.split_off(size);
-    Ok(Credential { iterations: iterations(server, mechanism), salt, stored_key: keys, server_key })
+    Ok(Credential { iterations: iterations(parameters, mechanism), salt, stored_key: keys, server_key })
 }

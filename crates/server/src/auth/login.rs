@@ -6,8 +6,8 @@ use super::{role, store};
 use crate::access::Identity;
 use crate::protocol::names::UserName;
 use crate::protocol::session_id::digest_of;
+use crate::state::auth::Auth;
 use crate::state::connection::ConnectionState;
-use crate::state::server::Server;
 use base::bson::{Document, Value};
 use base::{Error, Result, bail, err};
 use database::time;
@@ -40,17 +40,17 @@ pub(crate) struct Failure<'a> {
 /// Errors: AuthenticationFailed; 5626701 to 5626703 if the connection already has a user; the
 /// store's errors.
 pub(crate) fn authenticate(
-    server: &Server,
+    auth: &Auth,
     state: &mut ConnectionState,
     login: &Login<'_>,
     is_proven: impl FnOnce(&User) -> bool,
 ) -> Result<()> {
-    let generation = server.database.access_generation();
+    let generation = auth.database.access_generation();
     let Login { user, mechanism, is_speculative, .. } = *login;
     let fail = |state: &ConnectionState, why: &str| {
-        failed(server, state, &Failure { user, mechanism, is_speculative, why })
+        failed(auth, state, &Failure { user, mechanism, is_speculative, why })
     };
-    let Some(document) = store::user(&server.database, user)? else {
+    let Some(document) = store::user(&auth.database, user)? else {
         return Err(fail(
             state,
             "the user does not exist \
@@ -63,12 +63,12 @@ pub(crate) fn authenticate(
     if !is_proven(&found) {
         return Err(fail(state, "the user's credentials changed during the login"));
     }
-    server.auth.delays.succeeded(user, state.activity.client.ip());
-    let count = || server.counters.count_login(mechanism, is_speculative, |tries| &tries.successful);
+    auth.delays.succeeded(user, state.activity.client.ip());
+    let count = || auth.logins.count(mechanism, is_speculative, |tries| &tries.successful);
     if let Some(known) = &state.identity {
         return again(known, login).inspect(|()| count());
     }
-    let Some(identity) = identify(server, state, document.view(), found, mechanism, generation)? else {
+    let Some(identity) = identify(auth, state, document.view(), found, mechanism, generation)? else {
         return Err(fail(state, "an authentication restriction of the user refuses this address"));
     };
     state.identity = Some(Arc::new(identity));
@@ -111,18 +111,18 @@ fn again(known: &Identity, login: &Login<'_>) -> Result<()> {
 /// user that may no longer connect from this address, is logged out.
 ///
 /// Errors: the store's errors.
-pub(crate) fn refresh(server: &Server, state: &mut ConnectionState) -> Result<()> {
+pub(crate) fn refresh(auth: &Auth, state: &mut ConnectionState) -> Result<()> {
     let Some(known) = &state.identity else { return Ok(()) };
-    let generation = server.database.access_generation();
-    let is_old = server.settings.shared && time::since(known.read) > super::SHARED_MEMORY;
+    let generation = auth.database.access_generation();
+    let is_old = auth.is_shared && time::since(known.read) > super::SHARED_MEMORY;
     if known.generation == generation && !is_old {
         return Ok(());
     }
-    let document = store::user(&server.database, &known.user)?;
+    let document = store::user(&auth.database, &known.user)?;
     let found = document.and_then(|document| Some((User::read(document.view())?, document)));
     let found = match found.filter(|(found, _)| found.id == known.user_id) {
         Some((found, document)) => {
-            identify(server, state, document.view(), found, known.mechanism, generation)?
+            identify(auth, state, document.view(), found, known.mechanism, generation)?
         }
         None => None,
     };
@@ -142,14 +142,14 @@ pub(crate) fn refresh(server: &Server, state: &mut ConnectionState) -> Result<()
 ///
 /// Errors: the store's errors.
 fn identify(
-    server: &Server,
+    auth: &Auth,
     state: &ConnectionState,
     document: Document<'_>,
     user: User,
     mechanism: &'static str,
     generation: u64,
 ) -> Result<Option<Identity>> {
-    let (privileges, restrictions) = role::privileges_of(server, &user.roles)?;
+    let (privileges, restrictions) = role::privileges_of(&auth.database, &user.roles)?;
     let ends = Ends { client: state.activity.client.ip(), server: state.local.ip() };
     let allows = |list: Value<'_>| list.as_array().is_some_and(|list| restrictions::allow(list, ends));
     let own = document.get("authenticationRestrictions");
@@ -169,10 +169,10 @@ fn identify(
 }
 
 /// Logs a failed login. Returns the same error for all reasons.
-pub(crate) fn failed(server: &Server, state: &ConnectionState, failure: &Failure<'_>) -> Error {
+pub(crate) fn failed(auth: &Auth, state: &ConnectionState, failure: &Failure<'_>) -> Error {
     let Failure { user, mechanism, is_speculative, why } = *failure;
     if !user.name.is_empty() {
-        server.auth.delays.failed(user, state.activity.client.ip(), time::now());
+        auth.delays.failed(user, state.activity.client.ip(), time::now());
     }
     log::info!(
         id = 5286307, c = "ACCESS", client = state.activity.client.to_string().as_str(),

@@ -22,9 +22,9 @@ pub(crate) use conversation::ClientFirst;
 
 use crate::access::command::Command;
 use crate::protocol::names::UserName;
+use crate::state::auth::Auth;
 use crate::state::connection::ConnectionState;
-use crate::state::parameters::Setting;
-use crate::state::server::Server;
+use crate::state::parameters::{Parameters, Setting};
 use base::{Error, Result, err};
 use database::{mutant, time};
 use std::time::Duration;
@@ -44,8 +44,8 @@ pub(crate) const X509: &str = "MONGODB-X509";
 /// Returns the mechanisms of a user. An unknown user has all password mechanisms.
 ///
 /// Errors: the store's errors.
-pub(crate) fn mechanisms_of(server: &Server, user: &UserName) -> Result<Vec<&'static str>> {
-    let found = store::user(&server.database, user)?.and_then(|found| User::read(found.view()));
+pub(crate) fn mechanisms_of(auth: &Auth, user: &UserName) -> Result<Vec<&'static str>> {
+    let found = store::user(&auth.database, user)?.and_then(|found| User::read(found.view()));
     let has = |mechanism: Mechanism| match &found {
         Some(user) => user.credential(mechanism).is_some(),
         None => user.db != EXTERNAL,
@@ -53,32 +53,32 @@ pub(crate) fn mechanisms_of(server: &Server, user: &UserName) -> Result<Vec<&'st
     let is_external = found.as_ref().is_some_and(|user| user.is_external) && user.db == EXTERNAL;
     let by_password = Mechanism::ALL.into_iter().filter(|mechanism| has(*mechanism)).map(Mechanism::name);
     let by_certificate = is_external.then_some(X509);
-    Ok(by_password.chain(by_certificate).filter(|name| server.auth.takes(name)).collect())
+    Ok(by_password.chain(by_certificate).filter(|name| auth.takes(name)).collect())
 }
 
 /// Returns the iteration count for new passwords.
-pub(crate) fn iterations(server: &Server, mechanism: Mechanism) -> u32 {
+pub(crate) fn iterations(parameters: &Parameters, mechanism: Mechanism) -> u32 {
     let (name, otherwise) = match mechanism {
         Mechanism::Sha1 => ("scramIterationCount", 10_000),
         Mechanism::Sha256 => ("scramSHA256IterationCount", 15_000),
     };
-    match server.parameters.get(name) {
+    match parameters.get(name) {
         Some(Setting::Integer(count)) => u32::try_from(count).unwrap_or(otherwise),
         _ => otherwise,
     }
 }
 
 /// Returns true if access control is disabled and no user exists, as on most test servers.
-pub(crate) fn is_pointless(server: &Server) -> bool {
-    !server.auth.enabled() && !has_any(server)
+pub(crate) fn is_pointless(auth: &Auth) -> bool {
+    !auth.enabled() && !has_any(auth)
 }
 
 /// Refuses a command that requires authentication on a connection without a user. Does not
 /// check privileges.
 ///
 /// Errors: Unauthorized.
-pub(crate) fn check(server: &Server, state: &ConnectionState, command: &Command) -> Result<()> {
-    match command.without_auth || !state.is_unauthenticated(server) || localhost_exception(server, state) {
+pub(crate) fn check(auth: &Auth, state: &ConnectionState, command: &Command) -> Result<()> {
+    match command.without_auth || !state.is_unauthenticated(auth) || localhost_exception(auth, state) {
         true => Ok(()),
         false => Err(unauthorized(command)),
     }
@@ -86,9 +86,9 @@ pub(crate) fn check(server: &Server, state: &ConnectionState, command: &Command)
 
 /// Returns true if the localhost exception applies: a local client may create the first user
 /// while no user or role exists.
-pub(crate) fn localhost_exception(server: &Server, state: &ConnectionState) -> bool {
-    let is_allowed = server.auth.enabled() && server.settings.localhost_exception;
-    is_allowed && state.activity.client.ip().is_loopback() && !has_any(server)
+pub(crate) fn localhost_exception(auth: &Auth, state: &ConnectionState) -> bool {
+    let is_allowed = auth.enabled() && auth.localhost_exception;
+    is_allowed && state.activity.client.ip().is_loopback() && !has_any(auth)
 }
 
 /// Runs work that creates the first user, for an unauthenticated client.
@@ -99,40 +99,40 @@ pub(crate) fn localhost_exception(server: &Server, state: &ConnectionState) -> b
 ///
 /// Errors: Unauthorized if a user exists now or another server has the lease; errors of the work.
 pub(crate) fn create_first_user<T>(
-    server: &Server,
+    auth: &Auth,
     state: &ConnectionState,
     command: &Command,
     make: impl FnOnce() -> Result<T>,
 ) -> Result<T> {
-    if !state.is_unauthenticated(server) || mutant!("the localhost exception makes several users") {
+    if !state.is_unauthenticated(auth) || mutant!("the localhost exception makes several users") {
         return make();
     }
-    if !server.settings.shared {
-        return check(server, state, command).and_then(|()| make());
+    if !auth.is_shared {
+        return check(auth, state, command).and_then(|()| make());
     }
-    if !store::lease_first_user(&server.database)? {
+    if !store::lease_first_user(&auth.database)? {
         return Err(unauthorized(command));
     }
-    *server.auth.has_any.lock() = None;
-    let made = check(server, state, command).and_then(|()| make());
-    store::release_first_user(&server.database)?;
+    *auth.has_any.lock() = None;
+    let made = check(auth, state, command).and_then(|()| make());
+    store::release_first_user(&auth.database)?;
     made
 }
 
 /// Returns true if a user or a user-defined role exists. Also true after a read error, so that
 /// a failing disk does not enable the localhost exception.
-pub(crate) fn has_any(server: &Server) -> bool {
-    let generation = server.database.access_generation();
-    if let Some((at, since, found)) = *server.auth.has_any.lock()
+pub(crate) fn has_any(auth: &Auth) -> bool {
+    let generation = auth.database.access_generation();
+    if let Some((at, since, found)) = *auth.has_any.lock()
         && at == generation
-        && !(server.settings.shared && time::since(since) > SHARED_MEMORY)
+        && !(auth.is_shared && time::since(since) > SHARED_MEMORY)
     {
         return found;
     }
-    let found = store::has_any(&server.database, store::USERS)
-        .and_then(|users| Ok(users || store::has_any(&server.database, store::ROLES)?));
+    let found = store::has_any(&auth.database, store::USERS)
+        .and_then(|users| Ok(users || store::has_any(&auth.database, store::ROLES)?));
     match found {
-        Ok(found) => *server.auth.has_any.lock() = Some((generation, time::now(), found)),
+        Ok(found) => *auth.has_any.lock() = Some((generation, time::now(), found)),
         Err(ref error) => log::warn!(c = "ACCESS"; "reading users and roles: {error}"),
     }
     found.unwrap_or(true)

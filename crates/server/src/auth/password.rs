@@ -5,8 +5,9 @@ use super::login::{self, Failure, Login};
 use super::store;
 use super::user::User;
 use crate::protocol::names::UserName;
+use crate::state::auth::Auth;
 use crate::state::connection::ConnectionState;
-use crate::state::server::Server;
+use crate::state::parameters::Parameters;
 use base::Result;
 use wire::scram::{Credential, Mechanism};
 use wire::secret;
@@ -15,13 +16,14 @@ use wire::secret;
 ///
 /// Errors: AuthenticationFailed; the store's errors.
 pub(crate) fn authenticate(
-    server: &Server,
+    auth: &Auth,
+    parameters: &Parameters,
     state: &mut ConnectionState,
     user: &UserName,
     password: &str,
 ) -> Result<()> {
-    let known = store::user(&server.database, user)?.and_then(|found| User::read(found.view()));
-    let takes = |mechanism: &Mechanism| server.auth.takes(mechanism.name());
+    let known = store::user(&auth.database, user)?.and_then(|found| User::read(found.view()));
+    let takes = |mechanism: &Mechanism| auth.takes(mechanism.name());
     let found = Mechanism::ALL.into_iter().filter(takes).find_map(|mechanism| {
         let credential = known.as_ref()?.credential(mechanism)?;
         Some((mechanism, credential.clone()))
@@ -32,13 +34,13 @@ pub(crate) fn authenticate(
     };
     let fail = |why: &str| {
         let name = mechanism.map_or("", Mechanism::name);
-        Err(login::failed(server, state, &Failure { user, mechanism: name, is_speculative: false, why }))
+        Err(login::failed(auth, state, &Failure { user, mechanism: name, is_speculative: false, why }))
     };
     let Some(mechanism) = mechanism else { return fail("the user has no password mechanism") };
-    server.counters.count_login(mechanism.name(), false, |tries| &tries.received);
+    auth.logins.count(mechanism.name(), false, |tries| &tries.received);
     let shown = match &found {
         Some((_, credential)) => Ok(credential.clone()),
-        None => dummy_credential(server, mechanism, user),
+        None => dummy_credential(auth, parameters, mechanism, user),
     };
     let shown = match shown {
         Ok(shown) => shown,
@@ -55,5 +57,5 @@ pub(crate) fn authenticate(
     }
     let login = Login { user, mechanism: mechanism.name(), is_speculative: false, api_strict: false };
     // The password may have changed since the read.
-    login::authenticate(server, state, &login, |user| user.credential(mechanism) == Some(&credential))
+    login::authenticate(auth, state, &login, |user| user.credential(mechanism) == Some(&credential))
 }

@@ -6,9 +6,9 @@ use crate::access::builtin;
 use crate::access::privilege::{Privilege, Privileges, add};
 use crate::access::resource::Pattern;
 use crate::protocol::names::RoleName;
-use crate::state::server::Server;
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Value, ValueBuf};
 use base::{Result, bail, err};
+use database::Database;
 use std::sync::Arc;
 
 /// Effective content of roles, including inherited roles.
@@ -25,10 +25,10 @@ pub(crate) struct Resolved {
 /// Returns the document of a user-defined role.
 ///
 /// Errors: the store's errors.
-pub(crate) fn document(server: &Server, role: &RoleName) -> Result<Option<DocumentBuf>> {
+pub(crate) fn document(database: &Arc<Database>, role: &RoleName) -> Result<Option<DocumentBuf>> {
     let mut filter = Builder::new();
     filter.append(c"_id", &role.id()).append(c"role", &role.role).append(c"db", &role.db);
-    Ok(store::find(&server.database, ROLES, filter.finish().view())?.into_iter().next())
+    Ok(store::find(database, ROLES, filter.finish().view())?.into_iter().next())
 }
 
 /// Returns the roles in the document of a role or user.
@@ -69,7 +69,7 @@ fn stored(privilege: Document<'_>) -> Option<Privilege> {
 /// Resolves roles. Missing roles grant nothing. Cycles are allowed.
 ///
 /// Errors: the store's errors.
-pub(crate) fn resolve(server: &Server, roles: &[RoleName]) -> Result<Resolved> {
+pub(crate) fn resolve(database: &Arc<Database>, roles: &[RoleName]) -> Result<Resolved> {
     let mut resolved = Resolved::default();
     let mut visited: Vec<RoleName> = Vec::new();
     let mut next: Vec<RoleName> = roles.to_vec();
@@ -80,7 +80,7 @@ pub(crate) fn resolve(server: &Server, roles: &[RoleName]) -> Result<Resolved> {
         match builtin::privileges(&role) {
             Some(privileges) => privileges.into_iter().for_each(|one| add(&mut resolved.privileges, one)),
             None => {
-                if let Some(document) = document(server, &role)? {
+                if let Some(document) = document(database, &role)? {
                     let document = document.view();
                     for privilege in privileges_in(document) {
                         add(&mut resolved.privileges, privilege);
@@ -110,8 +110,11 @@ pub(crate) fn resolve(server: &Server, roles: &[RoleName]) -> Result<Resolved> {
 /// Privileges and roles include inherited roles.
 ///
 /// Errors: the store's errors.
-pub(crate) fn privileges_of(server: &Server, roles: &[RoleName]) -> Result<(Arc<Privileges>, Vec<ValueBuf>)> {
-    let resolved = resolve(server, roles)?;
+pub(crate) fn privileges_of(
+    database: &Arc<Database>,
+    roles: &[RoleName],
+) -> Result<(Arc<Privileges>, Vec<ValueBuf>)> {
+    let resolved = resolve(database, roles)?;
     let mut all = roles.to_vec();
     all.extend(resolved.inherited.into_iter().filter(|role| !roles.contains(role)));
     Ok((Arc::new(Privileges::new(resolved.privileges).through(all)), resolved.restrictions))
@@ -120,10 +123,10 @@ pub(crate) fn privileges_of(server: &Server, roles: &[RoleName]) -> Result<(Arc<
 /// Checks that all roles exist.
 ///
 /// Errors: RoleNotFound with the missing names.
-pub(crate) fn check_exist(server: &Server, roles: &[RoleName]) -> Result<()> {
+pub(crate) fn check_exist(database: &Arc<Database>, roles: &[RoleName]) -> Result<()> {
     let mut unknown: Vec<String> = Vec::new();
     for role in roles {
-        if !builtin::is_builtin(role) && document(server, role)?.is_none() {
+        if !builtin::is_builtin(role) && document(database, role)?.is_none() {
             let name = role.to_string();
             if !unknown.contains(&name) {
                 unknown.push(name);
@@ -169,12 +172,12 @@ fn part<'a>(parts: Document<'a>, name: &str) -> Result<&'a str> {
 ///
 /// Errors: the store's errors.
 pub(crate) fn append_resolved(
-    server: &Server,
+    database: &Arc<Database>,
     out: &mut Builder,
     roles: &[RoleName],
     restrictions: bool,
 ) -> Result<()> {
-    let resolved = resolve(server, roles)?;
+    let resolved = resolve(database, roles)?;
     let mut inherited = roles.to_vec();
     inherited.extend(resolved.inherited.into_iter().filter(|role| !roles.contains(role)));
     append_names(out, "inheritedRoles", &inherited);

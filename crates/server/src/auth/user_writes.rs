@@ -3,8 +3,8 @@
 use super::is_authorized;
 use crate::access::command::{Command, Kind};
 use crate::access::{self, Action};
+use crate::state::auth::Auth;
 use crate::state::connection::ConnectionState;
-use crate::state::server::Server;
 use base::bson::{Document, Value};
 use base::namespace::is_internal_database;
 use base::{Result, err};
@@ -15,7 +15,7 @@ use wire::request::Request;
 ///
 /// Errors: UserWritesBlocked.
 pub(crate) fn check(
-    server: &Server,
+    auth: &Auth,
     state: &ConnectionState,
     command: &Command,
     request: &Request<'_>,
@@ -23,8 +23,8 @@ pub(crate) fn check(
     if state.is_system || !writes_for_user(command, request) {
         return Ok(());
     }
-    let bypasses = state.is_access_controlled(server)
-        && is_authorized(server, state, access::Resource::Cluster, Action::BypassWriteBlockingMode);
+    let bypasses = state.is_access_controlled(auth)
+        && is_authorized(auth, state, access::Resource::Cluster, Action::BypassWriteBlockingMode);
     match bypasses {
         true => Ok(()),
         false => Err(err!(UserWritesBlocked, "User writes blocked")),

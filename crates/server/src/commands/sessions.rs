@@ -18,7 +18,7 @@ pub(crate) const START_SESSION: Row =
 
 fn start(call: &mut Call<'_>) -> Result<HandlerStatus> {
     call.fields().after_name().finish()?;
-    let id = call.server.sessions.start(session::digest(call.server, call.connection))?;
+    let id = call.server.sessions.start(session::digest(&call.server.auth, call.connection))?;
     call.reply.begin_document(c"id").append(c"id", Value::Binary { subtype: 4, bytes: &id.uuid }).end();
     call.reply.append(c"timeoutMinutes", TIMEOUT_MINUTES);
     Ok(HandlerStatus::Done)
@@ -68,7 +68,7 @@ pub(crate) const KILL_SESSIONS: Row =
 
 fn kill(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let ids = own_sessions(call, Action::KillAnySession)?;
-    let own = session::digest(call.server, call.connection);
+    let own = session::digest(&call.server.auth, call.connection);
     // An empty list selects the sessions of the current user.
     kill_sessions(call, |id| match ids.as_slice() {
         [] => *id.user() == own,
@@ -188,7 +188,7 @@ impl Pattern {
 
 /// Returns the session that the client names. Another user's session requires the privilege `also`.
 fn own(call: &Call<'_>, named: Named, also: Action) -> Result<Option<SessionId>> {
-    session::own_or(call.server, call.connection, named, also)
+    session::own_or(&call.server.auth, call.connection, named, also)
 }
 
 /// Takes the sessions in the command's own field.

@@ -5,8 +5,8 @@
 
 use crate::dispatch::request;
 use crate::observe::activity::Activity;
+use crate::server::Server;
 use crate::state::connection::ConnectionState;
-use crate::state::server::Server;
 use base::bson::{Document, DocumentBuf};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -56,7 +56,7 @@ impl Drop for LocalConnection {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::server::Settings;
+    use crate::state::settings::Settings;
     use base::bson::Builder;
     use database::{Database, SystemClock};
     use std::time::Instant;

@@ -23,10 +23,10 @@ use crate::process::event::Event;
 use crate::protocol::read_concern::ReadConcern;
 use crate::protocol::reply::{self, LabelContext, Reply};
 use crate::protocol::write_concern::Effective;
+use crate::server::Server;
 use crate::session::Sessions;
 use crate::state::connection::{self, ConnectionState};
 use crate::state::fail_point::{Failure, Target};
-use crate::state::server::Server;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::namespace::is_internal_database;
 use base::{Error, ErrorCode, Namespace, Result, bail, err};
@@ -270,20 +270,20 @@ impl<'a> Run<'a, '_> {
             bail!(Unauthorized, "{} may only be run against the admin database.", command.name);
         }
         if state.identity.is_some() {
-            login::refresh(server, state)?;
+            login::refresh(&server.auth, state)?;
         }
-        if state.is_access_controlled(server) {
-            auth::check(server, state, command)?;
-            auth::authorize(server, state, self.request, command)?;
+        if state.is_access_controlled(&server.auth) {
+            auth::check(&server.auth, state, command)?;
+            auth::authorize(&server.auth, &server.activities, state, self.request, command)?;
         }
         let topology = Topology { is_replica_set: server.is_replicated() };
         let mut arguments = Arguments::read(self.request.body, command, &topology)?;
         // Without a login, the time of a client is ignored unless a key has signed it.
-        if !state.is_unauthenticated(server) || auth::localhost_exception(server, state) {
+        if !state.is_unauthenticated(&server.auth) || auth::localhost_exception(&server.auth, state) {
             check_cluster_time(server, arguments.cluster_seconds)?;
         }
         if let Some(named) = arguments.named_session {
-            arguments.session = auth::session::own(server, state, named)?;
+            arguments.session = auth::session::own(&server.auth, state, named)?;
         }
         let in_transaction = arguments.transaction.is_some();
         self.record.context = LabelContext {
@@ -374,7 +374,7 @@ impl<'a> Run<'a, '_> {
         }
         self.check_primary(&arguments)?;
         if self.server.set_settings.user_write_block.reason().is_some() {
-            user_writes::check(self.server, state, self.command, self.request)?;
+            user_writes::check(&self.server.auth, state, self.command, self.request)?;
         }
         if let Some(event) = self.wait(state, &arguments)? {
             self.progress.failure = Some(Box::new(failure));
@@ -704,7 +704,7 @@ fn check_cluster_time(server: &Server, seconds: u64) -> Result<()> {
     if seconds == 0 {
         return Ok(());
     }
-    let own = server.cluster_time() >> 32;
+    let own = server.database.cluster_time() >> 32;
     match seconds > own.saturating_add(DRIFT_MAX) {
         true => Err(err!(
             ClusterTimeFailsRateLimiter,
@@ -719,10 +719,10 @@ fn check_cluster_time(server: &Server, seconds: u64) -> Result<()> {
 /// Unauthenticated clients do not get it: MongoDB sends them only a signed time, and this server
 /// has no keys.
 fn append_cluster_time(server: &Server, state: &ConnectionState, reply: &mut Builder) {
-    if (server.set().is_none() && !server.is_front_with_log()) || state.is_unauthenticated(server) {
+    if (server.set().is_none() && !server.is_front_with_log()) || state.is_unauthenticated(&server.auth) {
         return;
     }
-    let time = Value::Timestamp(server.cluster_time());
+    let time = Value::Timestamp(server.database.cluster_time());
     reply.begin_document(c"$clusterTime").append(c"clusterTime", time);
     // Without keys the signature is empty, as in a set without authentication.
     reply.begin_document(c"signature");

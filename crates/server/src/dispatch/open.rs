@@ -2,7 +2,8 @@
 
 use crate::commands::table;
 use crate::dispatch::request::command_of_server;
-use crate::state::server::{Commands, Server, Settings, seed};
+use crate::server::{Commands, Server, seed};
+use crate::state::settings::Settings;
 use database::Database;
 use std::sync::Arc;
 

@@ -9,8 +9,8 @@ use crate::call::progress::{Progress, Stream};
 use crate::dispatch::{self, PendingReply};
 use crate::process::buffers;
 use crate::protocol::reply::{self, Reply};
+use crate::server::Server;
 use crate::state::connection::ConnectionState;
-use crate::state::server::Server;
 use base::bson::{Builder, Document, DocumentBuf};
 use base::{Error, ErrorCode, err};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -46,7 +46,8 @@ impl Request {
         out: &mut Vec<u8>,
     ) -> Result<(HandlerStatus, Option<Box<Request>>), FrameError> {
         let mut bytes = frame;
-        let compressor = frame::decompress(&mut bytes, state.largest_message(server))?;
+        let compressor =
+            frame::decompress(&mut bytes, state.largest_message(&server.auth, &server.parameters))?;
         let (envelope, request) = frame::parse(&bytes, compressor)?;
         let mut request_state = RequestState::default();
         let parsed = Parsed { envelope: &envelope, request: request.as_ref() };

@@ -2,8 +2,8 @@
 //! operations of disconnected clients.
 
 use crate::process::heap::{self, MemoryUsage, PurgePolicy};
+use crate::server::Server;
 use crate::state::parameters::Setting;
-use crate::state::server::Server;
 use database::time;
 use std::sync::Weak;
 use std::time::{Duration, Instant};
@@ -48,7 +48,7 @@ impl Default for Background {
 impl Background {
     /// Does the work that is due. Called once a second.
     pub(crate) fn tick(&mut self, server: &Server) {
-        let lifetime = server.transaction_lifetime();
+        let lifetime = server.parameters.transaction_lifetime();
         let sessions =
             if server.sessions.transactions.any_open() { server.sessions.all() } else { Vec::new() };
         for session in sessions {

@@ -11,8 +11,8 @@ use crate::dispatch::request::Request;
 use crate::process::blocking::{in_place, network_threads};
 use crate::process::buffers;
 use crate::process::event::Event;
+use crate::server::Server;
 use crate::state::connection::ConnectionState;
-use crate::state::server::Server;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use wire::header::{FrameError, frame_length};
@@ -123,7 +123,9 @@ impl Driver {
     fn frame(&mut self) -> Result<Vec<u8>, DriverAction> {
         let rest = self.input.get(self.handled..).unwrap_or_default();
         let length = match frame_length(rest) {
-            Ok(Some(length)) if length > self.state.largest_message(&self.server) => {
+            Ok(Some(length))
+                if length > self.state.largest_message(&self.server.auth, &self.server.parameters) =>
+            {
                 let why = "before authentication, a message of";
                 return Err(DriverAction::Refuse(format!("{why} {length} bytes is too large")));
             }

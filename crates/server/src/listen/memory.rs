@@ -10,12 +10,12 @@
 //! an operation waits before it becomes large. Above a quarter, batches end early. Above the whole
 //! room, growth is refused.
 
-use crate::observe::activity::Activity;
+use crate::observe::activity::{Activities, Activity};
 use crate::process::heap;
 use crate::process::memory_limit::MemoryLimit;
-use crate::state::server::Server;
+use crate::server::Server;
 use base::ErrorCode;
-use database::Operation;
+use database::{Cursors, Database, Operation};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -98,8 +98,10 @@ impl Watcher {
         if now < self.limit.of_data_again() && !server.database.refuses_growth() {
             return now;
         }
-        let holders = holders(server);
-        self.bound_data(server, now, holders.iter().map(|(held, _)| held).sum());
+        let holders = holders(&server.database.cursors, &server.activities);
+        if server.settings.ephemeral {
+            self.bound_data(&server.database, now, holders.iter().map(|(held, _)| held).sum());
+        }
         if now > self.limit.bytes {
             self.end_one(server, now, holders);
         }
@@ -107,11 +109,8 @@ impl Watcher {
     }
 
     /// Refuses writes that grow the data, or accepts them again.
-    fn bound_data(&self, server: &Server, now: u64, held: u64) {
-        let refused = server.database.refuses_growth();
-        if !server.settings.ephemeral {
-            return;
-        }
+    fn bound_data(&self, database: &Database, now: u64, held: u64) {
+        let refused = database.refuses_growth();
         // Memory of operations will be freed.
         let data_bytes = now.saturating_sub(held);
         if !refused && (data_bytes > self.limit.of_data() || now > self.limit.bytes && held < now / 8) {
@@ -122,10 +121,10 @@ impl Watcher {
                 self.limit.bytes >> 20,
                 self.limit.from
             );
-            server.database.refuse_growth(true);
+            database.refuse_growth(true);
         } else if refused && data_bytes < self.limit.of_data_again() {
             log::info!("RSS is {} MB: writes are accepted again", now >> 20);
-            server.database.refuse_growth(false);
+            database.refuse_growth(false);
         }
     }
 
@@ -183,9 +182,9 @@ impl Watcher {
 
 /// Returns holders with their bytes: running operations, the largest idle cursor, connections'
 /// buffers.
-fn holders(server: &Server) -> Vec<(u64, MemoryConsumer)> {
-    let mut found = vec![(server.database.cursors.largest(), MemoryConsumer::Cursor)];
-    for activity in server.activities.all() {
+fn holders(cursors: &Cursors, activities: &Activities) -> Vec<(u64, MemoryConsumer)> {
+    let mut found = vec![(cursors.largest(), MemoryConsumer::Cursor)];
+    for activity in activities.all() {
         match activity.operation() {
             Some(used) => {
                 found.push((

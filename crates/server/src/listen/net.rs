@@ -21,10 +21,10 @@ use crate::observe::activity::Activity;
 use crate::process::blocking::{STACK_SIZE, network_threads, threads_most};
 use crate::process::event::Event;
 use crate::process::helpers::IdleProcessors;
+use crate::server::Server;
 use crate::state::connection::{ConnectionState, Peer};
-use crate::state::own_address::connect_address;
-use crate::state::server::Server;
 use crate::state::tls::{Tls, TlsMode};
+use crate::state::topology::connect_address;
 use database::{Database, threads};
 use protocol::Protocol;
 use std::future::{pending, poll_fn};
@@ -347,7 +347,7 @@ impl Connection {
     /// and on the time of a whole message.
     async fn fill_in_time(&mut self, complete_by: &mut Option<Instant>) -> io::Result<bool> {
         let (driver, now) = (&self.driver, Instant::now());
-        if !driver.state.is_unauthenticated(&driver.server) {
+        if !driver.state.is_unauthenticated(&driver.server.auth) {
             return self.fill().await;
         }
         let time = driver.server.settings.handshake_timeout;
@@ -385,7 +385,7 @@ impl Connection {
         let Driver { server, state, .. } = &self.driver;
         let tls = server.settings.tls.clone();
         let time = server.settings.handshake_timeout;
-        let is_unauthenticated = state.is_unauthenticated(server);
+        let is_unauthenticated = state.is_unauthenticated(&server.auth);
         let begins = self.protocol();
         // Without TLS and access control a silent client is harmless.
         let protocol = match tls.is_some() || is_unauthenticated {

@@ -7,8 +7,8 @@ use crate::listen::background::Background;
 use crate::listen::driver::{Driver, DriverAction, ThreadKind};
 use crate::observe::activity::Activity;
 use crate::process::event::Event;
+use crate::server::Server;
 use crate::state::connection::ConnectionState;
-use crate::state::server::Server;
 use database::time;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -126,7 +126,7 @@ impl SimulatedBackground {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::server::Settings;
+    use crate::state::settings::Settings;
     use base::bson::{DocumentBuf, extended_json};
     use database::{Database, SystemClock};
     use storage::store::LogOptions;

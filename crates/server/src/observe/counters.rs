@@ -4,25 +4,6 @@ use crate::observe::operations::Operations;
 use crate::process::counter::Counter;
 use rustls::ProtocolVersion;
 
-/// Logins by one mechanism.
-#[derive(Default)]
-pub(crate) struct LoginCounter {
-    /// All attempts.
-    pub(crate) all: TryCounter,
-    /// Attempts that began inside a hello.
-    pub(crate) early: TryCounter,
-}
-
-/// Attempts and successes.
-#[derive(Default)]
-pub(crate) struct TryCounter {
-    pub(crate) received: Counter,
-    pub(crate) successful: Counter,
-}
-
-/// Mechanisms in the order of serverStatus.
-pub(crate) const LOGINS: [&str; 3] = ["MONGODB-X509", "SCRAM-SHA-1", "SCRAM-SHA-256"];
-
 /// All counters.
 #[derive(Default)]
 pub(crate) struct Counters {
@@ -48,10 +29,6 @@ pub(crate) struct Counters {
     pub(crate) connections_rejected: Counter,
     /// Connections by TLS version: in the order of [`PROTOCOLS`], then other versions.
     pub(crate) protocols: [Counter; 5],
-    /// Hellos that requested a user's mechanisms.
-    pub(crate) mechanisms_asked: Counter,
-    /// Login attempts in the order of [`LOGINS`].
-    pub(crate) logins: [LoginCounter; LOGINS.len()],
     /// Commands by database.
     pub(crate) operations: Operations,
 }
@@ -68,15 +45,6 @@ impl Counters {
     /// Creates zero counters for a table of this many commands.
     pub(crate) fn new(commands: usize) -> Counters {
         Counters { operations: Operations::new(commands), ..Counters::default() }
-    }
-
-    /// Counts a login attempt or a success.
-    pub(crate) fn count_login(&self, mechanism: &str, is_early: bool, of: fn(&TryCounter) -> &Counter) {
-        let at = LOGINS.iter().position(|known| *known == mechanism);
-        if let Some(counter) = at.and_then(|at| self.logins.get(at)) {
-            of(&counter.all).add(1);
-            of(&counter.early).add(u64::from(is_early));
-        }
     }
 
     /// Counts a connection with this TLS version.

@@ -5,7 +5,8 @@ use crate::observe::activity::Activity;
 use crate::observe::operations::DatabaseOperations;
 use crate::protocol::names::UserName;
 use crate::session::Session;
-use crate::state::server::Server;
+use crate::state::auth::Auth;
+use crate::state::parameters::Parameters;
 use base::bson::{Document, DocumentBuf};
 use rustls::ProtocolVersion;
 use rustls::pki_types::CertificateDer;
@@ -97,19 +98,19 @@ impl ConnectionState {
     }
 
     /// Returns true if access control is on and the connection has no user.
-    pub(crate) fn is_unauthenticated(&self, server: &Server) -> bool {
-        self.identity.is_none() && self.is_access_controlled(server)
+    pub(crate) fn is_unauthenticated(&self, auth: &Auth) -> bool {
+        self.identity.is_none() && self.is_access_controlled(auth)
     }
 
     /// Returns true if access control applies to this connection.
-    pub(crate) fn is_access_controlled(&self, server: &Server) -> bool {
-        server.auth.enabled() && !self.is_system
+    pub(crate) fn is_access_controlled(&self, auth: &Auth) -> bool {
+        auth.enabled() && !self.is_system
     }
 
     /// Returns the maximum message size, which is lower before authentication.
-    pub(crate) fn largest_message(&self, server: &Server) -> usize {
-        match self.is_unauthenticated(server) {
-            true => server.parameters.unauthenticated_message_max(),
+    pub(crate) fn largest_message(&self, auth: &Auth, parameters: &Parameters) -> usize {
+        match self.is_unauthenticated(auth) {
+            true => parameters.unauthenticated_message_max(),
             false => MAX_MESSAGE_SIZE,
         }
     }

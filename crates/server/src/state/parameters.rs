@@ -221,6 +221,15 @@ impl Parameters {
         }
     }
 
+    /// Returns the maximum age of a transaction: the present value of
+    /// transactionLifetimeLimitSeconds.
+    pub(crate) fn transaction_lifetime(&self) -> Duration {
+        match self.get("transactionLifetimeLimitSeconds") {
+            Some(Setting::Integer(seconds)) => Duration::from_secs(seconds.unsigned_abs().into()),
+            _ => Duration::from_secs(60),
+        }
+    }
+
     /// Returns the maximum message size before authentication.
     pub(crate) fn unauthenticated_message_max(&self) -> usize {
         match self.get(UNAUTHENTICATED_MESSAGE_MAX) {

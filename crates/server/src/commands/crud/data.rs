@@ -103,7 +103,7 @@ impl Call<'_> {
             context.user_roles = identity.privileges.user_roles();
         }
         if self.server.is_replica_set() || self.server.is_front_with_log() {
-            context.cluster_time = Some(self.server.cluster_time());
+            context.cluster_time = Some(self.server.database.cluster_time());
         }
         context
     }

@@ -3,8 +3,8 @@
 use crate::auth::session;
 use crate::commands::sessions::listed_users;
 use crate::observe::usage::{CLASSES, CollectionUsage, Latency};
+use crate::server::Server;
 use crate::state::connection::ConnectionState;
-use crate::state::server::Server;
 use base::bson::{Array, Builder, DocumentBuf, FieldName};
 use database::language::{CollStats, External};
 use database::{ServerSource, Sources};
@@ -29,7 +29,7 @@ pub(crate) fn for_server(server: &Server, state: &ConnectionState, pipeline: Arr
     };
     let usage = latencies_asked.then(|| server.activities.usage());
     let sessions = server.sessions.clone();
-    let own = session::digest(server, state);
+    let own = session::digest(&server.auth, state);
     Arc::new(move |source| match source {
         ServerSource::CurrentOp => Ok(operations.clone()),
         ServerSource::QuerySettings => Ok(settings.clone()),

@@ -38,7 +38,8 @@ pub(crate) fn append_resume_token(call: &mut Call<'_>, cursor: &Cursor) {
 
 /// Keeps a cursor open for getMore. Returns its id.
 fn keep(call: &mut Call<'_>, mut cursor: Cursor) -> i64 {
-    let requested = auth::authorizer(call.server, call.connection, call.request);
+    let requested =
+        auth::authorizer(&call.server.auth, &call.server.activities, call.connection, call.request);
     cursor.tag = requested.map(|requested| access::cursor::tag(requested, &call.command.requirements));
     cursor.session = call.arguments.session;
     cursor.transaction = call.arguments.transaction_number.filter(|_| call.transaction.is_some());

@@ -68,7 +68,9 @@ fn get_more(call: &mut Call<'_>) -> Result<HandlerStatus> {
 
 /// Checks that this request may read the cursor.
 fn check(call: &Call<'_>, id: i64, cursor: &Cursor) -> Result<()> {
-    if let Some(requested) = auth::authorizer(call.server, call.connection, call.request) {
+    if let Some(requested) =
+        auth::authorizer(&call.server.auth, &call.server.activities, call.connection, call.request)
+    {
         access::cursor::check(&requested, id, cursor)?;
     }
     if cursor.session != call.arguments.session && cursor.session.is_some() {

@@ -31,7 +31,7 @@ fn list_databases(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut total = 0i64;
     call.reply.begin_array(c"databases");
     for name in with_system_databases(catalog.databases()) {
-        if only_own && !auth::privileges(call.server, call.connection).touches(name) {
+        if only_own && !auth::privileges(&call.server.auth, call.connection).touches(name) {
             continue;
         }
         let mut size = 0;
@@ -70,11 +70,11 @@ fn list_databases(call: &mut Call<'_>) -> Result<HandlerStatus> {
 ///
 /// Errors: Unauthorized if the user requests all databases without that privilege.
 fn shows_only_own(call: &Call<'_>, authorized: Option<bool>) -> Result<bool> {
-    if !call.connection.is_access_controlled(call.server) {
+    if !call.connection.is_access_controlled(&call.server.auth) {
         return Ok(false);
     }
     let sees_all =
-        auth::is_authorized(call.server, call.connection, Resource::Cluster, Action::ListDatabases);
+        auth::is_authorized(&call.server.auth, call.connection, Resource::Cluster, Action::ListDatabases);
     match authorized {
         Some(false) if !sees_all => Err(err!(Unauthorized, "Insufficient permissions to list all databases")),
         authorized => Ok(!sees_all || authorized == Some(true)),
@@ -109,10 +109,10 @@ fn list_collections(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let matcher = Matcher::parse(filter, &context)?;
     let catalog = call.server.database.catalog();
     let mut found = Vec::new();
-    let asks = authorized && call.connection.is_access_controlled(call.server);
+    let asks = authorized && call.connection.is_access_controlled(&call.server.auth);
     for collection in catalog.collections(call.request.database) {
         let own = Resource::Collection(call.request.database, collection.namespace.collection());
-        if asks && auth::privileges(call.server, call.connection).on(own).is_empty() {
+        if asks && auth::privileges(&call.server.auth, call.connection).on(own).is_empty() {
             continue;
         }
         // The filter applies to the fields of the reply.
@@ -125,7 +125,7 @@ fn list_collections(call: &mut Call<'_>) -> Result<HandlerStatus> {
     // Neither a mongos nor a front lists the oplog.
     if call.request.database == "local"
         && !call.server.settings.shared
-        && !(asks && auth::privileges(call.server, call.connection).on(log).is_empty())
+        && !(asks && auth::privileges(&call.server.auth, call.connection).on(log).is_empty())
         && let Some(size) = call.server.database.log_limit()
     {
         let entry = describe_log(size, name_only);

@@ -10,14 +10,17 @@ use crate::process::logging::{format_time, now_millis};
 use crate::protocol::fields::Fields;
 use crate::protocol::names::UserName;
 use crate::protocol::session_id;
-use crate::session::Session;
+use crate::server::Server;
+use crate::session::{Session, Sessions};
+use crate::state::auth::Auth;
 use crate::state::connection::ConnectionState;
-use crate::state::server::Server;
+use crate::state::parameters::Parameters;
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Value};
 use base::{Result, bail};
 use database::SessionId;
 use database::time;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The row of `currentOp`.
 pub(crate) const CURRENT_OP: Row = Row::new(
@@ -44,14 +47,14 @@ fn current_op(call: &mut Call<'_>) -> Result<HandlerStatus> {
             condition.name()
         );
     }
-    let seen = VisibleUsers::by(call.server, call.connection, own_only);
+    let seen = VisibleUsers::by(&call.server.auth, call.connection, own_only);
     call.reply.begin_array(c"inprog");
     for activity in call.server.activities.all() {
         let current = activity.current();
         if current.is_none() && !idle_too || !seen.shows(&activity) {
             continue;
         }
-        let entry = entry(call.server, &activity, current);
+        let entry = entry(&call.server.sessions, &call.server.parameters, &activity, current);
         if conditions.iter().all(|condition| holds(entry.view(), condition.name(), condition.value())) {
             call.reply.push(&entry);
         }
@@ -60,7 +63,9 @@ fn current_op(call: &mut Call<'_>) -> Result<HandlerStatus> {
         if !seen.shows_session(&session.id) {
             continue;
         }
-        let Some(entry) = idle_transaction(call.server, &session) else { continue };
+        let Some(entry) = idle_transaction(&session, call.server.parameters.transaction_lifetime()) else {
+            continue;
+        };
         if conditions.iter().all(|condition| holds(entry.view(), condition.name(), condition.value())) {
             call.reply.push(&entry);
         }
@@ -79,17 +84,19 @@ fn current_op(call: &mut Call<'_>) -> Result<HandlerStatus> {
 /// for a getMore. `idleSessions: false` removes idle open transactions.
 pub(crate) fn documents(server: &Server, state: &ConnectionState, options: Document<'_>) -> Vec<DocumentBuf> {
     let flag = |name: &str| options.get(name).is_some_and(|value| value.is_truthy());
-    let seen = VisibleUsers::by(server, state, !flag("allUsers"));
+    let seen = VisibleUsers::by(&server.auth, state, !flag("allUsers"));
     let running = |activity: &Arc<Activity>| {
         let current = activity.current();
         let shown = (current.is_some() || flag("idleConnections")) && seen.shows(activity);
-        shown.then(|| entry(server, activity, current))
+        shown.then(|| entry(&server.sessions, &server.parameters, activity, current))
     };
     let mut entries: Vec<DocumentBuf> = server.activities.all().iter().filter_map(running).collect();
     let sessions = server.sessions.all();
     let idle_sessions = options.get("idleSessions").is_none_or(|value| value.is_truthy());
     let sessions = sessions.iter().filter(|session| idle_sessions && seen.shows_session(&session.id));
-    entries.extend(sessions.filter_map(|session| idle_transaction(server, session)));
+    entries.extend(
+        sessions.filter_map(|session| idle_transaction(session, server.parameters.transaction_lifetime())),
+    );
     if flag("idleCursors") {
         let idle = server.database.cursors.idle();
         entries.extend(idle.iter().filter(|cursor| seen.shows_cursor(cursor)).map(idle_cursor));
@@ -104,10 +111,10 @@ struct VisibleUsers {
 
 impl VisibleUsers {
     /// Without access control, all operations are visible.
-    fn by(server: &Server, state: &ConnectionState, own_only: bool) -> VisibleUsers {
+    fn by(auth: &Auth, state: &ConnectionState, own_only: bool) -> VisibleUsers {
         let user = || state.identity.as_ref().map(|identity| identity.user.clone());
-        let only = own_only && state.is_access_controlled(server);
-        VisibleUsers { only: only.then(|| (user(), auth::session::digest(server, state))) }
+        let only = own_only && state.is_access_controlled(auth);
+        VisibleUsers { only: only.then(|| (user(), auth::session::digest(auth, state))) }
     }
 
     fn shows(&self, activity: &Activity) -> bool {
@@ -180,17 +187,22 @@ fn holds(entry: Document<'_>, name: &str, condition: Value<'_>) -> bool {
 }
 
 /// Describes a session with an open transaction and no running statement.
-fn idle_transaction(server: &Server, session: &Session) -> Option<DocumentBuf> {
+fn idle_transaction(session: &Session, lifetime: Duration) -> Option<DocumentBuf> {
     let mut entry = Builder::new();
     entry.append(c"type", "idleSession").append(c"desc", "inactive transaction").append(c"active", false);
     entry.append(c"currentOpTime", &format_time(now_millis()));
     session_id::append(entry.begin_document(c"lsid"), &session.id);
     entry.end();
-    let idle = session.describe_transaction(server.transaction_lifetime(), true, &mut entry);
+    let idle = session.describe_transaction(lifetime, true, &mut entry);
     idle.then(|| entry.finish())
 }
 
-fn entry(server: &Server, activity: &Activity, current: Option<Current>) -> DocumentBuf {
+fn entry(
+    sessions: &Sessions,
+    parameters: &Parameters,
+    activity: &Activity,
+    current: Option<Current>,
+) -> DocumentBuf {
     let mut entry = Builder::new();
     entry.append(c"type", "op").append(c"desc", &format!("conn{}", activity.connection_id));
     entry.append(c"connectionId", activity.connection_id).append(c"client", &activity.client.to_string());
@@ -220,11 +232,11 @@ fn entry(server: &Server, activity: &Activity, current: Option<Current>) -> Docu
         }
         // No operation holds a lock while it runs.
         entry.begin_document(c"locks").end().append(c"waitingForLock", false);
-        let session = current.session.and_then(|id| server.sessions.get(&id));
+        let session = current.session.and_then(|id| sessions.get(&id));
         if let Some(session) = session {
             session_id::append(entry.begin_document(c"lsid"), &session.id);
             entry.end();
-            session.describe_transaction(server.transaction_lifetime(), false, &mut entry);
+            session.describe_transaction(parameters.transaction_lifetime(), false, &mut entry);
         }
         if let Some(progress) = current.operation.as_ref().and_then(|operation| operation.progress()) {
             let (done, total) = (progress.done(), progress.total);

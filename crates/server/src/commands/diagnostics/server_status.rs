@@ -7,17 +7,25 @@ use crate::call::{Call, HandlerStatus};
 use crate::commands::diagnostics::server_info::host_name;
 use crate::commands::sets::hello;
 use crate::commands::table;
-use crate::observe::counters::{LOGINS, PROTOCOLS, TryCounter};
+use crate::observe::activity::Activities;
+use crate::observe::counters::{Counters, PROTOCOLS};
 use crate::observe::gauges::{Collections, Connections, Process};
+use crate::observe::logins::{LOGINS, TryCounter};
+use crate::observe::operations::Operations;
 use crate::observe::usage::{KINDS, Sum};
 use crate::process::heap::process_bytes;
 use crate::process::logging::now_millis;
-use crate::state::server::Server;
+use crate::server::Server;
+use crate::session::Sessions;
+use crate::state::auth::Auth;
+use crate::state::settings::Settings;
+use crate::state::tls::Tls;
 use base::bson::{Builder, FieldName, Value};
 use base::{Namespace, Result};
-use database::time;
+use database::{Database, time};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 /// The row of `serverStatus`.
 pub(crate) const SERVER_STATUS: Row = Row::new(
@@ -33,28 +41,24 @@ type Section = (&'static str, fn(&Server, &mut Builder));
 
 /// Sections that a client may include or exclude by name.
 const SECTIONS: &[Section] = &[
-    ("asserts", asserts),
-    ("catalogStats", catalog_stats),
+    ("asserts", |server, out| asserts(&server.counters, out)),
+    ("catalogStats", |server, out| catalog_stats(&server.database, out)),
     ("connections", connections),
-    ("extra_info", extra_info),
-    ("globalLock", global_lock),
-    ("logicalSessionRecordCache", session_cache),
-    ("network", network),
-    ("opLatencies", op_latencies),
-    ("opcounters", op_counters),
-    ("opcountersRepl", applied_counters),
-    ("security", security),
-    ("storageEngine", storage_engine),
-    ("transactions", transactions),
-    ("transportSecurity", transport_security),
+    ("extra_info", |_, out| extra_info(out)),
+    ("globalLock", |server, out| global_lock(server.started, &server.activities, out)),
+    ("logicalSessionRecordCache", |server, out| session_cache(&server.sessions, out)),
+    ("network", |server, out| network(&server.counters, out)),
+    ("opLatencies", |server, out| op_latencies(&server.counters.operations, out)),
+    ("opcounters", |server, out| op_counters(&server.counters, out)),
+    ("opcountersRepl", |_, out| applied_counters(out)),
+    ("security", |server, out| security(&server.auth, server.settings.tls.as_deref(), out)),
+    ("storageEngine", |server, out| storage_engine(&server.settings, out)),
+    ("transactions", |server, out| server.sessions.transactions.append_to(out)),
+    ("transportSecurity", |server, out| transport_security(&server.counters, out)),
     ("vellum", vellum),
-    ("mem", memory),
-    ("metrics", metrics),
+    ("mem", |_, out| memory(out)),
+    ("metrics", |server, out| metrics(&server.counters, &server.database, out)),
 ];
-
-fn transactions(server: &Server, section: &mut Builder) {
-    server.sessions.transactions.append_to(section);
-}
 
 fn server_status(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields().after_name();
@@ -105,15 +109,15 @@ fn server_status(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// Counts the collections by kind.
-fn catalog_stats(server: &Server, reply: &mut Builder) {
-    let found = Collections::of(&server.database);
+fn catalog_stats(database: &Database, reply: &mut Builder) {
+    let found = Collections::of(database);
     reply.append(c"collections", found.ordinary).append(c"capped", found.capped);
     reply.append(c"clustered", found.clustered).append(c"timeseries", 0).append(c"views", found.views);
     reply.append(c"internalCollections", found.internal).append(c"internalViews", 0);
 }
 
 /// Appends the kernel's counters of this process, where they exist.
-fn extra_info(_: &Server, reply: &mut Builder) {
+fn extra_info(reply: &mut Builder) {
     reply.append(c"note", "fields vary by platform");
     let process = Process::now();
     reply.append_optional(c"user_time_us", process.user_micros);
@@ -133,9 +137,9 @@ fn extra_info(_: &Server, reply: &mut Builder) {
 }
 
 /// Appends the time of commands by kind: reads, writes, others.
-fn op_latencies(server: &Server, reply: &mut Builder) {
+fn op_latencies(operations: &Operations, reply: &mut Builder) {
     let mut sums = [(0i64, 0i64); 3];
-    for (command, sum) in table::commands().zip(server.counters.operations.sums()) {
+    for (command, sum) in table::commands().zip(operations.sums()) {
         let kind = match command.kind {
             _ if matches!(command.name, "aggregate" | "count" | "distinct" | "find" | "getMore") => 0,
             Kind::Write if command.retryable_write => 1,
@@ -151,9 +155,9 @@ fn op_latencies(server: &Server, reply: &mut Builder) {
     }
 }
 
-fn asserts(server: &Server, reply: &mut Builder) {
-    reply.append(c"regular", server.counters.panics.get()).append(c"warning", 0).append(c"msg", 0);
-    reply.append(c"user", server.counters.user_asserts.get()).append(c"rollovers", 0);
+fn asserts(counters: &Counters, reply: &mut Builder) {
+    reply.append(c"regular", counters.panics.get()).append(c"warning", 0).append(c"msg", 0);
+    reply.append(c"user", counters.user_asserts.get()).append(c"rollovers", 0);
 }
 
 /// Appends the connection counts. `threaded` counts connections with a thread, which is each
@@ -168,10 +172,9 @@ fn connections(server: &Server, reply: &mut Builder) {
     reply.append(c"loadBalanced", 0);
 }
 
-fn global_lock(server: &Server, reply: &mut Builder) {
-    let active =
-        server.activities.all().iter().filter(|activity| activity.current().is_some()).count() as i32;
-    reply.append(c"totalTime", time::since(server.started).as_micros() as i64);
+fn global_lock(started: Instant, activities: &Activities, reply: &mut Builder) {
+    let active = activities.all().iter().filter(|activity| activity.current().is_some()).count() as i32;
+    reply.append(c"totalTime", time::since(started).as_micros() as i64);
     reply
         .begin_document(c"currentQueue")
         .append(c"total", 0)
@@ -186,18 +189,16 @@ fn global_lock(server: &Server, reply: &mut Builder) {
         .end();
 }
 
-fn session_cache(server: &Server, reply: &mut Builder) {
-    reply.append(c"activeSessionsCount", server.sessions.len() as i32);
+fn session_cache(sessions: &Sessions, reply: &mut Builder) {
+    reply.append(c"activeSessionsCount", sessions.len() as i32);
 }
 
-fn network(server: &Server, reply: &mut Builder) {
-    let counters = &server.counters;
+fn network(counters: &Counters, reply: &mut Builder) {
     reply.append(c"bytesIn", counters.bytes_in.get()).append(c"bytesOut", counters.bytes_out.get());
     reply.append(c"numRequests", counters.requests.get());
 }
 
-fn op_counters(server: &Server, reply: &mut Builder) {
-    let counters = &server.counters;
+fn op_counters(counters: &Counters, reply: &mut Builder) {
     let sums = counters.operations.sums();
     let ran = |name: &str| table::position(name).and_then(|at| sums.get(at)).map_or(0, |sum| sum.total);
     let counted = ["find", "insert", "update", "delete", "getMore"];
@@ -208,26 +209,25 @@ fn op_counters(server: &Server, reply: &mut Builder) {
 }
 
 /// Appends zeros: a set of one applies no entries of other members.
-fn applied_counters(_: &Server, reply: &mut Builder) {
+fn applied_counters(reply: &mut Builder) {
     for name in ["insert", "query", "update", "delete", "getmore", "command"] {
         reply.append(FieldName::literal(name), 0i64);
     }
 }
 
-fn storage_engine(server: &Server, reply: &mut Builder) {
-    reply.append(c"name", server.settings.engine).append(c"persistent", !server.settings.ephemeral);
+fn storage_engine(settings: &Settings, reply: &mut Builder) {
+    reply.append(c"name", settings.engine).append(c"persistent", !settings.ephemeral);
     reply.append(c"supportsCommittedReads", true).append(c"supportsSnapshotReadConcern", true);
     reply.append(c"readOnly", false);
 }
 
 /// Appends the logins by mechanism and the server's certificate. No cluster members log in here.
-fn security(server: &Server, reply: &mut Builder) {
-    let counters = &server.counters;
+fn security(auth: &Auth, tls: Option<&Tls>, reply: &mut Builder) {
     reply
         .begin_document(c"authentication")
-        .append(c"saslSupportedMechsReceived", counters.mechanisms_asked.get());
+        .append(c"saslSupportedMechsReceived", auth.logins.mechanisms_asked.get());
     reply.begin_document(c"mechanisms");
-    for (name, counter) in LOGINS.iter().zip(&counters.logins).filter(|(name, _)| server.auth.takes(name)) {
+    for (name, counter) in LOGINS.iter().zip(&auth.logins.attempts).filter(|(name, _)| auth.takes(name)) {
         reply.begin_document(FieldName::literal(name));
         append_tries(reply, "speculativeAuthenticate", &counter.early);
         append_tries(reply, "clusterAuthenticate", &TryCounter::default());
@@ -235,7 +235,7 @@ fn security(server: &Server, reply: &mut Builder) {
         reply.end();
     }
     reply.end().end();
-    let Some(tls) = &server.settings.tls else { return };
+    let Some(tls) = tls else { return };
     let loaded = tls.loaded();
     reply.append(c"SSLServerSubjectName", &loaded.certificate_info.subject);
     reply.append(c"SSLServerHasCertificateAuthority", tls.has_authority());
@@ -248,9 +248,9 @@ fn append_tries(reply: &mut Builder, name: &str, tries: &TryCounter) {
 }
 
 /// Appends the number of connections by TLS version.
-fn transport_security(server: &Server, reply: &mut Builder) {
+fn transport_security(counters: &Counters, reply: &mut Builder) {
     let names = PROTOCOLS.iter().map(|(name, _)| *name).chain(["unknown"]);
-    for (name, counter) in names.zip(&server.counters.protocols) {
+    for (name, counter) in names.zip(&counters.protocols) {
         reply.append(FieldName::literal(name), counter.get());
     }
 }
@@ -282,7 +282,7 @@ fn vellum(server: &Server, reply: &mut Builder) {
     }
     reply.append(c"durability", server.database.engine().durability().name());
     if server.settings.shared {
-        members(server, reply);
+        members(&server.database, reply);
     }
     reply.begin_document(c"journal");
     reply.append(c"commits", counted.commits as i64).append(c"syncs", counted.syncs as i64);
@@ -307,8 +307,8 @@ fn vellum(server: &Server, reply: &mut Builder) {
 }
 
 /// Appends the PostgreSQL servers behind a front, in the form of replSetGetStatus.
-fn members(server: &Server, reply: &mut Builder) {
-    let members = match server.database.list_members() {
+fn members(database: &Database, reply: &mut Builder) {
+    let members = match database.list_members() {
         Ok(members) => members,
         Err(error) => {
             reply.append(c"membersError", error.message());
@@ -330,7 +330,7 @@ fn members(server: &Server, reply: &mut Builder) {
     reply.end();
 }
 
-fn memory(_: &Server, reply: &mut Builder) {
+fn memory(reply: &mut Builder) {
     let (virtual_bytes, resident_bytes) = process_bytes().unwrap_or_default();
     let megabytes = |bytes: u64| i32::try_from(bytes >> 20).unwrap_or(i32::MAX);
     reply
@@ -340,27 +340,27 @@ fn memory(_: &Server, reply: &mut Builder) {
         .append(c"supported", true);
 }
 
-fn metrics(server: &Server, reply: &mut Builder) {
+fn metrics(counters: &Counters, database: &Database, reply: &mut Builder) {
     reply.begin_document(c"commands");
-    for (command, sum) in table::commands().zip(server.counters.operations.sums()) {
+    for (command, sum) in table::commands().zip(counters.operations.sums()) {
         reply.begin_document(FieldName::literal(command.name));
         reply.append(c"failed", sum.failed).append(c"total", sum.total).end();
     }
     reply.end();
-    let cursors = &server.database.cursors;
+    let cursors = &database.cursors;
     let (open, without_timeout) = cursors.count();
     reply.begin_document(c"cursor").append(c"timedOut", cursors.timed_out() as i64);
     reply.begin_document(c"open").append(c"noTimeout", without_timeout as i64);
     reply.append(c"pinned", cursors.pinned() as i64).append(c"total", open as i64).end().end();
-    let counted = &server.database.counters;
+    let counted = &database.counters;
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as i64;
     reply.begin_document(c"document").append(c"deleted", count(&counted.documents_deleted));
     reply.append(c"inserted", count(&counted.documents_inserted));
     reply
-        .append(c"returned", server.counters.returned.get())
+        .append(c"returned", counters.returned.get())
         .append(c"updated", count(&counted.documents_updated))
         .end();
-    let (keys, documents, sorts) = server.database.examined();
+    let (keys, documents, sorts) = database.examined();
     reply.begin_document(c"operation").append(c"scanAndOrder", sorts as i64).end();
     reply.begin_document(c"queryExecutor").append(c"scanned", keys as i64);
     reply.append(c"scannedObjects", documents as i64).end();

@@ -11,7 +11,6 @@ use crate::commands::users::login;
 use crate::process::logging::now_millis;
 use crate::protocol::fields::Fields;
 use crate::session::TIMEOUT_MINUTES;
-use crate::state::own_address::own_address;
 use crate::state::replica_set::ReplicaSet;
 use base::bson::{Document, FieldName, MAX_DOCUMENT_SIZE, Value};
 use base::{Result, bail, err};
@@ -307,10 +306,10 @@ pub(crate) fn append_set_status(call: &mut Call<'_>) {
 ///
 /// This server is the only member. It is the primary, except after a step-down.
 fn append_set(call: &mut Call<'_>, set: &ReplicaSet, is_primary: bool) {
-    let address = own_address(call.server, call.connection.local);
+    let address = call.server.topology.own_address(call.connection.local);
     // Read first, so that the durable time is not later than the cluster time.
     let durable = call.server.database.durable_time();
-    let time = call.server.cluster_time();
+    let time = call.server.database.cluster_time();
     let (config, term) = (set.config(), set.term());
     call.reply.begin_array(c"hosts").push(&address).end();
     call.reply.append(c"setName", &set.name).append(c"setVersion", config.version);

@@ -6,7 +6,6 @@ use crate::access::{Action, Requirements};
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
 use crate::process::logging::now_millis;
-use crate::state::own_address::own_address;
 use crate::state::replica_set::ReplicaSet;
 use base::bson::{Builder, FieldName, Value};
 use base::{Result, err};
@@ -83,11 +82,11 @@ fn get_status(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let election_state = set.election_state();
     // Read first, so that the durable time is not later than the cluster time.
     let durable_time = call.server.database.durable_time();
-    let time = call.server.cluster_time();
+    let time = call.server.database.cluster_time();
     let status = Status { primary, time, term: election_state.term, elected: election_state.elected };
     let durable = Status { time: durable_time, ..status };
     let config = set.config();
-    let address = own_address(call.server, call.connection.local);
+    let address = call.server.topology.own_address(call.connection.local);
     let uptime = i32::try_from(time::since(call.server.started).as_secs()).unwrap_or(i32::MAX);
     let reply = &mut *call.reply;
     reply.append(c"set", &set.name).append(c"date", Value::DateTime(now_millis()));
@@ -165,7 +164,7 @@ fn get_config(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let commitment = fields.flag("commitmentStatus")?.unwrap_or(false);
     fields.finish()?;
     let set = replica_set(call)?;
-    let address = own_address(call.server, call.connection.local);
+    let address = call.server.topology.own_address(call.connection.local);
     set.config().append_to(&set.name, &address, call.reply.begin_document(c"config"));
     call.reply.end();
     if commitment {

@@ -8,7 +8,6 @@ use crate::call::{Call, HandlerStatus};
 use crate::commands::diagnostics::server_info::host_name;
 use crate::commands::table;
 use crate::process::logging::format_time;
-use crate::state::own_address::{is_own, own_address};
 use crate::state::set_config::SetConfig;
 use base::bson::{Builder, Document, Value};
 use base::{Result, bail, err};
@@ -55,7 +54,7 @@ fn initiate(call: &mut Call<'_>) -> Result<HandlerStatus> {
     };
     let id = call.server.database.new_object_id();
     let (config, host) =
-        SetConfig::first(initial, name, id, |host| is_own(call.server, call.connection.local, host))?;
+        SetConfig::first(initial, name, id, |host| call.server.topology.is_own(call.connection.local, host))?;
     call.server.initiate(name, config, &host)?;
     Ok(HandlerStatus::Done)
 }
@@ -67,11 +66,11 @@ fn initiate(call: &mut Call<'_>) -> Result<HandlerStatus> {
 fn default_address(call: &Call<'_>) -> String {
     if call.server.settings.advertise.is_none() && call.server.settings.bind.is_unspecified() {
         let named = format!("{}:{}", host_name(), call.connection.local.port());
-        if is_own(call.server, call.connection.local, &named) {
+        if call.server.topology.is_own(call.connection.local, &named) {
             return named;
         }
     }
-    own_address(call.server, call.connection.local)
+    call.server.topology.own_address(call.connection.local)
 }
 
 /// The row of `replSetReconfig`.
@@ -103,8 +102,8 @@ fn reconfig(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let old = set.config();
     let (new, named) = SetConfig::read(document, old.set_id())?;
     let skip = force.then(|| 10_000 + (call.server.random() % 100_000) as i32);
-    let own = named.hosts.iter().find(|host| is_own(call.server, call.connection.local, host));
-    let address = own.cloned().unwrap_or_else(|| own_address(call.server, call.connection.local));
+    let own = named.hosts.iter().find(|host| call.server.topology.is_own(call.connection.local, host));
+    let address = own.cloned().unwrap_or_else(|| call.server.topology.own_address(call.connection.local));
     let taken = old.become_other(new, &named, (&set.name, &address), skip)?;
     set.store(&taken, &address, &call.server.database)?;
     set.configure(taken);

@@ -5,7 +5,6 @@ use crate::access::command::Kind;
 use crate::access::{Action, Requirements};
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
-use crate::state::own_address::own_address;
 use base::{Result, bail, err};
 
 /// Minimum oplog size in megabytes, as for `--oplog-size`.
@@ -75,7 +74,7 @@ fn sync_from(call: &mut Call<'_>) -> Result<HandlerStatus> {
     if set.is_primary(&call.server.database) {
         bail!(NotSecondary, "primaries don't sync");
     }
-    match target == own_address(call.server, call.connection.local) {
+    match target == call.server.topology.own_address(call.connection.local) {
         true => Err(err!(InvalidOptions, "I cannot sync from myself")),
         false => Err(err!(NodeNotFound, "Could not find member \"{target}\" in replica set")),
     }

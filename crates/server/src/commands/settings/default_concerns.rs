@@ -49,7 +49,7 @@ fn change(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let write = fields.document("defaultWriteConcern")?.map(WriteConcern::parse).transpose()?;
     fields.finish()?;
     refuse_on_standalone(call)?;
-    let now = (call.server.cluster_time(), call.server.database.now_millis());
+    let now = (call.server.database.cluster_time(), call.server.database.now_millis());
     let custom = call.server.set_settings.default_concerns.custom().changed(read, write, now)?;
     // The check refuses unknown names but not numbers, since the number of members may change. This
     // command itself waits for the earlier default.

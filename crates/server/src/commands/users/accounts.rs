@@ -96,7 +96,7 @@ impl<'a> Parts<'a> {
     }
 
     fn credential(&self, call: &Call<'_>, mechanism: Mechanism, password: &str) -> Result<Credential> {
-        let iterations = auth::iterations(call.server, mechanism);
+        let iterations = auth::iterations(&call.server.parameters, mechanism);
         let salt = |bytes: Vec<u8>| bytes.into_iter().take(mechanism.salt_size()).collect();
         let random = secret::random::<32>().map_err(|why| err!(InternalError, "{why}"))?;
         if mechanism == Mechanism::Sha256 {
@@ -171,8 +171,8 @@ fn create(call: &mut Call<'_>) -> Result<HandlerStatus> {
         bail!(BadValue, "User document needs 'user' field to be non-empty");
     }
     let _changing = call.server.auth.changing.lock();
-    auth::create_first_user(call.server, call.connection, call.command, || {
-        role::check_exist(call.server, &roles)?;
+    auth::create_first_user(&call.server.auth, call.connection, call.command, || {
+        role::check_exist(&call.server.database, &roles)?;
         prepare_store(call)?;
         let mut insert = Builder::new();
         insert.append(c"insert", store::USERS).begin_array(c"documents").push(&document.finish()).end();
@@ -251,7 +251,7 @@ fn update(call: &mut Call<'_>) -> Result<HandlerStatus> {
     }
     let _changing = call.server.auth.changing.lock();
     if let Some(roles) = &parts.roles {
-        role::check_exist(call.server, roles)?;
+        role::check_exist(&call.server.database, roles)?;
     }
     prepare_store(call)?;
     let mut change = Builder::new();

@@ -27,7 +27,7 @@ pub(crate) const AUTHENTICATE: Row = Row::new(
 .has_secrets();
 
 fn authenticate(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    if auth::is_pointless(call.server) {
+    if auth::is_pointless(&call.server.auth) {
         return Err(no_users());
     }
     let requested = Parts::read(call.fields().after_name(), call.request.database)?;
@@ -66,7 +66,7 @@ fn enter(call: &mut Call<'_>, requested: &Parts<'_>, is_speculative: bool) -> Re
     if mechanism != X509 || !call.server.auth.takes(X509) {
         bail!(MechanismUnavailable, "Received authentication for mechanism {mechanism} which is not enabled");
     }
-    call.server.counters.count_login(X509, is_speculative, |tries| &tries.received);
+    call.server.auth.logins.count(X509, is_speculative, |tries| &tries.received);
     if call.connection.peer.is_none() {
         bail!(ProtocolError, "SSL support is required for the MONGODB-X509 mechanism.");
     }
@@ -85,11 +85,11 @@ fn enter(call: &mut Call<'_>, requested: &Parts<'_>, is_speculative: bool) -> Re
     if let Some(why) = why {
         let failure = Failure { user: &user, mechanism: X509, is_speculative, why };
         // The holder of a certificate may see the reason: it reveals nothing about users.
-        login::failed(call.server, call.connection, &failure);
+        login::failed(&call.server.auth, call.connection, &failure);
         bail!(AuthenticationFailed, "{why}");
     }
     let login = Login { user: &user, mechanism: X509, is_speculative, api_strict: call.arguments.api_strict };
-    login::authenticate(call.server, call.connection, &login, |user| user.is_external)?;
+    login::authenticate(&call.server.auth, call.connection, &login, |user| user.is_external)?;
     Ok(user.name)
 }
 

@@ -26,7 +26,7 @@ pub(crate) const START: Row =
         .has_secrets();
 
 fn start(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    if auth::is_pointless(call.server) {
+    if auth::is_pointless(&call.server.auth) {
         return Err(no_users());
     }
     let requested = Start::read(&mut call.fields(), true)?;
@@ -50,7 +50,7 @@ fn start(call: &mut Call<'_>) -> Result<HandlerStatus> {
     {
         return Ok(answer);
     }
-    let server_message = opening.begin(call.server, call.connection)?;
+    let server_message = opening.begin(&call.server.auth, &call.server.parameters, call.connection)?;
     append_server_message(call.reply, server_message.done, &server_message.message, requested.is_text);
     Ok(HandlerStatus::Done)
 }
@@ -89,7 +89,7 @@ impl<'a> Start<'a> {
 
     fn open(&self, call: &Call<'_>, db: &str, is_speculative: bool) -> Result<ClientFirst> {
         let manner = (is_speculative, self.skips_empty);
-        ClientFirst::read(call.server, call.connection, (self.mechanism, db), &self.message, manner)
+        ClientFirst::read(&call.server.auth, call.connection, (self.mechanism, db), &self.message, manner)
     }
 }
 
@@ -127,7 +127,7 @@ pub(crate) const CONTINUE: Row = Row::new(
 .has_secrets();
 
 fn sasl_continue(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    if auth::is_pointless(call.server) {
+    if auth::is_pointless(&call.server.auth) {
         return Err(no_users());
     }
     let mut fields = call.fields().after_name();
@@ -139,8 +139,12 @@ fn sasl_continue(call: &mut Call<'_>) -> Result<HandlerStatus> {
     if id != i64::from(CONVERSATION_ID) {
         bail!(ProtocolError, "sasl: Mismatched conversation id");
     }
-    let server_message =
-        conversation.sasl_continue(call.server, call.connection, &message, call.arguments.api_strict)?;
+    let server_message = conversation.sasl_continue(
+        &call.server.auth,
+        call.connection,
+        &message,
+        call.arguments.api_strict,
+    )?;
     append_server_message(call.reply, server_message.done, &server_message.message, is_text);
     Ok(HandlerStatus::Done)
 }
@@ -148,7 +152,7 @@ fn sasl_continue(call: &mut Call<'_>) -> Result<HandlerStatus> {
 /// Handles the `speculativeAuthenticate` of a hello. After a failure the client sends `saslStart`
 /// and gets the error.
 pub(crate) fn begin_early(call: &mut Call<'_>, requested: Document<'_>) {
-    if auth::is_pointless(call.server) {
+    if auth::is_pointless(&call.server.auth) {
         return;
     }
     if requested.get("authenticate").is_some() {
@@ -162,7 +166,7 @@ pub(crate) fn begin_early(call: &mut Call<'_>, requested: Document<'_>) {
     if !call.server.auth.delays.is_free(&opening.user, client) {
         return;
     }
-    if let Ok(server_message) = opening.begin(call.server, call.connection) {
+    if let Ok(server_message) = opening.begin(&call.server.auth, &call.server.parameters, call.connection) {
         call.reply.begin_document(c"speculativeAuthenticate");
         append_server_message(call.reply, server_message.done, &server_message.message, start.is_text);
         call.reply.end();
@@ -178,11 +182,11 @@ pub(crate) fn append_mechanisms(call: &mut Call<'_>, user: &str) -> Result<()> {
     let Some((db, name)) = user.split_once('.') else {
         bail!(BadValue, "UserName must contain a '.' separated database.user pair");
     };
-    call.server.counters.mechanisms_asked.add(1);
+    call.server.auth.logins.mechanisms_asked.add(1);
     call.reply.begin_array(c"saslSupportedMechs");
-    if !auth::is_pointless(call.server) {
+    if !auth::is_pointless(&call.server.auth) {
         let user = UserName::new(name, db);
-        for mechanism in auth::mechanisms_of(call.server, &user)? {
+        for mechanism in auth::mechanisms_of(&call.server.auth, &user)? {
             call.reply.push(mechanism);
         }
     }

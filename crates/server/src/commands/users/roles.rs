@@ -9,9 +9,11 @@ use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use crate::protocol::names::RoleName;
-use crate::state::server::Server;
+use crate::server::Server;
 use base::bson::{Array, Builder, Document, DocumentBuf, Value};
 use base::{ErrorCode, Result, bail, err};
+use database::Database;
+use std::sync::Arc;
 
 /// The row of `createRole`.
 pub(crate) const CREATE: Row = Row::new(
@@ -39,7 +41,7 @@ fn create(call: &mut Call<'_>) -> Result<HandlerStatus> {
     }
     let server = call.server;
     let changing = server.auth.changing.lock();
-    check_grantable(server, &role, &roles)?;
+    check_grantable(&server.database, &role, &roles)?;
     check_within(&role, &privileges)?;
     let mut document = Builder::new();
     document.append(c"_id", &role.id()).append(c"role", &role.role).append(c"db", &role.db);
@@ -79,14 +81,14 @@ fn update(call: &mut Call<'_>) -> Result<HandlerStatus> {
         bail!(BadValue, "Must specify at least one field to update in updateRole");
     }
     let changing = call.server.auth.changing.lock();
-    check_changeable(call.server, &role)?;
+    check_changeable(&call.server.database, &role)?;
     let mut set = Builder::new();
     if let Some(privileges) = &privileges {
         check_within(&role, privileges)?;
         role::append_privileges(&mut set, "privileges", privileges);
     }
     if let Some(roles) = &roles {
-        check_grantable(call.server, &role, roles)?;
+        check_grantable(&call.server.database, &role, roles)?;
         role::append_names(&mut set, "roles", roles);
     }
     append_restrictions(&mut set, "updateRole", restrictions)?;
@@ -110,7 +112,7 @@ fn drop_role(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let role = own_role(call, &mut fields)?;
     fields.finish()?;
     let changing = call.server.auth.changing.lock();
-    check_changeable(call.server, &role)?;
+    check_changeable(&call.server.database, &role)?;
     let mut granted = Builder::new();
     granted.append(c"role", &role.role).append(c"db", &role.db);
     remove(call.server, granted.finish().view())?;
@@ -171,7 +173,7 @@ fn change_privileges(call: &mut Call<'_>, grants: bool) -> Result<HandlerStatus>
     fields.finish()?;
     check_not_empty(call, "privileges", given.is_empty())?;
     let changing = call.server.auth.changing.lock();
-    let document = check_changeable(call.server, &role)?;
+    let document = check_changeable(&call.server.database, &role)?;
     let mut privileges = role::privileges_in(document.view());
     if grants {
         check_within(&role, &given)?;
@@ -223,10 +225,10 @@ fn change_roles(call: &mut Call<'_>, grants: bool) -> Result<HandlerStatus> {
     fields.finish()?;
     check_not_empty(call, "roles", given.is_empty())?;
     let changing = call.server.auth.changing.lock();
-    let document = check_changeable(call.server, &role)?;
+    let document = check_changeable(&call.server.database, &role)?;
     let mut roles = role::named_in(document.view());
     if grants {
-        check_grantable(call.server, &role, &given)?;
+        check_grantable(&call.server.database, &role, &given)?;
         roles.extend(given);
         dedup(&mut roles);
     } else {
@@ -309,18 +311,18 @@ fn append_restrictions(out: &mut Builder, place: &str, restrictions: Option<Arra
 /// Returns the document of a role that is not built in.
 ///
 /// Errors: InvalidRoleModification for a built-in role, RoleNotFound.
-fn check_changeable(server: &Server, role: &RoleName) -> Result<DocumentBuf> {
+fn check_changeable(database: &Arc<Database>, role: &RoleName) -> Result<DocumentBuf> {
     if builtin::is_builtin(role) {
         bail!(InvalidRoleModification, "{role} is a built-in role and cannot be modified");
     }
-    role::document(server, role)?.ok_or_else(|| err!(RoleNotFound, "Could not find role: {role}"))
+    role::document(database, role)?.ok_or_else(|| err!(RoleNotFound, "Could not find role: {role}"))
 }
 
 /// Refuses roles that a role cannot inherit.
 ///
 /// These are unknown roles, roles of another database unless the role is in `admin`, and roles that
 /// inherit this role.
-fn check_grantable(server: &Server, role: &RoleName, given: &[RoleName]) -> Result<()> {
+fn check_grantable(database: &Arc<Database>, role: &RoleName, given: &[RoleName]) -> Result<()> {
     if given.contains(role) {
         bail!(InvalidRoleModification, "Cannot grant role {role} to itself.");
     }
@@ -334,8 +336,8 @@ fn check_grantable(server: &Server, role: &RoleName, given: &[RoleName]) -> Resu
     let context = |error: base::Error| {
         base::Error::new(error.code(), format!("Cannot grant roles to '{role}': {}", error.message()))
     };
-    role::check_exist(server, given).map_err(context)?;
-    match role::resolve(server, given).map_err(context)?.inherited.contains(role) {
+    role::check_exist(database, given).map_err(context)?;
+    match role::resolve(database, given).map_err(context)?.inherited.contains(role) {
         true => Err(err!(
             InvalidRoleModification,
             "Granting roles to {role} would introduce a cycle in the role graph"

@@ -8,9 +8,10 @@ use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use crate::protocol::names::RoleName;
-use crate::state::server::Server;
 use base::bson::{Builder, Document, Value};
 use base::{Result, bail, err};
+use database::Database;
+use std::sync::Arc;
 
 /// Position in the command table.
 pub(crate) const INFO: Row =
@@ -58,8 +59,8 @@ fn info(call: &mut Call<'_>) -> Result<HandlerStatus> {
     }
     call.reply.begin_array(c"roles");
     for role in &roles {
-        if let Some(document) = described(call.server, role)? {
-            append_role(call.server, call.reply.push_document(), document.view(), role, shown)?;
+        if let Some(document) = described(&call.server.database, role)? {
+            append_role(&call.server.database, call.reply.push_document(), document.view(), role, shown)?;
             call.reply.end();
         }
     }
@@ -90,8 +91,8 @@ fn show_privileges(fields: &mut Fields<'_>) -> Result<(bool, bool)> {
 }
 
 /// Returns the document of a role. The document of a built-in role is generated.
-fn described(server: &Server, role: &RoleName) -> Result<Option<base::bson::DocumentBuf>> {
-    let Some(privileges) = builtin::privileges(role) else { return role::document(server, role) };
+fn described(database: &Arc<Database>, role: &RoleName) -> Result<Option<base::bson::DocumentBuf>> {
+    let Some(privileges) = builtin::privileges(role) else { return role::document(database, role) };
     let mut document = Builder::new();
     document.append(c"db", &role.db).append(c"role", &role.role);
     document.begin_array(c"roles").end();
@@ -124,7 +125,7 @@ fn append_all(call: &mut Call<'_>, shown: RoleOptions, builtin_too: bool) -> Res
         let document = document.view();
         let text = |field: &str| document.get(field).and_then(|value| value.as_str()).unwrap_or_default();
         let name = RoleName::new(text("role"), text("db"));
-        append_role(server, call.reply.push_document(), document, &name, shown)?;
+        append_role(&server.database, call.reply.push_document(), document, &name, shown)?;
         call.reply.end();
     }
     call.reply.end();
@@ -132,7 +133,7 @@ fn append_all(call: &mut Call<'_>, shown: RoleOptions, builtin_too: bool) -> Res
 }
 
 fn append_role(
-    server: &Server,
+    database: &Arc<Database>,
     out: &mut Builder,
     document: Document<'_>,
     role: &RoleName,
@@ -155,7 +156,7 @@ fn append_role(
         out.end();
     }
     let direct = role::named_in(document);
-    let resolved = role::resolve(server, &direct)?;
+    let resolved = role::resolve(database, &direct)?;
     let mut inherited = direct.clone();
     inherited.extend(resolved.inherited.into_iter().filter(|role| !direct.contains(role)));
     role::append_names(out, "inheritedRoles", &inherited);
@@ -182,7 +183,7 @@ fn append_role(
 fn append_fragment(call: &mut Call<'_>, roles: &[RoleName], shown: RoleOptions) -> Result<()> {
     let out = call.reply.begin_document(c"userFragment");
     role::append_names(out, "roles", roles);
-    role::append_resolved(call.server, out, roles, shown.restrictions)?;
+    role::append_resolved(&call.server.database, out, roles, shown.restrictions)?;
     out.end();
     Ok(())
 }

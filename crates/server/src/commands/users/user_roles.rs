@@ -59,7 +59,7 @@ fn change_roles(
     let _changing = call.server.auth.changing.lock();
     let document = store::user(&call.server.database, &user)?;
     let found = document.and_then(|document| User::read(document.view())).ok_or_else(|| not_found(&user))?;
-    role::check_exist(call.server, &named)?;
+    role::check_exist(&call.server.database, &named)?;
     let mut roles = found.roles;
     change(&mut roles, named);
     let mut set = Builder::new();

@@ -128,7 +128,7 @@ fn one_by_one(call: &Call<'_>, names: &[UserName], requested: &Parts<'_>) -> Res
         let Some(found) = store::user(&call.server.database, name)? else { continue };
         let mut user = Builder::new();
         user.append_all(shown(found.view(), requested).view());
-        role::append_resolved(call.server, &mut user, &role::named_in(found.view()), true)?;
+        role::append_resolved(&call.server.database, &mut user, &role::named_in(found.view()), true)?;
         users.push(user.finish());
     }
     Ok(users)

@@ -4,8 +4,9 @@
 use crate::call::HandlerStatus;
 use crate::dispatch::local::LocalConnection;
 use crate::dispatch::request::Request;
+use crate::server::Server;
 use crate::state::connection::ConnectionState;
-use crate::state::server::{Server, Settings};
+use crate::state::settings::Settings;
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Value};
 use base::random::Random;
 use database::{Database, SystemClock};

@@ -1,13 +1,12 @@
 //! Requests of the web page, run as commands of the table with the privileges of its user.
 
 use super::users::HttpClient;
-use super::{Answer, Peer, Request, Response, cookies, users};
+use super::{Answer, Exchange, Request, Response, cookies, users};
 use crate::access::{Action, Resource};
 use crate::auth;
 use crate::call::HandlerStatus as Polled;
 use crate::dispatch::request::Request as Command;
 use crate::protocol::names::UserName;
-use crate::state::server::Server;
 use base::bson::extended_json::value_to_relaxed;
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Value};
 use wire::message;
@@ -17,18 +16,18 @@ use wire::secret;
 const OPERATIONS_MAX: usize = 100;
 
 /// Returns the user of the page and the user's privileges.
-pub(super) fn session(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
-    let client = match users::client(server, request, peer) {
-        Ok(client) => client,
+pub(super) fn session(exchange: Exchange<'_>) -> Result<Response, Answer> {
+    let server = exchange.server;
+    let client = match users::client(exchange) {
         // No user yet: the page shows its login form.
         Err(Answer::Now(refused)) if refused.status == 401 => {
             let mut out = Builder::new();
             out.append(c"users", true);
-            return json(out.finish().view());
+            return Ok(json(out.finish().view()));
         }
-        Err(answer) => return answer,
+        client => client?,
     };
-    let may = |action| auth::is_authorized(server, &client.state, Resource::Cluster, action);
+    let may = |action| auth::is_authorized(&server.auth, &client.state, Resource::Cluster, action);
     let mut out = Builder::new();
     out.append(c"users", server.auth.enabled());
     if let Some(identity) = &client.state.identity {
@@ -45,22 +44,17 @@ pub(super) fn session(server: &Server, request: &Request<'_>, peer: Peer) -> Ans
         );
     }
     out.append(c"mayKill", may(Action::Killop)).append(c"maySeeAll", may(Action::Inprog));
-    json(out.finish().view())
+    Ok(json(out.finish().view()))
 }
 
 /// Returns the running operations: all, or the user's own without the privilege to see all.
-pub(super) fn operations(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
-    let mut client = match users::client(server, request, peer) {
-        Ok(client) => client,
-        Err(answer) => return answer,
-    };
-    let own_alone = !auth::is_authorized(server, &client.state, Resource::Cluster, Action::Inprog);
+pub(super) fn operations(exchange: Exchange<'_>) -> Result<Response, Answer> {
+    let mut client = users::client(exchange)?;
+    let own_alone =
+        !auth::is_authorized(&exchange.server.auth, &client.state, Resource::Cluster, Action::Inprog);
     let mut command = Builder::new();
     command.append(c"currentOp", 1).append(c"$ownOps", own_alone).append(c"$db", "admin");
-    let reply = match run(&mut client, command.finish().view()) {
-        Ok(reply) => reply,
-        Err(refused) => return refused.into(),
-    };
+    let reply = run(&mut client, command.finish().view())?;
     let list = reply.view().get("inprog").and_then(|list| list.as_array());
     let all = list.into_iter().flat_map(|list| list.iter());
     let mut out = Builder::new();
@@ -73,117 +67,97 @@ pub(super) fn operations(server: &Server, request: &Request<'_>, peer: Peer) -> 
         count += 1;
     }
     out.end().append(c"more", count.saturating_sub(OPERATIONS_MAX) as i64);
-    json(out.finish().view())
+    Ok(json(out.finish().view()))
 }
 
 /// Returns slow operations by shape.
-pub(super) fn slow(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
-    run_json("vellumSlowQueries", server, request, peer)
+pub(super) fn slow(exchange: Exchange<'_>) -> Result<Response, Answer> {
+    run_json("vellumSlowQueries", exchange)
 }
 
 /// Returns estimated hit ratios of other cache sizes.
-pub(super) fn working_set(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
-    run_json("vellumWorkingSet", server, request, peer)
+pub(super) fn working_set(exchange: Exchange<'_>) -> Result<Response, Answer> {
+    run_json("vellumWorkingSet", exchange)
 }
 
 /// Returns the reply of a command without arguments.
-fn run_json(name: &str, server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
-    let mut client = match users::client(server, request, peer) {
-        Ok(client) => client,
-        Err(answer) => return answer,
-    };
+fn run_json(name: &str, exchange: Exchange<'_>) -> Result<Response, Answer> {
+    let mut client = users::client(exchange)?;
     let mut command = Builder::new();
     command.append(FieldName::trusted(name), 1).append(c"$db", "admin");
-    match run(&mut client, command.finish().view()) {
-        Ok(reply) => json(reply.view()),
-        Err(refused) => refused.into(),
-    }
+    Ok(json(run(&mut client, command.finish().view())?.view()))
 }
 
 /// Kills an operation.
-pub(super) fn kill(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
-    let mut client = match users::client(server, request, peer).and_then(|client| may_change(client, request))
-    {
-        Ok(client) => client,
-        Err(answer) => return answer,
-    };
-    let Some(number) = request.parameter("op").and_then(|text| text.parse::<i64>().ok()) else {
-        return Response::text(400, "op must be the number of an operation").into();
+pub(super) fn kill(exchange: Exchange<'_>) -> Result<Response, Answer> {
+    let mut client = users::client(exchange)?;
+    check_change(&client, exchange.request)?;
+    let Some(number) = exchange.request.parameter("op").and_then(|text| text.parse::<i64>().ok()) else {
+        return Ok(Response::text(400, "op must be the number of an operation"));
     };
     let mut command = Builder::new();
     command.append(c"killOp", 1).append(c"op", number).append(c"$db", "admin");
-    match run(&mut client, command.finish().view()) {
-        Ok(_) => {
-            let who = client.state.identity.as_ref().map(|identity| identity.user.to_string());
-            log::info!(
-                c = "COMMAND", op = number, user = who.unwrap_or_default().as_str(),
-                client = peer.client.to_string().as_str(); "Killing an operation over HTTP"
-            );
-            Response::text(200, "interrupted").into()
-        }
-        Err(refused) => refused.into(),
-    }
+    run(&mut client, command.finish().view())?;
+    let who = client.state.identity.as_ref().map(|identity| identity.user.to_string());
+    log::info!(
+        c = "COMMAND", op = number, user = who.unwrap_or_default().as_str(),
+        client = exchange.peer.client.to_string().as_str(); "Killing an operation over HTTP"
+    );
+    Ok(Response::text(200, "interrupted"))
 }
 
 /// Authenticates with the form's user name and password.
-pub(super) fn log_in(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
+pub(super) fn log_in(exchange: Exchange<'_>) -> Result<Response, Answer> {
+    let Exchange { server, request, peer } = exchange;
     if !server.auth.enabled() {
-        return Response::text(400, "access control is not enabled").into();
+        return Ok(Response::text(400, "access control is not enabled"));
     }
-    if let Err(answer) = from_own_page(request).and_then(|()| users::check_secrecy(peer)) {
-        return answer;
-    }
+    check_own_page(request)?;
+    users::check_secrecy(peer)?;
     let field = |name: &str| request.body_parameter(name);
     let (Some(name), Some(password)) = (field("user"), field("password")) else {
-        return Response::text(400, "user and password are required").into();
+        return Ok(Response::text(400, "user and password are required"));
     };
     let database = field("authSource").unwrap_or_else(|| users::DATABASE.to_string());
     let client = HttpClient::new(server, peer);
-    let client = match users::log_in(client, &UserName::new(name, database), &password, request, peer) {
-        Ok(client) => client,
-        Err(answer) => return answer,
-    };
+    let client = users::log_in(client, &UserName::new(name, database), &password, request, peer)?;
     let Some(identity) = client.state.identity.clone() else {
-        return Response::text(401, "not logged in").into();
+        return Ok(Response::text(401, "not logged in"));
     };
-    match server.http.sessions.begin(identity) {
+    Ok(match server.http.sessions.begin(identity) {
         Ok(cookie) => {
-            Response::text(200, "logged in").with("Set-Cookie", &cookies::set_cookie(&cookie, peer)).into()
+            Response::text(200, "logged in").with("Set-Cookie", &cookies::set_cookie(&cookie, peer))
         }
-        Err(why) => Response::text(503, why).into(),
-    }
+        Err(why) => Response::text(503, why),
+    })
 }
 
 /// Ends the session of the page's user.
-pub(super) fn log_out(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
-    if let Err(answer) = users::client(server, request, peer).and_then(|client| may_change(client, request)) {
-        return answer;
-    }
+pub(super) fn log_out(exchange: Exchange<'_>) -> Result<Response, Answer> {
+    let Exchange { server, request, peer } = exchange;
+    check_change(&users::client(exchange)?, request)?;
     if let Some(cookie) = cookies::cookie_of(request, peer) {
         server.http.sessions.keep(cookie, None);
     }
-    Response::text(200, "logged out").with("Set-Cookie", &cookies::set_cookie("", peer)).into()
+    Ok(Response::text(200, "logged out").with("Set-Cookie", &cookies::set_cookie("", peer)))
 }
 
 /// Refuses changes from foreign pages. A change requires an Origin header and a token that only the
 /// server's own page knows.
-fn may_change<'a>(client: HttpClient<'a>, request: &Request<'_>) -> Result<HttpClient<'a>, Answer> {
-    from_own_page(request)?;
+fn check_change(client: &HttpClient<'_>, request: &Request<'_>) -> Result<(), Response> {
+    check_own_page(request)?;
     let (given, expected) = (request.token.unwrap_or_default(), client.token.as_deref().unwrap_or_default());
     match !expected.is_empty() && secret::equal(given.as_bytes(), expected.as_bytes()) {
-        true => Ok(client),
-        false => {
-            Err(Response::text(403, "this requires the token that was printed when the server started")
-                .into())
-        }
+        true => Ok(()),
+        false => Err(Response::text(403, "this requires the token that was printed when the server started")),
     }
 }
 
-fn from_own_page(request: &Request<'_>) -> Result<(), Answer> {
+fn check_own_page(request: &Request<'_>) -> Result<(), Response> {
     // The gate has already refused foreign origins. Browsers send Origin with every change.
     match request.origin.is_some() {
         true => Ok(()),
-        false => Err(Response::text(403, "changes require the header Origin").into()),
+        false => Err(Response::text(403, "changes require the header Origin")),
     }
 }
 
@@ -204,6 +178,6 @@ fn run(client: &mut HttpClient<'_>, command: Document<'_>) -> Result<DocumentBuf
     Err(Response::text(if is_forbidden { 403 } else { 500 }, why))
 }
 
-pub(super) fn json(document: Document<'_>) -> Answer {
-    Response::new(200, "application/json", value_to_relaxed(Value::Document(document))).into()
+pub(super) fn json(document: Document<'_>) -> Response {
+    Response::new(200, "application/json", value_to_relaxed(Value::Document(document)))
 }

@@ -2,7 +2,7 @@
 
 use super::response::Response;
 use crate::dispatch::request;
-use crate::state::server::Server;
+use crate::server::Server;
 use base::bson::Builder;
 
 /// Timeout of the probe read, in milliseconds.

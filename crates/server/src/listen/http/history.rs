@@ -1,13 +1,12 @@
 //! History of operation counts and latencies, as the page requests it.
 
-use super::users::HttpClient;
-use super::{Answer, Peer, Request, Response, commands, users};
+use super::{Answer, Exchange, Response, commands, users};
 use crate::access::{Action, Resource};
 use crate::auth;
 use crate::commands::table;
 use crate::observe::counters::Counters;
+use crate::server::Server;
 use crate::state::http::Counts;
-use crate::state::server::Server;
 use base::bson::{Builder, Value};
 
 /// Commands of drivers and monitors. The page leaves them out, so that it does not show itself.
@@ -49,13 +48,11 @@ fn operations_since_start(counters: &Counters) -> Counts {
 }
 
 /// Returns all samples to a user with the serverStatus privilege.
-pub(super) fn answer(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
-    let client: HttpClient<'_> = match users::client(server, request, peer) {
-        Ok(client) => client,
-        Err(answer) => return answer,
-    };
-    if !auth::is_authorized(server, &client.state, Resource::Cluster, Action::ServerStatus) {
-        return Response::text(403, "this requires the privilege serverStatus (role clusterMonitor)").into();
+pub(super) fn answer(exchange: Exchange<'_>) -> Result<Response, Answer> {
+    let client = users::client(exchange)?;
+    let server = exchange.server;
+    if !auth::is_authorized(&server.auth, &client.state, Resource::Cluster, Action::ServerStatus) {
+        return Ok(Response::text(403, "this requires the privilege serverStatus (role clusterMonitor)"));
     }
     let (seconds, samples) = server.http.history.samples();
     let mut out = Builder::new();
@@ -79,7 +76,7 @@ pub(super) fn answer(server: &Server, request: &Request<'_>, peer: Peer) -> Answ
         out.push(name);
     }
     out.end();
-    commands::json(out.finish().view())
+    Ok(commands::json(out.finish().view()))
 }
 
 #[cfg(test)]

@@ -7,15 +7,19 @@ use super::users::HttpClient;
 use crate::access::{Action, Resource};
 use crate::auth;
 use crate::commands::table;
-use crate::observe::counters::{LOGINS, PROTOCOLS};
+use crate::observe::counters::{Counters, PROTOCOLS};
 use crate::observe::gauges::{Collections, Connections, Process};
+use crate::observe::logins::LOGINS;
 use crate::observe::operations::{BUCKETS, DatabaseOperations};
 use crate::process::heap::process_bytes;
 use crate::process::logging::now_millis;
-use crate::state::http::PATHS;
-use crate::state::server::Server;
+use crate::server::Server;
+use crate::session::Sessions;
+use crate::state::auth::Auth;
+use crate::state::http::{Http, PATHS};
+use crate::state::settings::Settings;
 use base::Result;
-use database::CollectionStatistics;
+use database::{CollectionStatistics, Cursors, Database};
 use std::cmp::Reverse;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,18 +33,20 @@ const OTHERS: &str = "all others";
 
 /// Returns all metrics to a user with the serverStatus privilege.
 pub(super) fn answer(server: &Server, client: &HttpClient<'_>) -> Response {
-    if !auth::is_authorized(server, &client.state, Resource::Cluster, Action::ServerStatus) {
+    if !auth::is_authorized(&server.auth, &client.state, Resource::Cluster, Action::ServerStatus) {
         return Response::text(403, "this requires the privilege serverStatus (role clusterMonitor)");
     }
     let mut out = Exposition::default();
     about(server, &mut out);
-    operations(server, &mut out);
+    operations(&server.counters, &server.database.counters, &mut out);
     connections(server, &mut out);
-    cursors(server, &mut out);
+    cursors(&server.database.cursors, &mut out);
+    sessions(&server.sessions, &mut out);
     memory(&mut out);
-    storage(server, &mut out);
-    http(server, &mut out);
-    let measured = oplog(server, &mut out).and_then(|()| collections(server, client, &mut out));
+    storage(&server.settings, &server.database, &mut out);
+    http(&server.http, &mut out);
+    let measured =
+        oplog(&server.database, &mut out).and_then(|()| collections(&server.auth, client, &mut out));
     if let Err(error) = measured {
         log::warn!("measuring for /metrics: {error}");
         return Response::text(503, format!("the store cannot be measured: {}", error.code().name()));
@@ -70,8 +76,8 @@ fn about(server: &Server, out: &mut Exposition) {
     primary.sample(&[], i32::from(server.is_primary() && server.database.write_locks() == 0));
 }
 
-fn operations(server: &Server, out: &mut Exposition) {
-    let all = server.counters.operations.all();
+fn operations(counters: &Counters, counted: &database::Counters, out: &mut Exposition) {
+    let all = counters.operations.all();
     let name = |of: &Arc<DatabaseOperations>| match of.name.as_str() {
         "" => OTHERS.to_string(),
         name => name.to_string(),
@@ -95,7 +101,6 @@ fn operations(server: &Server, out: &mut Exposition) {
             family.sample(&[("database", &*name(database)), ("command", command(at))], one.failed.get());
         }
     }
-    let (counters, counted) = (&server.counters, &server.database.counters);
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as i64;
     let mut family =
         out.family("vellum_documents_total", Counter, "Documents inserted, updated, deleted and returned.");
@@ -148,7 +153,7 @@ fn connections(server: &Server, out: &mut Exposition) {
         family.sample(&[("version", name)], counter.get());
     }
     let mut family = out.family("vellum_logins_total", Counter, "Login attempts and successful logins.");
-    for (name, counter) in LOGINS.iter().zip(&counters.logins) {
+    for (name, counter) in LOGINS.iter().zip(&server.auth.logins.attempts) {
         family.sample(&[("mechanism", name), ("result", "tried")], counter.all.received.get());
         family.sample(&[("mechanism", name), ("result", "succeeded")], counter.all.successful.get());
     }
@@ -162,8 +167,7 @@ fn connections(server: &Server, out: &mut Exposition) {
     out.single("vellum_sent_bytes_total", Counter, "Bytes sent to clients.", counters.bytes_out.get());
 }
 
-fn cursors(server: &Server, out: &mut Exposition) {
-    let cursors = &server.database.cursors;
+fn cursors(cursors: &Cursors, out: &mut Exposition) {
     let (open, without_timeout) = cursors.count();
     out.single("vellum_cursors", Gauge, "Open cursors.", open);
     out.single("vellum_cursors_pinned", Gauge, "Cursors in use by an operation.", cursors.pinned());
@@ -180,8 +184,11 @@ fn cursors(server: &Server, out: &mut Exposition) {
         cursors.timed_out(),
     );
     out.single("vellum_change_streams", Gauge, "Open change streams.", cursors.change_streams());
-    out.single("vellum_sessions", Gauge, "Logical sessions in the cache.", server.sessions.len());
-    let found = server.sessions.transactions.stats();
+}
+
+fn sessions(sessions: &Sessions, out: &mut Exposition) {
+    out.single("vellum_sessions", Gauge, "Logical sessions in the cache.", sessions.len());
+    let found = sessions.transactions.stats();
     out.single("vellum_transactions", Gauge, "Open transactions.", found.open);
     out.single(
         "vellum_transactions_active",
@@ -207,10 +214,10 @@ fn memory(out: &mut Exposition) {
     }
 }
 
-fn storage(server: &Server, out: &mut Exposition) {
-    let counted = server.database.engine().statistics();
+fn storage(settings: &Settings, database: &Database, out: &mut Exposition) {
+    let counted = database.engine().statistics();
     out.single("vellum_data_bytes", Gauge, "Size of documents and indexes.", counted.bytes);
-    if server.settings.ephemeral || server.settings.shared {
+    if settings.ephemeral || settings.shared {
         return;
     }
     out.single("vellum_file_bytes", Gauge, "Size of the data files without the journal.", counted.file_bytes);
@@ -277,8 +284,7 @@ fn storage(server: &Server, out: &mut Exposition) {
 /// Appends size and window of the oplog.
 ///
 /// Errors: the store's errors.
-fn oplog(server: &Server, out: &mut Exposition) -> Result<()> {
-    let database = &server.database;
+fn oplog(database: &Database, out: &mut Exposition) -> Result<()> {
     let (Some(bytes), Some(limit)) = (database.log_bytes(), database.log_limit()) else { return Ok(()) };
     out.single("vellum_oplog_bytes", Gauge, "Size of the oplog.", bytes);
     out.single("vellum_oplog_limit_bytes", Gauge, "Maximum size of the oplog.", limit);
@@ -292,16 +298,16 @@ fn oplog(server: &Server, out: &mut Exposition) -> Result<()> {
 /// Appends the sizes of the largest collections that the user may see.
 ///
 /// Errors: the store's errors.
-fn collections(server: &Server, client: &HttpClient<'_>, out: &mut Exposition) -> Result<()> {
-    let catalog = server.database.catalog();
-    let found = Collections::of(&server.database);
+fn collections(auth: &Auth, client: &HttpClient<'_>, out: &mut Exposition) -> Result<()> {
+    let catalog = auth.database.catalog();
+    let found = Collections::of(&auth.database);
     out.single("vellum_databases", Gauge, "Databases.", catalog.databases().count());
     let mut family = out.family("vellum_collections", Gauge, "Collections by kind.");
     for (kind, count) in [("ordinary", found.ordinary), ("view", found.views), ("internal", found.internal)] {
         family.sample(&[("kind", kind)], count);
     }
     let sees = |database: &str, name: &str| {
-        auth::is_authorized(server, &client.state, Resource::Collection(database, name), Action::CollStats)
+        auth::is_authorized(auth, &client.state, Resource::Collection(database, name), Action::CollStats)
     };
     let mut shown: Vec<_> = catalog
         .all()
@@ -314,7 +320,7 @@ fn collections(server: &Server, client: &HttpClient<'_>, out: &mut Exposition) -
     shown.sort_by(|one, other| one.namespace.as_str().cmp(other.namespace.as_str()));
     let mut measured = Vec::with_capacity(shown.len());
     for collection in shown {
-        measured.push((collection, server.database.statistics_of(collection)?));
+        measured.push((collection, auth.database.statistics_of(collection)?));
     }
     type Size = fn(&CollectionStatistics) -> i64;
     let sizes: [(&str, &str, Size); 4] = [
@@ -342,8 +348,7 @@ fn collections(server: &Server, client: &HttpClient<'_>, out: &mut Exposition) -
     Ok(())
 }
 
-fn http(server: &Server, out: &mut Exposition) {
-    let http = &server.http;
+fn http(http: &Http, out: &mut Exposition) {
     out.single("vellum_http_connections", Gauge, "Open HTTP connections.", http.connection_limit.count());
     out.single(
         "vellum_http_rejected_total",

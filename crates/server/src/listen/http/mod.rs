@@ -16,8 +16,8 @@ mod request;
 mod response;
 mod users;
 
+use crate::server::Server;
 use crate::state::http::PATHS;
-use crate::state::server::Server;
 pub(crate) use history::sample;
 pub(crate) use request::{Malformed, Request};
 pub(crate) use response::Response;
@@ -43,6 +43,14 @@ pub(crate) struct Peer {
     pub(crate) has_waited: bool,
 }
 
+/// A request and the server that handles it.
+#[derive(Clone, Copy)]
+struct Exchange<'a> {
+    server: &'a Server,
+    request: &'a Request<'a>,
+    peer: Peer,
+}
+
 /// Result of a request.
 pub(crate) enum Answer {
     /// The response.
@@ -60,49 +68,53 @@ impl From<Response> for Answer {
 /// Handles a request. A panic becomes a 500 response.
 pub(crate) fn answer(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
     let began = Instant::now();
-    let answer = catch_unwind(AssertUnwindSafe(|| route(server, request, peer))).unwrap_or_else(|_| {
-        server.counters.panics.add(1);
-        Response::text(500, "the server failed to handle this request; see its log").into()
-    });
+    let answer = catch_unwind(AssertUnwindSafe(|| route(Exchange { server, request, peer })));
+    let answer = match answer {
+        Ok(Ok(response)) => Answer::Now(response),
+        Ok(Err(answer)) => answer,
+        Err(_) => {
+            server.counters.panics.add(1);
+            Response::text(500, "the server failed to handle this request; see its log").into()
+        }
+    };
     if let Answer::Now(response) = &answer {
         server.http.count(request.path, response.status, began.elapsed());
     }
     answer
 }
 
-fn route(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
+/// Returns the response.
+///
+/// Errors: the answer that refuses or delays the request.
+fn route(exchange: Exchange<'_>) -> Result<Response, Answer> {
+    let Exchange { server, request, .. } = exchange;
     if !PATHS.contains(&request.path) {
-        return Response::text(404, "not found: use /, /metrics, /healthz or /readyz").into();
+        return Ok(Response::text(404, "not found: use /, /metrics, /healthz or /readyz"));
     }
     let changes = matches!(request.path, "/kill" | "/login" | "/logout");
     let allowed = if changes { "POST" } else { "GET, HEAD" };
     if !allowed.split(", ").any(|method| method == request.method) {
-        return Response::text(405, format!("only {allowed}")).with("Allow", allowed).into();
+        return Ok(Response::text(405, format!("only {allowed}")).with("Allow", allowed));
     }
     match request.path {
         // Process supervisors use any host name. These responses reveal only the health.
-        "/healthz" => return Response::text(200, "up").into(),
-        "/readyz" => return health::ready(server).into(),
+        "/healthz" => return Ok(Response::text(200, "up")),
+        "/readyz" => return Ok(health::ready(server)),
         _ => {}
     }
     let names = server.settings.http.as_ref().map_or(&[][..], |options| &options.names);
-    if let Err(refused) = origin_check::check(request, names) {
-        return refused.into();
-    }
+    origin_check::check(request, names)?;
     match request.path {
-        "/" => page::answer().into(),
-        "/history" => history::answer(server, request, peer),
-        "/kill" => commands::kill(server, request, peer),
-        "/login" => commands::log_in(server, request, peer),
-        "/logout" => commands::log_out(server, request, peer),
-        "/operations" => commands::operations(server, request, peer),
-        "/session" => commands::session(server, request, peer),
-        "/slow" => commands::slow(server, request, peer),
-        "/working-set" => commands::working_set(server, request, peer),
-        _ => match users::client(server, request, peer) {
-            Ok(client) => metrics::answer(server, &client).into(),
-            Err(answer) => answer,
-        },
+        "/" => Ok(page::answer()),
+        "/history" => history::answer(exchange),
+        "/kill" => commands::kill(exchange),
+        "/login" => commands::log_in(exchange),
+        "/logout" => commands::log_out(exchange),
+        "/operations" => commands::operations(exchange),
+        "/session" => commands::session(exchange),
+        "/slow" => commands::slow(exchange),
+        "/working-set" => commands::working_set(exchange),
+        _ => users::client(exchange).map(|client| metrics::answer(server, &client)),
     }
 }
 

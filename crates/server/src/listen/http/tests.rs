@@ -3,7 +3,7 @@
 use super::*;
 use crate::dispatch::local::LocalConnection;
 use crate::state::http::HttpOptions;
-use crate::state::server::Settings;
+use crate::state::settings::Settings;
 use base::bson::extended_json::parse;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;

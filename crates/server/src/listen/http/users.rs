@@ -1,12 +1,12 @@
 //! Users of HTTP requests. With access control, HTTP requires the same users: by name and password,
 //! over TLS or from this machine.
 
-use super::{Answer, Peer, Request, Response, cookies};
+use super::{Answer, Exchange, Peer, Request, Response, cookies};
 use crate::auth::login;
 use crate::auth::password;
 use crate::protocol::names::UserName;
+use crate::server::Server;
 use crate::state::connection::ConnectionState;
-use crate::state::server::Server;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use std::time::{Duration, Instant};
@@ -41,11 +41,8 @@ impl Drop for HttpClient<'_> {
 /// page's cookie or from HTTP Basic credentials.
 ///
 /// Errors: the response that refuses the request.
-pub(super) fn client<'a>(
-    server: &'a Server,
-    request: &Request<'_>,
-    peer: Peer,
-) -> Result<HttpClient<'a>, Answer> {
+pub(super) fn client(exchange: Exchange<'_>) -> Result<HttpClient<'_>, Answer> {
+    let Exchange { server, request, peer } = exchange;
     let mut client = HttpClient::new(server, peer);
     if !server.auth.enabled() {
         client.token = server.http_token().map(str::to_string);
@@ -55,7 +52,8 @@ pub(super) fn client<'a>(
         && let Some(session) = server.http.sessions.get(cookie)
     {
         client.state.identity = Some(session.identity);
-        login::refresh(server, &mut client.state).map_err(|error| Response::text(503, error.message()))?;
+        login::refresh(&server.auth, &mut client.state)
+            .map_err(|error| Response::text(503, error.message()))?;
         server.http.sessions.keep(cookie, client.state.identity.clone());
         client.token = Some(session.token);
         if client.state.identity.is_some() {
@@ -91,22 +89,21 @@ pub(super) fn log_in<'a>(
             }
         }
     }
-    match password::authenticate(server, &mut client.state, user, password) {
+    match password::authenticate(&server.auth, &server.parameters, &mut client.state, user, password) {
         Ok(()) => Ok(client),
         Err(error) => Err(unauthorized(request, error.message())),
     }
 }
 
 /// Refuses a password over an unencrypted remote connection.
-pub(super) fn check_secrecy(peer: Peer) -> Result<(), Answer> {
+pub(super) fn check_secrecy(peer: Peer) -> Result<(), Response> {
     match peer.is_encrypted || peer.client.ip().to_canonical().is_loopback() {
         true => Ok(()),
         false => Err(Response::text(
             403,
             "passwords are accepted only over TLS (--tls-mode, --tls-certificate-key-file) or from this \
              machine",
-        )
-        .into()),
+        )),
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::tests::Running;
 use crate::commands::table;
-use crate::state::server::Settings;
+use crate::state::settings::Settings;
 use base::bson::{Document, DocumentBuf, extended_json::parse};
 use std::io::{Read, Write};
 use std::net::TcpStream as Socket;

@@ -186,7 +186,7 @@ impl Connection {
     pub(super) fn serve_on_dedicated_thread(&mut self) -> io::Result<()> {
         let Connection { stream: Stream::Pinned(stream), driver, busy_poll } = self else { return Ok(()) };
         // A client without a finished request may stay silent for long.
-        if !stream.should_pin() || driver.state.is_unauthenticated(&driver.server) {
+        if !stream.should_pin() || driver.state.is_unauthenticated(&driver.server.auth) {
             return Ok(());
         }
         let server = driver.server.clone();

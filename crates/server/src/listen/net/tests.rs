@@ -1,7 +1,7 @@
 //! Tests of a server on a real socket: framing across reads, limits, disconnects, shutdown.
 
 use super::*;
-use crate::state::server::Settings;
+use crate::state::settings::Settings;
 use base::bson::{Builder as DocumentBuilder, Document};
 use database::{Database, SystemClock};
 use std::io::{Read, Write};

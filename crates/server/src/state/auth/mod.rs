@@ -2,14 +2,28 @@
 
 mod delays;
 
+use crate::access::Requirements;
+use crate::observe::logins::Logins;
+use crate::state::settings::Settings;
+use database::Database;
 use delays::Delays;
 use parking_lot::Mutex;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use wire::secret;
 
 /// Authentication state that all connections share.
 pub(crate) struct Auth {
+    /// The database of users and roles.
+    pub(crate) database: Arc<Database>,
+    /// True if other servers may share the database.
+    pub(crate) is_shared: bool,
+    /// True if a local client may create the first user.
+    pub(crate) localhost_exception: bool,
+    /// Returns the needs of the command with a name.
+    pub(crate) requirements_of: fn(&str) -> Option<Requirements>,
+    /// Counters of logins.
+    pub(crate) logins: Logins,
     enabled: bool,
     /// Enabled mechanisms.
     mechanisms: Vec<String>,
@@ -25,10 +39,19 @@ pub(crate) struct Auth {
 
 impl Auth {
     /// Creates the state from the options.
-    pub(crate) fn new(enabled: bool, mechanisms: Vec<String>) -> Auth {
+    pub(crate) fn new(
+        settings: &Settings,
+        database: Arc<Database>,
+        requirements_of: fn(&str) -> Option<Requirements>,
+    ) -> Auth {
         Auth {
-            enabled,
-            mechanisms,
+            database,
+            is_shared: settings.shared,
+            localhost_exception: settings.localhost_exception,
+            requirements_of,
+            logins: Logins::default(),
+            enabled: settings.auth,
+            mechanisms: settings.mechanisms.clone(),
             secret: OnceLock::new(),
             delays: Delays::default(),
             changing: Mutex::new(()),

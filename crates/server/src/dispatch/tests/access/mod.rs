@@ -9,8 +9,9 @@ use crate::access::Identity;
 use crate::dispatch::request;
 use crate::protocol::names::UserName;
 use crate::protocol::session_id;
+use crate::server::Server;
 use crate::state::connection::ConnectionState;
-use crate::state::server::{Server, Settings};
+use crate::state::settings::Settings;
 use base::bson::{Document, DocumentBuf, extended_json};
 use database::{Database, SystemClock};
 use std::sync::Arc;
@@ -85,7 +86,7 @@ impl Client {
                 read: Instant::now(),
             })
         });
-        crate::auth::login::refresh(&self.server, &mut self.state).unwrap();
+        crate::auth::login::refresh(&self.server.auth, &mut self.state).unwrap();
         assert!(self.state.identity.is_some());
     }
 

@@ -19,7 +19,7 @@ fn kill(id: i64) -> String {
     format!(r#"{{killCursors: "c", cursors: [{{$numberLong: "{id}"}}], $db: "d"}}"#)
 }
 
-fn fill(server: &crate::state::server::Server) {
+fn fill(server: &crate::server::Server) {
     system(server, r#"{insert: "c", documents: [{_id: 1}, {_id: 2}, {_id: 3}], $db: "d"}"#);
     system(server, r#"{insert: "secret", documents: [{_id: 1}], $db: "d"}"#);
 }

@@ -7,7 +7,7 @@ use crate::access::requirements::RequiredPrivilege;
 use crate::access::resource::OwnedResource;
 use crate::auth;
 use crate::commands::table;
-use crate::state::server::Server;
+use crate::server::Server;
 use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -41,7 +41,8 @@ fn furnished() -> Arc<Server> {
 fn declared(client: &Client, sample: &str) -> (bool, Vec<RequiredPrivilege>) {
     let sample = parse(sample);
     let request = Request::new(sample.view(), Sequences::default()).unwrap();
-    let mut authorizer = auth::authorizer(&client.server, &client.state, &request).unwrap();
+    let mut authorizer =
+        auth::authorizer(&client.server.auth, &client.server.activities, &client.state, &request).unwrap();
     authorizer.record = Some(Vec::new());
     let allowed = authorizer.check(&table::find(request.name()).unwrap().requirements).is_ok();
     (allowed, authorizer.record.unwrap_or_default())

@@ -10,116 +10,23 @@ use crate::process::memory_limit::{MemoryLimit, MemoryLimitStats};
 use crate::session::Sessions;
 use crate::state::auth::Auth;
 use crate::state::fail_point::FailPoints;
-use crate::state::http::{Http, HttpOptions};
+use crate::state::http::Http;
 use crate::state::network::Network;
-use crate::state::parameters::{Parameters, Setting};
+use crate::state::parameters::Parameters;
 use crate::state::replica_set::ReplicaSet;
 use crate::state::set_config::SetConfig;
 use crate::state::set_settings::SetSettings;
-use crate::state::tls::Tls;
-use base::bson::{Builder, Document, DocumentBuf, ObjectId};
+use crate::state::settings::Settings;
+use crate::state::topology::TopologyState;
+use base::Result;
+use base::bson::{Document, DocumentBuf, ObjectId};
 use base::random::Random;
-use base::{CompatibleWith, Result, err};
 use database::language::Helpers;
 use database::time;
 use database::{Database, EventCount};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-
-/// Authentication mechanisms that are enabled by default.
-pub const MECHANISMS: [&str; 3] = ["MONGODB-X509", "SCRAM-SHA-1", "SCRAM-SHA-256"];
-
-/// Validated settings from the binary.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// Command line for getCmdLineOpts.
-    pub arguments: Vec<String>,
-    /// Listening address.
-    pub bind: std::net::IpAddr,
-    /// Requested port; 0 selects a free port.
-    pub port: u16,
-    /// Name of the replica set, if the server presents itself as one.
-    pub replica_set: Option<String>,
-    /// True if the set begins with `replSetInitiate`, as in mongod, instead of with the server.
-    pub awaits_initiation: bool,
-    /// Address in hello, instead of the address that the client connected to.
-    pub advertise: Option<String>,
-    /// Name of the engine for serverStatus.
-    pub engine: &'static str,
-    /// Data directory, if any.
-    pub data: Option<std::path::PathBuf>,
-    /// True for a store that other processes may share.
-    pub shared: bool,
-    /// True if the engine keeps data only in memory.
-    pub ephemeral: bool,
-    /// True if the journal is synced regularly. A write on a replica set then waits for it by
-    /// default.
-    pub syncs: bool,
-    /// Interval of these syncs.
-    pub sync_interval: Duration,
-    /// Memory limit of the process; `None` is unlimited.
-    pub memory_limit: Option<MemoryLimit>,
-    /// Maximum number of open connections.
-    pub connections_max: usize,
-    /// TLS; `None` if it is off.
-    pub tls: Option<Arc<Tls>>,
-    /// HTTP endpoint; `None` if it is off.
-    pub http: Option<HttpOptions>,
-    /// Time for which a network thread polls for the next request of a single client before it
-    /// sleeps; zero disables it.
-    pub busy_poll: Duration,
-    /// Timeout of the first bytes and of the TLS handshake.
-    pub handshake_timeout: Duration,
-    /// Initial profiler settings: the level of all databases, the slow threshold in milliseconds,
-    /// and the share of slow operations in the log.
-    pub profiling: (i32, Option<i64>, Option<f64>),
-    /// True if clients may set fail points and the clock.
-    pub test_commands: bool,
-    /// MongoDB version that the server reports.
-    pub compatible_with: CompatibleWith,
-    /// True if access control is enabled.
-    pub auth: bool,
-    /// True if a local client may create the first user.
-    pub localhost_exception: bool,
-    /// Enabled authentication mechanisms.
-    pub mechanisms: Vec<String>,
-    /// True to collect reads that an index would speed up, for strictReport and the exit.
-    pub strict: bool,
-}
-
-impl Default for Settings {
-    /// Returns settings for the memory engine on a free port of the loopback interface.
-    fn default() -> Settings {
-        Settings {
-            arguments: vec!["vellum".to_string()],
-            bind: std::net::Ipv4Addr::LOCALHOST.into(),
-            port: 0,
-            replica_set: None,
-            awaits_initiation: false,
-            advertise: None,
-            engine: "memory",
-            data: None,
-            shared: false,
-            ephemeral: true,
-            syncs: true,
-            sync_interval: Duration::from_millis(100),
-            memory_limit: None,
-            connections_max: 65_536,
-            profiling: (0, None, None),
-            tls: None,
-            http: None,
-            busy_poll: wire::busy_poll::default_time(),
-            handshake_timeout: Duration::from_secs(30),
-            test_commands: true,
-            compatible_with: CompatibleWith::default(),
-            auth: false,
-            localhost_exception: true,
-            mechanisms: MECHANISMS.map(str::to_string).to_vec(),
-            strict: false,
-        }
-    }
-}
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Function pointers into the command table, which is a later layer.
 pub(crate) struct Commands {
@@ -133,7 +40,8 @@ pub(crate) struct Commands {
 
 /// State of a server, shared by its connections.
 pub struct Server {
-    pub(crate) commands: Commands,
+    /// Runs a command as the server itself.
+    run: fn(&Server, Document<'_>) -> Result<DocumentBuf>,
     pub(crate) database: Arc<Database>,
     pub(crate) settings: Settings,
     pub(crate) auth: Auth,
@@ -161,24 +69,6 @@ pub struct Server {
     random: Random,
 }
 
-/// Topology state of hello, with the replica set.
-pub(crate) struct TopologyState {
-    /// Replica set of one member, set from the start or when it is initiated.
-    set: OnceLock<ReplicaSet>,
-    /// Identifies this run of the server.
-    pub(crate) process_id: ObjectId,
-    /// Counts changes of the content of hello.
-    pub(crate) changed: Arc<EventCount>,
-}
-
-impl TopologyState {
-    /// Appends `topologyVersion`, by which clients order replies.
-    pub(crate) fn append_version(&self, reply: &mut Builder) {
-        reply.begin_document(c"topologyVersion").append(c"processId", self.process_id);
-        reply.append(c"counter", self.changed.read() as i64).end();
-    }
-}
-
 impl Server {
     /// Creates a server for this database with these commands. It does not listen yet.
     pub(crate) fn with_commands(
@@ -197,8 +87,10 @@ impl Server {
         sessions.restore(database.take_retries(), settings.shared);
         database.set_blocking_hook(in_place);
         let counters = Counters::new(commands.count);
+        let auth = Auth::new(&settings, database.clone(), commands.requirements_of);
+        let topology = TopologyState::open(&settings, ObjectId::from_parts(seconds, process, 0), &database);
         let server = Server {
-            commands,
+            run: commands.run,
             database,
             activities: Activities::default(),
             warned_of_empty_metadata: AtomicBool::new(false),
@@ -214,25 +106,16 @@ impl Server {
             set_settings: SetSettings::default(),
             network: Network::new(settings.shared),
             unlocked: Arc::default(),
-            topology: TopologyState {
-                set: OnceLock::new(),
-                process_id: ObjectId::from_parts(seconds, process, 0),
-                changed: Arc::default(),
-            },
+            topology,
             fail_points,
-            auth: Auth::new(settings.auth, settings.mechanisms.clone()),
+            auth,
             settings,
             started: time::now(),
             processors: Arc::new(Processors::of_machine()),
             helpers: OnceLock::new(),
             random: Random::new(seed),
         };
-        let open = |name: &String| {
-            let (awaits, changed) = (server.settings.awaits_initiation, server.topology.changed.clone());
-            ReplicaSet::open(name, awaits, &server.database, changed)
-        };
-        if let Some(set) = server.settings.replica_set.as_ref().and_then(open) {
-            server.topology.set.get_or_init(|| set);
+        if server.set().is_some() {
             server.set_settings.load(&server.database);
         }
         server.set_settings.feature_version.load(&server.database, server.settings.compatible_with);
@@ -255,7 +138,7 @@ impl Server {
     ///
     /// Errors: the error of the command or of its first statement.
     pub(crate) fn run_own(&self, command: Document<'_>) -> Result<DocumentBuf> {
-        (self.commands.run)(self, command)
+        (self.run)(self, command)
     }
 
     /// Ends [`serve`](crate::serve). Current replies are finished first.
@@ -263,33 +146,16 @@ impl Server {
         self.network.stop.advance();
     }
 
-    /// Returns the maximum age of a transaction: the present value of
-    /// transactionLifetimeLimitSeconds.
-    pub(crate) fn transaction_lifetime(&self) -> Duration {
-        match self.parameters.get("transactionLifetimeLimitSeconds") {
-            Some(Setting::Integer(seconds)) => Duration::from_secs(seconds.unsigned_abs().into()),
-            _ => Duration::from_secs(60),
-        }
-    }
-
     /// Returns the replica set once it is initiated.
     pub(crate) fn set(&self) -> Option<&ReplicaSet> {
-        self.topology.set.get()
+        self.topology.set()
     }
 
     /// Initiates the set. The member becomes its primary.
     ///
     /// Errors: AlreadyInitialized; errors of the write.
     pub(crate) fn initiate(&self, name: &str, config: SetConfig, host: &str) -> Result<()> {
-        let already = || err!(AlreadyInitialized, "already initialized");
-        if self.set().is_some() {
-            return Err(already());
-        }
-        let set = ReplicaSet::begin(name, config, 0, &self.database, self.topology.changed.clone());
-        self.topology.set.set(set).map_err(|_| already())?;
-        if let Some(set) = self.set() {
-            set.store(&set.config(), host, &self.database)?;
-        }
+        self.topology.initiate(name, config, host, &self.database)?;
         self.set_settings.load(&self.database);
         self.topology.changed.advance();
         log::info!(
@@ -333,11 +199,6 @@ impl Server {
             Some(set) => set.is_primary(&self.database),
             None => !self.is_replica_set(),
         }
-    }
-
-    /// Returns the cluster time of the last write: seconds and a counter.
-    pub(crate) fn cluster_time(&self) -> u64 {
-        self.database.cluster_time()
     }
 
     /// Returns a random number that seeds an operation. Not for secrets.
