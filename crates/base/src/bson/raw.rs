@@ -164,6 +164,12 @@ impl DocumentBuf {
         DocumentBuf(bytes)
     }
 
+    /// Makes a document of encoded elements, as [`Elements::rest`] returns them.
+    pub fn of_elements(elements: &[u8]) -> DocumentBuf {
+        let size = (EMPTY.len() + elements.len()) as i32;
+        DocumentBuf([&size.to_le_bytes(), elements, &[0]].concat())
+    }
+
     /// The document, borrowed.
     pub fn view(&self) -> Document<'_> {
         Document(&self.0)
@@ -233,6 +239,11 @@ impl fmt::Debug for Element<'_> {
 }
 
 impl<'a> Elements<'a> {
+    /// The complete elements in the first bytes of a document.
+    pub fn of_start(start: &'a [u8]) -> Elements<'a> {
+        Elements { rest: start.get(4..).unwrap_or(&[]) }
+    }
+
     /// The bytes not yet iterated over: elements only, without the document's terminator.
     pub fn rest(&self) -> &'a [u8] {
         self.rest

@@ -1,7 +1,7 @@
 //! Hints of a collection scan to a store with round trips: the fields that it reads, so that the store can return the
 //! start of a document in place of the document, and bytes that each matching document has.
 
-use base::bson::{Document, Elements, Value as BsonValue};
+use base::bson::{Document, DocumentBuf, Elements, Value as BsonValue};
 use query::matcher::Matcher;
 use std::sync::Arc;
 use storage::{Excerpt, Value};
@@ -13,9 +13,6 @@ pub(crate) struct Fields(Arc<[Box<str>]>);
 /// Maximum number of names: the bits of a set.
 const FIELDS_MAX: usize = 64;
 
-/// Bytes before the first field of a document: its length.
-const LENGTH: usize = 4;
-
 impl Fields {
     /// Returns the set of these names; `None` if it is too large.
     pub(crate) fn new<'a>(names: impl Iterator<Item = &'a str>) -> Option<Fields> {
@@ -25,9 +22,9 @@ impl Fields {
         (names.len() <= FIELDS_MAX).then(|| Fields(names.into()))
     }
 
-    /// Returns the length of the elements up to the last of the fields; `None` if a field is missing.
-    fn length(&self, mut elements: Elements<'_>) -> Option<usize> {
-        let whole = elements.rest().len();
+    /// Returns the elements up to the last of the fields; `None` if a field is missing.
+    fn elements<'a>(&self, mut elements: Elements<'a>) -> Option<&'a [u8]> {
+        let whole = elements.rest();
         let mut missing = u64::MAX.checked_shr((FIELDS_MAX - self.0.len()) as u32).unwrap_or(0);
         while missing != 0 {
             let element = elements.next()?;
@@ -36,7 +33,7 @@ impl Fields {
                 missing &= !(1 << found);
             }
         }
-        Some(whole - elements.rest().len())
+        whole.get(..whole.len() - elements.rest().len())
     }
 }
 
@@ -45,35 +42,29 @@ pub(super) fn required_bytes(filter: &Matcher) -> Option<Box<[u8]>> {
     if !filter.collation().is_simple() {
         return None;
     }
-    let encoded = |value| match value {
-        BsonValue::String(text) if !text.is_empty() => {
-            let length = i32::try_from(text.len() + 1).ok()?;
-            Some([&length.to_le_bytes(), text.as_bytes(), &[0]].concat())
-        }
-        BsonValue::ObjectId(id) => Some(id.0.to_vec()),
-        _ => None,
+    let encoded = |value: BsonValue<'_>| {
+        let mut bytes = Vec::new();
+        value.write_to(&mut bytes);
+        bytes
     };
-    let equalities = filter.equalities().ok()?;
-    let longest = equalities.into_iter().filter_map(|(_, value)| encoded(value)).max_by_key(Vec::len);
+    let is_distinctive = |value: &BsonValue<'_>| match value {
+        BsonValue::String(text) => !text.is_empty(),
+        value => matches!(value, BsonValue::ObjectId(_)),
+    };
+    let equalities = filter.equalities().ok()?.into_iter().map(|(_, value)| value);
+    let longest = equalities.filter(is_distinctive).map(encoded).max_by_key(Vec::len);
     longest.map(Vec::into_boxed_slice)
 }
 
 impl Excerpt for Fields {
     fn bytes_needed(&self, value: &[u8]) -> usize {
-        let length = self.length(Document::from_valid(value).iter());
-        length.map_or(value.len(), |length| LENGTH + length + 1)
+        let elements = self.elements(Document::from_valid(value).iter());
+        elements.map_or(value.len(), |elements| Document::EMPTY.bytes().len() + elements.len())
     }
 
     fn of_start(&self, start: &[u8]) -> Option<Value> {
-        // The last byte of a document is not a part of its elements.
-        let length = self.length(Document::from_valid(start).iter())?;
-        let elements = start.get(LENGTH..LENGTH + length)?;
-        let whole = i32::try_from(LENGTH + length + 1).ok()?;
-        let mut excerpt = Vec::with_capacity(LENGTH + length + 1);
-        excerpt.extend_from_slice(&whole.to_le_bytes());
-        excerpt.extend_from_slice(elements);
-        excerpt.push(0);
-        Some(Value::from(excerpt))
+        let elements = self.elements(Elements::of_start(start))?;
+        Some(Value::from(DocumentBuf::of_elements(elements).into_bytes()))
     }
 }
 
@@ -98,7 +89,7 @@ mod tests {
         for (names, last) in [("", 0), ("a", 1), ("b", 2), ("b a b", 2), ("c a", 4)] {
             let fields = fields(names);
             let needed = fields.bytes_needed(whole);
-            assert!(fields.of_start(&whole[..needed - 1]).is_none() || names.is_empty(), "{names:?}");
+            assert!(fields.of_start(&whole[..needed - 2]).is_none() || names.is_empty(), "{names:?}");
             for end in needed..=whole.len() {
                 let excerpt = fields.of_start(&whole[..end]).unwrap();
                 assert_eq!(excerpt.len(), needed, "{names:?} of {end}");
