@@ -1,7 +1,7 @@
 //! Formats an expression as BSON, as MongoDB's explain prints it.
 
 use super::node::{CallNode, FieldNode, Node};
-use super::table::Arity;
+use super::table::{Arity, Form};
 use base::bson::{Builder, FieldName, FieldNameBuf, Value, ValueBuf};
 
 /// Returns a value that parses to this node again.
@@ -48,18 +48,22 @@ fn append_call(call: &CallNode, name: FieldName<'_>, out: &mut Builder) {
     let operator = call.operator;
     let operator_name = FieldName::literal(operator.name);
     out.begin_document(name);
-    match operator.arity {
-        Arity::Named(declared) => {
-            out.begin_document(operator_name);
-            for (parameter, node) in declared.parameters.iter().zip(&call.operands) {
-                append(node, FieldName::literal(parameter.name), out);
-            }
-            out.end();
+    match (operator.arity, &operator.form) {
+        (Arity::Named(declared), _) => {
+            append_named(declared.parameters.iter().map(|parameter| parameter.name), call, out);
         }
-        _ => match operator.describe {
-            Some(describe) => describe(call, operator_name, out, &append),
-            None => append_array(&call.operands, operator_name, out),
-        },
+        (_, Form::Named(names)) => append_named(names.iter().copied(), call, out),
+        (_, Form::Own(describe)) => describe(call, operator_name, out, &append),
+        (_, Form::Positional) => append_array(&call.operands, operator_name, out),
+    }
+    out.end();
+}
+
+/// Appends a call with names for its operands.
+fn append_named(names: impl Iterator<Item = &'static str>, call: &CallNode, out: &mut Builder) {
+    out.begin_document(FieldName::literal(call.operator.name));
+    for (name, node) in names.zip(&call.operands) {
+        append(node, FieldName::literal(name), out);
     }
     out.end();
 }

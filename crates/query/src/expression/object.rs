@@ -15,7 +15,6 @@ use super::show;
 use super::table::Operator;
 use base::bson::{Builder, Document, FieldName, Value};
 use base::{Error, ErrorCode, Result, bail, err};
-use std::ffi::CStr;
 
 /// `$mergeObjects`: later values win, in the position of the first. Null and missing are ignored.
 ///
@@ -100,41 +99,6 @@ pub(super) fn get<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
         Some(nullish) if nullish.is_nullish() => null(),
         _ => Ok(None),
     }
-}
-
-/// Formats `$getField` as BSON.
-pub(super) fn describe_get(
-    call: &super::node::CallNode,
-    name: FieldName<'_>,
-    out: &mut Builder,
-    append: &dyn Fn(&Node, FieldName<'_>, &mut Builder),
-) {
-    describe_named(&[c"field", c"input"], call, name, out, append);
-}
-
-/// Formats `$setField` and `$unsetField` as BSON.
-pub(super) fn describe_set(
-    call: &super::node::CallNode,
-    name: FieldName<'_>,
-    out: &mut Builder,
-    append: &dyn Fn(&Node, FieldName<'_>, &mut Builder),
-) {
-    describe_named(&[c"field", c"input", c"value"], call, name, out, append);
-}
-
-/// Formats a call with these names for its operands.
-fn describe_named(
-    names: &[&'static CStr],
-    call: &super::node::CallNode,
-    name: FieldName<'_>,
-    out: &mut Builder,
-    append: &dyn Fn(&Node, FieldName<'_>, &mut Builder),
-) {
-    out.begin_document(name);
-    for (parameter, node) in names.iter().zip(&call.operands) {
-        append(node, (*parameter).into(), out);
-    }
-    out.end();
 }
 
 /// Parses `$setField` and `$unsetField`. The operands are `field` (a constant), `input` and `value`.

@@ -28,8 +28,18 @@ type Evaluate = for<'e, 'a> fn(&Call<'e, 'a>) -> Computed<'a>;
 type Parse = fn(&mut Parser<'_>, &'static Operator, Value<'_>) -> Result<Node>;
 /// Checks constant operands while parsing.
 type Check = for<'e, 'a> fn(&Call<'e, 'a>) -> Result<()>;
-/// Formats a call as BSON, in the form that its parser accepts.
+/// Formats a call as BSON.
 type Describe = fn(&CallNode, FieldName<'_>, &mut Builder, &dyn Fn(&Node, FieldName<'_>, &mut Builder));
+
+/// The form in which a call is formatted as BSON. Its parser accepts this form.
+pub(crate) enum Form {
+    /// An array of the operands.
+    Positional,
+    /// An object with these names for the operands.
+    Named(&'static [&'static str]),
+    /// Another form.
+    Own(Describe),
+}
 
 /// One operator of the expression language.
 pub struct Operator {
@@ -43,7 +53,7 @@ pub struct Operator {
     pub(crate) evaluate: Evaluate,
     /// Checks constant operands even if other operands are not constant.
     pub(crate) check: Option<Check>,
-    pub(crate) describe: Option<Describe>,
+    pub(crate) form: Form,
 }
 
 /// The accepted arguments of an operator.
@@ -67,11 +77,16 @@ pub enum Arity {
 
 impl Operator {
     const fn new(name: &'static str, arity: Arity, evaluate: Evaluate) -> Operator {
-        Operator { name, arity, pure: true, evaluate, check: None, describe: None }
+        Operator { name, arity, pure: true, evaluate, check: None, form: Form::Positional }
     }
 
     const fn described(mut self, describe: Describe) -> Operator {
-        self.describe = Some(describe);
+        self.form = Form::Own(describe);
+        self
+    }
+
+    const fn with_names(mut self, names: &'static [&'static str]) -> Operator {
+        self.form = Form::Named(names);
         self
     }
 
@@ -168,9 +183,9 @@ pub static OPERATORS: &[Operator] = &[
     op("$dateToParts", Named(&parts::TO_PARTS), parts::to_parts),
     op("$dateToString", Named(&to_string::ARGUMENTS), to_string::to_string),
     op("$dateTrunc", Named(&truncate::ARGUMENTS), truncate::truncate),
-    op("$dayOfMonth", Own(parts::parse), parts::day_of_month).described(parts::describe),
-    op("$dayOfWeek", Own(parts::parse), parts::day_of_week).described(parts::describe),
-    op("$dayOfYear", Own(parts::parse), parts::day_of_year).described(parts::describe),
+    op("$dayOfMonth", Own(parts::parse), parts::day_of_month).with_names(parts::NAMES),
+    op("$dayOfWeek", Own(parts::parse), parts::day_of_week).with_names(parts::NAMES),
+    op("$dayOfYear", Own(parts::parse), parts::day_of_year).with_names(parts::NAMES),
     op("$degreesToRadians", Exactly(1), trigonometry::degrees_to_radians),
     op("$deserializeEJSON", Named(&extended_json::DESERIALIZE), extended_json::deserialize),
     op("$divide", Exactly(2), divide::divide),
@@ -183,12 +198,12 @@ pub static OPERATORS: &[Operator] = &[
     op("$firstN", Named(&pick::ENDS), pick::first_n),
     op("$floor", Exactly(1), rounding::floor),
     op("$function", Own(misc::refuse), misc::never),
-    op("$getField", Own(object::parse_get), object::get).described(object::describe_get),
+    op("$getField", Own(object::parse_get), object::get).with_names(&["field", "input"]),
     op("$gt", Exactly(2), |call| value(comparison::order(call)?.is_gt())),
     op("$gte", Exactly(2), |call| value(comparison::order(call)?.is_ge())),
     op("$hash", Named(&misc::HASH), misc::hash),
     op("$hexHash", Named(&misc::HEX_HASH), misc::hex_hash),
-    op("$hour", Own(parts::parse), parts::hour).described(parts::describe),
+    op("$hour", Own(parts::parse), parts::hour).with_names(parts::NAMES),
     op("$ifNull", Own(conditional::parse_if_null), conditional::if_null),
     op("$in", Exactly(2), array::contains),
     op("$indexOfArray", Between(2, 4), array::index_of::index_of),
@@ -196,9 +211,9 @@ pub static OPERATORS: &[Operator] = &[
     op("$indexOfCP", Between(2, 4), string::index_of::code_points),
     op("$isArray", Exactly(1), array::is_array),
     op("$isNumber", Exactly(1), convert::is_number),
-    op("$isoDayOfWeek", Own(parts::parse), parts::iso_day_of_week).described(parts::describe),
-    op("$isoWeek", Own(parts::parse), parts::iso_week).described(parts::describe),
-    op("$isoWeekYear", Own(parts::parse), parts::iso_week_year).described(parts::describe),
+    op("$isoDayOfWeek", Own(parts::parse), parts::iso_day_of_week).with_names(parts::NAMES),
+    op("$isoWeek", Own(parts::parse), parts::iso_week).with_names(parts::NAMES),
+    op("$isoWeekYear", Own(parts::parse), parts::iso_week_year).with_names(parts::NAMES),
     op("$last", Exactly(1), |call| array::end(call, -1)),
     op("$lastN", Named(&pick::ENDS), pick::last_n),
     op("$let", Own(literal::parse_let), literal::r#let).described(literal::describe_let).impure(),
@@ -215,12 +230,12 @@ pub static OPERATORS: &[Operator] = &[
     op("$median", Named(&ranks::MEDIAN), ranks::median),
     op("$mergeObjects", Any, object::merge),
     op("$meta", Own(misc::parse_meta), misc::meta).described(misc::describe_meta).impure(),
-    op("$millisecond", Own(parts::parse), parts::millisecond).described(parts::describe),
+    op("$millisecond", Own(parts::parse), parts::millisecond).with_names(parts::NAMES),
     op("$min", Any, |call| accumulators::extreme(call, Ordering::Less)),
     op("$minN", Named(&pick::EXTREMES), pick::min_n),
-    op("$minute", Own(parts::parse), parts::minute).described(parts::describe),
+    op("$minute", Own(parts::parse), parts::minute).with_names(parts::NAMES),
     op("$mod", Exactly(2), divide::modulo),
-    op("$month", Own(parts::parse), parts::month).described(parts::describe),
+    op("$month", Own(parts::parse), parts::month).with_names(parts::NAMES),
     op("$multiply", Any, arithmetic::multiply),
     op("$ne", Exactly(2), |call| value(comparison::order(call)?.is_ne())),
     op("$not", Exactly(1), boolean::not),
@@ -240,11 +255,11 @@ pub static OPERATORS: &[Operator] = &[
     op("$reverseArray", Exactly(1), array::reverse),
     op("$round", Between(1, 2), |call| rounding::places(call, Rounding::HalfEven)),
     op("$rtrim", Named(&trim::RIGHT), |call| trim::trim(call, false, true)),
-    op("$second", Own(parts::parse), parts::second).described(parts::describe),
+    op("$second", Own(parts::parse), parts::second).with_names(parts::NAMES),
     op("$serializeEJSON", Named(&extended_json::SERIALIZE), extended_json::serialize),
     op("$setDifference", Exactly(2), set::difference),
     op("$setEquals", Own(set::parse_equals), set::equals),
-    op("$setField", Own(object::parse_set), object::set).described(object::describe_set),
+    op("$setField", Own(object::parse_set), object::set).with_names(&["field", "input", "value"]),
     op("$setIntersection", Any, set::intersection),
     op("$setIsSubset", Exactly(2), set::is_subset),
     op("$setUnion", Any, set::union),
@@ -291,9 +306,9 @@ pub static OPERATORS: &[Operator] = &[
     op("$tsIncrement", Exactly(1), |call| parts::timestamp(call, 5687302, |time| time & 0xFFFF_FFFF)),
     op("$tsSecond", Exactly(1), |call| parts::timestamp(call, 5687301, |time| time >> 32)),
     op("$type", Exactly(1), convert::type_of),
-    op("$unsetField", Own(object::parse_set), object::set).described(object::describe_set),
-    op("$week", Own(parts::parse), parts::week).described(parts::describe),
-    op("$year", Own(parts::parse), parts::year).described(parts::describe),
+    op("$unsetField", Own(object::parse_set), object::set).with_names(&["field", "input", "value"]),
+    op("$week", Own(parts::parse), parts::week).with_names(parts::NAMES),
+    op("$year", Own(parts::parse), parts::year).with_names(parts::NAMES),
     op("$zip", Own(array::zip::parse), array::zip::zip).described(array::zip::describe),
 ];
 

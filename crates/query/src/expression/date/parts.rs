@@ -2,14 +2,17 @@
 
 use super::super::evaluate::{Call, Computed, null, value};
 use super::super::named::{Named, error_template, optional, required};
-use super::super::node::{CallNode, Node};
+use super::super::node::Node;
 use super::super::parse::Parser;
 use super::super::table::Operator;
 use super::calendar::{self, Civil, DAY};
 use super::{instant, zone};
-use base::bson::{Builder, FieldName, Value};
+use base::bson::{Builder, Value};
 use base::{Result, bail, err};
 use std::ffi::CStr;
+
+/// The operands of a date part.
+pub(in super::super) const NAMES: &[&str] = &["date", "timezone"];
 
 /// Parses a date part: `{$year: date}`, `{$year: [date]}` or `{$year: {date, timezone}}`. The operands are the date and
 /// the zone.
@@ -47,20 +50,6 @@ pub(in super::super) fn parse(
         single => parser.operand(single)?,
     };
     Ok(Node::call(operator, vec![date, Node::Absent]))
-}
-
-/// Formats a date part as BSON.
-pub(in super::super) fn describe(
-    call: &CallNode,
-    name: FieldName<'_>,
-    out: &mut Builder,
-    append: &dyn Fn(&Node, FieldName<'_>, &mut Builder),
-) {
-    out.begin_document(name);
-    for (parameter, node) in [c"date", c"timezone"].into_iter().zip(&call.operands) {
-        append(node, parameter.into(), out);
-    }
-    out.end();
 }
 
 /// Returns the local time of the operands; `None` if either is null.
