@@ -44,8 +44,9 @@ impl Exposition {
         Family { name, text: &mut self.text }
     }
 
-    /// Writes a family with one sample and no labels.
-    pub(super) fn single(&mut self, name: &str, kind: Kind, help: &str, value: impl Display) {
+    /// Writes a family with one sample and no labels. By Prometheus' rule, the names of counters end with `_total`.
+    pub(super) fn single(&mut self, name: &str, help: &str, value: impl Display) {
+        let kind = if name.ends_with("_total") { Kind::Counter } else { Kind::Gauge };
         self.family(name, kind, help).sample(&[], value);
     }
 
@@ -113,7 +114,7 @@ mod tests {
     #[test]
     fn samples_are_escaped_and_histograms_add_up() {
         let mut out = Exposition::default();
-        out.single("a_total", Kind::Counter, "Help.", 3);
+        out.single("a_total", "Help.", 3);
         out.family("b", Kind::Gauge, "Help.").sample(&[("x", "a\"b\\c\nd"), ("y", "z")], 0.5);
         let mut counts = [0; BUCKETS];
         (counts[0], counts[1], counts[BUCKETS - 1]) = (2, 3, 1);

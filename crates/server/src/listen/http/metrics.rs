@@ -71,7 +71,7 @@ fn about(server: &Server, out: &mut Exposition) {
     );
     let uptime = server.started.elapsed().as_secs_f64();
     let started = now_millis() as f64 / 1000.0 - uptime;
-    out.single("vellum_start_time_seconds", Gauge, "Start time in seconds since 1970.", started);
+    out.single("vellum_start_time_seconds", "Start time in seconds since 1970.", started);
     let mut primary = out.family("vellum_writable", Gauge, "1 if the server accepts writes.");
     primary.sample(&[], i32::from(server.is_primary() && server.database.write_locks() == 0));
 }
@@ -114,39 +114,23 @@ fn operations(counters: &Counters, counted: &database::Counters, out: &mut Expos
     }
     out.single(
         "vellum_ttl_deleted_documents_total",
-        Counter,
         "Documents deleted by TTL indexes.",
         count(&counted.ttl_deleted),
     );
-    out.single("vellum_ttl_passes_total", Counter, "Passes of the TTL deletion.", count(&counted.ttl_passes));
-    out.single("vellum_errors_total", Counter, "Errors caused by clients.", counters.user_asserts.get());
-    out.single(
-        "vellum_panics_total",
-        Counter,
-        "Internal errors and panics of commands.",
-        counters.panics.get(),
-    );
+    out.single("vellum_ttl_passes_total", "Passes of the TTL deletion.", count(&counted.ttl_passes));
+    out.single("vellum_errors_total", "Errors caused by clients.", counters.user_asserts.get());
+    out.single("vellum_panics_total", "Internal errors and panics of commands.", counters.panics.get());
 }
 
 fn connections(server: &Server, out: &mut Exposition) {
     let (found, counters) =
         (Connections::of(&server.activities, server.settings.connections_max), &server.counters);
-    out.single("vellum_connections", Gauge, "Open connections.", found.open);
-    out.single("vellum_connections_available", Gauge, "Connections left before the limit.", found.available);
-    out.single("vellum_connections_active", Gauge, "Connections with a running command.", found.active);
-    out.single(
-        "vellum_connections_created_total",
-        Counter,
-        "Connections accepted since the start.",
-        found.created,
-    );
+    out.single("vellum_connections", "Open connections.", found.open);
+    out.single("vellum_connections_available", "Connections left before the limit.", found.available);
+    out.single("vellum_connections_active", "Connections with a running command.", found.active);
+    out.single("vellum_connections_created_total", "Connections accepted since the start.", found.created);
     let rejected = counters.connections_rejected.get();
-    out.single(
-        "vellum_connections_rejected_total",
-        Counter,
-        "Connections refused because of the limit.",
-        rejected,
-    );
+    out.single("vellum_connections_rejected_total", "Connections refused because of the limit.", rejected);
     let mut family = out.family("vellum_connections_encrypted_total", Counter, "Connections by TLS version.");
     let names = PROTOCOLS.iter().map(|(name, _)| *name).chain(["unknown"]);
     for (name, counter) in names.zip(&counters.protocols) {
@@ -157,54 +141,34 @@ fn connections(server: &Server, out: &mut Exposition) {
         family.sample(&[("mechanism", name), ("result", "tried")], counter.all.received.get());
         family.sample(&[("mechanism", name), ("result", "succeeded")], counter.all.successful.get());
     }
-    out.single("vellum_requests_total", Counter, "Requests received from clients.", counters.requests.get());
-    out.single(
-        "vellum_received_bytes_total",
-        Counter,
-        "Bytes received from clients.",
-        counters.bytes_in.get(),
-    );
-    out.single("vellum_sent_bytes_total", Counter, "Bytes sent to clients.", counters.bytes_out.get());
+    out.single("vellum_requests_total", "Requests received from clients.", counters.requests.get());
+    out.single("vellum_received_bytes_total", "Bytes received from clients.", counters.bytes_in.get());
+    out.single("vellum_sent_bytes_total", "Bytes sent to clients.", counters.bytes_out.get());
 }
 
 fn cursors(cursors: &Cursors, out: &mut Exposition) {
     let (open, without_timeout) = cursors.count();
-    out.single("vellum_cursors", Gauge, "Open cursors.", open);
-    out.single("vellum_cursors_pinned", Gauge, "Cursors in use by an operation.", cursors.pinned());
-    out.single(
-        "vellum_cursors_without_timeout",
-        Gauge,
-        "Open cursors without an idle timeout.",
-        without_timeout,
-    );
-    out.single(
-        "vellum_cursors_timed_out_total",
-        Counter,
-        "Cursors closed by the idle timeout.",
-        cursors.timed_out(),
-    );
-    out.single("vellum_change_streams", Gauge, "Open change streams.", cursors.change_streams());
+    out.single("vellum_cursors", "Open cursors.", open);
+    out.single("vellum_cursors_pinned", "Cursors in use by an operation.", cursors.pinned());
+    out.single("vellum_cursors_without_timeout", "Open cursors without an idle timeout.", without_timeout);
+    out.single("vellum_cursors_timed_out_total", "Cursors closed by the idle timeout.", cursors.timed_out());
+    out.single("vellum_change_streams", "Open change streams.", cursors.change_streams());
 }
 
 fn sessions(sessions: &Sessions, out: &mut Exposition) {
-    out.single("vellum_sessions", Gauge, "Logical sessions in the cache.", sessions.len());
+    out.single("vellum_sessions", "Logical sessions in the cache.", sessions.len());
     let found = sessions.transactions.stats();
-    out.single("vellum_transactions", Gauge, "Open transactions.", found.open);
-    out.single(
-        "vellum_transactions_active",
-        Gauge,
-        "Open transactions with a running statement.",
-        found.active,
-    );
-    out.single("vellum_transactions_started_total", Counter, "Transactions begun.", found.started);
-    out.single("vellum_transactions_committed_total", Counter, "Transactions committed.", found.committed);
-    out.single("vellum_transactions_aborted_total", Counter, "Transactions aborted.", found.aborted);
+    out.single("vellum_transactions", "Open transactions.", found.open);
+    out.single("vellum_transactions_active", "Open transactions with a running statement.", found.active);
+    out.single("vellum_transactions_started_total", "Transactions begun.", found.started);
+    out.single("vellum_transactions_committed_total", "Transactions committed.", found.committed);
+    out.single("vellum_transactions_aborted_total", "Transactions aborted.", found.aborted);
 }
 
 fn memory(out: &mut Exposition) {
     if let Some((virtual_bytes, resident_bytes)) = process_bytes() {
-        out.single("vellum_memory_resident_bytes", Gauge, "Resident set size (RSS).", resident_bytes);
-        out.single("vellum_memory_virtual_bytes", Gauge, "Virtual memory size.", virtual_bytes);
+        out.single("vellum_memory_resident_bytes", "Resident set size (RSS).", resident_bytes);
+        out.single("vellum_memory_virtual_bytes", "Virtual memory size.", virtual_bytes);
     }
     let process = Process::now();
     if let (Some(user), Some(system)) = (process.user_micros, process.system_micros) {
@@ -216,60 +180,45 @@ fn memory(out: &mut Exposition) {
 
 fn storage(settings: &Settings, database: &Database, out: &mut Exposition) {
     let counted = database.engine().statistics();
-    out.single("vellum_data_bytes", Gauge, "Size of documents and indexes.", counted.bytes);
+    out.single("vellum_data_bytes", "Size of documents and indexes.", counted.bytes);
     if settings.ephemeral || settings.shared {
         return;
     }
-    out.single("vellum_file_bytes", Gauge, "Size of the data files without the journal.", counted.file_bytes);
-    out.single("vellum_cache_bytes", Gauge, "Size of the page cache.", counted.cache_bytes);
-    out.single(
-        "vellum_cache_hits_total",
-        Counter,
-        "Page cache hits, including inner pages.",
-        counted.cache_hits,
-    );
+    out.single("vellum_file_bytes", "Size of the data files without the journal.", counted.file_bytes);
+    out.single("vellum_cache_bytes", "Size of the page cache.", counted.cache_bytes);
+    out.single("vellum_cache_hits_total", "Page cache hits, including inner pages.", counted.cache_hits);
     out.single(
         "vellum_cache_misses_total",
-        Counter,
         "Page cache misses: pages read from the file system.",
         counted.cache_misses,
     );
     out.single(
         "vellum_entry_reads_total",
-        Counter,
         "Leaf pages visited by successful lookups and by cursors.",
         counted.entry_reads,
     );
     out.single(
         "vellum_entry_misses_total",
-        Counter,
         "Leaf page visits that waited for the file system.",
         counted.entry_misses,
     );
-    out.single(
-        "vellum_cache_evictions_total",
-        Counter,
-        "Pages evicted from the cache.",
-        counted.cache_evictions,
-    );
+    out.single("vellum_cache_evictions_total", "Pages evicted from the cache.", counted.cache_evictions);
     out.single(
         "vellum_changed_bytes",
-        Gauge,
         "Size of changes in memory since the last checkpoint.",
         counted.changed_bytes,
     );
-    out.single("vellum_commits_total", Counter, "Batches committed.", counted.commits);
+    out.single("vellum_commits_total", "Batches committed.", counted.commits);
     out.single(
         "vellum_journal_bytes",
-        Gauge,
         "Size of the journal since the last checkpoint.",
         counted.journal_bytes,
     );
     if let Some(archive) = counted.archive {
         let what = "1 if the last write to the journal archive failed.";
-        out.single("vellum_journal_archive_failing", Gauge, what, u64::from(archive.failing));
+        out.single("vellum_journal_archive_failing", what, u64::from(archive.failing));
     }
-    out.single("vellum_checkpoints_total", Counter, "Checkpoints completed.", counted.checkpoints);
+    out.single("vellum_checkpoints_total", "Checkpoints completed.", counted.checkpoints);
     let mut spans = [0; BUCKETS];
     for (span, count) in spans.iter_mut().zip(counted.sync_counts) {
         *span = count;
@@ -286,11 +235,11 @@ fn storage(settings: &Settings, database: &Database, out: &mut Exposition) {
 /// Errors: the store's errors.
 fn oplog(database: &Database, out: &mut Exposition) -> Result<()> {
     let (Some(bytes), Some(limit)) = (database.log_bytes(), database.log_limit()) else { return Ok(()) };
-    out.single("vellum_oplog_bytes", Gauge, "Size of the oplog.", bytes);
-    out.single("vellum_oplog_limit_bytes", Gauge, "Maximum size of the oplog.", limit);
+    out.single("vellum_oplog_bytes", "Size of the oplog.", bytes);
+    out.single("vellum_oplog_limit_bytes", "Maximum size of the oplog.", limit);
     if let Some((earliest, latest)) = database.log_window()? {
         let window = (latest >> 32).saturating_sub(earliest >> 32);
-        out.single("vellum_oplog_window_seconds", Gauge, "Oplog window.", window);
+        out.single("vellum_oplog_window_seconds", "Oplog window.", window);
     }
     Ok(())
 }
@@ -301,7 +250,7 @@ fn oplog(database: &Database, out: &mut Exposition) -> Result<()> {
 fn collections(auth: &Auth, client: &HttpClient<'_>, out: &mut Exposition) -> Result<()> {
     let catalog = auth.database.catalog();
     let found = Collections::of(&auth.database);
-    out.single("vellum_databases", Gauge, "Databases.", catalog.databases().count());
+    out.single("vellum_databases", "Databases.", catalog.databases().count());
     let mut family = out.family("vellum_collections", Gauge, "Collections by kind.");
     for (kind, count) in [("ordinary", found.ordinary), ("view", found.views), ("internal", found.internal)] {
         family.sample(&[("kind", kind)], count);
@@ -344,15 +293,14 @@ fn collections(auth: &Auth, client: &HttpClient<'_>, out: &mut Exposition) -> Re
         }
     }
     let help = "Collections left out of the size metrics because larger collections fill them.";
-    out.single("vellum_collections_left_out", Gauge, help, left_out);
+    out.single("vellum_collections_left_out", help, left_out);
     Ok(())
 }
 
 fn http(http: &Http, out: &mut Exposition) {
-    out.single("vellum_http_connections", Gauge, "Open HTTP connections.", http.connection_limit.count());
+    out.single("vellum_http_connections", "Open HTTP connections.", http.connection_limit.count());
     out.single(
         "vellum_http_rejected_total",
-        Counter,
         "HTTP connections refused because of the limit.",
         http.rejected.get(),
     );
