@@ -2,7 +2,7 @@
 //! only stored and reported.
 
 use crate::state::system_collections::SettingLocation;
-use base::{CompatibleWith, Result, bail};
+use base::{CompatibleWith, Result, bail, err};
 use database::Database;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -24,12 +24,13 @@ impl FeatureVersion {
 
     /// Refuses the validation level `constraint` below version 9.0.
     ///
-    /// Errors: InvalidOptions.
+    /// Errors: BadValue for an older server, InvalidOptions for an older feature compatibility version.
     pub(crate) fn check_constraint_level(&self, own: CompatibleWith) -> Result<()> {
-        if self.0.load(Relaxed) == 0 && own >= CompatibleWith::V9_0 {
-            return Ok(());
+        match self.0.load(Relaxed) {
+            _ if own < CompatibleWith::V9_0 => Err(database::unknown_level("constraint")),
+            0 => Ok(()),
+            _ => Err(err!(InvalidOptions, "Validation level 'constraint' is not supported with current FCV")),
         }
-        bail!(InvalidOptions, "Validation level 'constraint' is not supported with current FCV");
     }
 
     /// Loads the stored version. An unreadable document is logged and counts as unset.

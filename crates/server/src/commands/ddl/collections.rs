@@ -28,8 +28,7 @@ fn create(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let namespace = fields.namespace()?;
     let mut options = Builder::new();
     for element in fields.rest() {
-        let is_level = element.name() == "validationLevel" && element.value().as_str() == Some("constraint");
-        if is_level && call.server.settings.compatible_with >= CompatibleWith::V9_0 {
+        if element.name() == "validationLevel" && element.value().as_str() == Some("constraint") {
             check_constraint_level(call)?;
         }
         options.append_element(&element);
@@ -45,9 +44,9 @@ fn create(call: &mut Call<'_>) -> Result<HandlerStatus> {
     call.acknowledge(committed)
 }
 
-/// Refuses the validation level `constraint` if the feature compatibility version is too low.
+/// Refuses the validation level `constraint` below version 9.0.
 ///
-/// Errors: InvalidOptions.
+/// Errors: BadValue, InvalidOptions.
 fn check_constraint_level(call: &Call<'_>) -> Result<()> {
     let server = &call.server;
     server.set_settings.feature_version.check_constraint_level(server.settings.compatible_with)
@@ -290,9 +289,6 @@ fn coll_mod(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let is_newer = call.server.settings.compatible_with >= CompatibleWith::V9_0;
     let prepares = if is_newer { fields.boolean("prepareConstraintValidationLevel")? } else { None };
     if prepares == Some(true) || level == Some("constraint") {
-        if !is_newer {
-            return Err(database::unknown_level("constraint"));
-        }
         check_constraint_level(call)?;
     }
     let view_on = fields.string("viewOn")?;
