@@ -62,38 +62,33 @@ pub fn compare_with(a: Value<'_>, b: Value<'_>, strings: &dyn Fn(&str, &str) -> 
     }
 }
 
-/// Compares documents element by element: type rank, name, value. A prefix sorts first.
+/// Compares documents element by element: type rank, name, value.
 fn documents(a: Document<'_>, b: Document<'_>, strings: &dyn Fn(&str, &str) -> Ordering) -> Ordering {
-    let (mut left, mut right) = (a.iter(), b.iter());
-    loop {
-        match (left.next(), right.next()) {
-            (None, None) => return Ordering::Equal,
-            (None, Some(_)) => return Ordering::Less,
-            (Some(_), None) => return Ordering::Greater,
-            (Some(a), Some(b)) => {
-                let order = a
-                    .kind()
-                    .canonical_rank()
-                    .cmp(&b.kind().canonical_rank())
-                    .then_with(|| a.name_bytes().cmp(b.name_bytes()))
-                    .then_with(|| compare_with(a.value(), b.value(), strings));
-                if order != Ordering::Equal {
-                    return order;
-                }
-            }
-        }
-    }
+    in_turn(a.iter(), b.iter(), |a, b| {
+        let ranks = a.kind().canonical_rank().cmp(&b.kind().canonical_rank());
+        let names = || a.name_bytes().cmp(b.name_bytes());
+        ranks.then_with(names).then_with(|| compare_with(a.value(), b.value(), strings))
+    })
 }
 
-/// Compares arrays value by value. A prefix sorts first.
+/// Compares arrays value by value.
 fn arrays(a: Array<'_>, b: Array<'_>, strings: &dyn Fn(&str, &str) -> Ordering) -> Ordering {
-    let (mut left, mut right) = (a.iter(), b.iter());
+    in_turn(a.iter(), b.iter(), |a, b| compare_with(a, b, strings))
+}
+
+/// Compares two sequences by their first different items. A prefix sorts first.
+#[inline]
+fn in_turn<T>(
+    mut left: impl Iterator<Item = T>,
+    mut right: impl Iterator<Item = T>,
+    compare: impl Fn(T, T) -> Ordering,
+) -> Ordering {
     loop {
         match (left.next(), right.next()) {
             (None, None) => return Ordering::Equal,
             (None, Some(_)) => return Ordering::Less,
             (Some(_), None) => return Ordering::Greater,
-            (Some(a), Some(b)) => match compare_with(a, b, strings) {
+            (Some(a), Some(b)) => match compare(a, b) {
                 Ordering::Equal => {}
                 order => return order,
             },
