@@ -5,6 +5,7 @@
 //! name, and end with a rank of zero.
 
 use crate::bson::{Document, Element, Type, Value};
+use crate::encoding;
 use md5::{Digest, Md5};
 
 /// Returns the hash of a value in a hashed index. Numbers lose their fraction first, so 2.3 and 2 collide by design.
@@ -28,7 +29,7 @@ impl Md5Sum {
 
     /// Returns the sum of all bytes in hexadecimal digits.
     pub fn hex(self) -> String {
-        self.0.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+        encoding::hex(&self.0.finalize())
     }
 }
 

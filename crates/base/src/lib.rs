@@ -7,6 +7,7 @@ pub mod bson;
 pub mod calendar;
 pub mod codes;
 pub mod compatible_with;
+pub mod encoding;
 pub mod error;
 pub mod hash;
 pub mod key_string;

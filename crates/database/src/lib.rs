@@ -36,7 +36,6 @@ pub use catalog::{SavedState, StateName};
 pub use changes::open_transaction::OpenTransaction;
 pub use changes::retry_record::{NO_USER, RetryKey, SessionId, StoredRetry};
 pub use clock::{Clock, ManualClock, SettableClock, SystemClock};
-pub use commit::uuid_text;
 pub use cursor::{Cursor, CursorTag, Cursors, FIRST_BATCH, IdleCursor};
 pub use database::{Counters, Database};
 pub use ddl::{CreateIndexesOutcome, RenameRequest, Resolved, check_writable};

@@ -3,6 +3,7 @@
 //! Options for pools, monitoring and read preferences have no meaning for a client with one connection and are ignored.
 //! Options for credentials and TLS are honoured or refused by name.
 
+use base::encoding;
 use std::path::PathBuf;
 
 /// MongoDB's default port.
@@ -176,24 +177,8 @@ fn with_port(host: &str) -> String {
 
 /// Decodes percent-encoded text (`%40`).
 fn percent_decoded(text: &str) -> Result<String, String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((byte, after)) = rest.split_first() {
-        let digits = after.get(..2).filter(|_| *byte == b'%');
-        let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
-        match (byte, digits.and_then(|digits| u8::from_str_radix(digits, 16).ok())) {
-            (b'%', None) => return Err("a % in the connection string has to be written as %25".to_string()),
-            (b'%', Some(decoded)) => {
-                bytes.push(decoded);
-                rest = after.get(2..).unwrap_or_default();
-            }
-            (byte, _) => {
-                bytes.push(*byte);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8(bytes).map_err(|_| "the decoded connection string is not UTF-8".to_string())
+    let invalid = "the connection string has an invalid percent encoding; a % has to be written as %25";
+    encoding::from_percent(text).ok_or_else(|| invalid.to_string())
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 //! The format is not JSON and is never parsed. Clients see it in error texts (`dup key: { x: "A" }`), so it matches
 //! MongoDB's to the space. Long strings and binaries are cut.
 
-use super::{Array, Decimal128, Document, DocumentBuf, Element, Value, ValueBuf};
+use super::{Array, Document, DocumentBuf, Element, Value, ValueBuf};
+use crate::encoding;
 use std::fmt::{self, Display, Formatter, Write};
 
 /// Strings longer than this are cut in messages.
@@ -24,22 +25,18 @@ impl Display for Value<'_> {
             Value::Array(v) => v.fmt(f),
             Value::Binary { subtype, bytes } => binary(subtype, bytes, f),
             Value::Undefined => f.write_str("undefined"),
-            Value::ObjectId(v) => object_id(&v.0, f),
+            Value::ObjectId(v) => write!(f, "{v:?}"),
             Value::Boolean(v) => write!(f, "{v}"),
             Value::DateTime(v) => write!(f, "new Date({v})"),
             Value::Null => f.write_str("null"),
             Value::Regex { pattern, options } => write!(f, "/{pattern}/{options}"),
-            Value::DbPointer { namespace, id } => {
-                write!(f, "DBRef('{namespace}',")?;
-                hex(&id.0, f)?;
-                f.write_char(')')
-            }
+            Value::DbPointer { namespace, id } => write!(f, "DBRef('{namespace}',{id})"),
             Value::JavaScript(v) => f.write_str(v),
             Value::JavaScriptWithScope { code, scope } => write!(f, "CodeWScope( {code}, {scope})"),
             Value::Int32(v) => write!(f, "{v}"),
             Value::Timestamp(v) => write!(f, "Timestamp({}, {})", v >> 32, v & 0xFFFF_FFFF),
             Value::Int64(v) => write!(f, "{v}"),
-            Value::Decimal128(v) => decimal(v, f),
+            Value::Decimal128(v) => write!(f, "{v}"),
             Value::MinKey => f.write_str("MinKey"),
             Value::MaxKey => f.write_str("MaxKey"),
         }
@@ -144,33 +141,13 @@ fn text(text: &str, f: &mut Formatter<'_>) -> fmt::Result {
 /// Prints a UUID as `UUID("…")` and any other binary as `BinData(subtype, HEX)`.
 fn binary(subtype: u8, bytes: &[u8], f: &mut Formatter<'_>) -> fmt::Result {
     if subtype == 4 && bytes.len() == 16 {
-        f.write_str("UUID(\"")?;
-        for (position, byte) in bytes.iter().enumerate() {
-            let dash = if matches!(position, 4 | 6 | 8 | 10) { "-" } else { "" };
-            write!(f, "{dash}{byte:02x}")?;
-        }
-        return f.write_str("\")");
+        return write!(f, "UUID(\"{}\")", encoding::uuid(bytes));
     }
-    write!(f, "BinData({subtype}, ")?;
-    let cut = bytes.len() > BINARY_MAX;
-    for byte in bytes.iter().take(if cut { BINARY_KEPT } else { bytes.len() }) {
-        write!(f, "{byte:02X}")?;
-    }
-    f.write_str(if cut { "...)" } else { ")" })
-}
-
-fn object_id(bytes: &[u8], f: &mut Formatter<'_>) -> fmt::Result {
-    f.write_str("ObjectId('")?;
-    hex(bytes, f)?;
-    f.write_str("')")
-}
-
-fn hex(bytes: &[u8], f: &mut Formatter<'_>) -> fmt::Result {
-    bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-}
-
-fn decimal(value: Decimal128, f: &mut Formatter<'_>) -> fmt::Result {
-    fmt::Display::fmt(&value, f)
+    let (shown, end) = match bytes.get(..BINARY_KEPT).filter(|_| bytes.len() > BINARY_MAX) {
+        Some(start) => (start, "...)"),
+        None => (bytes, ")"),
+    };
+    write!(f, "BinData({subtype}, {}{end}", encoding::hex_upper(shown))
 }
 
 #[cfg(test)]

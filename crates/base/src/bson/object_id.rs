@@ -1,5 +1,6 @@
 //! Object ids: twelve bytes, of which the first four are seconds since 1970.
 
+use crate::encoding;
 use std::fmt;
 
 /// A BSON ObjectId; ordered as its bytes.
@@ -18,17 +19,7 @@ impl ObjectId {
 
     /// Reads 24 hexadecimal digits.
     pub fn parse(text: &str) -> Option<ObjectId> {
-        let digits = text.as_bytes();
-        if digits.len() != 24 {
-            return None;
-        }
-        let mut bytes = [0; 12];
-        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-            let high = (pair[0] as char).to_digit(16)?;
-            let low = (pair[1] as char).to_digit(16)?;
-            *byte = (high * 16 + low) as u8;
-        }
-        Some(ObjectId(bytes))
+        encoding::from_hex(text)?.try_into().ok().map(ObjectId)
     }
 
     /// The time of the id in milliseconds since 1970. The seconds are signed, as in MongoDB.
@@ -40,7 +31,7 @@ impl ObjectId {
 
 impl fmt::Display for ObjectId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(&encoding::hex(&self.0))
     }
 }
 

@@ -6,6 +6,7 @@ use super::type_bits::{Item, TypeReader};
 use crate::bson::{
     Builder, Decimal128, FieldName, FieldNameBuf, MAX_DEPTH, ObjectId, RegexText, Value, ValueBuf,
 };
+use crate::encoding;
 use crate::{Error, Result, err};
 
 /// Decodes a whole key, one component for each direction in `ascending`.
@@ -137,7 +138,10 @@ impl<'a> Decoder<'a> {
         match tag {
             tags::STRING => {
                 let symbol = self.types.next() == Item::Symbol;
-                let text = if self.collated { hexadecimal(&self.text_bytes()?) } else { self.text()? };
+                let text = match self.collated {
+                    true => format!("CollationKey(0x{})", encoding::hex(&self.text_bytes()?)),
+                    false => self.text()?,
+                };
                 append(out, name, if symbol { Value::Symbol(&text) } else { Value::String(&text) });
             }
             tags::BINARY => {
@@ -238,12 +242,6 @@ impl<'a> Decoder<'a> {
             short => Some(usize::from(short)),
         }
     }
-}
-
-/// Formats a collation key as messages print it.
-fn hexadecimal(key: &[u8]) -> String {
-    let digits: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("CollationKey(0x{digits})")
 }
 
 fn append(out: &mut Builder, name: Option<FieldName<'_>>, value: Value<'_>) {

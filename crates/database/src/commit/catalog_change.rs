@@ -378,8 +378,6 @@ fn has_distinct_trees(collection: &Collection) -> bool {
 pub(crate) fn same_collection(catalog: &Catalog, planned: &Collection) -> Result<Arc<Collection>> {
     match catalog.get(&planned.namespace) {
         Some(now) if now.uuid == planned.uuid => Ok(now.clone()),
-        _ => {
-            Err(err!(QueryPlanKilled, "collection dropped. UUID {}", crate::commit::uuid_text(&planned.uuid)))
-        }
+        _ => Err(err!(QueryPlanKilled, "collection dropped. UUID {}", base::encoding::uuid(&planned.uuid))),
     }
 }

@@ -203,9 +203,3 @@ impl Database {
         self.store.time(self.earliest_cluster_time())
     }
 }
-
-/// Formats a UUID as in MongoDB's messages.
-pub fn uuid_text(uuid: &[u8; 16]) -> String {
-    let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
-    [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
-}

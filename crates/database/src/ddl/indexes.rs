@@ -7,12 +7,12 @@ use crate::catalog::options::check_id_collation;
 use crate::changes::logged::LoggedCommand;
 use crate::changes::open_transaction::OpenTransaction;
 use crate::commit::catalog_change::CatalogChange;
-use crate::commit::uuid_text;
 use crate::database::Database;
 use crate::index::{Building, Index, IndexSpec};
 use crate::operation::Operation;
 use crate::storage_error;
 use base::bson::{Document, Value};
+use base::encoding;
 use base::{ErrorCode, Namespace, Result, bail, err};
 use query::{Context, Interrupt};
 use std::sync::Arc;
@@ -107,7 +107,7 @@ impl Database {
         if matches!(error.code(), ErrorCode::Interrupted | ErrorCode::MaxTimeMSExpired) {
             return error;
         }
-        let (id, uuid) = (uuid_text(&self.random.uuid()), uuid_text(&build.uuid));
+        let (id, uuid) = (encoding::uuid(&self.random.uuid()), encoding::uuid(&build.uuid));
         error.context(&format!("Index build failed: {id}: Collection {} ( {uuid} )", build.namespace))
     }
 

@@ -8,7 +8,6 @@ use super::oplog::{OplogScan, Order};
 use super::{AggregateRequest, EmptyStream};
 use crate::catalog::collection::Collection;
 use crate::catalog::history::View;
-use crate::commit::uuid_text;
 use crate::cursor::{Cursor, Opener};
 use crate::database::Database;
 use crate::exec::RecordStream;
@@ -19,6 +18,7 @@ use crate::scope::Scope;
 use crate::storage_error;
 use crate::watch::Interest;
 use base::bson::{Builder, Document, DocumentBuf, DocumentCow, Element, FieldName};
+use base::encoding;
 use base::{Namespace, Result, bail, err};
 use query::matcher::{Matcher, mentions_expr};
 use query::{Arena, Context, Interrupt, MetaKind, Projection, Row, SortPattern, Stage};
@@ -421,7 +421,7 @@ impl Tail {
         let view = self.database.confirmed_view();
         let collection = view.catalog.get(&self.namespace).filter(|now| now.uuid == self.uuid);
         let Some(data) = collection.and_then(|collection| collection.data.as_ref()) else {
-            bail!(QueryPlanKilled, "collection dropped. UUID {}", uuid_text(&self.uuid));
+            bail!(QueryPlanKilled, "collection dropped. UUID {}", encoding::uuid(&self.uuid));
         };
         let mut range = Range::all();
         if let Some(last) = self.last {

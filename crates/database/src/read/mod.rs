@@ -15,11 +15,11 @@ pub use find::FindRequest;
 pub(crate) use find::stages;
 pub use measure::MeasuredRange;
 
-use crate::commit::uuid_text;
 use crate::cursor::Cursor;
 use crate::database::Database;
 use crate::exec::RecordStream;
 use crate::plan::note_sort_key;
+use base::encoding;
 use base::{Result, bail, err};
 use query::pipeline::Split;
 use query::{Context, MetaKind, Row, SortPattern, Stage};
@@ -65,7 +65,7 @@ impl Database {
         let Some(uuid) = cursor.uuid else { return Ok(()) };
         match self.collection(&cursor.namespace) {
             Some(now) if now.uuid == uuid => Ok(()),
-            _ => Err(err!(QueryPlanKilled, "collection dropped. UUID {}", uuid_text(&uuid))),
+            _ => Err(err!(QueryPlanKilled, "collection dropped. UUID {}", encoding::uuid(&uuid))),
         }
     }
 }

@@ -13,11 +13,12 @@ use super::evaluate::{Call, Computed, null};
 use super::named::{Named, named_arguments};
 use super::show;
 use crate::Context;
-use base::bson::extended_json::{base64, parse_millis};
+use base::bson::extended_json::parse_millis;
 use base::bson::{
     Builder, Document, Element, FieldName, MAX_DEPTH, MAX_DOCUMENT_SIZE, ObjectId, RegexText, Type, Value,
     nests_deeper,
 };
+use base::encoding;
 use base::{Error, ErrorCode, Result, bail, err};
 
 /// Milliseconds of the last date that the relaxed format shows as text, in the year 3000.
@@ -144,10 +145,10 @@ impl Writer<'_> {
             Value::Double(number) => self.wrap(name, "$numberDouble", &*double(number)),
             Value::Decimal128(number) => self.wrap(name, "$numberDecimal", &*number.to_string()),
             Value::Binary { subtype: binary::UUID, bytes } if bytes.len() == 16 => {
-                self.wrap(name, "$uuid", &*binary::uuid_text(bytes));
+                self.wrap(name, "$uuid", &*encoding::uuid(bytes));
             }
             Value::Binary { subtype, bytes } => {
-                let (text, subtype) = (base64::encode(bytes), format!("{subtype:x}"));
+                let (text, subtype) = (encoding::base64(bytes), format!("{subtype:x}"));
                 let fields = [("base64", Value::String(&text)), ("subType", Value::String(&subtype))];
                 self.wrap_pair(name, "$binary", fields);
             }

@@ -9,6 +9,7 @@ use super::show;
 use super::table::Operator;
 use crate::MetaKind;
 use base::bson::{Builder, FieldName, ObjectId, Value};
+use base::encoding;
 use base::hash::hash64;
 use base::random::Random;
 use base::{Result, bail, err};
@@ -157,7 +158,7 @@ pub(super) fn hash<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
 pub(super) fn hex_hash<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     match digest(call)? {
         None => null(),
-        Some(bytes) => call.scope.text(&bytes.iter().map(|byte| format!("{byte:02X}")).collect::<String>()),
+        Some(bytes) => call.scope.text(&encoding::hex_upper(&bytes)),
     }
 }
 

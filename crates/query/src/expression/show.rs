@@ -2,6 +2,7 @@
 
 use super::date::calendar::Civil;
 use base::bson::{Document, Value};
+use base::encoding;
 use std::fmt::Write;
 
 /// Formats an optional value as MongoDB's aggregation messages do.
@@ -30,8 +31,7 @@ fn write(value: Value<'_>, out: &mut String) {
         Value::Document(v) => return fields(v, out),
         Value::Array(v) => return elements(v.iter(), out),
         Value::Binary { subtype, bytes } => {
-            let hex: String = bytes.iter().map(|byte| format!("{byte:02X}")).collect();
-            write!(out, "BinData({subtype}, \"{hex}\")")
+            write!(out, "BinData({subtype}, \"{}\")", encoding::hex_upper(bytes))
         }
         Value::Undefined => write!(out, "undefined"),
         Value::ObjectId(v) => write!(out, "{v}"),

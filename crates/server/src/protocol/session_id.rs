@@ -2,10 +2,9 @@
 
 use crate::protocol::fields::Fields;
 use base::bson::{Builder, Value};
+use base::encoding;
 use base::{Error, Result, bail, err};
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
-use database::{SessionId, uuid_text};
+use database::SessionId;
 use sha2::{Digest, Sha256};
 
 /// A session id as a client sends it.
@@ -70,7 +69,7 @@ pub(crate) fn append(document: &mut Builder, session: &SessionId) {
 
 /// Returns the text form for messages: UUID, digest, and two empty fields of cluster members.
 pub(crate) fn text(session: &SessionId) -> String {
-    format!("{} - {} -  - ", uuid_text(&session.uuid), BASE64_STANDARD.encode(session.user()))
+    format!("{} - {} -  - ", encoding::uuid(&session.uuid), encoding::base64(session.user()))
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use crate::state::query_knobs::QueryKnobs;
 use crate::state::system_collections::SettingLocation;
 use base::CompatibleWith;
 use base::bson::{Builder, Document, DocumentBuf, Value};
+use base::encoding;
 use base::namespace::is_internal_database;
 use base::{Namespace, Result, bail, err};
 use database::language::query_shape;
@@ -35,7 +36,7 @@ pub(crate) struct ShapeSettings {
 
 /// The hash of a shape in hexadecimal digits.
 pub(crate) fn hash_of(shape: Document<'_>) -> String {
-    Sha256::digest(shape.bytes()).iter().map(|byte| format!("{byte:02X}")).collect()
+    encoding::hex_upper(&Sha256::digest(shape.bytes()))
 }
 
 /// The settings of all shapes.

@@ -1,6 +1,7 @@
 //! Credentials: the keys that a server stores, and their derivation from a password.
 
 use super::{Mechanism, ScramError};
+use base::encoding;
 use hmac::{Hmac, KeyInit, Mac};
 use md5::{Digest, Md5};
 use sha1::Sha1;
@@ -92,8 +93,7 @@ impl Keys {
 
 /// Digests a password with the user's name, in hexadecimal, as MongoDB does for SCRAM-SHA-1.
 pub fn digested_password(user: &str, password: &str) -> String {
-    let digest = Md5::digest(format!("{user}:mongo:{password}"));
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    encoding::hex(&Md5::digest(format!("{user}:mongo:{password}")))
 }
 
 /// Prepares a password for hashing by the mechanism.

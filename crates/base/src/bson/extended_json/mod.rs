@@ -8,7 +8,6 @@
 //! are excluded because they are query operators. The older form of extended JSON that used them differently is not
 //! supported.
 
-pub mod base64;
 mod date;
 mod parse;
 mod shell;

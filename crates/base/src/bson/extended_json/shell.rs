@@ -1,7 +1,8 @@
 //! The shell's constants and constructors: `ObjectId('…')`, `NumberLong(1)`, `ISODate('…')`, `MinKey`.
 
-use super::{base64, date, typed};
+use super::{date, typed};
 use crate::bson::{Decimal128, ObjectId, Value, ValueBuf};
+use crate::encoding::{from_base64, from_hex, from_uuid};
 
 /// Returns the value of a constant.
 pub(super) fn constant(word: &str) -> Option<Value<'static>> {
@@ -33,11 +34,10 @@ pub(super) fn construct(name: &str, arguments: &[ValueBuf]) -> Option<ValueBuf> 
         ("ISODate" | "Date", [number]) => Value::DateTime(number.as_i64()?),
         ("Timestamp", [seconds, increment]) => timestamp(seconds.as_i64()?, increment.as_i64()?)?,
         ("UUID", [Value::String(hex)]) => {
-            let bytes = base64::decode_hex(hex).filter(|bytes| bytes.len() == 16)?;
-            return Some(Value::Binary { subtype: 4, bytes: &bytes }.to_owned());
+            return Some(Value::Binary { subtype: 4, bytes: &from_uuid(hex)? }.to_owned());
         }
-        ("BinData", [subtype, Value::String(text)]) => return binary(*subtype, base64::decode(text)?),
-        ("HexData", [subtype, Value::String(text)]) => return binary(*subtype, base64::decode_hex(text)?),
+        ("BinData", [subtype, Value::String(text)]) => return binary(*subtype, from_base64(text)?),
+        ("HexData", [subtype, Value::String(text)]) => return binary(*subtype, from_hex(text)?),
         ("RegExp", [Value::String(pattern)]) => typed::regex(pattern, "")?,
         ("RegExp", [Value::String(pattern), Value::String(options)]) => typed::regex(pattern, options)?,
         ("Code", [Value::String(code)]) => Value::JavaScript(code),

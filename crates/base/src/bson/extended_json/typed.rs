@@ -1,7 +1,8 @@
 //! Extended JSON's typed values, such as `{"$oid": "…"}`.
 
-use super::{base64, date, shell};
+use super::{date, shell};
 use crate::bson::{Decimal128, Document, ObjectId, RegexText, Value, ValueBuf};
+use crate::encoding::{from_base64, from_uuid};
 
 /// Names that make a document a typed value in first position.
 // tidy: sorted
@@ -72,8 +73,7 @@ pub(super) fn from_document(document: Document<'_>) -> Option<ValueBuf> {
         }
         "$undefined" => Value::Undefined,
         "$uuid" => {
-            let bytes = base64::decode_hex(value.as_str()?).filter(|bytes| bytes.len() == 16)?;
-            return Some(Value::Binary { subtype: 4, bytes: &bytes }.to_owned());
+            return Some(Value::Binary { subtype: 4, bytes: &from_uuid(value.as_str()?)? }.to_owned());
         }
         _ => return None,
     };
@@ -87,7 +87,7 @@ fn from_binary(document: Document<'_>, value: Value<'_>) -> Option<ValueBuf> {
         None => (value, document.get("$type")?),
     };
     let subtype = u8::from_str_radix(subtype.as_str()?, 16).ok()?;
-    binary(subtype, &base64::decode(text.as_str()?)?)
+    binary(subtype, &from_base64(text.as_str()?)?)
 }
 
 /// Builds a binary; the old subtype 2 repeats its length inside.

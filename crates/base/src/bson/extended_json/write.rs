@@ -1,7 +1,8 @@
 //! Writer of extended JSON (both formats of the specification) and of the shell's syntax.
 
-use super::{base64, date};
+use super::date;
 use crate::bson::{Array, Document, Value};
+use crate::encoding;
 use std::fmt::Write;
 
 /// Milliseconds of the first instant of the year 10000. Relaxed dates before it are text.
@@ -169,7 +170,7 @@ impl Writer {
                 self.raw(&format!("{{\"$timestamp\":{{\"t\":{seconds},\"i\":{increment}}}}}"));
             }
             Value::Binary { subtype, bytes } => {
-                let text = base64::encode(without_inner_length(subtype, bytes));
+                let text = encoding::base64(without_inner_length(subtype, bytes));
                 self.raw(&format!("{{\"$binary\":{{\"base64\":\"{text}\",\"subType\":\"{subtype:02x}\"}}}}"));
             }
             Value::Regex { pattern, options } => {
@@ -222,9 +223,11 @@ impl Writer {
             Value::Timestamp(time) => {
                 self.raw(&format!("Timestamp({}, {})", time >> 32, time & 0xFFFF_FFFF));
             }
-            Value::Binary { subtype: 4, bytes } if bytes.len() == 16 => self.uuid(bytes),
+            Value::Binary { subtype: 4, bytes } if bytes.len() == 16 => {
+                self.call("UUID", &[&encoding::uuid(bytes)]);
+            }
             Value::Binary { subtype, bytes } => {
-                let text = base64::encode(without_inner_length(subtype, bytes));
+                let text = encoding::base64(without_inner_length(subtype, bytes));
                 self.raw(&format!("BinData({subtype}, \"{text}\")"));
             }
             Value::Regex { pattern, options } => self.regex(&pattern, &options),
@@ -254,15 +257,6 @@ impl Writer {
             self.quoted(text);
         }
         self.raw(")");
-    }
-
-    fn uuid(&mut self, bytes: &[u8]) {
-        self.raw("UUID(\"");
-        for (at, byte) in bytes.iter().enumerate() {
-            let dash = if matches!(at, 4 | 6 | 8 | 10) { "-" } else { "" };
-            self.raw(&format!("{dash}{byte:02x}"));
-        }
-        self.raw("\")");
     }
 
     /// Writes a literal if it parses back unchanged, otherwise a call.

@@ -13,12 +13,12 @@ mod tests;
 
 use crate::catalog::collection::{Collection, Data};
 use crate::catalog::{SavedStates, entry, from_entry};
-use crate::commit::uuid_text;
 use crate::index::{DocumentKeys, Index, IndexSpec};
 use crate::keys::{CATALOG, IndexEntry, RETRIES, RecordId, SAVED};
 use crate::storage_error;
 use crate::write::keys_of;
 use base::bson::Document;
+use base::encoding;
 use base::random::Random;
 use base::{Namespace, Result};
 use query::context::Uninterrupted;
@@ -331,7 +331,7 @@ impl Repair<'_> {
             ));
             return Ok(());
         }
-        let name = format!("{LOST_AND_FOUND}{}", uuid_text(&collection.uuid));
+        let name = format!("{LOST_AND_FOUND}{}", encoding::uuid(&collection.uuid));
         self.note(format!(
             "{}: {} documents have duplicate keys in index {index} or another unique index: they are in {name}",
             collection.namespace,

@@ -10,6 +10,7 @@ mod key;
 mod tests;
 
 use base::bson::{Builder, Document, DocumentBuf, Value};
+use base::encoding;
 use base::{Result, bail, err};
 use key::Reader;
 
@@ -110,9 +111,7 @@ impl ResumeToken {
 
     /// The token in hexadecimal.
     pub fn hex(&self) -> String {
-        const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-        let digit = |half: u8| DIGITS.get(usize::from(half)).map_or('0', |digit| char::from(*digit));
-        self.bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+        encoding::hex_upper(&self.bytes)
     }
 
     /// The token in the form of events: `{_data: hexadecimal}`.
@@ -134,7 +133,7 @@ impl ResumeToken {
         if !matches!(token.get("_typeBits"), None | Some(Value::Binary { subtype: 0, .. })) {
             bail!(40648, "Bad resume token: _typeBits of wrong type {token}");
         }
-        let bytes = unhex(hex)
+        let bytes = encoding::from_hex(hex)
             .ok_or_else(|| err!(FailedToParse, "resume token string was not a valid hex string"))?;
         let token = ResumeToken { bytes };
         token.parts()?;
@@ -253,12 +252,4 @@ fn start(time: u64) -> Vec<u8> {
     key::push(Value::Timestamp(time), &mut bytes);
     key::push(Value::Int32(i32::from(VERSION)), &mut bytes);
     bytes
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    if !text.len().is_multiple_of(2) {
-        return None;
-    }
-    let half = |digit: u8| char::from(digit).to_digit(16).map(|value| value as u8);
-    text.as_bytes().chunks(2).map(|pair| Some(half(*pair.first()?)? << 4 | half(*pair.get(1)?)?)).collect()
 }

@@ -2,8 +2,8 @@
 
 use super::super::evaluate::{Computed, Scope, type_name};
 use super::unsupported;
-use base::bson::extended_json::base64;
 use base::bson::{Type, Value};
+use base::encoding;
 use base::{Result, bail, err};
 
 /// Text format of a binary.
@@ -58,13 +58,13 @@ pub(super) fn to_string<'a>(
     let text = match format {
         None => return Err(format_missing("binData", "string")),
         Some(Format::Auto) => auto_text(subtype, bytes),
-        Some(Format::Base64) => base64::encode(bytes),
+        Some(Format::Base64) => encoding::base64(bytes),
         Some(Format::Base64Url) => base64_url_text(bytes),
-        Some(Format::Hex) => bytes.iter().map(|byte| format!("{byte:02X}")).collect(),
+        Some(Format::Hex) => encoding::hex_upper(bytes),
         Some(Format::Utf8) => std::str::from_utf8(bytes)
             .map_err(|_| failed("BinData does not represent a valid UTF-8 string"))?
             .to_string(),
-        Some(Format::Uuid) if subtype == UUID && bytes.len() == 16 => uuid_text(bytes),
+        Some(Format::Uuid) if subtype == UUID && bytes.len() == 16 => encoding::uuid(bytes),
         Some(Format::Uuid) => return Err(failed("Unsupported format 'uuid' for BinData of another subtype")),
     };
     scope.text(&text)
@@ -97,7 +97,7 @@ pub(super) fn to_binary<'a>(
         Some(Format::Auto) => None,
         Some(Format::Base64) => base64_bytes(text),
         Some(Format::Base64Url) => base64_url_bytes(text),
-        Some(Format::Hex) => hex_bytes(text),
+        Some(Format::Hex) => encoding::from_hex(text),
         Some(Format::Utf8) => Some(text.as_bytes().to_vec()),
     };
     let bytes = bytes.ok_or_else(|| {
@@ -116,19 +116,7 @@ fn format_missing(from: &str, to: &str) -> base::Error {
 
 /// Formats a UUID with dashes, and another binary as base64.
 pub(super) fn auto_text(subtype: u8, bytes: &[u8]) -> String {
-    if subtype == UUID && bytes.len() == 16 { uuid_text(bytes) } else { base64::encode(bytes) }
-}
-
-/// Formats a UUID with dashes.
-pub(in super::super) fn uuid_text(bytes: &[u8]) -> String {
-    let mut text = String::new();
-    for (index, byte) in bytes.iter().enumerate() {
-        if matches!(index, 4 | 6 | 8 | 10) {
-            text.push('-');
-        }
-        text.push_str(&format!("{byte:02x}"));
-    }
-    text
+    if subtype == UUID && bytes.len() == 16 { encoding::uuid(bytes) } else { encoding::base64(bytes) }
 }
 
 /// Parses a UUID with dashes.
@@ -137,23 +125,19 @@ pub(in super::super) fn uuid_bytes(text: &str) -> Option<Vec<u8>> {
     if text.len() != 36 || !dashes.eq([8, 13, 18, 23]) {
         return None;
     }
-    hex_bytes(&text.replace('-', ""))
-}
-
-fn hex_bytes(text: &str) -> Option<Vec<u8>> {
-    base64::decode_hex(text).filter(|_| !text.contains('-'))
+    encoding::from_uuid(text).map(Vec::from)
 }
 
 /// Encodes base64url: without padding, with `-` and `_`.
 fn base64_url_text(bytes: &[u8]) -> String {
-    base64::encode(bytes).trim_end_matches('=').replace('+', "-").replace('/', "_")
+    encoding::base64(bytes).trim_end_matches('=').replace('+', "-").replace('/', "_")
 }
 
 fn base64_url_bytes(text: &str) -> Option<Vec<u8>> {
     if text.contains(['+', '/']) || text.trim_end_matches('=').len() % 4 == 1 {
         return None;
     }
-    base64::decode(&text.replace('-', "+").replace('_', "/"))
+    encoding::from_base64(&text.replace('-', "+").replace('_', "/"))
 }
 
 /// Decodes base64; padding is required, as in MongoDB.
@@ -162,5 +146,5 @@ pub(in super::super) fn base64_bytes(text: &str) -> Option<Vec<u8>> {
     if padding > 2 || !text.len().is_multiple_of(4) {
         return None;
     }
-    base64::decode(text)
+    encoding::from_base64(text)
 }

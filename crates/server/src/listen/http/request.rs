@@ -3,6 +3,7 @@
 //! Unneeded features are refused: chunked bodies, other forms of targets, duplicate header fields.
 //! A proxy therefore cannot interpret a request differently from this server.
 
+use base::encoding;
 use httparse::{EMPTY_HEADER, Status};
 
 /// Maximum length of the head, in bytes.
@@ -135,24 +136,9 @@ impl<'a> Request<'a> {
 /// Returns a parameter of a form.
 fn parameter(form: &str, name: &str) -> Option<String> {
     let mut pairs = form.split('&').filter_map(|pair| pair.split_once('='));
-    pairs.find(|(key, _)| *key == name).and_then(|(_, value)| decoded(value))
-}
-
-/// Decodes form encoding: `+` is a blank, `%` with two digits a byte.
-fn decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'+' => b' ',
-            b'%' => {
-                let mut digit = || (rest.next()? as char).to_digit(16);
-                (digit()? * 16 + digit()?) as u8
-            }
-            byte => byte,
-        });
-    }
-    String::from_utf8(bytes).ok()
+    pairs
+        .find(|(key, _)| *key == name)
+        .and_then(|(_, value)| encoding::from_percent(&value.replace('+', " ")))
 }
 
 #[cfg(test)]
@@ -180,8 +166,6 @@ mod tests {
         assert_eq!(request.parameter("e").as_deref(), Some("f g"));
         assert_eq!(request.parameter("u"), None);
         assert_eq!(request.body_parameter("u").as_deref(), Some("\u{e4}"));
-        assert_eq!(decoded("%f"), None);
-        assert_eq!(decoded("%ff"), None);
     }
 
     #[test]

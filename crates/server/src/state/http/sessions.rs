@@ -4,6 +4,7 @@
 //! Without access control a single token authorizes changes. The server prints it at the start.
 
 use crate::access::Identity;
+use base::encoding;
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
@@ -86,5 +87,5 @@ fn key(cookie: &str) -> [u8; 32] {
 /// Returns an unguessable text.
 pub(crate) fn random_text() -> Result<String, String> {
     let random: [u8; 16] = secret::random()?;
-    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(encoding::hex(&random))
 }

@@ -3,10 +3,11 @@
 use super::{Options, may_continue, object, uuid};
 use crate::call::Call;
 use base::bson::{Builder, Document, DocumentBuf, Element};
+use base::encoding;
 use base::{Error, ErrorCode, Namespace, Result, bail, err};
 use database::Scope;
 use database::language::{Matcher, Update};
-use database::{DeleteRequest, InsertRequest, UpdateRequest, uuid_text};
+use database::{DeleteRequest, InsertRequest, UpdateRequest};
 use std::sync::Arc;
 
 /// Applies an operation of this kind. Returns false after a failure that lets the command continue.
@@ -33,7 +34,7 @@ pub(super) fn apply(
     if let Some(uuid) = uuid(operation)?
         && collection.as_ref().is_none_or(|collection| collection.uuid != uuid)
     {
-        let uuid = uuid_text(&uuid);
+        let uuid = encoding::uuid(&uuid);
         return failed(err!(
             3318200,
             "Namespace '{namespace}' and UUID '{uuid}' point to different collections"
