@@ -15,10 +15,11 @@
 //! front, the clock. Before its first commit in a new incarnation, a front discards its reserved numbers. It advances
 //! the clock to the latest time that it has reported, and renews the lease of its number.
 
-use crate::commit::{Attempt, Done};
+use crate::commit::Attempt;
 use crate::connection::{Connection, Param, Statement};
 use crate::failure::{Failure, PgResult, lock, should_continue};
 use crate::front::Front;
+use crate::group::Done;
 use crate::incarnations::{Incarnations, replaced};
 use crate::pool::{Pool, PooledConnection, Waiting, run_while};
 use crate::times::{Entry, signed, time_in};

@@ -9,7 +9,7 @@ use crate::connection::Param;
 use crate::keys::{self, index_key, long_key};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use storage::store::Expect;
 use storage::{Ident, Key, Op, Value};
 
@@ -30,6 +30,15 @@ pub(crate) enum Step {
 /// Splits a batch at its changes of whole trees. A change of a tree moves ahead of all writes to other trees. The
 /// thousand trees of a database therefore form one step.
 pub(crate) fn steps(batch: storage::Batch) -> Vec<Step> {
+    if !batch.is_empty() && batch.ops().iter().all(|op| matches!(op, Op::Put { .. } | Op::Delete { .. })) {
+        // Faster than single inserts if the keys are many.
+        let writes = batch.into_iter().filter_map(|op| match op {
+            Op::Put { ident, key, value } => Some(((ident, key), Some(value))),
+            Op::Delete { ident, key } => Some(((ident, key), None)),
+            Op::Create(_) | Op::Drop(_) | Op::Clear(_) | Op::Fork { .. } => None,
+        });
+        return vec![Step::Writes(writes.collect())];
+    }
     let mut steps = Vec::new();
     let mut writes = Writes::new();
     for op in batch {
@@ -66,7 +75,7 @@ fn touches(writes: &Writes, tree: Ident) -> bool {
 }
 
 /// Side effects of `apply`.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Extras {
     /// Changed records of collections with an index build: the tree of the index, and the record.
     pub(crate) marks: Vec<(i64, i64)>,
@@ -74,6 +83,18 @@ pub(crate) struct Extras {
     pub(crate) counts: BTreeMap<i64, (i64, i64)>,
     /// Row of each count that is changed.
     pub(crate) slot: i64,
+}
+
+impl Extras {
+    /// Adds the changes of counts of another commit of a group.
+    pub(crate) fn add(&mut self, other: &Extras) {
+        debug_assert!(other.marks.is_empty(), "a commit of a group has marks");
+        self.slot = other.slot;
+        for (of, (records, bytes)) in &other.counts {
+            let sum = self.counts.entry(*of).or_default();
+            *sum = (sum.0 + records, sum.1 + bytes);
+        }
+    }
 }
 
 /// One group of rows: tree numbers, keys, long keys, values, digests.
@@ -117,6 +138,10 @@ impl<'a> Group<'a> {
         self.idents.is_empty()
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.idents.len()
+    }
+
     /// Returns true if any row compares a value.
     pub(crate) fn compares(&self) -> bool {
         self.digests.iter().any(Option::is_some)
@@ -155,7 +180,7 @@ impl<'a> Sorted<'a> {
         let mut sorted = Sorted::default();
         let Sorted { generations, insert, put, same, update, delete, remove, value, none_or, prefix } =
             &mut sorted;
-        let mut conditions: BTreeMap<(Ident, &[u8]), &Expect> = BTreeMap::new();
+        let mut conditions: Vec<((Ident, &'a [u8]), &'a Expect)> = Vec::with_capacity(expect.len());
         for expect in expect {
             match expect {
                 Expect::Generation { ident, generation } => {
@@ -163,20 +188,32 @@ impl<'a> Sorted<'a> {
                     generations.1.push(*generation as i64);
                 }
                 Expect::NoneUnder { ident, prefix: under } => prefix.add(*ident, under, None, None),
-                Expect::Value { ident, key, value: expected } => {
-                    if !writes.contains_key(&(*ident, key.clone())) {
-                        value.add(*ident, key, None, expected.as_ref().map(|expected| digest(expected)));
-                    }
-                    conditions.insert((*ident, key), expect);
+                Expect::Value { ident, key, .. } => {
+                    conditions.push(((*ident, key), expect));
                 }
                 Expect::NoneOr { ident, key, value } => {
                     none_or.add(*ident, key, None, Some(digest(value)));
-                    conditions.insert((*ident, key), expect);
+                    conditions.push(((*ident, key), expect));
                 }
             }
         }
+        conditions.sort_by_key(|(at, _)| *at);
+        let mut without_write = |(ident, key): (Ident, &'a [u8]), expect: &'a Expect| {
+            if let Expect::Value { value: expected, .. } = expect {
+                value.add(ident, key, None, expected.as_ref().map(|expected| digest(expected)));
+            }
+        };
+        // Conditions and writes are in the order of their keys.
+        let mut conditions = conditions.into_iter().peekable();
         for ((ident, key), written) in writes {
-            let condition = conditions.get(&(*ident, &**key));
+            let at = (*ident, &**key);
+            let mut condition = None;
+            while let Some((other, expect)) = conditions.next_if(|(other, _)| *other <= at) {
+                match other == at {
+                    true => condition = Some(expect),
+                    false => without_write(other, expect),
+                }
+            }
             let bytes = written.as_deref();
             match (condition, written) {
                 (Some(Expect::Value { value: None, .. }), Some(_)) if !is_claimed => {
@@ -196,6 +233,7 @@ impl<'a> Sorted<'a> {
                 (_, None) => remove.add(*ident, key, None, None),
             }
         }
+        conditions.for_each(|(at, expect)| without_write(at, expect));
         let changes = [insert, put, same, update, delete, remove];
         debug_assert_eq!(
             changes.iter().map(|group| group.idents.len()).sum::<usize>(),
@@ -203,6 +241,13 @@ impl<'a> Sorted<'a> {
             "a write is in no group, or in two"
         );
         sorted
+    }
+
+    /// Removes repeated expectations of collections.
+    pub(crate) fn merge_generations(&mut self) {
+        let (idents, generations) = std::mem::take(&mut self.generations);
+        let expected: BTreeSet<(i64, i64)> = idents.into_iter().zip(generations).collect();
+        self.generations = expected.into_iter().unzip();
     }
 
     /// Treats all puts as inserts of absent keys. The server refuses the statement if a key exists.
@@ -256,6 +301,10 @@ impl<'a> View<'a> {
             digests: group.digests.iter().map(|digest| digest.as_ref().map(|digest| &digest[..])).collect(),
             group,
         }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.group.is_empty()
     }
 
     pub(crate) fn idents(&self) -> Param<'_> {

@@ -4,10 +4,11 @@ use crate::change::{Extras, Sorted, Step, Writes, steps};
 use crate::connection::{Param, Statement};
 use crate::failure::{Failure, PgResult};
 use crate::front::Front;
+use crate::group::{Admission, Done, GroupFailure, GroupResult, GroupedCommit, Running};
 use crate::keys::ident;
 use crate::pool::PooledConnection;
 use crate::session::end;
-use crate::times::{Entry, time_given};
+use crate::times::{Entry, ShortEntry, time_given, time_in};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use storage::store::{Change, CommitError, Expect, SideEffect};
 use storage::{Batch, Error, Ident, Op, Result, Value};
@@ -31,13 +32,12 @@ pub(crate) enum Attempt {
     Locked,
 }
 
-/// A successful commit.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Done {
-    /// Time of its log entry, if it has one.
-    pub(crate) time: Option<u64>,
-    /// Incarnation of the server in which the commit was made or found.
-    pub(crate) incarnation: u64,
+/// Result of a commit that has tried to join a group.
+enum Joined<'a> {
+    /// The commit has ended.
+    Ended(Attempt),
+    /// The commit must run alone. It holds its place among the running commits, if it has one.
+    Alone(Option<Running<'a>>),
 }
 
 impl Attempt {
@@ -110,6 +110,18 @@ impl Front {
             [Step::Writes(writes)] => Some(std::mem::take(writes)),
             _ => None,
         };
+        let mut _place = None;
+        if directly
+            && let Some(writes) = &single
+            && side_effect_rows.is_plain()
+            && GroupedCommit::fits(writes, expect, &side_effect_rows.extras, entry)
+        {
+            let commit = || GroupedCommit::new(writes, expect, &side_effect_rows.extras, entry);
+            match self.join_group(writes, entry, commit)? {
+                Joined::Ended(attempt) => return Ok(attempt),
+                Joined::Alone(place) => _place = place,
+            }
+        }
         let mut conn = self.commits.take(&|| {})?;
         self.confirm_incarnation()?;
         if let Some(writes) = single
@@ -118,12 +130,16 @@ impl Front {
             let mut sorted = Box::new(Sorted::new(&writes, expect, false));
             if directly {
                 let direct = &self.statements.direct;
+                let mut is_fenced = false;
                 let sent = direct.with(sorted, &side_effect_rows.extras, entry, |statement, params| {
-                    match entry {
-                        Some(entry) => {
-                            conn.call(&self.statements.share_fence_and_entry, &[Param::Int(entry.body)])?;
+                    if !std::mem::replace(&mut is_fenced, true) {
+                        match entry {
+                            Some(entry) => {
+                                let entry = [Param::Int(entry.body)];
+                                conn.call(&self.statements.share_fence_and_entry, &entry)?;
+                            }
+                            None => conn.call(&self.statements.share_fence, &[])?,
                         }
-                        None => conn.call(&self.statements.share_fence, &[])?,
                     }
                     conn.call(statement, params)
                 });
@@ -138,6 +154,78 @@ impl Front {
         conn.call(&self.statements.begin_write, &[])?;
         let applied = self.apply_steps(&mut conn, steps, expect, side_effect_rows, false);
         self.finish(&mut conn, applied, entry)
+    }
+
+    /// Commits in a group, if the commit may join one.
+    fn join_group(
+        &self,
+        writes: &Writes,
+        entry: Option<&Entry<'_>>,
+        commit: impl FnOnce() -> GroupedCommit,
+    ) -> PgResult<Joined<'_>> {
+        self.confirm_incarnation()?;
+        let result = match self.groups.admit(writes.keys(), commit)? {
+            Admission::Alone(place) => return Ok(Joined::Alone(place)),
+            Admission::Leads(running, commits) => self.lead_group(running, commits),
+            Admission::Ended(result) => result,
+        };
+        match (result, entry) {
+            (Ok(Some(done)), _) => Ok(Joined::Ended(Attempt::Done(done))),
+            (Ok(None), _) => Ok(Joined::Alone(None)),
+            (Err(GroupFailure::Unknown(failure)), Some(entry)) => {
+                self.resolve_commit(entry, &failure).map(Joined::Ended)
+            }
+            (Err(GroupFailure::Unknown(failure) | GroupFailure::Unsent(failure)), _) => Err(failure),
+        }
+    }
+
+    /// Runs a group, and returns the result of its first commit.
+    fn lead_group(&self, running: Running<'_>, commits: Vec<GroupedCommit>) -> GroupResult {
+        let count = commits.len();
+        let take = || -> PgResult<PooledConnection> {
+            let conn = self.commits.take(&|| {})?;
+            self.confirm_incarnation().map(|()| conn)
+        };
+        let done = match take() {
+            Ok(conn) => self.commit_group(conn, commits).map_err(GroupFailure::Unknown),
+            Err(failure) => Err(GroupFailure::Unsent(failure)),
+        };
+        let results = match done {
+            Ok(done) => done.into_iter().map(|done| Ok(Some(done))).collect(),
+            Err(failure) if failure.ends_connection() => vec![Err(failure); count],
+            Err(_) => vec![Ok(None); count],
+        };
+        running.end(results)
+    }
+
+    /// Applies the commits of a group in one transaction.
+    fn commit_group(&self, conn: PooledConnection, commits: Vec<GroupedCommit>) -> PgResult<Vec<Done>> {
+        let mut conn = conn;
+        let (mut writes, mut expect, mut extras) = (Writes::new(), Vec::new(), Extras::default());
+        let mut entries = Vec::with_capacity(commits.len());
+        for mut commit in commits {
+            debug_assert!(
+                commit.writes.keys().all(|key| !writes.contains_key(key)),
+                "two commits of a group change a key"
+            );
+            writes.append(&mut commit.writes);
+            expect.append(&mut commit.expect);
+            extras.add(&commit.extras);
+            entries.push(commit.entry);
+        }
+        let sorted = Sorted::new(&writes, &expect, false);
+        let logged: Vec<&ShortEntry> = entries.iter().flatten().collect();
+        let bodies: Vec<i64> = logged.iter().map(|entry| entry.body).collect();
+        conn.call(&self.statements.share_fence_and_entries, &[Param::Ints(&bodies)])?;
+        self.statements
+            .direct
+            .with_group(sorted, &extras, &logged, |statement, params| conn.call(statement, params))?;
+        conn.flush()?;
+        let rows = conn.results()?.pop().unwrap_or_default();
+        let mut times = rows.iter().map(|row| time_in(std::slice::from_ref(row)));
+        let incarnation = conn.incarnation;
+        let done = |entry: Option<ShortEntry>| Done { time: entry.and_then(|_| times.next()?), incarnation };
+        Ok(entries.into_iter().map(done).collect())
     }
 
     /// Ends the open transaction. Commits it if every step succeeded, with the log entry last.

@@ -50,6 +50,20 @@ pub(crate) enum Param<'a> {
     Many(&'a [Option<&'a [u8]>]),
 }
 
+impl Param<'_> {
+    /// Returns the length of the encoded parameter in bytes, or a little more.
+    fn encoded_size(&self) -> usize {
+        const HEADER: usize = 24;
+        HEADER
+            + match self {
+                Param::Int(_) => 8,
+                Param::Bytes(bytes) => bytes.len(),
+                Param::Ints(numbers) => numbers.len() * 12,
+                Param::Many(values) => values.iter().map(|value| 4 + value.map_or(0, <[u8]>::len)).sum(),
+            }
+    }
+}
+
 /// A row as the server sent it: the number of columns, then each column behind its length. A null has a negative length.
 /// Rows of one read share a buffer.
 #[derive(Debug, Clone, Default)]
@@ -465,6 +479,8 @@ impl Connection {
             frontend::parse(&statement.name, &statement.sql, [], &mut self.output)?;
             self.parsing.push_back(statement.name.clone());
         }
+        // A buffer that grows in steps copies a large change several times.
+        self.output.reserve(params.iter().map(Param::encoded_size).sum());
         let bound = frontend::bind(
             "",
             &statement.name,

@@ -10,7 +10,8 @@
 
 use crate::change::{Extras, Sorted, View};
 use crate::connection::{Param, Statement};
-use crate::times::Entry;
+use crate::failure::{Failure, PgResult};
+use crate::times::{Entry, ShortEntry};
 use sha2::{Digest, Sha256};
 use std::sync::{Arc, OnceLock};
 
@@ -23,28 +24,43 @@ const COUNT: usize = 16;
 /// A log entry, in the row of its time or in pages.
 const LOG: usize = 32;
 const PAGED: usize = 64;
+/// Several commits: collections, counts and log entries are arrays.
+const GROUP: usize = 128;
+
+/// Number of inserted rows from which the rows have a statement of their own. The server then stores no row for
+/// `returning`.
+const BULK_ROWS: usize = 64;
 
 /// The statements, each made at its first use.
 pub(crate) struct Direct {
     /// Name of the schema, quoted.
     schema: String,
-    made: [OnceLock<Arc<Statement>>; 128],
+    made: [OnceLock<Arc<Statement>>; 256],
+    /// Inserts many rows.
+    insert: Arc<Statement>,
 }
 
 impl Direct {
     /// Creates the table of statements for a quoted schema name.
     pub(crate) fn new(schema: &str) -> Direct {
-        Direct { schema: schema.to_string(), made: [const { OnceLock::new() }; 128] }
+        let rows = unnested(&["$1::int8[]", "$2::bytea[]", "$3::bytea[]", "$4::bytea[]"].map(str::to_string));
+        let sql = format!("insert into SCHEMA.kv (ident, key, long, value) select {rows}");
+        Direct {
+            schema: schema.to_string(),
+            made: [const { OnceLock::new() }; 256],
+            insert: Statement::new("insert", in_schema(&sql, schema)),
+        }
     }
 
-    /// Calls `work` with the statement for a change and its parameters. Returns the change if no statement fits.
-    pub(crate) fn with<'a, T>(
+    /// Calls `work` with the statement for a change and its parameters. Many inserts have a statement of their own, which
+    /// is first. Returns the change if no statement fits.
+    pub(crate) fn with<'a>(
         &self,
         sorted: Box<Sorted<'a>>,
         extras: &Extras,
         entry: Option<&Entry<'_>>,
-        work: impl FnOnce(&Statement, &[Param<'_>]) -> T,
-    ) -> Result<T, Box<Sorted<'a>>> {
+        mut work: impl FnMut(&Statement, &[Param<'_>]) -> PgResult<()>,
+    ) -> Result<PgResult<()>, Box<Sorted<'a>>> {
         let mut sorted = sorted;
         let [generation_of] = sorted.generations.0[..] else { return Err(sorted) };
         let is_more = [&sorted.same, &sorted.value, &sorted.none_or, &sorted.prefix]
@@ -55,37 +71,32 @@ impl Direct {
         }
         let pages = entry.map(|entry| (entry, entry.pages()));
         let inline = pages.as_ref().and_then(|(_, pages)| pages.inline());
-        let Sorted { insert, put, update, delete, remove, .. } = &*sorted;
         let count = extras.counts.first_key_value();
-        let parts = [
-            (UPDATE, !update.is_empty()),
-            (DELETE, !delete.is_empty()),
-            (REMOVE, !remove.is_empty()),
-            (INSERT, !insert.is_empty() || !put.is_empty()),
-            (COUNT, count.is_some()),
-            (LOG, inline.is_some()),
-            (PAGED, entry.is_some() && inline.is_none()),
-        ];
-        let shape = parts.iter().filter(|(_, is_there)| *is_there).map(|(bit, _)| bit).sum::<usize>();
-        let Some(made) = self.made.get(shape) else { return Err(sorted) };
-        let statement = made.get_or_init(|| self.assemble(shape));
         sorted.treat_puts_as_inserts();
-        let Sorted { generations, insert, update, delete, remove, .. } = &*sorted;
-        let [insert, update, delete, remove] = [insert, update, delete, remove].map(View::new);
+        if sorted.insert.len() >= BULK_ROWS {
+            let bulk = std::mem::take(&mut sorted.insert);
+            let rows = View::new(&bulk);
+            if let Err(failure) =
+                work(&self.insert, &[rows.idents(), rows.keys(), rows.long(), rows.values()])
+            {
+                return Ok(Err(failure));
+            }
+        }
+        let shape = changes_of(&sorted)
+            | if count.is_some() { COUNT } else { 0 }
+            | match (entry, inline) {
+                (None, _) => 0,
+                (Some(_), Some(_)) => LOG,
+                (Some(_), None) => PAGED,
+            };
+        let statement = match self.statement(shape) {
+            Ok(statement) => statement,
+            Err(failure) => return Ok(Err(failure)),
+        };
+        let rows = Rows::new(&sorted);
         let mut params =
-            vec![Param::Int(generation_of), Param::Int(generations.1.first().copied().unwrap_or(0))];
-        if shape & UPDATE != 0 {
-            params.extend([update.idents(), update.keys(), update.values(), update.digests()]);
-        }
-        if shape & DELETE != 0 {
-            params.extend([delete.idents(), delete.keys(), delete.digests()]);
-        }
-        if shape & REMOVE != 0 {
-            params.extend([remove.idents(), remove.keys()]);
-        }
-        if shape & INSERT != 0 {
-            params.extend([insert.idents(), insert.keys(), insert.long(), insert.values()]);
-        }
+            vec![Param::Int(generation_of), Param::Int(sorted.generations.1.first().copied().unwrap_or(0))];
+        rows.push_to(&mut params);
         if let Some((of, (records, bytes))) = count {
             params.extend([*of, extras.slot, *records, *bytes].map(Param::Int));
         }
@@ -103,6 +114,51 @@ impl Direct {
         Ok(work(statement, &params))
     }
 
+    /// Calls `work` with the statement for the commits of a group and its parameters. Each row of the result is the time
+    /// of an entry.
+    pub(crate) fn with_group(
+        &self,
+        sorted: Sorted<'_>,
+        extras: &Extras,
+        entries: &[&ShortEntry],
+        work: impl FnOnce(&Statement, &[Param<'_>]) -> PgResult<()>,
+    ) -> PgResult<()> {
+        let mut sorted = sorted;
+        sorted.merge_generations();
+        let shape = GROUP
+            | changes_of(&sorted)
+            | if extras.counts.is_empty() { 0 } else { COUNT }
+            | if entries.is_empty() { 0 } else { LOG };
+        let statement = self.statement(shape)?;
+        sorted.treat_puts_as_inserts();
+        let rows = Rows::new(&sorted);
+        let mut params = vec![Param::Ints(&sorted.generations.0), Param::Ints(&sorted.generations.1)];
+        rows.push_to(&mut params);
+        let counted: Vec<i64> = extras.counts.keys().copied().collect();
+        let (records, bytes): (Vec<i64>, Vec<i64>) = extras.counts.values().copied().unzip();
+        if shape & COUNT != 0 {
+            params.extend([Param::Ints(&counted), Param::Int(extras.slot)]);
+            params.extend([Param::Ints(&records), Param::Ints(&bytes)]);
+        }
+        let bodies: Vec<i64> = entries.iter().map(|entry| entry.body).collect();
+        let pages: Vec<Option<&[u8]>> = entries.iter().map(|entry| Some(&*entry.page)).collect();
+        let orders = entries.iter().map(|entry| entry.order);
+        let (earliest, (ticks, sizes)): (Vec<i64>, (Vec<i64>, Vec<i64>)) =
+            orders.map(|[earliest, ticks, bytes]| (earliest, (ticks, bytes))).unzip();
+        if shape & LOG != 0 {
+            params.extend([Param::Ints(&bodies), Param::Many(&pages)]);
+            params.extend([&earliest, &ticks, &sizes].map(|order| Param::Ints(order)));
+        }
+        work(statement, &params)
+    }
+
+    /// Returns the statement of a shape.
+    fn statement(&self, shape: usize) -> PgResult<&Arc<Statement>> {
+        let no_statement = || Failure::Unavailable(format!("no statement has the number {shape}"));
+        let made = self.made.get(shape).ok_or_else(no_statement)?;
+        Ok(made.get_or_init(|| self.assemble(shape)))
+    }
+
     /// Makes the statement of a shape. The conditions count the results of all steps, so every row lock is taken before
     /// the queue lock (`next_time`).
     fn assemble(&self, shape: usize) -> Arc<Statement> {
@@ -111,14 +167,22 @@ impl Direct {
             number += 1;
             format!("${number}::{kind}")
         };
-        let mut conditions = vec![format!(
-            "exists (select from SCHEMA.generations where ident = {} and generation = {})",
-            next("int8"),
-            next("int8")
-        )];
+        let is_group = shape & GROUP != 0;
+        let scalar = |kind: &str| if is_group { format!("{kind}[]") } else { kind.to_string() };
+        let [of, generation] = [(); 2].map(|()| next(&scalar("int8")));
+        let mut conditions = vec![match is_group {
+            true => format!(
+                "(select count(*) from unnest({of}, {generation}) x(i, g) \
+                 join SCHEMA.generations t on t.ident = x.i and t.generation = x.g) = cardinality({of})"
+            ),
+            false => format!(
+                "exists (select from SCHEMA.generations where ident = {of} and generation = {generation})"
+            ),
+        }];
         let mut steps = Vec::new();
         let mut add = |name: &str, sql: String, condition: String| {
-            steps.push(format!("{name} as ({sql} returning 1)"));
+            let returned = if name == "counted" { "ident" } else { "1" };
+            steps.push(format!("{name} as ({sql} returning {returned})"));
             conditions.push(format!("(select count(*) from {name}) {condition}"));
         };
         if shape & UPDATE != 0 {
@@ -152,31 +216,40 @@ impl Direct {
             add("inserted", sql, "> 0".to_string());
         }
         if shape & COUNT != 0 {
-            let [update, insert] = counts([(); 4].map(|()| next("int8")));
-            add("counted", update, "<= 1".to_string());
-            add("first", insert, "<= 1".to_string());
+            let [of, slot] = [next(&scalar("int8")), next("int8")];
+            let [records, bytes] = [(); 2].map(|()| next(&scalar("int8")));
+            let [update, insert] = counts([of, slot, records, bytes], is_group);
+            add("counted", update, ">= 0".to_string());
+            add("first", insert, ">= 0".to_string());
         }
         let mut end = "select 1".to_string();
         let mut given = "";
         if shape & (LOG | PAGED) != 0 {
-            let body = next("int8");
+            let body = next(&scalar("int8"));
             let mut value = "null::bytea".to_string();
             if shape & LOG != 0 {
-                value = next("bytea");
+                value = next(&scalar("bytea"));
             } else {
                 let pages = unnested(&[next("int8[]"), next("int8[]"), next("bytea[]")]);
                 let sql = format!("insert into SCHEMA.log select {body}, {pages}");
                 add("told", sql, "> 0".to_string());
             }
-            let (earliest, ticks, bytes) = (next("int8"), next("int8"), next("int8"));
+            let [earliest, ticks, bytes] = [(); 3].map(|()| next(&scalar("int8")));
             if shape & LOG != 0 {
                 // `find_out` may have decided that this commit does not exist.
-                conditions.push(format!("not exists (select from SCHEMA.log where body = {body})"));
+                let matches = if is_group { format!("any({body})") } else { body.clone() };
+                conditions.push(format!("not exists (select from SCHEMA.log where body = {matches})"));
             }
-            end = format!(
-                "insert into SCHEMA.log_order \
-                 select SCHEMA.next_time({earliest}, {ticks}), {body}, {bytes}, {value}"
-            );
+            end = match is_group {
+                true => format!(
+                    "insert into SCHEMA.log_order select SCHEMA.next_time(x.e, x.t), x.o, x.b, x.v \
+                     from unnest({body}, {value}, {earliest}, {ticks}, {bytes}) x(o, v, e, t, b)"
+                ),
+                false => format!(
+                    "insert into SCHEMA.log_order \
+                     select SCHEMA.next_time({earliest}, {ticks}), {body}, {bytes}, {value}"
+                ),
+            };
             given = " returning time";
         }
         let steps = if steps.is_empty() { String::new() } else { format!("with {} ", steps.join(", ")) };
@@ -188,19 +261,70 @@ impl Direct {
     }
 }
 
-/// Returns the statements that add to the counts of a tree: an update of its row, named `counted`, and the insert of a
-/// missing row. An insert that finds the row would lock it first, with a record of the write-ahead log.
-fn counts([ident, slot, records, bytes]: [String; 4]) -> [String; 2] {
+/// Returns the statements that add to the counts of a tree, or of each tree of a group: an update of its row, named
+/// `counted`, and the insert of a missing row. An insert that finds the row would lock it first, with a record of the
+/// write-ahead log.
+fn counts([ident, slot, records, bytes]: [String; 4], is_group: bool) -> [String; 2] {
+    let rows = format!("from unnest({ident}, {records}, {bytes}) x(i, r, b)");
+    let [of, more, more_bytes, from] = match is_group {
+        true => ["x.i", "x.r", "x.b", &rows],
+        false => [&*ident, &records, &bytes, ""],
+    };
     let update = format!(
-        "update SCHEMA.counts set records = records + {records}, bytes = bytes + {bytes} \
-         where ident = {ident} and slot = {slot}"
+        "update SCHEMA.counts t set records = t.records + {more}, bytes = t.bytes + {more_bytes} {from} \
+         where t.ident = {of} and t.slot = {slot}"
     );
     let insert = format!(
-        "insert into SCHEMA.counts as t select {ident}, {slot}, {records}, {bytes} \
-         where not exists (select from counted) on conflict (ident, slot) do update \
+        "insert into SCHEMA.counts as t select {of}, {slot}, {more}, {more_bytes} {from} \
+         where not exists (select from counted where ident = {of}) on conflict (ident, slot) do update \
          set records = t.records + excluded.records, bytes = t.bytes + excluded.bytes"
     );
     [update, insert]
+}
+
+/// Bits of the steps that change keys, for a statement number.
+fn changes_of(sorted: &Sorted<'_>) -> usize {
+    let Sorted { insert, put, update, delete, remove, .. } = sorted;
+    let parts = [
+        (UPDATE, !update.is_empty()),
+        (DELETE, !delete.is_empty()),
+        (REMOVE, !remove.is_empty()),
+        (INSERT, !insert.is_empty() || !put.is_empty()),
+    ];
+    parts.iter().filter(|(_, is_there)| *is_there).map(|(bit, _)| bit).sum()
+}
+
+/// The groups of rows of a statement.
+struct Rows<'a> {
+    update: View<'a>,
+    delete: View<'a>,
+    remove: View<'a>,
+    insert: View<'a>,
+}
+
+impl<'a> Rows<'a> {
+    fn new(sorted: &'a Sorted<'a>) -> Rows<'a> {
+        let Sorted { insert, update, delete, remove, .. } = sorted;
+        let [update, delete, remove, insert] = [update, delete, remove, insert].map(View::new);
+        Rows { update, delete, remove, insert }
+    }
+
+    /// Adds the parameters of the groups that are not empty.
+    fn push_to<'p>(&'p self, params: &mut Vec<Param<'p>>) {
+        let Rows { update, delete, remove, insert } = self;
+        if !update.is_empty() {
+            params.extend([update.idents(), update.keys(), update.values(), update.digests()]);
+        }
+        if !delete.is_empty() {
+            params.extend([delete.idents(), delete.keys(), delete.digests()]);
+        }
+        if !remove.is_empty() {
+            params.extend([remove.idents(), remove.keys()]);
+        }
+        if !insert.is_empty() {
+            params.extend([insert.idents(), insert.keys(), insert.long(), insert.values()]);
+        }
+    }
 }
 
 /// Returns a select list that makes rows of arrays. In the FROM clause, PostgreSQL would copy all rows first.

@@ -14,6 +14,7 @@
 use crate::config::Config;
 use crate::connection::{Connection, Param, Statement};
 use crate::failure::{Failure, PgResult, lock};
+use crate::group::Groups;
 use crate::incarnations::Incarnations;
 use crate::lease::Lease;
 use crate::members::{self, Standbys};
@@ -63,6 +64,7 @@ pub(crate) struct Front {
     pub(crate) statements: Arc<Statements>,
     pub(crate) reads: Arc<Pool>,
     pub(crate) commits: Arc<Pool>,
+    pub(crate) groups: Groups,
     pub(crate) transactions: Arc<Pool>,
     /// Connections for changes of the catalog.
     pub(crate) changes: Arc<Pool>,
@@ -131,6 +133,7 @@ impl Front {
         Ok(Front {
             reads: control.sibling(limits.reads),
             commits: control.sibling(limits.commits),
+            groups: Groups::default(),
             transactions: control.sibling(limits.transactions),
             changes: control.sibling(2),
             round_trips,

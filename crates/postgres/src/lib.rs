@@ -11,7 +11,8 @@
 //! 3. `session.rs` and `snapshot.rs` read one state: a REPEATABLE READ transaction, begun at its first read.
 //!    `cursor.rs` reads through the statements of `pages.rs`, many ranges at a time, `excerpts.rs` reads only the start of
 //!    each document, and `scan_group.rs` starts several scans at once. `standby.rs` reads from a standby that has caught up far enough; `members.rs` lists the hosts.
-//! 4. `change.rs` and `commit.rs` turn a prepared change into one call, mostly by a statement of `direct.rs`.
+//! 4. `change.rs` and `commit.rs` turn a prepared change into one call, mostly by a statement of `direct.rs`. `group.rs`
+//!    commits small changes of several clients together.
 //!    `exclusive.rs` is the fence around changes of the catalog. `open_transactions.rs` holds multi-statement
 //!    transactions. `builds.rs` reports changes by other fronts to index builders. A drop removes its object from the
 //!    catalog at once; `front.rs` deletes the rows later.
@@ -38,6 +39,7 @@ mod excerpts;
 mod exclusive;
 mod failure;
 mod front;
+mod group;
 mod incarnations;
 mod keys;
 mod lease;

@@ -110,6 +110,10 @@ statements! {
     /// The same with the lock of a log entry, for which `find_out` waits.
     share_fence_and_entry =>
         "select pg_advisory_xact_lock_shared(FENCE), pg_advisory_xact_lock_shared($1::int8 # FENCE)",
+    /// The same with the locks of several log entries.
+    share_fence_and_entries =>
+        "select pg_advisory_xact_lock_shared(FENCE) \
+        union all select pg_advisory_xact_lock_shared(body # FENCE) from unnest($1::int8[]) body",
     /// Locks keys for a transaction. Inserts rows without a value for absent keys.
     claim => "select SCHEMA.claim($1::int8[], $2::bytea[], $3::bytea[])",
     /// Takes the lock that `apply` takes before it looks for keys with this prefix.

@@ -7,8 +7,9 @@
 
 use crate::barrier::Barriers;
 use crate::builds::Builds;
-use crate::commit::{Done, SideEffectRows};
+use crate::commit::SideEffectRows;
 use crate::front::Front;
+use crate::group::Done;
 use crate::incarnations::position;
 use crate::open_transactions::OpenTransactions;
 use parking_lot::Mutex;

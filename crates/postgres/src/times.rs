@@ -143,16 +143,29 @@ impl Entry<'_> {
         conn.call(record, &[earliest, ticks, first, last, Param::Many(&values), bytes, Param::Int(self.body)])
     }
 
+    /// Returns true if the entry is in the row of its time.
+    pub(crate) fn is_short(&self) -> bool {
+        self.parts.iter().map(|(_, value)| 8 + value.len()).sum::<usize>() <= INLINE_MAX
+    }
+
+    /// Returns a short entry with its own bytes.
+    pub(crate) fn to_short(&self) -> ShortEntry {
+        debug_assert!(self.is_short(), "the entry has pages");
+        ShortEntry { body: self.body, page: self.pages().values.concat(), order: self.order_params() }
+    }
+
     /// Packs the parts into pages.
     pub(crate) fn pages(&self) -> LogPages {
         let mut pages = LogPages::default();
+        let mut rest: usize = self.parts.iter().map(|(_, value)| 8 + value.len()).sum();
         for (number, value) in self.parts {
             let fits = pages.values.last().is_some_and(|page| page.len() + 8 + value.len() <= PAGE_BYTES);
             if !fits {
                 pages.first.push(i64::from(*number));
                 pages.last.push(0);
-                pages.values.push(Vec::new());
+                pages.values.push(Vec::with_capacity(rest.min(PAGE_BYTES)));
             }
+            rest -= 8 + value.len();
             if let (Some(last), Some(page)) = (pages.last.last_mut(), pages.values.last_mut()) {
                 *last = i64::from(*number);
                 page.extend_from_slice(&number.to_be_bytes());
@@ -176,6 +189,15 @@ impl Entry<'_> {
     pub(crate) fn first_part(&self) -> i64 {
         self.parts.first().map_or(0, |(number, _)| i64::from(*number))
     }
+}
+
+/// An entry in the row of its time, with its own bytes.
+pub(crate) struct ShortEntry {
+    /// Unique number of the entry.
+    pub(crate) body: i64,
+    pub(crate) page: Vec<u8>,
+    /// The inputs of its order, as [`Entry::order_params`] returns them.
+    pub(crate) order: [i64; 3],
 }
 
 /// Returns the time of an entry from the rows of its call.
