@@ -50,12 +50,12 @@ pub(crate) fn back_up(options: &BackupOptions) -> Result<String, String> {
     let kind = part.finish().map_err(|error| error.to_string())?;
     let Some(part) = directory.parts().last() else { return Err("no backup was written".to_string()) };
     let why = why.map(|why| format!(" ({why})")).unwrap_or_default();
-    let what = match kind {
+    let title = match kind {
         "full" => format!("everything{why}"),
         _ => format!("{} commits since the previous backup", part.end.position - part.from),
     };
     Ok(format!(
-        "{}: {what}, {bytes} bytes, up to {}",
+        "{}: {title}, {bytes} bytes, up to {}",
         part.path.display(),
         format_cluster_time(part.end.covers)
     ))
@@ -149,7 +149,7 @@ fn unexpected_reply() -> String {
 
 /// Restores a backup. Returns the output.
 pub(crate) fn restore(options: &RestoreOptions) -> Result<String, String> {
-    let what = Restore {
+    let restore = Restore {
         from: options.from.clone(),
         archives: options.journal_archive.clone(),
         until: options.at,
@@ -157,7 +157,7 @@ pub(crate) fn restore(options: &RestoreOptions) -> Result<String, String> {
         cache_bytes: options.cache_size,
     };
     let files: Arc<dyn Files> = Arc::new(SystemFiles);
-    let restored = storage::restore(&files, &what)
+    let restored = storage::restore(&files, &restore)
         .map_err(|error| error_message(&error, &options.data, Purpose::Target))?;
     Ok(format!(
         "{}: {} and {} later commits, the last at {}",

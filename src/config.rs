@@ -75,10 +75,10 @@ pub(crate) fn durability_text(
         );
     }
     let Some(options) = disk else {
-        let what = "no journal and no data files; all data is lost when this process stops";
-        return format!("memory engine: {what}");
+        let promise = "no journal and no data files; all data is lost when this process stops";
+        return format!("memory engine: {promise}");
     };
-    let what = match options.durability {
+    let promise = match options.durability {
         storage::Durability::None => {
             "only writes with j: true sync the journal; writes survive a crash of this process, but perhaps \
              not of the machine"
@@ -93,7 +93,7 @@ pub(crate) fn durability_text(
          machine"
             .to_string(),
     };
-    format!("disk engine in {}: {what}", options.directory.display())
+    format!("disk engine in {}: {promise}", options.directory.display())
 }
 
 impl Engine {
@@ -147,8 +147,8 @@ fn default_level(on_standard_error: bool) -> LogLevel {
     }
 }
 
-fn option_error(kind: ErrorKind, what: String) -> clap::Error {
-    Cli::command().error(kind, what)
+fn option_error(kind: ErrorKind, message: String) -> clap::Error {
+    Cli::command().error(kind, message)
 }
 
 impl ServeOptions {
@@ -217,16 +217,16 @@ impl ServeOptions {
         if self.engine.is_none_or(|named| named == engine) {
             return Ok(engine);
         }
-        let what = match engine {
+        let message = match engine {
             Engine::Postgres => "--postgres selects the engine postgres: omit --engine or --postgres",
             _ => "--engine memory has no data directory: omit --engine or --data",
         };
-        Err(option_error(ErrorKind::ArgumentConflict, what.to_string()))
+        Err(option_error(ErrorKind::ArgumentConflict, message.to_string()))
     }
 
     /// Checks that there is an oplog whose size the option can set.
     fn check_oplog_size(&self, has_postgres: bool) -> Result<(), clap::Error> {
-        let (kind, what) = match (self.oplog_size, &self.replset) {
+        let (kind, message) = match (self.oplog_size, &self.replset) {
             (Some(_), None) if !has_postgres => {
                 (ErrorKind::MissingRequiredArgument, "--oplog-size needs --replset or --postgres")
             }
@@ -236,7 +236,7 @@ impl ServeOptions {
             ),
             _ => return Ok(()),
         };
-        Err(option_error(kind, what.to_string()))
+        Err(option_error(kind, message.to_string()))
     }
 
     fn logging(&self) -> logging::Options {

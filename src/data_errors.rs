@@ -42,9 +42,9 @@ pub(crate) fn error_message(error: &Error, directory: &Path, purpose: Purpose) -
         },
         Error::Io { kind: ErrorKind::PermissionDenied, message } => {
             let user = user_name();
-            let what = message.split(" (os error").next().unwrap_or_default();
+            let message = message.split(" (os error").next().unwrap_or_default();
             format!(
-                "user {user} may not use {} ({what}). Give the directory to this user (chown -R {user} {0}), or choose \
+                "user {user} may not use {} ({message}). Give the directory to this user (chown -R {user} {0}), or choose \
                  another directory",
                 directory.display()
             )
@@ -138,15 +138,15 @@ fn loss_line(lost: &DataLoss, repaired: &Repaired) -> Option<String> {
         Some(count) => format!("{count} records"),
         None => "records".to_string(),
     };
-    let Some(ident) = lost.ident else { return Some(format!("lost: {count}: {}", lost.what)) };
+    let Some(ident) = lost.ident else { return Some(format!("lost: {count}: {}", lost.message)) };
     let owner = repaired.collections.iter().find(|collection| collection.idents.contains(&ident));
     match owner {
         Some(collection) if collection.data == ident => {
-            Some(format!("lost: {}: {count}: {}", collection.namespace, lost.what))
+            Some(format!("lost: {}: {count}: {}", collection.namespace, lost.message))
         }
         Some(_) => None,
-        None if ident == Ident(0) => Some(format!("lost: the catalog: {count}: {}", lost.what)),
-        None => Some(format!("lost: unknown (tree {}): {count}: {}", ident.0, lost.what)),
+        None if ident == Ident(0) => Some(format!("lost: the catalog: {count}: {}", lost.message)),
+        None => Some(format!("lost: unknown (tree {}): {count}: {}", ident.0, lost.message)),
     }
 }
 

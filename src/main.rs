@@ -129,10 +129,10 @@ fn exit_with(error: &clap::Error, origins: &[String]) -> ! {
 
 fn print_result(result: Result<String, String>, quiet: bool) -> ExitCode {
     match result {
-        Ok(what) => {
+        Ok(message) => {
             if !quiet {
                 // A closed standard output is not an error.
-                let _ = writeln!(io::stdout(), "{what}");
+                let _ = writeln!(io::stdout(), "{message}");
             }
             ExitCode::SUCCESS
         }
@@ -146,7 +146,7 @@ fn print_result(result: Result<String, String>, quiet: bool) -> ExitCode {
 }
 
 /// Prints an error on standard error.
-pub(crate) fn print_error(what: &str) {
+pub(crate) fn print_error(message: &str) {
     // A closed standard error leaves no place for the message.
-    let _ = writeln!(io::stderr(), "vellum: {what}");
+    let _ = writeln!(io::stderr(), "vellum: {message}");
 }

@@ -48,8 +48,8 @@ pub(crate) fn ping(options: &PingOptions) -> Result<String, String> {
     for host in &uri.hosts {
         let start = Instant::now();
         match hello(host, &uri, deadline) {
-            Ok(what) => {
-                return Ok(format!("{host}: {what}, {:.1} ms", start.elapsed().as_secs_f64() * 1000.0));
+            Ok(message) => {
+                return Ok(format!("{host}: {message}, {:.1} ms", start.elapsed().as_secs_f64() * 1000.0));
             }
             Err(error) => failures.push(format!("{host}: {error}")),
         }

@@ -57,7 +57,7 @@ pub(crate) fn verify(options: &VerifyOptions) -> ExitCode {
     let mut unreadable = None;
     match verified {
         Ok(()) => {}
-        Err(Failure::Damaged(what)) => report.damages.push(what),
+        Err(Failure::Damaged(message)) => report.damages.push(message),
         Err(Failure::Unreadable(why)) => unreadable = Some(why),
         Err(Failure::Storage(error)) => {
             unreadable = Some(error_message(&error, &options.place, Purpose::Verify))
@@ -93,14 +93,14 @@ fn verify_backup(options: &VerifyOptions, report: &mut Report) -> Result<(), Fai
     }
     let scratch = Scratch::new(options.scratch.as_deref())
         .map_err(|error| Failure::Unreadable(format!("making a scratch directory: {error}")))?;
-    let what = Restore {
+    let restore = Restore {
         from: options.place.clone(),
         archives: options.journal_archive.clone(),
         until: None,
         to: scratch.0.clone(),
         cache_bytes: options.cache_size,
     };
-    let restored = storage::restore(&files, &what)?;
+    let restored = storage::restore(&files, &restore)?;
     report.read.push(format!("restored: up to {}", crate::backup::format_cluster_time(restored.time)));
     verify_directory(&scratch.0, options, report)
 }
@@ -133,7 +133,7 @@ fn verify_directory(data: &Path, options: &VerifyOptions, report: &mut Report) -
     let idents = engine.idents();
     for ident in &idents {
         let damages = snapshot.verify(*ident, &mut || true)?;
-        report.damages.extend(damages.into_iter().map(|damage| damage.what));
+        report.damages.extend(damages.into_iter().map(|damage| damage.message));
     }
     report.read.push(format!(
         "{}: {} trees, every page and every frame of the journal",

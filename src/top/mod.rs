@@ -143,6 +143,6 @@ fn read_running(operation: Document<'_>) -> Option<Running> {
     let number = number.map_or(String::new(), |number| format!("{number} "));
     Some(Running {
         seconds: micros.map_or(0.0, |micros| micros.to_f64() / 1e6),
-        what: format!("{number}{name} {} {plan}", text("ns")).trim_end().to_string(),
+        description: format!("{number}{name} {} {plan}", text("ns")).trim_end().to_string(),
     })
 }

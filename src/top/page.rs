@@ -33,7 +33,7 @@ const RUNNING: usize = 5;
 
 pub(super) struct Running {
     pub(super) seconds: f64,
-    pub(super) what: String,
+    pub(super) description: String,
 }
 
 /// All values of one output.
@@ -139,7 +139,10 @@ impl View<'_> {
             Ok(running) => {
                 lines.push(format!("{:>8}  running for, operation", "seconds"));
                 lines.extend(
-                    running.iter().take(RUNNING).map(|one| format!("{:>8.1}  {}", one.seconds, one.what)),
+                    running
+                        .iter()
+                        .take(RUNNING)
+                        .map(|one| format!("{:>8.1}  {}", one.seconds, one.description)),
                 );
             }
             Err(why) => lines.push(format!("running operations: unavailable: {why}")),
@@ -344,7 +347,7 @@ mod tests {
         let before = Sample::read(status.view(), Some(early.view()), start);
         let sample = Sample::read(status.view(), Some(late.view()), start + Duration::from_secs(1));
         let rates = sample.since(&before);
-        let running = Ok(vec![Running { seconds: 2.5, what: "find a.b".to_string() }]);
+        let running = Ok(vec![Running { seconds: 2.5, description: "find a.b".to_string() }]);
         let view =
             View { host: "h:1", sample: &sample, rates: &rates, running: &running, no_top: None, rows: 5 };
         let screen = view.screen(80, 24);

@@ -25,7 +25,7 @@ struct State {
     /// Time of the next line; `None` without lines.
     due: Option<Instant>,
     target: String,
-    what: String,
+    activity: String,
     /// The last measurement of each target, with its figures.
     last: BTreeMap<String, String>,
 }
@@ -40,7 +40,8 @@ impl Progress {
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
         let began = Instant::now();
         let due = (!quiet && !draws).then_some(began);
-        let state = State { began, due, target: String::new(), what: String::new(), last: BTreeMap::new() };
+        let state =
+            State { began, due, target: String::new(), activity: String::new(), last: BTreeMap::new() };
         Progress { bar, state: Arc::new(Mutex::new(state)), stop: Arc::default() }
     }
 
@@ -50,9 +51,9 @@ impl Progress {
     }
 
     /// Marks the start of a measurement.
-    pub(crate) fn begin(&self, target: &str, what: String) {
+    pub(crate) fn begin(&self, target: &str, activity: String) {
         let mut state = self.state.lock();
-        (state.target, state.what) = (target.to_string(), what);
+        (state.target, state.activity) = (target.to_string(), activity);
         drop(state);
         self.show("");
     }
@@ -63,7 +64,7 @@ impl Progress {
         let mut state = self.state.lock();
         let figures = figures
             .map(|(rate, p99)| format!("  {}/s, p99 {}", figures::number(rate), figures::latency(p99)));
-        let line = format!("{}{}", state.what, figures.unwrap_or_default());
+        let line = format!("{}{}", state.activity, figures.unwrap_or_default());
         let target = state.target.clone();
         state.last.insert(target, line);
         let now = Instant::now();
@@ -98,7 +99,7 @@ impl Progress {
         let line = |name: &str, text: &str| format!("  {name:<wide$}  {text}");
         let others = state.last.iter().filter(|(name, _)| **name != state.target);
         let mut lines: Vec<String> = others.map(|(name, text)| line(name, text)).collect();
-        lines.insert(0, line(&state.target, &format!("{}  {message}", state.what)));
+        lines.insert(0, line(&state.target, &format!("{}  {message}", state.activity)));
         self.bar.set_prefix(self.estimate(&state));
         self.bar.set_message(lines.join("\n"));
     }

@@ -169,12 +169,12 @@ const ORDER_UNKNOWN: &str = "replies differ for requests that overlapped with re
  order is unknown";
 
 /// Returns the number of differences and the first five.
-fn summary(what: &str, all: Vec<String>) -> Option<String> {
+fn summary(label: &str, all: Vec<String>) -> Option<String> {
     const SHOWN: usize = 5;
     let shown = all.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join("; ");
     let more = all.len().saturating_sub(SHOWN);
     let more = if more > 0 { format!("; and {more} more") } else { String::new() };
-    (!all.is_empty()).then(|| format!("{} {what}: {shown}{more}", all.len()))
+    (!all.is_empty()).then(|| format!("{} {label}: {shown}{more}", all.len()))
 }
 
 /// Returns the time until the reply in microseconds.

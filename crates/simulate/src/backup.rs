@@ -63,6 +63,9 @@ impl World {
         *self.backup.borrow_mut() = Some((files, restores + 1));
         self.mark(if kind == "full" { "full backups" } else { "incremental backups" });
         let checks = possible.into_iter().map(|(_, state)| verify(&process, &Model::new(0, state)));
-        checks.reduce(Result::or).unwrap_or(Ok(())).map_err(|what| format!("the restored backup: {what}"))
+        checks
+            .reduce(Result::or)
+            .unwrap_or(Ok(()))
+            .map_err(|message| format!("the restored backup: {message}"))
     }
 }

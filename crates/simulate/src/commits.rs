@@ -83,7 +83,7 @@ impl World {
         match result {
             Ok(None) => {}
             Ok(Some(outcome)) => request.applied = Some((position, outcome)),
-            Err(what) => self.fail(format!("c{number}: {what}: {request:?}")),
+            Err(message) => self.fail(format!("c{number}: {message}: {request:?}")),
         }
     }
 }

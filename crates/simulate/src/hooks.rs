@@ -23,14 +23,14 @@ impl storage::Wrapper for Observer {
         world.model.borrow_mut().times.insert(position.0, time);
         world.committed(position.0, stores);
         if !built.is_empty()
-            && let Err(what) = world.model.borrow_mut().set_built(&built, position.0)
+            && let Err(violation) = world.model.borrow_mut().set_built(&built, position.0)
         {
-            world.fail(what);
+            world.fail(violation);
         }
         if !expired.is_empty()
-            && let Err(what) = world.model.borrow_mut().expire(&expired, position.0, world.now_millis())
+            && let Err(violation) = world.model.borrow_mut().expire(&expired, position.0, world.now_millis())
         {
-            world.fail(what);
+            world.fail(violation);
         }
         Ok(position)
     }

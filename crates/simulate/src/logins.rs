@@ -48,10 +48,10 @@ impl World {
     /// Checks the login of a guest.
     pub(crate) fn check_guest(&self) {
         if let Some(server) = self.server()
-            && let Err(what) = self.try_guest(&server)
+            && let Err(violation) = self.try_guest(&server)
             && !self.has_stopped()
         {
-            self.fail(what);
+            self.fail(violation);
         }
     }
 

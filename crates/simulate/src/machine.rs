@@ -81,10 +81,10 @@ impl World {
         if self.model.borrow().latest() != before {
             self.fail("a commit while writes are locked".to_string());
         }
-        if let Err(what) = self.command("{fsyncUnlock: 1, $db: 'admin'}")
+        if let Err(violation) = self.command("{fsyncUnlock: 1, $db: 'admin'}")
             && !self.has_stopped()
         {
-            self.fail(what);
+            self.fail(violation);
         }
     }
 

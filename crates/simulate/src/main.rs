@@ -103,8 +103,8 @@ fn report_marks(total: &Report) -> bool {
 }
 
 /// Prints a failure, and a short script that fails too.
-fn explain(script: &Script, what: &str, shrinks: bool) {
-    println!("seed {}: {what}", script.seed);
+fn explain(script: &Script, violation: &str, shrinks: bool) {
+    println!("seed {}: {violation}", script.seed);
     if shrinks {
         let short = script.shrink();
         println!("shrunk to {} steps, without operations {:?}", short.steps, short.dropped);

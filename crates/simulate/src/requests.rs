@@ -82,7 +82,7 @@ impl World {
             watcher.is_sent = true;
             match encode(&watcher.request(&self.random)) {
                 Ok(bytes) => connection.receive(&bytes),
-                Err(what) => self.fail(what),
+                Err(violation) => self.fail(violation),
             }
         }
         let before = self.current.replace(None);
@@ -103,7 +103,9 @@ impl World {
                 match watcher.take(reply.view(), &mut self.model.borrow_mut()) {
                     Ok(0) => {}
                     Ok(_) => self.mark("replies with events of a change stream"),
-                    Err(what) => self.fail(format!("{what}\n{}", extended_json::to_relaxed(reply.view()))),
+                    Err(violation) => {
+                        self.fail(format!("{violation}\n{}", extended_json::to_relaxed(reply.view())))
+                    }
                 }
             }
             other => self.fail(format!("the change stream gets {other:?}")),
@@ -120,7 +122,7 @@ impl World {
                     client.is_logged_in = is_logged_in;
                     connection
                 }
-                Err(what) => return self.fail(what),
+                Err(violation) => return self.fail(violation),
             },
         };
         let connection = client.connection.insert(connection);
@@ -130,7 +132,7 @@ impl World {
                 connection.receive(&bytes);
                 (client.is_sent, client.waited) = (true, 0);
             }
-            Err(what) => self.fail(what),
+            Err(violation) => self.fail(violation),
         }
     }
 
@@ -218,8 +220,8 @@ impl World {
                 let is_begun = matches!(request.step, Step::Statement(_));
                 let checked = check.reply(&mut client, &request, &reply);
                 let timed = if is_begun { self.check_read_time(&client) } else { Ok(()) };
-                if let Err(what) = checked.and(timed) {
-                    self.fail(format!("c{number}: {what}\n  {request:?}\n  {:?}", client.transaction));
+                if let Err(violation) = checked.and(timed) {
+                    self.fail(format!("c{number}: {violation}\n  {request:?}\n  {:?}", client.transaction));
                 }
                 if matches!(request.step, Step::Commit | Step::Abort) {
                     client.transaction = None;

@@ -71,7 +71,7 @@ pub(crate) fn run(script: &Script) -> Result<Report, String> {
     time::simulate(Some(start));
     time::simulate_meanwhile(Some(meanwhile));
     secret::simulate(Some(script.seed));
-    world.run().map_err(|what| format!("after {:?}: {what}", world.now()))?;
+    world.run().map_err(|violation| format!("after {:?}: {violation}", world.now()))?;
     let code = storage::coverage::take();
     Ok(Report { code, ..world.trace.borrow().report.clone() })
 }
@@ -218,10 +218,10 @@ impl World {
                 event!(self, "the clock is shifted by {} ms", self.shift.get());
             }
             66 if !self.is_faulty.get() => {
-                if let Err(what) = self.back_up()
+                if let Err(violation) = self.back_up()
                     && !self.has_stopped()
                 {
-                    self.fail(what);
+                    self.fail(violation);
                 }
             }
             67 if !self.is_faulty.get() && !self.is_finishing.get() => self.lock_writes(),

@@ -104,8 +104,8 @@ impl World {
         self.trace.borrow_mut().mark(name);
     }
 
-    pub(crate) fn fail(&self, what: String) {
-        self.violation.borrow_mut().get_or_insert(what);
+    pub(crate) fn fail(&self, violation: String) {
+        self.violation.borrow_mut().get_or_insert(violation);
     }
 
     /// Errors: the first violation so far.

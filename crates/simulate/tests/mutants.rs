@@ -75,14 +75,14 @@ fn a_seed_finds_each_fault() {
                 simulated += report.simulated;
                 None
             }
-            Err(what) => Some((seed, what)),
+            Err(violation) => Some((seed, violation)),
         });
         switch_on(None);
         match found {
-            Some((seed, what)) => {
+            Some((seed, violation)) => {
                 assert_eq!(script(seed).run().err(), None, "seed {seed} fails without {name}");
-                let what: String = what.chars().take(100).collect();
-                eprintln!("| {name} | {seed} | {} | {what}", simulated.as_secs());
+                let violation: String = violation.chars().take(100).collect();
+                eprintln!("| {name} | {seed} | {} | {violation}", simulated.as_secs());
             }
             None => missed.push(*name),
         }

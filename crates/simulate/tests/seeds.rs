@@ -15,7 +15,7 @@ fn a_seed_replays_exactly() {
 fn seeds_reach_crashes_conflicts_and_repeated_requests() {
     let mut total = Report::default();
     for seed in 100..120 {
-        total.add(&Script::new(seed).run().unwrap_or_else(|what| panic!("seed {seed}: {what}")));
+        total.add(&Script::new(seed).run().unwrap_or_else(|message| panic!("seed {seed}: {message}")));
     }
     let marks = [
         "clock jumps",

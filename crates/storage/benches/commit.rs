@@ -65,7 +65,7 @@ fn insert(number: u64, document: &Value, counts: &Arc<Counts>, logged: bool) -> 
 
 fn measure(
     engine: Arc<dyn Engine>,
-    what: &str,
+    label: &str,
     from: u64,
     commits: u64,
     logged: bool,
@@ -92,7 +92,7 @@ fn measure(
     let at = |share: f64| taken[(share * (taken.len() - 1) as f64) as usize].as_nanos() as f64 / 1000.0;
     let mean = taken.iter().sum::<Duration>().as_nanos() as f64 / commits as f64 / 1000.0;
     println!(
-        "{what:32} mean {mean:6.2}  p50 {:6.2}  p99 {:6.2}  p99.9 {:7.2} µs",
+        "{label:32} mean {mean:6.2}  p50 {:6.2}  p99 {:6.2}  p99.9 {:7.2} µs",
         at(0.5),
         at(0.99),
         at(0.999)

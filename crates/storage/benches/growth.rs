@@ -88,11 +88,11 @@ impl Measure {
         Measure { started: Instant::now(), cpu: cpu(), written: written() }
     }
 
-    fn print(&self, what: &str, count: u64) {
+    fn print(&self, label: &str, count: u64) {
         let (taken, cpu) = (self.started.elapsed().as_secs_f64(), (cpu() - self.cpu).as_micros() as f64);
         let bytes = (written() - self.written) as f64 / count as f64;
         let (rate, each) = (count as f64 / taken, cpu / count as f64);
-        println!("{what:32} {rate:10.0} a second {each:8.2} µs of CPU {bytes:8.0} bytes written");
+        println!("{label:32} {rate:10.0} a second {each:8.2} µs of CPU {bytes:8.0} bytes written");
     }
 }
 
@@ -152,24 +152,24 @@ fn update(engine: &DiskEngine, entries: u64, updates: u64) -> Result<()> {
 }
 
 fn read(snapshot: &dyn Snapshot, entries: u64, gets: u64) -> Result<()> {
-    for (what, of) in [("gets of 1 % of all", entries / 100), ("gets of all", entries)] {
+    for (label, of) in [("gets of 1 % of all", entries / 100), ("gets of all", entries)] {
         for round in 0..2 {
             let measure = Measure::begin();
             for at in 0..gets {
                 let number = random(at, 2 + round) % of.max(1);
                 black_box(snapshot.get(RECORDS, &number.to_be_bytes())?);
             }
-            measure.print(what, gets);
+            measure.print(label, gets);
         }
     }
-    for (what, ident) in [("scan of the documents", RECORDS), ("scan of the index", NUMBERS)] {
+    for (label, ident) in [("scan of the documents", RECORDS), ("scan of the index", NUMBERS)] {
         let measure = Measure::begin();
         let mut cursor = snapshot.scan(ident, Range::all(), Direction::Forward)?;
         let mut found = 0;
         while let Some((key, value)) = cursor.next()? {
             found += black_box(key.len() + value.len() > 0) as u64;
         }
-        measure.print(what, found);
+        measure.print(label, found);
     }
     Ok(())
 }

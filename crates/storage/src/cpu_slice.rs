@@ -54,9 +54,9 @@ impl CpuSlice {
     }
 
     /// Panics if the thread has used more than `most`, scaled for unoptimised code.
-    pub fn assert_within(self, most: Duration, what: &str) {
+    pub fn assert_within(self, most: Duration, label: &str) {
         let (used, most) = (self.used().min(running().saturating_sub(self.at)), most * unoptimised());
-        assert!(used <= most, "{used:?} of CPU time {what}, where {most:?} is the most");
+        assert!(used <= most, "{used:?} of CPU time {label}, where {most:?} is the most");
     }
 }
 

@@ -364,8 +364,8 @@ fn changes(
         return Ok(Err("the earlier backup is of another data directory".to_string()));
     }
     if since.position > end {
-        let what = format!("the earlier backup goes up to commit {}, the data to {end}", since.position);
-        return Ok(Err(what));
+        let message = format!("the earlier backup goes up to commit {}, the data to {end}", since.position);
+        return Ok(Err(message));
     }
     if since.position < complete_after {
         return Ok(Err(format!("a crash has removed commits up to {complete_after} from the journal")));
@@ -388,8 +388,8 @@ fn changes(
     sources.extend(archive.iter().flat_map(|archive| archive::sources(&*segments.files, archive)));
     let begin = sources.iter().filter(|source| source.reaches(since.position + 1)).map(Source::first).min();
     if since.position < end && begin.unwrap_or(live).min(live) > since.position + 1 {
-        let what = format!("the journal from commit {} on is no longer available", since.position + 1);
-        return Ok(Err(what));
+        let message = format!("the journal from commit {} on is no longer available", since.position + 1);
+        return Ok(Err(message));
     }
     Ok(Ok(FrameStream::new(Arc::clone(&segments.files), sources, since.position)))
 }

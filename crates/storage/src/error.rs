@@ -52,11 +52,11 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::WriteConflict => write!(f, "write conflict"),
-            Error::Corrupted(what) => write!(f, "stored data is corrupted: {what}"),
+            Error::Corrupted(message) => write!(f, "stored data is corrupted: {message}"),
             Error::Io { message, .. } => write!(f, "{message}"),
-            Error::Full(what) => write!(f, "no space left: {what}"),
+            Error::Full(message) => write!(f, "no space left: {message}"),
             Error::CatalogChanged => write!(f, "the catalog has changed"),
-            Error::Unavailable(what) => write!(f, "{what}"),
+            Error::Unavailable(message) => write!(f, "{message}"),
             Error::SnapshotTooOld => write!(f, "the snapshot is no longer available"),
             Error::Interrupted(_) => write!(f, "the operation was interrupted"),
             Error::Closed => write!(f, "the storage engine is closed"),

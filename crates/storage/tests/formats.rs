@@ -157,12 +157,12 @@ fn copy(from: &Path, to: &Path, compress: bool) -> io::Result<()> {
 struct Copied(PathBuf);
 
 impl Copied {
-    fn new(format: u32, what: &str) -> Self {
-        Copied::of(&format!("format-{format}"), what)
+    fn new(format: u32, label: &str) -> Self {
+        Copied::of(&format!("format-{format}"), label)
     }
 
-    fn of(fixture: &str, what: &str) -> Self {
-        let name = format!("vellum-{fixture}-{what}-{}", std::process::id());
+    fn of(fixture: &str, label: &str) -> Self {
+        let name = format!("vellum-{fixture}-{label}-{}", std::process::id());
         let directory = std::env::temp_dir().join(name);
         let _ = fs::remove_dir_all(&directory);
         copy(&fixture_of(fixture), &directory, false).unwrap();
@@ -274,7 +274,7 @@ fn damage_is_found_in_every_format() {
         let refused = DiskEngine::open(&options(&copied.0)).err();
         assert!(matches!(&refused, Some(storage::Error::Corrupted(_))), "format {format}: {refused:?}");
         let salvage = DiskEngine::salvage(&options(&copied.0)).unwrap();
-        assert!(salvage.lost().iter().any(|lost| lost.what.contains("valid commits")));
+        assert!(salvage.lost().iter().any(|lost| lost.message.contains("valid commits")));
         // Assigned times are never assigned again, even if their commits were lost.
         assert_eq!(salvage.engine().latest_time(), TIME);
         salvage.discard().unwrap();
@@ -295,7 +295,7 @@ fn back_up(engine: &dyn Engine, to: &Path) -> Kind {
 }
 
 fn restored(from: &Path, archives: &[&Path], until: Option<u64>, to: &Path) -> Everything {
-    let what = Restore {
+    let request = Restore {
         from: from.to_path_buf(),
         archives: archives.iter().map(|archive| archive.to_path_buf()).collect(),
         until,
@@ -303,7 +303,7 @@ fn restored(from: &Path, archives: &[&Path], until: Option<u64>, to: &Path) -> E
         cache_bytes: 64 << 20,
     };
     let files: Arc<dyn storage::disk::Files> = Arc::new(SystemFiles);
-    restore(&files, &what).unwrap();
+    restore(&files, &request).unwrap();
     let found = everything(&*DiskEngine::open(&options(to)).unwrap().snapshot());
     fs::remove_dir_all(to).unwrap();
     found

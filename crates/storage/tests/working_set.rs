@@ -15,9 +15,9 @@ fn predictions_hold(load: Load) {
     for size in sizes {
         let run = data.run(load, 30_000, size);
         let (hits, expected) = (run.hits * 100.0, predicted.hit_rate(size) * 100.0);
-        let what = format!("{load:?}, {size} bytes: {hits:.1} % hits, predicted {expected:.1} %");
-        assert!(run.reads > 20_000, "{what}, {} reads", run.reads);
-        assert!(error(run.hits, &predicted, size) <= POINTS, "{what}");
+        let message = format!("{load:?}, {size} bytes: {hits:.1} % hits, predicted {expected:.1} %");
+        assert!(run.reads > 20_000, "{message}, {} reads", run.reads);
+        assert!(error(run.hits, &predicted, size) <= POINTS, "{message}");
     }
 }
 

@@ -27,8 +27,8 @@ impl From<base::Error> for FrameError {
 }
 
 /// Builds [`FrameError::Malformed`].
-pub fn malformed(what: impl Into<String>) -> FrameError {
-    FrameError::Malformed(what.into())
+pub fn malformed(message: impl Into<String>) -> FrameError {
+    FrameError::Malformed(message.into())
 }
 
 /// Reads a little-endian `u32` at an offset; `None` past the end.

@@ -682,8 +682,8 @@ fn clauses(filter: Document<'_>) -> Vec<String> {
     all
 }
 
-fn unsupported_partial(what: &str) -> base::Error {
-    err!(CannotCreateIndex, "Expression not supported in partial index: {what}")
+fn unsupported_partial(message: &str) -> base::Error {
+    err!(CannotCreateIndex, "Expression not supported in partial index: {message}")
 }
 
 fn text<'a>(name: &str, value: Value<'a>) -> Result<&'a str> {

@@ -115,7 +115,8 @@ impl<'a> FindRequest<'a> {
 
     /// Returns the request as pipeline stages, for views.
     pub(crate) fn to_pipeline(&self) -> Result<DocumentBuf> {
-        let unsupported = |what: &str| Err(err!(InvalidPipelineOperator, "{what} not supported on views"));
+        let unsupported =
+            |message: &str| Err(err!(InvalidPipelineOperator, "{message} not supported on views"));
         if self.tailable {
             bail!(OptionNotSupportedOnView, "option 'tailable' not supported on views");
         }

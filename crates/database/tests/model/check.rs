@@ -68,23 +68,23 @@ pub(crate) struct Checker<'a> {
 
 /// Checks a history that began after this number of commits. Returns violations as errors.
 pub(crate) fn check(replay: &Replay, before: usize, events: &[Event]) -> Check {
-    if let Some(what) = replay.broken.first() {
-        return Err(what.clone());
+    if let Some(violation) = replay.broken.first() {
+        return Err(violation.clone());
     }
     let mut checker = Checker { replay, before, events, transactions: Vec::new(), reported: HashMap::new() };
     checker.collect()?;
     for at in 0..checker.transactions.len() {
-        let what = |what| format!("transaction {}: {what}", checker.transactions[at].number);
+        let violation = |violation| format!("transaction {}: {violation}", checker.transactions[at].number);
         let mut unclear = Vec::new();
-        let (touched, net) = checker.within(&checker.transactions[at], &mut unclear).map_err(what)?;
-        let has_stored = checker.committed(&checker.transactions[at], &net).map_err(what)?;
+        let (touched, net) = checker.within(&checker.transactions[at], &mut unclear).map_err(violation)?;
+        let has_stored = checker.committed(&checker.transactions[at], &net).map_err(violation)?;
         checker.transactions[at].has_stored = has_stored;
         checker.transactions[at].touched = touched;
         checker.transactions[at].unclear = unclear;
     }
     checker.conflicts()?;
     for event in events {
-        checker.single(event).map_err(|what| format!("{event:?}: {what}"))?;
+        checker.single(event).map_err(|violation| format!("{event:?}: {violation}"))?;
     }
     checker.attribute()
 }
@@ -180,7 +180,7 @@ impl<'a> Checker<'a> {
             let mut touches = touches(statement.namespace, &before, view);
             match (&expected, &statement.outcome) {
                 (Ok(expected), Ok(reported)) => same(expected, reported, &statement.stmt)
-                    .map_err(|what| format!("{statement:?}: {what}; it sees {before:?}"))?,
+                    .map_err(|violation| format!("{statement:?}: {violation}; it sees {before:?}"))?,
                 (Err(_), Ok(reported)) => {
                     return Err(format!("{statement:?} returned {reported:?} in spite of {before:?}"));
                 }

@@ -50,7 +50,7 @@ pub(crate) fn history(seed: u64) -> Result<(), String> {
     }
     drop(world);
     let engine = open(&found, durability)?;
-    let left = recovered(&engine, &committed).map_err(|what| format!("{loss:?}: {what}"))?;
+    let left = recovered(&engine, &committed).map_err(|message| format!("{loss:?}: {message}"))?;
     let position = |entry: &Entry| entry.position.map_or(0, |position| position.0);
     if let Some(lost) = committed[left..].iter().find(|entry| position(entry) <= least) {
         return Err(format!("{loss:?}: commit {} is lost, which was durable", position(lost)));

@@ -39,9 +39,9 @@ fn histories(count: u64, history: impl Fn(u64) -> Result<(), String>) {
     let _together = ALONE.read();
     let seeds = requested().map_or(0..count, |seed| seed..seed + 1);
     let failures: Vec<String> = seeds
-        .filter_map(|seed| history(seed).err().map(|what| format!("MODEL_SEED={seed}: {what}")))
+        .filter_map(|seed| history(seed).err().map(|message| format!("MODEL_SEED={seed}: {message}")))
         .collect();
-    let first: String = failures.iter().take(5).map(|what| format!("{what}\n\n")).collect();
+    let first: String = failures.iter().take(5).map(|message| format!("{message}\n\n")).collect();
     assert!(failures.is_empty(), "{} of {count} histories are wrong:\n{first}", failures.len());
 }
 

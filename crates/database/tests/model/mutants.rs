@@ -69,9 +69,9 @@ fn caught(name: &'static str, by: By) -> Option<(u64, String)> {
     switch_on(Some(name));
     let seen = (0..HISTORIES).find_map(|seed| {
         let seen = catch_unwind(AssertUnwindSafe(|| history(by, seed)));
-        let what =
+        let violation =
             seen.unwrap_or_else(|panic| Err(format!("panicked: {:?}", panic.downcast_ref::<String>())));
-        what.err().map(|what| (seed, what))
+        violation.err().map(|violation| (seed, violation))
     });
     switch_on(None);
     seen
@@ -83,7 +83,7 @@ fn every_fault_is_seen() {
     let mut missed = Vec::new();
     for (name, by) in MUTANTS {
         match caught(name, *by) {
-            Some((seed, what)) => eprintln!("{name}: seed {seed}, {by:?}: {:.150}", what),
+            Some((seed, violation)) => eprintln!("{name}: seed {seed}, {by:?}: {:.150}", violation),
             None => missed.push(*name),
         }
     }

@@ -95,13 +95,13 @@ impl Replay {
                 if is_new || !changed.is_empty() {
                     let tree = trees.get(&collection.ident);
                     let known = records.entry(collection.ident).or_default();
-                    read(known, tree, changed, is_new).map_err(|what| format!("{name}: {what}"))?;
-                    collection.docs = Rc::new(by_id(known).map_err(|what| format!("{name}: {what}"))?);
+                    read(known, tree, changed, is_new).map_err(|message| format!("{name}: {message}"))?;
+                    collection.docs = Rc::new(by_id(known).map_err(|message| format!("{name}: {message}"))?);
                 }
             }
             let changed = diff(&before, &state);
             let checked = check(&state, &changed, &trees);
-            broken.extend(checked.err().map(|what| format!("after commit {number}: {what}")));
+            broken.extend(checked.err().map(|message| format!("after commit {number}: {message}")));
             diffs.push(changed);
             catalog.push(names);
             states.push(Rc::new(state));

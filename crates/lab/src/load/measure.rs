@@ -196,13 +196,13 @@ impl Lab {
             return self.mark_partial(position, &why);
         }
         let rounds = self.common.rounds;
-        let what = format!(
+        let message = format!(
             "{}, {}, round {} of {rounds}",
             case.name,
             plural(case.connections.into(), "connection"),
             round + 1
         );
-        self.progress.begin(&target.name, what);
+        self.progress.begin(&target.name, message);
         let progress = self.progress.clone();
         let spec = RoundSpec { connections: case.connections, round };
         let prepared = tokio::select! {
@@ -310,8 +310,8 @@ impl Lab {
     fn mark_partial(&mut self, position: RowPosition, why: &str) {
         let row = self.row(position);
         row.partial = row.operations > 0;
-        let what = if row.partial { "cut short" } else { "not measured" };
-        row.note.get_or_insert_with(|| format!("{what}: {why}"));
+        let message = if row.partial { "cut short" } else { "not measured" };
+        row.note.get_or_insert_with(|| format!("{message}: {why}"));
     }
 
     /// Records an error. If the target is gone, its other rows are skipped.

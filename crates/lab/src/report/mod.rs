@@ -101,7 +101,7 @@ fn to_json(report: &Report) -> Result<String> {
 /// # Errors
 /// The file is missing, no report, or from a newer lab.
 fn read_json(path: &Path) -> Result<Report> {
-    let read_error = |what: String| Error::File(format!("{}: {what}", path.display()));
+    let read_error = |message: String| Error::File(format!("{}: {message}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| read_error(error.to_string()))?;
     parse_json(&text).map_err(read_error)
 }

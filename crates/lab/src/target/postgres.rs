@@ -122,9 +122,9 @@ fn programs() -> Result<PathBuf> {
     let all = versions.into_iter().rev().chain(std::env::split_paths(&search));
     let found = all.into_iter().find(|path| path.join("initdb").is_file() && path.join("postgres").is_file());
     found.ok_or_else(|| {
-        let what = "--postgres-here: no PostgreSQL is installed (no initdb in /usr/lib/postgresql/*/bin or PATH); \
+        let message = "--postgres-here: no PostgreSQL is installed (no initdb in /usr/lib/postgresql/*/bin or PATH); \
                     on Debian: apt-get install postgresql";
-        Error::Input(what.to_string())
+        Error::Input(message.to_string())
     })
 }
 
@@ -136,8 +136,8 @@ fn unprivileged() -> Result<Option<(u32, u32)>> {
     let ids =
         |name: &&str| Some(User::from_name(name).ok()??).map(|user| (user.uid.as_raw(), user.gid.as_raw()));
     let found = ["postgres", "nobody"].iter().find_map(ids);
-    let what = "--postgres-here: PostgreSQL does not run as root, and the user postgres does not exist";
-    found.map(Some).ok_or_else(|| Error::Input(what.to_string()))
+    let message = "--postgres-here: PostgreSQL does not run as root, and the user postgres does not exist";
+    found.map(Some).ok_or_else(|| Error::Input(message.to_string()))
 }
 
 fn name_of(cluster: &Cluster, place: &DataPlacement) -> String {

@@ -35,8 +35,8 @@ impl Workspace {
             false => ours(target.databases().await?, &name),
         };
         if let Some(other) = taken.first() {
-            let what = format!("already has {other}, which this run did not create: nothing was changed");
-            return Err(target.error(what));
+            let message = format!("already has {other}, which this run did not create: nothing was changed");
+            return Err(target.error(message));
         }
         if target.protocol == Protocol::Postgres {
             target.execute(&format!("CREATE SCHEMA {name}")).await?;

@@ -308,12 +308,12 @@ impl<'e> PendingEvent<'e> {
     }
 
     /// Returns the error for a missing required image.
-    fn no_image(&self, required: &str, what: &str) -> base::Error {
+    fn no_image(&self, required: &str, image: &str) -> base::Error {
         let session = self.source.entry.session.filter(|_| self.source.entry.transaction);
         let transaction = session.map_or(String::new(), |session| format!(", txnNumber: {}", session.number));
         err!(
             NoMatchingDocument,
-            "Change stream was configured to require a {required}, but the {what} was not found for event: \
+            "Change stream was configured to require a {required}, but the {image} was not found for event: \
              {{operationType: \"{}\", ns: {{db: \"{}\", coll: \"{}\"}}, clusterTime: {}{transaction}}}",
             self.kind,
             self.database,

@@ -325,8 +325,8 @@ fn pair<'v>(wrapper: &str, value: Value<'v>, [a, b]: [&str; 2]) -> Result<[Optio
 /// Parses the value of a wrapper and passes it to `put`; returns false for other names. Errors: ConversionFailure.
 fn parse_wrapper(wrapper: &Element<'_>, put: &mut dyn FnMut(Value<'_>)) -> Result<bool> {
     let (name, value) = (wrapper.name(), wrapper.value());
-    let invalid = |what: &str| err!(ConversionFailure, "{name} {what}");
-    let parse_number = |kind, what| parse_number(wrapper, kind, what);
+    let invalid = |problem: &str| err!(ConversionFailure, "{name} {problem}");
+    let parse_number = |kind, form| parse_number(wrapper, kind, form);
     let one = |kind: &str| match value {
         Value::Int32(1) => Ok(()),
         Value::Int32(_) => Err(invalid("value must be the integer 1")),
@@ -401,8 +401,8 @@ fn parse_wrapper(wrapper: &Element<'_>, put: &mut dyn FnMut(Value<'_>)) -> Resul
 
 const ANY_NUMBER: &str = "a number, NaN, Infinity or -Infinity";
 
-/// Parses the text of a number. `what` describes it in the error.
-fn parse_number(wrapper: &Element<'_>, kind: Type, what: &str) -> Result<Value<'static>> {
+/// Parses the text of a number. `form` describes it in the error.
+fn parse_number(wrapper: &Element<'_>, kind: Type, form: &str) -> Result<Value<'static>> {
     let text = text(wrapper.name(), Some(wrapper.value()))?;
     let parsed = number::convert(Value::String(text), kind).ok().flatten();
     // Only these spellings of special numbers are valid.
@@ -416,7 +416,7 @@ fn parse_number(wrapper: &Element<'_>, kind: Type, what: &str) -> Result<Value<'
         is_finite || special
     });
     parsed
-        .ok_or_else(|| err!(ConversionFailure, "{} value must be a string specifying {what}", wrapper.name()))
+        .ok_or_else(|| err!(ConversionFailure, "{} value must be a string specifying {form}", wrapper.name()))
 }
 
 /// Parses the document of `$binary`: the subtype and the bytes.

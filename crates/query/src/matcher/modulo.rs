@@ -62,11 +62,11 @@ pub(super) fn parse_mod(_: &Parser<'_>, argument: &FieldArgument<'_>) -> Result<
     Ok(Some(Node::Field { path: argument.path.clone(), predicate }))
 }
 
-fn part(what: &str, value: Option<Value<'_>>) -> Result<i64> {
+fn part(operand: &str, value: Option<Value<'_>>) -> Result<i64> {
     let value = value.ok_or_else(|| err!(BadValue, "malformed mod, not enough elements"))?;
     let Some(number) = value.as_number() else {
-        bail!(BadValue, "malformed mod, {what} not a number");
+        bail!(BadValue, "malformed mod, {operand} not a number");
     };
     truncate(number)
-        .map_err(|why| err!(BadValue, "malformed mod, {what} value is invalid :: caused by :: {why}"))
+        .map_err(|why| err!(BadValue, "malformed mod, {operand} value is invalid :: caused by :: {why}"))
 }

@@ -216,8 +216,8 @@ fn with_distance(value: Value<'_>) -> Option<(Position, f64)> {
 }
 
 fn distance(element: &Element<'_>, no_number: i32, negative: i32) -> Result<f64> {
-    let fail = |code: i32, what: &str| {
-        base::Error::new(base::ErrorCode::Location(code), format!("{} must be {what}", element.name()))
+    let fail = |code: i32, message: &str| {
+        base::Error::new(base::ErrorCode::Location(code), format!("{} must be {message}", element.name()))
     };
     let number = element.value().as_number().ok_or_else(|| fail(no_number, "a number"))?.to_f64();
     if number >= 0.0 { Ok(number) } else { Err(fail(negative, "non-negative")) }

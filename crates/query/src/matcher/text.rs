@@ -26,12 +26,12 @@ impl Matcher {
         self.searches_text
     }
 
-    /// Refuses `$text` for an operation without a text index; `what` describes the reason, or is empty.
+    /// Refuses `$text` for an operation without a text index; `reason` may be empty.
     ///
     /// Errors: IndexNotFound if the filter contains `$text`; the errors of [`text`](Self::text).
-    pub fn refuse_text(&self, what: &dyn std::fmt::Display) -> Result<()> {
+    pub fn refuse_text(&self, reason: &dyn std::fmt::Display) -> Result<()> {
         match self.text()? {
-            Some(_) => Err(err!(IndexNotFound, "text index required for $text query{what}")),
+            Some(_) => Err(err!(IndexNotFound, "text index required for $text query{reason}")),
             None => Ok(()),
         }
     }

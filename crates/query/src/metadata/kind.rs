@@ -138,7 +138,7 @@ impl From<MetaKind> for MetaKinds {
 
 /// Returns the error for metadata of this name.
 pub(crate) fn unavailable(name: &str) -> Error {
-    let what = match name {
+    let kind = match name {
         "indexKey" => "index key",
         "randVal" => "rand val",
         "recordId" => "record ID",
@@ -155,5 +155,5 @@ pub(crate) fn unavailable(name: &str) -> Error {
         "vectorSearchScore" => "$vectorSearch score",
         _ => return err!(17308, "Unsupported argument to $meta: {name}"),
     };
-    err!(40218, "query requires {what} metadata, but it is not available")
+    err!(40218, "query requires {kind} metadata, but it is not available")
 }

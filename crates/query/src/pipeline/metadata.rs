@@ -27,12 +27,12 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Refuses `$text` for an operation without a text index; `what` describes the reason, or is empty.
+    /// Refuses `$text` for an operation without a text index; `reason` may be empty.
     ///
     /// Errors: IndexNotFound if the first stage contains `$text`.
-    pub fn refuse_text(&self, what: &dyn std::fmt::Display) -> Result<()> {
+    pub fn refuse_text(&self, reason: &dyn std::fmt::Display) -> Result<()> {
         match self.searches(MetaKind::TextScore) {
-            true => Err(err!(IndexNotFound, "text index required for $text query{what}")),
+            true => Err(err!(IndexNotFound, "text index required for $text query{reason}")),
             false => Ok(()),
         }
     }

@@ -135,13 +135,13 @@ fn not_implemented(spec: &Element<'_>) -> Error {
 
 /// Returns SearchNotEnabled, as MongoDB does without a search process.
 fn search_not_enabled(spec: &Element<'_>) -> Error {
-    let what = match spec.name() {
+    let product = match spec.name() {
         "$listSearchIndexes" => "Atlas Search Database Commands and the $listSearchIndexes aggregation stage",
         _ => "$search and $vectorSearch aggregation stages",
     };
     err!(
         SearchNotEnabled,
-        "Using {what} requires additional configuration. Please connect to Atlas or an AtlasCLI local deployment \
+        "Using {product} requires additional configuration. Please connect to Atlas or an AtlasCLI local deployment \
          to enable. For more information on how to connect, see \
          https://dochub.mongodb.org/core/atlas-cli-deploy-local-reqs"
     )

@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// A parsed stage of either kind.
 struct ReplaceRoot {
     /// The subject of the error for a value that is not a document.
-    what: &'static str,
+    operand: &'static str,
     new_root: Expression,
 }
 
@@ -36,26 +36,26 @@ pub(crate) fn parse_replace_root(spec: &Element<'_>, scope: &Scope<'_>) -> Resul
     }
     let new_root = new_root
         .ok_or_else(|| err!(40414, "BSON field '$replaceRoot.newRoot' is missing but a required field"))?;
-    Ok(Parsed::one(ReplaceRoot { what: "'newRoot' expression ", new_root }))
+    Ok(Parsed::one(ReplaceRoot { operand: "'newRoot' expression ", new_root }))
 }
 
 /// Parses `$replaceWith`. Errors: the errors of expressions.
 pub(crate) fn parse_replace_with(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let new_root = Expression::parse(spec.value(), scope.context)?;
-    Ok(Parsed::one(ReplaceRoot { what: "'replacement document' ", new_root }))
+    Ok(Parsed::one(ReplaceRoot { operand: "'replacement document' ", new_root }))
 }
 
 impl ReplaceRoot {
     /// Returns the error for a new root that is not a document.
     fn not_a_document(&self, value: Option<Value<'_>>, document: Document<'_>) -> Error {
-        let what = self.what;
+        let operand = self.operand;
         let (shown, kind) = match value {
             Some(value) => (value.to_string(), value.kind().alias()),
             None => ("MISSING".to_string(), "missing"),
         };
         err!(
             40228,
-            "{what} must evaluate to an object, but resulting value was: {shown}. Type of resulting value: \
+            "{operand} must evaluate to an object, but resulting value was: {shown}. Type of resulting value: \
              '{kind}'. Input document: {document}"
         )
     }

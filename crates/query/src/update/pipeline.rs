@@ -63,20 +63,20 @@ impl Stage {
     fn apply(&self, document: Document<'_>, context: &Context, arena: &Arena) -> Result<DocumentBuf> {
         match self {
             Stage::Project(projection) => projection.apply(document, None, context, arena),
-            Stage::Replace(expression, what) => match expression.evaluate(document, context, arena)? {
+            Stage::Replace(expression, operand) => match expression.evaluate(document, context, arena)? {
                 Some(Value::Document(root)) => Ok(root.to_owned()),
-                other => Err(not_a_document(other, what, document)),
+                other => Err(not_a_document(other, operand, document)),
             },
         }
     }
 }
 
-fn not_a_document(value: Option<Value<'_>>, what: &str, document: Document<'_>) -> base::Error {
+fn not_a_document(value: Option<Value<'_>>, operand: &str, document: Document<'_>) -> base::Error {
     let kind = value.map_or("missing", |value| value.kind().alias());
     let shown = value.map_or_else(|| "MISSING".to_owned(), |value| value.to_string());
     err!(
         40228,
-        "{what}must evaluate to an object, but resulting value was: {shown}. Type of resulting value: \
+        "{operand}must evaluate to an object, but resulting value was: {shown}. Type of resulting value: \
          '{kind}'. Input document: {document}"
     )
 }

@@ -101,7 +101,8 @@ fn check_command(command: &Command) -> Result<()> {
 ///
 /// Errors: OperationNotSupportedInTransaction; 50791 for writes to system collections.
 pub(crate) fn check_namespace(database: &str, collection: &str, writes: bool) -> Result<()> {
-    let refused = |what: &str| Err(err!(OperationNotSupportedInTransaction, "{what} in a transaction."));
+    let refused =
+        |message: &str| Err(err!(OperationNotSupportedInTransaction, "{message} in a transaction."));
     match (database, collection) {
         ("local", _) => refused("Cannot run command against the 'local' database"),
         ("config", _) => refused("Cannot run command against the config database"),

@@ -130,7 +130,7 @@ impl Driver {
                 return Err(DriverAction::Refuse(format!("{why} {length} bytes is too large")));
             }
             Ok(length) => length.filter(|length| *length <= rest.len()),
-            Err(FrameError::Malformed(what)) => return Err(DriverAction::Refuse(what)),
+            Err(FrameError::Malformed(reason)) => return Err(DriverAction::Refuse(reason)),
             Err(FrameError::Refused(_)) => return Err(DriverAction::Close),
         };
         match length {
@@ -168,11 +168,15 @@ impl Driver {
             Ok((HandlerStatus::Close, _)) => self.closes = true,
             Err(error) => {
                 let activity = &self.state.activity;
-                let what = match error {
-                    FrameError::Malformed(what) => what,
+                let reason = match error {
+                    FrameError::Malformed(reason) => reason,
                     FrameError::Refused(error) => error.to_string(),
                 };
-                log::warn!("closing connection {} from {}: {what}", activity.connection_id, activity.client);
+                log::warn!(
+                    "closing connection {} from {}: {reason}",
+                    activity.connection_id,
+                    activity.client
+                );
                 self.closes = true;
             }
         }

@@ -150,7 +150,7 @@ impl Watcher {
             }
             return;
         };
-        let what = match holder {
+        let kind = match holder {
             MemoryConsumer::Operation(activity, operation) => {
                 server.memory_limit_stats.operations.add(1);
                 operation.kill_with(ErrorCode::ExceededMemoryLimit);
@@ -171,7 +171,7 @@ impl Watcher {
             }
         };
         log::warn!(
-            "RSS is {} MB, the limit is {} MB ({}): interrupting the {what}, which held {} MB",
+            "RSS is {} MB, the limit is {} MB ({}): interrupting the {kind}, which held {} MB",
             now >> 20,
             self.limit.bytes >> 20,
             self.limit.from,

@@ -294,8 +294,8 @@ impl Connection {
                     self.log_close("Client sent an HTTP request over a native MongoDB connection");
                     return self.stream.send(&protocol::http_response()).await;
                 }
-                DriverAction::Refuse(what) => {
-                    self.log_close(&what);
+                DriverAction::Refuse(reason) => {
+                    self.log_close(&reason);
                     return Ok(());
                 }
                 DriverAction::Close => return Ok(()),

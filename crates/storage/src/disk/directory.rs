@@ -97,8 +97,8 @@ fn set_up(path: &Path, segments: &mut Segments) -> Result<()> {
         let len = segments.files.open(&file, false).and_then(|file| file.len());
         if len.map_err(|error| during("reading", &file, error))? > super::journal::SEGMENT_HEADER_BYTES as u64
         {
-            let what = format!("{} belongs to another data directory", file.display());
-            return Err(Error::Corrupted(what));
+            let message = format!("{} belongs to another data directory", file.display());
+            return Err(Error::Corrupted(message));
         }
         segments.remove(number)?;
     }

@@ -138,13 +138,13 @@ impl Segments {
         }
         let version =
             fields.get(8..12).and_then(|version| version.first_chunk()).map(|v| u32::from_le_bytes(*v));
-        let what = match version {
+        let message = match version {
             Some(other) if other != SEGMENT_VERSION => {
                 format!("is a segment of version {other}: this program reads version {SEGMENT_VERSION}")
             }
             _ => "belongs to another data directory, or has been renamed".to_string(),
         };
-        Err(Error::Corrupted(format!("{} {what}", path.display())))
+        Err(Error::Corrupted(format!("{} {message}", path.display())))
     }
 
     /// Returns true if the bytes cannot be the start of a segment. An incomplete segment begins with part of its
@@ -169,11 +169,11 @@ fn number_of(name: &str) -> Option<u64> {
 }
 
 /// Returns an operating system error with a description of the operation.
-pub(super) fn during(what: &str, path: &Path, error: std::io::Error) -> Error {
+pub(super) fn during(action: &str, path: &Path, error: std::io::Error) -> Error {
     match Error::from(error) {
-        Error::Full(message) => Error::Full(format!("{what} {}: {message}", path.display())),
+        Error::Full(message) => Error::Full(format!("{action} {}: {message}", path.display())),
         Error::Io { kind, message } => {
-            Error::Io { kind, message: format!("{what} {}: {message}", path.display()) }
+            Error::Io { kind, message: format!("{action} {}: {message}", path.display()) }
         }
         error => error,
     }

@@ -101,7 +101,7 @@ pub(super) fn salvage(
     }
     let damage = match replayer.run().and_then(|_| mark::check(segments, replayer.last)) {
         Ok(()) => None,
-        Err(Error::Corrupted(what)) => Some(what),
+        Err(Error::Corrupted(message)) => Some(message),
         Err(error) => return Err(error),
     };
     let last = replayer.last;
@@ -315,9 +315,9 @@ impl<'a, R: FnMut(u64, Batch) -> Result<()>> Replayer<'a, R> {
 
     /// Returns an error about damage at a place.
     fn damaged(&self, place: Place) -> Error {
-        let what =
+        let message =
             format!("{} is damaged at offset {}, commit {}", self.path(place), place.offset, self.last + 1);
-        Error::Corrupted(what)
+        Error::Corrupted(message)
     }
 
     /// Returns an error of the replay with its place. Errors of the operating system stay unchanged.

@@ -34,7 +34,7 @@ pub struct DataLoss {
     /// Number of entries, or of changes to entries, if known.
     pub entries: Option<u64>,
     /// Description of the damage and its place.
-    pub what: String,
+    pub message: String,
 }
 
 /// The saved data in a new engine.
@@ -80,9 +80,9 @@ impl DiskEngine {
         copy.journal(&segments, position)?;
         let Copy { lost, idents, .. } = copy;
         if idents.is_empty() {
-            let what =
+            let message =
                 format!("no data in {} could be recovered: {}", options.directory.display(), in_words(&lost));
-            return Err(Error::Corrupted(what));
+            return Err(Error::Corrupted(message));
         }
         Ok(Salvage { engine, lost, idents, files, places, _lock: lock })
     }
@@ -119,7 +119,7 @@ impl Salvage {
 
 /// Joins the descriptions of the losses.
 fn in_words(lost: &[DataLoss]) -> String {
-    lost.iter().map(|lost| lost.what.as_str()).collect::<Vec<_>>().join("; ")
+    lost.iter().map(|lost| lost.message.as_str()).collect::<Vec<_>>().join("; ")
 }
 
 /// Returns the old journal, by the id in the format file, or by the ids in the segments.
@@ -128,14 +128,14 @@ fn old_segments(files: &Arc<dyn Files>, places: &Places, lost: &mut Vec<DataLoss
     let there = segments.list().unwrap_or_default();
     let has_base = files.open(&places.base, false).is_ok();
     if !has_base && there.is_empty() {
-        let what = format!("{} contains no data", places.directory.display());
-        return Err(Error::Corrupted(what));
+        let message = format!("{} contains no data", places.directory.display());
+        return Err(Error::Corrupted(message));
     }
     match directory::read_id(&**files, &places.directory) {
         Ok(id) => segments.id = id,
         Err(error @ Error::Unavailable(_)) => return Err(error),
         Err(error) => {
-            lost.push(DataLoss { ident: None, entries: Some(0), what: error.to_string() });
+            lost.push(DataLoss { ident: None, entries: Some(0), message: error.to_string() });
             let mut headers = there.iter().rev().filter_map(|number| segments.read_id(*number));
             segments.id = headers.next().unwrap_or_default();
         }
@@ -190,8 +190,8 @@ impl Copy<'_> {
         let old = match DamagedBase::open(files, path) {
             Ok(old) => old,
             Err(error) => {
-                let what = format!("{}: {error}", path.display());
-                self.lost.push(DataLoss { ident: None, entries: None, what });
+                let message = format!("{}: {error}", path.display());
+                self.lost.push(DataLoss { ident: None, entries: None, message });
                 return Ok(None);
             }
         };
@@ -223,10 +223,10 @@ impl Copy<'_> {
                 let saved = self.table(&old.view, *ident, table.base)?;
                 copied_bases.insert(table.base, *ident);
                 if saved.entries < table.entries || saved.damage.is_some() {
-                    let what = saved.damage.unwrap_or_else(|| "entries are missing".to_string());
-                    let what = format!("{BASE_FILE}, table t{}: {what}", table.base);
+                    let message = saved.damage.unwrap_or_else(|| "entries are missing".to_string());
+                    let message = format!("{BASE_FILE}, table t{}: {message}", table.base);
                     let entries = Some(table.entries.saturating_sub(saved.entries));
-                    self.lost.push(DataLoss { ident: Some(*ident), entries, what });
+                    self.lost.push(DataLoss { ident: Some(*ident), entries, message });
                 }
             }
         }
@@ -242,7 +242,7 @@ impl Copy<'_> {
                     saved.entries += 1;
                     self.put(ident, Key::from(key), Value::from(value))?;
                 }
-                Found::Damage(what) => _ = saved.damage.get_or_insert(what),
+                Found::Damage(message) => _ = saved.damage.get_or_insert(message),
             }
             Ok(true)
         };
@@ -291,11 +291,11 @@ impl Copy<'_> {
         })?;
         let Some(damage) = remains.damage else { return Ok(()) };
         self.remember(latest)?;
-        let what = format!("{damage}; {batches} valid commits after it are not replayed");
-        self.lost.push(DataLoss { ident: None, entries: None, what });
+        let message = format!("{damage}; {batches} valid commits after it are not replayed");
+        self.lost.push(DataLoss { ident: None, entries: None, message });
         for (ident, entries) in behind {
-            let what = format!("changes in the journal after commit {}", remains.last);
-            self.lost.push(DataLoss { ident: Some(ident), entries: Some(entries), what });
+            let message = format!("changes in the journal after commit {}", remains.last);
+            self.lost.push(DataLoss { ident: Some(ident), entries: Some(entries), message });
         }
         Ok(())
     }

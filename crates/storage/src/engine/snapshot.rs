@@ -71,7 +71,7 @@ pub struct Damage {
     /// Key of the damaged entry, if the damage is limited to one.
     pub key: Option<Key>,
     /// Description and location of the damage.
-    pub what: String,
+    pub message: String,
 }
 
 /// A walk over the entries of a range: each once, in the order of their keys or the reverse.

@@ -41,8 +41,8 @@ impl<A: Engine, B: Engine> Mirror<A, B> {
 }
 
 #[track_caller]
-fn same<T: PartialEq + Debug>(what: &str, a: T, b: T) -> T {
-    assert_eq!(a, b, "the mirrored engines disagree about {what}");
+fn same<T: PartialEq + Debug>(label: &str, a: T, b: T) -> T {
+    assert_eq!(a, b, "the mirrored engines disagree about {label}");
     a
 }
 

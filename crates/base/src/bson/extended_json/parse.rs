@@ -43,8 +43,8 @@ struct Parser<'t> {
 }
 
 impl<'t> Parser<'t> {
-    fn error(&self, what: &str) -> Error {
-        err!(FailedToParse, "{what} at offset {}", self.at)
+    fn error(&self, message: &str) -> Error {
+        err!(FailedToParse, "{message} at offset {}", self.at)
     }
 
     fn rest(&self) -> &'t str {

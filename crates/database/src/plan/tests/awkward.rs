@@ -142,7 +142,7 @@ fn check(documents: &[&str]) {
             let read = Read::new(Arc::new(Matcher::parse(filter.view(), &context).unwrap()));
             let hinted = |hint| found(&database, Read { hint: Some(hint), ..read.clone() }, &context);
             let expected = hinted(Hint::Natural { forward: true }).unwrap();
-            let about = |what: &str| format!("{filter} by {what} among {documents:?}");
+            let about = |message: &str| format!("{filter} by {message} among {documents:?}");
             assert_eq!(found(&database, read.clone(), &context).unwrap(), expected, "{}", about("choice"));
             for index in INDEXES {
                 let name = index.split('\'').rev().nth(1).unwrap();

@@ -160,22 +160,22 @@ fn query(world: &World, view: &View, random: &mut Random, seed: u64) {
     // Parallel arrays cannot be sorted. An index detects them only if its fields have them.
     let Ok(expected) = world.run(view, &scan, None) else { return };
     let expected = outcome(&expected, &read, &document_of);
-    let about = |what: &str| {
+    let about = |label: &str| {
         format!(
-            "seed {seed}: {what}\nfilter {filter}\nsort {sort}\n{:?}\n{}",
+            "seed {seed}: {label}\nfilter {filter}\nsort {sort}\n{:?}\n{}",
             world.context.collation, world.text
         )
     };
-    let check = |records: Result<Vec<Row>>, what: &str| {
+    let check = |records: Result<Vec<Row>>, label: &str| {
         let found = outcome(&records.unwrap(), &read, &document_of);
         let (mut a, mut b) = (found.ids.clone(), expected.ids.clone());
         a.sort_unstable();
         b.sort_unstable();
-        assert!(a == b, "{}\nfound {a:?}\nwanted {b:?}", about(what));
+        assert!(a == b, "{}\nfound {a:?}\nwanted {b:?}", about(label));
         assert!(
             found.keys == expected.keys,
             "{}\nfound {:?}\nwanted {:?}",
-            about(what),
+            about(label),
             found.ids,
             expected.ids
         );

@@ -94,10 +94,10 @@ pub fn repair(engine: &dyn Engine, idents: &BTreeSet<Ident>, now_millis: i64, se
 }
 
 impl Repair<'_> {
-    fn note(&mut self, what: String) {
-        log::warn!("repair: {what}");
+    fn note(&mut self, message: String) {
+        log::warn!("repair: {message}");
         if self.done.notes.len() < NOTES_MAX {
-            self.done.notes.push(what);
+            self.done.notes.push(message);
         }
     }
 
@@ -233,10 +233,10 @@ impl Repair<'_> {
         while let Some((key, value)) = documents.next().map_err(storage_error)? {
             match self.index(&collection, &data, key, &value, &mut batch, &mut fresh)? {
                 None => records += 1,
-                Some(Fault::Invalid(what)) => {
+                Some(Fault::Invalid(message)) => {
                     removed += 1;
                     batch.delete(data.ident, key);
-                    self.note(format!("{}: a record is lost: {what}", collection.namespace));
+                    self.note(format!("{}: a record is lost: {message}", collection.namespace));
                 }
                 Some(Fault::Duplicate(index)) => {
                     removed += 1;

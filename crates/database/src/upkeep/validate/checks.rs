@@ -103,7 +103,7 @@ impl Walk<'_> {
             errors.push(format!("the records of '{namespace}' have {bytes} bytes, the counter has {stored}"));
         }
         errors.dedup();
-        errors.into_iter().for_each(|what| self.found.error(what));
+        errors.into_iter().for_each(|message| self.found.error(message));
         Ok(())
     }
 
@@ -148,13 +148,13 @@ impl Walk<'_> {
         let Some(index) = data.indexes.get(place) else { return Ok(()) };
         let known = index.multikey_bits();
         if keys.multikey.iter().zip(&known).any(|(bits, known)| bits & !known != 0) {
-            let what = format!(
+            let message = format!(
                 "Index {} multikey paths do not cover the document with RecordId({}) and {} keys",
                 index.spec.name,
                 id.0,
                 keys.keys.len()
             );
-            self.found.index_error(place, what);
+            self.found.index_error(place, message);
         }
         for key in &keys.keys {
             let entry = IndexEntry { key_string: &key.key_string, type_bits: &key.type_bits, record: id };
@@ -191,8 +191,8 @@ impl Walk<'_> {
                 findings.keys = read.entries;
             }
             if entries != read.entries + read.broken {
-                let what = format!("found {} entries, the counter has {entries}", read.entries);
-                self.found.index_error(place, what);
+                let message = format!("found {} entries, the counter has {entries}", read.entries);
+                self.found.index_error(place, message);
             }
             if read.entries != self.matched.get(place).copied().unwrap_or_default() {
                 self.entries(data, place, index, true)?;

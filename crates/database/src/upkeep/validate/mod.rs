@@ -136,8 +136,8 @@ impl Walk<'_> {
                 let hidden = damage.key.is_some_and(|key| self.view.snapshot.get(ident, &key).is_ok());
                 match hidden {
                     // The next checkpoint writes it again.
-                    true => self.found.warning(format!("{}, which was overwritten since", damage.what)),
-                    false => self.found.damage(damage.what),
+                    true => self.found.warning(format!("{}, which was overwritten since", damage.message)),
+                    false => self.found.damage(damage.message),
                 }
             }
         }
@@ -147,8 +147,8 @@ impl Walk<'_> {
     /// Turns a corrupted entry into a finding. Returns any other error.
     fn broken(&mut self, error: storage::Error) -> Result<()> {
         match error {
-            storage::Error::Corrupted(what) => {
-                self.found.damage(what);
+            storage::Error::Corrupted(message) => {
+                self.found.damage(message);
                 Ok(())
             }
             other => Err::<(), Error>(storage_error(other)),
@@ -219,24 +219,24 @@ impl Validation {
         self.errors.is_empty() && self.indexes.iter().all(|index| index.errors.is_empty())
     }
 
-    fn error(&mut self, what: String) {
-        push(&mut self.errors, what);
+    fn error(&mut self, message: String) {
+        push(&mut self.errors, message);
     }
 
-    fn warning(&mut self, what: String) {
-        push(&mut self.warnings, what);
+    fn warning(&mut self, message: String) {
+        push(&mut self.warnings, message);
     }
 
     /// Reports stored bytes with a wrong checksum or structure.
-    fn damage(&mut self, what: String) {
-        if self.damages.len() < LISTED_MAX && self.damages.insert(what.clone()) {
-            self.error(what);
+    fn damage(&mut self, message: String) {
+        if self.damages.len() < LISTED_MAX && self.damages.insert(message.clone()) {
+            self.error(message);
         }
     }
 
-    fn index_error(&mut self, index: usize, what: String) {
+    fn index_error(&mut self, index: usize, message: String) {
         if let Some(index) = self.indexes.get_mut(index) {
-            push(&mut index.errors, what);
+            push(&mut index.errors, message);
         }
     }
 
@@ -267,9 +267,9 @@ impl Validation {
 
     fn inconsistent(&mut self, index: usize) {
         let Some(index) = self.indexes.get_mut(index) else { return };
-        let what = format!("Index with name '{}' has inconsistencies.", index.name);
-        if !index.errors.contains(&what) {
-            index.errors.push(what);
+        let message = format!("Index with name '{}' has inconsistencies.", index.name);
+        if !index.errors.contains(&message) {
+            index.errors.push(message);
         }
     }
 
@@ -279,8 +279,8 @@ impl Validation {
             self.errors.insert(0, "Detected one or more invalid documents. See logs.".to_string());
         }
         if self.non_compliant > 0 {
-            let what = "Detected one or more documents not compliant with the collection's schema.";
-            self.warnings.push(what.to_string());
+            let message = "Detected one or more documents not compliant with the collection's schema.";
+            self.warnings.push(message.to_string());
         }
         for (count, which) in [(self.extra_count, "extra"), (self.missing_count, "missing")] {
             if count > 0 {
@@ -299,10 +299,10 @@ impl Validation {
     }
 }
 
-fn push(list: &mut Vec<String>, what: String) {
+fn push(list: &mut Vec<String>, message: String) {
     if list.len() < LISTED_MAX {
-        log::warn!("validate: {what}");
-        list.push(what);
+        log::warn!("validate: {message}");
+        list.push(message);
     }
 }
 

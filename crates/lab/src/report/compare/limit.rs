@@ -83,9 +83,9 @@ impl Limit {
     /// # Errors
     /// A message with the error and the correct syntax.
     pub(crate) fn parse(text: &str) -> Result<Limit, String> {
-        let invalid = |what: &str| {
+        let invalid = |message: &str| {
             format!(
-                "'{text}' is not a limit: {what}. Write a metric, > or <, and a change in percent, such as \
+                "'{text}' is not a limit: {message}. Write a metric, > or <, and a change in percent, such as \
                  'p99>+10%' or 'rate<-5%'"
             )
         };
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn errors_of_limits_name_the_reason() {
-        for (text, what) in [
+        for (text, message) in [
             ("p99", "neither > nor <"),
             ("p98>+1%", "'p98' is not one of rate, p50, p90, p95, p99, p999, max and cpu"),
             ("p99>10", "doesn't end with %"),
@@ -142,7 +142,7 @@ mod tests {
             ("p99>é%", "'é' is not a number"),
         ] {
             let error = Limit::parse(text).unwrap_err();
-            assert!(error.contains(what) && error.contains("such as 'p99>+10%'"), "{text}: {error}");
+            assert!(error.contains(message) && error.contains("such as 'p99>+10%'"), "{text}: {error}");
         }
     }
 }

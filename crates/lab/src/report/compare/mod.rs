@@ -198,11 +198,11 @@ fn warnings(before: &Report, after: &Report, comparison: &Comparison) -> Vec<Str
     }
     for target in &after.targets {
         let old = before.targets.iter().find(|old| old.name == target.name);
-        let what = |of: &TargetInfo| {
+        let promises = |of: &TargetInfo| {
             let print = &of.fingerprint;
             (print.server.clone(), print.engine.clone(), print.promise)
         };
-        if let Some(old) = old.filter(|old| what(old) != what(target)) {
+        if let Some(old) = old.filter(|old| promises(old) != promises(target)) {
             let [old, new] = [old, target].map(terminal::describe);
             found.push(format!("{}: {old} → {new}", target.name));
         }

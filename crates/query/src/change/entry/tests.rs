@@ -15,7 +15,7 @@ fn shown(entry: &Entry<'_>) -> String {
     let mut text = format!("{} {} {:?} ", entry.wall, entry.ticks, entry.session.map(|s| s.number));
     for operation in &entry.operations {
         let begins = if operation.begins { "+" } else { "" };
-        let (kind, what) = match operation.action {
+        let (kind, details) = match operation.action {
             Action::Insert(document) => ("i", document.to_string()),
             Action::Replace(document) => ("r", document.to_string()),
             Action::Update { key, diff } => ("u", format!("{key} {diff}")),
@@ -26,7 +26,7 @@ fn shown(entry: &Entry<'_>) -> String {
         let uuid = operation.uuid.map_or("", |_| "*");
         write!(
             text,
-            "| {begins}{kind} {}{uuid} {:?} {what} {:?}",
+            "| {begins}{kind} {}{uuid} {:?} {details} {:?}",
             operation.namespace, operation.statement, operation.pre_image
         )
         .unwrap();

@@ -39,8 +39,8 @@ const BYTES_PER_ELEMENT: usize = 7;
 /// Evaluates an argument that must be an int32 in value.
 fn argument(call: &Call<'_, '_>, position: usize, errors: &ArgumentErrors) -> Result<i64> {
     let found = call.get(position)?;
-    let error = |code, what: &str, detail: &str| {
-        Error::new(ErrorCode::Location(code), format!("$range requires {what}{detail}"))
+    let error = |code, message: &str, detail: &str| {
+        Error::new(ErrorCode::Location(code), format!("$range requires {message}{detail}"))
     };
     if found.and_then(|value| value.as_number()).is_none() {
         return Err(error(errors.codes.0, errors.numeric, type_name(found)));

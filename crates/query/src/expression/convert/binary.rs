@@ -54,7 +54,7 @@ pub(super) fn to_string<'a>(
     format: Option<Format>,
     scope: &Scope<'_, 'a>,
 ) -> Computed<'a> {
-    let failed = |what: &str| err!(ConversionFailure, "{what} in $convert with no onError value");
+    let failed = |message: &str| err!(ConversionFailure, "{message} in $convert with no onError value");
     let text = match format {
         None => return Err(format_missing("binData", "string")),
         Some(Format::Auto) => auto_text(subtype, bytes),

@@ -214,7 +214,7 @@ fn zone(cursor: &mut Cursor<'_>, read: &mut Read) -> Step<()> {
     if read.zone.is_some() {
         return parse_error(position, "Double timezone specification");
     }
-    read.zone = Some(cursor.zone().map_err(|what| ParseError { position, what })?);
+    read.zone = Some(cursor.zone().map_err(|message| ParseError { position, message })?);
     Ok(())
 }
 
@@ -355,7 +355,7 @@ fn year_first(cursor: &mut Cursor<'_>, read: &mut Read, year: i64, separator: ch
     let Some(month) = month else { return parse_error(position, "Unexpected character") };
     let day = if cursor.take(separator) {
         let position = cursor.position;
-        Some(cursor.number(2).ok_or(ParseError { position, what: "Unexpected character" })?)
+        Some(cursor.number(2).ok_or(ParseError { position, message: "Unexpected character" })?)
     } else {
         Some(1)
     };
@@ -430,18 +430,19 @@ fn time(cursor: &mut Cursor<'_>, read: &mut Read) -> Step<()> {
         _ => return parse_error(position, "Unexpected character"),
     };
     if digits.len() <= 2 && cursor.take(':') {
-        minute =
-            cursor.number(2).ok_or(ParseError { position: cursor.position, what: "Unexpected character" })?;
+        minute = cursor
+            .number(2)
+            .ok_or(ParseError { position: cursor.position, message: "Unexpected character" })?;
         if cursor.take_any(":.").is_some() {
             second = cursor
                 .number(2)
-                .ok_or(ParseError { position: cursor.position, what: "Unexpected character" })?;
+                .ok_or(ParseError { position: cursor.position, message: "Unexpected character" })?;
         }
     }
     if cursor.take_any(".,").is_some() {
         milli = cursor
             .fraction(9)
-            .ok_or(ParseError { position: cursor.position, what: "Unexpected character" })?;
+            .ok_or(ParseError { position: cursor.position, message: "Unexpected character" })?;
     }
     if let Some(afternoon) = meridiem(cursor) {
         hour = hour % 12 + afternoon;

@@ -112,10 +112,10 @@ fn read(text: &str, format: Option<&[Piece]>, zone: &Zone, zone_given: bool) -> 
         Some(pieces) => by_format(text, pieces),
         None => free_form::read(text),
     };
-    let found = found.map_err(|ParseError { position, what }| {
+    let found = found.map_err(|ParseError { position, message }| {
         // A C string ends with NUL, which MongoDB's messages show at the end too.
         let c = text.get(position..).and_then(|rest| rest.chars().next()).unwrap_or('\0');
-        err!(ConversionFailure, "Error parsing date string '{text}'; {position}: {what} '{c}'")
+        err!(ConversionFailure, "Error parsing date string '{text}'; {position}: {message} '{c}'")
     })?;
     // UTC may be combined with an offset.
     if let Some(read) = found.zone.filter(|_| zone_given && !matches!(zone, Zone::Fixed(0))) {
@@ -139,12 +139,12 @@ fn read(text: &str, format: Option<&[Piece]>, zone: &Zone, zone_given: bool) -> 
 #[derive(Debug)]
 pub(super) struct ParseError {
     pub(super) position: usize,
-    pub(super) what: &'static str,
+    pub(super) message: &'static str,
 }
 
 /// Returns an error at this position.
-pub(super) fn parse_error<T>(position: usize, what: &'static str) -> std::result::Result<T, ParseError> {
-    Err(ParseError { position, what })
+pub(super) fn parse_error<T>(position: usize, message: &'static str) -> std::result::Result<T, ParseError> {
+    Err(ParseError { position, message })
 }
 
 /// Parses a date string by a format. Calendar dates and ISO week dates cannot be mixed.
@@ -185,8 +185,8 @@ fn by_format(text: &str, pieces: &[Piece]) -> std::result::Result<Read, ParseErr
 /// Parses the text of one `%` specifier.
 fn specifier(letter: char, cursor: &mut Cursor<'_>, read: &mut Read) -> std::result::Result<(), ParseError> {
     let position = cursor.position();
-    let digits = |most: usize, what: &'static str, cursor: &mut Cursor<'_>| {
-        cursor.number(most).map(Some).ok_or(ParseError { position, what })
+    let digits = |most: usize, message: &'static str, cursor: &mut Cursor<'_>| {
+        cursor.number(most).map(Some).ok_or(ParseError { position, message })
     };
     match letter {
         'Y' => read.year = digits(4, "A four digit year could not be found", cursor)?,
@@ -200,26 +200,26 @@ fn specifier(letter: char, cursor: &mut Cursor<'_>, read: &mut Read) -> std::res
         'M' => read.minute = digits(2, "A two digit minute could not be found", cursor)?,
         'S' => read.second = digits(2, "A two digit second could not be found", cursor)?,
         'L' => {
-            read.milli = Some(
-                cursor
-                    .fraction(3)
-                    .ok_or(ParseError { position, what: "A three digit millisecond could not be found" })?,
-            );
+            read.milli =
+                Some(cursor.fraction(3).ok_or(ParseError {
+                    position,
+                    message: "A three digit millisecond could not be found",
+                })?);
         }
         'b' | 'B' => {
             let month = month_number(cursor.word());
             read.month =
-                Some(month.ok_or(ParseError { position, what: "A textual month could not be found" })?);
+                Some(month.ok_or(ParseError { position, message: "A textual month could not be found" })?);
         }
         'Z' => {
             let minutes = cursor.signed_number(4);
             let minutes =
-                minutes.ok_or(ParseError { position, what: "The timezone offset could not be found" })?;
+                minutes.ok_or(ParseError { position, message: "The timezone offset could not be found" })?;
             read.zone = Some(ZoneRead { offset: minutes * MINUTE, numeric: true, name: ' ' });
         }
         _ => {
             cursor.skip_blanks();
-            let zone = cursor.zone().map_err(|what| ParseError { position, what })?;
+            let zone = cursor.zone().map_err(|message| ParseError { position, message })?;
             read.zone = Some(zone);
         }
     }
@@ -237,10 +237,10 @@ fn resolve(text: &str, read: &Read, zone: &Zone) -> Result<i64> {
             "an incomplete date/time string has been found, with elements missing: \"{text}\""
         )
     })?;
-    let invalid = |what: &str| -> Error {
+    let invalid = |part: &str| -> Error {
         err!(
             ConversionFailure,
-            "Error parsing date string '{text}'; {}: The parsed {what} was invalid '\0'",
+            "Error parsing date string '{text}'; {}: The parsed {part} was invalid '\0'",
             text.len()
         )
     };

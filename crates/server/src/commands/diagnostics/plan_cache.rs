@@ -188,14 +188,14 @@ impl<'a> Shape<'a> {
     }
 }
 
-/// Takes a field that must be a document. The last word of `what` is the field's name.
-fn document<'a>(fields: &mut Fields<'a>, what: &str) -> Result<Option<Document<'a>>> {
-    let name = what.rsplit(' ').next().unwrap_or(what);
+/// Takes a field that must be a document. The last word of `description` is the field's name.
+fn document<'a>(fields: &mut Fields<'a>, description: &str) -> Result<Option<Document<'a>>> {
+    let name = description.rsplit(' ').next().unwrap_or(description);
     match fields.any(name)? {
         None => Ok(None),
         Some(Value::Document(document)) => Ok(Some(document)),
         // MongoDB reads an array as a document with numeric field names.
         Some(Value::Array(array)) => Ok(Some(array.as_document())),
-        Some(_) => Err(err!(BadValue, "{what} must be an object")),
+        Some(_) => Err(err!(BadValue, "{description} must be an object")),
     }
 }

@@ -97,7 +97,7 @@ fn run(call: &Call<'_>, mut command: Builder) -> Result<DocumentBuf> {
 fn check(part: &Part, document: Document<'_>) -> Result<()> {
     let text =
         |name: &str| document.get(name).and_then(|value| value.as_str()).filter(|text| !text.is_empty());
-    let invalid = |what: String| Err(err!(BadValue, "Invalid document for {}: {what}", part.target));
+    let invalid = |message: String| Err(err!(BadValue, "Invalid document for {}: {message}", part.target));
     let (Some(name), Some(db)) = (text(part.name), text("db")) else {
         return invalid(format!("it needs '{}' and 'db' to be non-empty strings", part.name));
     };

@@ -90,9 +90,9 @@ impl Family<'_> {
     }
 }
 
-fn put(text: &mut String, what: std::fmt::Arguments<'_>) {
+fn put(text: &mut String, arguments: std::fmt::Arguments<'_>) {
     // A write to a string does not fail.
-    let _ = text.write_fmt(what);
+    let _ = text.write_fmt(arguments);
 }
 
 /// Names of databases and collections may contain any character.

@@ -215,8 +215,8 @@ fn storage(settings: &Settings, database: &Database, out: &mut Exposition) {
         counted.journal_bytes,
     );
     if let Some(archive) = counted.archive {
-        let what = "1 if the last write to the journal archive failed.";
-        out.single("vellum_journal_archive_failing", what, u64::from(archive.failing));
+        let help = "1 if the last write to the journal archive failed.";
+        out.single("vellum_journal_archive_failing", help, u64::from(archive.failing));
     }
     out.single("vellum_checkpoints_total", "Checkpoints completed.", counted.checkpoints);
     let mut spans = [0; BUCKETS];

@@ -27,9 +27,9 @@ impl Response {
     }
 
     /// Creates a response with a text.
-    pub(crate) fn text(status: u16, what: impl Into<String>) -> Response {
-        let what: String = what.into();
-        Response::new(status, "text/plain; charset=utf-8", what + "\n")
+    pub(crate) fn text(status: u16, body: impl Into<String>) -> Response {
+        let body: String = body.into();
+        Response::new(status, "text/plain; charset=utf-8", body + "\n")
     }
 
     /// Adds a header field.

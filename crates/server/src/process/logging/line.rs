@@ -173,10 +173,10 @@ fn quoted(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn record<T>(what: impl FnOnce(&Record<'_>) -> T) -> T {
+    fn record<T>(write: impl FnOnce(&Record<'_>) -> T) -> T {
         let pairs =
             [("id", Value::from(23016)), ("c", "NETWORK".into()), ("port", 5.into()), ("on", "a\"b".into())];
-        what(
+        write(
             &Record::builder()
                 .args(format_args!("Waiting\nfor é"))
                 .level(Level::Info)

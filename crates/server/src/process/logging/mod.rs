@@ -138,21 +138,21 @@ pub fn rotate() -> io::Result<Option<PathBuf>> {
 }
 
 /// Logs a warning and keeps it for `getLog startupWarnings`, which shells print.
-pub fn startup_warning(what: &str) {
-    log::warn!(c = "CONTROL"; "{what}");
-    store_for_get_log(what);
+pub fn startup_warning(message: &str) {
+    log::warn!(c = "CONTROL"; "{message}");
+    store_for_get_log(message);
 }
 
 /// Logs a note that the banner already prints and that needs no action. Shells print it, a terminal
 /// does not.
-pub fn startup_note(what: &str) {
-    log::info!(c = "CONTROL"; "{what}");
-    store_for_get_log(what);
+pub fn startup_note(message: &str) {
+    log::info!(c = "CONTROL"; "{message}");
+    store_for_get_log(message);
 }
 
-fn store_for_get_log(what: &str) {
+fn store_for_get_log(message: &str) {
     let record_at = now_millis();
-    WARNINGS.lock().push(line::plain(record_at, what));
+    WARNINGS.lock().push(line::plain(record_at, message));
 }
 
 /// Returns the latest lines, oldest first, and the number of all lines.

@@ -18,12 +18,12 @@ pub(crate) struct ReportedErrors {
 
 impl ReportedErrors {
     /// Returns true for the first report.
-    pub(crate) fn is_new(&self, address: IpAddr, what: &str) -> bool {
+    pub(crate) fn is_new(&self, address: IpAddr, message: &str) -> bool {
         let mut reported = self.reported.lock();
         if reported.len() >= REMEMBERED {
             reported.clear();
         }
-        reported.insert((address, self.hasher.hash_one(what)))
+        reported.insert((address, self.hasher.hash_one(message)))
     }
 }
 

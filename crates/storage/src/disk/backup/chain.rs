@@ -110,8 +110,9 @@ impl BackupDirectory {
                 _ => {
                     let part = Part::open(&*directory.files, &path.join(&name), number)?;
                     if part.kind.name() != extension {
-                        let what = format!("the contents of {} do not match its name", part.path.display());
-                        return Err(Error::Corrupted(what));
+                        let message =
+                            format!("the contents of {} do not match its name", part.path.display());
+                        return Err(Error::Corrupted(message));
                     }
                     directory.parts.push(part);
                 }
@@ -144,8 +145,8 @@ impl BackupDirectory {
             damages.extend(part.check(&self.files).err());
             let follows = last.is_some_and(|last| last.id == part.id && last.end.position == part.from);
             if part.kind == Kind::Changes && !follows {
-                let what = format!("{} does not continue the previous part", part.path.display());
-                damages.push(Error::Corrupted(what));
+                let message = format!("{} does not continue the previous part", part.path.display());
+                damages.push(Error::Corrupted(message));
             }
             last = Some(part);
         }

@@ -273,10 +273,10 @@ impl Part {
             }
             Ok(rest.map(|_| len))
         };
-        let damaged = |what: &str| Error::Corrupted(format!("{} {what}", path.display()));
+        let damaged = |message: &str| Error::Corrupted(format!("{} {message}", path.display()));
         let bytes = read().map_err(|error| during("reading", path, error))?;
         let bytes = bytes.ok_or_else(|| damaged("is shorter than any part of a backup"))?;
-        let head = PartHeader::read(&head).map_err(|what| damaged(&what))?;
+        let head = PartHeader::read(&head).map_err(|message| damaged(&message))?;
         let (end, frames) = End::read(&end).ok_or_else(|| damaged("is truncated or damaged at its end"))?;
         let PartHeader { kind, id, from } = head;
         Ok(Part { number: part, kind, id, from, end, frames, bytes, path: path.to_path_buf() })
@@ -301,8 +301,8 @@ impl Part {
                 Next::Frame(_) => frames += 1,
                 Next::End if frames == self.frames => return Ok(()),
                 Next::End | Next::Gap(_) => {
-                    let what = format!("found {frames} frames, expected {}", self.frames);
-                    return Err(Error::Corrupted(format!("{}: {what}", self.path.display())));
+                    let message = format!("found {frames} frames, expected {}", self.frames);
+                    return Err(Error::Corrupted(format!("{}: {message}", self.path.display())));
                 }
             }
         }

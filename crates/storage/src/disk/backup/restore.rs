@@ -59,17 +59,20 @@ fn format_time(time: u64) -> String {
 ///
 /// Errors: a target that is in use or not empty; an unreachable point in time; missing commits, with their positions;
 /// damage, with file and offset; I/O. An error leaves the target as before.
-pub fn restore(files: &Arc<dyn Files>, what: &Restore) -> Result<Restored> {
-    let source = BackupDirectory::read(Arc::clone(files), &what.from)?;
-    let full = choose(&source, what)?;
+pub fn restore(files: &Arc<dyn Files>, options: &Restore) -> Result<Restored> {
+    let source = BackupDirectory::read(Arc::clone(files), &options.from)?;
+    let full = choose(&source, options)?;
     let mut sources: Vec<Source> = Vec::new();
     let parts = source.parts().iter().filter(|part| part.kind == Kind::Changes && part.id == full.id);
     sources.extend(parts.clone().map(Part::source));
-    for archive in &what.archives {
+    for archive in &options.archives {
         let found = archived(files, archive, full.id)?;
         if found.is_empty() {
-            let what = format!("{} contains no journal of this backup's data directory", archive.display());
-            return Err(refused(format!("{what} ({:016x})", full.id)));
+            let directory = archive.display();
+            let id = full.id;
+            return Err(refused(format!(
+                "{directory} contains no journal of this backup's data directory ({id:016x})"
+            )));
         }
         sources.extend(found);
     }
@@ -79,39 +82,39 @@ pub fn restore(files: &Arc<dyn Files>, what: &Restore) -> Result<Restored> {
         .filter(|part| part.id == full.id)
         .map(|part| (part.end.position, part.end.covers))
         .collect();
-    let _lock = lock_target(files, &what.to)?;
-    let places = places(&what.to);
-    let restored = fill(files, what, full, sources, &covers, &places)
+    let _lock = lock_target(files, &options.to)?;
+    let places = places(&options.to);
+    let restored = fill(files, options, full, sources, &covers, &places)
         .and_then(|restored| install(&**files, &places).map(|()| restored));
     if restored.is_err() {
         // Best effort: remaining files keep the directory from being served.
         let _ = swap::clear(&**files, &places);
         let _ = std::fs::remove_dir(&places.new_journal).and_then(|()| std::fs::remove_dir(&places.new));
-        let is_there = |name: &str| files.open(&what.to.join(name), false).is_ok();
+        let is_there = |name: &str| files.open(&options.to.join(name), false).is_ok();
         if !is_there(BASE_FILE) {
-            let _ = files.remove(&what.to.join(FORMAT_FILE));
+            let _ = files.remove(&options.to.join(FORMAT_FILE));
         }
     }
     restored
 }
 
 /// Returns the latest full part that is not after the point in time.
-fn choose<'a>(source: &'a BackupDirectory, what: &Restore) -> Result<&'a Part> {
+fn choose<'a>(source: &'a BackupDirectory, options: &Restore) -> Result<&'a Part> {
     let fulls = || source.parts().iter().filter(|part| part.kind == Kind::Full);
     let Some(first) = fulls().next() else {
         let why = match source.is_unfinished() {
             true => "the backup was interrupted: it is incomplete and cannot be restored",
             false => "it contains no full backup",
         };
-        return Err(refused(format!("{}: {why}", what.from.display())));
+        return Err(refused(format!("{}: {why}", options.from.display())));
     };
-    let until = what.until.unwrap_or(u64::MAX);
+    let until = options.until.unwrap_or(u64::MAX);
     fulls().rfind(|part| part.end.time <= until).ok_or_else(|| {
         let why = format!(
             "the oldest full backup ends at {}, which is after the requested time",
             format_time(first.end.time)
         );
-        refused(format!("{}: {why}", what.from.display()))
+        refused(format!("{}: {why}", options.from.display()))
     })
 }
 
@@ -168,25 +171,25 @@ fn lock_target(files: &Arc<dyn Files>, to: &Path) -> Result<Box<dyn std::any::An
 /// Fills the new directory.
 fn fill(
     files: &Arc<dyn Files>,
-    what: &Restore,
+    options: &Restore,
     full: &Part,
     sources: Vec<Source>,
     covers: &[(u64, u64)],
     places: &Places,
 ) -> Result<Restored> {
-    let options = DiskOptions {
+    let disk_options = DiskOptions {
         durability: Durability::None,
-        cache_bytes: what.cache_bytes,
+        cache_bytes: options.cache_bytes,
         ..DiskOptions::new(&places.new)
     };
-    let engine = DiskEngine::open_on(Arc::clone(files), &options)?;
+    let engine = DiskEngine::open_on(Arc::clone(files), &disk_options)?;
     let mut batches = FrameStream::new(Arc::clone(files), vec![full.source()], 0);
     while let Next::Frame(frame) = batches.next()? {
         commit(&engine, &frame.bytes, &full.path)?;
     }
     if batches.last() != full.frames {
-        let what = format!("{}: {} frames are missing", full.path.display(), full.frames - batches.last());
-        return Err(Error::Corrupted(what));
+        let message = format!("{}: {} frames are missing", full.path.display(), full.frames - batches.last());
+        return Err(Error::Corrupted(message));
     }
     let mut latest = Batch::new();
     latest.set_time(full.end.time);
@@ -194,8 +197,8 @@ fn fill(
     let mut restored =
         Restored { full: full.path.clone(), commits: 0, position: full.end.position, time: full.end.time };
     let mut frame_stream = FrameStream::new(Arc::clone(files), sources, full.end.position);
-    let reached = follow(&engine, &mut frame_stream, what.until, &mut restored)?;
-    if let (Some(until), false) = (what.until, reached) {
+    let reached = follow(&engine, &mut frame_stream, options.until, &mut restored)?;
+    if let (Some(until), false) = (options.until, reached) {
         let known = covers.iter().filter(|(position, _)| *position == restored.position);
         let known = known.map(|(_, covers)| *covers).fold(restored.time, u64::max);
         if known < until {

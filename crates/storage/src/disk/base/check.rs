@@ -89,8 +89,8 @@ impl View {
     ) -> Vec<Damage> {
         let mut damages = Vec::new();
         let mut note = |found: Found<'_>| {
-            if let Found::Damage(what) = found {
-                damages.push(Damage { key: None, what });
+            if let Found::Damage(message) = found {
+                damages.push(Damage { key: None, message });
             }
             Ok(true)
         };
@@ -142,15 +142,15 @@ fn verify_tree(
     let mut is_complete = true;
     let read = read_tree(tree, &mut |found| {
         match found {
-            Found::Damage(what) => {
+            Found::Damage(message) => {
                 is_complete = false;
-                damages.push(Damage { key: None, what });
+                damages.push(Damage { key: None, message });
             }
             Found::Entry(key, _) => {
                 if last.as_ref().is_some_and(|last| **last >= *key) {
-                    let what =
+                    let message =
                         format!("the base's table {name} is out of order at the key \"{}\"", Text(key));
-                    damages.push(Damage { key: Some(Key::from(key)), what });
+                    damages.push(Damage { key: Some(Key::from(key)), message });
                 }
                 last = Some(Key::from(key));
                 entries += 1;
@@ -162,7 +162,7 @@ fn verify_tree(
     });
     let expected = tree.tree.entries;
     if read.is_ok() && is_complete && expected != entries {
-        let what = format!("the base's table {name} has {entries} entries, expected {expected}");
-        damages.push(Damage { key: None, what });
+        let message = format!("the base's table {name} has {entries} entries, expected {expected}");
+        damages.push(Damage { key: None, message });
     }
 }

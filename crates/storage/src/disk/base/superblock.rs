@@ -123,8 +123,9 @@ impl Superblock {
             ))
         })?;
         if len < found.end * UNIT as u64 {
-            let what = format!("{} is truncated: {len} bytes of {}", path.display(), found.end * UNIT as u64);
-            return Err(Error::Corrupted(what));
+            let message =
+                format!("{} is truncated: {len} bytes of {}", path.display(), found.end * UNIT as u64);
+            return Err(Error::Corrupted(message));
         }
         Ok(found)
     }
@@ -168,8 +169,8 @@ impl FreeSpace {
         let mut at = begin;
         for extent in used {
             if extent.offset < at || extent.offset + extent.units > end {
-                let what = format!("two pages of the base overlap at unit {}", extent.offset);
-                return Err(Error::Corrupted(what));
+                let message = format!("two pages of the base overlap at unit {}", extent.offset);
+                return Err(Error::Corrupted(message));
             }
             free_space.give(Extent { offset: at, units: extent.offset - at });
             at = extent.offset + extent.units;

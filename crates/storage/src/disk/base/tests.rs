@@ -220,7 +220,7 @@ fn a_damaged_page_hides_no_other() {
         }
         let damages = view.verify(1, &mut || true);
         assert!(
-            damages.len() == 1 && damages[0].what.contains(&format!("offset {}", at - 20)),
+            damages.len() == 1 && damages[0].message.contains(&format!("offset {}", at - 20)),
             "{damages:?}"
         );
         files.tamper(Path::new("/base"), |bytes| bytes[at] ^= 1);
@@ -267,10 +267,10 @@ fn a_page_of_zeros_is_reported() {
         let view = base.view();
         let mut reported: Vec<String> = base.load().err().iter().map(ToString::to_string).collect();
         (1..200).for_each(|table| {
-            reported.extend(view.verify(table, &mut || true).into_iter().map(|damage| damage.what))
+            reported.extend(view.verify(table, &mut || true).into_iter().map(|damage| damage.message))
         });
         let place = format!("/base: the page at offset {at}, of table ");
-        assert!(reported.iter().any(|what| what.contains(&place)), "{number}: {reported:?}");
+        assert!(reported.iter().any(|message| message.contains(&place)), "{number}: {reported:?}");
         let written = base.checkpoint(numbers(), &|| true, |to| to.merge(1, &mut entries(1500..4500)));
         match written {
             Err(error) => {

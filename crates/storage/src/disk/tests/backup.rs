@@ -36,14 +36,14 @@ fn back_up(files: &FaultyFiles, engine: &dyn Engine) -> Result<Kind> {
 }
 
 fn restore_to(files: &FaultyFiles, to: &str, until: Option<u64>, archives: &[&str]) -> Result<Restored> {
-    let what = Restore {
+    let options = Restore {
         from: BACKUP.into(),
         archives: archives.iter().map(|path| path.into()).collect(),
         until,
         to: to.into(),
         cache_bytes: 8 << 20,
     };
-    restore(&shared(files), &what)
+    restore(&shared(files), &options)
 }
 
 fn opened(files: &FaultyFiles, to: &str) -> Result<DiskEngine> {

@@ -113,33 +113,33 @@ pub(super) fn states() -> Vec<AllTrees> {
 }
 
 /// Reopens after a stop, checks the state, and continues the workload.
-fn check(files: &FaultyFiles, loss: Loss, acknowledged: &AcknowledgedWrites, what: &str) {
+fn check(files: &FaultyFiles, loss: Loss, acknowledged: &AcknowledgedWrites, label: &str) {
     let files = files.restart(loss);
     let engine =
-        open_as(&files, acknowledged.durability).unwrap_or_else(|error| panic!("{what}, {loss:?}: {error}"));
+        open_as(&files, acknowledged.durability).unwrap_or_else(|error| panic!("{label}, {loss:?}: {error}"));
     let state = engine.core.latest();
     let position = state.position;
     let at_once = loss == Loss::Nothing && acknowledged.durability != Durability::Journaled;
     let least = if at_once { acknowledged.committed } else { acknowledged.journaled };
-    assert!(position >= least, "{what}, {loss:?}: {position} recovered, {least} promised");
+    assert!(position >= least, "{label}, {loss:?}: {position} recovered, {least} promised");
     let found = everything(&*state);
     let time = (2..=position).map(time_of).max().unwrap_or_default();
-    assert_eq!(state.time, time, "{what}, {loss:?}: the time after commit {position}");
+    assert_eq!(state.time, time, "{label}, {loss:?}: the time after commit {position}");
     let expected = acknowledged.states.get(position as usize);
-    assert_eq!(Some(&found), expected, "{what}, {loss:?}: not the state after commit {position}");
+    assert_eq!(Some(&found), expected, "{label}, {loss:?}: not the state after commit {position}");
     drop(state);
     if position > 0 {
-        let last = engine.commit(batch([put(0, b"after", what.as_bytes())])).unwrap();
+        let last = engine.commit(batch([put(0, b"after", label.as_bytes())])).unwrap();
         engine.wait_journaled(last).unwrap();
         let files = files.restart(Loss::Everything);
-        let engine = open(&files).unwrap_or_else(|error| panic!("{what}, {loss:?}, then again: {error}"));
+        let engine = open(&files).unwrap_or_else(|error| panic!("{label}, {loss:?}, then again: {error}"));
         let value = engine.snapshot().get(Ident(0), b"after").unwrap();
-        assert_eq!(value.as_deref(), Some(what.as_bytes()), "{what}, {loss:?}");
+        assert_eq!(value.as_deref(), Some(label.as_bytes()), "{label}, {loss:?}");
     }
 }
 
 /// Stops at each of `count` places and returns the number of survived stops.
-fn stop_everywhere(durability: Durability, count: u64, stop: fn(&FaultyFiles, u64), what: &str) -> u64 {
+fn stop_everywhere(durability: Durability, count: u64, stop: fn(&FaultyFiles, u64), label: &str) -> u64 {
     let mut acknowledged = AcknowledgedWrites::nothing(states(), durability);
     let mut survived = 0;
     for at in 1..=count {
@@ -147,7 +147,7 @@ fn stop_everywhere(durability: Durability, count: u64, stop: fn(&FaultyFiles, u6
         stop(&files, at);
         (acknowledged.committed, acknowledged.journaled) = (0, 0);
         let _ = script(&files, &mut acknowledged);
-        let what = format!("stopped at {what} {at}");
+        let label = format!("stopped at {label} {at}");
         for loss in [
             Loss::Nothing,
             Loss::Everything,
@@ -156,11 +156,11 @@ fn stop_everywhere(durability: Durability, count: u64, stop: fn(&FaultyFiles, u6
             Loss::Blocks(at),
             Loss::Blocks(at * 31),
         ] {
-            check(&files, loss, &acknowledged, &what);
+            check(&files, loss, &acknowledged, &label);
             survived += 1;
         }
     }
-    eprintln!("{survived} stops at a {what} survived");
+    eprintln!("{survived} stops at a {label} survived");
     survived
 }
 

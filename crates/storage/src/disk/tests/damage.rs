@@ -271,11 +271,11 @@ fn a_journal_that_lost_synced_frames_is_damaged() {
             let files = found.restart(Loss::Nothing);
             files.tamper(&segment, |bytes| damage(bytes));
             for opened in [still(&files), open(&files).map(drop)] {
-                let Err(Error::Corrupted(what)) = opened else { panic!("{opened:?}") };
-                assert!(what.contains("commits up to 201 were synced"), "{what}");
+                let Err(Error::Corrupted(message)) = opened else { panic!("{opened:?}") };
+                assert!(message.contains("commits up to 201 were synced"), "{message}");
             }
             let salvage = DiskEngine::salvage_on(Arc::new(files.clone()), &options()).unwrap();
-            assert!(salvage.lost().iter().any(|lost| lost.what.contains("were synced")));
+            assert!(salvage.lost().iter().any(|lost| lost.message.contains("were synced")));
             salvage.finish().unwrap();
             let repaired = open(&files).unwrap();
             assert_eq!(repaired.snapshot().entries(Ident(1)).unwrap(), 1);

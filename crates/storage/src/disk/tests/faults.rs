@@ -19,10 +19,10 @@ fn filled(files: &FaultyFiles) -> DiskEngine {
     engine
 }
 
-fn within_seconds(what: &str, mut holds: impl FnMut() -> bool) {
+fn within_seconds(label: &str, mut holds: impl FnMut() -> bool) {
     let started = Instant::now();
     while !holds() {
-        assert!(started.elapsed() < Duration::from_secs(20), "{what} takes too long");
+        assert!(started.elapsed() < Duration::from_secs(20), "{label} takes too long");
         thread::sleep(Duration::from_millis(5));
     }
 }

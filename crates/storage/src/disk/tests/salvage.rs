@@ -73,7 +73,7 @@ fn of_a_damaged_journal_everything_before_the_damage_is_saved() {
     let (found, lost) = repaired(&files);
     assert_eq!(found[1].1, expected[1].1 - 6);
     let place = format!("offset {}", 32 + 4 * frame);
-    assert!(lost[0].what.contains(&place) && lost[0].what.contains("5 valid commits"), "{lost:?}");
+    assert!(lost[0].message.contains(&place) && lost[0].message.contains("5 valid commits"), "{lost:?}");
     assert_eq!((lost[1].ident, lost[1].entries), (Some(Ident(1)), Some(5)));
 }
 
@@ -96,7 +96,10 @@ fn a_page_with_a_wrong_checksum_is_left_out() {
     assert_eq!(lost.len(), 1, "{lost:?}");
     let of_page = lost[0].entries.unwrap();
     assert!((4..15).contains(&of_page), "{lost:?}");
-    assert!(lost[0].what.contains("base.vellum, table t") && lost[0].what.contains("checksum"), "{lost:?}");
+    assert!(
+        lost[0].message.contains("base.vellum, table t") && lost[0].message.contains("checksum"),
+        "{lost:?}"
+    );
     // The forks share a table, so both may lose it. The third tree does not.
     let entries = |all: &AllTrees| all.iter().map(|(_, entries, ..)| *entries).sum::<u64>();
     assert!([of_page, 2 * of_page].contains(&(entries(&expected) - entries(&found))));
@@ -115,7 +118,7 @@ fn without_a_base_the_journal_is_saved() {
         let (found, lost) = repaired(&files);
         assert_eq!(found.len(), 1);
         assert_eq!((found[0].0, found[0].1), (1, 10));
-        assert!(lost[0].what.contains("base.vellum"), "{lost:?}");
+        assert!(lost[0].message.contains("base.vellum"), "{lost:?}");
     }
 }
 
@@ -126,7 +129,7 @@ fn a_damaged_format_is_written_anew_and_a_newer_one_refused() {
     files.tamper(format, |bytes| bytes[25] = b'x');
     let (found, lost) = repaired(&files);
     assert_eq!(found, expected);
-    assert!(lost[0].what.contains("vellum.format"));
+    assert!(lost[0].message.contains("vellum.format"));
     files.tamper(format, |bytes| {
         let text = String::from_utf8_lossy(bytes).replace("format 4", "format 5");
         *bytes = text.into_bytes();

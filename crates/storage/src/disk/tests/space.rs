@@ -23,10 +23,10 @@ fn base_bytes(files: &FaultyFiles) -> u64 {
     files.read(Path::new("/data/base.vellum")).unwrap().len() as u64
 }
 
-fn wait_until_small(files: &FaultyFiles, what: &str) {
+fn wait_until_small(files: &FaultyFiles, label: &str) {
     let started = Instant::now();
     while base_bytes(files) > LARGE * 2 / 3 {
-        assert!(started.elapsed() < Duration::from_secs(20), "{what}: {} bytes", base_bytes(files));
+        assert!(started.elapsed() < Duration::from_secs(20), "{label}: {} bytes", base_bytes(files));
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -90,13 +90,13 @@ impl Place<'_, '_> {
         let key = entry.get("o2").and_then(|key| key.as_document()).unwrap_or(Document::EMPTY);
         let id = id_of(key, "update", entry)?;
         let update = Update::from_oplog(object, &self.scope.context)?;
-        let what =
+        let message =
             if update.is_replacement() { "Update of non-mod failed" } else { "Failed to apply update" };
         let upsert = self.options.always_upsert || entry.get("b").is_some_and(|upsert| upsert.is_truthy());
         self.call.server.counters.updated.add(1);
         match self.run_update(id, update, upsert)? {
             true => Ok(true),
-            false => failed(err!(UpdateOperationFailed, "{what}: {entry}")),
+            false => failed(err!(UpdateOperationFailed, "{message}: {entry}")),
         }
     }
 
@@ -129,8 +129,8 @@ impl Place<'_, '_> {
 /// Returns the `_id` of an entry.
 ///
 /// Errors: NoSuchKey.
-fn id_of<'a>(key: Document<'a>, what: &str, entry: Document<'_>) -> Result<Element<'a>> {
-    key.find("_id").ok_or_else(|| err!(NoSuchKey, "Failed to apply {what} due to missing _id: {entry}"))
+fn id_of<'a>(key: Document<'a>, action: &str, entry: Document<'_>) -> Result<Element<'a>> {
+    key.find("_id").ok_or_else(|| err!(NoSuchKey, "Failed to apply {action} due to missing _id: {entry}"))
 }
 
 fn with_id(id: Element<'_>) -> DocumentBuf {

@@ -172,7 +172,7 @@ fn a_damaged_delta_page_is_reported() {
         }
         assert_eq!(lost, if page.height() > 0 { 300 } else { page.len() });
         let damages = view.verify(1, &mut || true);
-        assert!(damages.len() == 1 && damages[0].what.contains(&format!("offset {}", at - 20)));
+        assert!(damages.len() == 1 && damages[0].message.contains(&format!("offset {}", at - 20)));
         let (mut entries, mut before, mut reported) = (0, 0, 0);
         let saved = view.read_all(1, &mut |found| {
             match found {
