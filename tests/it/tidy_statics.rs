@@ -9,7 +9,7 @@ use std::path::Path;
 const STATICS: &[(&str, &str)] = &[
     ("crates/base/src/memory.rs: ALLOCATED", "net heap bytes of each thread"),
     ("crates/database/src/operation.rs: EPOCH", "the instant that deadlines count from"),
-    ("crates/database/src/operation.rs: LAST", "in debug builds, the operation that a thread checked last"),
+    ("crates/database/src/operation.rs: LAST_CHECK", "in debug builds, the operation checked last"),
     ("crates/database/src/operation.rs: NEXT", "in debug builds, a number for each operation"),
     ("crates/query/src/collation/parse.rs: CACHE", "collators, a cache of values equal in all databases"),
     ("crates/query/src/expression/date/zone.rs: DATABASE", "time zones, read once"),

@@ -57,6 +57,61 @@ fn server_ends(server: &mut Server, client: Client) {
     assert!(started.elapsed() < Duration::from_secs(30), "it took {:?} to stop", started.elapsed());
 }
 
+/// Number of statements that wait after their first change.
+const WAITING_STATEMENTS: usize = 100;
+
+/// Returns the number of threads of a process.
+fn threads_of(pid: u32) -> usize {
+    std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count)
+}
+
+#[test]
+fn statements_that_wait_after_their_first_change_hold_no_thread() {
+    if !cfg!(target_os = "linux") {
+        return println!("skipped: the system does not list the threads of a process");
+    }
+    let Some(server) = Server::start_with(&["--replset", "rs"]) else { return };
+    let mut client = server.connect().unwrap();
+    let documents: Vec<String> = (0..10).map(|id| format!("{{_id: {id}, n: 0}}")).collect();
+    run(&mut client, &format!("{{insert: 'c', documents: [{}], $db: 'test'}}", documents.join(",")));
+    let transaction = "lsid: {id: {$uuid: '00000000-0000-4000-8000-000000000001'}}, \
+                       txnNumber: {$numberLong: '1'}, autocommit: false";
+    let held = format!(
+        "{{update: 'c', updates: [{{q: {{_id: 5}}, u: {{$inc: {{n: 1}}}}}}], {transaction}, startTransaction: true, \
+         $db: 'test'}}"
+    );
+    assert_eq!(number(&run(&mut client, &held), "nModified"), Some(1));
+    let list = "{q: {_id: 1}, u: {$inc: {n: 1}}}, {q: {_id: 5}, u: {$inc: {n: 1}}}";
+    let statements = [
+        "update: 'c', updates: [{q: {}, u: {$inc: {n: 1}}, multi: true}], $db: 'test'".to_string(),
+        format!("update: 'c', updates: [{list}], $db: 'test'"),
+    ];
+    thread::scope(|scope| {
+        let waiting: Vec<_> = (0..WAITING_STATEMENTS)
+            .map(|number| {
+                let mut own = server.connect().unwrap();
+                let statement = format!("{{{}}}", statements[number % 2]);
+                scope.spawn(move || run(&mut own, &statement))
+            })
+            .collect();
+        until("all of them wait", || running(&mut client, "update") == WAITING_STATEMENTS);
+        let ping = run(&mut server.connect().unwrap(), "{ping: 1, $db: 'admin'}");
+        assert_eq!(number(&ping, "ok"), Some(1));
+        until("no thread waits", || threads_of(server.pid()) < WAITING_STATEMENTS / 2);
+        run(&mut client, &format!("{{commitTransaction: 1, {transaction}, $db: 'admin'}}"));
+        for (at, waited) in waiting.into_iter().enumerate() {
+            let modified = if at % 2 == 0 { 10 } else { 2 };
+            assert_eq!(number(&waited.join().unwrap(), "nModified"), Some(modified));
+        }
+    });
+    // Each statement has changed each of its documents once.
+    let half = WAITING_STATEMENTS as i64 / 2;
+    for (id, n) in [(0, half), (1, 2 * half), (5, 2 * half + 1), (9, half)] {
+        let count = format!("{{count: 'c', query: {{_id: {id}, n: {n}}}, $db: 'test'}}");
+        assert_eq!(number(&run(&mut client, &count), "n"), Some(1), "{count}");
+    }
+}
+
 #[test]
 fn writes_and_reads_go_on_while_an_index_is_built_and_killop_ends_it() {
     let Some(server) = Server::start() else { return };

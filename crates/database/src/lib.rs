@@ -64,7 +64,7 @@ pub use validator::{ValidatorChange, unknown_level};
 pub use watch::{Interest, Watch};
 pub use write::{
     Action, DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, InsertProgress, InsertRequest,
-    Inserted, Insertion, ReplyBuilder, UpdateOutcome, UpdateRequest, delete_answer,
+    Inserted, Insertion, ReplyBuilder, UpdateOutcome, UpdateRequest, WriteProgress, delete_answer,
 };
 
 /// The parts of the query language that this crate's calls take: a caller needs no other crate.

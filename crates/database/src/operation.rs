@@ -12,11 +12,11 @@ use base::bson::DocumentBuf;
 use base::{Error, ErrorCode, Namespace, Result, bail, err};
 use parking_lot::Mutex;
 use query::Interrupt;
+pub use query::context::Ready;
 #[cfg(debug_assertions)]
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
-use std::task::Waker;
 use std::time::{Duration, Instant};
 #[cfg(debug_assertions)]
 use storage::cpu_slice::{self, CpuSlice};
@@ -53,10 +53,8 @@ pub enum IndexHint {
 /// A place in the queue of a record. The holder of the first place writes the record.
 pub type RecordTicket = Ticket<Arc<Queue>>;
 
-/// Returns true if a wait is over. Otherwise registers the waker.
-pub type Ready = Box<dyn FnMut(&Waker) -> bool + Send>;
-
-/// A wait of a statement that has changed nothing. After it, the caller runs the statement again from its start.
+/// A wait of a statement. After it, the caller runs the statement again: from its start, or with the progress that it
+/// has kept.
 pub struct Suspension {
     /// The end of the wait.
     pub ready: Ready,
@@ -121,6 +119,8 @@ pub struct Operation {
     transaction: OnceLock<Arc<OpenTransaction>>,
     /// True while `waits` is not `OnThread`.
     may_suspend: AtomicBool,
+    /// True if its caller keeps the progress of its statements.
+    keeps_progress: AtomicBool,
     waits: Mutex<Waits>,
     /// Unique number among the operations of this process.
     #[cfg(debug_assertions)]
@@ -169,6 +169,12 @@ fn epoch() -> Instant {
 
 fn micros_now() -> u64 {
     time::since(epoch()).as_micros() as u64
+}
+
+#[cfg(debug_assertions)]
+thread_local! {
+    /// Number of the operation that this thread has checked last, and the CPU time since.
+    static LAST_CHECK: Cell<(u64, CpuSlice)> = Cell::default();
 }
 
 /// Returns a number that no other operation has.
@@ -243,6 +249,7 @@ impl Operation {
             standby_view: OnceLock::new(),
             transaction: OnceLock::new(),
             may_suspend: AtomicBool::new(false),
+            keeps_progress: AtomicBool::new(false),
             waits: Mutex::default(),
             #[cfg(debug_assertions)]
             serial: next_serial(),
@@ -290,13 +297,35 @@ impl Operation {
         self.may_suspend.store(true, Relaxed);
     }
 
+    /// Allows suspension after the first change, too: the caller keeps the progress of the statement.
+    pub fn keep_progress(&self) {
+        self.keeps_progress.store(true, Relaxed);
+    }
+
+    /// Resumes a suspended operation whose caller has kept the progress of the statement, possibly on another thread.
+    /// `turn` is the place of the statement.
+    pub fn resume(&self, turn: Option<RecordTicket>) {
+        self.memory.resume();
+        self.allow_suspension(turn);
+    }
+
+    /// Leaves the queue of a record, after the statement that was suspended in it.
+    pub fn leave_queue(&self) {
+        drop(self.take_turn());
+    }
+
     /// Returns the wait of a suspended statement.
     pub fn take_suspension(&self) -> Option<Suspension> {
         if !self.may_suspend.load(Relaxed) {
             return None;
         }
         match std::mem::take(&mut *self.waits.lock()) {
-            Waits::Suspended(suspension) => Some(suspension),
+            Waits::Suspended(suspension) => {
+                self.memory.pause(&self.shared);
+                #[cfg(debug_assertions)]
+                LAST_CHECK.set(Default::default());
+                Some(suspension)
+            }
             _ => None,
         }
     }
@@ -327,13 +356,6 @@ impl Operation {
     pub(crate) fn check_suspended(&self) -> Result<()> {
         let is_suspended = self.suspends() && matches!(*self.waits.lock(), Waits::Suspended(_));
         if is_suspended { Err(suspended()) } else { Ok(()) }
-    }
-
-    /// Holds the thread in later waits, since the statement has changed something.
-    pub(crate) fn note_change(&self) {
-        if self.may_suspend.swap(false, Relaxed) {
-            *self.waits.lock() = Waits::OnThread;
-        }
     }
 
     /// Returns an operation that runs long work through `hook`.
@@ -553,14 +575,11 @@ impl Operation {
     /// other operations, and work before the first check, does not count.
     #[cfg(debug_assertions)]
     fn assert_checked_often(&self) {
-        thread_local! {
-            static LAST: Cell<(u64, CpuSlice)> = Cell::default();
-        }
-        let (serial, last) = LAST.get();
+        let (serial, last) = LAST_CHECK.get();
         if serial == self.serial {
             last.assert_within(cpu_slice::BETWEEN_CHECKS, "between two checks of an operation");
         }
-        LAST.set((self.serial, CpuSlice::begin()));
+        LAST_CHECK.set((self.serial, CpuSlice::begin()));
     }
 
     /// Hands the thread's other clients to another thread in the middle of unexpectedly long work.
@@ -694,6 +713,18 @@ impl Interrupt for Operation {
         self.check()?;
         let has_not_yielded = self.yield_interval.load(Relaxed) == YIELD_FIRST_MICROS;
         self.check_clock(self.deadline.load(Relaxed), may_take_long && has_not_yielded)
+    }
+
+    fn suspend_until(&self, ready: &mut dyn FnMut() -> Option<Ready>) -> Option<Error> {
+        let ready = if self.suspends() { ready() } else { None };
+        Some(self.suspend(ready?, None))
+    }
+
+    /// Holds the thread in later waits, unless the caller keeps the progress of the statement.
+    fn note_change(&self) {
+        if !self.keeps_progress.load(Relaxed) && self.may_suspend.swap(false, Relaxed) {
+            *self.waits.lock() = Waits::OnThread;
+        }
     }
 }
 

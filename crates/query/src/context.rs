@@ -5,9 +5,10 @@
 
 use crate::{Collation, Limits, Metadata, SpillFolder};
 use base::bson::ValueBuf;
-use base::{CompatibleWith, Result, err};
+use base::{CompatibleWith, Error, Result, err};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::task::Waker;
 
 /// Interruption check, called in every loop (maxTimeMS, killOp, shutdown).
 pub trait Interrupt: Send + Sync {
@@ -21,7 +22,19 @@ pub trait Interrupt: Send + Sync {
     fn check_now(&self, _may_take_long: bool) -> Result<()> {
         self.check()
     }
+
+    /// Suspends the statement until the returned function returns true. Returns the error that ends the statement;
+    /// `None` if the statement cannot continue later, so that it must hold its thread.
+    fn suspend_until(&self, _ready: &mut dyn FnMut() -> Option<Ready>) -> Option<Error> {
+        None
+    }
+
+    /// Notes that the statement has changed something.
+    fn note_change(&self) {}
 }
+
+/// Returns true if a wait is over. Otherwise registers the waker.
+pub type Ready = Box<dyn FnMut(&Waker) -> bool + Send>;
 
 /// The owner of the threads that help an operation.
 pub trait Helpers: Send + Sync {

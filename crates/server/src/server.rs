@@ -5,6 +5,7 @@ use crate::observe::activity::Activities;
 use crate::observe::counters::Counters;
 use crate::observe::profiler::Profiler;
 use crate::process::blocking::in_place;
+use crate::process::event::Event;
 use crate::process::helpers::Processors;
 use crate::process::memory_limit::{MemoryLimit, MemoryLimitStats};
 use crate::session::Sessions;
@@ -34,14 +35,22 @@ pub(crate) struct Commands {
     pub(crate) count: usize,
     /// Returns the needs of the command with a name.
     pub(crate) requirements_of: fn(&str) -> Option<Requirements>,
-    /// Runs a command as the server itself. The document includes `$db`.
-    pub(crate) run: fn(&Server, Document<'_>) -> Result<DocumentBuf>,
+    /// Runs a command as the server itself, inside of another command. The document includes `$db`.
+    pub(crate) run: fn(&Server, Document<'_>) -> Result<InnerStatus>,
+}
+
+/// Result of a command that another command runs.
+pub(crate) enum InnerStatus {
+    /// The reply.
+    Done(DocumentBuf),
+    /// The command must run again after this event.
+    Wait(Event),
 }
 
 /// State of a server, shared by its connections.
 pub struct Server {
     /// Runs a command as the server itself.
-    run: fn(&Server, Document<'_>) -> Result<DocumentBuf>,
+    run: fn(&Server, Document<'_>) -> Result<InnerStatus>,
     pub(crate) database: Arc<Database>,
     pub(crate) settings: Settings,
     pub(crate) auth: Auth,
@@ -134,10 +143,10 @@ impl Server {
         Some(self.http.token()).filter(|token| !self.settings.auth && !token.is_empty())
     }
 
-    /// Runs an internal command that includes `$db`. Returns its reply.
+    /// Runs an internal command that includes `$db`, inside of another command.
     ///
     /// Errors: the error of the command or of its first statement.
-    pub(crate) fn run_own(&self, command: Document<'_>) -> Result<DocumentBuf> {
+    pub(crate) fn run_inner(&self, command: Document<'_>) -> Result<InnerStatus> {
         (self.run)(self, command)
     }
 

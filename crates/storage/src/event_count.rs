@@ -7,6 +7,7 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex};
 use crate::time;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
@@ -28,6 +29,12 @@ struct Waiting {
     latest: u64,
     /// Wakers by the awaited count and the wait.
     wakers: BTreeMap<(u64, Wait), Waker>,
+}
+
+impl fmt::Debug for EventCount {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_tuple("EventCount").field(&self.read()).finish()
+    }
 }
 
 /// Identifies a wait, so that a later registration replaces the waker of an earlier one.

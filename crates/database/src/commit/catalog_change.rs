@@ -46,7 +46,8 @@ impl Database {
     /// Makes a change of the catalog. `put_together` may run several times. It returns `None` if nothing needs to
     /// change.
     ///
-    /// Errors: errors of `put_together` and of the engine, and an interrupted wait.
+    /// Errors: errors of `put_together` and of the engine, and an interrupted wait; LockBusy for a statement that its
+    /// caller suspends.
     pub(crate) fn change_catalog<T>(
         &self,
         interrupt: &dyn Interrupt,
@@ -57,7 +58,10 @@ impl Database {
             let mut change = CatalogChange::new(self, lock)?;
             let Some(outcome) = put_together(&mut change)? else { return Ok(None) };
             match change.commit()? {
-                Ok(committed) => return Ok(Some((outcome, committed))),
+                Ok(committed) => {
+                    interrupt.note_change();
+                    return Ok(Some((outcome, committed)));
+                }
                 Err(CommitError::IntentConflict(owner)) => self.wait_for(owner, interrupt)?,
                 Err(_) => interrupt.check()?,
             }
@@ -83,7 +87,10 @@ impl Database {
         loop {
             let lock = match self.store.must_wait().map_err(storage_error)? {
                 false => self.store.lock(&mut || true),
-                true => self.waiting(interrupt, |should_continue| self.store.lock(should_continue))?,
+                true => {
+                    self.check_unlocked(interrupt)?;
+                    self.waiting(interrupt, |should_continue| self.store.lock(should_continue))?
+                }
             };
             if let Some(lock) = lock.map_err(storage_error)? {
                 return Ok(lock);

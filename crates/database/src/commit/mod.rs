@@ -57,6 +57,7 @@ impl Database {
         loop {
             changes.change.earliest = self.earliest_cluster_time();
             if self.store.must_wait().map_err(storage_error)? {
+                self.check_unlocked(operation)?;
                 self.waiting(operation, |should_continue| self.store.wait_for_space(should_continue))?
                     .map_err(storage_error)?;
             }
@@ -80,12 +81,6 @@ impl Database {
             match refusal {
                 CommitError::Frozen => operation.check()?,
                 CommitError::IntentConflict(owner) => {
-                    if operation.suspends()
-                        && let Some(ready) = self.release_check(owner)
-                    {
-                        mark!("a write is suspended until a transaction ends");
-                        return Err(operation.suspend(ready, None));
-                    }
                     self.wait_for(owner, operation)?;
                     return Ok(Applied::Retry);
                 }
@@ -113,10 +108,25 @@ impl Database {
         Some(Box::new(move |waker: &Waker| store.has_released(owner, waker) != Some(false)))
     }
 
+    /// Suspends a statement while writes are locked. The caller waits for the unlock before it continues the statement.
+    ///
+    /// Errors: LockBusy.
+    pub(crate) fn check_unlocked(&self, interrupt: &dyn Interrupt) -> Result<()> {
+        if self.store.frozen() == 0 {
+            return Ok(());
+        }
+        let suspended = interrupt.suspend_until(&mut || Some(Box::new(|_: &Waker| true)));
+        suspended.map_or(Ok(()), Err)
+    }
+
     /// Waits until an open transaction has ended.
     ///
-    /// Errors: interrupted waits.
+    /// Errors: interrupted waits; LockBusy for a statement that its caller suspends.
     pub(crate) fn wait_for(&self, owner: TransactionId, interrupt: &dyn Interrupt) -> Result<()> {
+        if let Some(suspended) = interrupt.suspend_until(&mut || self.release_check(owner)) {
+            mark!("a write is suspended until a transaction ends");
+            return Err(suspended);
+        }
         self.waiting(interrupt, |should_continue| self.store.wait_released(owner, should_continue))
     }
 

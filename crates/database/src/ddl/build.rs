@@ -191,7 +191,10 @@ impl IndexBuild<'_> {
     }
 
     fn end(&self) {
-        self.builds.iter().for_each(|build| self.database.store.end_build(build.index.ident));
+        for build in &self.builds {
+            self.database.store.end_build(build.index.ident);
+            build.build.ended.advance();
+        }
     }
 
     /// Sorts the entries of a snapshot's documents for each index, including entries of records

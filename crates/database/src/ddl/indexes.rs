@@ -9,7 +9,7 @@ use crate::changes::open_transaction::OpenTransaction;
 use crate::commit::catalog_change::CatalogChange;
 use crate::database::Database;
 use crate::index::{Building, Index, IndexSpec};
-use crate::operation::Operation;
+use crate::operation::{Operation, Ready};
 use crate::storage_error;
 use base::bson::{Document, Value};
 use base::encoding;
@@ -17,6 +17,7 @@ use base::{ErrorCode, Namespace, Result, bail, err};
 use query::{Context, Interrupt};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::task::Waker;
 use std::time::Duration;
 use storage::store::Committed;
 use storage::time;
@@ -138,6 +139,8 @@ impl Database {
     }
 
     /// Waits for the end of a build of the same index by another client.
+    ///
+    /// Errors: interrupted waits; LockBusy for a statement that its caller suspends.
     fn wait_for_build(
         &self,
         operation: &Operation,
@@ -150,6 +153,15 @@ impl Database {
             let data = collection.as_ref().and_then(|collection| collection.data.as_ref());
             data.is_some_and(|data| data.building.iter().any(|known| known.index.ident == build.index.ident))
         };
+        // Another process that shares the store does not report the end.
+        let mut ended = || {
+            let mut ended = build.build.ended.listen(0);
+            let ready = move |waker: &Waker| ended.has_happened(waker);
+            self.store.known_generation().is_none().then(|| Box::new(ready) as Ready)
+        };
+        if let Some(suspended) = operation.suspend_until(&mut ended) {
+            return Err(suspended);
+        }
         self.waiting(operation, |should_continue| {
             while is_registered() && should_continue() {
                 time::sleep(ASK);

@@ -1,13 +1,13 @@
 //! Deletes of one document, of many documents, or of a whole collection at once.
 
-use super::insert::{BYTES_MAX, OPERATIONS_MAX};
 use super::retryable::{RetryRecorder, delete_answer, no_record};
+use super::source::{Source, WriteProgress};
+use super::update::UpdateOutcome;
 use super::{Found, RETRIES_MAX, check_writable_within, keys_of, too_many_retries};
 use crate::catalog::collection::Collection;
 use crate::changes::Changes;
 use crate::changes::retry_record::RetryKey;
 use crate::database::Database;
-use crate::exec::RecordStream;
 use crate::operation::Operation;
 use crate::plan::{Hint, Read, read_missing};
 use crate::scope::Scope;
@@ -34,18 +34,19 @@ impl Database {
     ///
     /// The cost of deleting all documents does not depend on their number.
     pub fn delete(&self, scope: &Scope, request: &DeleteRequest) -> Result<(u64, Option<Committed>)> {
-        self.delete_retryable(scope, request, None)
+        self.delete_retryable(scope, request, None, &mut WriteProgress::default())
     }
 
     /// Runs a delete statement and records the answer of a retryable one. Deletes of many documents
-    /// are not retryable.
+    /// are not retryable. `progress` is kept while the statement is suspended.
     pub fn delete_retryable(
         &self,
         scope: &Scope,
         request: &DeleteRequest,
         retry: Option<RetryKey>,
+        progress: &mut WriteProgress,
     ) -> Result<(u64, Option<Committed>)> {
-        let Scope { operation, namespace, context, .. } = scope;
+        let Scope { operation, namespace, .. } = scope;
         if request.single {
             let retry = self.recorded_key(retry);
             let recorder = |_: Option<&_>, _: Option<&_>| Ok(retry.map(|key| (key, delete_answer(1))));
@@ -53,59 +54,41 @@ impl Database {
         }
         if request.matcher.is_empty()
             && request.hint.is_none()
+            && progress.is_empty()
             && let Some(outcome) = self.delete_all(operation, namespace)?
         {
             return Ok(outcome);
         }
-        let view = self.view_for(operation);
-        let Some(collection) = view.catalog.get(namespace).cloned() else {
+        let source = match progress.take() {
+            Some(source) => Some(source),
+            None => Source::open(self, scope, request.read())?,
+        };
+        let Some(mut source) = source else {
+            let view = self.view_for(operation);
             return self
                 .confirmed(&view, read_missing(operation, &request.matcher, namespace).map(|()| (0, None)));
         };
-        let records = self.read(operation, &view, &collection, request.read(), context);
-        let mut records = self.confirmed(&view, records)?;
-        drop(view);
-        let (mut deleted, mut last) = (0, None);
-        operation.run(|| {
-            loop {
-                let (group, next) = next_group(&mut *records, &collection);
-                operation.check()?;
-                let (count, committed) = self.delete_group(scope, &collection, &group, &request.matcher)?;
-                deleted += count;
-                last = committed.or(last);
-                if !next? {
-                    return Ok(());
-                }
+        let collection = source.collection.clone();
+        let deleted =
+            |count, committed| UpdateOutcome { matched: count, committed, ..UpdateOutcome::default() };
+        let group = |group: &[Row]| match self.deletes_of(scope, &collection, group) {
+            Ok(changes) => {
+                let committed = self.apply(operation, changes)?;
+                Ok(committed.map(|committed| deleted(group.len() as u64, Some(committed))))
             }
-        })?;
-        self.counters.documents_deleted.fetch_add(deleted, Relaxed);
-        Ok((deleted, last))
-    }
-
-    /// Deletes a group of records that a plan found, in one commit if none of them has changed since. Returns the
-    /// number of deleted documents and the last commit.
-    fn delete_group(
-        &self,
-        scope: &Scope,
-        planned: &Arc<Collection>,
-        group: &[Row],
-        matcher: &Matcher,
-    ) -> Result<(u64, Option<Committed>)> {
-        if group.len() > 1
-            && let Ok(changes) = self.deletes_of(scope, planned, group)
-            && let Some(committed) = self.apply(&scope.operation, changes)?
-        {
-            return Ok((group.len() as u64, Some(committed)));
+            Err(_) => Ok(None),
+        };
+        let one = |record: &Row| {
+            let done = self.delete_record(scope, &collection, record, &request.matcher, &no_record)?;
+            Ok(deleted(u64::from(done.is_some()), done.map(|(_, committed)| committed)))
+        };
+        let changed = source.change_all(operation, true, &group, &one);
+        if let Err(error) = changed {
+            return Err(progress.keep(source, error));
         }
-        let (mut deleted, mut last) = (0, None);
-        for record in group {
-            scope.operation.check()?;
-            if let Some((_, committed)) = self.delete_record(scope, planned, record, matcher, &no_record)? {
-                deleted += 1;
-                last = Some(committed);
-            }
-        }
-        Ok((deleted, last))
+        let UpdateOutcome { matched, committed, .. } = source.outcome;
+        self.counters.documents_deleted.fetch_add(matched, Relaxed);
+        Ok((matched, committed))
     }
 
     /// Returns the changes that delete several records.
@@ -205,26 +188,6 @@ impl Database {
             found.lost();
         }
     }
-}
-
-/// Reads the records that one commit changes. The second result is true if more records may follow.
-pub(super) fn next_group(
-    records: &mut dyn RecordStream,
-    collection: &Collection,
-) -> (Vec<Row>, Result<bool>) {
-    let indexes = collection.data.as_ref().map_or(0, |data| data.indexes.len());
-    let (mut group, mut bytes) = (Vec::new(), 0);
-    while group.len() < (OPERATIONS_MAX / (1 + indexes)).max(1) && bytes <= BYTES_MAX {
-        match records.next() {
-            Ok(Some(record)) => {
-                bytes += record.document.view().bytes().len();
-                group.push(record);
-            }
-            Ok(None) => return (group, Ok(false)),
-            Err(error) => return (group, Err(error)),
-        }
-    }
-    (group, Ok(true))
 }
 
 impl DeleteRequest {

@@ -10,12 +10,14 @@ mod delete;
 mod find_and_modify;
 mod insert;
 mod retryable;
+mod source;
 mod update;
 
 pub use delete::DeleteRequest;
 pub use find_and_modify::{Action, FindAndModifyOutcome, FindAndModifyRequest, ReplyBuilder};
 pub use insert::{InsertProgress, InsertRequest, Inserted, Insertion};
 pub use retryable::delete_answer;
+pub use source::WriteProgress;
 pub use update::{UpdateOutcome, UpdateRequest};
 
 use crate::catalog::collection::Collection;

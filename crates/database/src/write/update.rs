@@ -1,8 +1,8 @@
 //! Updates: find, change and store documents, or insert a document from the filter.
 
-use super::delete::next_group;
 use super::insert::check_stored;
 use super::retryable::{RetryRecorder, no_record};
+use super::source::{Source, WriteProgress};
 use super::{
     Found, InsertRequest, RETRIES_MAX, changed_keys_of, check_writable_within, during, too_many_retries,
 };
@@ -81,20 +81,21 @@ impl Database {
     /// Errors: errors of update operators, DuplicateKey, DocumentValidationFailure, ImmutableField,
     /// interruption of the operation.
     pub fn update(&self, scope: &Scope, request: &UpdateRequest) -> Result<UpdateOutcome> {
-        self.update_retryable(scope, request, None)
+        self.update_retryable(scope, request, None, &mut WriteProgress::default())
     }
 
     /// Runs an update statement and records the answer of a retryable one. Updates of many
-    /// documents are not retryable.
+    /// documents are not retryable. `progress` is kept while the statement is suspended.
     pub fn update_retryable(
         &self,
         scope: &Scope,
         request: &UpdateRequest,
         retry: Option<RetryKey>,
+        progress: &mut WriteProgress,
     ) -> Result<UpdateOutcome> {
         let Scope { operation, .. } = scope;
         if request.multi {
-            return self.update_many(scope, request);
+            return self.update_many(scope, request, progress);
         }
         let retry = self.recorded_key(retry);
         let recorder = |before: Option<&DocumentCow>, after: Option<&DocumentCow>| {
@@ -119,69 +120,49 @@ impl Database {
         Err(too_many_retries())
     }
 
-    fn update_many(&self, scope: &Scope, request: &UpdateRequest) -> Result<UpdateOutcome> {
-        let Scope { operation, namespace, context, .. } = scope;
-        let mut outcome = UpdateOutcome::default();
-        let view = self.view_for(operation);
-        let collection = view.catalog.get(namespace).cloned();
-        let records = collection
-            .as_ref()
-            .map(|collection| self.read(operation, &view, collection, request.read(), context));
-        let records = self.confirmed(&view, records.transpose())?;
-        drop(view);
-        if let (Some(collection), Some(mut records)) = (collection, records) {
-            let updated = operation.run(|| {
-                // A commit to a remote store takes a round trip.
-                while self.store.known_generation().is_some() {
-                    let (group, next) = next_group(&mut *records, &collection);
-                    operation.check()?;
-                    self.update_group(scope, &collection, &group, request, &mut outcome)?;
-                    if !next? {
-                        return Ok(());
-                    }
-                }
-                while let Some(record) = records.next()? {
-                    operation.check()?;
-                    let change = self.update_record(scope, &collection, &record, request, &no_record)?;
-                    change.iter().for_each(|change| outcome.add(change));
-                }
-                Ok(())
-            });
-            during(UPDATE, updated)?;
-        }
-        self.counters.documents_updated.fetch_add(outcome.modified, Relaxed);
-        if outcome.matched == 0 {
-            outcome = during(UPDATE, self.upsert(scope, request, &no_record))?.0;
-        }
-        Ok(outcome)
-    }
-
-    /// Updates a group of records that a plan found, in one commit if none of them has changed since.
-    fn update_group(
+    fn update_many(
         &self,
         scope: &Scope,
-        planned: &Arc<Collection>,
-        group: &[Row],
         request: &UpdateRequest,
-        outcome: &mut UpdateOutcome,
-    ) -> Result<()> {
-        if group.len() > 1
-            && let Ok(Some((changes, modified))) = self.updates_of(scope, planned, group, request)
-        {
-            let committed = if modified > 0 { self.apply(&scope.operation, changes)? } else { None };
-            if modified == 0 || committed.is_some() {
-                outcome.matched += group.len() as u64;
-                outcome.modified += modified;
-                outcome.committed = committed.or(outcome.committed);
-                return Ok(());
+        progress: &mut WriteProgress,
+    ) -> Result<UpdateOutcome> {
+        let Scope { operation, .. } = scope;
+        let source = match progress.take() {
+            Some(source) => Some(source),
+            None => Source::open(self, scope, request.read())?,
+        };
+        let Some(mut source) = source else {
+            return Ok(during(UPDATE, self.upsert(scope, request, &no_record))?.0);
+        };
+        let collection = source.collection.clone();
+        let group = |group: &[Row]| match self.updates_of(scope, &collection, group, request) {
+            Ok(Some((changes, modified))) => {
+                let committed = if modified > 0 { self.apply(operation, changes)? } else { None };
+                let matched = group.len() as u64;
+                let outcome = UpdateOutcome { matched, modified, upserted: None, committed };
+                Ok((modified == 0 || committed.is_some()).then_some(outcome))
             }
-        }
-        for record in group {
-            scope.operation.check()?;
-            let change = self.update_record(scope, planned, record, request, &no_record)?;
+            Ok(None) | Err(_) => Ok(None),
+        };
+        let one = |record: &Row| {
+            let change = self.update_record(scope, &collection, record, request, &no_record)?;
+            let mut outcome = UpdateOutcome::default();
             change.iter().for_each(|change| outcome.add(change));
+            Ok(outcome)
+        };
+        // A commit to a remote store takes a round trip.
+        let in_groups = self.store.known_generation().is_some();
+        if let Err(error) = during(UPDATE, source.change_all(operation, in_groups, &group, &one)) {
+            return Err(progress.keep(source, error));
         }
-        Ok(())
+        if source.outcome.matched > 0 {
+            self.counters.documents_updated.fetch_add(source.outcome.modified, Relaxed);
+            return Ok(source.outcome);
+        }
+        match during(UPDATE, self.upsert(scope, request, &no_record)) {
+            Ok((outcome, _)) => Ok(outcome),
+            Err(error) => Err(progress.keep(source, error)),
+        }
     }
 
     /// Returns the changes that update several records, and the number of records that change. Returns `None` if a
@@ -390,5 +371,12 @@ impl UpdateOutcome {
         self.matched += 1;
         self.modified += u64::from(change.after.is_some());
         self.committed = change.committed.or(self.committed);
+    }
+
+    /// Adds the outcome of later documents of the same statement.
+    pub(super) fn join(&mut self, later: UpdateOutcome) {
+        self.matched += later.matched;
+        self.modified += later.modified;
+        self.committed = later.committed.or(self.committed);
     }
 }

@@ -13,9 +13,9 @@ use crate::call::progress::Progress;
 use crate::observe::profiler::Notes;
 use crate::process::event::Event;
 use crate::protocol::fields::Fields;
-use crate::server::Server;
+use crate::server::{InnerStatus, Server};
 use crate::state::connection::ConnectionState;
-use base::bson::{Builder, Document};
+use base::bson::{Builder, Document, DocumentBuf};
 use base::{CompatibleWith, Error, ErrorCode, Namespace, Result, err};
 use database::time;
 use database::{OpenTransaction, Operation, Position, QuerySettings, Suspension};
@@ -45,6 +45,8 @@ pub(crate) struct Call<'a> {
     pub(crate) operation_id: u64,
     /// True if the next operation is the command's first, and its statements may be suspended.
     pub(crate) may_suspend: Cell<bool>,
+    /// Wait of a command that this command runs.
+    pub(crate) inner_wait: Cell<Option<Event>>,
     /// True if the client accepts further replies without requests (exhaust).
     pub(crate) exhaust_allowed: bool,
     /// Set by a handler that continues to reply: the topology version in its reply. The server then
@@ -136,7 +138,8 @@ impl<'a> Call<'a> {
             operation.set_transaction(transaction.clone());
         }
         if self.may_suspend.replace(false) {
-            operation.allow_suspension(self.progress.turn.take());
+            let suspended = self.progress.suspended.as_ref();
+            operation.allow_suspension(suspended.and_then(|suspended| suspended.turn.take()));
         }
         self.set_operation(&operation);
         operation
@@ -157,17 +160,63 @@ impl<'a> Call<'a> {
         self.connection.activity.set_operation(operation.clone());
     }
 
+    /// Runs an internal command that includes `$db`. Its commits are not awaited: this command's reply waits for them.
+    ///
+    /// Errors: the error of the command or of its first statement; LockBusy if it must wait. This command's handler
+    /// then runs again from its start.
+    pub(crate) fn run_inner(&self, command: Document<'_>) -> Result<DocumentBuf> {
+        match self.server.run_inner(command)? {
+            InnerStatus::Done(reply) => Ok(reply),
+            InnerStatus::Wait(event) => {
+                self.inner_wait.set(Some(event));
+                Err(err!(LockBusy, "a command inside of another command waits"))
+            }
+        }
+    }
+
+    /// Keeps what the handler has done, if `error` suspends its statement. Returns the error.
+    pub(crate) fn keep<T: Send + 'static>(&mut self, done: T, error: Error) -> Error {
+        if error.code() == ErrorCode::LockBusy {
+            self.progress.suspended.get_or_insert_default().kept = Some(Box::new(done));
+        }
+        error
+    }
+
+    /// Returns what the handler has done before its statement was suspended, and resumes its operation.
+    pub(crate) fn resume<T: 'static>(&mut self) -> Option<T> {
+        let suspended = self.progress.suspended.as_mut()?;
+        let kept = suspended.kept.take()?.downcast::<T>().ok()?;
+        let used = self.connection.activity.operation()?;
+        used.operation.resume(suspended.turn.take());
+        self.may_suspend.set(false);
+        Some(*kept)
+    }
+
+    /// Leaves the queue of a record, after the statement that was suspended in it.
+    pub(crate) fn leave_queue(&self) {
+        if self.progress.suspended.is_some()
+            && let Some(used) = self.connection.activity.operation()
+        {
+            used.operation.leave_queue();
+        }
+    }
+
     /// Returns the wait of a suspended statement, which `error` ended. The handler runs again after it.
     ///
     /// Errors: MaxTimeMSExpired.
     pub(crate) fn suspension(&mut self, error: &Error) -> Result<Option<Event>> {
-        let operation = self.connection.activity.operation();
-        let suspension = operation.and_then(|used| used.operation.take_suspension());
+        let suspension = match self.inner_wait.take() {
+            Some(event) => Some(Suspension { ready: event.into_ready(), turn: None }),
+            None => {
+                let operation = self.connection.activity.operation();
+                operation.and_then(|used| used.operation.take_suspension())
+            }
+        };
         let Some(Suspension { ready, turn }) = suspension else { return Ok(None) };
-        self.progress.was_suspended = true;
+        let suspended = self.progress.suspended.get_or_insert_default();
         let context = error.message().rsplit_once(" :: caused by :: ");
-        self.progress.suspended_in = context.map(|(context, _)| context.to_string());
-        self.progress.turn.set(turn);
+        suspended.context = context.map(|(context, _)| context.to_string());
+        suspended.turn.set(turn);
         self.reply.truncate(0);
         Ok(Some(Event::Other { until: waits::for_suspended(self.progress, &self.arguments)?, ready }))
     }

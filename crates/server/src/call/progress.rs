@@ -1,7 +1,9 @@
 //! State of a request between its waits, which handlers see.
 
+use crate::observe::profiler::Notes;
 use crate::state::fail_point::Failure;
-use database::{Queue, RecordTicket, Ticket};
+use database::{Position, Queue, RecordTicket, Ticket};
+use std::any::Any;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,12 +15,8 @@ pub(crate) struct Progress {
     pub(crate) began: Option<RequestStart>,
     /// Place in the session's queue of statements.
     pub(crate) ticket: Option<Ticket<Arc<Queue>>>,
-    /// True if a statement of the command has waited without a thread.
-    pub(crate) was_suspended: bool,
-    /// Context of this statement's errors.
-    pub(crate) suspended_in: Option<String>,
-    /// Place of this statement in the queue of its record.
-    pub(crate) turn: Cell<Option<RecordTicket>>,
+    /// The handler's state between its calls, after a statement was suspended.
+    pub(crate) suspended: Option<Box<SuspendedCommand>>,
     /// Deadline of the handler's wait, after its first call.
     pub(crate) waiting_until: Option<Instant>,
     /// Effect of fail points, kept during waits.
@@ -27,6 +25,21 @@ pub(crate) struct Progress {
     pub(crate) statement_failed: bool,
     /// Last reply, if further replies follow without requests.
     pub(crate) stream: Option<Stream>,
+}
+
+/// State of a command whose statement waits without a thread.
+#[derive(Default)]
+pub(crate) struct SuspendedCommand {
+    /// Context of the statement's errors.
+    pub(crate) context: Option<String>,
+    /// Place of the statement in the queue of its record.
+    pub(crate) turn: Cell<Option<RecordTicket>>,
+    /// What the handler has done. Without it, the handler begins again.
+    pub(crate) kept: Option<Box<dyn Any + Send>>,
+    /// First call of the handler, and the latest commit before it.
+    pub(crate) began: Option<(Instant, Position)>,
+    /// Results of single statements, while the profiler is on.
+    pub(crate) notes: Option<Notes>,
 }
 
 /// Start of a request.

@@ -37,9 +37,11 @@ fn deadline(progress: &Progress, arguments: &Arguments<'_>) -> Result<Instant> {
 ///
 /// Errors: MaxTimeMSExpired, with the statement's context.
 pub(crate) fn for_suspended(progress: &Progress, arguments: &Arguments<'_>) -> Result<Instant> {
-    deadline(progress, arguments).map_err(|error| match &progress.suspended_in {
-        Some(context) => error.context(context),
-        None => error,
+    deadline(progress, arguments).map_err(|error| {
+        match progress.suspended.as_ref().and_then(|suspended| suspended.context.as_ref()) {
+            Some(context) => error.context(context),
+            None => error,
+        }
     })
 }
 

@@ -77,13 +77,15 @@ pub(crate) fn run(
         // Read before the handler runs: a change of the level does not apply to the command that
         // makes it.
         let setting = server.profiler.setting(request.database);
+        let began = progress.suspended.as_ref().and_then(|suspended| suspended.began);
+        let notes = progress.suspended.as_mut().and_then(|suspended| suspended.notes.take());
         let record = CommandRecord {
             at,
-            began: time::now(),
+            began: began.map_or_else(time::now, |(began, _)| began),
             context: LabelContext::default(),
             labels: None,
             write_concern_error: None,
-            notes: setting.as_ref().map(|_| Notes::default()),
+            notes: notes.or_else(|| setting.as_ref().map(|_| Notes::default())),
             setting,
             durability_wait: None,
             body_length: 0,
@@ -163,7 +165,7 @@ struct Run<'a, 'r> {
 struct CommandRecord {
     /// Position in the command table.
     at: usize,
-    /// Time of the handler's latest call.
+    /// Time of the handler's latest call, or of its first call if its statements were suspended.
     began: Instant,
     context: LabelContext,
     labels: Option<Vec<String>>,
@@ -380,7 +382,7 @@ impl<'a> Run<'a, '_> {
             self.progress.failure = Some(Box::new(failure));
             return Ok(HandlerStatus::Wait(event));
         }
-        if self.progress.was_suspended {
+        if self.progress.suspended.is_some() {
             waits::for_suspended(self.progress, &arguments)?;
         } else if self.record.context.retryable_write && self.server.fail_points.active() {
             let statements = self.new_statements(state, &arguments);
@@ -411,6 +413,7 @@ impl<'a> Run<'a, '_> {
             exhaust_allowed: self.exhaust_allowed,
             operation_id,
             may_suspend: Cell::new(self.command.restarts && !in_transaction),
+            inner_wait: Cell::default(),
             streams: None,
             notes: self.record.notes.take(),
             reads_stream: false,
@@ -418,10 +421,15 @@ impl<'a> Run<'a, '_> {
             durability_wait: None,
             durable: false,
         };
-        let before = self.server.database.latest_position();
+        let before = call.progress.suspended.as_ref().and_then(|suspended| suspended.began);
+        let before = before.map_or_else(|| self.server.database.latest_position(), |(_, before)| before);
         let answer = run_handler(self.handler, &mut call, before);
         let durable = call.durable || level.is_some_and(ReadConcern::is_durable);
         self.record.notes = call.notes.take();
+        if let (Ok(HandlerStatus::Wait(_)), Some(suspended)) = (&answer, &mut call.progress.suspended) {
+            suspended.began = Some((self.record.began, before));
+            suspended.notes = self.record.notes.take();
+        }
         self.record.durability_wait = call.durability_wait.take();
         self.record.context.change_stream |= call.reads_stream;
         let streams = call.streams;
@@ -445,7 +453,7 @@ impl<'a> Run<'a, '_> {
                 self.record.body_length = reply.document.len();
                 self.append_generic_fields(state, &mut reply.document);
                 if durable {
-                    self.wait_for_visible_commits();
+                    self.wait_for_visible_commits(state);
                 }
                 Ok(HandlerStatus::Done)
             }
@@ -474,9 +482,9 @@ impl<'a> Run<'a, '_> {
     /// Holds the reply until the journal has all commits that it may show, including
     /// `operationTime`. Applies if commits are visible before they are in the journal. Reads over
     /// PostgreSQL have already waited (`Call::confirm_read`).
-    fn wait_for_visible_commits(&mut self) {
+    fn wait_for_visible_commits(&mut self, state: &ConnectionState) {
         let database = &self.server.database;
-        if self.server.settings.shared || !database.always_journals() {
+        if self.server.settings.shared || !database.always_journals() || state.is_inner {
             return;
         }
         let position = database.visible_position();
@@ -608,7 +616,7 @@ impl<'a> Run<'a, '_> {
 
     /// Returns the effect of fail points on this command.
     fn failure(&self, state: &ConnectionState, arguments: &Arguments<'_>) -> Failure {
-        if !self.server.fail_points.active() {
+        if !self.server.fail_points.active() || state.is_inner {
             return Failure::default();
         }
         let failure = self.server.fail_points.check(&Target {

@@ -1,7 +1,7 @@
 //! Construction of a server with its command table.
 
 use crate::commands::table;
-use crate::dispatch::request::command_of_server;
+use crate::dispatch::request::inner_command;
 use crate::server::{Commands, Server, seed};
 use crate::state::settings::Settings;
 use database::Database;
@@ -18,7 +18,7 @@ impl Server {
         let commands = Commands {
             count: table::ROWS.len(),
             requirements_of: |name| table::find(name).map(|command| command.requirements),
-            run: command_of_server,
+            run: inner_command,
         };
         Server::with_commands(commands, settings, database, seed)
     }

@@ -8,14 +8,17 @@ use crate::call::HandlerStatus;
 use crate::call::progress::{Progress, Stream};
 use crate::dispatch::{self, PendingReply};
 use crate::process::buffers;
+use crate::process::event::Event;
 use crate::protocol::reply::{self, Reply};
-use crate::server::Server;
+use crate::server::{InnerStatus, Server};
 use crate::state::connection::ConnectionState;
 use base::bson::{Builder, Document, DocumentBuf};
 use base::{Error, ErrorCode, err};
+use database::time;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
+use std::task::Waker;
 use wire::frame::{self, Envelope, Frame, RequestRanges};
 use wire::header::{FrameError, Opcode};
 use wire::{compression, message, query};
@@ -223,7 +226,44 @@ pub(crate) fn command(
     message::document(&out)
 }
 
-/// Runs an internal command that includes `$db`. Returns its reply.
+/// Runs an internal command that includes `$db`, inside of another command. It does not wait.
+///
+/// Errors: the error of the command or of its first statement.
+pub(crate) fn inner_command(server: &Server, command: Document<'_>) -> Result<InnerStatus, Error> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, server.settings.port));
+    let activity = server.activities.open(address);
+    let mut state = ConnectionState::new(activity.clone(), address);
+    (state.is_system, state.is_inner) = (true, true);
+    let mut out = Vec::new();
+    let begun = Request::begin(&mut state, server, message::encode(1, 0, command), &mut out);
+    server.activities.close(&activity);
+    match begun {
+        Ok((HandlerStatus::Wait(event), request)) => {
+            let (until, mut ready) = (event.until(), event.into_ready());
+            // The request keeps its places in queues until the event.
+            let ready = move |waker: &Waker| {
+                let _places = &request;
+                ready(waker)
+            };
+            let until = until.unwrap_or_else(time::now);
+            Ok(InnerStatus::Wait(Event::Other { until, ready: Box::new(ready) }))
+        }
+        _ => checked(message::document(&out)).map(InnerStatus::Done),
+    }
+}
+
+/// Returns the reply of an internal command.
+///
+/// Errors: the error of the command or of its first statement.
+fn checked(reply: Option<DocumentBuf>) -> Result<DocumentBuf, Error> {
+    let reply = reply.ok_or_else(|| err!(InternalError, "the server did not answer itself"))?;
+    match failure(reply.view()) {
+        Some(error) => Err(error),
+        None => Ok(reply),
+    }
+}
+
+/// Runs an internal command that includes `$db` on this thread. Returns its reply.
 ///
 /// Errors: the error of the command or of its first statement.
 pub(crate) fn command_of_server(server: &Server, command: Document<'_>) -> Result<DocumentBuf, Error> {
@@ -233,11 +273,7 @@ pub(crate) fn command_of_server(server: &Server, command: Document<'_>) -> Resul
     state.is_system = true;
     let reply = self::command(&mut state, server, command);
     server.activities.close(&activity);
-    let reply = reply.ok_or_else(|| err!(InternalError, "the server did not answer itself"))?;
-    match failure(reply.view()) {
-        Some(error) => Err(error),
-        None => Ok(reply),
-    }
+    checked(reply)
 }
 
 /// Returns the error in a reply.

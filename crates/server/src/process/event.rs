@@ -36,6 +36,15 @@ impl Event {
         }
     }
 
+    /// Returns the event without its deadline.
+    pub(crate) fn into_ready(self) -> Ready {
+        match self {
+            Event::Other { ready, .. } => ready,
+            // The caller asks the journal again.
+            Event::Journaled { .. } => Box::new(|_: &Waker| true),
+        }
+    }
+
     /// Returns true if the event has happened. Otherwise registers the waker.
     ///
     /// If no journal sync is running, this thread runs one, since waking another thread takes

@@ -27,6 +27,8 @@ pub(crate) struct ConnectionState {
     pub(crate) conversation: Option<Box<Conversation>>,
     /// True for the server's internal connections, which have all privileges.
     pub(crate) is_system: bool,
+    /// True for a command that another command runs. The reply of the other command waits for its commits.
+    pub(crate) is_inner: bool,
     /// TLS version and certificate of an encrypted connection.
     pub(crate) peer: Option<Box<Peer>>,
     /// Client metadata of the first hello.
@@ -90,6 +92,7 @@ impl ConnectionState {
             identity: None,
             conversation: None,
             is_system: false,
+            is_inner: false,
             peer: None,
             metadata: None,
             session: None,

@@ -1,11 +1,10 @@
 //! Documents of the server's own collections, such as `config.settings`, accessed without a client.
-//! Reads work in any state of the replica set.
+//! Reads work in any state of the replica set. Writes do not wait for the journal: the reply of the command does.
 
-use crate::process::blocking::in_place;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::{Namespace, Result};
 use database::language::{Context, Matcher, Update};
-use database::{Committed, Database, DeleteRequest, FindRequest, Scope, UpdateRequest};
+use database::{Database, DeleteRequest, FindRequest, Scope, UpdateRequest};
 use std::sync::Arc;
 
 /// Returns the matching documents. A limit of 0 returns all.
@@ -68,7 +67,7 @@ pub(crate) fn upsert(
     filter: Document<'_>,
     update: Document<'_>,
 ) -> Result<()> {
-    let outcome = database.by_latest_catalog(|| {
+    database.by_latest_catalog(|| {
         let scope = scope(database, namespace);
         let request = UpdateRequest {
             matcher: Arc::new(Matcher::parse_query(filter, &scope.context)?),
@@ -79,30 +78,19 @@ pub(crate) fn upsert(
             hint: None,
             bypass_validation: true,
         };
-        database.update(&scope, &request)
-    })?;
-    acknowledge(database, outcome.committed)
+        database.update(&scope, &request).map(drop)
+    })
 }
 
 /// Deletes the document with this `_id`, if it exists.
 ///
 /// Errors: the store's errors.
 pub(crate) fn delete(database: &Arc<Database>, namespace: &Namespace, id: &str) -> Result<()> {
-    let (_, committed) = database.by_latest_catalog(|| {
+    database.by_latest_catalog(|| {
         let scope = scope(database, namespace);
         let matcher = Arc::new(Matcher::parse_query(by_id(id).view(), &scope.context)?);
-        database.delete(&scope, &DeleteRequest { matcher, single: true, hint: None })
-    })?;
-    acknowledge(database, committed)
-}
-
-/// Waits for the journal if all writes do. Other clients continue meanwhile.
-fn acknowledge(database: &Arc<Database>, committed: Option<Committed>) -> Result<()> {
-    let mut waited = Ok(());
-    if let Some(committed) = committed.filter(|_| database.always_journals()) {
-        in_place(&mut || waited = database.wait_journaled(committed.position));
-    }
-    waited
+        database.delete(&scope, &DeleteRequest { matcher, single: true, hint: None }).map(drop)
+    })
 }
 
 fn scope(database: &Arc<Database>, namespace: &Namespace) -> Scope {

@@ -1,9 +1,11 @@
 //! Information from writers for an index build: the records that they have changed, and a duplicate
 //! key.
 
+use crate::EventCount;
 use crate::sync::Mutex;
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Number of ids per page.
@@ -19,12 +21,14 @@ pub struct Build {
     /// A key of a unique index that a writer found under another document, as its bytes and type bits. The build
     /// starts again, because the write may not commit.
     pub duplicate: Mutex<Option<(Vec<u8>, Vec<u8>)>>,
+    /// Advances when the build ends in this process.
+    pub ended: Arc<EventCount>,
 }
 
 impl Build {
     /// Returns a build that loads records up to the id `greatest`.
     pub fn new(greatest: u64) -> Build {
-        Build { changed: Marks::up_to(greatest), duplicate: Mutex::default() }
+        Build { changed: Marks::up_to(greatest), duplicate: Mutex::default(), ended: Arc::default() }
     }
 
     /// Returns true if a writer has met a duplicate. The entries are incomplete from then on.

@@ -22,7 +22,8 @@ pub(crate) const FORK_DATABASE: Row = Row::new(
     fork,
     Requirements::By(requirements::fork_database),
 )
-.admin_only();
+.admin_only()
+.restarts();
 
 fn fork(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -42,7 +43,8 @@ pub(crate) const SNAPSHOT_DATABASE: Row = Row::new(
     snapshot,
     Requirements::By(requirements::snapshot_database),
 )
-.admin_only();
+.admin_only()
+.restarts();
 
 fn snapshot(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -61,7 +63,8 @@ pub(crate) const RESTORE_DATABASE: Row = Row::new(
     restore,
     Requirements::By(requirements::restore_database),
 )
-.admin_only();
+.admin_only()
+.restarts();
 
 fn restore(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -79,7 +82,8 @@ pub(crate) const DROP_SNAPSHOT: Row = Row::new(
     drop_snapshot,
     Requirements::By(requirements::snapshot_database),
 )
-.admin_only();
+.admin_only()
+.restarts();
 
 fn drop_snapshot(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -126,7 +130,8 @@ pub(crate) const RESET_DATABASE: Row = Row::new(
     reset,
     Requirements::By(requirements::reset_database),
 )
-.admin_only();
+.admin_only()
+.restarts();
 
 fn reset(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();

@@ -2,19 +2,20 @@
 
 use super::retry::Retryable;
 use super::update::Statement;
+use super::write_batch::{ends_command, is_suspended};
 use crate::access::command::Kind;
 use crate::access::{Requirements, requirements};
 use crate::call::row::Row;
 use crate::call::transaction_rules;
 use crate::call::{Call, HandlerStatus};
 use crate::commands::cursors::cursor_reply;
+use crate::process::counter::Counter;
 use crate::protocol::fields::Fields;
-use crate::protocol::reply;
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Value, ValueBuf};
 use base::{Error, Namespace, Result, bail, err};
 use database::Scope;
 use database::language::Collation;
-use database::{Committed, Hint, InsertRequest, RetryKey, UpdateOutcome, check_writable};
+use database::{Committed, Hint, InsertRequest, RetryKey, UpdateOutcome, WriteProgress, check_writable};
 
 /// Maximum number of operations in a command.
 const OPERATIONS_MAX: usize = 100_000;
@@ -29,7 +30,8 @@ pub(crate) const BULK_WRITE: Row = Row::new(
 )
 .admin_only()
 .stable_api()
-.retryable_write();
+.retryable_write()
+.restarts();
 
 /// An unparsed element of `ops`.
 enum Operation<'a> {
@@ -87,56 +89,108 @@ fn bulk_write(call: &mut Call<'_>) -> Result<HandlerStatus> {
         operations.iter().map(|operation| read(operation, &namespaces)).collect::<Result<Vec<_>>>()?;
 
     let bulk_namespace = Namespace::new("admin", "$cmd.bulkWrite")?;
-    let scope =
-        call.scope_to_write(&bulk_namespace, None, variables)?.keep_empty_timestamps(keeps_timestamps);
-    let mut retryable = Retryable::begin(call, operations.len())?;
-    let mut totals = Totals::default();
-    let mut replies = Vec::new();
-    let mut committed = None;
-    for (position, (target, operation)) in operations.iter().enumerate() {
+    let mut bulk = match call.resume() {
+        Some(bulk) => bulk,
+        None => {
+            let scope = call
+                .scope_to_write(&bulk_namespace, None, variables)?
+                .keep_empty_timestamps(keeps_timestamps);
+            scope.operation.keep_progress();
+            let retryable = Retryable::begin(call, operations.len())?;
+            let (totals, replies, committed) = Default::default();
+            Bulk {
+                scope,
+                retryable,
+                totals,
+                replies,
+                committed,
+                position: 0,
+                progress: WriteProgress::default(),
+            }
+        }
+    };
+    for (target, operation) in operations.iter().skip(bulk.position) {
+        match bulk.run(call, (target, operation), bypass_validation, errors_only) {
+            Ok(goes_on) if goes_on || !(ordered || in_transaction) => bulk.position += 1,
+            Ok(_) => break,
+            Err(error) => return Err(call.keep(bulk, error)),
+        }
+    }
+    let Bulk { retryable, totals, replies, committed, .. } = bulk;
+    cursor_reply::listing(call, bulk_namespace, replies, batch_size.unwrap_or(u64::MAX))?;
+    totals.append_to(call.reply);
+    Retryable::append_retried(retryable.as_ref(), call.reply);
+    call.acknowledge(committed)
+}
+
+/// A running command. It continues after a wait.
+struct Bulk {
+    scope: Scope,
+    retryable: Option<Retryable>,
+    totals: Totals,
+    /// Results of the operations for the reply's cursor.
+    replies: Vec<DocumentBuf>,
+    committed: Option<Committed>,
+    /// Position of the running operation.
+    position: usize,
+    /// Progress of this operation.
+    progress: WriteProgress,
+}
+
+impl Bulk {
+    /// Runs an operation. Returns false if it fails.
+    ///
+    /// Errors: an error that ends the whole command: interruption, a suspended statement, a transient error in a
+    /// transaction.
+    fn run(
+        &mut self,
+        call: &mut Call<'_>,
+        (target, operation): (&Target, &Operation<'_>),
+        bypass_validation: bool,
+        errors_only: bool,
+    ) -> Result<bool> {
+        let Bulk { scope, retryable, totals, replies, committed, position, progress } = self;
         let is_multi = match operation {
             Operation::Update(statement) => statement.multi,
             Operation::Delete { single, .. } => !single,
             Operation::Insert(_) => false,
         };
         Retryable::check_single(retryable.as_ref(), is_multi)?;
-        let done = match retryable.as_mut().and_then(|retryable| retryable.recorded_result(position)) {
+        let done = match retryable.as_mut().and_then(|retryable| retryable.recorded_result(*position)) {
             Some(answer) => Ok(recalled(operation, answer.view())),
             None => {
-                let key = retryable.as_ref().map(|retryable| retryable.key(position));
-                let run = || operation.run(call, target, &scope, bypass_validation, key);
-                call.server.database.by_latest_catalog(run)
+                let key = retryable.as_ref().map(|retryable| retryable.key(*position));
+                let run = || operation.run(call, target, scope, bypass_validation, key, progress);
+                let done = call.server.database.by_latest_catalog(run);
+                if !is_suspended(&done) {
+                    call.leave_queue();
+                    operation.counter(call).add(1);
+                }
+                done
             }
         };
         match done {
             Ok(done) => {
-                if let Some(retryable) = &retryable {
-                    retryable.record(position, done.to_answer(operation));
+                if let Some(retryable) = retryable {
+                    retryable.record(*position, done.to_answer(operation));
                 }
-                committed = done.committed.or(committed);
+                *committed = done.committed.or(*committed);
                 totals.add(operation, &done);
                 if !errors_only {
-                    replies.push(done.to_reply(position));
+                    replies.push(done.to_reply(*position));
                 }
+                Ok(true)
             }
-            Err(error) if in_transaction && reply::is_transient(error.code(), false, false) => {
-                return Err(error);
-            }
+            Err(error) if ends_command(&error, call.transaction.is_some()) => Err(error),
             Err(error) => {
                 // A failed statement fails the whole transaction.
-                call.progress.statement_failed = in_transaction;
+                call.progress.statement_failed = call.transaction.is_some();
                 totals.errors += 1;
-                replies.push(failure(position, &error));
-                if ordered || in_transaction {
-                    break;
-                }
+                replies.push(failure(*position, &error));
+                Ok(false)
             }
         }
     }
-    cursor_reply::listing(call, bulk_namespace, replies, batch_size.unwrap_or(u64::MAX))?;
-    totals.append_to(call.reply);
-    Retryable::append_retried(retryable.as_ref(), call.reply);
-    call.acknowledge(committed)
 }
 
 /// An entry of `nsInfo`.
@@ -210,6 +264,16 @@ impl Operation<'_> {
         }
     }
 
+    /// Returns the counter of its kind.
+    fn counter<'c>(&self, call: &'c Call<'_>) -> &'c Counter {
+        let counters = &call.server.counters;
+        match self {
+            Operation::Insert(_) => &counters.inserted,
+            Operation::Update(_) => &counters.updated,
+            Operation::Delete { .. } => &counters.deleted,
+        }
+    }
+
     fn run(
         &self,
         call: &Call<'_>,
@@ -217,6 +281,7 @@ impl Operation<'_> {
         scope: &Scope,
         bypass_validation: bool,
         retry: Option<RetryKey>,
+        progress: &mut WriteProgress,
     ) -> Result<Done> {
         check_writable(namespace)?;
         let database = &call.server.database;
@@ -224,17 +289,15 @@ impl Operation<'_> {
         let scope = &database.scope_within(scope, namespace, self.collation())?;
         match self {
             Operation::Insert(document) => {
-                call.server.counters.inserted.add(1);
                 let request = InsertRequest { document: *document, bypass_validation };
                 let record = retry.map(|key| (key, Document::EMPTY));
                 let committed = database.insert_retryable(scope, request, record)?;
                 Ok(Done { n: 1, committed: Some(committed), ..Done::default() })
             }
             Operation::Update(statement) => {
-                call.server.counters.updated.add(1);
                 let scope = statement.scope(scope);
                 let request = statement.parse(&scope.context, bypass_validation)?;
-                let outcome = database.update_retryable(&scope, &request, retry)?;
+                let outcome = database.update_retryable(&scope, &request, retry, progress)?;
                 Ok(Done {
                     n: outcome.matched,
                     modified: Some(outcome.modified),
@@ -243,9 +306,8 @@ impl Operation<'_> {
                 })
             }
             Operation::Delete { filter, single, hint, .. } => {
-                call.server.counters.deleted.add(1);
                 let request = super::delete::parse(*filter, *single, hint.clone(), scope)?;
-                let (n, committed) = database.delete_retryable(scope, &request, retry)?;
+                let (n, committed) = database.delete_retryable(scope, &request, retry, progress)?;
                 Ok(Done { n, committed, ..Done::default() })
             }
         }

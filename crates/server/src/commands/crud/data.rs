@@ -121,7 +121,8 @@ impl Call<'_> {
     /// are an update without changes and a retry that the retry record answers.
     ///
     /// The wait for the journal starts after the handler returns and before the reply is sent. It
-    /// holds no thread. The result is the status of a handler that ends here.
+    /// holds no thread. A command inside of another command does not wait: the other command does. The result is the
+    /// status of a handler that ends here.
     pub(crate) fn acknowledge(&mut self, committed: Option<Committed>) -> Result<HandlerStatus> {
         // A statement of a transaction does not wait. The commit of the transaction waits.
         if self.transaction.is_none() {
@@ -131,8 +132,21 @@ impl Call<'_> {
         Ok(HandlerStatus::Done)
     }
 
+    /// Holds the reply until the journal has all commits so far, if the commits of all commands wait for it. For
+    /// settings, which the server stores without a write concern.
+    pub(crate) fn wait_for_settings(&mut self) {
+        let database = &self.server.database;
+        if database.always_journals() {
+            let position = database.latest_position();
+            DurabilityWait { position, timeout: None }.join(&mut self.durability_wait);
+        }
+    }
+
     /// Does the work of `acknowledge` for a write concern that was read earlier.
     pub(crate) fn acknowledge_as(&mut self, concern: &Effective, committed: Option<Committed>) -> Result<()> {
+        if self.connection.is_inner {
+            return Ok(());
+        }
         let (database, settings) = (&self.server.database, &self.server.settings);
         let waits = concern.waits_for_journal(settings.syncs) || database.always_journals();
         let by = match settings.shared {

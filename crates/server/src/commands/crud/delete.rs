@@ -11,7 +11,7 @@ use base::bson::Document;
 use base::{ErrorCode, Result, bail};
 use database::Scope;
 use database::language::{Collation, Matcher};
-use database::{DeleteRequest, Hint, delete_answer};
+use database::{DeleteRequest, Hint, WriteProgress, delete_answer};
 use std::sync::Arc;
 
 /// Position in the command table.
@@ -45,51 +45,94 @@ fn delete(call: &mut Call<'_>) -> Result<HandlerStatus> {
     fields.refuse_unless_default("encryptionInformation")?;
     fields.finish()?;
     call.check_uuid(&namespace, uuid)?;
-    let statements: Vec<Statement<'_>> = statements.iter().map(read).collect::<Result<_>>()?;
 
-    let mut scope = call.scope_to_write(&namespace, None, variables)?;
-    let mut batch = WriteBatch::begin(call, statements.len(), ordered)?;
-    let mut deleted = 0;
-    for (position, statement) in statements.iter().enumerate() {
+    let scope_of = |call: &Call<'_>| -> Result<Scope> {
+        let scope = call.scope_to_write(&namespace, None, variables)?;
+        scope.operation.keep_progress();
+        Ok(scope)
+    };
+    // All statements are checked before the first runs. A resumed command parses the remaining ones.
+    let (mut parsed, mut deleting) = match call.resume() {
+        Some(deleting) => (Vec::new(), deleting),
+        None => {
+            let parsed = statements.iter().map(read).collect::<Result<Vec<_>>>()?;
+            let scope = scope_of(call)?;
+            let batch = WriteBatch::begin(call, parsed.len(), ordered)?;
+            (parsed, Deleting { scope, batch, deleted: 0, position: 0, progress: WriteProgress::default() })
+        }
+    };
+    let parsed = &mut parsed.drain(..);
+    for document in statements.iter().skip(deleting.position) {
+        let statement = parsed.next().map_or_else(|| read(document), Ok)?;
+        match deleting.run(call, &statement, &scope_of) {
+            Ok(true) => deleting.position += 1,
+            Ok(false) => break,
+            Err(error) => return Err(call.keep(deleting, error)),
+        }
+    }
+    call.reply.append(c"n", deleting.deleted as i32);
+    deleting.batch.finish(call)
+}
+
+/// A running delete command. It continues after a wait.
+struct Deleting {
+    scope: Scope,
+    batch: WriteBatch,
+    /// Number of deleted documents.
+    deleted: i64,
+    /// Position of the running statement.
+    position: usize,
+    /// Progress of this statement.
+    progress: WriteProgress,
+}
+
+impl Deleting {
+    /// Runs a statement. Returns false if the command must stop.
+    ///
+    /// Errors: as [`WriteBatch::failed`].
+    fn run(
+        &mut self,
+        call: &mut Call<'_>,
+        statement: &Statement<'_>,
+        scope_of: &dyn Fn(&Call<'_>) -> Result<Scope>,
+    ) -> Result<bool> {
+        let Deleting { scope, batch, deleted, position, progress } = self;
         Retryable::check_single(batch.retryable.as_ref(), !statement.single)?;
-        if let Some(answer) = batch.recorded_result(position) {
+        if let Some(answer) = batch.recorded_result(*position) {
             call.server.counters.deleted.add(1);
-            deleted += answer.view().get("n").and_then(|n| n.as_i64()).unwrap_or(0);
-            continue;
+            *deleted += answer.view().get("n").and_then(|n| n.as_i64()).unwrap_or(0);
+            return Ok(true);
         }
         let outcome = loop {
             let own = scope.collated(statement.collation.as_ref());
             let request = parse(statement.filter, statement.single, statement.hint.clone(), &own);
-            let key = batch.key(position);
-            let outcome =
-                request.and_then(|request| call.server.database.delete_retryable(&own, &request, key));
+            let key = batch.key(*position);
+            let outcome = request
+                .and_then(|request| call.server.database.delete_retryable(&own, &request, key, progress));
             match outcome {
                 // The latest catalog may have another collation for the collection.
-                Err(error) if error.code() == ErrorCode::StaleConfig => {
-                    scope = call.scope_to_write(&namespace, None, variables)?;
-                }
+                Err(error) if error.code() == ErrorCode::StaleConfig => *scope = scope_of(call)?,
                 outcome => break outcome,
             }
         };
-        call.server.counters.deleted.add(u64::from(!is_suspended(&outcome)));
+        if is_suspended(&outcome) {
+            return outcome.map(|_| false);
+        }
+        call.leave_queue();
+        call.server.counters.deleted.add(1);
         match outcome {
             Ok((n, committed)) => {
                 call.note(statement.document, &scope.operation, |counts| {
                     counts.append_number(c"ndeleted", n as i64);
                 });
-                deleted += n as i64;
+                *deleted += n as i64;
                 batch.committed(committed);
-                batch.record(position, || delete_answer(n));
+                batch.record(*position, || delete_answer(n));
+                Ok(true)
             }
-            Err(error) => {
-                if !batch.failed(position, error)? {
-                    break;
-                }
-            }
+            Err(error) => batch.failed(*position, error),
         }
     }
-    call.reply.append(c"n", deleted as i32);
-    batch.finish(call)
 }
 
 /// Parses an element of `deletes`.

@@ -53,6 +53,8 @@ fn run(call: &mut Call<'_>) -> Result<HandlerStatus> {
     }
     let scope = call.scope_to_write(&parts.namespace, parts.collation.as_ref(), parts.variables)?;
     let scope = scope.keep_empty_timestamps(parts.keeps_timestamps);
+    // It makes one change of documents, so it can begin again until then.
+    scope.operation.keep_progress();
     let context = &scope.context;
     let request = parts.parse(&scope)?;
     let projection = match parts.projection.is_empty() {

@@ -6,9 +6,9 @@ use crate::access::{Requirements, requirements};
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
-use base::Result;
 use base::bson::{Document, DocumentBuf};
-use database::{InsertProgress, InsertRequest, Insertion};
+use base::{ErrorCode, Result};
+use database::{InsertProgress, InsertRequest, Insertion, Scope};
 use smallvec::SmallVec;
 
 /// Position in the command table.
@@ -31,47 +31,79 @@ fn insert(call: &mut Call<'_>) -> Result<HandlerStatus> {
     fields.finish()?;
     call.check_uuid(&namespace, uuid)?;
 
-    let scope = call.scope(namespace).keep_empty_timestamps(keeps_timestamps);
-    let mut batch = WriteBatch::begin_presuming(call, documents.len(), ordered)?;
-    let mut inserted = 0i32;
-    let mut position = 0;
     let mut all: SmallVec<[Document<'_>; 1]> = SmallVec::with_capacity(documents.len());
     all.extend(documents.iter());
-    let mut insertions: SmallVec<[Insertion<'_>; 1]> = SmallVec::with_capacity(all.len());
-    let mut progress = InsertProgress::of_write(batch.key(0).filter(|_| all.len() > 1));
-    while position < all.len() {
-        if batch.recorded_result(position).is_some() {
-            inserted += 1;
-            position += 1;
-            continue;
+    let mut inserting = match call.resume() {
+        Some(inserting) => inserting,
+        None => {
+            let scope = call.scope(namespace).keep_empty_timestamps(keeps_timestamps);
+            scope.operation.keep_progress();
+            let batch = WriteBatch::begin_presuming(call, all.len(), ordered)?;
+            let progress = InsertProgress::of_write(batch.key(0).filter(|_| all.len() > 1));
+            Inserting { scope, batch, inserted: 0, position: 0, progress }
         }
-        if insertions.len() <= position {
-            // The documents before the next one that the retry record already contains. Earlier ones are not read
-            // again.
-            let unanswered = all.iter().enumerate().skip(insertions.len());
-            let unanswered = unanswered.take_while(|(at, _)| *at <= position || !batch.has_result(*at));
-            insertions.extend(unanswered.map(|(at, document)| Insertion {
-                request: InsertRequest { document: *document, bypass_validation },
-                record: batch.key(at).map(|key| (key, Document::EMPTY)),
-            }));
-        }
-        let rest = insertions.get(position..).unwrap_or_default();
-        let outcome = call.server.database.insert_many(&scope, rest, &mut progress);
-        inserted += outcome.count as i32;
-        batch.committed(outcome.committed);
-        (position..position + outcome.count).for_each(|at| batch.record(at, DocumentBuf::empty));
-        position += outcome.count;
-        if let Some(error) = outcome.error {
-            if batch.check_presumed(call)? {
-                continue;
-            }
-            if !batch.failed(position, error)? {
-                break;
-            }
-            position += 1;
-        }
+    };
+    if let Err(error) = inserting.run(call, &all, bypass_validation) {
+        return Err(call.keep(inserting, error));
     }
+    let Inserting { batch, inserted, position, .. } = inserting;
     call.server.counters.inserted.add(position.min(all.len()) as u64 + u64::from(position < all.len()));
     call.reply.append(c"n", inserted);
     batch.finish(call)
+}
+
+/// A running insert. It continues after a wait.
+struct Inserting {
+    scope: Scope,
+    batch: WriteBatch,
+    inserted: i32,
+    /// Number of documents that are done.
+    position: usize,
+    progress: InsertProgress,
+}
+
+impl Inserting {
+    /// Inserts the remaining documents.
+    ///
+    /// Errors: as [`WriteBatch::failed`].
+    fn run(&mut self, call: &Call<'_>, all: &[Document<'_>], bypass_validation: bool) -> Result<()> {
+        let Inserting { scope, batch, inserted, position, progress } = self;
+        let mut insertions: SmallVec<[Insertion<'_>; 1]> = SmallVec::with_capacity(all.len());
+        while *position < all.len() {
+            if batch.recorded_result(*position).is_some() {
+                *inserted += 1;
+                *position += 1;
+                continue;
+            }
+            if insertions.len() <= *position {
+                // The documents before the next one that the retry record already contains. Earlier ones are not read
+                // again.
+                let unanswered = all.iter().enumerate().skip(insertions.len());
+                let unanswered = unanswered.take_while(|(at, _)| *at <= *position || !batch.has_result(*at));
+                insertions.extend(unanswered.map(|(at, document)| Insertion {
+                    request: InsertRequest { document: *document, bypass_validation },
+                    record: batch.key(at).map(|key| (key, Document::EMPTY)),
+                }));
+            }
+            let rest = insertions.get(*position..).unwrap_or_default();
+            let outcome = call.server.database.insert_many(scope, rest, progress);
+            *inserted += outcome.count as i32;
+            batch.committed(outcome.committed);
+            (*position..*position + outcome.count).for_each(|at| batch.record(at, DocumentBuf::empty));
+            *position += outcome.count;
+            if let Some(error) = outcome.error {
+                if error.code() == ErrorCode::LockBusy {
+                    return Err(error);
+                }
+                if batch.check_presumed(call)? {
+                    continue;
+                }
+                if !batch.failed(*position, error)? {
+                    break;
+                }
+                *position += 1;
+            }
+        }
+        Ok(())
+    }
 }

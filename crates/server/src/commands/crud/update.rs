@@ -11,7 +11,7 @@ use base::bson::{Document, Value, ValueBuf};
 use base::{ErrorCode, Result, bail};
 use database::Scope;
 use database::language::{Collation, Context, Matcher, SortPattern, Update, mentions_expr};
-use database::{Hint, UpdateOutcome, UpdateRequest};
+use database::{Hint, UpdateOutcome, UpdateRequest, WriteProgress};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -54,59 +54,33 @@ fn update(call: &mut Call<'_>) -> Result<HandlerStatus> {
     fields.refuse_unless_default("encryptionInformation")?;
     fields.finish()?;
     call.check_uuid(&namespace, uuid)?;
-    let statements: Vec<Statement<'_>> = statements.iter().map(Statement::read).collect::<Result<_>>()?;
 
     let scope_of = |call: &Call<'_>| -> Result<Scope> {
-        let scope = call.scope_to_write(&namespace, None, variables)?;
-        Ok(scope.keep_empty_timestamps(keeps_timestamps))
+        let scope = call.scope_to_write(&namespace, None, variables)?.keep_empty_timestamps(keeps_timestamps);
+        scope.operation.keep_progress();
+        Ok(scope)
     };
-    let mut scope = scope_of(call)?;
-    let mut batch = WriteBatch::begin(call, statements.len(), ordered)?;
-    let (mut matched, mut modified) = (0, 0);
-    let mut upserted: Vec<(usize, ValueBuf)> = Vec::new();
-    for (position, statement) in statements.iter().enumerate() {
-        Retryable::check_single(batch.retryable.as_ref(), statement.multi)?;
-        let outcome = match batch.recorded_result(position) {
-            Some(answer) => Ok(UpdateOutcome::from_answer(answer.view())),
-            None => loop {
-                let own = statement.scope(&scope);
-                let key = batch.key(position);
-                let outcome = statement
-                    .parse(&own.context, bypass_validation)
-                    .and_then(|request| call.server.database.update_retryable(&own, &request, key));
-                match outcome {
-                    // The latest catalog may have another collation for the collection.
-                    Err(error) if error.code() == ErrorCode::StaleConfig => scope = scope_of(call)?,
-                    outcome => break outcome,
-                }
-            },
-        };
-        call.server.counters.updated.add(u64::from(!is_suspended(&outcome)));
-        match outcome {
-            Ok(outcome) => {
-                batch.record(position, || outcome.to_answer());
-                batch.committed(outcome.committed);
-                call.note(statement.document, &scope.operation, |counts| {
-                    counts.append_number(c"nMatched", outcome.matched as i64);
-                    counts.append_number(c"nModified", outcome.modified as i64);
-                    if outcome.upserted.is_some() {
-                        counts.append_number(c"nUpserted", 1).append(c"upsert", true);
-                    }
-                });
-                matched += outcome.matched as i32;
-                modified += outcome.modified as i32;
-                upserted.extend(outcome.upserted.map(|id| (position, id)));
-            }
-            Err(error) => {
-                if is_unknown_stage(&error, statement) {
-                    return Err(error);
-                }
-                if !batch.failed(position, error)? {
-                    break;
-                }
-            }
+    // All statements are checked before the first runs. A resumed command parses the remaining ones.
+    let (mut parsed, mut updating) = match call.resume() {
+        Some(updating) => (Vec::new(), updating),
+        None => {
+            let parsed = statements.iter().map(Statement::read).collect::<Result<Vec<_>>>()?;
+            let scope = scope_of(call)?;
+            let batch = WriteBatch::begin(call, parsed.len(), ordered)?;
+            let (done, progress) = (Updated::default(), WriteProgress::default());
+            (parsed, Updating { scope, batch, done, position: 0, progress })
+        }
+    };
+    let parsed = &mut parsed.drain(..);
+    for document in statements.iter().skip(updating.position) {
+        let statement = parsed.next().map_or_else(|| Statement::read(document), Ok)?;
+        match updating.run(call, &statement, bypass_validation, &scope_of) {
+            Ok(true) => updating.position += 1,
+            Ok(false) => break,
+            Err(error) => return Err(call.keep(updating, error)),
         }
     }
+    let Updating { batch, done: Updated { matched, modified, upserted }, .. } = updating;
     call.reply.append(c"n", matched + upserted.len() as i32);
     if !upserted.is_empty() {
         call.reply.begin_array(c"upserted");
@@ -117,6 +91,80 @@ fn update(call: &mut Call<'_>) -> Result<HandlerStatus> {
     }
     call.reply.append(c"nModified", modified);
     batch.finish(call)
+}
+
+/// A running update command. It continues after a wait.
+struct Updating {
+    scope: Scope,
+    batch: WriteBatch,
+    done: Updated,
+    /// Position of the running statement.
+    position: usize,
+    /// Progress of this statement.
+    progress: WriteProgress,
+}
+
+/// Counts of the reply.
+#[derive(Default)]
+struct Updated {
+    matched: i32,
+    modified: i32,
+    upserted: Vec<(usize, ValueBuf)>,
+}
+
+impl Updating {
+    /// Runs a statement. Returns false if the command must stop.
+    ///
+    /// Errors: as [`WriteBatch::failed`].
+    fn run(
+        &mut self,
+        call: &mut Call<'_>,
+        statement: &Statement<'_>,
+        bypass_validation: bool,
+        scope_of: &dyn Fn(&Call<'_>) -> Result<Scope>,
+    ) -> Result<bool> {
+        let Updating { scope, batch, done, position, progress } = self;
+        Retryable::check_single(batch.retryable.as_ref(), statement.multi)?;
+        let outcome = match batch.recorded_result(*position) {
+            Some(answer) => Ok(UpdateOutcome::from_answer(answer.view())),
+            None => loop {
+                let own = statement.scope(scope);
+                let key = batch.key(*position);
+                let outcome = statement
+                    .parse(&own.context, bypass_validation)
+                    .and_then(|request| call.server.database.update_retryable(&own, &request, key, progress));
+                match outcome {
+                    // The latest catalog may have another collation for the collection.
+                    Err(error) if error.code() == ErrorCode::StaleConfig => *scope = scope_of(call)?,
+                    outcome => break outcome,
+                }
+            },
+        };
+        if is_suspended(&outcome) {
+            return outcome.map(|_| false);
+        }
+        call.leave_queue();
+        call.server.counters.updated.add(1);
+        match outcome {
+            Ok(outcome) => {
+                batch.record(*position, || outcome.to_answer());
+                batch.committed(outcome.committed);
+                call.note(statement.document, &scope.operation, |counts| {
+                    counts.append_number(c"nMatched", outcome.matched as i64);
+                    counts.append_number(c"nModified", outcome.modified as i64);
+                    if outcome.upserted.is_some() {
+                        counts.append_number(c"nUpserted", 1).append(c"upsert", true);
+                    }
+                });
+                done.matched += outcome.matched as i32;
+                done.modified += outcome.modified as i32;
+                done.upserted.extend(outcome.upserted.map(|id| (*position, id)));
+                Ok(true)
+            }
+            Err(error) if is_unknown_stage(&error, statement) => Err(error),
+            Err(error) => batch.failed(*position, error),
+        }
+    }
 }
 
 /// Returns true if a pipeline has an unknown stage. MongoDB then fails the whole command.

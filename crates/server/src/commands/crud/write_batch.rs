@@ -37,6 +37,21 @@ pub(crate) fn is_suspended<T>(outcome: &Result<T>) -> bool {
     matches!(outcome, Err(error) if error.code() == ErrorCode::LockBusy)
 }
 
+/// Returns true if the error of a statement ends the whole command: after an interruption, and if the statement is
+/// suspended.
+pub(crate) fn ends_command(error: &Error, in_transaction: bool) -> bool {
+    let is_interrupted = matches!(
+        error.code(),
+        ErrorCode::Interrupted
+            | ErrorCode::InterruptedAtShutdown
+            | ErrorCode::MaxTimeMSExpired
+            | ErrorCode::LockBusy
+            | ErrorCode::InterruptedDueToReplStateChange
+    );
+    // A retry of the whole transaction may succeed, so the error belongs to the command.
+    is_interrupted || (in_transaction && reply::is_transient(error.code(), false, false))
+}
+
 impl WriteBatch {
     /// Begins a batch of `count` statements.
     ///
@@ -93,17 +108,7 @@ impl WriteBatch {
     ///
     /// Errors: an error that ends the whole command (interruption, a suspended statement, an invalid namespace).
     pub(crate) fn failed(&mut self, position: usize, error: Error) -> Result<bool> {
-        let ends_command = matches!(
-            error.code(),
-            ErrorCode::Interrupted
-                | ErrorCode::InterruptedAtShutdown
-                | ErrorCode::MaxTimeMSExpired
-                | ErrorCode::LockBusy
-                | ErrorCode::InterruptedDueToReplStateChange
-                | ErrorCode::InvalidNamespace
-        );
-        // A retry of the whole transaction may succeed, so the error belongs to the command.
-        if ends_command || (self.in_transaction && reply::is_transient(error.code(), false, false)) {
+        if ends_command(&error, self.in_transaction) || error.code() == ErrorCode::InvalidNamespace {
             return Err(error);
         }
         self.errors.push((position, error));

@@ -21,7 +21,8 @@ pub(crate) const CREATE: Row = Row::new(
     Requirements::By(requirements::create),
 )
 .stable_api()
-.in_transactions();
+.in_transactions()
+.restarts();
 
 fn create(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -60,7 +61,8 @@ pub(crate) const DROP: Row = Row::new(
     drop_collection,
     Requirements::Collection(Action::DropCollection),
 )
-.stable_api();
+.stable_api()
+.restarts();
 
 fn drop_collection(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -92,7 +94,8 @@ pub(crate) const DROP_DATABASE: Row = Row::new(
     drop_database,
     Requirements::Database(Action::DropDatabase),
 )
-.stable_api();
+.stable_api()
+.restarts();
 
 fn drop_database(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -131,7 +134,8 @@ pub(crate) const RENAME_COLLECTION: Row = Row::new(
     rename,
     Requirements::By(requirements::rename),
 )
-.admin_only();
+.admin_only()
+.restarts();
 
 fn rename(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -200,7 +204,8 @@ pub(crate) const CONVERT_TO_CAPPED: Row = Row::new(
     "Makes a collection capped.",
     convert_to_capped,
     Requirements::Collection(Action::ConvertToCapped),
-);
+)
+.restarts();
 
 fn convert_to_capped(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -256,7 +261,8 @@ pub(crate) const COLL_MOD: Row = Row::new(
     coll_mod,
     Requirements::By(requirements::coll_mod),
 )
-.stable_api();
+.stable_api()
+.restarts();
 
 /// Parses `expireAfterSeconds`. The value `off` is `None`.
 fn expiry(value: Value<'_>) -> Result<Option<i64>> {
@@ -345,7 +351,7 @@ fn coll_mod(call: &mut Call<'_>) -> Result<HandlerStatus> {
         committed = Some(database.change_nothing(interrupt, &namespace)?);
     }
     if let Some(index) = index {
-        committed = super::indexes::change(call, &namespace, index, dry_run)?;
+        committed = super::indexes::change(call, (&operation, context), &namespace, index, dry_run)?;
     }
     call.acknowledge(committed)
 }

@@ -8,8 +8,10 @@ use crate::commands::cursors::cursor_reply;
 use crate::protocol::fields::Fields;
 use base::bson::{Builder, Document, Value};
 use base::{Namespace, Result, bail, err};
-use database::Committed;
 use database::index::IndexSpec;
+use database::language::Context;
+use database::{Committed, Operation};
+use std::sync::Arc;
 
 /// The row of `createIndexes`.
 pub(crate) const CREATE_INDEXES: Row = Row::new(
@@ -20,7 +22,8 @@ pub(crate) const CREATE_INDEXES: Row = Row::new(
     Requirements::Collection(Action::CreateIndex),
 )
 .stable_api()
-.in_transactions();
+.in_transactions()
+.restarts();
 
 fn create_indexes(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -102,7 +105,8 @@ pub(crate) const DROP_INDEXES: Row = Row::new(
     drop_indexes,
     Requirements::Collection(Action::DropIndex),
 )
-.stable_api();
+.stable_api()
+.restarts();
 
 /// Returns true for `"*"` and `["*"]`, which name all indexes.
 fn is_all(index: Value<'_>) -> bool {
@@ -225,6 +229,7 @@ fn re_index(call: &mut Call<'_>) -> Result<HandlerStatus> {
 /// duplicates, or makes the index unique.
 pub(crate) fn change(
     call: &mut Call<'_>,
+    surroundings: (&Arc<Operation>, &Context),
     namespace: &Namespace,
     index: Document<'_>,
     dry_run: bool,
@@ -267,14 +272,13 @@ pub(crate) fn change(
         bail!(IndexNotFound, "cannot find index {name} for ns {namespace}, which is clustered by it");
     }
     if unique.is_some() && alone {
-        return make_unique(call, namespace, &name, dry_run);
+        return make_unique(call, surroundings, namespace, &name, dry_run);
     }
     if unique.is_some() {
-        make_unique(call, namespace, &name, false)?;
+        make_unique(call, surroundings, namespace, &name, false)?;
     }
-    let operation = call.operation();
     let mut reported = Builder::new();
-    let changed = database.change_index(operation.as_ref(), namespace, &name, |spec| {
+    let changed = database.change_index(surroundings.0.as_ref(), namespace, &name, |spec| {
         reported = Builder::new();
         let reply = &mut reported;
         let prepares = prepare_unique == Some(true) && !spec.prepare_unique;
@@ -322,12 +326,12 @@ fn check_preparable(spec: &IndexSpec) -> Result<()> {
 
 fn make_unique(
     call: &mut Call<'_>,
+    (operation, context): (&Arc<Operation>, &Context),
     namespace: &Namespace,
     name: &str,
     dry_run: bool,
 ) -> Result<Option<Committed>> {
-    let (operation, context) = call.surroundings();
-    let committed = call.server.database.convert_to_unique(&operation, namespace, name, dry_run, &context)?;
+    let committed = call.server.database.convert_to_unique(operation, namespace, name, dry_run, context)?;
     if committed.is_some() {
         call.reply.append(c"unique_new", true);
     }

@@ -56,6 +56,7 @@ fn initiate(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let (config, host) =
         SetConfig::first(initial, name, id, |host| call.server.topology.is_own(call.connection.local, host))?;
     call.server.initiate(name, config, &host)?;
+    call.wait_for_settings();
     Ok(HandlerStatus::Done)
 }
 
@@ -107,6 +108,7 @@ fn reconfig(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let taken = old.become_other(new, &named, (&set.name, &address), skip)?;
     set.store(&taken, &address, &call.server.database)?;
     set.configure(taken);
+    call.wait_for_settings();
     Ok(HandlerStatus::Done)
 }
 

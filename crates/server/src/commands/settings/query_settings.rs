@@ -43,6 +43,7 @@ fn set(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let target = (target.hash, representative);
     let shape = server.set_settings.query_settings.set(&server.database, target, settings, version)?;
     shape.append_to(call.reply);
+    call.wait_for_settings();
     Ok(HandlerStatus::Done)
 }
 
@@ -62,6 +63,7 @@ fn remove(call: &mut Call<'_>) -> Result<HandlerStatus> {
     fields.finish()?;
     refuse_standalone(call)?;
     call.server.set_settings.query_settings.remove(&call.server.database, &target.hash)?;
+    call.wait_for_settings();
     Ok(HandlerStatus::Done)
 }
 

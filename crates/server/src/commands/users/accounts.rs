@@ -176,7 +176,7 @@ fn create(call: &mut Call<'_>) -> Result<HandlerStatus> {
         prepare_store(call)?;
         let mut insert = Builder::new();
         insert.append(c"insert", store::USERS).begin_array(c"documents").push(&document.finish()).end();
-        call.server.run_own(admin(insert).view()).map_err(|error| match error.code() {
+        call.run_inner(admin(insert).view()).map_err(|error| match error.code() {
             ErrorCode::DuplicateKey => err!(51003, "User \"{user}\" already exists"),
             _ => error,
         })
@@ -190,7 +190,7 @@ fn prepare_store(call: &Call<'_>) -> Result<()> {
     index.append(c"createIndexes", store::USERS).begin_array(c"indexes").push_document();
     index.begin_document(c"key").append(c"user", 1).append(c"db", 1).end();
     index.append(c"name", "user_1_db_1").append(c"unique", true).end().end();
-    call.server.run_own(admin(index).view())?;
+    call.run_inner(admin(index).view())?;
     let mut version = Builder::new();
     version.append(c"update", "system.version").begin_array(c"updates").push_document();
     version.begin_document(c"q").append(c"_id", "authSchema").end();
@@ -201,7 +201,7 @@ fn prepare_store(call: &Call<'_>) -> Result<()> {
         .end()
         .end();
     version.append(c"upsert", true).end().end();
-    call.server.run_own(admin(version).view()).map(drop)
+    call.run_inner(admin(version).view()).map(drop)
 }
 
 /// Returns an internal command on `admin`. The outer command waits for the write concern.
@@ -301,7 +301,7 @@ pub(super) fn change_user(
     update.begin_document(c"q").append(c"user", &user.name).append(c"db", &user.db);
     update.append_optional(c"credentials", credentials);
     update.end().append(c"u", change).end().end();
-    let reply = call.server.run_own(admin(update).view())?;
+    let reply = call.run_inner(admin(update).view())?;
     if count(&reply) == 0 {
         bail!(UserNotFound, "User {user} not found");
     }
@@ -353,5 +353,5 @@ fn remove(call: &Call<'_>, name: Option<&str>) -> Result<i64> {
     delete.append(c"delete", store::USERS).begin_array(c"deletes").push_document();
     delete.begin_document(c"q").append_optional(c"user", name).append(c"db", call.request.database).end();
     delete.append(c"limit", 0).end().end();
-    Ok(count(&call.server.run_own(admin(delete).view())?))
+    Ok(count(&call.run_inner(admin(delete).view())?))
 }

@@ -90,7 +90,7 @@ fn take_over(call: &Call<'_>, part: &Part, from: &Namespace, db: &str, drops: bo
 
 fn run(call: &Call<'_>, mut command: Builder) -> Result<DocumentBuf> {
     command.begin_document(c"writeConcern").append(c"w", 1).end().append(c"$db", "admin");
-    call.server.run_own(command.finish().view())
+    call.run_inner(command.finish().view())
 }
 
 /// Checks that a document is a valid user or role.

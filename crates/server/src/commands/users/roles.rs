@@ -9,7 +9,6 @@ use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use crate::protocol::names::RoleName;
-use crate::server::Server;
 use base::bson::{Array, Builder, Document, DocumentBuf, Value};
 use base::{ErrorCode, Result, bail, err};
 use database::Database;
@@ -51,7 +50,7 @@ fn create(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut insert = Builder::new();
     insert.append(c"insert", ROLES).begin_array(c"documents").push(&document.finish()).end();
     insert.append(c"$db", "admin");
-    match server.run_own(insert.finish().view()) {
+    match call.run_inner(insert.finish().view()) {
         Err(error) if error.code() == ErrorCode::DuplicateKey => {
             bail!(51002, "Role \"{role}\" already exists");
         }
@@ -93,7 +92,7 @@ fn update(call: &mut Call<'_>) -> Result<HandlerStatus> {
     }
     append_restrictions(&mut set, "updateRole", restrictions)?;
     let lifts = restrictions.is_some_and(|restrictions| restrictions.is_empty());
-    change(call.server, &role, set.finish().view(), lifts)?;
+    change(call, &role, set.finish().view(), lifts)?;
     drop(changing);
     call.acknowledge(None)
 }
@@ -115,7 +114,7 @@ fn drop_role(call: &mut Call<'_>) -> Result<HandlerStatus> {
     check_changeable(&call.server.database, &role)?;
     let mut granted = Builder::new();
     granted.append(c"role", &role.role).append(c"db", &role.db);
-    remove(call.server, granted.finish().view())?;
+    remove(call, granted.finish().view())?;
     drop(changing);
     call.acknowledge(None)
 }
@@ -134,7 +133,7 @@ fn drop_all(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let changing = call.server.auth.changing.lock();
     let mut granted = Builder::new();
     granted.append(c"db", call.request.database);
-    let dropped = remove(call.server, granted.finish().view())?;
+    let dropped = remove(call, granted.finish().view())?;
     drop(changing);
     call.reply.append_number(c"n", dropped);
     call.acknowledge(None)
@@ -187,7 +186,7 @@ fn change_privileges(call: &mut Call<'_>, grants: bool) -> Result<HandlerStatus>
     }
     let mut set = Builder::new();
     role::append_privileges(&mut set, "privileges", &privileges);
-    change(call.server, &role, set.finish().view(), false)?;
+    change(call, &role, set.finish().view(), false)?;
     drop(changing);
     call.acknowledge(None)
 }
@@ -236,7 +235,7 @@ fn change_roles(call: &mut Call<'_>, grants: bool) -> Result<HandlerStatus> {
     }
     let mut set = Builder::new();
     role::append_names(&mut set, "roles", &roles);
-    change(call.server, &role, set.finish().view(), false)?;
+    change(call, &role, set.finish().view(), false)?;
     drop(changing);
     call.acknowledge(None)
 }
@@ -359,7 +358,7 @@ fn check_within(role: &RoleName, privileges: &[Privilege]) -> Result<()> {
 }
 
 /// Sets fields of a role's document. `lifts` removes its authentication restrictions.
-fn change(server: &Server, role: &RoleName, set: Document<'_>, lifts: bool) -> Result<()> {
+fn change(call: &Call<'_>, role: &RoleName, set: Document<'_>, lifts: bool) -> Result<()> {
     let mut update = Builder::new();
     update.append(c"update", ROLES).begin_array(c"updates").push_document();
     update.begin_document(c"q").append(c"_id", &role.id()).end().begin_document(c"u");
@@ -370,7 +369,7 @@ fn change(server: &Server, role: &RoleName, set: Document<'_>, lifts: bool) -> R
         update.begin_document(c"$unset").append(c"authenticationRestrictions", "").end();
     }
     update.end().end().end().append(c"$db", "admin");
-    let written = server.run_own(update.finish().view())?;
+    let written = call.run_inner(update.finish().view())?;
     match count(written.view()) {
         0 => Err(err!(RoleNotFound, "Role {role} not found")),
         _ => Ok(()),
@@ -378,19 +377,19 @@ fn change(server: &Server, role: &RoleName, set: Document<'_>, lifts: bool) -> R
 }
 
 /// Revokes roles from all users and roles, and drops them. Returns the number of dropped roles.
-fn remove(server: &Server, granted: Document<'_>) -> Result<i64> {
+fn remove(call: &Call<'_>, granted: Document<'_>) -> Result<i64> {
     for collection in [USERS, ROLES] {
         let mut update = Builder::new();
         update.append(c"update", collection).begin_array(c"updates").push_document();
         update.begin_document(c"q").begin_document(c"roles").append(c"$elemMatch", granted).end().end();
         update.begin_document(c"u").begin_document(c"$pull").append(c"roles", granted).end().end();
         update.append(c"multi", true).end().end().append(c"$db", "admin");
-        server.run_own(update.finish().view())?;
+        call.run_inner(update.finish().view())?;
     }
     let mut delete = Builder::new();
     delete.append(c"delete", ROLES).begin_array(c"deletes").push_document();
     delete.append(c"q", granted).append(c"limit", 0).end().end().append(c"$db", "admin");
-    let written = server.run_own(delete.finish().view())?;
+    let written = call.run_inner(delete.finish().view())?;
     Ok(count(written.view()))
 }
 

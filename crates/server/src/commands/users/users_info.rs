@@ -207,7 +207,7 @@ fn by_pipeline(call: &Call<'_>, requested: &Parts<'_>) -> Result<Vec<DocumentBuf
         .append(c"mode", "primaryPreferred")
         .end()
         .append(c"$db", "admin");
-    let reply = call.server.run_own(command.finish().view())?;
+    let reply = call.run_inner(command.finish().view())?;
     let cursor = reply.view().get("cursor").and_then(|cursor| cursor.as_document());
     if cursor.and_then(|cursor| cursor.get("id")).and_then(|id| id.as_i64()) != Some(0) {
         bail!(BSONObjectTooLarge, "the users do not fit into one reply: request fewer users");

@@ -88,6 +88,7 @@ fn run(call: &mut Call<'_>, database: &str, command: DocumentBuf) -> Result<()> 
         transaction: None,
         operation_id: call.operation_id,
         may_suspend: Cell::new(false),
+        inner_wait: Cell::default(),
         exhaust_allowed: false,
         streams: None,
         notes: None,
