@@ -51,7 +51,7 @@ impl Request {
         }
     }
 
-    /// Returns true if the server holds a lock and the thread while the request commits.
+    /// Returns true if the server holds a lock while the request commits.
     pub(crate) fn changes_users(&self) -> bool {
         matches!(self.step, Step::Single(Action::CreateUser(_) | Action::DropUser(_)))
     }

@@ -24,7 +24,6 @@ fn main() -> ExitCode {
             "--minutes" => number().map(|number| minutes = Some(number)).is_some(),
             "--threads" => number().map(|number| threads = number).is_some(),
             "--show" => true.then(|| script.is_shown = true).is_some(),
-            // A change of users inside of another request can wait forever.
             "--logins" => true.then(|| script.has_logins = true).is_some(),
             "--shrink" => true.then(|| shrinks = true).is_some(),
             "--every-mark" => true.then(|| every_mark = true).is_some(),

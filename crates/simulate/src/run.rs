@@ -52,7 +52,6 @@ pub(crate) fn run(script: &Script) -> Result<Report, String> {
         incarnation: Cell::new(0),
         is_faulty: Cell::new(false),
         shift: Cell::new(0),
-        is_syncing: Cell::new(false),
         is_ticking: Cell::new(false),
         watcher: RefCell::default(),
         tries: Cell::new(0),

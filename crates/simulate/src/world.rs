@@ -57,8 +57,6 @@ pub(crate) struct World {
     pub(crate) is_faulty: Cell<bool>,
     /// Difference of the wall clock to the simulated time, in milliseconds.
     pub(crate) shift: Cell<i64>,
-    /// True while clients run during a slow sync.
-    pub(crate) is_syncing: Cell<bool>,
     /// True while the background work runs.
     pub(crate) is_ticking: Cell<bool>,
     pub(crate) clients: Vec<RefCell<Client>>,
