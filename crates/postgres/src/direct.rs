@@ -162,15 +162,63 @@ impl Direct {
     /// Makes the statement of a shape. The conditions count the results of all steps, so every row lock is taken before
     /// the queue lock (`next_time`).
     fn assemble(&self, shape: usize) -> Arc<Statement> {
-        let mut number = 0;
-        let mut next = |kind: &str| {
-            number += 1;
-            format!("${number}::{kind}")
+        let mut parts = Parts { shape, number: 0, steps: Vec::new(), conditions: Vec::new() };
+        parts.check_generations();
+        parts.change_keys();
+        if parts.has(COUNT) {
+            parts.add_counts();
+        }
+        let (end, returned) = match parts.has(LOG | PAGED) {
+            true => (parts.insert_entries(), " returning time"),
+            false => ("select 1".to_string(), ""),
         };
-        let is_group = shape & GROUP != 0;
-        let scalar = |kind: &str| if is_group { format!("{kind}[]") } else { kind.to_string() };
-        let [of, generation] = [(); 2].map(|()| next(&scalar("int8")));
-        let mut conditions = vec![match is_group {
+        let Parts { steps, conditions, .. } = parts;
+        let steps = if steps.is_empty() { String::new() } else { format!("with {} ", steps.join(", ")) };
+        let sql = format!(
+            "{steps}{end} where case when {} then true else SCHEMA.changed() end{returned}",
+            conditions.join(" and ")
+        );
+        Statement::new(format!("direct_{shape}"), in_schema(&sql, &self.schema))
+    }
+}
+
+/// The parts of a statement that is being made.
+struct Parts {
+    shape: usize,
+    /// Number of parameters.
+    number: usize,
+    steps: Vec<String>,
+    conditions: Vec<String>,
+}
+
+impl Parts {
+    fn has(&self, bits: usize) -> bool {
+        self.shape & bits != 0
+    }
+
+    /// Returns the next parameter.
+    fn next(&mut self, kind: &str) -> String {
+        self.number += 1;
+        format!("${}::{kind}", self.number)
+    }
+
+    /// Returns the next parameters. Each has a value for each commit of a group.
+    fn next_of_commit<const N: usize>(&mut self, kinds: [&str; N]) -> [String; N] {
+        let array = if self.has(GROUP) { "[]" } else { "" };
+        kinds.map(|kind| self.next(&format!("{kind}{array}")))
+    }
+
+    /// Adds a step and a condition for the number of its rows.
+    fn add(&mut self, name: &str, sql: String, condition: &str) {
+        let returned = if name == "counted" { "ident" } else { "1" };
+        self.steps.push(format!("{name} as ({sql} returning {returned})"));
+        self.conditions.push(format!("(select count(*) from {name}) {condition}"));
+    }
+
+    /// Adds the condition that the generations of the collections are unchanged.
+    fn check_generations(&mut self) {
+        let [of, generation] = self.next_of_commit(["int8"; 2]);
+        self.conditions.push(match self.has(GROUP) {
             true => format!(
                 "(select count(*) from unnest({of}, {generation}) x(i, g) \
                  join SCHEMA.generations t on t.ident = x.i and t.generation = x.g) = cardinality({of})"
@@ -178,86 +226,77 @@ impl Direct {
             false => format!(
                 "exists (select from SCHEMA.generations where ident = {of} and generation = {generation})"
             ),
-        }];
-        let mut steps = Vec::new();
-        let mut add = |name: &str, sql: String, condition: String| {
-            let returned = if name == "counted" { "ident" } else { "1" };
-            steps.push(format!("{name} as ({sql} returning {returned})"));
-            conditions.push(format!("(select count(*) from {name}) {condition}"));
-        };
-        if shape & UPDATE != 0 {
-            let rows = [next("int8[]"), next("bytea[]"), next("bytea[]"), next("bytea[]")];
+        });
+    }
+
+    /// Adds the steps that change keys.
+    fn change_keys(&mut self) {
+        if self.has(UPDATE) {
+            let rows = ["int8[]", "bytea[]", "bytea[]", "bytea[]"].map(|kind| self.next(kind));
             let sql = format!(
                 "update SCHEMA.kv t set value = x.v from unnest({}) x(i, k, v, h) \
                  where t.ident = x.i and t.key = x.k and sha256(t.value) = x.h",
                 rows.join(", ")
             );
-            add("updated", sql, format!("= cardinality({})", rows[0]));
+            self.add("updated", sql, &format!("= cardinality({})", rows[0]));
         }
-        if shape & DELETE != 0 {
-            let rows = [next("int8[]"), next("bytea[]"), next("bytea[]")];
+        if self.has(DELETE) {
+            let rows = ["int8[]", "bytea[]", "bytea[]"].map(|kind| self.next(kind));
             let sql = format!(
                 "delete from SCHEMA.kv t using unnest({}) x(i, k, h) \
                  where t.ident = x.i and t.key = x.k and sha256(t.value) = x.h",
                 rows.join(", ")
             );
-            add("deleted", sql, format!("= cardinality({})", rows[0]));
+            self.add("deleted", sql, &format!("= cardinality({})", rows[0]));
         }
-        if shape & REMOVE != 0 {
-            let rows = [next("int8[]"), next("bytea[]")].join(", ");
+        if self.has(REMOVE) {
+            let rows = ["int8[]", "bytea[]"].map(|kind| self.next(kind)).join(", ");
             let sql = format!(
                 "delete from SCHEMA.kv t using unnest({rows}) x(i, k) where t.ident = x.i and t.key = x.k"
             );
-            add("removed", sql, ">= 0".to_string());
+            self.add("removed", sql, ">= 0");
         }
-        if shape & INSERT != 0 {
-            let rows = unnested(&[next("int8[]"), next("bytea[]"), next("bytea[]"), next("bytea[]")]);
+        if self.has(INSERT) {
+            let rows = unnested(&["int8[]", "bytea[]", "bytea[]", "bytea[]"].map(|kind| self.next(kind)));
             let sql = format!("insert into SCHEMA.kv (ident, key, long, value) select {rows}");
-            add("inserted", sql, "> 0".to_string());
+            self.add("inserted", sql, "> 0");
         }
-        if shape & COUNT != 0 {
-            let [of, slot] = [next(&scalar("int8")), next("int8")];
-            let [records, bytes] = [(); 2].map(|()| next(&scalar("int8")));
-            let [update, insert] = counts([of, slot, records, bytes], is_group);
-            add("counted", update, ">= 0".to_string());
-            add("first", insert, ">= 0".to_string());
+    }
+
+    /// Adds the steps that add to the counts.
+    fn add_counts(&mut self) {
+        let [of] = self.next_of_commit(["int8"]);
+        let slot = self.next("int8");
+        let [records, bytes] = self.next_of_commit(["int8"; 2]);
+        let [update, insert] = counts([of, slot, records, bytes], self.has(GROUP));
+        self.add("counted", update, ">= 0");
+        self.add("first", insert, ">= 0");
+    }
+
+    /// Adds the pages of a log entry and returns the start of the statement that inserts the entries.
+    fn insert_entries(&mut self) -> String {
+        let [body] = self.next_of_commit(["int8"]);
+        let mut value = "null::bytea".to_string();
+        if self.has(LOG) {
+            [value] = self.next_of_commit(["bytea"]);
+            // `find_out` may have decided that this commit does not exist.
+            let matches = if self.has(GROUP) { format!("any({body})") } else { body.clone() };
+            self.conditions.push(format!("not exists (select from SCHEMA.log where body = {matches})"));
+        } else {
+            let pages = unnested(&["int8[]", "int8[]", "bytea[]"].map(|kind| self.next(kind)));
+            let sql = format!("insert into SCHEMA.log select {body}, {pages}");
+            self.add("paged", sql, "> 0");
         }
-        let mut end = "select 1".to_string();
-        let mut given = "";
-        if shape & (LOG | PAGED) != 0 {
-            let body = next(&scalar("int8"));
-            let mut value = "null::bytea".to_string();
-            if shape & LOG != 0 {
-                value = next(&scalar("bytea"));
-            } else {
-                let pages = unnested(&[next("int8[]"), next("int8[]"), next("bytea[]")]);
-                let sql = format!("insert into SCHEMA.log select {body}, {pages}");
-                add("told", sql, "> 0".to_string());
-            }
-            let [earliest, ticks, bytes] = [(); 3].map(|()| next(&scalar("int8")));
-            if shape & LOG != 0 {
-                // `find_out` may have decided that this commit does not exist.
-                let matches = if is_group { format!("any({body})") } else { body.clone() };
-                conditions.push(format!("not exists (select from SCHEMA.log where body = {matches})"));
-            }
-            end = match is_group {
-                true => format!(
-                    "insert into SCHEMA.log_order select SCHEMA.next_time(x.e, x.t), x.o, x.b, x.v \
-                     from unnest({body}, {value}, {earliest}, {ticks}, {bytes}) x(o, v, e, t, b)"
-                ),
-                false => format!(
-                    "insert into SCHEMA.log_order \
-                     select SCHEMA.next_time({earliest}, {ticks}), {body}, {bytes}, {value}"
-                ),
-            };
-            given = " returning time";
+        let [earliest, ticks, bytes] = self.next_of_commit(["int8"; 3]);
+        match self.has(GROUP) {
+            true => format!(
+                "insert into SCHEMA.log_order select SCHEMA.next_time(x.e, x.t), x.o, x.b, x.v \
+                 from unnest({body}, {value}, {earliest}, {ticks}, {bytes}) x(o, v, e, t, b)"
+            ),
+            false => format!(
+                "insert into SCHEMA.log_order select SCHEMA.next_time({earliest}, {ticks}), {body}, {bytes}, {value}"
+            ),
         }
-        let steps = if steps.is_empty() { String::new() } else { format!("with {} ", steps.join(", ")) };
-        let sql = format!(
-            "{steps}{end} where case when {} then true else SCHEMA.changed() end{given}",
-            conditions.join(" and ")
-        );
-        Statement::new(format!("direct_{shape}"), in_schema(&sql, &self.schema))
     }
 }
 

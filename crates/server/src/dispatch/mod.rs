@@ -432,8 +432,7 @@ impl<'a> Run<'a, '_> {
         }
         self.record.durability_wait = call.durability_wait.take();
         self.record.context.change_stream |= call.reads_stream;
-        let streams = call.streams;
-        reply.streams = streams;
+        reply.streams = call.streams;
         self.record.context.no_writes &= answer.is_err() && self.server.database.latest_position() == before;
         if in_transaction && let Some(session) = &state.session {
             let failed = std::mem::take(&mut self.progress.statement_failed) || answer.is_err();
@@ -442,7 +441,19 @@ impl<'a> Run<'a, '_> {
                 self.server.database.cursors.kill_transaction(&session.id);
             }
         }
-        match answer? {
+        self.complete(state, reply, answer?, failure, durable)
+    }
+
+    /// Completes the reply of a handler that has ended, and keeps the fail point of one that waits.
+    fn complete(
+        &mut self,
+        state: &mut ConnectionState,
+        reply: &mut Reply,
+        status: HandlerStatus,
+        failure: Failure,
+        durable: bool,
+    ) -> Result<HandlerStatus> {
+        match status {
             HandlerStatus::Wait(event) => {
                 self.progress.failure = Some(Box::new(failure));
                 Ok(HandlerStatus::Wait(event))
