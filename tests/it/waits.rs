@@ -113,6 +113,35 @@ fn statements_that_wait_after_their_first_change_hold_no_thread() {
 }
 
 #[test]
+fn a_write_that_waits_in_its_middle_ends_without_its_client() {
+    let Some(server) = Server::start_with(&["--replset", "rs"]) else { return };
+    let mut client = server.connect().unwrap();
+    run(
+        &mut client,
+        "{insert: 'c', documents: [{_id: 0, n: 0}, {_id: 1, n: 0}, {_id: 2, n: 0}], $db: 'test'}",
+    );
+    let transaction = "lsid: {id: {$uuid: '00000000-0000-4000-8000-000000000001'}}, \
+                       txnNumber: {$numberLong: '1'}, autocommit: false";
+    let held = format!(
+        "{{update: 'c', updates: [{{q: {{_id: 1}}, u: {{$inc: {{n: 1}}}}}}], {transaction}, startTransaction: true, \
+         $db: 'test'}}"
+    );
+    assert_eq!(number(&run(&mut client, &held), "nModified"), Some(1));
+    let updates = [0, 1, 2].map(|id| format!("{{q: {{_id: {id}}}, u: {{$inc: {{n: 10}}}}}}")).join(",");
+    let update = format!("{{update: 'c', updates: [{updates}], writeConcern: {{w: 0}}, $db: 'test'}}");
+    let mut other = server.connect().unwrap();
+    other.command_unacknowledged(&parse(&update).unwrap()).unwrap();
+    until("it waits", || running(&mut client, "update") == 1);
+    drop(other);
+    run(&mut client, &format!("{{commitTransaction: 1, {transaction}, $db: 'admin'}}"));
+    let mut count =
+        |query: &str| number(&run(&mut client, &format!("{{count: 'c', query: {query}, $db: 'test'}}")), "n");
+    until("it ends", || count("{_id: 2, n: 10}") == Some(1));
+    assert_eq!(count("{_id: 0, n: 10}"), Some(1));
+    assert_eq!(count("{_id: 1, n: 11}"), Some(1));
+}
+
+#[test]
 fn writes_and_reads_go_on_while_an_index_is_built_and_killop_ends_it() {
     let Some(server) = Server::start() else { return };
     let mut client = server.connect().unwrap();

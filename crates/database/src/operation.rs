@@ -121,6 +121,8 @@ pub struct Operation {
     may_suspend: AtomicBool,
     /// True if its caller keeps the progress of its statements.
     keeps_progress: AtomicBool,
+    /// Number of suspensions.
+    suspensions: AtomicU32,
     waits: Mutex<Waits>,
     /// Unique number among the operations of this process.
     #[cfg(debug_assertions)]
@@ -193,6 +195,8 @@ const YIELD_PAUSE: Duration = Duration::from_micros(300);
 /// Maximum number of plans recorded for one operation. It may run one plan for each document joined by
 /// `$lookup`.
 const PLANS_MAX: usize = 32;
+/// Number of suspensions after which waits in the queue of a record hold their thread.
+const QUEUE_SUSPENSIONS_MAX: u32 = 64;
 /// Number of checks between two reads of the clock.
 const CHECKS_PER_CLOCK_READ: u32 = 16;
 
@@ -250,6 +254,7 @@ impl Operation {
             transaction: OnceLock::new(),
             may_suspend: AtomicBool::new(false),
             keeps_progress: AtomicBool::new(false),
+            suspensions: AtomicU32::new(0),
             waits: Mutex::default(),
             #[cfg(debug_assertions)]
             serial: next_serial(),
@@ -343,11 +348,18 @@ impl Operation {
         self.may_suspend.load(Relaxed)
     }
 
+    /// Returns true if the wait in the queue of a record must suspend the statement. A command reads its list again after
+    /// a suspension. After many suspensions, these short waits therefore hold their thread.
+    pub(crate) fn suspends_in_queue(&self) -> bool {
+        self.suspends() && self.suspensions.load(Relaxed) < QUEUE_SUSPENSIONS_MAX
+    }
+
     /// Suspends the statement. Returns the error that ends it.
     pub(crate) fn suspend(&self, ready: Ready, turn: Option<RecordTicket>) -> Error {
         let mut waits = self.waits.lock();
         if !matches!(*waits, Waits::Suspended(_)) {
             *waits = Waits::Suspended(Suspension { ready, turn });
+            self.suspensions.fetch_add(1, Relaxed);
         }
         suspended()
     }

@@ -2,7 +2,7 @@
 
 use crate::observe::profiler::Notes;
 use crate::state::fail_point::Failure;
-use database::{Position, Queue, RecordTicket, Ticket};
+use database::{Database, Position, Queue, RecordTicket, Ticket};
 use std::any::Any;
 use std::cell::Cell;
 use std::sync::Arc;
@@ -25,6 +25,19 @@ pub(crate) struct Progress {
     pub(crate) statement_failed: bool,
     /// Last reply, if further replies follow without requests.
     pub(crate) stream: Option<Stream>,
+}
+
+impl Progress {
+    /// Returns true if the handler keeps what it has done while its statement waits.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.suspended.as_ref().is_some_and(|suspended| suspended.kept.is_some())
+    }
+
+    /// Returns true if the command may have changed something before its statement was suspended.
+    pub(crate) fn has_changes(&self, database: &Database) -> bool {
+        let began = self.suspended.as_ref().and_then(|suspended| suspended.began);
+        began.is_some_and(|(_, before)| database.latest_position() != before)
+    }
 }
 
 /// State of a command whose statement waits without a thread.

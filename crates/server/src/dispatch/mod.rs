@@ -292,7 +292,7 @@ impl<'a> Run<'a, '_> {
             retryable_write: arguments.transaction_number.is_some() && !in_transaction,
             in_transaction,
             ends_transaction: command.ends_transactions(),
-            no_writes: true,
+            no_writes: !self.progress.has_changes(&self.server.database),
             change_stream: command.name == "aggregate" && opens_stream(self.request.body),
         };
         // The command is known here, so the error has labels that let drivers retry on another
@@ -380,6 +380,9 @@ impl<'a> Run<'a, '_> {
         }
         if let Some(event) = self.wait(state, &arguments)? {
             self.progress.failure = Some(Box::new(failure));
+            if let Some(suspended) = &mut self.progress.suspended {
+                suspended.notes = self.record.notes.take();
+            }
             return Ok(HandlerStatus::Wait(event));
         }
         if self.progress.suspended.is_some() {

@@ -38,6 +38,11 @@ struct RequestState {
 }
 
 impl Request {
+    /// Returns true if the request waits in the middle of its writes. It ends without its client, too.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.request_state.progress.is_kept()
+    }
+
     /// Begins a request with a whole frame. `out` receives the reply, as in [`poll`](Self::poll).
     /// Returns the request if it waits or has further replies.
     ///

@@ -64,6 +64,13 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
+    /// Returns true if the request that waits for this event ends without its client: it waits only for the journal, or
+    /// in the middle of its writes.
+    pub(crate) fn ignores_disconnects(&self, event: &Event) -> bool {
+        matches!(event, Event::Journaled { .. })
+            || self.request.as_ref().is_some_and(|request| request.is_kept())
+    }
+
     /// Creates the driver of a new connection.
     pub(crate) fn new(server: Arc<Server>, state: ConnectionState) -> Driver {
         Driver {

@@ -320,15 +320,15 @@ impl Connection {
         Ok(())
     }
 
-    /// Waits for the event of the request. Returns false if the client disconnects. A wait for the
-    /// journal ignores disconnects, since the request is complete.
+    /// Waits for the event of the request. Returns false if the client disconnects. A wait for the journal or in the
+    /// middle of writes ignores disconnects: writes run to their end.
     async fn wait(&mut self) -> bool {
         let Connection { stream, driver, .. } = self;
         let Some(mut event) = driver.event.take() else { return true };
-        let is_done = matches!(event, Event::Journaled { .. });
+        let ignores_disconnects = driver.ignores_disconnects(&event);
         let server = driver.server.clone();
         let happened = wait_for_event(&mut event, &server.database);
-        if is_done {
+        if ignores_disconnects {
             happened.await;
             return true;
         }

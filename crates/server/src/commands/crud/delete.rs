@@ -44,7 +44,6 @@ fn delete(call: &mut Call<'_>) -> Result<HandlerStatus> {
     fields.refuse_unless_default("isTimeseriesNamespace")?;
     fields.refuse_unless_default("encryptionInformation")?;
     fields.finish()?;
-    call.check_uuid(&namespace, uuid)?;
 
     let scope_of = |call: &Call<'_>| -> Result<Scope> {
         let scope = call.scope_to_write(&namespace, None, variables)?;
@@ -55,6 +54,7 @@ fn delete(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let (mut parsed, mut deleting) = match call.resume() {
         Some(deleting) => (Vec::new(), deleting),
         None => {
+            call.check_uuid(&namespace, uuid)?;
             let parsed = statements.iter().map(read).collect::<Result<Vec<_>>>()?;
             let scope = scope_of(call)?;
             let batch = WriteBatch::begin(call, parsed.len(), ordered)?;

@@ -29,13 +29,13 @@ fn insert(call: &mut Call<'_>) -> Result<HandlerStatus> {
     fields.refuse_unless_default("isTimeseriesNamespace")?;
     fields.refuse_unless_default("encryptionInformation")?;
     fields.finish()?;
-    call.check_uuid(&namespace, uuid)?;
 
     let mut all: SmallVec<[Document<'_>; 1]> = SmallVec::with_capacity(documents.len());
     all.extend(documents.iter());
     let mut inserting = match call.resume() {
         Some(inserting) => inserting,
         None => {
+            call.check_uuid(&namespace, uuid)?;
             let scope = call.scope(namespace).keep_empty_timestamps(keeps_timestamps);
             scope.operation.keep_progress();
             let batch = WriteBatch::begin_presuming(call, all.len(), ordered)?;
@@ -89,6 +89,9 @@ impl Inserting {
             let outcome = call.server.database.insert_many(scope, rest, progress);
             *inserted += outcome.count as i32;
             batch.committed(outcome.committed);
+            if !outcome.error.as_ref().is_some_and(|error| error.code() == ErrorCode::LockBusy) {
+                call.leave_queue();
+            }
             (*position..*position + outcome.count).for_each(|at| batch.record(at, DocumentBuf::empty));
             *position += outcome.count;
             if let Some(error) = outcome.error {

@@ -53,7 +53,6 @@ fn update(call: &mut Call<'_>) -> Result<HandlerStatus> {
     fields.refuse_unless_default("isTimeseriesNamespace")?;
     fields.refuse_unless_default("encryptionInformation")?;
     fields.finish()?;
-    call.check_uuid(&namespace, uuid)?;
 
     let scope_of = |call: &Call<'_>| -> Result<Scope> {
         let scope = call.scope_to_write(&namespace, None, variables)?.keep_empty_timestamps(keeps_timestamps);
@@ -64,6 +63,7 @@ fn update(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let (mut parsed, mut updating) = match call.resume() {
         Some(updating) => (Vec::new(), updating),
         None => {
+            call.check_uuid(&namespace, uuid)?;
             let parsed = statements.iter().map(Statement::read).collect::<Result<Vec<_>>>()?;
             let scope = scope_of(call)?;
             let batch = WriteBatch::begin(call, parsed.len(), ordered)?;
