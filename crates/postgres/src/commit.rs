@@ -1,7 +1,7 @@
 //! Commits. One call of the server checks and applies a change, in one round trip if it changes only keys.
 
 use crate::change::{Extras, Sorted, Step, Writes, steps};
-use crate::connection::{Param, Statement};
+use crate::connection::{Param, Row, Statement};
 use crate::failure::{Failure, PgResult};
 use crate::front::Front;
 use crate::group::{Admission, Done, GroupFailure, GroupResult, GroupedCommit, Running};
@@ -110,16 +110,17 @@ impl Front {
             [Step::Writes(writes)] => Some(std::mem::take(writes)),
             _ => None,
         };
-        let mut _place = None;
+        let mut alone = None;
         if directly
             && let Some(writes) = &single
             && side_effect_rows.is_plain()
             && GroupedCommit::fits(writes, expect, &side_effect_rows.extras, entry)
         {
             let commit = || GroupedCommit::new(writes, expect, &side_effect_rows.extras, entry);
-            match self.join_group(writes, entry, commit)? {
+            let keys = self.groups.hashes(writes.keys());
+            match self.join_group(&keys, entry, commit)? {
                 Joined::Ended(attempt) => return Ok(attempt),
-                Joined::Alone(place) => _place = place,
+                Joined::Alone(place) => alone = Some((keys, place)),
             }
         }
         let mut conn = self.commits.take(&|| {})?;
@@ -144,7 +145,15 @@ impl Front {
                     conn.call(statement, params)
                 });
                 match sent {
-                    Ok(sent) => return sent.and_then(|()| self.send_and_wait(&mut conn, entry, 0)),
+                    Ok(sent) => {
+                        let answers = sent.and_then(|()| conn.flush()).and_then(|()| conn.results());
+                        let keys = alone.map(|(keys, _)| keys);
+                        let attempt = self.attempt_of(&conn, answers, entry, 0)?;
+                        if let (Attempt::Locked, Some(keys)) = (&attempt, keys) {
+                            self.groups.avoid(keys);
+                        }
+                        return Ok(attempt);
+                    }
                     Err(other) => sorted = other,
                 }
             }
@@ -159,12 +168,12 @@ impl Front {
     /// Commits in a group, if the commit may join one.
     fn join_group(
         &self,
-        writes: &Writes,
+        keys: &[u64],
         entry: Option<&Entry<'_>>,
         commit: impl FnOnce() -> GroupedCommit,
     ) -> PgResult<Joined<'_>> {
         self.confirm_incarnation()?;
-        let result = match self.groups.admit(writes.keys(), commit)? {
+        let result = match self.groups.admit(keys, commit)? {
             Admission::Alone(place) => return Ok(Joined::Alone(place)),
             Admission::Leads(running, commits) => self.lead_group(running, commits),
             Admission::Ended(result) => result,
@@ -273,6 +282,17 @@ impl Front {
         following: usize,
     ) -> PgResult<Attempt> {
         let answers = conn.flush().and_then(|()| conn.results());
+        self.attempt_of(conn, answers, entry, following)
+    }
+
+    /// Returns the attempt with these results. After a lost connection, it looks for the log entry.
+    fn attempt_of(
+        &self,
+        conn: &PooledConnection,
+        answers: PgResult<Vec<Vec<Row>>>,
+        entry: Option<&Entry<'_>>,
+        following: usize,
+    ) -> PgResult<Attempt> {
         if let (Err(failure), Some(entry)) = (&answers, entry)
             && failure.ends_connection()
         {

@@ -5,17 +5,19 @@
 //! first queued commit runs all queued commits as the next group.
 //!
 //! The commits of a group change different keys, and each commit has its own log entry and time. The server applies the
-//! whole group or refuses it. After a refusal, each commit runs alone. A commit also runs alone if a queued or running
-//! commit changes one of its keys, because it would probably be refused.
+//! whole group or refuses it. After a refusal, each commit runs alone. Two commits of one key run alone, because the
+//! second one would probably be refused. A commit also runs alone while a row lock of a transaction delays commits of its
+//! keys.
 
 use crate::change::{Extras, Writes};
 use crate::failure::{CHECK_INTERVAL, Failure, PgResult, should_continue};
 use crate::times::{Entry, ShortEntry};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::hash_map::RandomState;
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use storage::store::Expect;
 
 /// Maximum number of commits or groups that run at a time. A second one uses the time in which the server ends the first.
@@ -26,6 +28,12 @@ const GROUP_MAX: usize = 64;
 
 /// Number of commits that run alone after a refused group.
 const ALONE_AFTER_REFUSAL: usize = 32;
+
+/// Time after a wait for a row lock during which commits of the same keys run alone.
+const AVOIDED: Duration = Duration::from_secs(1);
+
+/// Maximum number of keys with this time.
+const AVOIDED_MAX: usize = 1024;
 
 /// Maximum number of rows and of their bytes in a commit of a group. A large commit would delay the others.
 const ROWS_MAX: usize = 32;
@@ -114,8 +122,34 @@ struct Inner<C> {
     queue: VecDeque<Queued<C>>,
     /// Hashes of the keys that running and queued commits change.
     keys: HashSet<u64>,
+    /// Keys whose commits have waited for a row lock, and the end of the time in which their commits run alone.
+    avoided: HashMap<u64, Instant>,
     /// Number of the next commits that run alone.
     alone: usize,
+}
+
+impl<C> Inner<C> {
+    /// Removes the queued commits that change one of these keys. Returns their threads.
+    fn remove_queued(&mut self, keys: &[u64]) -> Vec<Arc<Waiter<C>>> {
+        let (removed, queue) = std::mem::take(&mut self.queue)
+            .into_iter()
+            .partition::<VecDeque<_>, _>(|queued| queued.keys.iter().any(|key| keys.contains(key)));
+        self.queue = queue;
+        removed
+            .into_iter()
+            .map(|queued| {
+                queued.keys.iter().for_each(|key| _ = self.keys.remove(key));
+                queued.waiter
+            })
+            .collect()
+    }
+
+    /// Returns true if a commit has just waited for the row lock of one of these keys.
+    fn avoids(&mut self, keys: &[u64]) -> bool {
+        let now = Instant::now();
+        self.avoided.retain(|_, end| *end > now);
+        keys.iter().any(|key| self.avoided.contains_key(key))
+    }
 }
 
 /// A commit in the queue or in a group.
@@ -151,28 +185,53 @@ pub(crate) enum Admission<'a, C = GroupedCommit> {
 
 impl<C> Default for Groups<C> {
     fn default() -> Groups<C> {
-        let inner = Inner { running: 0, queue: VecDeque::new(), keys: HashSet::new(), alone: 0 };
+        let inner = Inner {
+            running: 0,
+            queue: VecDeque::new(),
+            keys: HashSet::new(),
+            avoided: HashMap::new(),
+            alone: 0,
+        };
         Groups { inner: Mutex::new(inner), hasher: RandomState::new() }
     }
 }
 
 impl<C> Groups<C> {
-    /// Admits a commit that changes these keys, and waits while too many commits run. Calls `commit` if the commit must
-    /// wait.
+    /// Returns the hashes of keys.
+    pub(crate) fn hashes<K: Hash>(&self, keys: impl Iterator<Item = K>) -> Vec<u64> {
+        keys.map(|key| self.hasher.hash_one(key)).collect()
+    }
+
+    /// Lets the next commits of these keys run alone, because a commit has waited for their row locks.
+    pub(crate) fn avoid(&self, keys: Vec<u64>) {
+        let now = Instant::now();
+        let mut inner = self.inner.lock();
+        if inner.avoided.len() >= AVOIDED_MAX {
+            inner.avoided.retain(|_, end| *end > now);
+        }
+        if inner.avoided.len() < AVOIDED_MAX {
+            inner.avoided.extend(keys.into_iter().map(|key| (key, now + AVOIDED)));
+        }
+    }
+
+    /// Admits a commit that changes the keys with these hashes, and waits while too many commits run. Calls `commit` if
+    /// the commit must wait.
     ///
     /// Errors: `Interrupted` before the commit runs.
-    pub(crate) fn admit<K: Hash>(
-        &self,
-        keys: impl Iterator<Item = K>,
-        commit: impl FnOnce() -> C,
-    ) -> PgResult<Admission<'_, C>> {
-        let keys: Vec<u64> = keys.map(|key| self.hasher.hash_one(key)).collect();
+    pub(crate) fn admit(&self, keys: &[u64], commit: impl FnOnce() -> C) -> PgResult<Admission<'_, C>> {
+        let keys = keys.to_vec();
         let mut inner = self.inner.lock();
         if inner.alone > 0 {
             inner.alone -= 1;
             return Ok(Admission::Alone(None));
         }
         if keys.iter().any(|key| inner.keys.contains(key)) {
+            let waiters = inner.remove_queued(&keys);
+            drop(inner);
+            waiters.into_iter().for_each(|waiter| waiter.wake(State::Ended(Ok(None))));
+            return Ok(Admission::Alone(None));
+        }
+        if !inner.avoided.is_empty() && inner.avoids(&keys) {
             return Ok(Admission::Alone(None));
         }
         inner.keys.extend(&keys);
@@ -325,7 +384,7 @@ mod tests {
 
     /// Takes all places of running commits.
     fn occupy<C>(groups: &Groups<C>) -> Vec<Running<'_, C>> {
-        let running = |_| match groups.admit([0; 0].iter(), || panic!("it waits")).unwrap() {
+        let running = |_| match groups.admit(&[], || panic!("it waits")).unwrap() {
             Admission::Alone(Some(running)) => running,
             _ => panic!("no place is free"),
         };
@@ -343,7 +402,7 @@ mod tests {
     fn queued_commits_form_a_group() {
         let groups = Groups::<u8>::default();
         let done = |number: u8| Done { time: Some(number.into()), incarnation: 1 };
-        let run = |number: u8| match groups.admit([number].iter(), || number).unwrap() {
+        let run = |number: u8| match groups.admit(&[number.into()], || number).unwrap() {
             Admission::Leads(running, commits) => {
                 running.end(commits.into_iter().map(|number| Ok(Some(done(number)))).collect())
             }
@@ -355,11 +414,15 @@ mod tests {
             let threads: Vec<_> = (1..=8).map(|number| (number, scope.spawn(move || run(number)))).collect();
             wait_for_queue(&groups, 8);
             assert!(run(3).unwrap().is_none(), "a commit waits for a queued commit of the same key");
-            let killed = cancellation::within(|| Some(1), || groups.admit([9].iter(), || 9));
+            wait_for_queue(&groups, 7);
+            groups.avoid(vec![10]);
+            assert!(run(10).unwrap().is_none(), "a commit waits although its key is locked");
+            let killed = cancellation::within(|| Some(1), || groups.admit(&[9], || 9));
             assert!(matches!(killed, Err(Failure::Interrupted(1))));
             running.pop();
             for (number, thread) in threads {
-                assert_eq!(thread.join().unwrap().unwrap(), Some(done(number)));
+                let result = thread.join().unwrap().unwrap();
+                assert_eq!(result, Some(done(number)).filter(|_| number != 3));
             }
         });
         drop(running);
@@ -371,7 +434,7 @@ mod tests {
     fn a_lost_thread_and_a_refusal_are_results() {
         let groups = Groups::<u8>::default();
         for is_refused in [false, true] {
-            let run = |number: u8| match groups.admit([number].iter(), || number).unwrap() {
+            let run = |number: u8| match groups.admit(&[number.into()], || number).unwrap() {
                 Admission::Leads(running, commits) if is_refused => {
                     running.end(commits.iter().map(|_| Ok(None)).collect())
                 }
@@ -390,9 +453,9 @@ mod tests {
             assert_eq!(lost, usize::from(!is_refused), "{results:?}");
         }
         for _ in 0..ALONE_AFTER_REFUSAL {
-            assert!(matches!(groups.admit([1].iter(), || 1), Ok(Admission::Alone(None))));
+            assert!(matches!(groups.admit(&[1], || 1), Ok(Admission::Alone(None))));
         }
-        assert!(matches!(groups.admit([1].iter(), || 1), Ok(Admission::Alone(Some(_)))));
+        assert!(matches!(groups.admit(&[1], || 1), Ok(Admission::Alone(Some(_)))));
     }
 
     #[test]
