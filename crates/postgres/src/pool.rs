@@ -360,7 +360,8 @@ impl Drop for PooledConnection {
         if connection.is_interrupted() {
             return self.pool.end_statement(connection);
         }
-        if connection.is_broken() || connection.in_transaction() {
+        // The next user would send queued calls.
+        if connection.is_broken() || connection.in_transaction() || connection.queued() > 0 {
             drop(connection);
             return self.pool.closed();
         }
