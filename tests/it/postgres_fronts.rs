@@ -2,6 +2,7 @@
 
 use crate::client::Client;
 use crate::print_line;
+use crate::requests::until;
 use crate::server::Server;
 use base::bson::extended_json::parse;
 use base::bson::{Document, DocumentBuf};
@@ -149,4 +150,48 @@ fn an_insert_through_a_front_with_an_older_retry_record() {
     assert!(!is_retried(&run(&mut b, &insert(11, "{_id: 11}"))));
     assert_eq!(refused(&mut a, &insert(10, "{_id: 10}")), Some(225));
     assert_eq!(count(&mut a), Some(9));
+}
+
+/// Drivers behind a balancer continue a transaction and a cursor on one connection only, so mongos ends both with it.
+#[test]
+fn a_closed_load_balanced_connection_ends_its_transaction_and_its_cursor() {
+    let Some(cluster) = Cluster::start().unwrap() else {
+        return print_line("fronts over PostgreSQL skipped: it isn't installed (apt-get install postgresql)");
+    };
+    let connection = cluster.connection_string();
+    let start = || Server::on_schema(&connection, "balanced");
+    let (Some(first), Some(second)) = (start(), start()) else { return };
+    let mut other = second.connect().unwrap();
+    run(&mut other, "{insert: 'c', documents: [{_id: 1}, {_id: 2}, {_id: 3}], $db: 'test'}");
+    let balanced = || {
+        let mut client = first.connect().unwrap();
+        let hello = run(&mut client, "{hello: 1, loadBalanced: true, $db: 'admin'}");
+        assert!(hello.view().get("serviceId").is_some());
+        client
+    };
+
+    let session = "lsid: {id: UUID('01234567-89ab-cdef-0123-456789abcdef')}";
+    let (mut idle, mut client) = (balanced(), balanced());
+    run(&mut idle, &format!("{{ping: 1, {session}, $db: 'admin'}}"));
+    let transaction = format!("txnNumber: NumberLong(1), autocommit: false, {session}");
+    let begin = "insert: 'c', documents: [{_id: 4}], startTransaction: true";
+    run(&mut client, &format!("{{{begin}, {transaction}, $db: 'test'}}"));
+    // An earlier connection of the session does not end the transaction.
+    drop(idle);
+    run(&mut client, &format!("{{insert: 'c', documents: [{{_id: 5}}], {transaction}, $db: 'test'}}"));
+    drop(client);
+    // The drop would wait for the transaction.
+    run(&mut other, "{drop: 'c', maxTimeMS: 20000, $db: 'test'}");
+    let commit = format!("{{commitTransaction: 1, {transaction}, $db: 'admin'}}");
+    assert_eq!(refused(&mut balanced(), &commit), Some(251));
+
+    run(&mut other, "{insert: 'c', documents: [{_id: 1}, {_id: 2}, {_id: 3}], $db: 'test'}");
+    let mut client = balanced();
+    run(&mut client, "{find: 'c', batchSize: 1, $db: 'test'}");
+    drop(client);
+    let open = || {
+        let status = run(&mut first.connect().unwrap(), "{serverStatus: 1, $db: 'admin'}");
+        within(&status, &["metrics", "cursor", "open", "total"])
+    };
+    until("the cursor is closed", || open() == Some(0));
 }

@@ -527,7 +527,10 @@ impl<'a> Run<'a, '_> {
             return Ok(None);
         }
         let starts = part == Part::First;
-        session.enter_transaction(database, counters, number, starts, &arguments.read_concern).map(Some)
+        let connection_id = state.activity.connection_id;
+        session
+            .enter_transaction(database, counters, number, starts, &arguments.read_concern, connection_id)
+            .map(Some)
     }
 
     /// Refuses commands that a secondary or uninitiated member cannot run.

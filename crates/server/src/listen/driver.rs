@@ -230,6 +230,26 @@ impl Driver {
 impl Drop for Driver {
     fn drop(&mut self) {
         self.set_busy(false);
+        if self.state.is_load_balanced {
+            // A request that waits uses them.
+            self.request = None;
+            in_place(&mut || end_load_balanced(&self.server, &self.state));
+        }
+    }
+}
+
+/// Aborts the transaction and kills the cursor of a load-balanced connection that closes, as mongos does. Another front
+/// could not end them, and a transaction would keep its locks until transactionLifetimeLimitSeconds.
+fn end_load_balanced(server: &Server, state: &ConnectionState) {
+    if let Some(session) = &state.session {
+        session.abort_transaction_of_connection(
+            &server.database,
+            &server.sessions.transactions,
+            state.activity.connection_id,
+        );
+    }
+    if let Some(id) = state.cursor {
+        server.database.cursors.kill(id);
     }
 }
 

@@ -44,6 +44,8 @@ struct Open {
     began: Instant,
     began_millis: i64,
     read_concern: Option<ReadConcern>,
+    /// Connection of the last statement.
+    connection_id: i32,
     /// Total duration of its statements.
     active: Duration,
     /// Start of the current statement.
@@ -92,6 +94,7 @@ impl Session {
         number: i64,
         starts: bool,
         concern: &RequestedReadConcern,
+        connection_id: i32,
     ) -> Result<Arc<OpenTransaction>> {
         let mut current = self.transaction.lock();
         let newest = current.newest(self);
@@ -118,12 +121,13 @@ impl Session {
                 began: time::now(),
                 began_millis: database.now_millis(),
                 read_concern: concern.level,
+                connection_id,
                 active: Duration::ZERO,
                 running: None,
             });
         }
         current.check_open(self, number)?;
-        current.begin(database, counters)
+        current.begin(database, counters, connection_id)
     }
 
     /// Marks the end of a statement. A failure aborts the transaction.
@@ -210,6 +214,19 @@ impl Session {
     /// Aborts the open transaction, if any, for example at the end of the session.
     pub(crate) fn abort_any_transaction(&self, database: &Database, counters: &TransactionCounters) {
         self.transaction.lock().abort(database, counters);
+    }
+
+    /// Aborts the open transaction if this connection ran its last statement. Does not wait for a running commit.
+    pub(crate) fn abort_transaction_of_connection(
+        &self,
+        database: &Database,
+        counters: &TransactionCounters,
+        connection_id: i32,
+    ) {
+        let mut current = self.transaction.lock();
+        if matches!(&current.state, State::Open(open) if open.connection_id == connection_id) {
+            current.abort(database, counters);
+        }
     }
 
     /// Aborts the transaction if it is older than the limit. Returns true if it was.
@@ -347,7 +364,12 @@ impl Transaction {
     }
 
     /// Begins a statement of the open transaction.
-    fn begin(&mut self, database: &Database, counters: &TransactionCounters) -> Result<Arc<OpenTransaction>> {
+    fn begin(
+        &mut self,
+        database: &Database,
+        counters: &TransactionCounters,
+        connection_id: i32,
+    ) -> Result<Arc<OpenTransaction>> {
         let number = self.number.unwrap_or(-1);
         let State::Open(open) = &mut self.state else { return Err(aborted(number)) };
         if open.transaction.has_lost_snapshot() {
@@ -356,6 +378,7 @@ impl Transaction {
             return Err(error);
         }
         open.running = Some(time::now());
+        open.connection_id = connection_id;
         counters.active.fetch_add(1, Relaxed);
         Ok(open.transaction.clone())
     }

@@ -37,6 +37,11 @@ pub(crate) struct ConnectionState {
     pub(crate) session: Option<Arc<Session>>,
     /// Counters of the last used database.
     pub(crate) counted: Option<Arc<DatabaseOperations>>,
+    /// True behind a load balancer (`loadBalanced` in hello). Its driver continues a cursor or a transaction on this
+    /// connection only, so both end with the connection.
+    pub(crate) is_load_balanced: bool,
+    /// Last cursor that stayed open, if the connection is load balanced.
+    pub(crate) cursor: Option<i64>,
 }
 
 /// SASL conversation in progress.
@@ -97,6 +102,8 @@ impl ConnectionState {
             metadata: None,
             session: None,
             counted: None,
+            is_load_balanced: false,
+            cursor: None,
         }
     }
 

@@ -43,7 +43,11 @@ fn keep(call: &mut Call<'_>, mut cursor: Cursor) -> i64 {
     cursor.tag = requested.map(|requested| access::cursor::tag(requested, &call.command.requirements));
     cursor.session = call.arguments.session;
     cursor.transaction = call.arguments.transaction_number.filter(|_| call.transaction.is_some());
-    call.server.database.register_cursor(cursor)
+    let id = call.server.database.register_cursor(cursor);
+    if call.connection.is_load_balanced {
+        call.connection.cursor = Some(id);
+    }
+    id
 }
 
 /// Appends the reply of a find on a missing collection. MongoDB orders these fields differently.

@@ -255,6 +255,7 @@ fn append_reply(call: &mut Call<'_>, hello_request: &HelloRequest<'_>, primary: 
         // transactions, and switch after a failure.
         call.reply.append(c"msg", "isdbgrid");
         if hello_request.load_balanced {
+            call.connection.is_load_balanced = true;
             // Identifies the server behind the load balancer that serves this connection.
             call.reply.append(c"serviceId", call.server.topology.process_id);
         }
