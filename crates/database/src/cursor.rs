@@ -512,6 +512,11 @@ impl Cursors {
         self.kill_all(|slot| slot.in_transaction && slot.session.as_ref() == Some(session));
     }
 
+    /// Ends every cursor.
+    pub fn end_all(&self) {
+        self.kill_all(|_| true);
+    }
+
     /// Ends cursors, even in use.
     fn kill_all(&self, goes: impl Fn(&Slot) -> bool) {
         self.open.lock().retain(|_, slot| {

@@ -78,6 +78,13 @@ pub struct Server {
     random: Random,
 }
 
+impl Drop for Server {
+    /// Ends the cursors: their plans refer to the database, which owns them, so neither would be freed.
+    fn drop(&mut self) {
+        self.database.cursors.end_all();
+    }
+}
+
 impl Server {
     /// Creates a server for this database with these commands. It does not listen yet.
     pub(crate) fn with_commands(
