@@ -106,6 +106,86 @@ fn both_fronts_return_equal_data() {
     }
 }
 
+/// A driver may repeat a write at another front while the first front still runs it. Both return the result of the run
+/// that was committed.
+#[test]
+fn a_write_that_two_fronts_run_at_the_same_time() {
+    let Some(cluster) = Cluster::start().unwrap() else {
+        return print_line("fronts over PostgreSQL skipped: it isn't installed (apt-get install postgresql)");
+    };
+    let connection = cluster.connection_string();
+    let start = || Server::on_schema(&connection, "together");
+    let (Some(first), Some(second)) = (start(), start()) else { return };
+    let (mut holder, mut a, mut b) =
+        (first.connect().unwrap(), first.connect().unwrap(), second.connect().unwrap());
+    let documents = "{_id: 1, n: 0}, {_id: 2}, {_id: 3}, {_id: 4, n: 0}, {_id: 5, n: 0}";
+    run(&mut holder, &format!("{{insert: 'c', documents: [{documents}], $db: 'test'}}"));
+    let bulk = |operation: &str| format!("bulkWrite: 1, ops: [{operation}], nsInfo: [{{ns: 'test.c'}}]");
+    let increment = "u: {$inc: {n: 1}}";
+    let writes = [
+        (1, 1, format!("update: 'c', updates: [{{q: {{_id: 1}}, {increment}}}]")),
+        (1, 1, "findAndModify: 'c', query: {_id: 1}, update: {$inc: {n: 1}}".into()),
+        (1, 1, bulk("{update: 0, filter: {_id: 1}, updateMods: {$inc: {n: 1}}}")),
+        // The slower one finds nothing to change.
+        (1, 1, format!("update: 'c', updates: [{{q: {{_id: 1, n: 3}}, {increment}}}]")),
+        (1, 1, "findAndModify: 'c', query: {_id: 1, n: 4}, update: {$inc: {n: 1}}".into()),
+        (2, 1, "delete: 'c', deletes: [{q: {_id: 2}, limit: 1}]".into()),
+        (3, 1, bulk("{delete: 0, filter: {_id: 3}}")),
+        (
+            4,
+            2,
+            format!(
+                "update: 'c', updates: [{{q: {{_id: 4}}, {increment}}}, {{q: {{_id: 5, n: 0}}, {increment}}}]"
+            ),
+        ),
+        (10, 1, "insert: 'c', documents: [{_id: 10}]".into()),
+        (11, 2, "insert: 'c', documents: [{_id: 11}, {_id: 12}]".into()),
+        (13, 1, "insert: 'c', documents: [{_id: 13}]".into()),
+    ];
+    for (number, (id, statements, write)) in (1..).zip(&writes) {
+        let session = |uuid: u8| {
+            format!(
+                "lsid: {{id: UUID('01234567-89ab-cdef-0123-0000000000{uuid:02}')}}, txnNumber: NumberLong({number})"
+            )
+        };
+        let own = format!("{}, autocommit: false", session(1));
+        let upsert =
+            format!("update: 'c', updates: [{{q: {{_id: {id}}}, u: {{$set: {{held: 1}}}}, upsert: true}}]");
+        run(&mut holder, &format!("{{{upsert}, {own}, startTransaction: true, $db: 'test'}}"));
+        let database = if write.starts_with("bulkWrite") { "admin" } else { "test" };
+        let write = format!("{{{write}, {}, $db: '{database}'}}", session(2));
+        let replies = std::thread::scope(|scope| {
+            let both = [&mut a, &mut b].map(|client| scope.spawn(|| run(client, &write)));
+            let waiting = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'";
+            until("both wait for the row lock", || cluster.run(&[waiting]).unwrap() == Some(2));
+            run(&mut holder, &format!("{{abortTransaction: 1, {own}, $db: 'admin'}}"));
+            both.map(|one| one.join().unwrap())
+        });
+        // Each statement has run at one front, and is answered from its record at the other.
+        let mut retried: Vec<i64> = replies
+            .iter()
+            .filter_map(|reply| reply.view().get("retriedStmtIds")?.as_array())
+            .flat_map(|ids| ids.iter().filter_map(|id| id.as_i64()))
+            .collect();
+        retried.sort_unstable();
+        assert_eq!(retried, (0..*statements).collect::<Vec<_>>(), "{write}: {replies:?}");
+        let [one, other] = replies.map(|reply| result(&reply));
+        assert_eq!(one, other, "{write}");
+    }
+    for (id, n) in [(1, 5), (4, 1), (5, 1)] {
+        let count = format!("{{count: 'c', query: {{_id: {id}, n: {n}}}, $db: 'test'}}");
+        assert_eq!(number(run(&mut holder, &count).view(), "n"), Some(1), "{count}");
+    }
+    assert_eq!(number(run(&mut holder, "{count: 'c', $db: 'test'}").view(), "n"), Some(7));
+}
+
+/// Returns the fields of a write's reply that hold its result.
+fn result(reply: &DocumentBuf) -> String {
+    let fields =
+        ["n", "nModified", "value", "lastErrorObject", "nMatched", "nDeleted", "nErrors", "writeErrors"];
+    fields.map(|name| format!("{name}: {:?}", reply.view().get(name))).join(", ")
+}
+
 /// A front does not read the record of an insert's session again while it has seen it. Another front may have changed
 /// the record meanwhile.
 #[test]

@@ -51,7 +51,7 @@ impl Database {
             && self.records_retries
             && !mutant!("retryable writes leave no record")
         {
-            self.expect_retry(changes, key);
+            self.expect_first_run(changes, key);
             let value = to_value(key.number, self.now_millis(), answer);
             match self.shares_retries() {
                 true => changes.put_retry(key, value),
@@ -187,24 +187,36 @@ impl Database {
         changes.expect_retry(retry.to_key(), self.seen_retry(&retry));
     }
 
-    /// Returns true if a write of this one statement need not read its record before: this process has read or
-    /// written a record of an earlier write of the session. The commit expects that record. If another process has
-    /// changed it, the commit is refused, and [`check_seen_retry`](Self::check_seen_retry) reads it.
-    pub fn has_seen_retry(&self, retry: &RetryKey) -> bool {
-        self.shares_retries()
-            && self.seen_retry(retry).is_some_and(|value| {
-                from_entry(&retry.to_key(), &value).is_ok_and(|seen| seen.key.number < retry.number)
-            })
+    /// As [`expect_retry`](Self::expect_retry), for the only commit of a statement. The store refuses it if this process
+    /// has seen the statement's own record.
+    fn expect_first_run(&self, changes: &mut Changes, retry: RetryKey) {
+        if !self.shares_retries() {
+            return;
+        }
+        let seen = self.seen_retry(&retry).filter(|value| is_earlier(&retry, value));
+        changes.expect_retry(retry.to_key(), seen);
     }
 
-    /// Reads the records of the statement again after a failure. Returns `None` if they are as this process had seen
-    /// them: the failure stands.
+    /// Returns true if a write of this one statement need not read its record before: this process has read or
+    /// written a record of an earlier write of the session. The commit expects that record. If another process has
+    /// changed it, the commit is refused, and [`changed_retries`](Self::changed_retries) reads it.
+    pub fn has_seen_retry(&self, retry: &RetryKey) -> bool {
+        self.shares_retries() && self.seen_retry(retry).is_some_and(|value| is_earlier(retry, &value))
+    }
+
+    /// Reads the records of a session's statements `first` to `last` again after a failure. Returns `None` if they are
+    /// as this process had seen them: the failure stands.
     ///
     /// Errors: as [`stored_retries`](Self::stored_retries).
-    pub fn check_seen_retry(&self, retry: &RetryKey) -> Result<Option<Vec<StoredRetry>>> {
-        let seen = self.seen_retry(retry);
-        let stored = self.stored_retries(retry.session, (retry.statement, retry.statement))?;
-        Ok((self.seen_retry(retry) != seen).then_some(stored))
+    pub fn changed_retries(
+        &self,
+        session: SessionId,
+        (first, last): (i32, i32),
+    ) -> Result<Option<Vec<StoredRetry>>> {
+        let seen = || self.seen_retries.lock().get(&session).cloned();
+        let before = seen();
+        let stored = self.stored_retries(session, (first, last))?;
+        Ok((seen() != before).then_some(stored))
     }
 
     /// Returns the record of a statement as this process has read or written it.
@@ -259,6 +271,11 @@ impl Database {
             records.map(|record| record.key).any(|key| is_live(&key))
         });
     }
+}
+
+/// Returns true if a record is that of an earlier write of the session.
+fn is_earlier(retry: &RetryKey, record: &Value) -> bool {
+    from_entry(&retry.to_key(), record).is_ok_and(|seen| seen.key.number < retry.number)
 }
 
 #[cfg(test)]

@@ -156,19 +156,17 @@ impl Bulk {
             Operation::Insert(_) => false,
         };
         Retryable::check_single(retryable.as_ref(), is_multi)?;
-        let done = match retryable.as_mut().and_then(|retryable| retryable.recorded_result(*position)) {
-            Some(answer) => Ok(recalled(operation, answer.view())),
-            None => {
-                let key = retryable.as_ref().map(|retryable| retryable.key(*position));
-                let run = || operation.run(call, target, scope, bypass_validation, key, progress);
-                let done = call.server.database.by_latest_catalog(run);
-                if !is_suspended(&done) {
-                    call.leave_queue();
-                    operation.counter(call).add(1);
-                }
-                done
-            }
+        let recall = |answer: Document<'_>| recalled(operation, answer);
+        let run = |key| {
+            let run = || operation.run(call, target, scope, bypass_validation, key, progress);
+            call.server.database.by_latest_catalog(run)
         };
+        let done =
+            Retryable::run(retryable.as_mut(), call, *position, recall, |done: &Done| done.committed, run);
+        if !is_suspended(&done) {
+            call.leave_queue();
+            operation.counter(call).add(1);
+        }
         match done {
             Ok(done) => {
                 if let Some(retryable) = retryable {

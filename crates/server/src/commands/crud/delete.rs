@@ -11,7 +11,7 @@ use base::bson::Document;
 use base::{ErrorCode, Result, bail};
 use database::Scope;
 use database::language::{Collation, Matcher};
-use database::{DeleteRequest, Hint, WriteProgress, delete_answer};
+use database::{DeleteRequest, Hint, UpdateOutcome, WriteProgress, delete_answer};
 use std::sync::Arc;
 
 /// Position in the command table.
@@ -98,15 +98,9 @@ impl Deleting {
     ) -> Result<bool> {
         let Deleting { scope, batch, deleted, position, progress } = self;
         Retryable::check_single(batch.retryable.as_ref(), !statement.single)?;
-        if let Some(answer) = batch.recorded_result(*position) {
-            call.server.counters.deleted.add(1);
-            *deleted += answer.view().get("n").and_then(|n| n.as_i64()).unwrap_or(0);
-            return Ok(true);
-        }
-        let outcome = loop {
+        let run = |key| loop {
             let own = scope.collated(statement.collation.as_ref());
             let request = parse(statement.filter, statement.single, statement.hint.clone(), &own);
-            let key = batch.key(*position);
             let outcome = request
                 .and_then(|request| call.server.database.delete_retryable(&own, &request, key, progress));
             match outcome {
@@ -115,6 +109,8 @@ impl Deleting {
                 outcome => break outcome,
             }
         };
+        let recall = |answer: Document<'_>| (UpdateOutcome::from_answer(answer).matched, None);
+        let outcome = Retryable::run(batch.retryable.as_mut(), call, *position, recall, |done| done.1, run);
         if is_suspended(&outcome) {
             return outcome.map(|_| false);
         }

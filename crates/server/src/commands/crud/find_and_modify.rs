@@ -11,7 +11,7 @@ use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::{Namespace, Result, bail, err};
 use database::Scope;
 use database::language::{Arena, Collation, Context, Matcher, Projection, SortPattern};
-use database::{Action, FindAndModifyOutcome, FindAndModifyRequest, ReplyBuilder};
+use database::{Action, Committed, FindAndModifyOutcome, FindAndModifyRequest, ReplyBuilder, RetryKey};
 use std::sync::Arc;
 
 /// Position in the command table.
@@ -46,10 +46,7 @@ fn run(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let parts = Parts::read(&mut call.fields())?;
     let mut retryable = Retryable::begin(call, 1)?;
     if let Some(answer) = retryable.as_mut().and_then(|retryable| retryable.recorded_result(0)) {
-        call.reply.append_all(answer.view());
-        Retryable::append_retried(retryable.as_ref(), call.reply);
-        call.acknowledge(None)?;
-        return Ok(HandlerStatus::Done);
+        return reply(call, retryable.as_ref(), &answer, None);
     }
     let scope = call.scope_to_write(&parts.namespace, parts.collation.as_ref(), parts.variables)?;
     let scope = scope.keep_empty_timestamps(parts.keeps_timestamps);
@@ -69,14 +66,29 @@ fn run(call: &mut Call<'_>) -> Result<HandlerStatus> {
         let value = project(outcome, projection.as_ref(), &request.matcher, context)?;
         Ok(answer(outcome, value.as_ref(), parts.remove))
     };
-    let retry = retryable.as_ref().map(|retryable| (retryable.key(0), &answer_of as ReplyBuilder<'_>));
-    let outcome = database.find_and_modify(&scope, &request, retry)?;
-    let answer = answer_of(&outcome)?;
-    call.reply.append_all(answer.view());
+    let run = |key: Option<RetryKey>| {
+        let retry = key.map(|key| (key, &answer_of as ReplyBuilder<'_>));
+        let outcome = database.find_and_modify(&scope, &request, retry)?;
+        Ok((answer_of(&outcome)?, outcome.committed))
+    };
+    let recall = |answer: Document<'_>| (answer.to_owned(), None);
+    let (answer, committed) = Retryable::run(retryable.as_mut(), call, 0, recall, |done| done.1, run)?;
     if let Some(retryable) = &retryable {
-        retryable.record(0, answer);
+        retryable.record(0, answer.clone());
     }
-    call.acknowledge(outcome.committed)
+    reply(call, retryable.as_ref(), &answer, committed)
+}
+
+/// Replies with an answer, which may be recorded.
+fn reply(
+    call: &mut Call<'_>,
+    retryable: Option<&Retryable>,
+    answer: &DocumentBuf,
+    committed: Option<Committed>,
+) -> Result<HandlerStatus> {
+    call.reply.append_all(answer.view());
+    Retryable::append_retried(retryable, call.reply);
+    call.acknowledge(committed)
 }
 
 impl<'a> Parts<'a> {

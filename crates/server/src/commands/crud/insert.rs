@@ -98,7 +98,9 @@ impl Inserting {
                 if error.code() == ErrorCode::LockBusy {
                     return Err(error);
                 }
-                if batch.check_presumed(call)? {
+                if batch.is_decided_again(call, *position, &error)? {
+                    // The record may have further statements.
+                    insertions.truncate(*position);
                     continue;
                 }
                 if !batch.failed(*position, error)? {

@@ -2,12 +2,13 @@
 //!
 //! The session keeps the record. A persistent engine also stores it with the commit.
 
+use super::write_batch::ends_command;
 use crate::call::Call;
 use crate::session::Session;
-use base::bson::{Builder, DocumentBuf};
-use base::{Result, err};
-use database::RetryKey;
+use base::bson::{Builder, Document, DocumentBuf};
+use base::{Error, ErrorCode, Result, err};
 use database::mark;
+use database::{Committed, RetryKey};
 use std::sync::Arc;
 
 /// Retry state of one write command.
@@ -16,8 +17,8 @@ pub(crate) struct Retryable {
     number: i64,
     /// True if the command was received before.
     again: bool,
-    /// True if the stored record was not read.
-    is_presumed: bool,
+    /// Least and greatest number of a statement.
+    among: (i32, i32),
     /// Number of the first statement, or the numbers of all.
     first: i32,
     ids: Option<Vec<i32>>,
@@ -35,7 +36,7 @@ impl Retryable {
 
     /// As [`begin`](Self::begin), for a write that commits its record in every case. One statement does without a read
     /// of its record if this process has seen it. The caller passes a failure to
-    /// [`check_presumed`](Self::check_presumed).
+    /// [`is_decided_again`](Self::is_decided_again).
     pub(crate) fn begin_presuming(call: &Call<'_>, count: usize) -> Result<Option<Retryable>> {
         Retryable::begin_with(call, count, count == 1)
     }
@@ -50,19 +51,16 @@ impl Retryable {
         });
         let first = arguments.statement_id.unwrap_or(0);
         let retried = Vec::new();
-        let mut started =
-            Retryable { session, number, again: false, is_presumed: false, first, ids, retried };
+        let mut started = Retryable { session, number, again: false, among: (0, 0), first, ids, retried };
         let among = match &started.ids {
             Some(ids) => (ids.iter().copied().min().unwrap_or(0), ids.iter().copied().max().unwrap_or(0)),
             None => (started.statement(0), started.statement(count.saturating_sub(1))),
         };
+        started.among = among;
         let session = &started.session;
         let stored = || call.server.database.stored_retries(session.id, among);
         started.again = match session.begin_write(number)? {
-            true if presumes && call.server.database.has_seen_retry(&started.key(0)) => {
-                started.is_presumed = true;
-                false
-            }
+            true if presumes && call.server.database.has_seen_retry(&started.key(0)) => false,
             true => session.add_stored(stored()?, number)?,
             // On a shared store a remembered write may be lost. The stored record decides if it
             // runs again.
@@ -72,17 +70,56 @@ impl Retryable {
         Ok(Some(started))
     }
 
-    /// Reads the record that the write has presumed, after a failure. Returns true if another process has changed it,
-    /// so that the statement must be decided again.
+    /// Runs the statement at this position, or restores its outcome from its record.
+    ///
+    /// Another process may run the statement at the same time. The commit of one of them succeeds. If `run` fails or
+    /// commits nothing, the outcome of the other process is returned.
+    ///
+    /// Errors: errors of `run`, and of [`is_decided_again`](Self::is_decided_again).
+    pub(crate) fn run<T>(
+        this: Option<&mut Retryable>,
+        call: &Call<'_>,
+        position: usize,
+        recall: impl Fn(Document<'_>) -> T,
+        committed: impl Fn(&T) -> Option<Committed>,
+        mut run: impl FnMut(Option<RetryKey>) -> Result<T>,
+    ) -> Result<T> {
+        let Some(retryable) = this else { return run(None) };
+        loop {
+            if let Some(answer) = retryable.recorded_result(position) {
+                return Ok(recall(answer.view()));
+            }
+            let outcome = run(Some(retryable.key(position)));
+            let error = match &outcome {
+                Ok(done) if committed(done).is_some() => return outcome,
+                Ok(_) => None,
+                Err(error) => Some(error),
+            };
+            if !retryable.is_decided_again(call, position, error)? {
+                return outcome;
+            }
+        }
+    }
+
+    /// Reads the records of other processes again, after a statement that has failed or committed nothing. Returns true
+    /// if another process has run the statement, or if the statement was refused because of another record that has
+    /// changed since its read. The records only change to later ones, so a statement is not decided again forever.
     ///
     /// Errors: TransactionTooOld, storage errors.
-    pub(crate) fn check_presumed(&mut self, call: &Call<'_>) -> Result<bool> {
-        if !std::mem::take(&mut self.is_presumed) {
+    pub(crate) fn is_decided_again(
+        &mut self,
+        call: &Call<'_>,
+        position: usize,
+        error: Option<&Error>,
+    ) -> Result<bool> {
+        if !call.server.settings.shared || error.is_some_and(|error| ends_command(error, false)) {
             return Ok(false);
         }
-        let Some(stored) = call.server.database.check_seen_retry(&self.key(0))? else { return Ok(false) };
-        self.again = self.session.add_stored(stored, self.number)?;
-        Ok(true)
+        let stored = call.server.database.changed_retries(self.session.id, self.among)?;
+        let Some(stored) = stored else { return Ok(false) };
+        self.again |= self.session.add_stored(stored, self.number)?;
+        let is_refused = error.is_some_and(|error| error.code() == ErrorCode::ConflictingOperationInProgress);
+        Ok(is_refused || self.has_result(position))
     }
 
     /// Returns the recorded result of the statement at this position.

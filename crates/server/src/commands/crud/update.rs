@@ -125,21 +125,20 @@ impl Updating {
     ) -> Result<bool> {
         let Updating { scope, batch, done, position, progress } = self;
         Retryable::check_single(batch.retryable.as_ref(), statement.multi)?;
-        let outcome = match batch.recorded_result(*position) {
-            Some(answer) => Ok(UpdateOutcome::from_answer(answer.view())),
-            None => loop {
-                let own = statement.scope(scope);
-                let key = batch.key(*position);
-                let outcome = statement
-                    .parse(&own.context, bypass_validation)
-                    .and_then(|request| call.server.database.update_retryable(&own, &request, key, progress));
-                match outcome {
-                    // The latest catalog may have another collation for the collection.
-                    Err(error) if error.code() == ErrorCode::StaleConfig => *scope = scope_of(call)?,
-                    outcome => break outcome,
-                }
-            },
+        let run = |key| loop {
+            let own = statement.scope(scope);
+            let outcome = statement
+                .parse(&own.context, bypass_validation)
+                .and_then(|request| call.server.database.update_retryable(&own, &request, key, progress));
+            match outcome {
+                // The latest catalog may have another collation for the collection.
+                Err(error) if error.code() == ErrorCode::StaleConfig => *scope = scope_of(call)?,
+                outcome => break outcome,
+            }
         };
+        let committed = |outcome: &UpdateOutcome| outcome.committed;
+        let retryable = batch.retryable.as_mut();
+        let outcome = Retryable::run(retryable, call, *position, UpdateOutcome::from_answer, committed, run);
         if is_suspended(&outcome) {
             return outcome.map(|_| false);
         }

@@ -77,9 +77,15 @@ impl WriteBatch {
         self.retryable.as_mut()?.recorded_result(position)
     }
 
-    /// Returns true if a failed statement must be decided again, see [`Retryable::check_presumed`].
-    pub(crate) fn check_presumed(&mut self, call: &Call<'_>) -> Result<bool> {
-        self.retryable.as_mut().map_or(Ok(false), |retryable| retryable.check_presumed(call))
+    /// Returns true if a failed statement must be decided again, see [`Retryable::is_decided_again`].
+    pub(crate) fn is_decided_again(
+        &mut self,
+        call: &Call<'_>,
+        position: usize,
+        error: &Error,
+    ) -> Result<bool> {
+        let retryable = self.retryable.as_mut();
+        retryable.map_or(Ok(false), |retryable| retryable.is_decided_again(call, position, Some(error)))
     }
 
     /// Returns true if the record has the statement.
