@@ -4,7 +4,7 @@ use crate::change::{Extras, Sorted, Step, Writes, steps};
 use crate::connection::{Param, Row, Statement};
 use crate::failure::{Failure, PgResult};
 use crate::front::Front;
-use crate::group::{Admission, Done, GroupFailure, GroupResult, GroupedCommit, Running};
+use crate::group::{Admission, Done, GroupFailure, GroupResult, GroupedCommit, Running, bytes_of};
 use crate::keys::ident;
 use crate::pool::PooledConnection;
 use crate::session::end;
@@ -45,7 +45,7 @@ impl Attempt {
     pub(crate) fn of<T>(answer: PgResult<T>) -> PgResult<Attempt> {
         match answer {
             Ok(_) => Ok(Attempt::Done(Done::default())),
-            Err(failure) if failure.is("VE001") || failure.is("23505") => Ok(Attempt::Refused),
+            Err(failure) if failure.is_refusal() => Ok(Attempt::Refused),
             Err(failure) if failure.is_conflict() => Ok(Attempt::Locked),
             Err(failure) => Err(failure),
         }
@@ -116,7 +116,8 @@ impl Front {
             && side_effect_rows.is_plain()
             && GroupedCommit::fits(writes, expect, &side_effect_rows.extras, entry)
         {
-            let commit = || GroupedCommit::new(writes, expect, &side_effect_rows.extras, entry);
+            let extras = &side_effect_rows.extras;
+            let commit = || (GroupedCommit::new(writes, expect, extras, entry), bytes_of(writes, entry));
             let keys = self.groups.hashes(writes.keys());
             match self.join_group(&keys, entry, commit)? {
                 Joined::Ended(attempt) => return Ok(attempt),
@@ -170,7 +171,7 @@ impl Front {
         &self,
         keys: &[u64],
         entry: Option<&Entry<'_>>,
-        commit: impl FnOnce() -> GroupedCommit,
+        commit: impl FnOnce() -> (GroupedCommit, usize),
     ) -> PgResult<Joined<'_>> {
         self.confirm_incarnation()?;
         let result = match self.groups.admit(keys, commit)? {
@@ -199,12 +200,13 @@ impl Front {
             Ok(conn) => self.commit_group(conn, commits).map_err(GroupFailure::Unknown),
             Err(failure) => Err(GroupFailure::Unsent(failure)),
         };
+        let is_refused = matches!(&done, Err(GroupFailure::Unknown(failure)) if failure.is_refusal());
         let results = match done {
             Ok(done) => done.into_iter().map(|done| Ok(Some(done))).collect(),
             Err(failure) if failure.ends_connection() => vec![Err(failure); count],
             Err(_) => vec![Ok(None); count],
         };
-        running.end(results)
+        running.end(results, is_refused)
     }
 
     /// Applies the commits of a group in one transaction.

@@ -62,6 +62,11 @@ impl Failure {
         ["40001", "40P01", "55P03"].iter().any(|state| self.is(state))
     }
 
+    /// Returns true if a condition of a change does not hold: an expectation, or a unique key.
+    pub(crate) fn is_refusal(&self) -> bool {
+        self.is("VE001") || self.is("23505")
+    }
+
     /// Returns true if the effect of the statement is unknown, or if the server is shutting down.
     pub(crate) fn ends_connection(&self) -> bool {
         match self {

@@ -35,9 +35,13 @@ const AVOIDED: Duration = Duration::from_secs(1);
 /// Maximum number of keys with this time.
 const AVOIDED_MAX: usize = 1024;
 
-/// Maximum number of rows and of their bytes in a commit of a group. A large commit would delay the others.
+/// Maximum number of rows and of bytes in a commit of a group. A large commit would delay the others.
 const ROWS_MAX: usize = 32;
 const BYTES_MAX: usize = 16 * 1024;
+
+/// Maximum number of bytes in the statement of a group: 64 commits of 4 KiB. The server copies and hashes each parameter
+/// while all commits of the group wait.
+const GROUP_BYTES_MAX: usize = 256 * 1024;
 
 /// A successful commit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -50,6 +54,14 @@ pub(crate) struct Done {
 
 /// Result of a commit of a group: `None` if the group was refused.
 pub(crate) type GroupResult = Result<Option<Done>, GroupFailure>;
+
+/// Returns the number of bytes that a commit adds to the statement of its group.
+pub(crate) fn bytes_of(writes: &Writes, entry: Option<&Entry<'_>>) -> usize {
+    let rows =
+        writes.iter().map(|((_, key), value)| key.len() + value.as_ref().map_or(0, |value| value.len()));
+    let parts = entry.map_or(&[][..], |entry| entry.parts);
+    rows.sum::<usize>() + parts.iter().map(|(_, value)| 8 + value.len()).sum::<usize>()
+}
 
 /// Failure of a group.
 #[derive(Debug, Clone)]
@@ -101,7 +113,7 @@ impl GroupedCommit {
         };
         let is_generation = |expect: &&Expect| matches!(expect, Expect::Generation { .. });
         (1..=ROWS_MAX).contains(&writes.len())
-            && writes.values().flatten().map(|value| value.len()).sum::<usize>() <= BYTES_MAX
+            && bytes_of(writes, entry) <= BYTES_MAX
             && extras.marks.is_empty()
             && extras.counts.len() <= 1
             && entry.is_none_or(Entry::is_short)
@@ -124,6 +136,8 @@ struct Inner<C> {
     keys: HashSet<u64>,
     /// Keys whose commits have waited for a row lock, and the end of the time in which their commits run alone.
     avoided: HashMap<u64, Instant>,
+    /// The last of these ends.
+    avoided_until: Option<Instant>,
     /// Number of the next commits that run alone.
     alone: usize,
 }
@@ -146,9 +160,24 @@ impl<C> Inner<C> {
 
     /// Returns true if a commit has just waited for the row lock of one of these keys.
     fn avoids(&mut self, keys: &[u64]) -> bool {
+        let Some(until) = self.avoided_until else { return false };
         let now = Instant::now();
-        self.avoided.retain(|_, end| *end > now);
-        keys.iter().any(|key| self.avoided.contains_key(key))
+        if until <= now {
+            self.avoided.clear();
+            self.avoided_until = None;
+        }
+        keys.iter().any(|key| self.avoided.get(key).is_some_and(|end| *end > now))
+    }
+
+    /// Removes the first queued commits that fit in one group.
+    fn take_group(&mut self) -> Vec<Queued<C>> {
+        let mut bytes = 0;
+        let fits = |queued: &&Queued<C>| {
+            bytes += queued.bytes;
+            bytes <= GROUP_BYTES_MAX
+        };
+        let count = self.queue.iter().take(GROUP_MAX).take_while(fits).count();
+        self.queue.drain(..count.max(1).min(self.queue.len())).collect()
     }
 }
 
@@ -156,6 +185,7 @@ impl<C> Inner<C> {
 struct Queued<C> {
     commit: C,
     keys: Vec<u64>,
+    bytes: usize,
     waiter: Arc<Waiter<C>>,
 }
 
@@ -190,6 +220,7 @@ impl<C> Default for Groups<C> {
             queue: VecDeque::new(),
             keys: HashSet::new(),
             avoided: HashMap::new(),
+            avoided_until: None,
             alone: 0,
         };
         Groups { inner: Mutex::new(inner), hasher: RandomState::new() }
@@ -211,14 +242,19 @@ impl<C> Groups<C> {
         }
         if inner.avoided.len() < AVOIDED_MAX {
             inner.avoided.extend(keys.into_iter().map(|key| (key, now + AVOIDED)));
+            inner.avoided_until = Some(now + AVOIDED);
         }
     }
 
     /// Admits a commit that changes the keys with these hashes, and waits while too many commits run. Calls `commit` if
-    /// the commit must wait.
+    /// the commit must wait. It returns the commit and its number of bytes.
     ///
     /// Errors: `Interrupted` before the commit runs.
-    pub(crate) fn admit(&self, keys: &[u64], commit: impl FnOnce() -> C) -> PgResult<Admission<'_, C>> {
+    pub(crate) fn admit(
+        &self,
+        keys: &[u64],
+        commit: impl FnOnce() -> (C, usize),
+    ) -> PgResult<Admission<'_, C>> {
         let keys = keys.to_vec();
         let mut inner = self.inner.lock();
         if inner.alone > 0 {
@@ -231,7 +267,7 @@ impl<C> Groups<C> {
             waiters.into_iter().for_each(|waiter| waiter.wake(State::Ended(Ok(None))));
             return Ok(Admission::Alone(None));
         }
-        if !inner.avoided.is_empty() && inner.avoids(&keys) {
+        if inner.avoids(&keys) {
             return Ok(Admission::Alone(None));
         }
         inner.keys.extend(&keys);
@@ -239,13 +275,13 @@ impl<C> Groups<C> {
             return Ok(Admission::Alone(Some(self.run(inner, keys))));
         }
         drop(inner);
-        let commit = commit();
+        let (commit, bytes) = commit();
         let waiter = Arc::new(Waiter { state: Mutex::new(State::Waiting), changed: Condvar::new() });
         let mut inner = self.inner.lock();
         if inner.running < RUNNING_MAX {
             return Ok(Admission::Alone(Some(self.run(inner, keys))));
         }
-        inner.queue.push_back(Queued { commit, keys, waiter: waiter.clone() });
+        inner.queue.push_back(Queued { commit, keys, bytes, waiter: waiter.clone() });
         drop(inner);
         self.wait(&waiter)
     }
@@ -322,10 +358,11 @@ pub(crate) struct Running<'a, C = GroupedCommit> {
 }
 
 impl<C> Running<'_, C> {
-    /// Ends a group with the results of its commits. Returns the first result.
-    pub(crate) fn end(mut self, results: Vec<GroupResult>) -> GroupResult {
+    /// Ends a group with the results of its commits. `is_refused` is true if a condition of one of them did not hold.
+    /// Returns the first result.
+    pub(crate) fn end(mut self, results: Vec<GroupResult>, is_refused: bool) -> GroupResult {
         debug_assert_eq!(results.len(), 1 + self.followers.len(), "a commit has no result");
-        if matches!(results.first(), Some(Ok(None))) {
+        if is_refused {
             self.groups.inner.lock().alone = ALONE_AFTER_REFUSAL;
         }
         let mut results = results.into_iter();
@@ -339,8 +376,7 @@ impl<C> Drop for Running<'_, C> {
     fn drop(&mut self) {
         let mut inner = self.groups.inner.lock();
         self.keys.iter().for_each(|key| _ = inner.keys.remove(key));
-        let count = inner.queue.len().min(GROUP_MAX);
-        let next: Vec<Queued<C>> = inner.queue.drain(..count).collect();
+        let next = inner.take_group();
         if next.is_empty() {
             inner.running -= 1;
         }
@@ -402,9 +438,9 @@ mod tests {
     fn queued_commits_form_a_group() {
         let groups = Groups::<u8>::default();
         let done = |number: u8| Done { time: Some(number.into()), incarnation: 1 };
-        let run = |number: u8| match groups.admit(&[number.into()], || number).unwrap() {
+        let run = |number: u8| match groups.admit(&[number.into()], || (number, 1)).unwrap() {
             Admission::Leads(running, commits) => {
-                running.end(commits.into_iter().map(|number| Ok(Some(done(number)))).collect())
+                running.end(commits.into_iter().map(|number| Ok(Some(done(number)))).collect(), false)
             }
             Admission::Ended(result) => result,
             Admission::Alone(_) => Ok(None),
@@ -417,7 +453,7 @@ mod tests {
             wait_for_queue(&groups, 7);
             groups.avoid(vec![10]);
             assert!(run(10).unwrap().is_none(), "a commit waits although its key is locked");
-            let killed = cancellation::within(|| Some(1), || groups.admit(&[9], || 9));
+            let killed = cancellation::within(|| Some(1), || groups.admit(&[9], || (9, 1)));
             assert!(matches!(killed, Err(Failure::Interrupted(1))));
             running.pop();
             for (number, thread) in threads {
@@ -433,10 +469,11 @@ mod tests {
     #[test]
     fn a_lost_thread_and_a_refusal_are_results() {
         let groups = Groups::<u8>::default();
-        for is_refused in [false, true] {
-            let run = |number: u8| match groups.admit(&[number.into()], || number).unwrap() {
-                Admission::Leads(running, commits) if is_refused => {
-                    running.end(commits.iter().map(|_| Ok(None)).collect())
+        // The thread is lost, it fails, and the group is refused.
+        for (ends, is_refused) in [(false, false), (true, false), (true, true)] {
+            let run = |number: u8| match groups.admit(&[number.into()], || (number, 1)).unwrap() {
+                Admission::Leads(running, commits) if ends => {
+                    running.end(commits.iter().map(|_| Ok(None)).collect(), is_refused)
                 }
                 Admission::Leads(..) => Ok(None),
                 Admission::Ended(result) => result,
@@ -450,12 +487,57 @@ mod tests {
                 threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
             });
             let lost = results.iter().filter(|result| result.is_err()).count();
-            assert_eq!(lost, usize::from(!is_refused), "{results:?}");
+            assert_eq!(lost, usize::from(!ends), "{results:?}");
         }
         for _ in 0..ALONE_AFTER_REFUSAL {
-            assert!(matches!(groups.admit(&[1], || 1), Ok(Admission::Alone(None))));
+            assert!(matches!(groups.admit(&[1], || (1, 1)), Ok(Admission::Alone(None))));
         }
-        assert!(matches!(groups.admit(&[1], || 1), Ok(Admission::Alone(Some(_)))));
+        assert!(matches!(groups.admit(&[1], || (1, 1)), Ok(Admission::Alone(Some(_)))));
+    }
+
+    #[test]
+    fn a_group_has_limits() {
+        let (groups, commits) = (Groups::<usize>::default(), GROUP_MAX + 1);
+        let queue = |bytes: &dyn Fn(usize) -> usize| {
+            let mut inner = groups.inner.lock();
+            inner.queue.extend((0..commits).map(|commit| {
+                let waiter = Arc::new(Waiter { state: Mutex::new(State::Waiting), changed: Condvar::new() });
+                Queued { commit, keys: Vec::new(), bytes: bytes(commit), waiter }
+            }));
+            let counts: Vec<usize> = std::iter::from_fn(|| Some(inner.take_group().len()))
+                .take_while(|count| *count > 0)
+                .collect();
+            counts
+        };
+        assert_eq!(queue(&|_| 1), [GROUP_MAX, 1]);
+        assert_eq!(queue(&|_| GROUP_BYTES_MAX / 32), [32, 32, 1]);
+        assert_eq!(queue(&|commit| if commit == 1 { 2 * GROUP_BYTES_MAX } else { 0 }), [1, 1, commits - 2]);
+    }
+
+    #[test]
+    fn commits_behind_a_row_lock_run_alone_for_some_time() {
+        let groups = Groups::<u8>::default();
+        let has_place = |key| match groups.admit(&[0, key], || panic!("it waits")).unwrap() {
+            Admission::Alone(place) => place.is_some(),
+            _ => panic!("it waits"),
+        };
+        groups.avoid((0..AVOIDED_MAX as u64).map(|key| key + 1).collect());
+        // Further keys do not fit.
+        groups.avoid(vec![5000]);
+        assert!(!has_place(1) && !has_place(AVOIDED_MAX as u64) && has_place(5000));
+        let expire = |is_expired: &dyn Fn(u64) -> bool| {
+            let (mut inner, now) = (groups.inner.lock(), Instant::now());
+            inner.avoided.iter_mut().filter(|(key, _)| is_expired(**key)).for_each(|(_, end)| *end = now);
+        };
+        expire(&|key| key == 1);
+        assert!(has_place(1) && !has_place(2));
+        // There is room for one key again.
+        groups.avoid(vec![5000]);
+        assert!(!has_place(5000) && !has_place(2));
+        expire(&|_| true);
+        groups.inner.lock().avoided_until = Some(Instant::now());
+        assert!(has_place(2) && has_place(5000));
+        assert!(groups.inner.lock().avoided.is_empty());
     }
 
     #[test]
