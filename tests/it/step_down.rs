@@ -1,6 +1,6 @@
 //! A stepDown interrupts running writes, and completed writes stay.
 
-use crate::requests::{run, succeed};
+use crate::requests::{run, succeed, until};
 use crate::server::Server;
 use base::bson::DocumentBuf;
 use std::thread;
@@ -78,4 +78,34 @@ fn a_step_down_interrupts_running_writes() {
     succeed(&mut client, waiting);
     let count = succeed(&mut client, "{count: 'c', $db: 'test'}");
     assert_eq!(count.view().get("n").and_then(|n| n.as_i64()), Some(3));
+}
+
+#[test]
+fn a_write_that_has_changed_something_before_its_wait_is_labeled_so() {
+    if std::env::var_os("VELLUM_SERVER").is_some() {
+        return;
+    }
+    let Some(server) = Server::start_with(&["--replset", "rs0"]) else { return };
+    let mut client = server.connect().unwrap();
+    succeed(&mut client, "{insert: 'c', documents: [{_id: 1}, {_id: 2}], $db: 'test'}");
+    let session = |uuid: u8| {
+        format!(
+            "lsid: {{id: UUID('00000000-0000-4000-8000-0000000000{uuid:02}')}}, txnNumber: NumberLong(1), $db: 'test'"
+        )
+    };
+    let set = |id: u8| format!("{{q: {{_id: {id}}}, u: {{$set: {{n: 1}}}}}}");
+    let holding = "autocommit: false, startTransaction: true";
+    succeed(&mut client, &format!("{{update: 'c', updates: [{}], {holding}, {}}}", set(2), session(1)));
+    let update = format!("{{update: 'c', updates: [{}, {}], {}}}", set(1), set(2), session(2));
+    let reply = thread::scope(|scope| {
+        let write = scope.spawn(|| run(&mut server.connect().unwrap(), &update));
+        let changed = "{count: 'c', query: {n: 1}, $db: 'test'}";
+        until("it has changed a document", || {
+            run(&mut client, changed).view().get("n").and_then(|n| n.as_i64()) == Some(1)
+        });
+        succeed(&mut client, "{replSetStepDown: 60, force: true, $db: 'admin'}");
+        write.join().unwrap()
+    });
+    assert!(matches!(code(&reply), Some(11602 | 10107)), "{reply:?}");
+    assert_eq!(labels(&reply), ["RetryableWriteError"]);
 }

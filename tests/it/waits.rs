@@ -2,7 +2,7 @@
 //! their number.
 
 use crate::client::Client;
-use crate::requests::{run, running, until};
+use crate::requests::{run, running, succeed, until};
 use crate::server::Server;
 use base::bson::DocumentBuf;
 use base::bson::extended_json::parse;
@@ -139,6 +139,37 @@ fn a_write_that_waits_in_its_middle_ends_without_its_client() {
     until("it ends", || count("{_id: 2, n: 10}") == Some(1));
     assert_eq!(count("{_id: 0, n: 10}"), Some(1));
     assert_eq!(count("{_id: 1, n: 11}"), Some(1));
+}
+
+#[test]
+fn the_profiler_has_all_statements_of_a_write_that_waits_in_its_middle() {
+    let Some(server) = Server::start_with(&["--replset", "rs"]) else { return };
+    let (mut client, mut own) = (server.connect().unwrap(), server.connect().unwrap());
+    succeed(&mut client, "{insert: 'c', documents: [{_id: 0, n: 0}, {_id: 1, n: 0}], $db: 'test'}");
+    let session = "{id: {$uuid: '00000000-0000-4000-8000-000000000001'}}";
+    succeed(
+        &mut client,
+        &format!(
+            "{{update: 'c', updates: [{{q: {{_id: 1}}, u: {{$inc: {{n: 1}}}}}}], lsid: {session}, \
+             txnNumber: {{$numberLong: '1'}}, autocommit: false, startTransaction: true, $db: 'test'}}"
+        ),
+    );
+    succeed(&mut client, "{profile: 2, $db: 'test'}");
+    let updates = [0, 1].map(|id| format!("{{q: {{_id: {id}}}, u: {{$inc: {{n: 10}}}}}}")).join(",");
+    thread::scope(|scope| {
+        let update = format!("{{update: 'c', updates: [{updates}], $db: 'test'}}");
+        let update = scope.spawn(move || succeed(&mut own, &update));
+        let changed = "{count: 'c', query: {n: 10}, $db: 'test'}";
+        until("it waits in its middle", || number(&run(&mut client, changed), "n") == Some(1));
+        succeed(&mut client, "{fsync: 1, lock: true, $db: 'admin'}");
+        // The transaction ends. The update goes on and waits for the unlock.
+        succeed(&mut client, &format!("{{killSessions: [{session}], $db: 'admin'}}"));
+        succeed(&mut client, "{ping: 1, $db: 'admin'}");
+        succeed(&mut client, "{fsyncUnlock: 1, $db: 'admin'}");
+        assert_eq!(number(&update.join().unwrap(), "nModified"), Some(2));
+    });
+    let entries = "{count: 'system.profile', query: {op: 'update'}, $db: 'test'}";
+    until("both statements have entries", || number(&run(&mut client, entries), "n") == Some(2));
 }
 
 #[test]

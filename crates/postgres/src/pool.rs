@@ -390,3 +390,25 @@ impl DerefMut for PooledConnection {
         self.connection.as_mut().expect("present until the drop")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::connection::Statement;
+    use crate::front::Limits;
+    use crate::state::PostgresStore;
+    use crate::testing::Cluster;
+
+    #[test]
+    fn a_connection_with_queued_calls_is_closed() {
+        let Some(cluster) = Cluster::start().unwrap() else { return };
+        let store =
+            PostgresStore::open(cluster.config().unwrap(), "pooled", Limits::default(), None).unwrap();
+        let take = || store.front.commits.take(&|| {}).unwrap();
+        drop(take());
+        let mut conn = take();
+        assert!(!conn.is_new);
+        conn.call(&Statement::new("queued", "select 1"), &[]).unwrap();
+        drop(conn);
+        assert!(take().is_new);
+    }
+}
