@@ -182,7 +182,7 @@ const NEWER: &str = "
 | separator of `$split`, `find` of `$replaceOne` and `$replaceAll` | a string | a string or a regular expression |
 | `$convert`, `$toString` | other conversions fail (241) | also any type to a string, JSON text to documents and arrays, documents and arrays to binaries, vectors to arrays |
 | `querySettings` in find, aggregate and distinct | refused: 7746901, 7708001, 7923000 | settings of one command. Those of its query shape come first |
-| `maxTimeMS` and `queryKnobs` of query settings | unknown fields | `maxTimeMS` replaces the command's own. `noTableScan` refuses scans, other knobs of the planner choose nothing |
+| `maxTimeMS` and `queryKnobs` of query settings | unknown fields | `maxTimeMS` replaces the command's own. `noTableScan` refuses scans, other knobs are refused (238) |
 | an empty name of a field in `$group` | accepted | BadValue. MongoDB's code is not known |
 | an upsert of more than 16 MiB | 17420 | 10334 |
 | a document of more than 100 MB in `$facet` | 4031700 | 146 |
@@ -195,7 +195,7 @@ These changes of 8.3 and 9.0 do not exist in Vellum:
 - `listIndexes` does not show `collation: {locale: \"simple\"}`. MongoDB names this a fault of 9.0.0.
 - A query is not ended if an index becomes multikey meanwhile (QueryKilledError).
 - `usersInfo` refuses `authenticatedMechanism`.
-- Query settings refuse the `queryKnobs` that limit memory, scans by size and times of responses.
+- Query settings refuse all `queryKnobs` but `noTableScan`.
 - Dates before 1970 in `$dateAdd` and the limit of `chars` in `$trim` follow 8.2.
 - `apiStrict` does not refuse operators and arguments of expressions that are outside of API version 1.
 ";

@@ -304,7 +304,7 @@ impl Settings {
             hints
         });
         self.index_hints = hints.filter(|hints| !hints.is_empty());
-        self.query_knobs = self.query_knobs.and_then(|knobs| knobs.effective());
+        self.query_knobs = self.query_knobs.and_then(QueryKnobs::effective);
         self.max_time = self.max_time.filter(|time| !time.is_zero());
         let has_effect = self.index_hints.is_some()
             || self.query_framework.is_some()
@@ -329,7 +329,9 @@ impl Settings {
         out.append_optional(c"queryFramework", self.query_framework.as_deref());
         out.append_optional(c"reject", self.reject);
         out.append_all(self.comment.as_ref().map_or(Document::EMPTY, DocumentBuf::view));
-        out.append_optional(c"queryKnobs", self.query_knobs.as_ref().map(QueryKnobs::view));
+        if let Some(knobs) = &self.query_knobs {
+            knobs.append_to(&mut out);
+        }
         out.append_optional(c"maxTimeMS", self.max_time.map(|time| time.as_millis() as i64));
         let settings = QuerySettings {
             document: out.finish(),
