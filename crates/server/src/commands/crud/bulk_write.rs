@@ -2,7 +2,7 @@
 
 use super::retry::Retryable;
 use super::update::Statement;
-use super::write_batch::{ends_command, is_suspended};
+use super::write_batch::{ends_command, is_suspended, run_in_order};
 use crate::access::command::Kind;
 use crate::access::{Requirements, requirements};
 use crate::call::row::Row;
@@ -16,6 +16,7 @@ use base::{Error, Namespace, Result, bail, err};
 use database::Scope;
 use database::language::Collation;
 use database::{Committed, Hint, InsertRequest, RetryKey, UpdateOutcome, WriteProgress, check_writable};
+use std::mem;
 
 /// Maximum number of operations in a command.
 const OPERATIONS_MAX: usize = 100_000;
@@ -85,42 +86,29 @@ fn bulk_write(call: &mut Call<'_>) -> Result<HandlerStatus> {
             transaction_rules::check_namespace(namespace.database(), namespace.collection(), true)
         })?;
     }
-    let operations =
-        operations.iter().map(|operation| read(operation, &namespaces)).collect::<Result<Vec<_>>>()?;
-
     let bulk_namespace = Namespace::new("admin", "$cmd.bulkWrite")?;
-    let mut bulk = match call.resume() {
-        Some(bulk) => bulk,
-        None => {
-            let scope = call
-                .scope_to_write(&bulk_namespace, None, variables)?
-                .keep_empty_timestamps(keeps_timestamps);
-            scope.operation.keep_progress();
-            let retryable = Retryable::begin(call, operations.len())?;
-            let (totals, replies, committed) = Default::default();
-            Bulk {
-                scope,
-                retryable,
-                totals,
-                replies,
-                committed,
-                position: 0,
-                progress: WriteProgress::default(),
-            }
-        }
+    let begin = |call: &Call<'_>| {
+        let scope =
+            call.scope_to_write(&bulk_namespace, None, variables)?.keep_empty_timestamps(keeps_timestamps);
+        scope.operation.keep_progress();
+        let retryable = Retryable::begin(call, operations.len())?;
+        let (totals, replies, committed) = Default::default();
+        Ok(Bulk { scope, retryable, totals, replies, committed, progress: WriteProgress::default() })
     };
-    for (target, operation) in operations.iter().skip(bulk.position) {
-        match bulk.run(call, (target, operation), bypass_validation, errors_only) {
-            Ok(goes_on) if goes_on || !(ordered || in_transaction) => bulk.position += 1,
-            Ok(_) => break,
-            Err(error) => return Err(call.keep(bulk, error)),
-        }
-    }
-    let Bulk { retryable, totals, replies, committed, .. } = bulk;
-    cursor_reply::listing(call, bulk_namespace, replies, batch_size.unwrap_or(u64::MAX))?;
-    totals.append_to(call.reply);
-    Retryable::append_retried(retryable.as_ref(), call.reply);
-    call.acknowledge(committed)
+    let run = |call: &mut Call<'_>, bulk: &mut Bulk, position: usize, operation: &(Target, Operation<'_>)| {
+        let goes_on = bulk.run(call, position, operation, bypass_validation, errors_only)?;
+        Ok(goes_on || !(ordered || in_transaction))
+    };
+    let parse = |operation| read(operation, &namespaces);
+    let finish = |call: &mut Call<'_>, bulk: &mut Bulk| {
+        let Bulk { retryable, totals, replies, committed, .. } = bulk;
+        let (namespace, replies) = (bulk_namespace.clone(), mem::take(replies));
+        cursor_reply::listing(call, namespace, replies, batch_size.unwrap_or(u64::MAX))?;
+        totals.append_to(call.reply);
+        Retryable::append_retried(retryable.as_ref(), call.reply);
+        call.acknowledge(*committed)
+    };
+    run_in_order(call, operations, parse, begin, run, finish)
 }
 
 /// A running command. It continues after a wait.
@@ -131,9 +119,7 @@ struct Bulk {
     /// Results of the operations for the reply's cursor.
     replies: Vec<DocumentBuf>,
     committed: Option<Committed>,
-    /// Position of the running operation.
-    position: usize,
-    /// Progress of this operation.
+    /// Progress of the running operation.
     progress: WriteProgress,
 }
 
@@ -145,11 +131,12 @@ impl Bulk {
     fn run(
         &mut self,
         call: &mut Call<'_>,
-        (target, operation): (&Target, &Operation<'_>),
+        position: usize,
+        (target, operation): &(Target, Operation<'_>),
         bypass_validation: bool,
         errors_only: bool,
     ) -> Result<bool> {
-        let Bulk { scope, retryable, totals, replies, committed, position, progress } = self;
+        let Bulk { scope, retryable, totals, replies, committed, progress } = self;
         let is_multi = match operation {
             Operation::Update(statement) => statement.multi,
             Operation::Delete { single, .. } => !single,
@@ -162,7 +149,7 @@ impl Bulk {
             call.server.database.by_latest_catalog(run)
         };
         let done =
-            Retryable::run(retryable.as_mut(), call, *position, recall, |done: &Done| done.committed, run);
+            Retryable::run(retryable.as_mut(), call, position, recall, |done: &Done| done.committed, run);
         if !is_suspended(&done) {
             call.leave_queue();
             operation.counter(call).add(1);
@@ -170,12 +157,12 @@ impl Bulk {
         match done {
             Ok(done) => {
                 if let Some(retryable) = retryable {
-                    retryable.record(*position, done.to_answer(operation));
+                    retryable.record(position, done.to_answer(operation));
                 }
                 *committed = done.committed.or(*committed);
                 totals.add(operation, &done);
                 if !errors_only {
-                    replies.push(done.to_reply(*position));
+                    replies.push(done.to_reply(position));
                 }
                 Ok(true)
             }
@@ -184,7 +171,7 @@ impl Bulk {
                 // A failed statement fails the whole transaction.
                 call.progress.statement_failed = call.transaction.is_some();
                 totals.errors += 1;
-                replies.push(failure(*position, &error));
+                replies.push(failure(position, &error));
                 Ok(false)
             }
         }

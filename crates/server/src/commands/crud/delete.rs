@@ -1,7 +1,7 @@
 //! `delete`: statements that remove documents.
 
 use super::retry::Retryable;
-use super::write_batch::{WriteBatch, is_suspended};
+use super::write_batch::{WriteBatch, is_suspended, run_in_order};
 use crate::access::command::Kind;
 use crate::access::{Action, Requirements};
 use crate::call::row::Row;
@@ -50,28 +50,20 @@ fn delete(call: &mut Call<'_>) -> Result<HandlerStatus> {
         scope.operation.keep_progress();
         Ok(scope)
     };
-    // All statements are checked before the first runs. A resumed command parses the remaining ones.
-    let (mut parsed, mut deleting) = match call.resume() {
-        Some(deleting) => (Vec::new(), deleting),
-        None => {
-            call.check_uuid(&namespace, uuid)?;
-            let parsed = statements.iter().map(read).collect::<Result<Vec<_>>>()?;
-            let scope = scope_of(call)?;
-            let batch = WriteBatch::begin(call, parsed.len(), ordered)?;
-            (parsed, Deleting { scope, batch, deleted: 0, position: 0, progress: WriteProgress::default() })
-        }
+    let begin = |call: &Call<'_>| {
+        call.check_uuid(&namespace, uuid)?;
+        let scope = scope_of(call)?;
+        let batch = WriteBatch::begin(call, statements.len(), ordered)?;
+        Ok(Deleting { scope, batch, deleted: 0, progress: WriteProgress::default() })
     };
-    let parsed = &mut parsed.drain(..);
-    for document in statements.iter().skip(deleting.position) {
-        let statement = parsed.next().map_or_else(|| read(document), Ok)?;
-        match deleting.run(call, &statement, &scope_of) {
-            Ok(true) => deleting.position += 1,
-            Ok(false) => break,
-            Err(error) => return Err(call.keep(deleting, error)),
-        }
-    }
-    call.reply.append(c"n", deleting.deleted as i32);
-    deleting.batch.finish(call)
+    let run = |call: &mut Call<'_>, deleting: &mut Deleting, position: usize, statement: &Statement<'_>| {
+        deleting.run(call, position, statement, &scope_of)
+    };
+    let finish = |call: &mut Call<'_>, deleting: &mut Deleting| {
+        call.reply.append(c"n", deleting.deleted as i32);
+        deleting.batch.finish(call)
+    };
+    run_in_order(call, statements, read, begin, run, finish)
 }
 
 /// A running delete command. It continues after a wait.
@@ -80,9 +72,7 @@ struct Deleting {
     batch: WriteBatch,
     /// Number of deleted documents.
     deleted: i64,
-    /// Position of the running statement.
-    position: usize,
-    /// Progress of this statement.
+    /// Progress of the running statement.
     progress: WriteProgress,
 }
 
@@ -93,10 +83,11 @@ impl Deleting {
     fn run(
         &mut self,
         call: &mut Call<'_>,
+        position: usize,
         statement: &Statement<'_>,
         scope_of: &dyn Fn(&Call<'_>) -> Result<Scope>,
     ) -> Result<bool> {
-        let Deleting { scope, batch, deleted, position, progress } = self;
+        let Deleting { scope, batch, deleted, progress } = self;
         Retryable::check_single(batch.retryable.as_ref(), !statement.single)?;
         let run = |key| loop {
             let own = scope.collated(statement.collation.as_ref());
@@ -110,7 +101,7 @@ impl Deleting {
             }
         };
         let recall = |answer: Document<'_>| (UpdateOutcome::from_answer(answer).matched, None);
-        let outcome = Retryable::run(batch.retryable.as_mut(), call, *position, recall, |done| done.1, run);
+        let outcome = Retryable::run(batch.retryable.as_mut(), call, position, recall, |done| done.1, run);
         if is_suspended(&outcome) {
             return outcome.map(|_| false);
         }
@@ -123,10 +114,10 @@ impl Deleting {
                 });
                 *deleted += n as i64;
                 batch.committed(committed);
-                batch.record(*position, || delete_answer(n));
+                batch.record(position, || delete_answer(n));
                 Ok(true)
             }
-            Err(error) => batch.failed(*position, error),
+            Err(error) => batch.failed(position, error),
         }
     }
 }

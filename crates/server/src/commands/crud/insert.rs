@@ -1,6 +1,6 @@
 //! `insert`: inserts documents into a collection, which is created if missing.
 
-use super::write_batch::WriteBatch;
+use super::write_batch::{WriteBatch, run_suspendable};
 use crate::access::command::Kind;
 use crate::access::{Requirements, requirements};
 use crate::call::row::Row;
@@ -32,24 +32,23 @@ fn insert(call: &mut Call<'_>) -> Result<HandlerStatus> {
 
     let mut all: SmallVec<[Document<'_>; 1]> = SmallVec::with_capacity(documents.len());
     all.extend(documents.iter());
-    let mut inserting = match call.resume() {
-        Some(inserting) => inserting,
-        None => {
-            call.check_uuid(&namespace, uuid)?;
-            let scope = call.scope(namespace).keep_empty_timestamps(keeps_timestamps);
-            scope.operation.keep_progress();
-            let batch = WriteBatch::begin_presuming(call, all.len(), ordered)?;
-            let progress = InsertProgress::of_write(batch.key(0).filter(|_| all.len() > 1));
-            Inserting { scope, batch, inserted: 0, position: 0, progress }
-        }
+    let begin = |call: &Call<'_>| {
+        call.check_uuid(&namespace, uuid)?;
+        let scope = call.scope(namespace).keep_empty_timestamps(keeps_timestamps);
+        scope.operation.keep_progress();
+        let batch = WriteBatch::begin_presuming(call, all.len(), ordered)?;
+        let progress = InsertProgress::of_write(batch.key(0).filter(|_| all.len() > 1));
+        Ok(Inserting { scope, batch, inserted: 0, position: 0, progress })
     };
-    if let Err(error) = inserting.run(call, &all, bypass_validation) {
-        return Err(call.keep(inserting, error));
-    }
-    let Inserting { batch, inserted, position, .. } = inserting;
-    call.server.counters.inserted.add(position.min(all.len()) as u64 + u64::from(position < all.len()));
-    call.reply.append(c"n", inserted);
-    batch.finish(call)
+    let run = |call: &mut Call<'_>, inserting: &mut Inserting| {
+        inserting.run(call, &all, bypass_validation)?;
+        let Inserting { batch, inserted, position, .. } = inserting;
+        let (position, count) = (*position, all.len());
+        call.server.counters.inserted.add(position.min(count) as u64 + u64::from(position < count));
+        call.reply.append(c"n", *inserted);
+        batch.finish(call)
+    };
+    run_suspendable(call, begin, run)
 }
 
 /// A running insert. It continues after a wait.

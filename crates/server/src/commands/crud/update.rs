@@ -1,7 +1,7 @@
 //! `update`: changes documents, or inserts a document if none matches.
 
 use super::retry::Retryable;
-use super::write_batch::{WriteBatch, is_suspended};
+use super::write_batch::{WriteBatch, is_suspended, run_in_order};
 use crate::access::command::Kind;
 use crate::access::{Requirements, requirements};
 use crate::call::row::Row;
@@ -59,38 +59,16 @@ fn update(call: &mut Call<'_>) -> Result<HandlerStatus> {
         scope.operation.keep_progress();
         Ok(scope)
     };
-    // All statements are checked before the first runs. A resumed command parses the remaining ones.
-    let (mut parsed, mut updating) = match call.resume() {
-        Some(updating) => (Vec::new(), updating),
-        None => {
-            call.check_uuid(&namespace, uuid)?;
-            let parsed = statements.iter().map(Statement::read).collect::<Result<Vec<_>>>()?;
-            let scope = scope_of(call)?;
-            let batch = WriteBatch::begin(call, parsed.len(), ordered)?;
-            let (done, progress) = (Updated::default(), WriteProgress::default());
-            (parsed, Updating { scope, batch, done, position: 0, progress })
-        }
+    let begin = |call: &Call<'_>| {
+        call.check_uuid(&namespace, uuid)?;
+        let scope = scope_of(call)?;
+        let batch = WriteBatch::begin(call, statements.len(), ordered)?;
+        Ok(Updating { scope, batch, done: Updated::default(), progress: WriteProgress::default() })
     };
-    let parsed = &mut parsed.drain(..);
-    for document in statements.iter().skip(updating.position) {
-        let statement = parsed.next().map_or_else(|| Statement::read(document), Ok)?;
-        match updating.run(call, &statement, bypass_validation, &scope_of) {
-            Ok(true) => updating.position += 1,
-            Ok(false) => break,
-            Err(error) => return Err(call.keep(updating, error)),
-        }
-    }
-    let Updating { batch, done: Updated { matched, modified, upserted }, .. } = updating;
-    call.reply.append(c"n", matched + upserted.len() as i32);
-    if !upserted.is_empty() {
-        call.reply.begin_array(c"upserted");
-        for (position, id) in &upserted {
-            call.reply.push_document().append(c"index", *position as i32).append(c"_id", id).end();
-        }
-        call.reply.end();
-    }
-    call.reply.append(c"nModified", modified);
-    batch.finish(call)
+    let run = |call: &mut Call<'_>, updating: &mut Updating, position: usize, statement: &Statement<'_>| {
+        updating.run(call, position, statement, bypass_validation, &scope_of)
+    };
+    run_in_order(call, statements, Statement::read, begin, run, Updating::finish)
 }
 
 /// A running update command. It continues after a wait.
@@ -98,9 +76,7 @@ struct Updating {
     scope: Scope,
     batch: WriteBatch,
     done: Updated,
-    /// Position of the running statement.
-    position: usize,
-    /// Progress of this statement.
+    /// Progress of the running statement.
     progress: WriteProgress,
 }
 
@@ -113,17 +89,33 @@ struct Updated {
 }
 
 impl Updating {
+    /// Appends the counts to the reply.
+    fn finish(call: &mut Call<'_>, updating: &mut Updating) -> Result<HandlerStatus> {
+        let Updating { batch, done: Updated { matched, modified, upserted }, .. } = updating;
+        call.reply.append(c"n", *matched + upserted.len() as i32);
+        if !upserted.is_empty() {
+            call.reply.begin_array(c"upserted");
+            for (position, id) in upserted {
+                call.reply.push_document().append(c"index", *position as i32).append(c"_id", &*id).end();
+            }
+            call.reply.end();
+        }
+        call.reply.append(c"nModified", *modified);
+        batch.finish(call)
+    }
+
     /// Runs a statement. Returns false if the command must stop.
     ///
     /// Errors: as [`WriteBatch::failed`].
     fn run(
         &mut self,
         call: &mut Call<'_>,
+        position: usize,
         statement: &Statement<'_>,
         bypass_validation: bool,
         scope_of: &dyn Fn(&Call<'_>) -> Result<Scope>,
     ) -> Result<bool> {
-        let Updating { scope, batch, done, position, progress } = self;
+        let Updating { scope, batch, done, progress } = self;
         Retryable::check_single(batch.retryable.as_ref(), statement.multi)?;
         let run = |key| loop {
             let own = statement.scope(scope);
@@ -138,7 +130,7 @@ impl Updating {
         };
         let committed = |outcome: &UpdateOutcome| outcome.committed;
         let retryable = batch.retryable.as_mut();
-        let outcome = Retryable::run(retryable, call, *position, UpdateOutcome::from_answer, committed, run);
+        let outcome = Retryable::run(retryable, call, position, UpdateOutcome::from_answer, committed, run);
         if is_suspended(&outcome) {
             return outcome.map(|_| false);
         }
@@ -146,7 +138,7 @@ impl Updating {
         call.server.counters.updated.add(1);
         match outcome {
             Ok(outcome) => {
-                batch.record(*position, || outcome.to_answer());
+                batch.record(position, || outcome.to_answer());
                 batch.committed(outcome.committed);
                 call.note(statement.document, &scope.operation, |counts| {
                     counts.append_number(c"nMatched", outcome.matched as i64);
@@ -157,11 +149,11 @@ impl Updating {
                 });
                 done.matched += outcome.matched as i32;
                 done.modified += outcome.modified as i32;
-                done.upserted.extend(outcome.upserted.map(|id| (*position, id)));
+                done.upserted.extend(outcome.upserted.map(|id| (position, id)));
                 Ok(true)
             }
             Err(error) if is_unknown_stage(&error, statement) => Err(error),
-            Err(error) => batch.failed(*position, error),
+            Err(error) => batch.failed(position, error),
         }
     }
 }

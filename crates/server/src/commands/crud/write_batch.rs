@@ -3,9 +3,11 @@
 use super::retry::Retryable;
 use crate::call::{Call, HandlerStatus};
 use crate::protocol::reply;
-use base::bson::DocumentBuf;
+use base::bson::{Document, DocumentBuf};
 use base::{Error, ErrorCode, Result, bail};
 use database::{Committed, RetryKey};
+use std::cell::RefCell;
+use wire::request::Documents;
 
 /// Maximum number of statements in a command.
 const STATEMENTS_MAX: usize = 100_000;
@@ -19,6 +21,59 @@ fn check_count(count: usize) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// Runs a command on its state, which `begin` creates. A suspended command continues with its state.
+///
+/// Errors: errors of `begin` and `run`.
+pub(crate) fn run_suspendable<W: Send + 'static>(
+    call: &mut Call<'_>,
+    begin: impl FnOnce(&Call<'_>) -> Result<W>,
+    run: impl FnOnce(&mut Call<'_>, &mut W) -> Result<HandlerStatus>,
+) -> Result<HandlerStatus> {
+    let mut state = match call.resume() {
+        Some(state) => state,
+        None => begin(call)?,
+    };
+    run(call, &mut state).map_err(|error| call.keep(state, error))
+}
+
+/// Runs the statements of a list in order, while `run` returns true, as [`run_suspendable`]. All statements are parsed
+/// before the first runs. A suspended command parses the remaining ones again. `run` gets the position of its statement.
+///
+/// Errors: errors of all functions.
+pub(crate) fn run_in_order<'d, S, W: Send + 'static>(
+    call: &mut Call<'_>,
+    list: Documents<'d>,
+    parse: impl Fn(Document<'d>) -> Result<S>,
+    begin: impl FnOnce(&Call<'_>) -> Result<W>,
+    mut run: impl FnMut(&mut Call<'_>, &mut W, usize, &S) -> Result<bool>,
+    finish: impl FnOnce(&mut Call<'_>, &mut W) -> Result<HandlerStatus>,
+) -> Result<HandlerStatus> {
+    let parsed = RefCell::new(Vec::new());
+    let begin = |call: &Call<'_>| {
+        let mut parsed = parsed.borrow_mut();
+        parsed.reserve_exact(list.len());
+        for document in list.iter() {
+            parsed.push(parse(document)?);
+        }
+        Ok((begin(call)?, 0))
+    };
+    let run = |call: &mut Call<'_>, (state, position): &mut (W, usize)| {
+        let parsed = parsed.borrow();
+        for document in list.iter().skip(*position) {
+            let goes_on = match parsed.get(*position) {
+                Some(statement) => run(call, state, *position, statement)?,
+                None => run(call, state, *position, &parse(document)?)?,
+            };
+            if !goes_on {
+                break;
+            }
+            *position += 1;
+        }
+        finish(call, state)
+    };
+    run_suspendable(call, begin, run)
 }
 
 /// Running statements of a write command.
@@ -122,7 +177,7 @@ impl WriteBatch {
     }
 
     /// Appends `writeErrors`, waits for the write concern and appends its outcome.
-    pub(crate) fn finish(self, call: &mut Call<'_>) -> Result<HandlerStatus> {
+    pub(crate) fn finish(&self, call: &mut Call<'_>) -> Result<HandlerStatus> {
         if !self.errors.is_empty() {
             // A failed statement fails the whole transaction.
             call.progress.statement_failed = self.in_transaction;
