@@ -118,20 +118,20 @@ impl Exclusive for CatalogLock<'_> {
             if let storage::store::SideEffect::Generation(of, _) = side_effect
                 && let Some(owner) = self.transaction_relying_on(*of, change.owner)
             {
-                return Ok(Err((CommitError::IntentConflict(owner), change)));
+                return Ok(Err(CommitError::IntentConflict(owner)));
             }
         }
         match self.apply(&change, changes_catalog).map_err(failed)? {
             (Attempt::Done(done), generation) => {
                 self.store.front.observe(generation);
                 applied(generation);
-                Ok(Ok(self.store.committed(change, done)))
+                Ok(Ok(self.store.committed(&change, done)))
             }
             (Attempt::Undone, _) => Err(failed(replaced())),
-            (Attempt::Locked, _) => Ok(Err((locked_by_another(), change))),
+            (Attempt::Locked, _) => Ok(Err(locked_by_another())),
             (Attempt::Refused, _) => {
                 let refusal = self.store.front.refusal(&change)?;
-                Ok(Err((refusal.unwrap_or(CommitError::Changed), change)))
+                Ok(Err(refusal.unwrap_or(CommitError::Changed)))
             }
         }
     }

@@ -566,7 +566,7 @@ mod tests {
             let commit_all = |changes: Vec<Change>| -> Vec<Result<Committed, CommitError>> {
                 let mut running = occupy(&store.front.groups);
                 scope(|scope| {
-                    let commit = |change| store.commit(change).unwrap().map_err(|(refusal, _)| refusal);
+                    let commit = |mut change| store.commit(&mut change).unwrap();
                     let count = changes.len();
                     let threads: Vec<_> =
                         changes.into_iter().map(|change| scope.spawn(move || commit(change))).collect();

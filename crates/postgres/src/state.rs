@@ -46,7 +46,7 @@ impl PostgresStore {
     }
 
     /// Records a successful commit.
-    pub(crate) fn committed(&self, change: Change, done: Done) -> Committed {
+    pub(crate) fn committed(&self, change: &Change, done: Done) -> Committed {
         for side_effect in &change.side_effects {
             match side_effect {
                 SideEffect::Count { counts, records, bytes } => {

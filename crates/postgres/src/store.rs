@@ -106,10 +106,10 @@ impl ReadViews for PostgresStore {
 }
 
 impl Commits for PostgresStore {
-    fn commit(&self, change: Change) -> Result<CommitResult> {
+    fn commit(&self, change: &mut Change) -> Result<CommitResult> {
         debug_assert!(change.stamped.is_empty(), "the time of a commit is not known before it ends");
         if self.frozen() > 0 {
-            return Ok(Err((CommitError::Frozen, change)));
+            return Ok(Err(CommitError::Frozen));
         }
         self.builds.report_failures(&self.front).map_err(failed)?;
         let side_effect_rows = self.side_effect_rows(&change.side_effects);
@@ -117,7 +117,7 @@ impl Commits for PostgresStore {
             return self.commit_transaction(owner, change, &side_effect_rows);
         }
         for attempt in 0..ATTEMPTS {
-            let entry = self.front.entry(&change);
+            let entry = self.front.entry(change);
             let attempt = self.front.commit_change(
                 change.batch.clone(),
                 (&change.expect, &side_effect_rows),
@@ -127,16 +127,16 @@ impl Commits for PostgresStore {
             match attempt.map_err(failed)? {
                 Attempt::Done(done) => return Ok(Ok(self.committed(change, done))),
                 Attempt::Undone => {}
-                Attempt::Locked => return Ok(Err((locked_by_another(), change))),
+                Attempt::Locked => return Ok(Err(locked_by_another())),
                 // Nothing is in the way any more: retry.
                 Attempt::Refused => {
-                    if let Some(refusal) = self.front.refusal(&change)? {
+                    if let Some(refusal) = self.front.refusal(change)? {
                         if let CommitError::Expectation(number) = refusal
                             && matches!(change.expect.get(number), Some(Expect::Generation { .. }))
                         {
                             self.front.latest_generation().map_err(failed)?;
                         }
-                        return Ok(Err((refusal, change)));
+                        return Ok(Err(refusal));
                     }
                 }
             }
@@ -394,11 +394,11 @@ impl PostgresStore {
     pub(crate) fn commit_transaction(
         &self,
         owner: TransactionId,
-        change: Change,
+        change: &Change,
         side_effect_rows: &SideEffectRows,
     ) -> Result<CommitResult> {
         let Some(open) = self.open_transactions.get(owner) else {
-            return Ok(Err((CommitError::Changed, change)));
+            return Ok(Err(CommitError::Changed));
         };
         let committed = open.session.with(|conn| {
             let front = &self.front;
@@ -422,19 +422,19 @@ impl PostgresStore {
                     .query(&front.statements.unclaimed, &[Param::Ints(&idents), Param::Many(&keys)])
                     .map(drop);
             }
-            let finished = front.finish(conn, applied, front.entry(&change).as_ref());
+            let finished = front.finish(conn, applied, front.entry(change).as_ref());
             if finished.is_err() {
                 end(conn, &front.statements.rollback);
             }
             finished
         });
         match committed {
-            None => Ok(Err((CommitError::Changed, change))),
+            None => Ok(Err(CommitError::Changed)),
             Some(Err(failure)) => Err(failed(failure)),
             Some(Ok(Attempt::Done(done))) => Ok(Ok(self.committed(change, done))),
             // A retry is impossible: its locks are released.
             Some(Ok(Attempt::Undone)) => Err(Error::WriteConflict),
-            Some(Ok(_)) => Ok(Err((locked_by_another(), change))),
+            Some(Ok(_)) => Ok(Err(locked_by_another())),
         }
     }
 }

@@ -78,12 +78,12 @@ fn measure(
     let mut view = None;
     for number in from..from + commits {
         store.wait_for_space(&mut || true)?;
-        let change = insert(number, &document, &counts, logged);
+        let mut change = insert(number, &document, &counts, logged);
         if views {
             view = Some(store.read_view());
         }
         let before = cpu();
-        let outcome = store.commit(change)?;
+        let outcome = store.commit(&mut change)?;
         taken.push(cpu() - before);
         assert!(outcome.is_ok(), "a new document stands in nobody's way");
     }

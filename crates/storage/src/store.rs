@@ -327,8 +327,8 @@ pub enum CommitError {
     Frozen,
 }
 
-/// Result of a change: the commit, or the reason and the returned change.
-pub type CommitResult = std::result::Result<Committed, (CommitError, Change)>;
+/// Result of a change: the commit, or the reason of a refusal.
+pub type CommitResult = std::result::Result<Committed, CommitError>;
 
 /// The place of documents and indexes, for one process or for several. Everything that all users of a store must agree
 /// on comes from here: numbers, counts, times, the generation of the catalog.
@@ -373,10 +373,10 @@ pub trait ReadViews: Send + Sync {
 
 /// Conditional commits and catalog changes. A change is applied completely or not at all.
 pub trait Commits: Send + Sync {
-    /// Checks the expectations of a change and applies it, or refuses it and changes nothing. Returns a refused change,
-    /// since its expectations decide the error. After a refusal by a collection's generation the store knows the
-    /// latest generation.
-    fn commit(&self, change: Change) -> Result<CommitResult>;
+    /// Checks the expectations of a change and applies it, or refuses it and changes nothing. A refused change stays
+    /// as it is, since its expectations decide the error. The content of an applied change is taken. After a refusal
+    /// by a collection's generation the store knows the latest generation.
+    fn commit(&self, change: &mut Change) -> Result<CommitResult>;
 
     /// Takes the commit lock for a short change of the catalog. `None` if `should_continue` returned false while
     /// commits were frozen.

@@ -53,13 +53,13 @@ mod schedules {
     /// ends.
     fn increment_single(store: &Local, key: &[u8]) {
         loop {
-            let change = increment(store.read_view().snapshot.as_ref(), key, None);
-            match store.commit(change).unwrap() {
+            let mut change = increment(store.read_view().snapshot.as_ref(), key, None);
+            match store.commit(&mut change).unwrap() {
                 Ok(_) => return,
-                Err((CommitError::IntentConflict(owner), _)) => store.wait_released(owner, &mut || true),
-                Err((CommitError::Frozen, _)) => store.wait_for_space(&mut || true).unwrap(),
-                Err((CommitError::Expectation(_), _)) => {}
-                Err((refusal, _)) => panic!("{refusal:?}"),
+                Err(CommitError::IntentConflict(owner)) => store.wait_released(owner, &mut || true),
+                Err(CommitError::Frozen) => store.wait_for_space(&mut || true).unwrap(),
+                Err(CommitError::Expectation(_)) => {}
+                Err(refusal) => panic!("{refusal:?}"),
             }
         }
     }
@@ -71,7 +71,8 @@ mod schedules {
         let acquired = store.acquire_intents(owner, &keys, &[], read_view.snapshot.as_ref()).unwrap().is_ok();
         if acquired {
             let change = increment(read_view.snapshot.as_ref(), key, Some(owner));
-            let committed = store.commit(Change { expect: Default::default(), ..change }).unwrap();
+            let mut change = Change { expect: Default::default(), ..change };
+            let committed = store.commit(&mut change).unwrap();
             assert!(committed.is_ok(), "nothing is left to fail at the commit: {committed:?}");
         }
         store.release(owner);
@@ -171,7 +172,7 @@ mod schedules {
                 let mut change = Change { earliest: at, ..Change::default() };
                 let key = Key::from(at.to_be_bytes());
                 change.batch.put(TREE, key.clone(), Value::empty());
-                let written = store.commit(change).unwrap().unwrap();
+                let written = store.commit(&mut change).unwrap().unwrap();
                 assert!(written.cluster_time > reported && store.time(0) >= written.cluster_time);
                 (written.cluster_time, key)
             })

@@ -80,7 +80,19 @@ fn stored(document: Arc<[u8]>) -> Value {
 impl Changes {
     /// Returns empty changes; `logs` enables the log entries.
     pub(crate) fn new(logs: bool) -> Changes {
-        Changes { logged: logs.then(Vec::new), ..Changes::default() }
+        Changes {
+            change: Change::default(),
+            unique: SmallVec::new(),
+            retries: Vec::new(),
+            records: Vec::new(),
+            collections: SmallVec::new(),
+            added_keys: HashSet::default(),
+            logged: logs.then(Vec::new),
+            retry: None,
+            grows_data: false,
+            documents: 0,
+            changed: SmallVec::new(),
+        }
     }
 
     /// Reserves space for this number of new documents of a collection.

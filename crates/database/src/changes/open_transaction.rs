@@ -153,9 +153,9 @@ impl OpenTransaction {
             });
         }
         if mutant!("statements are stored before the commit") {
-            let change =
+            let mut change =
                 Change { expect: SmallVec::default(), owner: Some(self.owner), ..changes.change.clone() };
-            let _ = self.store.commit(change);
+            let _ = self.store.commit(&mut change);
         }
         inner.add(changes.change)?;
         inner.changed.extend(changes.changed);

@@ -180,7 +180,7 @@ impl<'db> CatalogChange<'db> {
         };
         let written = match lock.commit(change, changes_catalog, &mut applied).map_err(storage_error)? {
             Ok(written) => written,
-            Err((refusal, _)) => return Ok(Err(refusal)),
+            Err(refusal) => return Ok(Err(refusal)),
         };
         if drops {
             database.cursors.release_dropped(&database.latest_catalog());

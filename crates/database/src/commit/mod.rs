@@ -17,6 +17,7 @@ use crate::operation::{Operation, Ready, wait_interruptibly};
 use crate::storage_error;
 use base::{Result, bail};
 use query::Interrupt;
+use std::mem;
 use std::task::Waker;
 use storage::mark;
 use storage::store::{
@@ -29,7 +30,7 @@ impl Database {
     /// the transaction instead. Returns the commit, or `None` if a condition no longer holds.
     ///
     /// Errors: DuplicateKey; WriteConflict in a transaction; interrupted waits; storage errors.
-    pub(crate) fn apply(&self, operation: &Operation, changes: Changes) -> Result<Option<Committed>> {
+    pub(crate) fn apply(&self, operation: &Operation, changes: &mut Changes) -> Result<Option<Committed>> {
         match self.apply_several(operation, changes)? {
             Applied::Committed(committed) => Ok(Some(committed)),
             Applied::Retry => Ok(None),
@@ -41,13 +42,13 @@ impl Database {
     /// free.
     ///
     /// Errors: as [`apply`](Self::apply), except DuplicateKey.
-    pub(crate) fn apply_several(&self, operation: &Operation, mut changes: Changes) -> Result<Applied> {
+    pub(crate) fn apply_several(&self, operation: &Operation, changes: &mut Changes) -> Result<Applied> {
         if changes.grows_data {
             self.operations.check_growth()?;
         }
         operation.check_suspended()?;
         if let Some(transaction) = operation.transaction() {
-            return transaction.absorb(changes);
+            return transaction.absorb(mem::take(changes));
         }
         if let Some(logged) = changes.logged.take() {
             self.log_changes(&mut changes.change, logged, changes.retry);
@@ -61,22 +62,17 @@ impl Database {
                 self.waiting(operation, |should_continue| self.store.wait_for_space(should_continue))?
                     .map_err(storage_error)?;
             }
-            let (refusal, change) = match self
-                .store
-                .commit(std::mem::take(&mut changes.change))
-                .map_err(storage_error)?
-            {
+            let refusal = match self.store.commit(&mut changes.change).map_err(storage_error)? {
                 Ok(written) => {
                     debug_assert!(written.position <= self.latest_position(), "{written:?} is not visible");
                     operation.note_change();
-                    note_stored(&self.seen_retries, std::mem::take(&mut changes.records));
+                    note_stored(&self.seen_retries, mem::take(&mut changes.records));
                     self.count_replaced(replaced);
                     self.notify_watchers(&changes.changed, written.position);
                     return Ok(Applied::Committed(written));
                 }
                 Err(refused) => refused,
             };
-            changes.change = change;
             debug_assert_eq!(changes.change.expect.len(), expected, "the store has changed a refused change");
             match refusal {
                 CommitError::Frozen => operation.check()?,

@@ -121,12 +121,9 @@ impl Database {
                 self.waiting(operation, |should_continue| self.store.wait_for_space(should_continue))?
                     .map_err(storage_error)?;
             }
-            match self.store.commit(change).map_err(storage_error)? {
+            match self.store.commit(&mut change).map_err(storage_error)? {
                 Ok(written) => return Ok(written),
-                Err((CommitError::Frozen, given_back)) => {
-                    operation.check()?;
-                    change = given_back;
-                }
+                Err(CommitError::Frozen) => operation.check()?,
                 Err(_) => {
                     mark!("a transaction's commit is refused");
                     return Err(write_conflict());
@@ -157,9 +154,9 @@ impl Database {
         let taken = transaction.take();
         let was_open = taken.is_some();
         if mutant!("aborted changes are stored")
-            && let Some(TransactionChanges { change, .. }) = taken
+            && let Some(TransactionChanges { mut change, .. }) = taken
         {
-            let _ = self.store.commit(change);
+            let _ = self.store.commit(&mut change);
         }
         if was_open {
             self.store.release(transaction.owner);
@@ -289,7 +286,7 @@ impl Database {
             let mut change = Change::default();
             change.expect.push(Expect::Value { ident: RETRIES, key: key.clone(), value: seen });
             change.batch.put(RETRIES, key.clone(), to_value(number, self.now_millis(), never.view()));
-            if self.store.commit(change).map_err(storage_error)?.is_ok() {
+            if self.store.commit(&mut change).map_err(storage_error)?.is_ok() {
                 return Ok(None);
             }
         }

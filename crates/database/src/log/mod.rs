@@ -160,7 +160,7 @@ impl Database {
     fn log_note(&self, message: &str) -> Result<()> {
         let mut change = Change { earliest: self.earliest_cluster_time(), ..Change::default() };
         logged::put_note(&mut change, self.log_moment(), message);
-        self.store.commit(change).map(drop).map_err(storage_error)
+        self.store.commit(&mut change).map(drop).map_err(storage_error)
     }
 
     /// Opens the log of an earlier process, or begins one. `is_new` says that nothing was ever committed. The new log

@@ -72,8 +72,8 @@ impl Database {
         let deleted =
             |count, committed| UpdateOutcome { matched: count, committed, ..UpdateOutcome::default() };
         let group = |group: &[Row]| match self.deletes_of(scope, &collection, group) {
-            Ok(changes) => {
-                let committed = self.apply(operation, changes)?;
+            Ok(mut changes) => {
+                let committed = self.apply(operation, &mut changes)?;
                 Ok(committed.map(|committed| deleted(group.len() as u64, Some(committed))))
             }
             Err(_) => Ok(None),
@@ -181,7 +181,7 @@ impl Database {
             let removed = DocumentCow::Shared(found.document.to_shared());
             let answer = recorder(Some(&removed), None)?;
             self.record_retry(&mut changes, answer.as_ref().map(|(key, answer)| (*key, answer.view())));
-            if let Some(committed) = self.apply(operation, changes)? {
+            if let Some(committed) = self.apply(operation, &mut changes)? {
                 return Ok(Some((removed, committed)));
             }
             operation.check()?;

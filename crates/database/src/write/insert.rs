@@ -236,7 +236,7 @@ impl Database {
             let duplicate = match refused {
                 // The changes of the refused document are discarded by starting again.
                 Some(error) => Some((count, error)),
-                None => match self.apply_several(operation, changes)? {
+                None => match self.apply_several(operation, &mut changes)? {
                     Applied::Committed(committed) => {
                         let error = failure.filter(|_| count == count_max);
                         return Ok(Inserted { count, committed: Some(committed), error });
@@ -428,7 +428,7 @@ impl Database {
             let mut changes = Changes::new(self.logs());
             let limits = (capped, capped.max > 0);
             self.remove_oldest(operation, &mut changes, &collection, limits, context)?;
-            if changes.is_empty() || self.apply(operation, changes)?.is_some() {
+            if changes.is_empty() || self.apply(operation, &mut changes)?.is_some() {
                 return Ok(());
             }
             operation.check()?;

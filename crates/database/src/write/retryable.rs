@@ -103,7 +103,7 @@ impl Database {
         for (key, value) in seen {
             let mut changes = Changes::default();
             changes.delete_retry(key, value);
-            removed += u64::from(self.apply(&operation, changes)?.is_some());
+            removed += u64::from(self.apply(&operation, &mut changes)?.is_some());
         }
         Ok(removed)
     }

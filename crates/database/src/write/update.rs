@@ -136,8 +136,8 @@ impl Database {
         };
         let collection = source.collection.clone();
         let group = |group: &[Row]| match self.updates_of(scope, &collection, group, request) {
-            Ok(Some((changes, modified))) => {
-                let committed = if modified > 0 { self.apply(operation, changes)? } else { None };
+            Ok(Some((mut changes, modified))) => {
+                let committed = if modified > 0 { self.apply(operation, &mut changes)? } else { None };
                 let matched = group.len() as u64;
                 let outcome = UpdateOutcome { matched, modified, upserted: None, committed };
                 Ok((modified == 0 || committed.is_some()).then_some(outcome))
@@ -232,7 +232,7 @@ impl Database {
             };
             let answer = recorder(Some(&shown()), Some(&after))?;
             self.record_retry(&mut changes, answer.as_ref().map(|(key, answer)| (*key, answer.view())));
-            if let Some(committed) = self.apply(operation, changes)? {
+            if let Some(committed) = self.apply(operation, &mut changes)? {
                 let before = shown();
                 return Ok(Some(Change { before, after: Some(after), committed: Some(committed) }));
             }

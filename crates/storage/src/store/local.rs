@@ -12,6 +12,7 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, MutexGuard, RwLock};
 use crate::{Durability, Engine, EventCount, Ident, Position, Result, Snapshot, Value, mark, mutant, time};
 use std::collections::{HashMap, VecDeque};
+use std::mem;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
@@ -158,19 +159,20 @@ impl Local {
     }
 
     /// Applies a change whose conditions hold.
-    fn apply(&self, writer: &mut Writer, change: Change) -> Result<Committed> {
-        let Change { mut batch, stamped, side_effects, log, ticks, earliest, owner, .. } = change;
+    fn apply(&self, writer: &mut Writer, change: &mut Change) -> Result<Committed> {
+        let Change { batch, stamped, side_effects, log, ticks, earliest, owner, .. } = change;
+        let (mut batch, earliest, ticks) = (mem::take(batch), *earliest, *ticks);
         let step = u64::from(!mutant!("commit times are assigned twice"));
         // Taken before the commit, so that a time requested from now on is later.
         let after = |latest: u64| (latest + step).max(earliest) + u64::from(ticks.saturating_sub(1));
         let taken = self.time.fetch_update(Ordering::AcqRel, Ordering::Acquire, |latest| Some(after(latest)));
         let time = after(taken.unwrap_or_else(|latest| latest));
         debug_assert!(time >= earliest && time >= u64::from(ticks), "{ticks} ticks up to {time}");
-        for (ident, key, value) in stamped {
+        for (ident, key, value) in stamped.drain(..) {
             batch.put(ident, key, Value::from([&value[..], &time.to_le_bytes()].concat()));
         }
         let logged = match &writer.log {
-            Some(present) if !log.is_empty() => Some(present.extend(&mut batch, time, log)),
+            Some(present) if !log.is_empty() => Some(present.extend(&mut batch, time, mem::take(log))),
             _ => None,
         };
         batch.set_time(time);
@@ -199,7 +201,7 @@ impl Local {
             }
         }
         let mut dropped = Vec::new();
-        for side_effect in side_effects {
+        for side_effect in side_effects.drain(..) {
             match side_effect {
                 SideEffect::Count { .. }
                     if mutant!("counts of transactions are forgotten") && owner.is_some() => {}
@@ -260,23 +262,23 @@ impl Exclusive for CommitGuard<'_> {
 
     fn commit(
         mut self: Box<Self>,
-        change: Change,
+        mut change: Change,
         changes_catalog: bool,
         applied: &mut dyn FnMut(u64),
     ) -> Result<CommitResult> {
         if let Some(refusal) = self.local.refusal(&self.writer, &change)? {
-            return Ok(Err((refusal, change)));
+            return Ok(Err(refusal));
         }
         let most = max_time_under_lock(change.batch.len() + change.expect.len());
         let written = if changes_catalog {
             let mut generation = self.local.generation.write();
             debug_assert!(is_made_for(&change, *generation + 1), "the change is of another generation");
-            let written = self.local.apply(&mut self.writer, change)?;
+            let written = self.local.apply(&mut self.writer, &mut change)?;
             *generation += 1;
             applied(*generation);
             written
         } else {
-            let written = self.local.apply(&mut self.writer, change)?;
+            let written = self.local.apply(&mut self.writer, &mut change)?;
             applied(*self.local.generation.read());
             written
         };
@@ -314,16 +316,16 @@ impl ReadViews for Local {
 }
 
 impl Commits for Local {
-    fn commit(&self, change: Change) -> Result<CommitResult> {
+    fn commit(&self, change: &mut Change) -> Result<CommitResult> {
         let operations = change.batch.len() + change.expect.len();
         let mut writer = self.writer.lock();
         let slice = CpuSlice::begin();
         if self.frozen() > 0 && !mutant!("commits go on while they are held up") {
             mark!("a commit meets locked writes");
-            return Ok(Err((CommitError::Frozen, change)));
+            return Ok(Err(CommitError::Frozen));
         }
-        let outcome = match self.refusal(&writer, &change)? {
-            Some(refusal) => Err((refusal, change)),
+        let outcome = match self.refusal(&writer, change)? {
+            Some(refusal) => Err(refusal),
             None => Ok(self.apply(&mut writer, change)?),
         };
         slice.assert_within(max_time_under_lock(operations), "under the commit lock");

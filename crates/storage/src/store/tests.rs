@@ -31,7 +31,7 @@ fn counts_and_the_log_change_with_the_batch() {
     let side_effects = vec![SideEffect::Count { counts: counts.clone(), records: 1, bytes: 3 }];
     let log = vec![(0, Value::from(b"head".as_slice())), (1, Value::from(b"one".as_slice()))];
     let written = store
-        .commit(Change { side_effects: side_effects.into(), log: log.clone(), ..put(b"a", b"one") })
+        .commit(&mut Change { side_effects: side_effects.into(), log: log.clone(), ..put(b"a", b"one") })
         .unwrap()
         .unwrap();
     assert_eq!((counts.records.load(Ordering::Relaxed), counts.bytes.load(Ordering::Relaxed)), (1, 3));
@@ -45,11 +45,11 @@ fn counts_and_the_log_change_with_the_batch() {
 #[test]
 fn a_value_that_was_away_meanwhile_counts_as_changed() {
     let store = store();
-    store.commit(put(b"a", b"one")).unwrap().unwrap();
+    store.commit(&mut put(b"a", b"one")).unwrap().unwrap();
     let keys = [WriteIntent::Key(TREE, Key::from(b"a"))];
     let (early, read_view, time) = store.begin(0);
-    store.commit(put(b"a", b"two")).unwrap().unwrap();
-    let back = store.commit(put(b"a", b"one")).unwrap().unwrap();
+    store.commit(&mut put(b"a", b"two")).unwrap().unwrap();
+    let back = store.commit(&mut put(b"a", b"one")).unwrap().unwrap();
     assert!(time < back.cluster_time);
     assert_eq!(
         store.acquire_intents(early, &keys, &[], read_view.snapshot.as_ref()).unwrap(),

@@ -104,10 +104,10 @@ impl ReadViews for Shared {
 }
 
 impl Commits for Shared {
-    fn commit(&self, change: Change) -> Result<CommitResult> {
+    fn commit(&self, change: &mut Change) -> Result<CommitResult> {
         self.calls.call();
         let outcome = self.store.commit(change)?;
-        if let Err((CommitError::Expectation(number), change)) = &outcome
+        if let Err(CommitError::Expectation(number)) = &outcome
             && matches!(change.expect.get(*number), Some(Expect::Generation { .. }))
         {
             self.calls.observe(self.store.generation());
