@@ -276,6 +276,7 @@ impl Database {
     /// Returns an operation on this database. It ends at
     /// [`stop_operations`](Self::stop_operations). Waits and long work use the hook of
     /// [`set_blocking_hook`](Self::set_blocking_hook).
+    #[inline]
     pub fn operation(&self, id: u64) -> Operation {
         Operation::of_database(id, self.blocking_hook(), self.operations.clone())
     }

@@ -228,6 +228,7 @@ impl Operation {
     }
 
     /// Returns an operation that ends with its database and runs long work through `blocking`.
+    #[inline]
     pub(crate) fn of_database(id: u64, blocking: BlockingHook, shared: Arc<Shared>) -> Operation {
         Operation {
             id,

@@ -91,11 +91,11 @@ impl Database {
         namespace: &Namespace,
         collation: Option<&Collation>,
         variables: Option<Document<'_>>,
-        context: Context,
+        mut context: Context,
     ) -> Result<Scope> {
         let view = self.view_for(&operation);
         let collection = view.catalog.get(namespace).cloned();
-        let context = in_force(context, collation, collection.as_deref(), variables)?;
+        in_force(&mut context, collation, collection.as_deref(), variables)?;
         let scope = Scope::new(&operation, namespace, &Arc::new(context));
         scope.view.get_or_init(|| view);
         Ok(scope)
@@ -110,10 +110,10 @@ impl Database {
         namespace: &Namespace,
         collation: Option<&Collation>,
         variables: Option<Document<'_>>,
-        context: Context,
+        mut context: Context,
     ) -> Result<Scope> {
         let collection = self.known_collection(&operation, namespace);
-        let context = in_force(context, collation, collection.as_deref(), variables)?;
+        in_force(&mut context, collation, collection.as_deref(), variables)?;
         Ok(Scope::new(&operation, namespace, &Arc::new(context)))
     }
 
@@ -127,8 +127,8 @@ impl Database {
         collation: Option<&Collation>,
     ) -> Result<Scope> {
         let collection = self.known_collection(&outer.operation, namespace);
-        let context = outer.context.with_collation(Collation::SIMPLE);
-        let context = in_force(context, collation, collection.as_deref(), None)?;
+        let mut context = outer.context.with_collation(Collation::SIMPLE);
+        in_force(&mut context, collation, collection.as_deref(), None)?;
         Ok(Scope::new(&outer.operation, namespace, &Arc::new(context)))
     }
 
@@ -143,13 +143,13 @@ impl Database {
     }
 }
 
-/// Returns a context with the collation and the variables of a command.
+/// Sets the collation and the variables of a command.
 fn in_force(
-    mut context: Context,
+    context: &mut Context,
     requested: Option<&Collation>,
     collection: Option<&Collection>,
     variables: Option<Document<'_>>,
-) -> Result<Context> {
+) -> Result<()> {
     if let (Some(requested), Some(collection)) = (requested, collection) {
         check_view(collection, requested)?;
     }
@@ -161,15 +161,15 @@ fn in_force(
             bail!(4738901, "Attempt to set internal constant: {}", variable.name());
         }
         check_name_for_binding(variable.name())?;
-        let expression = Expression::parse(variable.value(), &context)?;
+        let expression = Expression::parse(variable.value(), context)?;
         if expression.dependencies() != Dependencies::Paths(Vec::new()) {
             bail!(4890500, "The command's 'let' reads a field, but it is evaluated before all documents");
         }
         let arena = Arena::new();
-        let value = expression.evaluate(Document::EMPTY, &context, &arena)?.map(|value| value.to_owned());
+        let value = expression.evaluate(Document::EMPTY, context, &arena)?.map(|value| value.to_owned());
         context.variables.push((variable.name().to_string(), value));
     }
-    Ok(context)
+    Ok(())
 }
 
 /// Errors: OptionNotSupportedOnView for a view whose collation differs from its reader's.

@@ -126,6 +126,7 @@ impl Context {
 
     /// Builds an environment with the shared state of a database: the source of timestamps, and the directory of
     /// temporary files.
+    #[inline]
     pub fn sharing(
         now_millis: i64,
         seed: u64,

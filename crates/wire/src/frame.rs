@@ -118,10 +118,8 @@ impl Frame {
             name: text(&range.name),
             documents: Documents::from_sequence(part(&range.documents), range.len),
         });
-        Ok(Request {
-            body: Document::from_valid(part(&ranges.body)),
-            database: text(&ranges.database),
-            sequences: sequences.collect::<Sequences<'_>>(),
-        })
+        let body = Document::from_valid(part(&ranges.body));
+        let sequences = sequences.collect::<Sequences<'_>>();
+        Ok(Request { sequences, ..Request::of(body, text(&ranges.database)) })
     }
 }

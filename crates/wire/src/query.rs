@@ -2,7 +2,7 @@
 
 use crate::header::{self, FrameError, Opcode, document_length, malformed, read_i32};
 use crate::message::validated;
-use crate::request::{Request, Sequences};
+use crate::request::Request;
 use base::bson::{Document, Value};
 use base::{Result, bail, err};
 
@@ -37,8 +37,8 @@ fn handshake<'a>(namespace: &'a [u8], query: &'a [u8]) -> Result<Request<'a>> {
             err!(5739101, "OP_QUERY is no longer supported. The client driver may require an upgrade.")
         })?;
     let body = unwrap_query(validated(query)?);
-    let request = Request { body, database, sequences: Sequences::default() };
-    let name = request.name();
+    let request = Request::of(body, database);
+    let name = request.name;
     if !["hello", "isMaster", "ismaster", "saslContinue", "saslStart"].contains(&name) {
         bail!(
             UnsupportedOpQueryCommand,

@@ -9,7 +9,9 @@ use base::{Error, Result, bail};
 /// One request: the command and the database it is for.
 #[derive(Clone, Debug)]
 pub struct Request<'a> {
-    /// The command's document; the name of its first field is the command's name.
+    /// The command's name: the name of the body's first field, or empty.
+    pub name: &'a str,
+    /// The command's document.
     pub body: Document<'a>,
     /// The database named by `$db` (by the namespace, in a legacy message).
     pub database: &'a str,
@@ -72,12 +74,13 @@ impl<'a> Request<'a> {
         if let Some(duplicate) = sequences.iter().find(|sequence| body.find(sequence.name).is_some()) {
             bail!(IDLDuplicateField, "BSON field '{}' is a duplicate field", duplicate.name);
         }
-        Ok(Request { body, database, sequences })
+        Ok(Request { sequences, ..Request::of(body, database) })
     }
 
-    /// The command's name: the name of the body's first field, or empty.
-    pub fn name(&self) -> &'a str {
-        self.body.first().map_or("", |element| element.name())
+    /// Builds a request without sequences to a database.
+    pub fn of(body: Document<'a>, database: &'a str) -> Request<'a> {
+        let name = body.first().map_or("", |element| element.name());
+        Request { name, body, database, sequences: Sequences::default() }
     }
 }
 

@@ -59,7 +59,7 @@ fn swallow(frame: &[u8]) {
             if let Ok(message) = message::parse(frame)
                 && let Ok(request) = message.request
             {
-                let _ = format!("{:?} {}", request.body, request.name());
+                let _ = format!("{:?} {}", request.body, request.name);
                 for sequence in request.sequences.iter() {
                     assert_eq!(sequence.documents.iter().count(), sequence.documents.len());
                 }
@@ -76,7 +76,7 @@ fn a_message_is_read_with_its_sequences() {
         let frame = sample(checksum);
         let message = message::parse(&frame).unwrap();
         let request = message.request.unwrap();
-        assert_eq!((request.name(), request.database), ("insert", "d"));
+        assert_eq!((request.name, request.database), ("insert", "d"));
         let sequence = request.sequences.iter().next().unwrap();
         let documents = sequence.documents;
         assert_eq!((sequence.name, documents.len()), ("documents", 2));

@@ -77,12 +77,11 @@ pub(crate) struct Topology {
 }
 
 impl<'a> Arguments<'a> {
-    /// Parses the generic arguments of a command.
+    /// Parses the generic arguments of a command. The value is the default before.
     ///
     /// Errors: wrong types and values with MongoDB's codes; commands not allowed in transactions;
     /// concerns that the command does not support.
-    pub(crate) fn read(body: Document<'a>, command: &Command, topology: &Topology) -> Result<Arguments<'a>> {
-        let mut arguments = Arguments::default();
+    pub(crate) fn read(&mut self, body: Document<'a>, command: &Command, topology: &Topology) -> Result<()> {
         let mut api = Api::default();
         let mut given = Given::default();
         // The first field is the command's name.
@@ -93,38 +92,36 @@ impl<'a> Arguments<'a> {
                 continue;
             }
             match element.name() {
-                "lsid" => arguments.named_session = Some(session_id::read(value)?),
-                "txnNumber" => arguments.transaction_number = Some(transaction_number(value)?),
-                "stmtId" => arguments.statement_id = Some(statement_id(value)?),
-                "stmtIds" => {
-                    arguments.statement_ids = Some(typed(&element, command, "array", value.as_array())?)
-                }
+                "lsid" => self.named_session = Some(session_id::read(value)?),
+                "txnNumber" => self.transaction_number = Some(transaction_number(value)?),
+                "stmtId" => self.statement_id = Some(statement_id(value)?),
+                "stmtIds" => self.statement_ids = Some(typed(&element, command, "array", value.as_array())?),
                 "startTransaction" => given.start = Some(typed(&element, command, "bool", value.as_bool())?),
                 "autocommit" => given.autocommit = Some(typed(&element, command, "bool", value.as_bool())?),
                 "coordinator" => refuse_coordinator(&element, command)?,
-                "maxTimeMS" => arguments.max_time = max_time(&element, command)?,
+                "maxTimeMS" => self.max_time = max_time(&element, command)?,
                 "readConcern" => {
                     let document = typed(&element, command, "object", value.as_document())?;
-                    arguments.read_concern = RequestedReadConcern::parse(document, command.name)?;
+                    self.read_concern = RequestedReadConcern::parse(document, command.name)?;
                 }
                 "writeConcern" => {
                     let document = typed(&element, command, "object", value.as_document())?;
-                    arguments.write_concern = Some(WriteConcern::read(
+                    self.write_concern = Some(WriteConcern::read(
                         document,
                         command.takes_write_concern,
                         topology.is_replica_set,
                     )?);
                 }
-                "comment" => arguments.comment = Some(value),
+                "comment" => self.comment = Some(value),
                 // Old clients send their read preference in this field.
                 "$queryOptions" => {
                     let options = typed(&element, command, "object", value.as_document())?;
                     if let Some(preference) = options.find("$readPreference") {
-                        arguments.read_preference = ReadPreference::parse(&preference, command.name)?;
+                        self.read_preference = ReadPreference::parse(&preference, command.name)?;
                     }
                 }
                 "$readPreference" => {
-                    arguments.read_preference = ReadPreference::parse(&element, command.name)?;
+                    self.read_preference = ReadPreference::parse(&element, command.name)?;
                 }
                 // Only time series have raw data.
                 "rawData" => drop(typed(&element, command, "bool", value.as_bool())?),
@@ -134,19 +131,18 @@ impl<'a> Arguments<'a> {
                     api.deprecation_errors = Some(typed(&element, command, "bool", value.as_bool())?);
                 }
                 "$clusterTime" if topology.is_replica_set => {
-                    arguments.cluster_seconds = cluster_seconds(&element, command)?;
+                    self.cluster_seconds = cluster_seconds(&element, command)?;
                 }
                 // `$db` was read with the frame. A standalone has no cluster time.
                 _ => {}
             }
         }
-        arguments.api_strict = api.check(command)?;
-        arguments.session = arguments.named_session.map(|named| named.id);
-        given.session = arguments.session.is_some();
-        given.number = arguments.transaction_number;
-        arguments.transaction = given.part(command, topology.is_replica_set)?;
-        arguments.check_concerns(command, topology)?;
-        Ok(arguments)
+        self.api_strict = api.check(command)?;
+        self.session = self.named_session.map(|named| named.id);
+        given.session = self.session.is_some();
+        given.number = self.transaction_number;
+        self.transaction = given.part(command, topology.is_replica_set)?;
+        self.check_concerns(command, topology)
     }
 
     fn check_concerns(&self, command: &Command, topology: &Topology) -> Result<()> {
@@ -309,7 +305,7 @@ mod tests {
         build(&mut builder);
         let document = builder.finish();
         let command = crate::commands::table::find(name).unwrap();
-        Arguments::read(document.view(), command, &Topology { is_replica_set }).map(drop)
+        Arguments::default().read(document.view(), command, &Topology { is_replica_set })
     }
 
     fn read(build: impl FnOnce(&mut Builder)) -> Result<()> {

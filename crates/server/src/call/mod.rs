@@ -36,7 +36,7 @@ pub(crate) struct Call<'a> {
     pub(crate) request: &'a Request<'a>,
     /// Row of the command in the command table.
     pub(crate) command: &'static Command,
-    pub(crate) arguments: Arguments<'a>,
+    pub(crate) arguments: &'a Arguments<'a>,
     /// The reply so far. `ok` and other generic fields are appended later.
     pub(crate) reply: &'a mut Builder,
     /// Transaction that contains the command.
@@ -218,7 +218,7 @@ impl<'a> Call<'a> {
         suspended.context = context.map(|(context, _)| context.to_string());
         suspended.turn.set(turn);
         self.reply.truncate(0);
-        Ok(Some(Event::Other { until: waits::for_suspended(self.progress, &self.arguments)?, ready }))
+        Ok(Some(Event::Other { until: waits::for_suspended(self.progress, self.arguments)?, ready }))
     }
 
     /// Applies the settings of the command's query shape and the settings `own` that the command gives.
@@ -243,7 +243,7 @@ impl<'a> Call<'a> {
         own: Option<Document<'_>>,
     ) -> Result<bool> {
         if own.is_some() && self.server.settings.compatible_with < CompatibleWith::V9_0 {
-            let code = match request.name() {
+            let code = match request.name {
                 "find" => 7746901,
                 "aggregate" => 7708001,
                 _ => 7923000,

@@ -65,10 +65,10 @@ pub(crate) fn run(
     let at = resumed
         .as_ref()
         .map(|pending_reply| pending_reply.record.at)
-        .or_else(|| table::position(request.name()));
+        .or_else(|| table::position(request.name));
     let Some((at, Row { command, run: handler })) = at.and_then(|at| Some((at, table::ROWS.get(at)?))) else {
         server.counters.requests.add(1);
-        let error = err!(CommandNotFound, "no such command: '{}'", request.name());
+        let error = err!(CommandNotFound, "no such command: '{}'", request.name);
         return refuse(server, state, reply, &error);
     };
     let handler = *handler;
@@ -279,7 +279,8 @@ impl<'a> Run<'a, '_> {
             auth::authorize(&server.auth, &server.activities, state, self.request, command)?;
         }
         let topology = Topology { is_replica_set: server.is_replicated() };
-        let mut arguments = Arguments::read(self.request.body, command, &topology)?;
+        let mut arguments = Arguments::default();
+        arguments.read(self.request.body, command, &topology)?;
         // Without a login, the time of a client is ignored unless a key has signed it.
         if !state.is_unauthenticated(&server.auth) || auth::localhost_exception(&server.auth, state) {
             check_cluster_time(server, arguments.cluster_seconds)?;
@@ -322,10 +323,10 @@ impl<'a> Run<'a, '_> {
             return Ok(HandlerStatus::Wait(waits::for_delay(delay)));
         }
         if !server.settings.shared {
-            return self.run(state, reply, arguments, failure);
+            return self.run(state, reply, &arguments, failure);
         }
         let over = waits::over(state, self.progress, &arguments);
-        cancellation::within(over, || self.run(state, reply, arguments, failure))
+        cancellation::within(over, || self.run(state, reply, &arguments, failure))
     }
 
     /// Marks the command as the current operation of the connection, unless it continues after a
@@ -368,17 +369,17 @@ impl<'a> Run<'a, '_> {
         &mut self,
         state: &mut ConnectionState,
         reply: &mut Reply,
-        arguments: Arguments<'a>,
+        arguments: &Arguments<'a>,
         mut failure: Failure,
     ) -> Result<HandlerStatus> {
         if let Some(result) = self.fail(&mut failure) {
             return result;
         }
-        self.check_primary(&arguments)?;
+        self.check_primary(arguments)?;
         if self.server.set_settings.user_write_block.reason().is_some() {
             user_writes::check(&self.server.auth, state, self.command, self.request)?;
         }
-        if let Some(event) = self.wait(state, &arguments)? {
+        if let Some(event) = self.wait(state, arguments)? {
             self.progress.failure = Some(Box::new(failure));
             if let Some(suspended) = &mut self.progress.suspended {
                 suspended.notes = self.record.notes.take();
@@ -386,9 +387,9 @@ impl<'a> Run<'a, '_> {
             return Ok(HandlerStatus::Wait(event));
         }
         if self.progress.suspended.is_some() {
-            waits::for_suspended(self.progress, &arguments)?;
+            waits::for_suspended(self.progress, arguments)?;
         } else if self.record.context.retryable_write && self.server.fail_points.active() {
-            let statements = self.new_statements(state, &arguments);
+            let statements = self.new_statements(state, arguments);
             let write = self.server.fail_points.check_retryable_write(statements);
             failure = write.unwrap_or(failure);
             if let Some(result) = self.fail(&mut failure) {
@@ -401,7 +402,7 @@ impl<'a> Run<'a, '_> {
             self.record.write_concern_error = concern.unsatisfiable(|| self.server.members());
         }
         let level = arguments.read_concern.level.or_else(|| self.default_level());
-        let transaction = self.enter_transaction(state, &arguments)?;
+        let transaction = self.enter_transaction(state, arguments)?;
         let in_transaction = transaction.is_some();
         let operation_id = self.progress.began.map_or(0, |began| began.operation_id);
         let mut call = Call {
@@ -615,7 +616,10 @@ impl<'a> Run<'a, '_> {
         match self.request.body.first().map(|element| element.value()) {
             Some(Value::String(name)) => name,
             // getMore names its collection in a separate field.
-            _ => self.request.body.get("collection").and_then(|value| value.as_str()).unwrap_or("$cmd"),
+            _ if self.command.name == "getMore" => {
+                self.request.body.get("collection").and_then(|value| value.as_str()).unwrap_or("$cmd")
+            }
+            _ => "$cmd",
         }
     }
 
@@ -637,7 +641,7 @@ impl<'a> Run<'a, '_> {
             return Failure::default();
         }
         let failure = self.server.fail_points.check(&Target {
-            names: [self.request.name(), self.command.name],
+            names: [self.request.name, self.command.name],
             app_name: self.app_name(state),
             connection_id: state.activity.connection_id,
             namespace: format!("{}.{}", self.request.database, self.collection()),

@@ -42,22 +42,19 @@ impl<'a> Fields<'a> {
     /// Returns the fields of a command without its generic arguments.
     pub(crate) fn of_command(request: &Request<'a>, generic: impl Fn(&str) -> bool) -> Fields<'a> {
         let own = |element: &Element<'a>| !generic(element.name());
-        Fields {
-            path: request.name().into(),
-            database: request.database,
-            elements: request.body.iter().filter(own).collect(),
-            sequences: request.sequences.iter().map(|sequence| (sequence.name, sequence.documents)).collect(),
-        }
+        let (path, database) = (request.name.into(), request.database);
+        let mut fields = Fields { path, database, elements: SmallVec::new(), sequences: SmallVec::new() };
+        fields.elements.extend(request.body.iter().filter(own));
+        fields.sequences.extend(request.sequences.iter().map(|sequence| (sequence.name, sequence.documents)));
+        fields
     }
 
     /// Returns the fields of a nested document. `path` is its path, such as `update.updates`.
     pub(crate) fn of_document(path: impl Into<Cow<'a, str>>, document: Document<'a>) -> Fields<'a> {
-        Fields {
-            path: path.into(),
-            database: "",
-            elements: document.iter().collect(),
-            sequences: SmallVec::new(),
-        }
+        let path = path.into();
+        let mut fields = Fields { path, database: "", elements: SmallVec::new(), sequences: SmallVec::new() };
+        fields.elements.extend(document.iter());
+        fields
     }
 
     /// Refuses all remaining fields.
@@ -89,7 +86,12 @@ impl<'a> Fields<'a> {
     /// Takes a field of any type. Null counts as a value here.
     ///
     /// Errors: IDLDuplicateField.
+    #[inline]
     pub(crate) fn any(&mut self, name: &str) -> Result<Option<Value<'a>>> {
+        // Most commands have fewer fields than their handlers ask for.
+        if self.elements.is_empty() {
+            return Ok(None);
+        }
         Ok(self.take(name)?.map(|element| element.value()))
     }
 

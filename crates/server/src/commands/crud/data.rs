@@ -91,6 +91,7 @@ impl Call<'_> {
         (operation, context)
     }
 
+    #[inline]
     fn context(&self, operation: &Arc<Operation>) -> Context {
         let database = &self.server.database;
         let (times, spills) = (database.timestamps.clone(), database.spill_folder());

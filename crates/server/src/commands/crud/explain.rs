@@ -16,7 +16,7 @@ use base::bson::{Document, DocumentBuf, Value};
 use base::{Result, bail, err};
 use database::Verbosity;
 use database::language::query_shape;
-use wire::request::{Request, Sequences};
+use wire::request::Request;
 
 /// MongoDB's default verbosity.
 pub(crate) const DEFAULT_VERBOSITY: &str = "allPlansExecution";
@@ -57,7 +57,7 @@ fn explain(call: &mut Call<'_>) -> Result<HandlerStatus> {
             call.request.database
         );
     }
-    let request = Request { body: inner, database: call.request.database, sequences: Sequences::default() };
+    let request = Request::of(inner, call.request.database);
     let explanation = explain_command(call, &request, verbosity)?;
     finish(call, &explanation, inner)
 }
@@ -75,10 +75,10 @@ pub(crate) fn aggregate(
 
 fn explain_command(call: &mut Call<'_>, request: &Request<'_>, verbosity: Verbosity) -> Result<DocumentBuf> {
     let mut fields = Fields::of_command(request, is_generic);
-    let takes_settings = matches!(request.name(), "find" | "aggregate" | "distinct");
+    let takes_settings = matches!(request.name, "find" | "aggregate" | "distinct");
     let settings = request.body.get("querySettings").filter(|_| takes_settings);
     call.plan_by_query_settings(request, settings.and_then(|settings| settings.as_document()))?;
-    match request.name() {
+    match request.name {
         "find" => explain_find(call, &mut fields, verbosity),
         "aggregate" => {
             aggregation::check_explained(request.body.get("writeConcern").is_some())?;

@@ -42,7 +42,7 @@ impl Retryable {
     }
 
     fn begin_with(call: &Call<'_>, count: usize, presumes: bool) -> Result<Option<Retryable>> {
-        let arguments = &call.arguments;
+        let arguments = call.arguments;
         let number = arguments.transaction_number.filter(|_| arguments.transaction.is_none());
         let Some(number) = number else { return Ok(None) };
         let Some(session) = call.connection.session.clone() else { return Ok(None) };

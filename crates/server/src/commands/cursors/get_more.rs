@@ -168,7 +168,7 @@ fn fail_on_demand(call: &Call<'_>, namespace: &Namespace) -> Result<()> {
         return Ok(());
     }
     call.server.fail_points.check_get_more(&Target {
-        names: [call.request.name(), call.command.name],
+        names: [call.request.name, call.command.name],
         app_name: call.connection.app_name(),
         connection_id: call.connection.activity.connection_id,
         namespace: namespace.as_str().to_string(),

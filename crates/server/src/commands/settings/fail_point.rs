@@ -22,7 +22,7 @@ pub(crate) const CONFIGURE_FAIL_POINT: Row = Row::new(
 fn configure(call: &mut Call<'_>) -> Result<HandlerStatus> {
     // MongoDB without test commands does not know this command either.
     if !call.server.fail_points.allowed() {
-        bail!(CommandNotFound, "no such command: '{}'", call.request.name());
+        bail!(CommandNotFound, "no such command: '{}'", call.request.name);
     }
     let mut fields = call.fields();
     let name = fields.command_value();

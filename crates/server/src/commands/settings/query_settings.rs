@@ -12,7 +12,7 @@ use base::bson::{Document, Value};
 use base::namespace::is_internal_database;
 use base::{Result, bail, err};
 use database::language::query_shape;
-use wire::request::{Request, Sequences};
+use wire::request::Request;
 
 /// The digits of a shape's hash.
 const HASH_DIGITS: usize = 64;
@@ -143,7 +143,7 @@ fn hash_of_query(query: Document<'_>) -> Result<String> {
     }
     let mut fields = Fields::of_document(name, query);
     let database = fields.required("$db", Fields::string)?;
-    let request = Request { body: query, database, sequences: Sequences::default() };
+    let request = Request::of(query, database);
     let mut fields = Fields::of_command(&request, is_generic);
     match name {
         "find" => _ = find::Parts::read(&mut fields)?,

@@ -22,7 +22,7 @@ pub(crate) const VELLUM_CLOCK: Row = Row::new(
 .admin_only();
 
 fn clock(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    let no_such_command = || err!(CommandNotFound, "no such command: '{}'", call.request.name());
+    let no_such_command = || err!(CommandNotFound, "no such command: '{}'", call.request.name);
     if !call.server.fail_points.allowed() {
         return Err(no_such_command());
     }

@@ -9,7 +9,7 @@ use base::bson::{Builder, Document, DocumentBuf, Element, Value};
 use base::{Error, ErrorCode, Namespace, Result, bail, err};
 use database::RenameRequest;
 use std::cell::Cell;
-use wire::request::{Request, Sequences};
+use wire::request::Request;
 
 /// Applies an operation of kind `c`.
 ///
@@ -66,8 +66,8 @@ pub(super) fn apply(call: &mut Call<'_>, operation: Document<'_>, options: Optio
 /// Runs a client command in place of the current command.
 fn run(call: &mut Call<'_>, database: &str, command: DocumentBuf) -> Result<()> {
     let body = command.view();
-    let request = Request { body, database, sequences: Sequences::default() };
-    let name = request.name();
+    let request = Request::of(body, database);
+    let name = request.name;
     let row = table::row(name).ok_or_else(|| err!(CommandNotFound, "no such command: '{name}'"))?;
     let arguments = Arguments {
         session: call.arguments.session,
@@ -83,7 +83,7 @@ fn run(call: &mut Call<'_>, database: &str, command: DocumentBuf) -> Result<()> 
         progress: &mut *call.progress,
         request: &request,
         command: &row.command,
-        arguments,
+        arguments: &arguments,
         reply: &mut reply,
         transaction: None,
         operation_id: call.operation_id,

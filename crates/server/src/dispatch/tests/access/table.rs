@@ -44,7 +44,7 @@ fn declared(client: &Client, sample: &str) -> (bool, Vec<RequiredPrivilege>) {
     let mut authorizer =
         auth::authorizer(&client.server.auth, &client.server.activities, &client.state, &request).unwrap();
     authorizer.record = Some(Vec::new());
-    let allowed = authorizer.check(&table::find(request.name()).unwrap().requirements).is_ok();
+    let allowed = authorizer.check(&table::find(request.name).unwrap().requirements).is_ok();
     (allowed, authorizer.record.unwrap_or_default())
 }
 
