@@ -142,6 +142,11 @@ pub(crate) enum PlanUse {
     Index(&'static str, Arc<Index>),
 }
 
+impl PlanUse {
+    /// A read of a missing collection.
+    pub(crate) const EOF: PlanUse = PlanUse::Stage("EOF");
+}
+
 /// Progress of long work for `currentOp`.
 pub struct Progress {
     /// Description of the work.

@@ -45,7 +45,7 @@ pub(super) fn query(read: &Read) -> Result<Option<&TextQuery>> {
 ///
 /// Errors: IndexNotFound for a text search.
 pub(crate) fn read_missing(operation: &Operation, matcher: &Matcher, namespace: &Namespace) -> Result<()> {
-    operation.record_plan([PlanUse::Stage("EOF")]);
+    operation.record_plan([PlanUse::EOF]);
     matcher.refuse_text(&format_args!(" (no such collection '{namespace}')"))
 }
 

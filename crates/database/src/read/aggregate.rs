@@ -308,7 +308,7 @@ impl Database {
         let collection = view.catalog.get(namespace).cloned();
         let Some(collection) = collection.filter(|_| pipeline.reads_collection()) else {
             if pipeline.reads_collection() {
-                operation.record_plan([PlanUse::Stage("EOF")]);
+                operation.record_plan([PlanUse::EOF]);
             }
             pipeline.refuse_text(&format_args!(" (no such collection '{namespace}')"))?;
             return pipeline.run(Box::new(EmptyStream), environment);

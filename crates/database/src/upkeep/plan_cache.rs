@@ -74,34 +74,43 @@ impl Database {
     /// Removes the index filter of a shape, or all filters of a collection. Succeeds without any
     /// filter.
     ///
-    /// Errors: parse errors of the shape.
+    /// Errors: CommandNotSupportedOnView; parse errors of the shape.
     pub fn clear_index_filters(
         &self,
         namespace: &Namespace,
         request: Option<&ShapeRequest<'_>>,
         context: &Context,
     ) -> Result<()> {
-        let shape = request.map(|request| request.shape(context)).transpose()?;
-        let Some(collection) = self.collection(namespace) else { return Ok(()) };
-        let data = collection.data()?;
-        data.index_filters.clear(shape.as_deref());
-        data.cached_plans.clear(shape.as_deref());
-        Ok(())
+        self.clear_of_shape(namespace, request, context, true)
     }
 
     /// Removes the cached plan of a shape, or all plans of a collection. Succeeds without any plan.
     ///
-    /// Errors: parse errors of the shape.
+    /// Errors: CommandNotSupportedOnView; parse errors of the shape.
     pub fn clear_cached_plans(
         &self,
         namespace: &Namespace,
         request: Option<&ShapeRequest<'_>>,
         context: &Context,
     ) -> Result<()> {
+        self.clear_of_shape(namespace, request, context, false)
+    }
+
+    /// Removes cached plans, and index filters too if `clears_filters` is set.
+    fn clear_of_shape(
+        &self,
+        namespace: &Namespace,
+        request: Option<&ShapeRequest<'_>>,
+        context: &Context,
+        clears_filters: bool,
+    ) -> Result<()> {
         let shape = request.map(|request| request.shape(context)).transpose()?;
-        if let Some(Some(data)) = self.collection(namespace).map(|collection| collection.data.clone()) {
-            data.cached_plans.clear(shape.as_deref());
+        let Some(collection) = self.collection(namespace) else { return Ok(()) };
+        let data = collection.data()?;
+        if clears_filters {
+            data.index_filters.clear(shape.as_deref());
         }
+        data.cached_plans.clear(shape.as_deref());
         Ok(())
     }
 
