@@ -20,7 +20,7 @@ use super::near::Near;
 use super::regex_match::RegexMatch;
 use super::walk::LeafArrays;
 use crate::text::TextQuery;
-use base::bson::{Path, Type};
+use base::bson::Path;
 use std::sync::Arc;
 
 /// One condition on a document, or a combination of conditions.
@@ -103,7 +103,7 @@ impl Node {
         }
     }
 
-    /// Lets conditions that null satisfies find gaps in arrays: see [`LeafArrays::TraverseGaps`].
+    /// Lets conditions that a missing value satisfies find gaps in arrays: see [`LeafArrays::TraverseGaps`].
     pub(super) fn find_gaps(&mut self) {
         match self {
             Node::And(children) | Node::Or(children) | Node::Nor(children) => {
@@ -111,7 +111,7 @@ impl Node {
             }
             Node::Not(child) => child.find_gaps(),
             Node::Field { predicate, .. } => match predicate {
-                Predicate::Compare(comparison) if comparison.operand.kind() == Type::Null => {
+                Predicate::Compare(comparison) if comparison.matches_missing() => {
                     comparison.arrays = LeafArrays::TraverseGaps;
                 }
                 Predicate::In(within) if within.has_null() => within.arrays = LeafArrays::TraverseGaps,

@@ -20,8 +20,9 @@ use base::bson::{Document, Element, PathComponent};
 pub(super) enum LeafArrays {
     /// An array at the end of a path yields its elements and itself.
     Traverse,
-    /// As `Traverse`. An array on the path that is empty or has an element that is no document also yields a missing
-    /// value, as in MongoDB 9.0, unless the next component is a number.
+    /// As `Traverse`, with missing values as in MongoDB 9.0 (src/mongo/db/matcher/path.cpp). An element of an array on
+    /// the path that is no document yields a missing value, unless the next component is a number. An array without any
+    /// element that leads on yields one missing value, unless a position selected this array.
     TraverseGaps,
     /// An array at the end of a path yields only itself.
     Keep,
@@ -98,7 +99,9 @@ fn at_value<'a>(
         Type::Array if matches!(rest, [only] if only.name().is_empty()) => {
             at_value(&[], element, leaf, position, visit)
         }
-        Type::Array if !rest.is_empty() => in_array(rest, element, leaf, position, visit),
+        Type::Array if !rest.is_empty() => {
+            in_array(rest, element, leaf, position, visit, leaf == LeafArrays::TraverseGaps)
+        }
         Type::Array if leaf != LeafArrays::Keep => leaf_array(element, position, visit),
         Type::Document if !rest.is_empty() => in_document(rest, nested(element), leaf, position, visit),
         _ if rest.is_empty() => visit(Found { element: Some(element), position }),
@@ -122,30 +125,34 @@ fn leaf_array<'a>(
 }
 
 /// Descends into an array on the path: into each document, and into the element that the next component selects by
-/// position.
+/// position. `is_gap` lets an array without any element that leads on yield a missing value.
 fn in_array<'a>(
     rest: &[PathComponent],
     array: Element<'a>,
     leaf: LeafArrays,
     position: Option<&'a [u8]>,
     visit: &mut impl FnMut(Found<'a>) -> Result<bool>,
+    mut is_gap: bool,
 ) -> Result<bool> {
     use base::bson::Type;
     let Some((next, after)) = rest.split_first() else { return Ok(false) };
     let index_name = next.index().map(|_| next.name().as_bytes());
     let finds_gaps = leaf == LeafArrays::TraverseGaps && index_name.is_none();
-    if finds_gaps && has_gap(array) && visit(Found { element: None, position })? {
-        return Ok(true);
-    }
+    let gap = Found { element: None, position };
     for element in nested(array) {
         let is_document = element.kind() == Type::Document;
         let implicit = position.or(Some(element.name_bytes()));
         if is_document && in_document(rest, nested(element), leaf, implicit, visit)? {
             return Ok(true);
         }
+        if finds_gaps && !is_document && visit(gap)? {
+            return Ok(true);
+        }
+        is_gap &= !is_document && !finds_gaps;
         if index_name != Some(element.name_bytes()) {
             continue;
         }
+        is_gap &= !after.is_empty() && element.kind() != Type::Array;
         let matched = match element.kind() {
             // A document was already a candidate for implicit traversal, so its position counts.
             _ if after.is_empty() => {
@@ -156,20 +163,14 @@ fn in_array<'a>(
             Type::Array if matches!(after, [only] if only.name().is_empty()) => {
                 visit(Found { element: Some(element), position })?
             }
-            Type::Array => in_array(after, element, leaf, position, visit)?,
+            Type::Array => in_array(after, element, leaf, position, visit, false)?,
             _ => false,
         };
         if matched {
             return Ok(true);
         }
     }
-    Ok(false)
-}
-
-/// Whether an array is empty or has an element that is no document.
-fn has_gap(array: Element<'_>) -> bool {
-    let mut elements = nested(array).iter().peekable();
-    elements.peek().is_none() || elements.any(|element| element.kind() != base::bson::Type::Document)
+    Ok(is_gap && visit(gap)?)
 }
 
 /// The content of a document or array.

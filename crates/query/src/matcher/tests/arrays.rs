@@ -143,6 +143,28 @@ fn gaps_in_arrays_are_null_in_mongodb_9_0() {
         assert!(!matches("{'a.b': 7}", gap) && matches("{'a.b': {$ne: 7}}", gap), "{gap}");
     }
     assert!(!matches("{'a.b': null}", "{a: [{b: 1}, {b: [[2]]}]}"));
-    assert!(!matches("{a: null}", "{a: []}") && !matches("{'a.0.b': null}", "{a: [5]}"));
+    assert!(!matches("{a: null}", "{a: []}"));
+    assert!(
+        matches("{'a.b': {$gt: MinKey()}}", "{a: [1]}") && matches("{'a.b': {$lt: MaxKey()}}", "{a: []}")
+    );
     assert!(matches("{$nor: [{'a.b': {$ne: null}}]}", "{a: [1]}"));
+}
+
+#[test]
+fn arrays_whose_elements_lead_nowhere_are_null_in_mongodb_9_0() {
+    let matches = |filter: &str, text: &str| is_match(&parse(filter).with_gaps(), text);
+    for (path, gaps, others) in [
+        ("a.0", &["{a: []}"][..], &["{a: [5]}", "{a: [[]]}"][..]),
+        ("a.1", &["{a: []}", "{a: [5]}", "{a: [[]]}"], &["{a: [5, 6]}"]),
+        ("a.0.b", &["{a: []}", "{a: [5]}", "{a: [5, [6]]}", "{a: [[5]]}"], &["{a: [[]]}", "{a: [[{b: 1}]]}"]),
+        ("a.1.b", &["{a: [5]}", "{a: [[{b: 1}]]}"], &["{a: [5, []]}", "{a: [5, [{b: 1}]]}"]),
+    ] {
+        let (equal, not_equal) = (format!("{{'{path}': null}}"), format!("{{'{path}': {{$ne: null}}}}"));
+        for gap in gaps {
+            assert!(matches(&equal, gap) && !matches(&not_equal, gap), "{path} in {gap}");
+        }
+        for other in others {
+            assert!(!matches(&equal, other) && matches(&not_equal, other), "{path} in {other}");
+        }
+    }
 }
