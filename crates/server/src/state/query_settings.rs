@@ -165,8 +165,14 @@ impl AllQuerySettings {
             let inner = |name| shape.get(name).and_then(|value| value.as_document());
             let hash = text("queryShapeHash").unwrap_or("").to_string();
             let representative = inner("representativeQuery").map(|query| query.to_owned());
-            let settings = inner("settings").unwrap_or(Document::EMPTY);
-            let settings = Settings::read(settings, CompatibleWith::V9_0);
+            let mut settings = Builder::new();
+            for field in inner("settings").unwrap_or(Document::EMPTY) {
+                // An earlier build stored this framework, which had no effect.
+                if field.name() != "queryFramework" || field.value().as_str() != Some("sbe") {
+                    settings.append_element(&field);
+                }
+            }
+            let settings = Settings::read(settings.finish().view(), CompatibleWith::V9_0);
             settings.map(|settings| settings.into_shape(hash, representative))
         };
         let valid = shapes.filter_map(|shape| match read(shape) {
@@ -232,7 +238,7 @@ impl Settings {
     ///
     /// Errors: TypeMismatch, 40414 and 40415 for wrong fields; BadValue for an unknown framework and for a time out of
     /// range; 8727500 and 8727501 for a namespace without a part; FailedToParse and 9646000 for an index; 7746608 for
-    /// a collection with two hints; those of [`QueryKnobs::read`].
+    /// a collection with two hints; NotImplemented for the framework sbe; those of [`QueryKnobs::read`].
     fn read(settings: Document<'_>, compatible_with: CompatibleWith) -> Result<Settings> {
         let mut fields = Fields::of_document("setQuerySettings.settings", settings);
         let specs: Option<Vec<Value<'_>>> = match fields.any("indexHints")? {
@@ -250,6 +256,9 @@ impl Settings {
         let query_framework = fields.string("queryFramework")?.map(str::to_string);
         if let Some(other) = query_framework.as_deref().filter(|name| !matches!(*name, "classic" | "sbe")) {
             bail!(BadValue, "'{other}' is not a query framework: use 'classic' or 'sbe'");
+        }
+        if query_framework.as_deref() == Some("sbe") {
+            bail!(NotImplemented, "the query framework 'sbe' is not supported");
         }
         let reject = fields.strict_boolean("reject")?;
         let comment = fields.any("comment")?.map(|comment| {
