@@ -62,6 +62,8 @@ pub(crate) struct Mix {
     catalog_percent: u64,
     /// True if these only build and drop the unique index.
     only_indexes: bool,
+    /// True if the statements insert and delete documents, and change their unique field.
+    only_keys: bool,
     /// One statement of so many begins a transaction, and one of so many in a transaction ends it.
     pub(crate) begins: u64,
     pub(crate) ends: u64,
@@ -93,6 +95,7 @@ impl Mix {
             transaction_places,
             catalog_percent: [10, 20, 40][random.index(3)],
             only_indexes: kind == 2,
+            only_keys: kind == 1,
             begins: [2, 5, 5][random.index(3)],
             ends: [3, 3, 6][random.index(3)],
             batches: [1, 3, 3][random.index(3)],
@@ -100,7 +103,8 @@ impl Mix {
             history: (random.below(4) == 0).then(|| 100 + random.below(900)),
         };
         match kind {
-            1 => Mix { pause: pauses[3], ..mix },
+            // A key is free, a transaction takes it, and another client takes it too, or has taken and freed it.
+            1 => Mix { ids: 3, unique: 3, begins: 2, pause: pauses[3], ..mix },
             // Index builds need several statements of others in a short time.
             2 => Mix { ids: 3, unique: 2, begins: 50, pause: pauses[3], ..mix },
             _ => mix,
@@ -258,6 +262,7 @@ impl Action {
         let kind = match has_catalog && random.below(100) < mix.catalog_percent {
             true if mix.only_indexes => [23, 25, 25][random.index(3)],
             true => 20 + random.below(6),
+            false if mix.only_keys => [0, 9, 11][random.index(3)],
             false => random.below(20),
         };
         let action = match (kind, place) {

@@ -12,7 +12,7 @@ use storage::mutants::switch_on;
 const FOUND: &[(&str, u64)] = &[
     ("a failed sync is forgotten", 12),
     ("aborted changes are stored", 0),
-    ("changed documents are not matched again", 17),
+    ("changed documents are not matched again", 61),
     ("changed records are not marked", 5),
     ("collections change under transactions", 33),
     ("commit times are assigned twice", 0),
@@ -23,7 +23,7 @@ const FOUND: &[(&str, u64)] = &[
     ("duplicates in capped collections are tried again", 7),
     ("each statement reads a new view", 1),
     ("entries in an index being built are not checked", 5),
-    ("frames are not verified", 6),
+    ("frames are not verified", 4),
     ("generations are not checked", 1),
     ("half of a batch is applied", 0),
     ("majority reads do not wait for the journal", 104),
@@ -48,6 +48,7 @@ const FOUND: &[(&str, u64)] = &[
     ("write intents are never released", 1),
     ("write intents are not compared with the read view", 2),
     ("write intents are released before the commit", 1),
+    ("write intents on key strings are ignored", 17),
     ("writes during a build are loaded", 51),
     ("writes during a sync count as durable", 54),
 ];
@@ -63,7 +64,8 @@ const SEEDS: u64 = 200;
 //   requests again, without their wakers.
 // - "commits go on while they are held up": a command waits for the unlock before its commit.
 //
-// Few seeds find "values that return count as unchanged" and "write intents on key strings are ignored", none of the first 120.
+// Few seeds find "values that return count as unchanged", none of the first 100. Another client must add and remove a key
+// between the read view of a transaction and its write.
 //
 // The schedules of `storage` show the faults that need a second thread between two steps of a commit, such as a
 // forgotten later time.
