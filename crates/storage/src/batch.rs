@@ -42,6 +42,13 @@ pub enum Op {
     },
 }
 
+impl Op {
+    /// Returns true if the change removes this key.
+    pub fn deletes(&self, ident: Ident, key: &Key) -> bool {
+        matches!(self, Op::Delete { ident: of, key: deleted } if *of == ident && deleted == key)
+    }
+}
+
 /// Changes that take effect together or not at all, in the order of addition. A change sees all
 /// earlier changes of the batch, so a batch can create and fill a tree.
 #[derive(Debug, Clone, Default)]
@@ -83,9 +90,9 @@ impl Batch {
         self.ops.push(Op::Put { ident, key: key.into(), value: value.into() });
     }
 
-    /// Adds [`Op::Put`] of a key that is known to be missing in the tree, for example because it
-    /// contains a new record id. The engine then skips the lookup, which saves a page read for each
-    /// entry of a large index on random values. If the key exists, counts become wrong and its old
+    /// Adds [`Op::Put`] of a key that is known to be missing in the tree, for example because it contains a new record
+    /// id, or because an earlier change of the batch deletes it. The engine then skips the lookup, which saves a page
+    /// read for each entry of a large index on random values. If the key exists, counts become wrong and its old
     /// value may come back. [`crate::testing::Checked`] and debug builds verify it.
     pub fn put_new(&mut self, ident: Ident, key: impl Into<Key>, value: impl Into<Value>) {
         debug_assert!(self.new.last().is_none_or(|last| (*last as usize) < self.ops.len()), "out of order");

@@ -300,8 +300,9 @@ impl State {
     pub(super) fn prepare(&self, batch: &Batch) -> Result<Vec<Option<usize>>> {
         let mut known = ExistingTrees { state: self, made: BTreeMap::new(), recent: None };
         let mut below = Vec::with_capacity(batch.len());
-        for (op, is_new) in batch.with_new() {
-            below.push(known.admit(op, is_new)?);
+        for (at, (op, is_new)) in batch.with_new().enumerate() {
+            let earlier = batch.ops().get(..at).unwrap_or_default();
+            below.push(known.admit(op, is_new, earlier)?);
         }
         debug_assert_eq!(below.len(), batch.len(), "one length for each operation");
         Ok(below)
@@ -477,10 +478,10 @@ enum TreeChange<'a> {
 impl<'a> ExistingTrees<'a> {
     /// Checks one operation after the earlier ones of the batch. Returns the length in the lower layers if the
     /// operation needs it.
-    fn admit(&mut self, op: &Op, is_new: bool) -> Result<Option<usize>> {
+    fn admit(&mut self, op: &Op, is_new: bool, earlier: &[Op]) -> Result<Option<usize>> {
         match op {
             Op::Put { ident, key, .. } | Op::Delete { ident, key } => {
-                return self.look_up(*ident, key, is_new);
+                return self.look_up(*ident, key, is_new, earlier);
             }
             Op::Clear(ident) => {
                 self.find(*ident)?;
@@ -502,15 +503,17 @@ impl<'a> ExistingTrees<'a> {
 
     /// Returns the length of a key in the lower layers if it matters. It does not if the top layer keeps the key, or if
     /// the key is known to be absent.
-    fn look_up(&mut self, ident: Ident, key: &Key, is_new: bool) -> Result<Option<usize>> {
+    fn look_up(&mut self, ident: Ident, key: &Key, is_new: bool, earlier: &[Op]) -> Result<Option<usize>> {
         if key.len() > Key::MAX_BYTES {
             return Err(Error::KeyTooLong(key.len()));
         }
         match self.find(ident)? {
             Some(table) if is_new => {
+                // A transaction that changes a value and changes it back deletes an entry and adds it again.
                 debug_assert!(
                     table.top.get(key).is_some()
-                        || !matches!(table.len_below(key, &self.state.view), Ok(Some(_))),
+                        || !matches!(table.len_below(key, &self.state.view), Ok(Some(_)))
+                        || earlier.iter().any(|op| op.deletes(ident, key)),
                     "an existing key was declared new: {key:?}"
                 );
                 Ok(None)

@@ -198,14 +198,17 @@ fn outcome(before: &dyn Snapshot, batch: &Batch) -> Result<()> {
     Ok(())
 }
 
-/// Asserts that keys known to be new are new, for a small batch without changes of whole trees.
+/// Asserts that keys known to be new are new, or that an earlier change of the batch deletes them. The batch is small and
+/// changes no whole trees.
 fn look_for_new(before: &dyn Snapshot, batch: &Batch) {
     let is_key = |op: &Op| matches!(op, Op::Put { .. } | Op::Delete { .. });
     if batch.len() > READ_BACK || !batch.ops().iter().all(is_key) {
         return;
     }
-    for (op, _) in batch.with_new().filter(|(_, is_new)| *is_new) {
-        if let Op::Put { ident, key, .. } = op {
+    for (at, (op, _)) in batch.with_new().enumerate().filter(|(_, (_, is_new))| *is_new) {
+        if let Op::Put { ident, key, .. } = op
+            && !batch.ops().iter().take(at).any(|earlier| earlier.deletes(*ident, key))
+        {
             let there = before.get(*ident, key);
             assert!(
                 !matches!(there, Ok(Some(_))),
