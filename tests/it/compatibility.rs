@@ -568,7 +568,8 @@ fn is_called(function: &str, body: &str) -> bool {
     body.match_indices(function).any(|(at, _)| {
         let (before, after) = (&body[..at], &body[at + function.len()..]);
         let is_whole = !before.ends_with(|c: char| c.is_alphanumeric() || c == '_');
-        is_whole && (after.starts_with('(') || after.starts_with(')') && before.ends_with(['(', ':']))
+        is_whole
+            && (after.starts_with('(') || after.starts_with([')', ',']) && before.ends_with(['(', ':', ' ']))
     })
 }
 

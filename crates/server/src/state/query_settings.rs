@@ -165,14 +165,8 @@ impl AllQuerySettings {
             let inner = |name| shape.get(name).and_then(|value| value.as_document());
             let hash = text("queryShapeHash").unwrap_or("").to_string();
             let representative = inner("representativeQuery").map(|query| query.to_owned());
-            let mut settings = Builder::new();
-            for field in inner("settings").unwrap_or(Document::EMPTY) {
-                // An earlier build stored this framework, which had no effect.
-                if field.name() != "queryFramework" || field.value().as_str() != Some("sbe") {
-                    settings.append_element(&field);
-                }
-            }
-            let settings = Settings::read(settings.finish().view(), CompatibleWith::V9_0);
+            let settings = inner("settings").unwrap_or(Document::EMPTY);
+            let settings = Settings::read(settings, CompatibleWith::V9_0);
             settings.map(|settings| settings.into_shape(hash, representative))
         };
         let valid = shapes.filter_map(|shape| match read(shape) {
@@ -254,11 +248,10 @@ impl Settings {
         let index_hints =
             specs.map(|specs| specs.into_iter().map(document).collect::<Result<Vec<_>>>()).transpose()?;
         let query_framework = fields.string("queryFramework")?.map(str::to_string);
-        if let Some(other) = query_framework.as_deref().filter(|name| !matches!(*name, "classic" | "sbe")) {
-            bail!(BadValue, "'{other}' is not a query framework: use 'classic' or 'sbe'");
-        }
-        if query_framework.as_deref() == Some("sbe") {
-            bail!(NotImplemented, "the query framework 'sbe' is not supported");
+        match query_framework.as_deref() {
+            None | Some("classic") => {}
+            Some("sbe") => bail!(NotImplemented, "the query framework 'sbe' is not supported"),
+            Some(other) => bail!(BadValue, "'{other}' is not a query framework: use 'classic' or 'sbe'"),
         }
         let reject = fields.strict_boolean("reject")?;
         let comment = fields.any("comment")?.map(|comment| {
