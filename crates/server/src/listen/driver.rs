@@ -238,15 +238,11 @@ impl Drop for Driver {
     }
 }
 
-/// Aborts the transaction and kills the cursor of a load-balanced connection that closes, as mongos does. Another front
+/// Lets the transaction expire and kills the cursor of a load-balanced connection that closes, as mongos does. Another front
 /// could not end them, and a transaction would keep its locks until transactionLifetimeLimitSeconds.
 fn end_load_balanced(server: &Server, state: &ConnectionState) {
     if let Some(session) = &state.session {
-        session.abort_transaction_of_connection(
-            &server.database,
-            &server.sessions.transactions,
-            state.activity.connection_id,
-        );
+        session.close_transaction_connection(state.activity.connection_id);
     }
     if let Some(id) = state.cursor {
         server.database.cursors.kill(id);

@@ -20,6 +20,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+/// Time for a commit to be repeated after a load-balanced connection has closed.
+const AFTER_CLOSE: Duration = Duration::from_secs(2);
+
 /// The latest transaction of a session.
 #[derive(Default)]
 pub(crate) struct Transaction {
@@ -46,6 +49,8 @@ struct Open {
     read_concern: Option<ReadConcern>,
     /// Connection of the last statement.
     connection_id: i32,
+    /// Time when this load-balanced connection closed.
+    closed: Option<Instant>,
     /// Total duration of its statements.
     active: Duration,
     /// Start of the current statement.
@@ -122,6 +127,7 @@ impl Session {
                 began_millis: database.now_millis(),
                 read_concern: concern.level,
                 connection_id,
+                closed: None,
                 active: Duration::ZERO,
                 running: None,
             });
@@ -216,16 +222,13 @@ impl Session {
         self.transaction.lock().abort(database, counters);
     }
 
-    /// Aborts the open transaction if this connection ran its last statement. Does not wait for a running commit.
-    pub(crate) fn abort_transaction_of_connection(
-        &self,
-        database: &Database,
-        counters: &TransactionCounters,
-        connection_id: i32,
-    ) {
-        let mut current = self.transaction.lock();
-        if matches!(&current.state, State::Open(open) if open.connection_id == connection_id) {
-            current.abort(database, counters);
+    /// Lets the open transaction expire soon if this connection ran its last statement. A commit that is repeated on
+    /// another connection to this server still finds it.
+    pub(crate) fn close_transaction_connection(&self, connection_id: i32) {
+        if let State::Open(open) = &mut self.transaction.lock().state
+            && open.connection_id == connection_id
+        {
+            open.closed = Some(time::now());
         }
     }
 
@@ -237,7 +240,8 @@ impl Session {
         limit: Duration,
     ) -> bool {
         let mut current = self.transaction.lock();
-        let expired = matches!(&current.state, State::Open(open) if time::since(open.began) >= limit);
+        let expired = matches!(&current.state, State::Open(open) if time::since(open.began) >= limit
+            || open.closed.is_some_and(|closed| time::since(closed) >= AFTER_CLOSE));
         if expired {
             mark!("an old transaction is aborted");
             log::info!(
@@ -379,6 +383,7 @@ impl Transaction {
         }
         open.running = Some(time::now());
         open.connection_id = connection_id;
+        open.closed = None;
         counters.active.fetch_add(1, Relaxed);
         Ok(open.transaction.clone())
     }
