@@ -238,8 +238,8 @@ impl Drop for Driver {
     }
 }
 
-/// Lets the transaction expire and kills the cursor of a load-balanced connection that closes, as mongos does. Another front
-/// could not end them, and a transaction would keep its locks until transactionLifetimeLimitSeconds.
+/// Lets the transaction expire and kills the cursor of a load-balanced connection that closes. Another front could not
+/// end them, and a transaction would keep its locks until transactionLifetimeLimitSeconds.
 fn end_load_balanced(server: &Server, state: &ConnectionState) {
     if let Some(session) = &state.session {
         session.close_transaction_connection(state.activity.connection_id);

@@ -232,7 +232,8 @@ impl Session {
         }
     }
 
-    /// Aborts the transaction if it is older than the limit. Returns true if it was.
+    /// Aborts the transaction if it is older than the limit, or if its load-balanced connection has closed. Returns true
+    /// if it did.
     pub(crate) fn expire_transaction(
         &self,
         database: &Database,
@@ -245,8 +246,8 @@ impl Session {
         if expired {
             mark!("an old transaction is aborted");
             log::info!(
-                "aborting transaction {} on session {}: it has been open for longer than \
-                 transactionLifetimeLimitSeconds",
+                "aborting transaction {} on session {}: it is older than transactionLifetimeLimitSeconds, or its \
+                 load-balanced connection has closed",
                 current.number.unwrap_or_default(),
                 session_id::text(&self.id)
             );

@@ -38,7 +38,7 @@ pub(crate) struct ConnectionState {
     /// Counters of the last used database.
     pub(crate) counted: Option<Arc<DatabaseOperations>>,
     /// True behind a load balancer (`loadBalanced` in hello). Its driver continues a cursor or a transaction on this
-    /// connection only, so both end with the connection.
+    /// connection only, so both end after the connection.
     pub(crate) is_load_balanced: bool,
     /// Last cursor that stayed open, if the connection is load balanced.
     pub(crate) cursor: Option<i64>,
