@@ -24,7 +24,7 @@ const LOCAL: &str = "mongodb://127.0.0.1:27017/";
 
 /// Makes a backup. Returns the output.
 pub(crate) fn back_up(options: &BackupOptions) -> Result<String, String> {
-    let (uri, to) = match (options.places.as_slice(), &options.data) {
+    let (uri, to) = match (options.arguments.as_slice(), &options.data) {
         ([to], None) => (Some(LOCAL), to),
         ([to], Some(_)) => (None, to),
         ([uri, to], None) => (Some(uri.as_str()), to),

@@ -136,7 +136,7 @@ pub(crate) struct BackupOptions {
     /// the journal still has them. Default of the connection string: mongodb://127.0.0.1:27017/. Users need the role
     /// backup.
     #[arg(value_name = "PLACES", required = true, num_args = 1..=2)]
-    pub(crate) places: Vec<String>,
+    pub(crate) arguments: Vec<String>,
 
     /// Read this data directory, without a server
     #[arg(long, value_name = "DIR")]
@@ -207,7 +207,7 @@ pub(crate) struct RestoreOptions {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct VerifyOptions {
     /// Backup, or data directory without a running server
-    pub(crate) place: PathBuf,
+    pub(crate) path: PathBuf,
 
     /// Journal of the data directory, if outside of it
     #[arg(long, value_name = "DIR")]

@@ -50,9 +50,9 @@ impl From<storage::Error> for Failure {
 /// Verifies and prints the findings. Exit code: 0 sound, 1 damaged, 2 not verified.
 pub(crate) fn verify(options: &VerifyOptions) -> ExitCode {
     let mut report = Report::default();
-    let verified = match options.place.join("vellum.backup").exists() {
+    let verified = match options.path.join("vellum.backup").exists() {
         true => verify_backup(options, &mut report),
-        false => verify_directory(&options.place, options, &mut report),
+        false => verify_directory(&options.path, options, &mut report),
     };
     let mut unreadable = None;
     match verified {
@@ -60,7 +60,7 @@ pub(crate) fn verify(options: &VerifyOptions) -> ExitCode {
         Err(Failure::Damaged(message)) => report.damages.push(message),
         Err(Failure::Unreadable(why)) => unreadable = Some(why),
         Err(Failure::Storage(error)) => {
-            unreadable = Some(error_message(&error, &options.place, Purpose::Verify))
+            unreadable = Some(error_message(&error, &options.path, Purpose::Verify))
         }
     }
     let text: String = report.read.iter().map(|line| format!("{line}\n")).collect();
@@ -79,7 +79,7 @@ pub(crate) fn verify(options: &VerifyOptions) -> ExitCode {
 
 fn verify_backup(options: &VerifyOptions, report: &mut Report) -> Result<(), Failure> {
     let files: Arc<dyn Files> = Arc::new(SystemFiles);
-    let found = BackupDirectory::read(Arc::clone(&files), &options.place)?;
+    let found = BackupDirectory::read(Arc::clone(&files), &options.path)?;
     if found.is_unfinished() {
         report.read.push("an interrupted backup is ignored".to_string());
     }
@@ -94,7 +94,7 @@ fn verify_backup(options: &VerifyOptions, report: &mut Report) -> Result<(), Fai
     let scratch = Scratch::new(options.scratch.as_deref())
         .map_err(|error| Failure::Unreadable(format!("making a scratch directory: {error}")))?;
     let restore = Restore {
-        from: options.place.clone(),
+        from: options.path.clone(),
         archives: options.journal_archive.clone(),
         until: None,
         to: scratch.0.clone(),
@@ -126,7 +126,7 @@ impl Drop for Scratch {
 }
 
 fn verify_directory(data: &Path, options: &VerifyOptions, report: &mut Report) -> Result<(), Failure> {
-    let journal_directory = options.journal_dir.clone().filter(|_| *data == *options.place);
+    let journal_directory = options.journal_dir.clone().filter(|_| *data == *options.path);
     let disk = DiskOptions { journal_directory, cache_bytes: options.cache_size, ..DiskOptions::new(data) };
     let engine = Arc::new(ReadOnlyEngine::open(&disk)?);
     let snapshot = engine.snapshot();

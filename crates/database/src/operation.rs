@@ -50,7 +50,7 @@ pub enum IndexHint {
     Natural,
 }
 
-/// A place in the queue of a record. The holder of the first place writes the record.
+/// A ticket in the queue of a record. The holder of the first ticket writes the record.
 pub type RecordTicket = Ticket<Arc<Queue>>;
 
 /// A wait of a statement. After it, the caller runs the statement again: from its start, or with the progress that it
@@ -58,17 +58,17 @@ pub type RecordTicket = Ticket<Arc<Queue>>;
 pub struct Suspension {
     /// The end of the wait.
     pub ready: Ready,
-    /// Place of the statement in the queue of its record, for [`Operation::allow_suspension`].
+    /// Ticket of the statement in the queue of its record, for [`Operation::allow_suspension`].
     pub turn: Option<RecordTicket>,
 }
 
-/// Place of a statement's waits.
+/// Kind of a statement's waits.
 #[derive(Default)]
 enum Waits {
     /// The statement waits on its thread.
     #[default]
     OnThread,
-    /// The caller may suspend the statement. It may already have a place in a queue.
+    /// The caller may suspend the statement. It may already have a ticket of a queue.
     Suspendable(Option<RecordTicket>),
     /// The caller must suspend the statement.
     Suspended(Suspension),
@@ -301,7 +301,7 @@ impl Operation {
         helped.memory.adopt(&self.memory);
     }
 
-    /// Allows the statement to be suspended while it has changed nothing. `turn` is the place of a suspended statement
+    /// Allows the statement to be suspended while it has changed nothing. `turn` is the ticket of a suspended statement
     /// that runs again.
     pub fn allow_suspension(&self, turn: Option<RecordTicket>) {
         *self.waits.lock() = Waits::Suspendable(turn);
@@ -314,7 +314,7 @@ impl Operation {
     }
 
     /// Resumes a suspended operation whose caller has kept the progress of the statement, possibly on another thread.
-    /// `turn` is the place of the statement.
+    /// `turn` is the ticket of the statement.
     pub fn resume(&self, turn: Option<RecordTicket>) {
         self.memory.resume();
         self.allow_suspension(turn);
@@ -341,7 +341,7 @@ impl Operation {
         }
     }
 
-    /// Returns the place of a suspended statement that runs again.
+    /// Returns the ticket of a suspended statement that runs again.
     pub(crate) fn take_turn(&self) -> Option<RecordTicket> {
         match &mut *self.waits.lock() {
             Waits::Suspendable(turn) => turn.take(),

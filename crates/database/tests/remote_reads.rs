@@ -19,25 +19,25 @@ use std::sync::Arc;
 use storage::MemoryEngine;
 use storage::store::{Local, Store};
 
-struct Place {
+struct Fixture {
     database: Arc<Database>,
     context: Arc<Context>,
     namespace: Namespace,
 }
 
-impl Place {
-    fn new(store: Arc<dyn Store>) -> Place {
+impl Fixture {
+    fn new(store: Arc<dyn Store>) -> Fixture {
         let database = Database::open_on(store, Arc::new(SystemClock), 1).unwrap();
         let context = Arc::new(Context::new(0, 1, Arc::new(Uninterrupted)));
-        let place = Place { database, context, namespace: Namespace::parse("test.c").unwrap() };
-        place.insert(&documents());
+        let fixture = Fixture { database, context, namespace: Namespace::parse("test.c").unwrap() };
+        fixture.insert(&documents());
         for (name, key, more) in INDEXES {
             let spec = parse(&format!("{{key: {key}, name: '{name}'{more}}}")).unwrap();
-            let spec = IndexSpec::parse(spec.view(), &place.namespace, &place.context).unwrap();
-            let (operation, database) = (place.operation(), &place.database);
-            database.create_indexes(&operation, &place.namespace, [spec], &place.context).unwrap();
+            let spec = IndexSpec::parse(spec.view(), &fixture.namespace, &fixture.context).unwrap();
+            let (operation, database) = (fixture.operation(), &fixture.database);
+            database.create_indexes(&operation, &fixture.namespace, [spec], &fixture.context).unwrap();
         }
-        place
+        fixture
     }
 
     fn operation(&self) -> Arc<Operation> {
@@ -164,8 +164,8 @@ fn finds_take_few_round_trips() {
     let store = PostgresStore::open(cluster.config().unwrap(), "far", postgres::Limits::default(), None);
     let store = Arc::new(store.unwrap());
     let trips = || store.round_trips();
-    let far = Place::new(store.clone());
-    let near = Place::new(Arc::new(Local::new(Arc::new(MemoryEngine::new()), None).unwrap()));
+    let far = Fixture::new(store.clone());
+    let near = Fixture::new(Arc::new(Local::new(Arc::new(MemoryEngine::new()), None).unwrap()));
     let mut failed = Vec::new();
     for (find, most) in finds() {
         let (there, here) = (far.operation(), near.operation());
@@ -194,24 +194,25 @@ fn finds_take_few_round_trips() {
 }
 
 /// Records prefetched with an index's entries include a transaction's changes.
-fn in_a_transaction(far: &Place, near: &Place, trips: &dyn Fn() -> u64) {
-    let [there, here] = [far, near].map(|place| {
-        let operation = place.operation();
-        operation.set_transaction(place.database.begin_transaction(None, None).unwrap());
+fn in_a_transaction(far: &Fixture, near: &Fixture, trips: &dyn Fn() -> u64) {
+    let [there, here] = [far, near].map(|fixture| {
+        let operation = fixture.operation();
+        operation.set_transaction(fixture.database.begin_transaction(None, None).unwrap());
         let update = |filter: &str, update: &str| {
             let (filter, update) = (parse(filter).unwrap(), parse(update).unwrap());
             let update = base::bson::Value::Document(update.view());
             let request = UpdateRequest {
-                matcher: Arc::new(Matcher::parse(filter.view(), &place.context).unwrap()),
-                update: Update::parse(update, &[], &place.context).unwrap().into(),
+                matcher: Arc::new(Matcher::parse(filter.view(), &fixture.context).unwrap()),
+                update: Update::parse(update, &[], &fixture.context).unwrap().into(),
                 multi: true,
                 upsert: false,
                 sort: None,
                 hint: None,
                 bypass_validation: false,
             };
-            let updated =
-                place.database.update(&Scope::new(&operation, &place.namespace, &place.context), &request);
+            let updated = fixture
+                .database
+                .update(&Scope::new(&operation, &fixture.namespace, &fixture.context), &request);
             assert!(updated.unwrap().modified > 0);
         };
         update("{_id: {$in: [3, 53, 103, 7]}}", "{$set: {pad: 'changed'}}");
@@ -236,20 +237,20 @@ fn in_a_transaction(far: &Place, near: &Place, trips: &dyn Fn() -> u64) {
         println!("{taken:3} for {:5}: {find}", found.len());
         assert!(taken <= 6, "{taken} round trips for {find}");
     }
-    for (place, operation) in [(far, &there), (near, &here)] {
-        place.database.abort_transaction(operation.transaction().unwrap());
+    for (fixture, operation) in [(far, &there), (near, &here)] {
+        fixture.database.abort_transaction(operation.transaction().unwrap());
     }
 }
 
 /// An update of many documents commits groups of documents.
-fn updates(far: &Place, near: &Place, trips: &dyn Fn() -> u64) {
+fn updates(far: &Fixture, near: &Fixture, trips: &dyn Fn() -> u64) {
     let (filter, update) = (parse("{_id: {$lt: 100}}").unwrap(), parse("{$inc: {counted: 1}}").unwrap());
     let before = trips();
-    for place in [far, near] {
-        let operation = place.operation();
+    for fixture in [far, near] {
+        let operation = fixture.operation();
         let request = UpdateRequest {
-            matcher: Arc::new(Matcher::parse(filter.view(), &place.context).unwrap()),
-            update: Update::parse(base::bson::Value::Document(update.view()), &[], &place.context)
+            matcher: Arc::new(Matcher::parse(filter.view(), &fixture.context).unwrap()),
+            update: Update::parse(base::bson::Value::Document(update.view()), &[], &fixture.context)
                 .unwrap()
                 .into(),
             multi: true,
@@ -258,8 +259,8 @@ fn updates(far: &Place, near: &Place, trips: &dyn Fn() -> u64) {
             hint: None,
             bypass_validation: false,
         };
-        let scope = Scope::new(&operation, &place.namespace, &place.context);
-        let outcome = place.database.update(&scope, &request).unwrap();
+        let scope = Scope::new(&operation, &fixture.namespace, &fixture.context);
+        let outcome = fixture.database.update(&scope, &request).unwrap();
         assert_eq!((outcome.matched, outcome.modified), (100, 100));
     }
     let taken = trips() - before;
@@ -270,15 +271,15 @@ fn updates(far: &Place, near: &Place, trips: &dyn Fn() -> u64) {
 }
 
 /// A delete of many documents commits groups of documents.
-fn deletes(far: &Place, near: &Place, trips: &dyn Fn() -> u64) {
+fn deletes(far: &Fixture, near: &Fixture, trips: &dyn Fn() -> u64) {
     let filter = parse("{_id: {$lt: 100}}").unwrap();
     let before = trips();
-    for place in [far, near] {
-        let operation = place.operation();
-        let matcher = Arc::new(Matcher::parse(filter.view(), &place.context).unwrap());
+    for fixture in [far, near] {
+        let operation = fixture.operation();
+        let matcher = Arc::new(Matcher::parse(filter.view(), &fixture.context).unwrap());
         let request = DeleteRequest { matcher, single: false, hint: None };
-        let scope = Scope::new(&operation, &place.namespace, &place.context);
-        assert_eq!(place.database.delete(&scope, &request).unwrap().0, 100);
+        let scope = Scope::new(&operation, &fixture.namespace, &fixture.context);
+        assert_eq!(fixture.database.delete(&scope, &request).unwrap().0, 100);
     }
     let taken = trips() - before;
     println!("{taken:3} for a delete of 100 documents");

@@ -121,7 +121,7 @@ impl Front {
             let keys = self.groups.hashes(writes.keys());
             match self.join_group(&keys, entry, commit)? {
                 Joined::Ended(attempt) => return Ok(attempt),
-                Joined::Alone(place) => alone = Some((keys, place)),
+                Joined::Alone(running) => alone = Some((keys, running)),
             }
         }
         let mut conn = self.commits.take(&|| {})?;
@@ -175,7 +175,7 @@ impl Front {
     ) -> PgResult<Joined<'_>> {
         self.confirm_incarnation()?;
         let result = match self.groups.admit(keys, commit)? {
-            Admission::Alone(place) => return Ok(Joined::Alone(place)),
+            Admission::Alone(running) => return Ok(Joined::Alone(running)),
             Admission::Leads(running, commits) => self.lead_group(running, commits),
             Admission::Ended(result) => result,
         };

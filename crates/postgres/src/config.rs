@@ -207,8 +207,8 @@ fn uri_words(rest: &str) -> Result<Vec<(String, String)>, String> {
     let mut words = Vec::new();
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
     let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
-    let (who, places) = match authority.rsplit_once('@') {
-        Some((who, places)) => (who, places),
+    let (who, addresses) = match authority.rsplit_once('@') {
+        Some((who, addresses)) => (who, addresses),
         None => ("", authority),
     };
     let (user, password) = who.split_once(':').unwrap_or((who, ""));
@@ -221,10 +221,10 @@ fn uri_words(rest: &str) -> Result<Vec<(String, String)>, String> {
     add("password", decoded(password)?);
     add("dbname", decoded(database)?);
     let (mut hosts, mut ports) = (Vec::new(), Vec::new());
-    for place in places.split(',').filter(|place| !place.is_empty()) {
-        let (host, port) = match place.strip_prefix('[').and_then(|inner| inner.split_once(']')) {
+    for host_and_port in addresses.split(',').filter(|host_and_port| !host_and_port.is_empty()) {
+        let (host, port) = match host_and_port.strip_prefix('[').and_then(|inner| inner.split_once(']')) {
             Some((address, after)) => (address, after.strip_prefix(':').unwrap_or("")),
-            None => place.split_once(':').unwrap_or((place, "")),
+            None => host_and_port.split_once(':').unwrap_or((host_and_port, "")),
         };
         hosts.push(decoded(host)?);
         ports.push(if port.is_empty() { "5432" } else { port });

@@ -75,7 +75,7 @@ impl Row {
         let row = Row(body);
         let mut end = 2;
         for _ in 0..row.columns() {
-            end = row.place(end).ok_or_else(broken)?.end;
+            end = row.field_range(end).ok_or_else(broken)?.end;
         }
         if row.0.len() < end {
             return Err(broken());
@@ -89,7 +89,7 @@ impl Row {
     }
 
     /// Returns the place of the column whose length is at `at`; empty for null.
-    fn place(&self, at: usize) -> Option<Range<usize>> {
+    fn field_range(&self, at: usize) -> Option<Range<usize>> {
         let start = at + 4;
         Some(start..start + usize::try_from(self.length(at)?).unwrap_or(0))
     }
@@ -102,9 +102,9 @@ impl Row {
     fn find(&self, column: usize) -> Option<Range<usize>> {
         let mut at = 2;
         for _ in 0..column.min(self.columns()) {
-            at = self.place(at)?.end;
+            at = self.field_range(at)?.end;
         }
-        self.place(at)
+        self.field_range(at)
             .filter(|_| column < self.columns() && self.length(at).is_some_and(|length| length >= 0))
     }
 

@@ -382,12 +382,12 @@ impl PostgresCursor {
     fn next_ranges(&mut self) -> (Vec<Range>, Option<Range>) {
         let mut batch = Vec::new();
         let Some((ranges, begun)) = &mut self.ranges else { return (batch, None) };
-        let place = match (&self.range.lower, &self.range.upper, self.direction) {
+        let bound = match (&self.range.lower, &self.range.upper, self.direction) {
             (Bound::Included(at) | Bound::Excluded(at), _, Direction::Forward) => Some(at),
             (_, Bound::Included(at) | Bound::Excluded(at), Direction::Backward) => Some(at),
             _ => None,
         };
-        if let (Some(at), true) = (place, *begun) {
+        if let (Some(at), true) = (bound, *begun) {
             ranges.go_to(at);
         }
         *begun = true;

@@ -418,11 +418,11 @@ mod tests {
 
     const TREE: Ident = Ident(64);
 
-    /// Takes all places of running commits.
+    /// Starts as many commits as may run.
     fn occupy<C>(groups: &Groups<C>) -> Vec<Running<'_, C>> {
         let running = |_| match groups.admit(&[], || panic!("it waits")).unwrap() {
             Admission::Alone(Some(running)) => running,
-            _ => panic!("no place is free"),
+            _ => panic!("all runners are busy"),
         };
         (0..RUNNING_MAX).map(running).collect()
     }
@@ -517,26 +517,26 @@ mod tests {
     #[test]
     fn commits_behind_a_row_lock_run_alone_for_some_time() {
         let groups = Groups::<u8>::default();
-        let has_place = |key| match groups.admit(&[0, key], || panic!("it waits")).unwrap() {
-            Admission::Alone(place) => place.is_some(),
+        let is_admitted = |key| match groups.admit(&[0, key], || panic!("it waits")).unwrap() {
+            Admission::Alone(running) => running.is_some(),
             _ => panic!("it waits"),
         };
         groups.avoid((0..AVOIDED_MAX as u64).map(|key| key + 1).collect());
         // Further keys do not fit.
         groups.avoid(vec![5000]);
-        assert!(!has_place(1) && !has_place(AVOIDED_MAX as u64) && has_place(5000));
+        assert!(!is_admitted(1) && !is_admitted(AVOIDED_MAX as u64) && is_admitted(5000));
         let expire = |is_expired: &dyn Fn(u64) -> bool| {
             let (mut inner, now) = (groups.inner.lock(), Instant::now());
             inner.avoided.iter_mut().filter(|(key, _)| is_expired(**key)).for_each(|(_, end)| *end = now);
         };
         expire(&|key| key == 1);
-        assert!(has_place(1) && !has_place(2));
+        assert!(is_admitted(1) && !is_admitted(2));
         // There is room for one key again.
         groups.avoid(vec![5000]);
-        assert!(!has_place(5000) && !has_place(2));
+        assert!(!is_admitted(5000) && !is_admitted(2));
         expire(&|_| true);
         groups.inner.lock().avoided_until = Some(Instant::now());
-        assert!(has_place(2) && has_place(5000));
+        assert!(is_admitted(2) && is_admitted(5000));
         assert!(groups.inner.lock().avoided.is_empty());
     }
 

@@ -140,10 +140,10 @@ fn expand<'p, 'a>(
         return emit(&walks, each);
     };
     let mut positional = Vec::with_capacity(walks.len());
-    for (place, walk) in walks.iter().enumerate() {
+    for (index, walk) in walks.iter().enumerate() {
         let picked = picked(walk)?;
         if let (Walk::Stopped(_, _, rest), None) = (walk, &picked) {
-            fans_out(place, rest.len())?;
+            fans_out(index, rest.len())?;
         }
         positional.push(picked);
     }

@@ -184,14 +184,14 @@ mod tests {
     /// Whether a codec holds and releases a document without copying it.
     fn held(context: &Context) -> bool {
         let document = extended_json::parse("{a: 1, b: 'x'}").unwrap();
-        let place = document.view().bytes().as_ptr();
+        let address = document.view().bytes().as_ptr();
         let codec = RowCodec::new(context);
         let held = codec.encode(document.into());
-        let stays = held.view().bytes().as_ptr() == place
-            && codec.with_row(held.view(), |row| row.document.bytes().as_ptr() == place);
+        let stays = held.view().bytes().as_ptr() == address
+            && codec.with_row(held.view(), |row| row.document.bytes().as_ptr() == address);
         let released = codec.decode(held);
         assert_eq!(released.document.view(), extended_json::parse("{a: 1, b: 'x'}").unwrap().view());
-        stays && released.document.view().bytes().as_ptr() == place
+        stays && released.document.view().bytes().as_ptr() == address
     }
 
     #[test]

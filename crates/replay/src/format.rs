@@ -136,9 +136,9 @@ pub fn encode(event: &Event, out: &mut Vec<u8>) {
     }
     let length = (out.len() - start - 8) as u32;
     let checksum = crc32c::crc32c(out.get(start + 8..).unwrap_or_default());
-    if let Some(place) = out.get_mut(start..start + 8) {
-        place[..4].copy_from_slice(&length.to_le_bytes());
-        place[4..].copy_from_slice(&checksum.to_le_bytes());
+    if let Some(slot) = out.get_mut(start..start + 8) {
+        slot[..4].copy_from_slice(&length.to_le_bytes());
+        slot[4..].copy_from_slice(&checksum.to_le_bytes());
     }
 }
 

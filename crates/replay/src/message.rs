@@ -149,8 +149,8 @@ impl<'a> Sections<'a> {
                 out.extend(change(name, *document).bytes());
             }
             let length = (out.len() - start) as u32;
-            if let Some(place) = out.get_mut(start..start + 4) {
-                place.copy_from_slice(&length.to_le_bytes());
+            if let Some(slot) = out.get_mut(start..start + 4) {
+                slot.copy_from_slice(&length.to_le_bytes());
             }
         }
         out

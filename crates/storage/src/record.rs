@@ -144,8 +144,8 @@ pub(crate) fn fix_checksums(mut bytes: &mut [u8]) {
         let Some(batch) = bytes.get(at..len) else { return };
         let checksum = crc32c::crc32c_append(crc32c::crc32c(batch), &header.fields);
         let Some((frame, rest)) = bytes.split_at_mut_checked(len) else { return };
-        if let Some(place) = frame.get_mut(at - 4..at) {
-            place.copy_from_slice(&checksum.to_le_bytes());
+        if let Some(slot) = frame.get_mut(at - 4..at) {
+            slot.copy_from_slice(&checksum.to_le_bytes());
         }
         bytes = rest;
     }

@@ -43,9 +43,9 @@ mod schedules {
     fn increment(read_view: &dyn Snapshot, key: &[u8], owner: Option<TransactionId>) -> Change {
         let before = read_view.get(TREE, key).unwrap();
         let mut change = Change { owner, ..Change::default() };
-        let place = Key::from(key);
-        change.expect.push(Expect::Value { ident: TREE, key: place.clone(), value: before });
-        change.batch.put(TREE, place, Value::from(&(number(read_view, key) + 1).to_be_bytes()[..]));
+        let encoded = Key::from(key);
+        change.expect.push(Expect::Value { ident: TREE, key: encoded.clone(), value: before });
+        change.batch.put(TREE, encoded, Value::from(&(number(read_view, key) + 1).to_be_bytes()[..]));
         change
     }
 

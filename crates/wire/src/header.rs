@@ -123,8 +123,8 @@ pub fn begin(out: &mut Vec<u8>, request_id: i32, response_to: i32, opcode: Opcod
 /// Fills in the length of the message that spans from `start` to the end of the buffer.
 pub fn finish(out: &mut [u8], start: usize) {
     let length = (out.len() - start) as i32;
-    if let Some(place) = out.get_mut(start..start + 4) {
-        place.copy_from_slice(&length.to_le_bytes());
+    if let Some(slot) = out.get_mut(start..start + 4) {
+        slot.copy_from_slice(&length.to_le_bytes());
     }
 }
 

@@ -210,8 +210,8 @@ impl Builder {
         if let Some(frame) = self.open.pop() {
             self.bytes.push(0);
             let length = (self.bytes.len() - frame.start) as i32;
-            if let Some(place) = self.bytes.get_mut(frame.start..frame.start + 4) {
-                place.copy_from_slice(&length.to_le_bytes());
+            if let Some(slot) = self.bytes.get_mut(frame.start..frame.start + 4) {
+                slot.copy_from_slice(&length.to_le_bytes());
             }
         }
     }

@@ -418,9 +418,9 @@ impl Changes {
         }
         for key in &keys.keys {
             let entry = IndexEntry { key_string: &key.key_string, type_bits: &key.type_bits, record };
-            let (place, value) = entry.to_parts(true);
+            let (key, value) = entry.to_parts(true);
             self.record_unique(index);
-            self.change.expect.push(Expect::NoneOr { ident: index.ident, key: place, value });
+            self.change.expect.push(Expect::NoneOr { ident: index.ident, key, value });
         }
     }
 

@@ -242,14 +242,14 @@ impl Database {
             let Some(data) = &mut collection.data else {
                 bail!(InvalidOptions, "option not supported on a view: index");
             };
-            let place = data.indexes.iter_mut().find(|index| index.spec.name == name);
-            let place =
-                place.ok_or_else(|| err!(IndexNotFound, "cannot find index {name} for ns {namespace}"))?;
-            let mut spec = IndexSpec::clone(&place.spec);
+            let slot = data.indexes.iter_mut().find(|index| index.spec.name == name);
+            let slot =
+                slot.ok_or_else(|| err!(IndexNotFound, "cannot find index {name} for ns {namespace}"))?;
+            let mut spec = IndexSpec::clone(&slot.spec);
             change(&mut spec)?;
-            let changed = Index::new(spec, place.ident, &place.multikey_bits(), place.since_millis);
-            changed.uses.store(place.uses.load(Relaxed), Relaxed);
-            *place = Arc::new(changed);
+            let changed = Index::new(spec, slot.ident, &slot.multikey_bits(), slot.since_millis);
+            changed.uses.store(slot.uses.load(Relaxed), Relaxed);
+            *slot = Arc::new(changed);
             Ok(())
         })
     }
@@ -388,8 +388,8 @@ enum Registered {
 fn add_index(collection: &mut Collection, index: Arc<Index>) {
     if let Some(data) = &mut collection.data {
         // The `_id` index is first, even if it is created later.
-        let place = if index.is_id() { 0 } else { data.indexes.len() };
-        data.indexes.insert(place, index);
+        let position = if index.is_id() { 0 } else { data.indexes.len() };
+        data.indexes.insert(position, index);
     }
 }
 
@@ -467,8 +467,8 @@ impl CatalogChange<'_> {
             match is_empty {
                 true => {
                     self.log(|| LoggedCommand::create_index(&collection, spec));
-                    let place = if index.is_id() { 0 } else { data.indexes.len() };
-                    data.indexes.insert(place, Arc::new(index));
+                    let position = if index.is_id() { 0 } else { data.indexes.len() };
+                    data.indexes.insert(position, Arc::new(index));
                 }
                 false => builds.push(self.register_build(data, index)),
             }

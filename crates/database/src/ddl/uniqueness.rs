@@ -75,12 +75,12 @@ impl Database {
         }
         let ns = build.namespace.clone();
         let committed = build.run(&mut |change, collection, builds| {
-            let place = collection.data.iter_mut().flat_map(|data| &mut data.indexes);
-            let place = place.into_iter().find(|index| index.ident == old.ident);
-            let (Some(place), Some(built)) = (place, builds.first()) else {
+            let slot = collection.data.iter_mut().flat_map(|data| &mut data.indexes);
+            let slot = slot.into_iter().find(|index| index.ident == old.ident);
+            let (Some(slot), Some(built)) = (slot, builds.first()) else {
                 bail!(IndexNotFound, "cannot find index {name} for ns {ns}");
             };
-            *place = built.index.clone();
+            *slot = built.index.clone();
             change.drop_ident(old.ident);
             Ok(())
         })?;

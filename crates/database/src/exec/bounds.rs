@@ -146,13 +146,14 @@ impl KeyBounds {
 
     /// Returns the position of a key in a scan in this direction. Asserts that a seek to the target never goes back.
     pub(crate) fn position(&mut self, key: &[u8], forward: bool) -> KeyPosition {
-        let place = self.find(key, forward);
+        let position = self.find(key, forward);
         debug_assert!(
-            place != KeyPosition::Before || if forward { *self.target > *key } else { *self.target <= *key },
+            position != KeyPosition::Before
+                || if forward { *self.target > *key } else { *self.target <= *key },
             "a scan would return to {:?} after {key:?}",
             self.target
         );
-        place
+        position
     }
 
     fn find(&mut self, key: &[u8], forward: bool) -> KeyPosition {

@@ -46,15 +46,15 @@ impl TextOr {
 
     /// Adds up the scores of all records.
     fn gather(&mut self) -> Result<Vec<(RecordId, f64)>> {
-        let mut places: HashMap<RecordId, usize, foldhash::fast::FixedState> = HashMap::default();
+        let mut positions: HashMap<RecordId, usize, foldhash::fast::FixedState> = HashMap::default();
         let mut found: Vec<(RecordId, f64)> = Vec::new();
         for (scan, behind_term) in &mut self.terms {
             while let Some(id) = scan.next()? {
                 self.stats.need_time();
                 let key = scan.key().map_or(&[][..], |key| &key.key_string);
                 let score = self.index.score(key, *behind_term)?;
-                let place = *places.entry(id).or_insert(found.len());
-                match found.get_mut(place) {
+                let position = *positions.entry(id).or_insert(found.len());
+                match found.get_mut(position) {
                     Some((_, sum)) => *sum += score,
                     None => found.push((id, score)),
                 }

@@ -108,7 +108,7 @@ impl GeoIndex {
     }
 
     /// Returns true if a part of the key pattern is geospatial.
-    pub(crate) fn is_place(part: &KeyPart) -> bool {
+    pub(crate) fn is_geo_part(part: &KeyPart) -> bool {
         matches!(part.kind, KeyKind::Sphere | KeyKind::Flat)
     }
 

@@ -130,7 +130,7 @@ impl IndexSpec {
             *bits = u32::from(leaves.ambiguous);
         }
         leaves.arrays.iter().for_each(|path| wildcard::note_array(path, by_path));
-        let others = self.parts.iter().enumerate().filter(|(place, _)| *place != wildcard.part);
+        let others = self.parts.iter().enumerate().filter(|(position, _)| *position != wildcard.part);
         compound_keys(
             document,
             others.map(|(_, part)| &part.path),
@@ -192,8 +192,8 @@ impl IndexSpec {
         path: Option<(usize, &str)>,
     ) -> KeyOf {
         let mut builder = KeyBuilder::with_capacity(KEY_BYTES);
-        for (place, (part, value)) in self.parts.iter().zip(values).enumerate() {
-            if let Some((_, path)) = path.filter(|(of, _)| *of == place) {
+        for (position, (part, value)) in self.parts.iter().zip(values).enumerate() {
+            if let Some((_, path)) = path.filter(|(of, _)| *of == position) {
                 builder.push(path, true);
             }
             let value = value.unwrap_or(Value::Null);

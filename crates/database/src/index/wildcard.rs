@@ -106,13 +106,13 @@ impl Wildcard {
 
     /// Checks the other parts of a compound wildcard index: no hashed part, and no path that the wildcard covers.
     fn check_others(&self, parts: &[KeyPart], has_projection: bool) -> Result<()> {
-        for (place, part) in parts.iter().enumerate().filter(|(place, _)| *place != self.part) {
+        for (position, part) in parts.iter().enumerate().filter(|(position, _)| *position != self.part) {
             if part.kind == KeyKind::Hashed {
                 bail!(CannotCreateIndex, "wildcard indexes do not allow hashed fields");
             }
             let within = self.below.iter().chain(self.paths.iter().filter(|_| self.includes));
             if self.covers(&part.path) || within.into_iter().any(|path| path.starts_with(&part.path)) {
-                let message = format!("wildcard index field and field {place}, '{}', overlap", part.path);
+                let message = format!("wildcard index field and field {position}, '{}', overlap", part.path);
                 return Err(match has_projection {
                     true => err!(7246209, "{message}"),
                     false => err!(CannotCreateIndex, "{message}"),
@@ -223,11 +223,11 @@ impl Index {
         let mut spec = IndexSpec::clone(&self.spec);
         let bits = self.multikey_bits();
         let (mut key, mut parts, mut multikey) = (Builder::new(), Vec::new(), Vec::new());
-        for (place, (element, part)) in self.spec.key.view().iter().zip(&self.spec.parts).enumerate() {
-            if place != wildcard.part {
+        for (position, (element, part)) in self.spec.key.view().iter().zip(&self.spec.parts).enumerate() {
+            if position != wildcard.part {
                 key.append_element(&element);
                 parts.push(part.clone());
-                multikey.push(bits.get(place).copied().unwrap_or(0));
+                multikey.push(bits.get(position).copied().unwrap_or(0));
                 continue;
             }
             key.append(FieldName::literal(PATH), 1i32).append(path, element.value());

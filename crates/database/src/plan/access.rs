@@ -94,9 +94,9 @@ impl Access {
             return true;
         }
         conjuncts.list.iter().filter(|other| other.needs_value && !other.negated).any(|other| {
-            (0..self.index.spec.parts.len()).any(|place| {
-                self.admits(place, other, conjuncts.collation)
-                    && self.together((part, conjunct), (place, other))
+            (0..self.index.spec.parts.len()).any(|position| {
+                self.admits(position, other, conjuncts.collation)
+                    && self.together((part, conjunct), (position, other))
             })
         })
     }

@@ -37,14 +37,16 @@ pub(super) fn candidate(
 ) -> Option<Candidate> {
     let geo = index.spec.geo.as_ref()?;
     let mut access: Option<Access> = None;
-    for (place, part) in index.spec.parts.iter().enumerate().filter(|(_, part)| GeoIndex::is_place(part)) {
+    for (position, part) in
+        index.spec.parts.iter().enumerate().filter(|(_, part)| GeoIndex::is_geo_part(part))
+    {
         let mut conditions = conjuncts.members.iter().filter_map(|member| condition(member, &part.path));
         let Some(ranges) = conditions.find_map(|condition| geo.bounds(condition)) else { continue };
         let access = access.get_or_insert_with(|| others(index, geo, conjuncts));
-        if let Some(own) = access.parts.get_mut(place) {
+        if let Some(own) = access.parts.get_mut(position) {
             *own = Intervals::of(&ranges);
         }
-        if let Some(bounded) = access.bounded.get_mut(place) {
+        if let Some(bounded) = access.bounded.get_mut(position) {
             *bounded = true;
         }
     }
@@ -59,7 +61,7 @@ fn others(index: &Arc<Index>, geo: &GeoIndex, conjuncts: &Conjuncts<'_>) -> Acce
     let usable = |path: &Path| {
         geo.has_plain_parts()
             && !is_positional(path)
-            && !index.spec.parts.iter().any(|part| GeoIndex::is_place(part) && part.path == *path)
+            && !index.spec.parts.iter().any(|part| GeoIndex::is_geo_part(part) && part.path == *path)
     };
     let list = conjuncts.list.iter().filter(|conjunct| conjunct.needs_value && usable(&conjunct.path));
     let own = Conjuncts { list: list.cloned().collect(), ..*conjuncts };
@@ -88,8 +90,9 @@ pub(super) fn near(
 ) -> Result<Source> {
     let root = planning.read.matcher.root();
     let conjuncts = planning.conjuncts(root);
-    let part_of =
-        |spec: &IndexSpec| spec.parts.iter().position(|part| GeoIndex::is_place(part) && part.path == *path);
+    let part_of = |spec: &IndexSpec| {
+        spec.parts.iter().position(|part| GeoIndex::is_geo_part(part) && part.path == *path)
+    };
     let mut indexes = planning.indexes.iter().filter(|index| match hinted {
         Some(hinted) => Arc::ptr_eq(index, hinted),
         None => !index.spec.hidden && planning.partial_has_all(index, root),

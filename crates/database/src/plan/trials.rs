@@ -59,13 +59,13 @@ impl Planning<'_> {
         let indexes = fingerprint(self.indexes);
         let mut again = false;
         if let Some(cached) = self.trials.cache.active(&shape, indexes)
-            && let Some(place) = candidates.iter().position(|one| name(&one.access) == cached.trial.winner)
-            && let Some(candidate) = candidates.get(place)
+            && let Some(position) = candidates.iter().position(|one| name(&one.access) == cached.trial.winner)
+            && let Some(candidate) = candidates.get(position)
         {
             let works_max = cached.works_max();
             again = keys_within(&candidate.access, self.snapshot, works_max)? >= works_max;
             if !again {
-                let candidate = candidates.remove(place);
+                let candidate = candidates.remove(position);
                 candidates.insert(0, candidate);
                 self.trials.outcome.replace(TrialOutcome::Cached);
                 return Ok(());

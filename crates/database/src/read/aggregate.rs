@@ -124,7 +124,7 @@ impl Front {
         };
         let path = match near.key() {
             Some(key) => key.to_string(),
-            None => place_field(collection)?,
+            None => geo_field(collection)?,
         };
         let filter = near.filter(FieldName::new(&path)?, context)?;
         let mut read = Read::new(Arc::new(Matcher::parse_query(filter.view(), context)?));
@@ -199,7 +199,7 @@ fn grouped(stage: Document<'_>) -> Option<Grouped> {
 /// Returns the field of the only geospatial index, for a `$geoNear` without a key.
 ///
 /// Errors: IndexNotFound.
-fn place_field(collection: &Collection) -> Result<String> {
+fn geo_field(collection: &Collection) -> Result<String> {
     let data = collection.data()?;
     for (kind, name) in [(KeyKind::Flat, "2d"), (KeyKind::Sphere, "2dsphere")] {
         let parts =

@@ -1,7 +1,7 @@
 //! Reasons for a failed `$jsonSchema`: the list of its rules that failed, in MongoDB's shape.
 //!
 //! A rule is tested by matching a schema with this rule alone on the value. The text of a keyword is in `rule_reason`. A
-//! keyword with nested schemas has its own case in `Place::rule`.
+//! keyword with nested schemas has its own case in `SchemaTarget::rule`.
 
 use super::details::{Refused, append_considered};
 use base::Result;
@@ -14,23 +14,23 @@ pub(super) fn describe(refused: &Refused<'_>, out: &mut Builder, schema: Documen
     annotations(out, schema);
     out.begin_array(c"schemaRulesNotSatisfied");
     let document = Value::Document(refused.document);
-    Place { refused, value: document, is_root: true }.rules(out, schema)?;
+    SchemaTarget { refused, value: document, is_root: true }.rules(out, schema)?;
     out.end();
     Ok(())
 }
 
 /// A value to which a schema applies.
-struct Place<'p, 'a> {
+struct SchemaTarget<'p, 'a> {
     refused: &'p Refused<'a>,
     value: Value<'p>,
     /// Whether the value is the whole document, which details do not repeat.
     is_root: bool,
 }
 
-impl<'p> Place<'p, '_> {
-    /// Returns the place of a value inside this one.
+impl<'p> SchemaTarget<'p, '_> {
+    /// Returns the target for a value inside this one.
     fn inner(&self, value: Value<'p>) -> Self {
-        Place { refused: self.refused, value, is_root: false }
+        SchemaTarget { refused: self.refused, value, is_root: false }
     }
 
     /// Appends every failing rule of the schema to the open array.
@@ -310,8 +310,9 @@ impl<'p> Place<'p, '_> {
         let mut document = Builder::new();
         document.append_element(&property);
         let document = document.finish();
-        let place = Place { refused: self.refused, value: Value::Document(document.view()), is_root: false };
-        place.fails(schema)
+        let target =
+            SchemaTarget { refused: self.refused, value: Value::Document(document.view()), is_root: false };
+        target.fails(schema)
     }
 
     /// Returns true if a schema fails for this value.

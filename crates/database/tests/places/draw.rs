@@ -97,10 +97,10 @@ impl Draw {
         }
         let ends = corners.iter().zip(corners.iter().cycle().skip(1));
         let middles: Vec<_> = ends.map(|(a, b)| ((a.0 + b.0) / 2.0, (a.1 + b.1) / 2.0)).collect();
-        corners.iter().chain(&middles).for_each(|place| self.meet(*place));
+        corners.iter().chain(&middles).for_each(|position| self.meet(*position));
         corners.push(corners[0]);
-        let places: Vec<String> = corners.iter().map(|(x, y)| format!("[{x:?}, {y:?}]")).collect();
-        format!("[{}]", places.join(", "))
+        let corner_texts: Vec<String> = corners.iter().map(|(x, y)| format!("[{x:?}, {y:?}]")).collect();
+        format!("[{}]", corner_texts.join(", "))
     }
 
     pub(crate) fn polygon(&mut self) -> String {

@@ -183,7 +183,7 @@ fn indexes_equal_scans() {
 
 /// A search near a location, by an index.
 struct Requested {
-    place: Position,
+    position: Position,
     key: &'static str,
     near: String,
     /// Whether distances are on the sphere, and whether they are in radians.
@@ -202,7 +202,7 @@ impl Requested {
             2 => (*draw.pick(&["geo", "loc"]), format!("{pair}, spherical: true"), true, true),
             _ => ("loc", pair, false, false),
         };
-        Requested { place: Position { x, y }, key, near, on_sphere, radians }
+        Requested { position: Position { x, y }, key, near, on_sphere, radians }
     }
 
     /// Returns the distances of documents in the search's unit.
@@ -214,7 +214,10 @@ impl Requested {
         };
         let values =
             documents.values().filter(of_kind).map(|document| document.view().get(self.key).unwrap());
-        values.filter_map(|value| distance(value, self.place, self.on_sphere)).map(|far| far / unit).collect()
+        values
+            .filter_map(|value| distance(value, self.position, self.on_sphere))
+            .map(|far| far / unit)
+            .collect()
     }
 }
 
@@ -258,18 +261,19 @@ fn near_results_are_sorted() {
 }
 
 /// Returns the distance of the nearest location of a value.
-fn distance(value: Value<'_>, place: Position, on_sphere: bool) -> Option<f64> {
+fn distance(value: Value<'_>, position: Position, on_sphere: bool) -> Option<f64> {
     let one = |value: Value<'_>| {
         let stored = Geometry::stored(value).ok()?;
         match on_sphere {
             true => {
-                let point = json(&format!("{{type: 'Point', coordinates: [{:?}, {:?}]}}", place.x, place.y));
+                let point =
+                    json(&format!("{{type: 'Point', coordinates: [{:?}, {:?}]}}", position.x, position.y));
                 let point = Geometry::stored(Value::Document(point.view())).ok()?;
                 let query::geo::Geometry::Sphere { parts, .. } = point else { return None };
                 let [query::geo::Part::Point(_, point)] = parts.as_slice() else { return None };
                 stored.metres_from(*point)
             }
-            false => stored.distance_from(place),
+            false => stored.distance_from(position),
         }
     };
     one(value).or_else(|| value.as_array()?.iter().filter_map(one).reduce(f64::min))

@@ -83,8 +83,8 @@ fn ranks(rules: &CollatorBorrowed<'_>) -> [u8; ASCII] {
     for character in characters {
         let same = last.is_some_and(|last| rules.compare(&last.to_string(), &character.to_string()).is_eq());
         rank += u8::from(!same);
-        if let Some(place) = ranks.get_mut(character as usize) {
-            *place = rank;
+        if let Some(slot) = ranks.get_mut(character as usize) {
+            *slot = rank;
         }
         last = Some(character);
     }

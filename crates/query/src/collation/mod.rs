@@ -40,8 +40,8 @@ impl Collation {
     ///
     /// Errors: IDLUnknownField, IDLFailedToParse, TypeMismatch, BadValue, FailedToParse and
     /// IncompatibleCollationVersion as in MongoDB; NotImplemented for locales without rules here.
-    pub fn parse(document: Document<'_>, place: &str) -> Result<Collation> {
-        parse::parse(document, place).map(Collation)
+    pub fn parse(document: Document<'_>, path: &str) -> Result<Collation> {
+        parse::parse(document, path).map(Collation)
     }
 
     /// Whether strings compare bytewise.

@@ -18,12 +18,12 @@ const CACHE_MAX: usize = 64;
 static CACHE: Mutex<Vec<(DocumentBuf, Arc<Collator>)>> = Mutex::new(Vec::new());
 
 /// Parses a collation document, or returns its collator from the cache; `None` is the simple collation.
-pub(super) fn parse(document: Document<'_>, place: &str) -> Result<Option<Arc<Collator>>> {
+pub(super) fn parse(document: Document<'_>, path: &str) -> Result<Option<Arc<Collator>>> {
     let same = |entry: &&(DocumentBuf, Arc<Collator>)| entry.0.bytes() == document.bytes();
     if let Some((_, collator)) = CACHE.lock().iter().find(same) {
         return Ok(Some(collator.clone()));
     }
-    let parsed = parse_new(document, place)?;
+    let parsed = parse_new(document, path)?;
     if let Some(collator) = &parsed {
         let mut cache = CACHE.lock();
         if cache.len() == CACHE_MAX {
@@ -35,7 +35,7 @@ pub(super) fn parse(document: Document<'_>, place: &str) -> Result<Option<Arc<Co
 }
 
 /// Parses a document that is not in the cache. Errors: as [`Collation::parse`](super::Collation::parse).
-fn parse_new(document: Document<'_>, place: &str) -> Result<Option<Arc<Collator>>> {
+fn parse_new(document: Document<'_>, path: &str) -> Result<Option<Arc<Collator>>> {
     let mut requested = Requested::default();
     let mut locale = None;
     for element in document {
@@ -45,20 +45,20 @@ fn parse_new(document: Document<'_>, place: &str) -> Result<Option<Arc<Collator>
             "caseLevel" | "strength" | "numericOrdering" | "alternate" | "maxVariable" | "normalization"
             | "caseFirst" | "version"
                 if is_null => {}
-            "locale" => locale = Some(text(&element, place)?),
-            "caseLevel" => requested.case_level = Some(flag(&element, place)?),
-            "caseFirst" => requested.case_first = Some(choice(&element, place)?),
-            "strength" => requested.strength = Some(strength(&element, place)?),
-            "numericOrdering" => requested.numeric_ordering = Some(flag(&element, place)?),
-            "alternate" => requested.alternate = Some(choice(&element, place)?),
-            "maxVariable" => requested.max_variable = Some(choice(&element, place)?),
-            "normalization" => requested.normalization = Some(flag(&element, place)?),
-            "backwards" => requested.backwards = Some(flag(&element, place)?),
-            "version" => version(&element, place, document)?,
-            name => bail!(IDLUnknownField, "BSON field '{place}.{name}' is an unknown field."),
+            "locale" => locale = Some(text(&element, path)?),
+            "caseLevel" => requested.case_level = Some(flag(&element, path)?),
+            "caseFirst" => requested.case_first = Some(choice(&element, path)?),
+            "strength" => requested.strength = Some(strength(&element, path)?),
+            "numericOrdering" => requested.numeric_ordering = Some(flag(&element, path)?),
+            "alternate" => requested.alternate = Some(choice(&element, path)?),
+            "maxVariable" => requested.max_variable = Some(choice(&element, path)?),
+            "normalization" => requested.normalization = Some(flag(&element, path)?),
+            "backwards" => requested.backwards = Some(flag(&element, path)?),
+            "version" => version(&element, path, document)?,
+            name => bail!(IDLUnknownField, "BSON field '{path}.{name}' is an unknown field."),
         }
     }
-    let missing = || err!(IDLFailedToParse, "BSON field '{place}.locale' is missing but a required field");
+    let missing = || err!(IDLFailedToParse, "BSON field '{path}.locale' is missing but a required field");
     let locale = locale.ok_or_else(missing)?;
     if locale == SIMPLE {
         // Other options are accepted without effect.
@@ -86,28 +86,28 @@ fn tag(locale: &str, document: Document<'_>) -> Result<String> {
     }
 }
 
-fn text<'a>(element: &Element<'a>, place: &str) -> Result<&'a str> {
-    element.value().as_str().ok_or_else(|| wrong_type(element, place, "expected type 'string'"))
+fn text<'a>(element: &Element<'a>, path: &str) -> Result<&'a str> {
+    element.value().as_str().ok_or_else(|| wrong_type(element, path, "expected type 'string'"))
 }
 
-fn flag(element: &Element<'_>, place: &str) -> Result<bool> {
+fn flag(element: &Element<'_>, path: &str) -> Result<bool> {
     match element.value() {
         Value::Boolean(flag) => Ok(flag),
-        _ => Err(wrong_type(element, place, "expected type 'bool'")),
+        _ => Err(wrong_type(element, path, "expected type 'bool'")),
     }
 }
 
 /// Parses one of several names.
-fn choice<T: Named + Copy>(element: &Element<'_>, place: &str) -> Result<T> {
-    let requested = text(element, place)?;
+fn choice<T: Named + Copy>(element: &Element<'_>, path: &str) -> Result<T> {
+    let requested = text(element, path)?;
     let found = T::ALL.iter().find(|(name, _)| *name == requested);
-    found.map(|(_, value)| *value).ok_or_else(|| unknown_value(element, place, requested))
+    found.map(|(_, value)| *value).ok_or_else(|| unknown_value(element, path, requested))
 }
 
 /// Parses the strength, 1 to 5.
-fn strength(element: &Element<'_>, place: &str) -> Result<u8> {
+fn strength(element: &Element<'_>, path: &str) -> Result<u8> {
     let Some(number) = element.value().as_number() else {
-        return Err(wrong_type(element, place, "expected types '[long, int, decimal, double]'"));
+        return Err(wrong_type(element, path, "expected types '[long, int, decimal, double]'"));
     };
     // Fractions of doubles are truncated, those of decimals are rounded.
     let number = match element.value() {
@@ -116,13 +116,13 @@ fn strength(element: &Element<'_>, place: &str) -> Result<u8> {
     };
     match number as i64 {
         strength @ 1..=5 => Ok(strength as u8),
-        _ => Err(unknown_value(element, place, &element.value().to_string())),
+        _ => Err(unknown_value(element, path, &element.value().to_string())),
     }
 }
 
 /// Checks the version. Errors: IncompatibleCollationVersion for any but [`VERSION`].
-fn version(element: &Element<'_>, place: &str, document: Document<'_>) -> Result<()> {
-    let requested = text(element, place)?;
+fn version(element: &Element<'_>, path: &str, document: Document<'_>) -> Result<()> {
+    let requested = text(element, path)?;
     if requested == VERSION {
         return Ok(());
     }
@@ -133,14 +133,14 @@ fn version(element: &Element<'_>, place: &str, document: Document<'_>) -> Result
     ))
 }
 
-fn wrong_type(element: &Element<'_>, place: &str, expected: &str) -> base::Error {
+fn wrong_type(element: &Element<'_>, path: &str, expected: &str) -> base::Error {
     let (name, found) = (element.name(), element.kind().alias());
-    err!(TypeMismatch, "BSON field '{place}.{name}' is the wrong type '{found}', {expected}")
+    err!(TypeMismatch, "BSON field '{path}.{name}' is the wrong type '{found}', {expected}")
 }
 
-fn unknown_value(element: &Element<'_>, place: &str, value: &str) -> base::Error {
+fn unknown_value(element: &Element<'_>, path: &str, value: &str) -> base::Error {
     let name = element.name();
-    err!(BadValue, "Enumeration value '{value}' for field '{place}.{name}' is not a valid value.")
+    err!(BadValue, "Enumeration value '{value}' for field '{path}.{name}' is not a valid value.")
 }
 
 /// Refuses combinations of options without effect.

@@ -33,13 +33,13 @@ pub(super) fn parse_cond(
     };
     let (mut condition, mut then, mut otherwise) = (None, None, None);
     for element in argument {
-        let place = match element.name() {
+        let slot = match element.name() {
             "if" => &mut condition,
             "then" => &mut then,
             "else" => &mut otherwise,
             other => bail!(17083, "Unrecognized parameter to $cond: {other}"),
         };
-        *place = Some(parser.operand(element.value())?);
+        *slot = Some(parser.operand(element.value())?);
     }
     let condition = condition.ok_or_else(|| err!(17080, "Missing 'if' parameter to $cond"))?;
     let then = then.ok_or_else(|| err!(17081, "Missing 'then' parameter to $cond"))?;
@@ -119,12 +119,12 @@ fn parse_branch(parser: &mut Parser<'_>, branch: Value<'_>, operands: &mut Vec<N
     };
     let (mut case, mut then) = (None, None);
     for element in branch {
-        let place = match element.name() {
+        let slot = match element.name() {
             "case" => &mut case,
             "then" => &mut then,
             other => bail!(40063, "$switch found an unknown argument to a branch: {other}"),
         };
-        *place = Some(parser.operand(element.value())?);
+        *slot = Some(parser.operand(element.value())?);
     }
     operands.push(case.ok_or_else(|| err!(40064, "$switch requires each branch have a 'case' expression"))?);
     operands.push(then.ok_or_else(|| err!(40065, "$switch requires each branch have a 'then' expression."))?);

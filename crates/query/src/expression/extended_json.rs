@@ -300,15 +300,15 @@ fn double(number: f64) -> String {
     }
 }
 
-fn wrong_type(place: &str, expected: &str) -> Error {
-    err!(ConversionFailure, "{place} value must be of type {expected}")
+fn wrong_type(name: &str, expected: &str) -> Error {
+    err!(ConversionFailure, "{name} value must be of type {expected}")
 }
 
 /// Returns the text of a wrapper.
-fn text<'v>(place: &str, value: Option<Value<'v>>) -> Result<&'v str> {
+fn text<'v>(name: &str, value: Option<Value<'v>>) -> Result<&'v str> {
     match value {
         Some(Value::String(text)) => Ok(text),
-        _ => Err(wrong_type(place, "string")),
+        _ => Err(wrong_type(name, "string")),
     }
 }
 
@@ -350,12 +350,12 @@ fn parse_wrapper(wrapper: &Element<'_>, put: &mut dyn FnMut(Value<'_>)) -> Resul
             put(Value::Binary { subtype, bytes: &bytes });
         }
         "$timestamp" => {
-            let part = |place: &str, value: Option<Value<'_>>| match value {
+            let part = |name: &str, value: Option<Value<'_>>| match value {
                 Some(Value::Int32(_) | Value::Int64(_)) => {
                     let number = value.and_then(|value| value.as_i64()).unwrap_or_default();
                     Ok(u64::from(number as u32))
                 }
-                _ => Err(wrong_type(place, "int or long")),
+                _ => Err(wrong_type(name, "int or long")),
             };
             let [seconds, increment] = pair(name, value, ["t", "i"])?;
             let (seconds, increment) = (part("$timestamp.t", seconds)?, part("$timestamp.i", increment)?);
@@ -432,11 +432,11 @@ fn parse_binary(value: Value<'_>) -> Result<(u8, Vec<u8>)> {
     Ok((subtype, bytes))
 }
 
-fn object_id(place: &str, text: &str) -> Result<ObjectId> {
+fn object_id(name: &str, text: &str) -> Result<ObjectId> {
     if text.len() != 24 {
-        bail!(ConversionFailure, "{place} must be a 24 character hexadecimal string");
+        bail!(ConversionFailure, "{name} must be a 24 character hexadecimal string");
     }
-    ObjectId::parse(text).ok_or_else(|| err!(ConversionFailure, "{place} value must be a valid objectId"))
+    ObjectId::parse(text).ok_or_else(|| err!(ConversionFailure, "{name} value must be a valid objectId"))
 }
 
 #[cfg(test)]

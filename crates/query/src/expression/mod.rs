@@ -56,14 +56,14 @@ use evaluate::Scope;
 use node::{Node, Source};
 use parse::Parser;
 
-/// Place of an expression, which determines the message for an error of a constant part.
+/// Prefix of the error of a constant part of an expression.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum ErrorPrefix {
     /// In a stage of a pipeline: `Failed to optimize pipeline :: caused by :: …`.
     Pipeline,
     /// Within `$expr` of a filter: `Failed to optimize expression :: caused by :: …`.
     Filter,
-    /// Any other place, such as the projection of a find: the error is not prefixed.
+    /// Anywhere else, such as in the projection of a find: no prefix.
     Plain,
 }
 
@@ -79,27 +79,27 @@ impl Expression {
     ///
     /// Errors: MongoDB's errors of the operators; 168 for an unknown operator; errors of constant parts.
     pub fn parse(value: Value<'_>, context: &Context) -> Result<Expression> {
-        Expression::parse_at(value, context, Place::Pipeline)
+        Expression::parse_at(value, context, ErrorPrefix::Pipeline)
     }
 
     /// Parses as [`parse`](Self::parse), for an expression outside a pipeline.
-    pub fn parse_at(value: Value<'_>, context: &Context, place: Place) -> Result<Expression> {
+    pub fn parse_at(value: Value<'_>, context: &Context, prefix: ErrorPrefix) -> Result<Expression> {
         let node = Parser::new(context).operand(value)?;
-        Expression::folded(node, context, place)
+        Expression::folded(node, context, prefix)
     }
 
     /// Parses the expression of `$redact`. `$$DESCEND`, `$$PRUNE` and `$$KEEP` represent the strings `descend`, `prune`
     /// and `keep`.
     pub fn parse_redact(value: Value<'_>, context: &Context) -> Result<Expression> {
         let node = Parser::new(context).allow_redact().operand(value)?;
-        Expression::folded(node, context, Place::Pipeline)
+        Expression::folded(node, context, ErrorPrefix::Pipeline)
     }
 
-    fn folded(mut node: Node, context: &Context, place: Place) -> Result<Expression> {
-        fold::fold(&mut node, context).map_err(|error| match place {
-            Place::Pipeline => error.context("Failed to optimize pipeline"),
-            Place::Filter => error.context("Failed to optimize expression"),
-            Place::Plain => error,
+    fn folded(mut node: Node, context: &Context, prefix: ErrorPrefix) -> Result<Expression> {
+        fold::fold(&mut node, context).map_err(|error| match prefix {
+            ErrorPrefix::Pipeline => error.context("Failed to optimize pipeline"),
+            ErrorPrefix::Filter => error.context("Failed to optimize expression"),
+            ErrorPrefix::Plain => error,
         })?;
         Ok(Expression { node })
     }

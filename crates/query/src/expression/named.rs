@@ -95,8 +95,8 @@ pub(super) fn parse(
     };
     let mut operands = vec![Node::Absent; declared.parameters.len()];
     for element in argument {
-        let place = declared.parameters.iter().position(|parameter| parameter.name == element.name());
-        let slot = place.and_then(|index| operands.get_mut(index));
+        let position = declared.parameters.iter().position(|parameter| parameter.name == element.name());
+        let slot = position.and_then(|index| operands.get_mut(index));
         *slot.ok_or_else(|| declared.unknown.about(element.name()))? = parser.operand(element.value())?;
     }
     for (parameter, operand) in declared.parameters.iter().zip(&operands) {

@@ -72,12 +72,12 @@ pub(super) fn parse_get(
     };
     let (mut field, mut input) = (None, None);
     for element in argument {
-        let place = match element.name() {
+        let slot = match element.name() {
             "field" => &mut field,
             "input" => &mut input,
             other => bail!(3041701, "$getField found an unknown argument: {other}"),
         };
-        *place = Some(parser.operand(element.value())?);
+        *slot = Some(parser.operand(element.value())?);
     }
     let field = field.ok_or_else(|| err!(3041702, "$getField requires 'field' to be specified"))?;
     let input = input.ok_or_else(|| err!(3041703, "$getField requires 'input' to be specified"))?;

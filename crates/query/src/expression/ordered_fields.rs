@@ -11,26 +11,27 @@ const SMALL: usize = 16;
 pub(super) struct OrderedFields<'a> {
     entries: Vec<(FieldName<'a>, Value<'a>)>,
     /// The position of each field; empty while they are few.
-    places: HashMap<FieldName<'a>, usize>,
+    positions: HashMap<FieldName<'a>, usize>,
 }
 
 impl<'a> OrderedFields<'a> {
     /// Sets a field; returns whether it existed.
     pub(super) fn set(&mut self, name: FieldName<'a>, value: Value<'a>) -> bool {
-        let place = if self.places.is_empty() {
+        let position = if self.positions.is_empty() {
             self.entries.iter().position(|(known, _)| *known == name)
         } else {
-            self.places.get(&name).copied()
+            self.positions.get(&name).copied()
         };
-        if let Some(entry) = place.and_then(|place| self.entries.get_mut(place)) {
+        if let Some(entry) = position.and_then(|position| self.entries.get_mut(position)) {
             entry.1 = value;
             return true;
         }
         self.entries.push((name, value));
         if self.entries.len() == SMALL {
-            self.places = self.entries.iter().enumerate().map(|(place, (name, _))| (*name, place)).collect();
+            self.positions =
+                self.entries.iter().enumerate().map(|(position, (name, _))| (*name, position)).collect();
         } else if self.entries.len() > SMALL {
-            self.places.insert(name, self.entries.len() - 1);
+            self.positions.insert(name, self.entries.len() - 1);
         }
         false
     }

@@ -1,6 +1,6 @@
 //! Test helpers of the operators: an expression, a document and the expected value in the shell's notation.
 
-use super::{Expression, Place};
+use super::{ErrorPrefix, Expression};
 use crate::{Arena, Context};
 use base::bson::{DocumentBuf, Value, ValueBuf, extended_json};
 use base::{CompatibleWith, Result};
@@ -20,7 +20,7 @@ pub(super) fn parse(text: &str) -> Expression {
 }
 
 fn try_parse(text: &str) -> Result<Expression> {
-    Expression::parse_at(value(text).view(), &Context::for_tests(), Place::Plain)
+    Expression::parse_at(value(text).view(), &Context::for_tests(), ErrorPrefix::Plain)
 }
 
 /// Evaluates an expression for one document.
@@ -48,7 +48,7 @@ pub(super) fn check(expression: &str, root: &str, expected: &str) {
 pub(super) fn check_newer(expression: &str, root: &str, expected: &str) {
     let context = Context::for_tests().with_version(CompatibleWith::V9_0);
     let (arena, root) = (Arena::new(), document(root));
-    let parsed = Expression::parse_at(value(expression).view(), &context, Place::Plain);
+    let parsed = Expression::parse_at(value(expression).view(), &context, ErrorPrefix::Plain);
     let parsed = parsed.unwrap_or_else(|error| panic!("{expression}: {error}"));
     let found = parsed.evaluate(root.view(), &context, &arena);
     let found = found.unwrap_or_else(|error| panic!("{expression}: {error}")).map(|value| value.to_owned());
@@ -100,6 +100,6 @@ pub(super) fn check_parse_error(expression: &str, code: i32) {
 pub(super) fn check_described(expression: &str, expected: &str) {
     let described = parse(expression).describe();
     assert_eq!(described, value(expected), "{expression}: {described:?}");
-    let again = Expression::parse_at(described.view(), &Context::for_tests(), Place::Plain).unwrap();
+    let again = Expression::parse_at(described.view(), &Context::for_tests(), ErrorPrefix::Plain).unwrap();
     assert_eq!(again.describe(), described);
 }

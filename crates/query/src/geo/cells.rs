@@ -81,13 +81,13 @@ impl Levels {
     }
 
     /// Returns the cells to search for shapes within an angle, in radians, of a point.
-    pub fn covering_around(&self, place: Point, angle: f64) -> Covering {
-        self.covering_of(&grown(Cap::from_center_angle(place, Angle::from_radians(angle))))
+    pub fn covering_around(&self, center: Point, angle: f64) -> Covering {
+        self.covering_of(&grown(Cap::from_center_angle(center, Angle::from_radians(angle))))
     }
 
     /// Returns cells that lie entirely within an angle of a point.
-    pub fn inside(&self, place: Point, angle: f64) -> Covering {
-        let cap = Cap::from_center_angle(place, Angle::from_radians(angle * (1.0 - 1e-9)));
+    pub fn inside(&self, center: Point, angle: f64) -> Covering {
+        let cap = Cap::from_center_angle(center, Angle::from_radians(angle * (1.0 - 1e-9)));
         let cells = query_coverer().interior_covering(&cap);
         Covering { cells: cells.cell_ids().iter().map(|cell| key(*cell)).collect(), above: Vec::new() }
     }
@@ -207,9 +207,9 @@ impl Region for Parts<'_> {
         })
     }
 
-    fn contains_point(&self, place: &Point) -> bool {
+    fn contains_point(&self, point: &Point) -> bool {
         self.0.iter().any(|part| match part {
-            Part::Polygon(polygon) => polygon.contains_point(place),
+            Part::Polygon(polygon) => polygon.contains_point(point),
             Part::Point(..) | Part::Line(_) => false,
         })
     }

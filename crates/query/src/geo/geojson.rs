@@ -22,8 +22,8 @@ pub(super) fn parse(geometry: Document<'_>) -> Result<Geometry> {
     }
     let geometries = list(geometry, "geometries", "GeometryCollection geometries")?;
     let mut parts = Vec::new();
-    for (place, member) in geometries.iter().enumerate() {
-        parts.extend(member_of_collection(place, member)?);
+    for (index, member) in geometries.iter().enumerate() {
+        parts.extend(member_of_collection(index, member)?);
     }
     Ok(Geometry::Sphere { parts, form: Form::Several })
 }
@@ -93,11 +93,11 @@ impl Kind {
 }
 
 /// Parses one geometry of a GeometryCollection, which cannot contain collections.
-fn member_of_collection(place: usize, member: Value<'_>) -> Result<Vec<Part>> {
+fn member_of_collection(index: usize, member: Value<'_>) -> Result<Vec<Part>> {
     let Value::Document(geometry) = member else {
         bail!(
             BadValue,
-            "Element {place} of \"geometries\" is not an object, it is of type {}",
+            "Element {index} of \"geometries\" is not an object, it is of type {}",
             member.kind().alias()
         );
     };
@@ -161,7 +161,7 @@ fn point_of_many(coordinates: Value<'_>) -> Result<Part> {
 /// Returns the position of a point, whatever type the document names.
 ///
 /// Errors: BadValue.
-pub(super) fn place(geometry: Document<'_>) -> Result<Position> {
+pub(super) fn position_of_point(geometry: Document<'_>) -> Result<Position> {
     parse_crs(geometry, false)?;
     let position = Position::parse(geometry.get("coordinates"), true)?;
     point(geometry.get("coordinates")).map(|_| position)

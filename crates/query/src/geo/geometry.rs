@@ -142,27 +142,27 @@ pub(crate) fn metres(radians: f64) -> f64 {
 
 impl Part {
     /// The least angle to a point, in radians; zero within a polygon.
-    pub(crate) fn angle(&self, place: Point) -> f64 {
+    pub(crate) fn angle(&self, point: Point) -> f64 {
         let nearest = match self {
             Part::Point(_, point) => *point,
-            Part::Line(line) => line.project(place).0,
-            Part::Polygon(polygon) => polygon.project_point(place),
+            Part::Line(line) => line.project(point).0,
+            Part::Polygon(polygon) => polygon.project_point(point),
         };
-        place.distance(nearest).radians()
+        point.distance(nearest).radians()
     }
 }
 
 impl Geometry {
     /// The least distance of a document's geometry to a point on the sphere, in metres; `None` if it is not on the
     /// sphere.
-    pub fn metres_from(self, place: Point) -> Option<f64> {
+    pub fn metres_from(self, point: Point) -> Option<f64> {
         let parts = self.stored_parts()?;
-        parts.iter().map(|part| metres(part.angle(place))).reduce(f64::min)
+        parts.iter().map(|part| metres(part.angle(point))).reduce(f64::min)
     }
 
     /// The distance of a pair or point to a point in the plane; `None` for other shapes.
-    pub fn distance_from(&self, place: Position) -> Option<f64> {
-        self.position().map(|own| own.distance(place))
+    pub fn distance_from(&self, position: Position) -> Option<f64> {
+        self.position().map(|own| own.distance(position))
     }
 }
 
@@ -206,7 +206,7 @@ pub(crate) fn query_point(value: Value<'_>) -> Result<(Position, bool)> {
         return Position::parse(Some(value), false).map(|position| (position, false));
     }
     let fields = fields_of(&value).unwrap_or(Document::EMPTY);
-    geojson::place(fields).map(|position| (position, true))
+    geojson::position_of_point(fields).map(|position| (position, true))
 }
 
 /// Parses a center and a radius.

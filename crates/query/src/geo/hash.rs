@@ -63,18 +63,18 @@ impl Grid {
     /// Returns the key of a point.
     ///
     /// Errors: 13027 for a point outside the bounds.
-    pub fn key(&self, place: Position, source: Document<'_>) -> Result<u64> {
-        if !self.holds(place) {
+    pub fn key(&self, position: Position, source: Document<'_>) -> Result<u64> {
+        if !self.holds(position) {
             bail!(13027, "point not in interval of [ {}, {} ] :: caused by :: {source}", self.min, self.max);
         }
-        let cell = Cell { x: self.along(place.x), y: self.along(place.y), level: 32 };
+        let cell = Cell { x: self.along(position.x), y: self.along(position.y), level: 32 };
         Ok(cell.first() & !(u64::MAX.checked_shr(2 * self.bits).unwrap_or(0)))
     }
 
     /// Whether a point is within the bounds.
-    pub fn holds(&self, place: Position) -> bool {
+    pub fn holds(&self, position: Position) -> bool {
         let within = |value: f64| value >= self.min && value <= self.max;
-        within(place.x) && within(place.y)
+        within(position.x) && within(position.y)
     }
 
     /// The width of the smallest cell.
@@ -181,7 +181,7 @@ impl Grid {
         if !area.intersects(&bounds) {
             return Vec::new();
         }
-        let corner = |place: Position| (self.along(place.x), self.along(place.y));
+        let corner = |position: Position| (self.along(position.x), self.along(position.y));
         let area_corners = (corner(area.low), corner(area.high));
         let mut done: Vec<(u64, u64)> = Vec::new();
         let mut open = VecDeque::from([Cell { x: 0, y: 0, level: 0 }]);

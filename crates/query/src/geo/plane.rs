@@ -21,9 +21,9 @@ impl FlatBox {
         }
     }
 
-    pub(crate) fn contains(&self, place: Position) -> bool {
+    pub(crate) fn contains(&self, position: Position) -> bool {
         let (low, high) = (self.low, self.high);
-        place.x >= low.x && place.x <= high.x && place.y >= low.y && place.y <= high.y
+        position.x >= low.x && position.x <= high.x && position.y >= low.y && position.y <= high.y
     }
 
     /// Whether two rectangles share a point.
@@ -35,20 +35,20 @@ impl FlatBox {
     }
 
     /// The least distance between the rectangle and a point.
-    pub(crate) fn distance(&self, place: Position) -> f64 {
-        let x = place.x.clamp(self.low.x, self.high.x);
-        let y = place.y.clamp(self.low.y, self.high.y);
-        place.distance(Position { x, y })
+    pub(crate) fn distance(&self, position: Position) -> f64 {
+        let x = position.x.clamp(self.low.x, self.high.x);
+        let y = position.y.clamp(self.low.y, self.high.y);
+        position.distance(Position { x, y })
     }
 
     /// The greatest distance between the rectangle and a point.
-    pub(crate) fn greatest_distance(&self, place: Position) -> f64 {
+    pub(crate) fn greatest_distance(&self, position: Position) -> f64 {
         let farther = |value: f64, low: f64, high: f64| {
             if (value - low).abs() > (value - high).abs() { low } else { high }
         };
-        let x = farther(place.x, self.low.x, self.high.x);
-        let y = farther(place.y, self.low.y, self.high.y);
-        place.distance(Position { x, y })
+        let x = farther(position.x, self.low.x, self.high.x);
+        let y = farther(position.y, self.low.y, self.high.y);
+        position.distance(Position { x, y })
     }
 }
 
@@ -63,14 +63,14 @@ pub struct Circle {
 
 impl Circle {
     /// Whether a point is in the circle, including its border.
-    pub(crate) fn contains(&self, place: Position) -> bool {
+    pub(crate) fn contains(&self, position: Position) -> bool {
         // Along an axis the end points are compared, which rounds as the computation of the coordinate did.
         let along = |a: f64, b: f64| a.max(b) <= a.min(b) + self.radius;
         let (center, radius) = (self.center, self.radius);
-        match (center.x == place.x, center.y == place.y) {
-            (true, _) => along(center.y, place.y),
-            (_, true) => along(center.x, place.x),
-            _ => center.distance(place) - radius <= 0.0,
+        match (center.x == position.x, center.y == position.y) {
+            (true, _) => along(center.y, position.y),
+            (_, true) => along(center.x, position.x),
+            _ => center.distance(position) - radius <= 0.0,
         }
     }
 
@@ -102,10 +102,10 @@ impl FlatPolygon {
     }
 
     /// Whether a point is inside the polygon, on an edge or a corner.
-    pub(crate) fn contains(&self, place: Position) -> bool {
+    pub(crate) fn contains(&self, position: Position) -> bool {
         let mut inside = false;
         for (a, b) in self.edges() {
-            match crossing(place, a, b) {
+            match crossing(position, a, b) {
                 Crossing::OnEdge => return true,
                 Crossing::Crosses => inside = !inside,
                 Crossing::Misses => {}
@@ -144,25 +144,25 @@ enum Crossing {
 }
 
 /// Returns the relation of an edge to the ray from a point. Horizontal edges never cross.
-fn crossing(place: Position, a: Position, b: Position) -> Crossing {
+fn crossing(position: Position, a: Position, b: Position) -> Crossing {
     let (low, high) = (a.y.min(b.y), a.y.max(b.y));
     let (left, right) = (a.x.min(b.x), a.x.max(b.x));
-    if place == a || place == b {
+    if position == a || position == b {
         return Crossing::OnEdge;
     }
     if a.y == b.y {
-        let on = place.y == a.y && place.x >= left && place.x <= right;
+        let on = position.y == a.y && position.x >= left && position.x <= right;
         return if on { Crossing::OnEdge } else { Crossing::Misses };
     }
     // Only the upper end of an edge counts, so a ray through a corner counts once.
-    if place.y <= low || place.y > high || place.x > right {
+    if position.y <= low || position.y > high || position.x > right {
         return Crossing::Misses;
     }
     if a.x == b.x {
-        return if place.x == a.x { Crossing::OnEdge } else { Crossing::Crosses };
+        return if position.x == a.x { Crossing::OnEdge } else { Crossing::Crosses };
     }
-    let meets = (place.y - a.y) * (b.x - a.x) / (b.y - a.y) + a.x;
-    if place.x <= meets { Crossing::Crosses } else { Crossing::Misses }
+    let meets = (position.y - a.y) * (b.x - a.x) / (b.y - a.y) + a.x;
+    if position.x <= meets { Crossing::Crosses } else { Crossing::Misses }
 }
 
 /// Whether an edge may have a point in a rectangle: their extents overlap, and the rectangle's corners are not all on

@@ -52,8 +52,8 @@ impl Position {
 
     /// The point on the sphere, if the position is on it.
     pub(crate) fn to_sphere(self) -> Option<Point> {
-        let place = || LatLng::from_degrees(self.y, self.x).normalized().to_point();
-        self.is_on_sphere().then(place)
+        let point = || LatLng::from_degrees(self.y, self.x).normalized().to_point();
+        self.is_on_sphere().then(point)
     }
 
     /// The point on the sphere.

@@ -16,9 +16,11 @@ impl Geometry {
     pub fn contains(&self, stored: Geometry) -> bool {
         match self {
             Geometry::Pair(_) => false,
-            Geometry::Box(area) => stored.position().is_some_and(|place| area.contains(place)),
-            Geometry::Circle(circle) => stored.position().is_some_and(|place| circle.contains(place)),
-            Geometry::Polygon(polygon) => stored.position().is_some_and(|place| polygon.contains(place)),
+            Geometry::Box(area) => stored.position().is_some_and(|position| area.contains(position)),
+            Geometry::Circle(circle) => stored.position().is_some_and(|position| circle.contains(position)),
+            Geometry::Polygon(polygon) => {
+                stored.position().is_some_and(|position| polygon.contains(position))
+            }
             Geometry::Cap(cap) => all_parts(stored, |part| cap_contains(cap.cap, part)),
             Geometry::Sphere { parts, .. } => all_parts(stored, |part| {
                 parts.iter().any(|own| matches!(own, Part::Polygon(own) if polygon_contains(own, part)))

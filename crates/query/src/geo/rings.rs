@@ -87,8 +87,8 @@ fn checked(vertices: Vec<Point>) -> std::result::Result<Loop, String> {
     if let Some((first, again)) = duplicate(&vertices) {
         return Err(format!("Duplicate vertices: {first} and {again}"));
     }
-    if let Some(place) = antipodal(&vertices) {
-        return Err(format!("Vertices {place} and {} are antipodal", (place + 1) % vertices.len()));
+    if let Some(index) = antipodal(&vertices) {
+        return Err(format!("Vertices {index} and {} are antipodal", (index + 1) % vertices.len()));
     }
     let own = Loop::new(vertices.clone());
     let alone = Polygon::from_loops(vec![own.clone()]);
@@ -106,7 +106,7 @@ fn bits(point: Point) -> [u64; 3] {
 /// Returns the positions of the first vertex that occurs twice, found by sorting.
 fn duplicate(vertices: &[Point]) -> Option<(usize, usize)> {
     let mut sorted: Vec<([u64; 3], usize)> =
-        vertices.iter().enumerate().map(|(place, point)| (bits(*point), place)).collect();
+        vertices.iter().enumerate().map(|(index, point)| (bits(*point), index)).collect();
     sorted.sort_unstable();
     let pairs = sorted.windows(2).filter_map(|pair| match pair {
         [(a, first), (b, again)] if a == b => Some((*first, *again)),
@@ -126,7 +126,7 @@ fn crossing(vertices: &[Point]) -> Option<String> {
     const EDGES_MAX: usize = 2000;
     use s2rst::s2::edge_crossings::{Crossing, crossing_sign};
     let count = vertices.len();
-    let edge = |place: usize| Some((*vertices.get(place)?, *vertices.get((place + 1) % count)?));
+    let edge = |index: usize| Some((*vertices.get(index)?, *vertices.get((index + 1) % count)?));
     if count > EDGES_MAX {
         return None;
     }
@@ -134,16 +134,16 @@ fn crossing(vertices: &[Point]) -> Option<String> {
         for second in first + 2..count {
             let ((a, b), (c, d)) = (edge(first)?, edge(second)?);
             if crossing_sign(a, b, c, d) == Crossing::Cross {
-                let place = |point: Point| {
-                    let place = LatLng::from_point(point);
-                    format!("[{}, {}]", place.lat.degrees(), place.lng.degrees())
+                let show = |point: Point| {
+                    let location = LatLng::from_point(point);
+                    format!("[{}, {}]", location.lat.degrees(), location.lng.degrees())
                 };
                 return Some(format!(
                     "Edges {first} and {second} cross. Edge locations in degrees: {}-{} and {}-{}",
-                    place(a),
-                    place(b),
-                    place(c),
-                    place(d)
+                    show(a),
+                    show(b),
+                    show(c),
+                    show(d)
                 ));
             }
         }

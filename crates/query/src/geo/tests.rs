@@ -66,36 +66,36 @@ proptest! {
     #[test]
     fn the_grid_covers_flat_shapes(
         shape in flat_shape(),
-        places in proptest::collection::vec(position(), 1..30),
+        positions in proptest::collection::vec(position(), 1..30),
         bits in 1u32..=32,
     ) {
         let grid = Grid::new(Some(f64::from(bits)), None, None).unwrap();
         let ranges = grid.ranges(&shape).unwrap();
-        for place in places {
-            let key = grid.key(place, Document::EMPTY).unwrap();
+        for position in positions {
+            let key = grid.key(position, Document::EMPTY).unwrap();
             let covered = ranges.iter().any(|(first, last)| (*first..=*last).contains(&key));
-            prop_assert!(covered || !shape.contains(Geometry::Pair(place)), "{shape:?} {place:?}");
+            prop_assert!(covered || !shape.contains(Geometry::Pair(position)), "{shape:?} {position:?}");
         }
     }
 
     #[test]
     fn cells_cover_spherical_shapes(
         shape in round_shape(),
-        places in proptest::collection::vec(position(), 1..30),
+        positions in proptest::collection::vec(position(), 1..30),
     ) {
         let levels = Levels::of_version(3);
         let grid = Grid::new(None, None, None).unwrap();
         let ranges = ranges_of(&levels.covering(&shape).unwrap());
-        for place in places {
-            let stored = Geometry::Pair(place).stored_parts().unwrap();
-            let contained = shape.contains(Geometry::Pair(place));
+        for position in positions {
+            let stored = Geometry::Pair(position).stored_parts().unwrap();
+            let contained = shape.contains(Geometry::Pair(position));
             let keys = levels.keys(&stored, true).unwrap();
             let covers = |key: &i64| ranges.iter().any(|(first, last)| (*first..=*last).contains(key));
-            prop_assert!(keys.iter().any(covers) || !contained, "{shape:?} {place:?}");
+            prop_assert!(keys.iter().any(covers) || !contained, "{shape:?} {position:?}");
             if let (Geometry::Cap(_), true) = (&shape, contained) {
-                let key = grid.key(place, Document::EMPTY).unwrap();
+                let key = grid.key(position, Document::EMPTY).unwrap();
                 let ranges = grid.ranges(&shape).unwrap();
-                prop_assert!(ranges.iter().any(|(first, last)| (*first..=*last).contains(&key)), "{place:?}");
+                prop_assert!(ranges.iter().any(|(first, last)| (*first..=*last).contains(&key)), "{position:?}");
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use super::node::Node;
 use super::parse::Parser;
-use crate::expression::Place;
+use crate::expression::ErrorPrefix;
 use crate::{Arena, Context, Expression};
 use base::bson::{Document, Element, ValueBuf};
 use base::{Result, bail};
@@ -27,7 +27,7 @@ impl Expr {
 /// Parses the expression. A constant expression becomes its boolean value.
 pub(super) fn parse_expr(parser: &Parser<'_>, element: &Element<'_>) -> Result<Option<Node>> {
     parser.require_top_level("$expr")?;
-    let expression = Expression::parse_at(element.value(), parser.context, Place::Filter)?;
+    let expression = Expression::parse_at(element.value(), parser.context, ErrorPrefix::Filter)?;
     if expression.reads_metadata() {
         bail!(NotImplemented, "$meta is not supported in $expr");
     }

@@ -310,8 +310,8 @@ impl Fold for Groups {
         }
         let mut keys = vec![Box::<[u8]>::default(); later.table.groups.len()];
         for (key, position) in later.table.positions.drain() {
-            if let Some(place) = keys.get_mut(position) {
-                *place = key;
+            if let Some(slot) = keys.get_mut(position) {
+                *slot = key;
             }
         }
         for (key, group) in keys.iter().zip(later.table.groups) {

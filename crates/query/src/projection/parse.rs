@@ -6,7 +6,7 @@
 use super::tree::{Node, Slice, Tree};
 use super::{Kind, Projection};
 use crate::Matcher;
-use crate::expression::Place;
+use crate::expression::ErrorPrefix;
 use crate::field_path::checked_path;
 use crate::{Context, Expression};
 use base::bson::{Builder, Document, Element, FieldName, Path, Value};
@@ -137,14 +137,14 @@ impl Parser<'_> {
 
     fn computed(&mut self, path: &str, value: Value<'_>) -> Result<()> {
         self.include_for_computed()?;
-        let place = if self.policy == Policy::Find { Place::Plain } else { Place::Pipeline };
-        let expression = expression(value, self.context, place)?;
+        let prefix = if self.policy == Policy::Find { ErrorPrefix::Plain } else { ErrorPrefix::Pipeline };
+        let expression = expression(value, self.context, prefix)?;
         self.tree.add(path, Node::Computed(expression))
     }
 
     /// Parses `$meta`, which alone neither includes nor excludes.
     fn meta(&mut self, path: &str, call: Document<'_>, operator: &Element<'_>) -> Result<()> {
-        let expression = Expression::parse_at(Value::Document(call), self.context, Place::Plain)?;
+        let expression = Expression::parse_at(Value::Document(call), self.context, ErrorPrefix::Plain)?;
         self.has_meta = true;
         if operator.value().as_str() == Some("sortKey") {
             self.sort_keys.push(path.into());
@@ -250,8 +250,8 @@ fn slice(value: Value<'_>) -> Result<Option<Slice>> {
 }
 
 /// Parses a computed field. An unknown operator has a special code here.
-fn expression(value: Value<'_>, context: &Context, place: Place) -> Result<Expression> {
-    Expression::parse_at(value, context, place).map_err(|error| {
+fn expression(value: Value<'_>, context: &Context, prefix: ErrorPrefix) -> Result<Expression> {
+    Expression::parse_at(value, context, prefix).map_err(|error| {
         let unknown = error.code().number() == 168;
         match value.as_document().and_then(|document| document.first()).filter(|_| unknown) {
             Some(first) if error.message().contains(&format!("'{}'", first.name())) => {

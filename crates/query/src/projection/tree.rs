@@ -39,7 +39,7 @@ pub(super) struct Slice {
 pub(super) struct Tree {
     pub(super) children: Vec<(FieldNameBuf, Node)>,
     /// The position of each child; empty while they are few.
-    places: HashMap<FieldNameBuf, usize>,
+    positions: HashMap<FieldNameBuf, usize>,
     /// Whether a field here or below is computed, so missing fields may appear.
     pub(super) computes: bool,
 }
@@ -56,17 +56,18 @@ impl Tree {
 
     #[cold]
     fn find_hashed(&self, name: &[u8]) -> Option<usize> {
-        self.places.get(std::str::from_utf8(name).ok()?).copied()
+        self.positions.get(std::str::from_utf8(name).ok()?).copied()
     }
 
     /// Appends a child.
     fn push(&mut self, name: FieldName<'_>, node: Node) {
         if self.children.len() >= FEW {
-            if self.places.is_empty() {
-                let place = |(place, (name, _)): (usize, &(FieldNameBuf, Node))| (name.clone(), place);
-                self.places = self.children.iter().enumerate().map(place).collect();
+            if self.positions.is_empty() {
+                let position =
+                    |(position, (name, _)): (usize, &(FieldNameBuf, Node))| (name.clone(), position);
+                self.positions = self.children.iter().enumerate().map(position).collect();
             }
-            self.places.insert(name.to_owned(), self.children.len());
+            self.positions.insert(name.to_owned(), self.children.len());
         }
         self.children.push((name.to_owned(), node));
     }
@@ -74,7 +75,7 @@ impl Tree {
     /// Prepends a child.
     pub(super) fn push_front(&mut self, name: FieldName<'_>, node: Node) {
         let behind = std::mem::take(&mut self.children);
-        self.places.clear();
+        self.positions.clear();
         self.push(name, node);
         behind.into_iter().for_each(|(name, node)| self.push(name.view(), node));
     }

@@ -108,8 +108,8 @@ impl Needle {
         let needle = self.finder.needle();
         let Some(last) = text.len().checked_sub(needle.len()) else { return false };
         let Some(&rare) = needle.get(self.rare) else { return true };
-        let Some(places) = text.get(self.rare..=last + self.rare) else { return false };
-        memchr::memchr2_iter(rare, rare.to_ascii_uppercase(), places)
+        let Some(candidates) = text.get(self.rare..=last + self.rare) else { return false };
+        memchr::memchr2_iter(rare, rare.to_ascii_uppercase(), candidates)
             .any(|at| text.get(at..at + needle.len()).is_some_and(|part| part.eq_ignore_ascii_case(needle)))
     }
 }
@@ -117,6 +117,6 @@ impl Needle {
 /// Approximate frequency of a character in texts and names.
 fn frequency(byte: Option<u8>) -> usize {
     const FROM_FREQUENT: &[u8] = b" eatoinsrlcdumhpgfyb0w.1v2-3_k/:,xj5q48z679";
-    let place = FROM_FREQUENT.iter().position(|frequent| Some(*frequent) == byte);
-    place.map_or(0, |place| FROM_FREQUENT.len() - place)
+    let rank = FROM_FREQUENT.iter().position(|frequent| Some(*frequent) == byte);
+    rank.map_or(0, |rank| FROM_FREQUENT.len() - rank)
 }

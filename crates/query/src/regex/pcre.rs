@@ -134,12 +134,12 @@ impl Code {
         }
         let context = thread.context().map_or(ptr::null_mut(), Owned::as_ptr);
         // PCRE2 may read the start of an empty text.
-        let place = if text.is_empty() { [0].as_ptr() } else { text.as_ptr() };
+        let start_of_text = if text.is_empty() { [0].as_ptr() } else { text.as_ptr() };
         // SAFETY: the given length is the text's length. Only this thread uses data and context, for one search at a
         // time. No option disables a check.
         let search = |options| unsafe {
             let (code, data) = (self.code.as_ptr(), data.as_ptr());
-            pcre2_match_8(code, place, text.len(), start, options, data, context)
+            pcre2_match_8(code, start_of_text, text.len(), start, options, data, context)
         };
         let outcome = match search(0) {
             PCRE2_ERROR_JIT_STACKLIMIT if thread.stack.get().is_none() => search(PCRE2_NO_JIT),
@@ -251,10 +251,10 @@ fn one_pair() -> Result<Owned<pcre2_match_data_8>, Failure> {
     unsafe { Owned::new(pcre2_match_data_create_8(1, general()?.as_ptr())) }
 }
 
-fn made_once<T>(place: &OnceCell<T>, make: impl FnOnce() -> Result<T, Failure>) -> Option<&T> {
-    match place.get() {
+fn made_once<T>(slot: &OnceCell<T>, make: impl FnOnce() -> Result<T, Failure>) -> Option<&T> {
+    match slot.get() {
         Some(made) => Some(made),
-        None => make().ok().map(|made| place.get_or_init(|| made)),
+        None => make().ok().map(|made| slot.get_or_init(|| made)),
     }
 }
 

@@ -277,7 +277,7 @@ impl WordCache {
     /// Returns the cached term of a word.
     #[inline]
     pub(super) fn get(&self, word: &str, rules: u8) -> Option<Term<'_>> {
-        let entry = self.0.get(place(word, rules))?;
+        let entry = self.0.get(slot(word, rules))?;
         let same = entry.rules == rules
             && usize::from(entry.length) == word.len()
             && entry.word.get(..word.len()) == Some(word.as_bytes());
@@ -300,13 +300,13 @@ impl WordCache {
             own.copy_from_slice(term.as_bytes());
             entry.term_length = term.len() as u8;
         }
-        if let Some(old) = self.0.get_mut(place(word, rules)) {
+        if let Some(old) = self.0.get_mut(slot(word, rules)) {
             *old = entry;
         }
     }
 }
 
-fn place(word: &str, rules: u8) -> usize {
+fn slot(word: &str, rules: u8) -> usize {
     let mut hasher = foldhash::fast::FixedState::default().build_hasher();
     hasher.write(word.as_bytes());
     hasher.write_u8(rules);

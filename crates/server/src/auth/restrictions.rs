@@ -43,12 +43,12 @@ pub(crate) fn allow(restrictions: Array<'_>, ends: Ends) -> bool {
 /// Validates a list from a command and appends it.
 ///
 /// Errors: invalid fields; BadValue for an invalid network.
-pub(crate) fn append_checked(document: &mut Builder, place: &str, restrictions: Array<'_>) -> Result<()> {
+pub(crate) fn append_checked(document: &mut Builder, path: &str, restrictions: Array<'_>) -> Result<()> {
     document.begin_array(c"authenticationRestrictions");
     for restriction in restrictions.iter() {
         let Value::Document(restriction) = restriction else {
             return Err(Error::wrong_type(
-                format_args!("{place}.authenticationRestrictions"),
+                format_args!("{path}.authenticationRestrictions"),
                 restriction.kind(),
                 "object",
             ));

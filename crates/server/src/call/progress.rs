@@ -13,7 +13,7 @@ use std::time::Instant;
 pub(crate) struct Progress {
     /// Operation id and start, constant over all waits.
     pub(crate) began: Option<RequestStart>,
-    /// Place in the session's queue of statements.
+    /// Ticket of the session's queue of statements.
     pub(crate) ticket: Option<Ticket<Arc<Queue>>>,
     /// The handler's state between its calls, after a statement was suspended.
     pub(crate) suspended: Option<Box<SuspendedCommand>>,
@@ -45,7 +45,7 @@ impl Progress {
 pub(crate) struct SuspendedCommand {
     /// Context of the statement's errors.
     pub(crate) context: Option<String>,
-    /// Place of the statement in the queue of its record.
+    /// Ticket of the statement in the queue of its record.
     pub(crate) turn: Cell<Option<RecordTicket>>,
     /// What the handler has done. Without it, the handler begins again.
     pub(crate) kept: Option<Box<dyn Any + Send>>,

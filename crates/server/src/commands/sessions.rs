@@ -101,12 +101,12 @@ fn kill_all(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// Returns the digest of a user in the form `{user: …, db: …}`.
-fn user_in(place: &str, user: Value<'_>) -> Result<[u8; 32]> {
+fn user_in(path: &str, user: Value<'_>) -> Result<[u8; 32]> {
     let user = user.as_document().ok_or_else(|| {
         let found = user.kind().alias();
-        err!(TypeMismatch, "BSON field '{place}.{place}' is the wrong type '{found}', expected type 'object'")
+        err!(TypeMismatch, "BSON field '{path}.{path}' is the wrong type '{found}', expected type 'object'")
     })?;
-    let mut fields = Fields::of_document(place, user);
+    let mut fields = Fields::of_document(path, user);
     let name = fields.required("user", Fields::string)?;
     let database = fields.required("db", Fields::string)?;
     fields.finish()?;

@@ -46,9 +46,9 @@ mod tests {
         let mut buffer = take();
         assert!(buffer.capacity() <= CACHED_CAPACITY_MAX);
         buffer.push(1);
-        let place = buffer.as_ptr();
+        let address = buffer.as_ptr();
         release(buffer);
         let again = take();
-        assert!(again.is_empty() && again.as_ptr() == place);
+        assert!(again.is_empty() && again.as_ptr() == address);
     }
 }

@@ -303,8 +303,8 @@ impl Parameters {
         if let (LOG_SIZE, Setting::Integer(kilobytes)) = (parameter.name, &setting) {
             crate::process::logging::set_longest(usize::try_from(*kilobytes).unwrap_or(0));
         }
-        let place = values.get_mut(at).ok_or_else(unknown)?;
-        Ok(std::mem::replace(place, setting))
+        let slot = values.get_mut(at).ok_or_else(unknown)?;
+        Ok(std::mem::replace(slot, setting))
     }
 }
 

@@ -71,7 +71,7 @@ impl Name {
 }
 
 /// Returns the archive's folder for a data directory.
-pub(super) fn place(directory: &Path, id: u64) -> PathBuf {
+pub(super) fn folder(directory: &Path, id: u64) -> PathBuf {
     directory.join(format!("{id:016x}"))
 }
 
@@ -102,7 +102,7 @@ impl Archive {
         id: u64,
         position: u64,
     ) -> Result<Self> {
-        let directory = place(&options.directory, id);
+        let directory = folder(&options.directory, id);
         files.create_directory(&directory).map_err(|error| during("making", &directory, error))?;
         let lock = files.lock(&directory.join(LOCK_FILE)).map_err(|error| match error.kind() {
             ErrorKind::WouldBlock => {

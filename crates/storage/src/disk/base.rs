@@ -2,7 +2,7 @@
 //!
 //! The base has a table for each non-empty tree, with its own number. A tree that is emptied or recreated gets another
 //! table. Forks share a table until they differ. Two more trees, the catalog trees, hold the table and counts of each
-//! tree, and the place of each table. A checkpoint writes changes into free space ([`merge`]), then a superblock that
+//! tree, and the roots of each table. A checkpoint writes changes into free space ([`merge`]), then a superblock that
 //! refers to them ([`superblock`]). A state stays readable while its [`View`] exists, and a crash leaves the previous
 //! or the new state.
 
@@ -33,7 +33,7 @@ use super::state::Table;
 use crate::{Compression, Direction, Error, Ident, Range, Result, Value};
 use cache::{PageCache, PageFile};
 use superblock::{Extent, FreeSpace, SLOTS_UNITS, Superblock};
-use table::{OpenTable, Stored};
+use table::{OpenTable, TableRoots};
 use tree::{OpenTree, Tree, Walk};
 
 pub(super) use cache::CacheCounts;
@@ -221,18 +221,18 @@ impl View {
         rows.map(row).collect()
     }
 
-    /// Returns the place of each table.
-    fn places(&self) -> Result<Vec<(u64, Stored)>> {
+    /// Returns the roots of each table.
+    fn all_roots(&self) -> Result<Vec<(u64, TableRoots)>> {
         let rows = self.rows(TABLES_TABLE, self.root.tables)?.into_iter();
-        rows.map(|(number, row)| Ok((number, Stored::decode(&row).ok_or_else(|| self.senseless())?)))
+        rows.map(|(number, row)| Ok((number, TableRoots::decode(&row).ok_or_else(|| self.senseless())?)))
             .collect()
     }
 
-    /// Returns the place of a table.
-    fn place(&self, number: u64) -> Result<Option<Stored>> {
+    /// Returns the roots of a table.
+    fn roots(&self, number: u64) -> Result<Option<TableRoots>> {
         let Some(tables) = self.root.tables else { return Ok(None) };
         let tables = OpenTree::new(Arc::clone(&self.file), TABLES_TABLE, tables)?;
-        let found = tables.with(&number.to_be_bytes(), Stored::decode)?;
+        let found = tables.with(&number.to_be_bytes(), TableRoots::decode)?;
         found.map(|stored| stored.ok_or_else(|| self.senseless())).transpose()
     }
 
@@ -244,7 +244,7 @@ impl View {
         if let Some(table) = self.tables.read().get(&number) {
             return Ok(table.clone());
         }
-        let table = match self.place(number)? {
+        let table = match self.roots(number)? {
             Some(stored) => Some(Arc::new(OpenTable::new(&self.file, number, stored)?)),
             None => None,
         };
@@ -255,7 +255,7 @@ impl View {
     /// Returns the number of pending changes in all tables.
     #[cfg(test)]
     pub(super) fn waiting(&self) -> u64 {
-        let tables = self.places().unwrap_or_default().into_iter();
+        let tables = self.all_roots().unwrap_or_default().into_iter();
         tables.filter_map(|(_, stored)| stored.delta).map(|tree| tree.entries).sum()
     }
 

@@ -205,7 +205,7 @@ impl ReadOnlyEngine {
             Ok(())
         })?;
         let found = Arc::new(state);
-        let archive = options.archive.as_ref().map(|archive| archive::place(&archive.directory, id));
+        let archive = options.archive.as_ref().map(|archive| archive::folder(&archive.directory, id));
         let latest = Mutex::new(Arc::clone(&found));
         let commits = AtomicU64::new(0);
         let (base, _lock) = (Mutex::new(base), lock);

@@ -19,9 +19,9 @@ use crate::{Batch, Error, Result, mark};
 
 const HEADER: u64 = SEGMENT_HEADER_BYTES as u64;
 
-/// A place in the journal: the index of a segment and an offset.
+/// A position in the journal: the index of a segment and an offset.
 #[derive(Clone, Copy)]
-struct Place {
+struct FrameOffset {
     segment: usize,
     offset: u64,
 }
@@ -96,7 +96,7 @@ pub(super) fn salvage(
     let mut replayer =
         Replayer { lenient: true, ..Replayer::new(segments, read, base.unwrap_or_default(), replay) };
     if base.is_none() {
-        let first = replayer.later_frames(Place { segment: 0, offset: 0 })?;
+        let first = replayer.later_frames(FrameOffset { segment: 0, offset: 0 })?;
         replayer.last = first.map_or(0, |later_frames| later_frames.next.1.saturating_sub(1));
     }
     let damage = match replayer.run().and_then(|_| mark::check(segments, replayer.last)) {
@@ -106,7 +106,7 @@ pub(super) fn salvage(
     };
     let last = replayer.last;
     if damage.is_some() {
-        replayer.each_later_frame(Place { segment: 0, offset: 0 }, lost)?;
+        replayer.each_later_frame(FrameOffset { segment: 0, offset: 0 }, lost)?;
     }
     Ok(SalvagedJournal { last, damage })
 }
@@ -148,7 +148,7 @@ struct Replayer<'a, R> {
 /// The valid frames after a place without one.
 struct LaterFrames {
     /// Place and position of the first valid frame that has not been replayed.
-    next: (Place, u64),
+    next: (FrameOffset, u64),
     /// Greatest durable position in any of these frames.
     durable: u64,
 }
@@ -176,23 +176,23 @@ impl<'a, R: FnMut(u64, Batch) -> Result<()>> Replayer<'a, R> {
         }
     }
 
-    /// Replays to the end. Returns the place to truncate at if the end is incomplete.
-    fn run(&mut self) -> Result<Option<Place>> {
+    /// Replays to the end. Returns the offset to truncate at if the end is incomplete.
+    fn run(&mut self) -> Result<Option<FrameOffset>> {
         let mut segment = 0;
         while let Some(current) = self.read.get_mut(segment) {
             let (number, len) = (current.number, current.len());
             let header = current.bytes(0, SEGMENT_HEADER_BYTES)?;
             let is_header_valid =
                 self.segments.check_header(number, header)? || self.lenient && len >= HEADER;
-            let mut place = Place { segment, offset: if is_header_valid { HEADER } else { 0 } };
+            let mut at = FrameOffset { segment, offset: if is_header_valid { HEADER } else { 0 } };
             loop {
-                if is_header_valid && let Some(end) = self.replay_from(&mut place)? {
+                if is_header_valid && let Some(end) = self.replay_from(&mut at)? {
                     return Ok(Some(end));
                 }
-                if place.offset == len && is_header_valid {
+                if at.offset == len && is_header_valid {
                     break;
                 }
-                match self.later_frames(place)? {
+                match self.later_frames(at)? {
                     // Only frames that are in the base are missing.
                     Some(LaterFrames { next: (next, position), .. })
                         if position == self.last + 1 && is_header_valid =>
@@ -201,9 +201,9 @@ impl<'a, R: FnMut(u64, Batch) -> Result<()>> Replayer<'a, R> {
                         if next.segment != segment {
                             break;
                         }
-                        place = next;
+                        at = next;
                     }
-                    later_frames => return self.truncation_point(place, later_frames).map(Some),
+                    later_frames => return self.truncation_point(at, later_frames).map(Some),
                 }
             }
             if let Some(done) = self.read.get_mut(segment) {
@@ -214,63 +214,63 @@ impl<'a, R: FnMut(u64, Batch) -> Result<()>> Replayer<'a, R> {
         Ok(None)
     }
 
-    /// Replays frames and moves `place`, until it finds no valid frame. Returns the place to truncate at if a segment
+    /// Replays frames and moves `at`, until it finds no valid frame. Returns the offset to truncate at if a segment
     /// begins with a gap that lost unsynced frames explain.
-    fn replay_from(&mut self, place: &mut Place) -> Result<Option<Place>> {
-        while let Some(frame) = self.read_frame(*place)? {
+    fn replay_from(&mut self, at: &mut FrameOffset) -> Result<Option<FrameOffset>> {
+        while let Some(frame) = self.read_frame(*at)? {
             if frame.position > self.last + 1 {
-                let first = place.offset == HEADER;
-                let durable = self.later_frames(*place)?.map_or(0, |later_frames| later_frames.durable);
+                let first = at.offset == HEADER;
+                let durable = self.later_frames(*at)?.map_or(0, |later_frames| later_frames.durable);
                 match first && durable <= self.last {
                     true => {
                         mark!("recovery cuts a segment that begins with a gap");
-                        return Ok(Some(*place));
+                        return Ok(Some(*at));
                     }
-                    false => return Err(self.damaged(*place)),
+                    false => return Err(self.damaged(*at)),
                 }
             }
             if let Some(batch) = frame.batch {
                 debug_assert_eq!(frame.position, self.last + 1, "a batch is replayed out of order");
-                (self.replay)(frame.position, batch).map_err(|error| self.replay_error(*place, error))?;
+                (self.replay)(frame.position, batch).map_err(|error| self.replay_error(*at, error))?;
                 self.last = frame.position;
             }
             if self.passed.is_some_and(|passed| passed + 1 < frame.position) {
                 self.lost = frame.position - 1;
             }
             self.passed = self.passed.max(Some(frame.position));
-            place.offset += frame.len;
+            at.offset += frame.len;
             debug_assert!(
-                self.read.get(place.segment).is_some_and(|segment| place.offset <= segment.len()),
+                self.read.get(at.segment).is_some_and(|segment| at.offset <= segment.len()),
                 "a frame ends behind its segment"
             );
         }
         Ok(None)
     }
 
-    /// Reads the frame at a place. Decodes its batch only if it is the next one.
-    fn read_frame(&mut self, place: Place) -> Result<Option<NextFrame>> {
-        let Some(segment) = self.read.get_mut(place.segment) else { return Ok(None) };
-        let Some(frame) = segment.frame(place.offset)? else { return Ok(None) };
+    /// Reads the frame at an offset. Decodes its batch only if it is the next one.
+    fn read_frame(&mut self, at: FrameOffset) -> Result<Option<NextFrame>> {
+        let Some(segment) = self.read.get_mut(at.segment) else { return Ok(None) };
+        let Some(frame) = segment.frame(at.offset)? else { return Ok(None) };
         let (position, len) = (frame.position, frame.len() as u64);
         if position != self.last + 1 {
             return Ok(Some(NextFrame { position, len, batch: None }));
         }
         match frame.decode() {
             Some(batch) => Ok(Some(NextFrame { position, len, batch: Some(batch) })),
-            None => Err(self.damaged(place)),
+            None => Err(self.damaged(at)),
         }
     }
 
     /// Finds the valid frames after a place that have not been replayed.
-    fn later_frames(&mut self, place: Place) -> Result<Option<LaterFrames>> {
+    fn later_frames(&mut self, at: FrameOffset) -> Result<Option<LaterFrames>> {
         let mut later_frames: Option<LaterFrames> = None;
-        for (segment, reader) in self.read.iter_mut().enumerate().skip(place.segment) {
-            let mut from = if segment == place.segment { place.offset } else { 0 };
+        for (segment, reader) in self.read.iter_mut().enumerate().skip(at.segment) {
+            let mut from = if segment == at.segment { at.offset } else { 0 };
             while let Some(found) = reader.find(from)? {
                 debug_assert!(found.offset >= from, "a search goes back");
                 from = found.offset + found.len;
                 if found.position > self.last {
-                    let next = (Place { segment, offset: found.offset }, found.position);
+                    let next = (FrameOffset { segment, offset: found.offset }, found.position);
                     let later_frames = later_frames.get_or_insert(LaterFrames { next, durable: 0 });
                     later_frames.durable = later_frames.durable.max(found.durable);
                 }
@@ -280,9 +280,9 @@ impl<'a, R: FnMut(u64, Batch) -> Result<()>> Replayer<'a, R> {
     }
 
     /// Calls a function with each valid batch after a place that has not been replayed.
-    fn each_later_frame(&mut self, place: Place, mut call: impl FnMut(u64, Batch)) -> Result<()> {
-        for (segment, reader) in self.read.iter_mut().enumerate().skip(place.segment) {
-            let mut from = if segment == place.segment { place.offset } else { 0 };
+    fn each_later_frame(&mut self, at: FrameOffset, mut call: impl FnMut(u64, Batch)) -> Result<()> {
+        for (segment, reader) in self.read.iter_mut().enumerate().skip(at.segment) {
+            let mut from = if segment == at.segment { at.offset } else { 0 };
             while let Some(found) = reader.find(from)? {
                 from = found.offset + found.len;
                 if found.position > self.last
@@ -295,41 +295,45 @@ impl<'a, R: FnMut(u64, Batch) -> Result<()>> Replayer<'a, R> {
         Ok(())
     }
 
-    /// Returns the place to truncate at, or an error if it is damaged.
-    fn truncation_point(&mut self, place: Place, later_frames: Option<LaterFrames>) -> Result<Place> {
-        let Some(later_frames) = later_frames else { return Ok(place) };
+    /// Returns the offset to truncate at, or an error if it is damaged.
+    fn truncation_point(
+        &mut self,
+        at: FrameOffset,
+        later_frames: Option<LaterFrames>,
+    ) -> Result<FrameOffset> {
+        let Some(later_frames) = later_frames else { return Ok(at) };
         let next = later_frames.next.0;
         // A lost write leaves zeros, or a short file.
-        let never_written = match (next.segment == place.segment, self.read.get_mut(place.segment)) {
-            (true, Some(segment)) => segment.has_zero_block(place.offset, next.offset)?,
-            _ => place.offset > 0,
+        let never_written = match (next.segment == at.segment, self.read.get_mut(at.segment)) {
+            (true, Some(segment)) => segment.has_zero_block(at.offset, next.offset)?,
+            _ => at.offset > 0,
         };
         match later_frames.durable > self.last || !never_written {
-            true => Err(self.damaged(place)),
+            true => Err(self.damaged(at)),
             false => {
                 mark!("recovery cuts valid frames behind a lost one");
-                Ok(place)
+                Ok(at)
             }
         }
     }
 
     /// Returns an error about damage at a place.
-    fn damaged(&self, place: Place) -> Error {
+    fn damaged(&self, at: FrameOffset) -> Error {
         let message =
-            format!("{} is damaged at offset {}, commit {}", self.path(place), place.offset, self.last + 1);
+            format!("{} is damaged at offset {}, commit {}", self.path(at), at.offset, self.last + 1);
         Error::Corrupted(message)
     }
 
     /// Returns an error of the replay with its place. Errors of the operating system stay unchanged.
-    fn replay_error(&self, place: Place, error: Error) -> Error {
+    fn replay_error(&self, at: FrameOffset, error: Error) -> Error {
         match error {
             Error::Io { .. } | Error::Full(_) | Error::Closed => error,
-            error => Error::Corrupted(format!("{} at offset {}: {error}", self.path(place), place.offset)),
+            error => Error::Corrupted(format!("{} at offset {}: {error}", self.path(at), at.offset)),
         }
     }
 
-    fn path(&self, place: Place) -> String {
-        let number = self.read.get(place.segment).map_or(0, |segment| segment.number);
+    fn path(&self, at: FrameOffset) -> String {
+        let number = self.read.get(at.segment).map_or(0, |segment| segment.number);
         self.segments.path(number).display().to_string()
     }
 }
@@ -346,7 +350,7 @@ fn resume_appending(segments: &Segments, read: &[Reader], position: u64) -> Resu
 }
 
 /// Truncates everything after an incomplete frame, durably, and continues there.
-fn truncate(segments: &Segments, read: &mut [Reader], end: Place, position: u64) -> Result<Appender> {
+fn truncate(segments: &Segments, read: &mut [Reader], end: FrameOffset, position: u64) -> Result<Appender> {
     debug_assert!(end.segment < read.len(), "no segment ends the journal");
     debug_assert!(read.get(end.segment).is_none_or(|last| end.offset <= last.len()), "a cut behind the end");
     let lost = read.iter().skip(end.segment).map(Reader::len).sum::<u64>() - end.offset;

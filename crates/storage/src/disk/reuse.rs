@@ -220,8 +220,8 @@ impl Reuse {
 }
 
 /// Maps places in the file to distinct hashes.
-fn mix(place: u64) -> u64 {
-    let mut hash = place.wrapping_add(0x9e37_79b9_7f4a_7c15);
+fn mix(number: u64) -> u64 {
+    let mut hash = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     hash ^ (hash >> 31)
@@ -385,7 +385,7 @@ impl FenwickTree {
     }
 
     fn change(&mut self, at: u32, change: impl Fn(u32) -> u32) {
-        debug_assert!((at as usize) < self.tree.len(), "no sum has place {at}");
+        debug_assert!((at as usize) < self.tree.len(), "no sum has number {at}");
         let mut at = at as usize;
         while let Some(sum) = self.tree.get_mut(at) {
             *sum = change(*sum);

@@ -16,7 +16,7 @@ use super::files::Files;
 use super::journal::{SEGMENT_HEADER_BYTES, Segments};
 use super::recovery;
 use super::state::Table;
-use super::swap::{self, Places};
+use super::swap::{self, SwapPaths};
 use super::{DiskEngine, DiskOptions, SystemFiles, ownership};
 use crate::{Batch, Compression, Durability, Engine, Error, Ident, Key, Op, Result, Value};
 
@@ -44,7 +44,7 @@ pub struct Salvage {
     idents: BTreeSet<Ident>,
     /// The file system of both directories.
     files: Arc<dyn Files>,
-    places: Places,
+    paths: SwapPaths,
     /// Lock of the old directory, held until the exchange.
     _lock: Box<dyn std::any::Any + Send + Sync>,
 }
@@ -60,23 +60,23 @@ impl DiskEngine {
 
     /// Salvages a directory of another file system.
     pub fn salvage_on(files: Arc<dyn Files>, options: &DiskOptions) -> Result<Salvage> {
-        let places = Places::of(options);
+        let paths = SwapPaths::of(options);
         ownership::check_is_salvageable(&*files, &options.directory)?;
         let lock = Directory::lock(&*files, &options.directory)?;
-        swap::resume(&*files, &places)?;
+        swap::resume(&*files, &paths)?;
         let mut lost = Vec::new();
-        let segments = old_segments(&files, &places, &mut lost)?;
-        swap::clear(&*files, &places)?;
+        let segments = old_segments(&files, &paths, &mut lost)?;
+        swap::clear(&*files, &paths)?;
         let inside = DiskOptions {
-            directory: places.new.clone(),
-            journal_directory: Some(places.new_journal.clone()),
+            directory: paths.new.clone(),
+            journal_directory: Some(paths.new_journal.clone()),
             durability: Durability::None,
             archive: None,
             ..options.clone()
         };
         let engine = Arc::new(DiskEngine::open_on(Arc::clone(&files), &inside)?);
         let mut copy = Copy { engine: &engine, lost, idents: BTreeSet::new(), batch: Batch::new(), bytes: 0 };
-        let position = copy.base(&files, &places)?;
+        let position = copy.base(&files, &paths)?;
         copy.journal(&segments, position)?;
         let Copy { lost, idents, .. } = copy;
         if idents.is_empty() {
@@ -84,7 +84,7 @@ impl DiskEngine {
                 format!("no data in {} could be recovered: {}", options.directory.display(), in_words(&lost));
             return Err(Error::Corrupted(message));
         }
-        Ok(Salvage { engine, lost, idents, files, places, _lock: lock })
+        Ok(Salvage { engine, lost, idents, files, paths, _lock: lock })
     }
 }
 
@@ -107,13 +107,13 @@ impl Salvage {
     /// Closes and removes the new engine. The old files stay.
     pub fn discard(self) -> Result<()> {
         self.engine.close()?;
-        swap::clear(&*self.files, &self.places)
+        swap::clear(&*self.files, &self.paths)
     }
 
     /// Closes the new engine and replaces the old files by its files. Returns the directory with the old files.
     pub fn finish(self) -> Result<PathBuf> {
         self.engine.close()?;
-        swap::begin(&*self.files, &self.places)
+        swap::begin(&*self.files, &self.paths)
     }
 }
 
@@ -123,15 +123,15 @@ fn in_words(lost: &[DataLoss]) -> String {
 }
 
 /// Returns the old journal, by the id in the format file, or by the ids in the segments.
-fn old_segments(files: &Arc<dyn Files>, places: &Places, lost: &mut Vec<DataLoss>) -> Result<Segments> {
-    let mut segments = Segments { files: Arc::clone(files), directory: places.journal.clone(), id: 0 };
+fn old_segments(files: &Arc<dyn Files>, paths: &SwapPaths, lost: &mut Vec<DataLoss>) -> Result<Segments> {
+    let mut segments = Segments { files: Arc::clone(files), directory: paths.journal.clone(), id: 0 };
     let there = segments.list().unwrap_or_default();
-    let has_base = files.open(&places.base, false).is_ok();
+    let has_base = files.open(&paths.base, false).is_ok();
     if !has_base && there.is_empty() {
-        let message = format!("{} contains no data", places.directory.display());
+        let message = format!("{} contains no data", paths.directory.display());
         return Err(Error::Corrupted(message));
     }
-    match directory::read_id(&**files, &places.directory) {
+    match directory::read_id(&**files, &paths.directory) {
         Ok(id) => segments.id = id,
         Err(error @ Error::Unavailable(_)) => return Err(error),
         Err(error) => {
@@ -185,8 +185,8 @@ struct Copy<'a> {
 
 impl Copy<'_> {
     /// Copies the data of the base. Returns its position, if it could be opened.
-    fn base(&mut self, files: &Arc<dyn Files>, places: &Places) -> Result<Option<u64>> {
-        let path = &places.base;
+    fn base(&mut self, files: &Arc<dyn Files>, paths: &SwapPaths) -> Result<Option<u64>> {
+        let path = &paths.base;
         let old = match DamagedBase::open(files, path) {
             Ok(old) => old,
             Err(error) => {

@@ -325,11 +325,11 @@ impl State {
                     self.changed_bytes += key.len() as u64 + ENTRY_OVERHEAD;
                     self.write(ident, |table| table.delete(&key, below));
                 }
-                Op::Create(ident) => self.place(ident, Table::default()),
+                Op::Create(ident) => self.insert_table(ident, Table::default()),
                 Op::Drop(ident) => discarded.extend(self.discard(ident)),
                 Op::Clear(ident) => {
                     discarded.extend(self.discard(ident));
-                    self.place(ident, Table::default());
+                    self.insert_table(ident, Table::default());
                 }
                 Op::Fork { from, to } => self.fork(from, to),
             }
@@ -366,11 +366,11 @@ impl State {
             mark!("a tree is forked during its checkpoint");
             self.freezing.insert(&tree_key(to), ());
         }
-        self.place(to, table);
+        self.insert_table(to, table);
     }
 
     /// Adds a tree.
-    fn place(&mut self, ident: Ident, table: Table) {
+    fn insert_table(&mut self, ident: Ident, table: Table) {
         self.changed_bytes += ENTRY_OVERHEAD;
         self.bytes += table.bytes;
         self.dirty.insert(&tree_key(ident), ());

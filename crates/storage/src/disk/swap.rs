@@ -24,7 +24,7 @@ const COMPLETE: &str = "complete";
 const MOVED: &str = "moved";
 
 /// Paths of old and new files.
-pub(super) struct Places {
+pub(super) struct SwapPaths {
     pub(super) directory: PathBuf,
     pub(super) base: PathBuf,
     pub(super) journal: PathBuf,
@@ -32,7 +32,7 @@ pub(super) struct Places {
     pub(super) new_journal: PathBuf,
 }
 
-impl Places {
+impl SwapPaths {
     pub(super) fn of(options: &DiskOptions) -> Self {
         let directory = options.directory.clone();
         let new = directory.join(NEW);
@@ -40,7 +40,7 @@ impl Places {
             Some(journal) => (journal.clone(), journal.join(NEW)),
             None => (directory.join(JOURNAL_DIRECTORY), new.join(JOURNAL_DIRECTORY)),
         };
-        Places { base: directory.join(BASE_FILE), directory, journal, new, new_journal }
+        SwapPaths { base: directory.join(BASE_FILE), directory, journal, new, new_journal }
     }
 }
 
@@ -98,89 +98,89 @@ fn segments(files: &dyn Files, directory: &Path) -> Result<Vec<String>> {
 }
 
 /// Runs the exchange after the new directory is complete and closed. Returns the directory of the old files.
-pub(super) fn begin(files: &dyn Files, places: &Places) -> Result<PathBuf> {
-    let taken = names(files, &places.directory)?;
+pub(super) fn begin(files: &dyn Files, paths: &SwapPaths) -> Result<PathBuf> {
+    let taken = names(files, &paths.directory)?;
     let free = (1..).map(|number| format!("before-repair.{number}")).find(|name| !taken.contains(name));
     let name = free.unwrap_or_default();
-    write(files, &places.new, COMPLETE, name.as_bytes())?;
-    exchange(files, places, &name)
+    write(files, &paths.new, COMPLETE, name.as_bytes())?;
+    exchange(files, paths, &name)
 }
 
 /// Finishes an interrupted exchange.
-pub(super) fn resume(files: &dyn Files, places: &Places) -> Result<()> {
-    if !has(files, &places.new, COMPLETE)? {
+pub(super) fn resume(files: &dyn Files, paths: &SwapPaths) -> Result<()> {
+    if !has(files, &paths.new, COMPLETE)? {
         return Ok(());
     }
-    let name = String::from_utf8_lossy(&read(files, &places.new.join(COMPLETE))?).into_owned();
+    let name = String::from_utf8_lossy(&read(files, &paths.new.join(COMPLETE))?).into_owned();
     if !name.starts_with("before-repair.") || name.contains(['/', '\\']) {
         // The mark was incomplete.
-        let mark = places.new.join(COMPLETE);
+        let mark = paths.new.join(COMPLETE);
         return files.remove(&mark).map_err(|error| during("removing", &mark, error));
     }
-    exchange(files, places, &name).map(drop)
+    exchange(files, paths, &name).map(drop)
 }
 
 /// Runs the exchange up to its end. Every step may have been done before.
-fn exchange(files: &dyn Files, places: &Places, name: &str) -> Result<PathBuf> {
-    let old = places.directory.join(name);
-    if !has(files, &places.new, MOVED)? {
-        move_old(files, places, &old, name)?;
-        write(files, &places.new, MOVED, b"")?;
+fn exchange(files: &dyn Files, paths: &SwapPaths, name: &str) -> Result<PathBuf> {
+    let old = paths.directory.join(name);
+    if !has(files, &paths.new, MOVED)? {
+        move_old(files, paths, &old, name)?;
+        write(files, &paths.new, MOVED, b"")?;
     }
-    for segment in segments(files, &places.new_journal)? {
-        rename(files, &places.new_journal.join(&segment), &places.journal.join(&segment))?;
+    for segment in segments(files, &paths.new_journal)? {
+        rename(files, &paths.new_journal.join(&segment), &paths.journal.join(&segment))?;
     }
-    sync(files, &places.journal)?;
+    sync(files, &paths.journal)?;
     for file in [BASE_FILE, FORMAT_FILE] {
-        if has(files, &places.new, file)? {
-            rename(files, &places.new.join(file), &places.directory.join(file))?;
-            sync(files, &places.directory)?;
+        if has(files, &paths.new, file)? {
+            rename(files, &paths.new.join(file), &paths.directory.join(file))?;
+            sync(files, &paths.directory)?;
         }
     }
-    clear(files, places)?;
+    clear(files, paths)?;
     // Empty by now. If they remain, they do no harm.
-    let _ = std::fs::remove_dir(&places.new_journal);
-    let _ = std::fs::remove_dir(&places.new);
+    let _ = std::fs::remove_dir(&paths.new_journal);
+    let _ = std::fs::remove_dir(&paths.new);
     Ok(old)
 }
 
 /// Moves an old file, unless it has moved before.
-fn move_old(files: &dyn Files, places: &Places, old: &Path, name: &str) -> Result<()> {
-    let old_journal = match places.journal == places.directory.join(JOURNAL_DIRECTORY) {
+fn move_old(files: &dyn Files, paths: &SwapPaths, old: &Path, name: &str) -> Result<()> {
+    let old_journal = match paths.journal == paths.directory.join(JOURNAL_DIRECTORY) {
         true => old.join(JOURNAL_DIRECTORY),
-        false => places.journal.join(name),
+        false => paths.journal.join(name),
     };
     make(files, old)?;
     make(files, &old_journal)?;
-    for segment in segments(files, &places.journal)? {
-        rename(files, &places.journal.join(&segment), &old_journal.join(&segment))?;
+    for segment in segments(files, &paths.journal)? {
+        rename(files, &paths.journal.join(&segment), &old_journal.join(&segment))?;
     }
     sync(files, &old_journal)?;
-    sync(files, &places.journal)?;
+    sync(files, &paths.journal)?;
     // The format file stays until a new one replaces it.
-    if has(files, &places.directory, FORMAT_FILE)? {
-        let format = read(files, &places.directory.join(FORMAT_FILE))?;
+    if has(files, &paths.directory, FORMAT_FILE)? {
+        let format = read(files, &paths.directory.join(FORMAT_FILE))?;
         write(files, old, FORMAT_FILE, &format)?;
     }
     for file in [BASE_FILE, NEW_BASE_FILE] {
-        if has(files, &places.directory, file)? {
-            rename(files, &places.directory.join(file), &old.join(file))?;
+        if has(files, &paths.directory, file)? {
+            rename(files, &paths.directory.join(file), &old.join(file))?;
         }
     }
     sync(files, old)?;
-    sync(files, &places.directory)
+    sync(files, &paths.directory)
 }
 
 /// Removes the remains of an earlier attempt.
-pub(super) fn clear(files: &dyn Files, places: &Places) -> Result<()> {
-    for segment in segments(files, &places.new_journal)? {
-        remove(files, &places.new_journal.join(segment))?;
+pub(super) fn clear(files: &dyn Files, paths: &SwapPaths) -> Result<()> {
+    for segment in segments(files, &paths.new_journal)? {
+        remove(files, &paths.new_journal.join(segment))?;
     }
     // The marks in this order, so that a mark never refers to missing files.
     let known = [BASE_FILE, NEW_BASE_FILE, FORMAT_FILE, NEW_FORMAT_FILE, LOCK_FILE, COMPLETE, MOVED];
     for name in known {
-        if has(files, &places.new, name)? {
-            remove(files, &places.new.join(name))?;
+        if has(files, &paths.new, name)? {
+            remove(files, &paths.new.join(name))?;
         }
     }
     Ok(())

@@ -17,7 +17,7 @@ pub struct TreeCursor<V> {
     direction: Direction,
     /// End of the scan: the upper bound of a forward scan, the lower bound of a backward scan.
     end: Bound<Key>,
-    place: Place<V>,
+    position: LeafPosition<V>,
     /// Index of the next entry in the leaf; plus one in a backward scan.
     at: usize,
     /// Value of `at` at the end of the leaf's part of the scan.
@@ -27,7 +27,7 @@ pub struct TreeCursor<V> {
 }
 
 /// A leaf and its position in its parent. A leaf that is the root has no parent.
-struct Place<V> {
+struct LeafPosition<V> {
     leaf: Option<Arc<Leaf<V>>>,
     parent: Option<Arc<Inner<V>>>,
     child: usize,
@@ -47,8 +47,8 @@ impl<V> TreeCursor<V> {
             Direction::Forward => (range.lower, range.upper),
             Direction::Backward => (range.upper, range.lower),
         };
-        let place = Place { leaf: None, parent: None, child: 0 };
-        let mut cursor = TreeCursor { root, direction, end, place, at: 0, limit: 0, last: true };
+        let position = LeafPosition { leaf: None, parent: None, child: 0 };
+        let mut cursor = TreeCursor { root, direction, end, position, at: 0, limit: 0, last: true };
         match (&start, direction) {
             (Bound::Unbounded, _) => cursor.start_at_edge(),
             (Bound::Included(key), Direction::Forward) => cursor.start_at(key, Side::Before),
@@ -75,12 +75,12 @@ impl<V> TreeCursor<V> {
             Direction::Forward => self.at + 1,
             Direction::Backward => at,
         };
-        self.place.leaf.as_ref()?.entry(at)
+        self.position.leaf.as_ref()?.entry(at)
     }
 
     /// Returns true if the next entry is before the end of the leaf's part, and that is in the leaf.
     fn is_within(&self) -> bool {
-        let len = self.place.leaf.as_ref().map_or(0, |leaf| leaf.len());
+        let len = self.position.leaf.as_ref().map_or(0, |leaf| leaf.len());
         match self.direction {
             Direction::Forward => self.at <= self.limit && self.limit <= len,
             Direction::Backward => self.limit <= self.at && self.at <= len,
@@ -89,7 +89,7 @@ impl<V> TreeCursor<V> {
 
     /// Skips, in the direction of the scan, to a key or the first entry after it.
     pub fn seek(&mut self, key: &[u8]) {
-        let Some(leaf) = &self.place.leaf else { return };
+        let Some(leaf) = &self.position.leaf else { return };
         let (beyond, side) = match self.direction {
             Direction::Forward => (leaf.keys.last() < Some(key), Side::Before),
             Direction::Backward => (leaf.keys.first() > Some(key), Side::After),
@@ -105,16 +105,16 @@ impl<V> TreeCursor<V> {
 
     fn start_at_edge(&mut self) {
         if let Some(root) = &self.root {
-            self.place = Place::edge(None, 0, root, self.direction);
+            self.position = LeafPosition::edge(None, 0, root, self.direction);
             self.enter();
         }
     }
 
     fn start_at(&mut self, key: &[u8], side: Side) {
         let Some(root) = &self.root else { return };
-        self.place = Place::of(root, key);
+        self.position = LeafPosition::of(root, key);
         self.enter();
-        if let Some(leaf) = &self.place.leaf {
+        if let Some(leaf) = &self.position.leaf {
             let at = index(leaf, key, side);
             self.move_to(at);
         }
@@ -131,7 +131,7 @@ impl<V> TreeCursor<V> {
 
     /// Moves to the near edge of the leaf and computes the end of the scan in it.
     fn enter(&mut self) {
-        let Some(leaf) = &self.place.leaf else { return };
+        let Some(leaf) = &self.position.leaf else { return };
         let (near, far) = match self.direction {
             Direction::Forward => (0, leaf.len()),
             Direction::Backward => (leaf.len(), 0),
@@ -152,22 +152,22 @@ impl<V> TreeCursor<V> {
     fn next_leaf(&mut self) -> bool {
         let next = match self.last {
             true => None,
-            false => self.place.neighbour(self.root.as_ref(), self.direction),
+            false => self.position.neighbour(self.root.as_ref(), self.direction),
         };
         let Some(next) = next else {
             self.last = true;
             return false;
         };
-        debug_assert!(self.place.is_before(&next, self.direction), "the next leaf has keys of the last");
-        self.place = next;
+        debug_assert!(self.position.is_before(&next, self.direction), "the next leaf has keys of the last");
+        self.position = next;
         self.enter();
         self.at != self.limit
     }
 }
 
-impl<V> Place<V> {
+impl<V> LeafPosition<V> {
     /// Returns true if a scan passes all keys of this leaf before all keys of another leaf.
-    fn is_before(&self, other: &Place<V>, direction: Direction) -> bool {
+    fn is_before(&self, other: &LeafPosition<V>, direction: Direction) -> bool {
         let (Some(leaf), Some(other)) = (&self.leaf, &other.leaf) else { return false };
         match direction {
             Direction::Forward => leaf.len() > 0 && leaf.keys.last() < other.keys.first(),
@@ -181,7 +181,11 @@ impl<V> Place<V> {
         loop {
             match node {
                 Node::Leaf(leaf) => {
-                    return Place { leaf: Some(Arc::clone(leaf)), parent: parent.map(Arc::clone), child };
+                    return LeafPosition {
+                        leaf: Some(Arc::clone(leaf)),
+                        parent: parent.map(Arc::clone),
+                        child,
+                    };
                 }
                 Node::Inner(inner) => {
                     child = inner.child_at(key);
@@ -199,7 +203,11 @@ impl<V> Place<V> {
         loop {
             match node {
                 Node::Leaf(leaf) => {
-                    return Place { leaf: Some(Arc::clone(leaf)), parent: parent.map(Arc::clone), child };
+                    return LeafPosition {
+                        leaf: Some(Arc::clone(leaf)),
+                        parent: parent.map(Arc::clone),
+                        child,
+                    };
                 }
                 Node::Inner(inner) => {
                     child = match direction {
@@ -218,7 +226,7 @@ impl<V> Place<V> {
         if let Some(child) = step(self.child, direction)
             && let Some(node) = parent.children.get(child)
         {
-            return Some(Place::edge(Some(parent), child, node, direction));
+            return Some(LeafPosition::edge(Some(parent), child, node, direction));
         }
         self.distant_neighbour(root?, direction)
     }
@@ -239,7 +247,7 @@ impl<V> Place<V> {
             node = &inner.children[child];
         }
         let (inner, next, subtree) = turn?;
-        Some(Place::edge(Some(inner), next, subtree, direction))
+        Some(LeafPosition::edge(Some(inner), next, subtree, direction))
     }
 }
 

@@ -21,7 +21,7 @@ pub(super) struct Keys<const N: usize> {
     /// The prefix, if it is short enough.
     prefix: [u8; PREFIX_MAX],
     /// The four bytes after the prefix of each key, padded with zeros, as a big-endian number.
-    /// Unused places hold the greatest number, so that they do not count as smaller.
+    /// Unused slots hold the greatest number, so that they do not count as smaller.
     heads: [u32; N],
     /// End of each key in `bytes`. A key begins at the end of the previous key.
     ends: [u32; N],
@@ -341,9 +341,9 @@ mod tests {
             let mut keys = Keys::<N>::default();
             let mut model: Vec<Vec<u8>> = Vec::new();
             for key in inserted {
-                let place = model.binary_search(&key);
-                prop_assert_eq!(keys.search(&key), place);
-                if let Err(at) = place {
+                let index = model.binary_search(&key);
+                prop_assert_eq!(keys.search(&key), index);
+                if let Err(at) = index {
                     keys.insert(at, &key);
                     model.insert(at, key);
                 }

@@ -84,13 +84,13 @@ impl State {
         let mut ops = batch.into_iter().peekable();
         while let Some(op) = ops.next() {
             match op {
-                Op::Create(ident) => self.place(ident, Table::default()),
+                Op::Create(ident) => self.insert_table(ident, Table::default()),
                 Op::Drop(ident) => discarded.extend(self.discard(ident)),
                 Op::Clear(ident) => discarded.extend(self.change(ident, std::mem::take)),
                 Op::Fork { from, to } => {
                     if let Ok(table) = self.table(from).cloned() {
                         self.bytes += table.bytes;
-                        self.place(to, table);
+                        self.insert_table(to, table);
                     }
                 }
                 Op::Put { ident, .. } | Op::Delete { ident, .. } => {
@@ -109,7 +109,7 @@ impl State {
         discarded
     }
 
-    fn place(&mut self, ident: Ident, table: Table) {
+    fn insert_table(&mut self, ident: Ident, table: Table) {
         let replaced = self.tables.insert(&ident.0.to_be_bytes(), table);
         debug_assert!(replaced.is_none(), "{ident:?} existed");
     }

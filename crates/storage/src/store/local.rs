@@ -176,7 +176,7 @@ impl Local {
             _ => None,
         };
         batch.set_time(time);
-        let places = writer.recent.places(&batch);
+        let changed_keys = writer.recent.changed_keys(&batch);
         #[cfg(feature = "mutants")]
         {
             if mutant!("half of a batch is applied") {
@@ -188,7 +188,7 @@ impl Local {
         let position = self.engine.commit(batch)?;
         debug_assert!(position > self.latest_position(), "commits are out of order");
         debug_assert!(self.engine.latest_time() >= time, "a restart would give the time {time} again");
-        writer.recent.note(places, time);
+        writer.recent.note(changed_keys, time);
         if let (Some(extension), Some(present)) = (logged, &mut writer.log) {
             present.note(extension);
             self.log_steps.store(present.steps(), Ordering::Relaxed);

@@ -44,8 +44,8 @@ impl Default for RecentWrites {
     }
 }
 
-/// A place that a batch changes: a key, or a whole tree.
-type Place = (Ident, Option<Key>);
+/// A key that a batch changes; `None` for all keys of the tree.
+type ChangedKey = (Ident, Option<Key>);
 
 impl RecentWrites {
     /// Adds a transaction whose view has this time.
@@ -72,27 +72,27 @@ impl RecentWrites {
         std::mem::take(&mut self.keys)
     }
 
-    /// Returns the places that a batch will change; none without an open transaction.
-    pub(super) fn places(&self, batch: &Batch) -> Vec<Place> {
+    /// Returns the keys that a batch will change; none without an open transaction.
+    pub(super) fn changed_keys(&self, batch: &Batch) -> Vec<ChangedKey> {
         if self.open.is_empty() {
             return Vec::new();
         }
-        let place = |op: &Op| match op {
+        let changed_key = |op: &Op| match op {
             Op::Put { ident, key, .. } | Op::Delete { ident, key } => Some((*ident, Some(key.clone()))),
             Op::Clear(ident) | Op::Drop(ident) => Some((*ident, None)),
             Op::Create(_) | Op::Fork { .. } => None,
         };
-        batch.ops().iter().filter_map(place).collect()
+        batch.ops().iter().filter_map(changed_key).collect()
     }
 
-    /// Records changes of these places.
-    pub(super) fn note(&mut self, places: Vec<Place>, time: u64) {
-        debug_assert!(places.is_empty() || !self.open.is_empty(), "changes that no transaction needs");
-        if self.count + places.len() > self.count_max {
+    /// Records changes of these keys.
+    pub(super) fn note(&mut self, changed_keys: Vec<ChangedKey>, time: u64) {
+        debug_assert!(changed_keys.is_empty() || !self.open.is_empty(), "changes that no transaction needs");
+        if self.count + changed_keys.len() > self.count_max {
             self.evict(time);
             debug_assert!(self.count <= self.count_max / 2, "{} keys after the cleanup", self.count);
         }
-        for (ident, key) in places {
+        for (ident, key) in changed_keys {
             match key {
                 Some(key) => {
                     let before = self.keys.entry(ident).or_default().insert(key, time);
@@ -124,18 +124,18 @@ impl RecentWrites {
     /// `was_there` means that the view has the key.
     pub(super) fn has_changed(&self, owner: TransactionId, intent: &WriteIntent, was_there: bool) -> bool {
         let Some(began) = self.open.get(&owner).filter(|began| **began >= self.since) else { return false };
-        let (ident, place) = intent.tree_and_key();
+        let (ident, key_or_prefix) = intent.tree_and_key();
         // Emptying a tree changes existing keys only.
         if was_there && self.trees.get(&ident).is_some_and(|changed| changed > began) {
             return true;
         }
         let Some(keys) = self.keys.get(&ident) else { return false };
         match intent {
-            WriteIntent::Key(..) => keys.get(place).is_some_and(|changed| changed > began),
+            WriteIntent::Key(..) => keys.get(key_or_prefix).is_some_and(|changed| changed > began),
             WriteIntent::Under(..) => keys
-                .range::<[u8], _>((Bound::Included(&**place), Bound::Unbounded))
-                .take_while(|(key, _)| key.starts_with(place))
-                .any(|(key, changed)| key.len() == place.len() + 8 && changed > began),
+                .range::<[u8], _>((Bound::Included(&**key_or_prefix), Bound::Unbounded))
+                .take_while(|(key, _)| key.starts_with(key_or_prefix))
+                .any(|(key, changed)| key.len() == key_or_prefix.len() + 8 && changed > began),
         }
     }
 }
@@ -270,8 +270,8 @@ mod tests {
     }
 
     fn commit(recent: &mut RecentWrites, batch: &Batch, time: u64) {
-        let places = recent.places(batch);
-        recent.note(places, time);
+        let changed_keys = recent.changed_keys(batch);
+        recent.note(changed_keys, time);
     }
 
     #[test]

@@ -264,8 +264,8 @@ fn overwrite(bytes: &mut Vec<u8>, offset: usize, written: &[u8]) {
     if bytes.len() < offset + written.len() {
         set_len(bytes, offset + written.len());
     }
-    if let Some(place) = bytes.get_mut(offset..offset + written.len()) {
-        place.copy_from_slice(written);
+    if let Some(slot) = bytes.get_mut(offset..offset + written.len()) {
+        slot.copy_from_slice(written);
     }
 }
 

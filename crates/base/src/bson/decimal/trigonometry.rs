@@ -289,8 +289,8 @@ mod tests {
             (Decimal128::inverse_hyperbolic_tangent, "1E-19", "1.000000000000000000000000000000000E-19"),
             (Decimal128::inverse_hyperbolic_tangent, "1E-21", "1.000000000000000000000000000000000E-21"),
         ];
-        for (place, (function, operand, expected)) in cases.iter().enumerate() {
-            assert_eq!(function(parse(operand)).to_string(), *expected, "case {place}: of {operand}");
+        for (index, (function, operand, expected)) in cases.iter().enumerate() {
+            assert_eq!(function(parse(operand)).to_string(), *expected, "case {index}: of {operand}");
         }
     }
 
@@ -338,8 +338,8 @@ mod tests {
             (Decimal128::inverse_hyperbolic_tangent, "1", "Infinity"),
             (Decimal128::inverse_hyperbolic_tangent, "-1", "-Infinity"),
         ];
-        for (place, (function, operand, expected)) in cases.iter().enumerate() {
-            assert_eq!(function(parse(operand)).to_string(), *expected, "case {place}: of {operand}");
+        for (index, (function, operand, expected)) in cases.iter().enumerate() {
+            assert_eq!(function(parse(operand)).to_string(), *expected, "case {index}: of {operand}");
         }
     }
 

@@ -31,9 +31,9 @@ pub(super) fn keys(
     document: Document<'_>,
     found: &mut DocumentKeys,
 ) -> Result<()> {
-    let Some((place, others)) = spec.parts.split_first() else { return Ok(()) };
+    let Some((geo, others)) = spec.parts.split_first() else { return Ok(()) };
     let mut values: Vec<Value<'_>> = Vec::new();
-    let components = place.path.components();
+    let components = geo.path.components();
     let mut bits = elements(document, components, false, &mut |value| values.push(value));
     let mut pairs: Vec<Document<'_>> = Vec::new();
     for value in values {

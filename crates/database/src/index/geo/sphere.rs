@@ -88,19 +88,19 @@ impl Sphere {
         found: &mut DocumentKeys,
     ) -> Result<()> {
         let mut parts: Vec<Vec<ValueBuf>> = Vec::with_capacity(spec.parts.len());
-        let mut has_place = self.version == 1;
+        let mut has_geometry = self.version == 1;
         for part in &spec.parts {
             let mut values: Vec<Value<'_>> = Vec::new();
             let components = part.path.components();
-            let place = GeoIndex::is_place(part);
+            let is_geo = GeoIndex::is_geo_part(part);
             let mut bits = elements(document, components, false, &mut |value| values.push(value));
             let last = 1u32 << components.len().saturating_sub(1).min(31);
-            let own = match place {
+            let own = match is_geo {
                 true => {
                     if self.version > 1 && matches!(values.as_slice(), [only] if is_nothing(only)) {
                         values.clear();
                     }
-                    has_place |= !values.is_empty();
+                    has_geometry |= !values.is_empty();
                     let (cells, several) = self.cells(document, &values)?;
                     bits |= if several { last } else { 0 };
                     cells
@@ -114,7 +114,7 @@ impl Sphere {
             found.multikey.push(bits);
             parts.push(own);
         }
-        if has_place {
+        if has_geometry {
             product(spec, &parts, found);
         }
         Ok(())
@@ -226,7 +226,7 @@ fn product(spec: &IndexSpec, parts: &[Vec<ValueBuf>], found: &mut DocumentKeys) 
         for (part, values) in spec.parts.iter().zip(parts) {
             let Some(value) = values.get(rest % values.len().max(1)) else { continue };
             rest /= values.len().max(1);
-            match GeoIndex::is_place(part) {
+            match GeoIndex::is_geo_part(part) {
                 true => _ = builder.push(value.view(), true),
                 false => {
                     spec.collation.push_key(&mut builder, value.view(), part.kind != KeyKind::Descending);

@@ -125,11 +125,11 @@ impl Walk<'_> {
         {
             self.found.error(format!("RecordId({}) cannot be read by its id", id.0));
         }
-        for (place, index) in data.indexes.iter().enumerate() {
+        for (number, index) in data.indexes.iter().enumerate() {
             match index.spec.keys_of(document, self.context) {
-                Ok(keys) => self.keys(data, place, &keys, id, document)?,
+                Ok(keys) => self.keys(data, number, &keys, id, document)?,
                 Err(error) => {
-                    self.found.index_error(place, format!("RecordId({}) has no keys: {error}", id.0));
+                    self.found.index_error(number, format!("RecordId({}) has no keys: {error}", id.0));
                 }
             }
         }
@@ -140,12 +140,12 @@ impl Walk<'_> {
     fn keys(
         &mut self,
         data: &Data,
-        place: usize,
+        number: usize,
         keys: &DocumentKeys,
         id: RecordId,
         document: Document<'_>,
     ) -> Result<()> {
-        let Some(index) = data.indexes.get(place) else { return Ok(()) };
+        let Some(index) = data.indexes.get(number) else { return Ok(()) };
         let known = index.multikey_bits();
         if keys.multikey.iter().zip(&known).any(|(bits, known)| bits & !known != 0) {
             let message = format!(
@@ -154,23 +154,23 @@ impl Walk<'_> {
                 id.0,
                 keys.keys.len()
             );
-            self.found.index_error(place, message);
+            self.found.index_error(number, message);
         }
         for key in &keys.keys {
             let entry = IndexEntry { key_string: &key.key_string, type_bits: &key.type_bits, record: id };
             let (stored_key, expected) = entry.to_parts(index.unique());
             match self.view.snapshot.get(index.ident, &stored_key) {
                 Ok(Some(stored)) if stored == expected => {
-                    if let Some(matched) = self.matched.get_mut(place) {
+                    if let Some(matched) = self.matched.get_mut(number) {
                         *matched += 1;
                     }
                 }
                 Ok(_) => {
                     let parts = (&*key.key_string, &*key.type_bits);
-                    self.found.missing(place, describe(&index.spec, id, Some(document), parts));
+                    self.found.missing(number, describe(&index.spec, id, Some(document), parts));
                 }
                 Err(error) => {
-                    self.found.index_error(place, error.to_string());
+                    self.found.index_error(number, error.to_string());
                     self.broken(error)?;
                 }
             }
@@ -184,31 +184,31 @@ impl Walk<'_> {
 impl Walk<'_> {
     /// Reads every index.
     pub(super) fn indexes(&mut self, data: &Data) -> Result<()> {
-        for (place, index) in data.indexes.iter().enumerate() {
-            let read = self.entries(data, place, index, false)?;
+        for (number, index) in data.indexes.iter().enumerate() {
+            let read = self.entries(data, number, index, false)?;
             let entries = self.view.snapshot.entries(index.ident).map_err(storage_error)?;
-            if let Some(findings) = self.found.indexes.get_mut(place) {
+            if let Some(findings) = self.found.indexes.get_mut(number) {
                 findings.keys = read.entries;
             }
             if entries != read.entries + read.broken {
                 let message = format!("found {} entries, the counter has {entries}", read.entries);
-                self.found.index_error(place, message);
+                self.found.index_error(number, message);
             }
-            if read.entries != self.matched.get(place).copied().unwrap_or_default() {
-                self.entries(data, place, index, true)?;
+            if read.entries != self.matched.get(number).copied().unwrap_or_default() {
+                self.entries(data, number, index, true)?;
             }
         }
         Ok(())
     }
 
     /// Reads every entry of an index, and compares it with its record if `compare` is set.
-    fn entries(&mut self, data: &Data, place: usize, index: &Index, compare: bool) -> Result<Read> {
+    fn entries(&mut self, data: &Data, number: usize, index: &Index, compare: bool) -> Result<Read> {
         let mut read = Read::default();
         let scanned = self.view.snapshot.scan(index.ident, Range::all(), Direction::Forward);
         let mut entries = match scanned {
             Ok(entries) => entries,
             Err(error) => {
-                self.found.index_error(place, error.to_string());
+                self.found.index_error(number, error.to_string());
                 self.broken(error)?;
                 return Ok(read);
             }
@@ -221,16 +221,16 @@ impl Walk<'_> {
                 Ok(Some((key, value))) => {
                     read.entries += 1;
                     if last.as_ref().is_some_and(|last| **last >= *key) {
-                        self.found.index_error(place, "The index keys are out of order".to_string());
+                        self.found.index_error(number, "The index keys are out of order".to_string());
                     }
                     last = Some(Key::from(key));
                     if compare {
-                        self.compare(data, place, key, &value)?;
+                        self.compare(data, number, key, &value)?;
                     }
                 }
                 Err(error) => {
                     read.broken += 1;
-                    self.found.index_error(place, error.to_string());
+                    self.found.index_error(number, error.to_string());
                     self.broken(error)?;
                 }
             }
@@ -239,12 +239,12 @@ impl Walk<'_> {
     }
 
     /// Checks that the record of an entry has its key.
-    fn compare(&mut self, data: &Data, place: usize, key: &[u8], value: &[u8]) -> Result<()> {
-        let Some(index) = data.indexes.get(place) else { return Ok(()) };
+    fn compare(&mut self, data: &Data, number: usize, key: &[u8], value: &[u8]) -> Result<()> {
+        let Some(index) = data.indexes.get(number) else { return Ok(()) };
         let entry = match IndexEntry::from_parts(key, value, index.unique()) {
             Ok(entry) => entry,
             Err(error) => {
-                self.found.index_error(place, error.to_string());
+                self.found.index_error(number, error.to_string());
                 return Ok(());
             }
         };
@@ -263,7 +263,7 @@ impl Walk<'_> {
         });
         if !has {
             let parts = (entry.key_string, entry.type_bits);
-            self.found.extra(place, describe(&index.spec, entry.record, document, parts));
+            self.found.extra(number, describe(&index.spec, entry.record, document, parts));
         }
         Ok(())
     }

@@ -204,8 +204,8 @@ impl<V: Deref<Target = [u8]>> Recorder<V> {
 
     /// Returns the header and the values, which are numbered from one.
     pub fn finish(mut self) -> (Vec<u8>, Vec<V>) {
-        if let Some(place) = self.header.get_mut(TICKS_AT..TICKS_AT + 4) {
-            place.copy_from_slice(&self.ticks.to_le_bytes());
+        if let Some(slot) = self.header.get_mut(TICKS_AT..TICKS_AT + 4) {
+            slot.copy_from_slice(&self.ticks.to_le_bytes());
         }
         (self.header, self.values)
     }

@@ -1,6 +1,6 @@
 //! Tests sums, differences and products of random integers against a simple model in 128 bits.
 
-use super::super::{Expression, Place};
+use super::super::{ErrorPrefix, Expression};
 use crate::{Arena, Context};
 use base::bson::{Builder, Document, Value, ValueBuf, equal};
 use proptest::prelude::*;
@@ -52,7 +52,8 @@ fn computed(operator: &str, operands: [Integer; 2]) -> ValueBuf {
     });
     let spec = builder.finish();
     let (context, arena) = (Context::for_tests(), Arena::new());
-    let expression = Expression::parse_at(Value::Document(spec.view()), &context, Place::Plain).unwrap();
+    let expression =
+        Expression::parse_at(Value::Document(spec.view()), &context, ErrorPrefix::Plain).unwrap();
     expression.evaluate(Document::EMPTY, &context, &arena).unwrap().unwrap().to_owned()
 }
 

@@ -203,7 +203,7 @@ impl<'de> Visitor<'de> for Node<'_, '_, '_> {
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> std::result::Result<(), A::Error> {
         self.enter()?;
         let (depth, parse) = (self.depth + 1, self.parse);
-        let mut places: HashMap<String, usize> = HashMap::new();
+        let mut positions: HashMap<String, usize> = HashMap::new();
         let mut values: Vec<(String, Builder)> = Vec::new();
         while let Some(name) = fields.next_key::<String>()? {
             if name.contains('\0') {
@@ -211,10 +211,10 @@ impl<'de> Visitor<'de> for Node<'_, '_, '_> {
             }
             let mut value = Builder::new();
             fields.next_value_seed(Node { name: None, out: &mut value, depth, parse })?;
-            match places.get(&name).and_then(|place| values.get_mut(*place)) {
+            match positions.get(&name).and_then(|position| values.get_mut(*position)) {
                 Some((_, known)) => *known = value,
                 None => {
-                    places.insert(name.clone(), values.len());
+                    positions.insert(name.clone(), values.len());
                     values.push((name, value));
                 }
             }

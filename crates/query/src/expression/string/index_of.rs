@@ -33,8 +33,8 @@ pub(in super::super) fn bytes<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
         return value(-1);
     }
     // A match cannot start or end within a character, so the bounds can move to character boundaries.
-    let first = (start..=end).find(|place| text.is_char_boundary(*place)).unwrap_or(end);
-    let last = (start..=end).rev().find(|place| text.is_char_boundary(*place)).unwrap_or(start);
+    let first = (start..=end).find(|at| text.is_char_boundary(*at)).unwrap_or(end);
+    let last = (start..=end).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(start);
     let found = text.get(first..last).and_then(|part| part.find(substring));
     value(found.map_or(-1, |position| (first + position) as i32))
 }

@@ -47,7 +47,7 @@ impl Tree {
     }
 
     /// Returns the node of a path, created if requested; `None` if it is missing.
-    fn place(&mut self, path: &[&str], create: bool) -> Result<Option<&mut Tree>, Refused> {
+    fn slot(&mut self, path: &[&str], create: bool) -> Result<Option<&mut Tree>, Refused> {
         let Some((first, rest)) = path.split_first() else { return Ok(Some(self)) };
         let next = match self {
             Tree::Leaf(_) if create => return Err(Refused),
@@ -70,11 +70,11 @@ impl Tree {
                 _ => return Ok(None),
             },
         };
-        next.place(rest, create)
+        next.slot(rest, create)
     }
 
     fn exists(&mut self, path: &[&str]) -> bool {
-        matches!(self.place(path, false), Ok(Some(_)))
+        matches!(self.slot(path, false), Ok(Some(_)))
     }
 
     fn apply(&mut self, operation: &Operation) -> Result<(), Refused> {
@@ -85,16 +85,16 @@ impl Tree {
         let path: Vec<&str> = path.split('.').collect();
         let existed = self.exists(&path);
         match operation {
-            Operation::Set(_, value) => *self.place(&path, true)?.unwrap() = Tree::Leaf(*value),
+            Operation::Set(_, value) => *self.slot(&path, true)?.unwrap() = Tree::Leaf(*value),
             Operation::Unset(_) if !existed => {}
             Operation::Unset(_) => self.remove(&path),
-            Operation::Increment(_, by) => match (self.place(&path, true)?.unwrap(), existed) {
-                (place, false) => *place = Tree::Leaf(*by),
+            Operation::Increment(_, by) => match (self.slot(&path, true)?.unwrap(), existed) {
+                (slot, false) => *slot = Tree::Leaf(*by),
                 (Tree::Leaf(value), true) => *value += by,
                 _ => return Err(Refused),
             },
-            Operation::Push(_, value) => match (self.place(&path, true)?.unwrap(), existed) {
-                (place, false) => *place = Tree::Items(vec![Tree::Leaf(*value)]),
+            Operation::Push(_, value) => match (self.slot(&path, true)?.unwrap(), existed) {
+                (slot, false) => *slot = Tree::Items(vec![Tree::Leaf(*value)]),
                 (Tree::Items(items), true) => items.push(Tree::Leaf(*value)),
                 _ => return Err(Refused),
             },
@@ -104,7 +104,7 @@ impl Tree {
 
     fn remove(&mut self, path: &[&str]) {
         let Some((last, parents)) = path.split_last() else { return };
-        match self.place(parents, false) {
+        match self.slot(parents, false) {
             Ok(Some(Tree::Fields(fields))) => fields.retain(|(name, _)| name != last),
             // Only documents of the model without nulls are compared.
             Ok(Some(Tree::Items(items))) => items[last.parse::<usize>().unwrap()] = Tree::Leaf(i32::MIN),

@@ -70,7 +70,7 @@ fn stage(
     let Inputs { collections, pipelines } = definition.inputs(spec.value());
     if pipelines.is_empty() || pipelines.iter().any(|pipeline| !generates_documents(*pipeline)) {
         for name in &collections {
-            authorizer.require(place(authorizer.database, *name), Action::Find)?;
+            authorizer.require(resource(authorizer.database, *name), Action::Find)?;
         }
     }
     let other = collections.first().and_then(|name| name.as_str()).unwrap_or(collection);
@@ -78,7 +78,7 @@ fn stage(
 }
 
 /// Returns the collection of a stage, given as a string or as `{db, coll}`.
-fn place<'v>(database: &'v str, named: Value<'v>) -> Resource<'v> {
+fn resource<'v>(database: &'v str, named: Value<'v>) -> Resource<'v> {
     match named {
         Value::Document(named) => {
             let text = |field: &str| values(named, field).filter_map(|value| value.as_str()).last();
@@ -93,5 +93,5 @@ fn target(authorizer: &mut Authorizer<'_>, named: Value<'_>, actions: Actions) -
         true => actions.and(Actions::one(Action::BypassDocumentValidation)),
         false => actions,
     };
-    authorizer.require_all(place(authorizer.database, named), actions)
+    authorizer.require_all(resource(authorizer.database, named), actions)
 }

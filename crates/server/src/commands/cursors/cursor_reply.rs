@@ -85,9 +85,9 @@ pub(crate) fn listing(
 }
 
 /// Takes the batch size from a command's `cursor` field.
-pub(crate) fn batch_size(cursor: Option<Document<'_>>, place: &str) -> Result<Option<u64>> {
+pub(crate) fn batch_size(cursor: Option<Document<'_>>, path: &str) -> Result<Option<u64>> {
     let Some(cursor) = cursor else { return Ok(None) };
-    let mut fields = crate::protocol::fields::Fields::of_document(format!("{place}.cursor"), cursor);
+    let mut fields = crate::protocol::fields::Fields::of_document(format!("{path}.cursor"), cursor);
     let size = fields.natural("batchSize")?;
     fields.finish()?;
     Ok(size)

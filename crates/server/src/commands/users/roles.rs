@@ -298,10 +298,10 @@ fn dedup(roles: &mut Vec<RoleName>) {
     });
 }
 
-fn append_restrictions(out: &mut Builder, place: &str, restrictions: Option<Array<'_>>) -> Result<()> {
+fn append_restrictions(out: &mut Builder, path: &str, restrictions: Option<Array<'_>>) -> Result<()> {
     match restrictions {
         Some(restrictions) if !restrictions.is_empty() => {
-            restrictions::append_checked(out, place, restrictions)
+            restrictions::append_checked(out, path, restrictions)
         }
         _ => Ok(()),
     }

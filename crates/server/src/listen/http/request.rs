@@ -80,7 +80,7 @@ impl<'a> Request<'a> {
         for field in head.headers.iter() {
             let text = || std::str::from_utf8(field.value).map(str::trim);
             let text = || text().map_err(|_| Malformed(400, "a header field is not text"));
-            let place = match field.name.len() {
+            let slot = match field.name.len() {
                 4 if field.name.eq_ignore_ascii_case("host") => &mut host,
                 6 if field.name.eq_ignore_ascii_case("origin") => &mut request.origin,
                 6 if field.name.eq_ignore_ascii_case("cookie") => &mut request.cookie,
@@ -97,7 +97,7 @@ impl<'a> Request<'a> {
                 }
                 _ => continue,
             };
-            if place.replace(text()?).is_some() {
+            if slot.replace(text()?).is_some() {
                 return Err(Malformed(400, "a header field is repeated"));
             }
         }

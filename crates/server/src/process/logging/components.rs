@@ -168,8 +168,8 @@ pub(crate) fn set(requested: Document<'_>) -> Result<()> {
     let mut levels = LEVELS.lock();
     for (at, level) in changes {
         // The root has no parent, so it cannot inherit.
-        if let Some(place) = levels.get_mut(at) {
-            *place = if at == 0 { level.max(0) } else { level };
+        if let Some(slot) = levels.get_mut(at) {
+            *slot = if at == 0 { level.max(0) } else { level };
         }
     }
     adjust(&*levels);

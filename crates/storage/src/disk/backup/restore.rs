@@ -13,7 +13,7 @@ use crate::disk::directory::{BASE_FILE, Directory, FORMAT_FILE, JOURNAL_DIRECTOR
 use crate::disk::files::Files;
 use crate::disk::journal::{Segments, during};
 use crate::disk::reader::Reader;
-use crate::disk::swap::{self, Places};
+use crate::disk::swap::{self, SwapPaths};
 use crate::disk::{DiskEngine, DiskOptions, archive, ownership};
 use crate::record::Frame;
 use crate::{Batch, Durability, Engine, Error, Kind, Result};
@@ -83,13 +83,13 @@ pub fn restore(files: &Arc<dyn Files>, options: &Restore) -> Result<Restored> {
         .map(|part| (part.end.position, part.end.covers))
         .collect();
     let _lock = lock_target(files, &options.to)?;
-    let places = places(&options.to);
-    let restored = fill(files, options, full, sources, &covers, &places)
-        .and_then(|restored| install(&**files, &places).map(|()| restored));
+    let paths = paths(&options.to);
+    let restored = fill(files, options, full, sources, &covers, &paths)
+        .and_then(|restored| install(&**files, &paths).map(|()| restored));
     if restored.is_err() {
         // Best effort: remaining files keep the directory from being served.
-        let _ = swap::clear(&**files, &places);
-        let _ = std::fs::remove_dir(&places.new_journal).and_then(|()| std::fs::remove_dir(&places.new));
+        let _ = swap::clear(&**files, &paths);
+        let _ = std::fs::remove_dir(&paths.new_journal).and_then(|()| std::fs::remove_dir(&paths.new));
         let is_there = |name: &str| files.open(&options.to.join(name), false).is_ok();
         if !is_there(BASE_FILE) {
             let _ = files.remove(&options.to.join(FORMAT_FILE));
@@ -120,7 +120,7 @@ fn choose<'a>(source: &'a BackupDirectory, options: &Restore) -> Result<&'a Part
 
 /// Returns the files of an archive, or of a journal, that belong to a data directory.
 fn archived(files: &Arc<dyn Files>, directory: &Path, id: u64) -> Result<Vec<Source>> {
-    let mut found = archive::sources(&**files, &archive::place(directory, id));
+    let mut found = archive::sources(&**files, &archive::folder(directory, id));
     let named = archive::sources(&**files, directory);
     found.extend(named.into_iter().filter(|source| archive::belongs(files, source, id)));
     let segments = Segments { files: Arc::clone(files), directory: directory.to_path_buf(), id };
@@ -136,9 +136,9 @@ fn archived(files: &Arc<dyn Files>, directory: &Path, id: u64) -> Result<Vec<Sou
 }
 
 /// Returns the paths of the target and of the directory under construction in it.
-fn places(to: &Path) -> Places {
+fn paths(to: &Path) -> SwapPaths {
     let new = to.join("restore.tmp");
-    Places {
+    SwapPaths {
         directory: to.to_path_buf(),
         base: to.join(BASE_FILE),
         journal: to.join(JOURNAL_DIRECTORY),
@@ -175,12 +175,12 @@ fn fill(
     full: &Part,
     sources: Vec<Source>,
     covers: &[(u64, u64)],
-    places: &Places,
+    paths: &SwapPaths,
 ) -> Result<Restored> {
     let disk_options = DiskOptions {
         durability: Durability::None,
         cache_bytes: options.cache_bytes,
-        ..DiskOptions::new(&places.new)
+        ..DiskOptions::new(&paths.new)
     };
     let engine = DiskEngine::open_on(Arc::clone(files), &disk_options)?;
     let mut batches = FrameStream::new(Arc::clone(files), vec![full.source()], 0);
@@ -255,24 +255,24 @@ fn commit(engine: &DiskEngine, frame: &[u8], of: &Path) -> Result<()> {
 }
 
 /// Moves the new directory's files to their places, the format file last.
-fn install(files: &dyn Files, places: &Places) -> Result<()> {
+fn install(files: &dyn Files, paths: &SwapPaths) -> Result<()> {
     let rename =
         |from: &Path, to: &Path| files.rename(from, to).map_err(|error| during("renaming", from, error));
     let sync = |path: &Path| files.sync_directory(path).map_err(|error| during("syncing", path, error));
     let names =
-        files.list(&places.new_journal).map_err(|error| during("reading", &places.new_journal, error))?;
-    files.create_directory(&places.journal).map_err(|error| during("making", &places.journal, error))?;
+        files.list(&paths.new_journal).map_err(|error| during("reading", &paths.new_journal, error))?;
+    files.create_directory(&paths.journal).map_err(|error| during("making", &paths.journal, error))?;
     for segment in names {
-        rename(&places.new_journal.join(&segment), &places.journal.join(&segment))?;
+        rename(&paths.new_journal.join(&segment), &paths.journal.join(&segment))?;
     }
-    sync(&places.journal)?;
-    rename(&places.new.join(BASE_FILE), &places.base)?;
-    sync(&places.directory)?;
-    rename(&places.new.join(FORMAT_FILE), &places.directory.join(FORMAT_FILE))?;
-    sync(&places.directory)?;
-    swap::clear(files, places)?;
+    sync(&paths.journal)?;
+    rename(&paths.new.join(BASE_FILE), &paths.base)?;
+    sync(&paths.directory)?;
+    rename(&paths.new.join(FORMAT_FILE), &paths.directory.join(FORMAT_FILE))?;
+    sync(&paths.directory)?;
+    swap::clear(files, paths)?;
     // Empty by now. If they remain, they do no harm.
-    let _ = std::fs::remove_dir(&places.new_journal);
-    let _ = std::fs::remove_dir(&places.new);
+    let _ = std::fs::remove_dir(&paths.new_journal);
+    let _ = std::fs::remove_dir(&paths.new);
     Ok(())
 }

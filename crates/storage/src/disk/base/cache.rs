@@ -7,10 +7,10 @@
 //! The module also reads the base's file page by page through the cache.
 //!
 //! A page is never changed in place while it may be read. The cache therefore only removes a page when a new page is
-//! written to its place. The checksum is verified when a page is read from the file, and its entries are located then.
+//! written at its offset. The checksum is verified when a page is read from the file, and its entries are located then.
 //! Later lookups only search.
 
-use super::page::{Page, Place, UNIT, unframe};
+use super::page::{Page, PageHandle, UNIT, unframe};
 use super::{IDENTS_TABLE, TABLES_TABLE, table_name};
 use crate::disk::files::File;
 use crate::disk::journal::during;
@@ -214,13 +214,13 @@ impl PageFile {
         uses: Option<&TableReads>,
         is_read: bool,
         table: u64,
-        place: Place,
+        handle: PageHandle,
     ) -> Result<Arc<Page>> {
-        let Some(uses) = uses else { return self.page(table, place) };
-        let number = self.number | place.offset;
+        let Some(uses) = uses else { return self.page(table, handle) };
+        let number = self.number | handle.offset;
         let (page, is_miss) = match self.cache.get(number) {
             Some(page) => (page, false),
-            None => (self.take_in(table, place)?, true),
+            None => (self.take_in(table, handle)?, true),
         };
         let (bytes, is_leaf) = (page.memory(), is_read && page.height() == 0);
         self.reuse.visit(uses, Visited { number, bytes, is_leaf, is_miss });
@@ -228,44 +228,44 @@ impl PageFile {
     }
 
     /// Reads a page without recording it, for accesses other than reads of entries.
-    pub(super) fn page(&self, table: u64, place: Place) -> Result<Arc<Page>> {
-        match self.cache.get(self.number | place.offset) {
+    pub(super) fn page(&self, table: u64, handle: PageHandle) -> Result<Arc<Page>> {
+        match self.cache.get(self.number | handle.offset) {
             Some(page) => Ok(page),
-            None => self.take_in(table, place),
+            None => self.take_in(table, handle),
         }
     }
 
     /// Reads a page from the file and keeps it in the cache.
-    fn take_in(&self, table: u64, place: Place) -> Result<Arc<Page>> {
-        let page = self.load(table, place)?;
-        self.cache.insert(self.number | place.offset, Arc::clone(&page));
+    fn take_in(&self, table: u64, handle: PageHandle) -> Result<Arc<Page>> {
+        let page = self.load(table, handle)?;
+        self.cache.insert(self.number | handle.offset, Arc::clone(&page));
         Ok(page)
     }
 
     /// Reads a page that is used once, bypassing the cache. Also returns whether it was in memory.
-    pub(super) fn page_once(&self, table: u64, place: Place) -> Result<(Arc<Page>, bool)> {
-        match self.cache.peek(self.number | place.offset) {
+    pub(super) fn page_once(&self, table: u64, handle: PageHandle) -> Result<(Arc<Page>, bool)> {
+        match self.cache.peek(self.number | handle.offset) {
             Some(page) => Ok((page, true)),
-            None => Ok((self.load(table, place)?, false)),
+            None => Ok((self.load(table, handle)?, false)),
         }
     }
 
     /// Reads a page from the file and verifies its checksum.
-    fn load(&self, table: u64, place: Place) -> Result<Arc<Page>> {
+    fn load(&self, table: u64, handle: PageHandle) -> Result<Arc<Page>> {
         if self.closed.load(Ordering::Acquire) {
             return Err(Error::Closed);
         }
-        let mut bytes = vec![0; place.units as usize * UNIT];
-        let at = place.offset * UNIT as u64;
+        let mut bytes = vec![0; handle.units as usize * UNIT];
+        let at = handle.offset * UNIT as u64;
         let read = self.file.read_at(&mut bytes, at);
         read.map_err(|error| during("reading", &self.path, error))?;
-        let page = unframe(&bytes, place.sum).ok_or_else(|| self.damaged(table, place))?;
+        let page = unframe(&bytes, handle.sum).ok_or_else(|| self.damaged(table, handle))?;
         Ok(Arc::new(page))
     }
 
     /// Returns an error about a damaged page.
-    pub(super) fn damaged(&self, table: u64, place: Place) -> Error {
-        let (path, at, table) = (self.path.display(), place.offset * UNIT as u64, table_name(table));
+    pub(super) fn damaged(&self, table: u64, handle: PageHandle) -> Error {
+        let (path, at, table) = (self.path.display(), handle.offset * UNIT as u64, table_name(table));
         Error::Corrupted(format!("{path}: the page at offset {at}, of table {table}, has a wrong checksum"))
     }
 

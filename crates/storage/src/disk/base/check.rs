@@ -59,7 +59,7 @@ impl View {
         see: &mut dyn FnMut(Found<'_>) -> Result<bool>,
     ) -> Result<(Option<OpenTree>, Option<OpenTree>, bool)> {
         let mut more = true;
-        let stored = match self.place(number) {
+        let stored = match self.roots(number) {
             _ if number == 0 => None,
             Ok(stored) => stored,
             Err(error) => {

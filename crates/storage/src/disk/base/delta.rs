@@ -21,8 +21,8 @@ use std::sync::Arc;
 
 use super::cache::PageFile;
 use super::merge::{PAGE_TARGET, Source, Writer, merge};
-use super::page::Place;
-use super::table::{Stored, delta_value, value_in_delta};
+use super::page::PageHandle;
+use super::table::{TableRoots, delta_value, value_in_delta};
 use super::tree::{OpenTree, Tree, Walk};
 use crate::{Direction, Key, Range, Result, Value};
 
@@ -62,17 +62,17 @@ impl Share {
 pub(super) fn write<S: Source>(
     writer: &mut Writer<'_>,
     number: u64,
-    (before, file): (Stored, &Arc<PageFile>),
+    (before, file): (TableRoots, &Arc<PageFile>),
     bound: usize,
     changes: impl Fn() -> S,
-) -> Result<Option<Stored>> {
+) -> Result<Option<TableRoots>> {
     let open = |tree| OpenTree::once(Arc::clone(file), number, tree).map(Arc::new);
     let delta = before.delta.map(open).transpose()?;
     let walk = || {
         delta.as_ref().and_then(|tree| Walk::new(Arc::clone(tree), None, Range::all(), Direction::Forward))
     };
     let mut choice = Choice { file, number, changes: changes(), delta: walk(), bound, ranges: Vec::new() };
-    choice.below(before.entries.place, before.entries.height, &[], None)?;
+    choice.below(before.entries.handle, before.entries.height, &[], None)?;
     let ranges = choice.ranges;
     debug_assert!(
         ranges.is_sorted_by(|a, b| a.upper.as_ref().is_some_and(|upper| *upper < b.low)),
@@ -89,14 +89,14 @@ pub(super) fn write<S: Source>(
         None => before.delta,
     };
     // Every change is in the range of some leaf, so without leaves no change is pending.
-    Ok(entries.map(|entries| Stored { entries, delta }))
+    Ok(entries.map(|entries| TableRoots { entries, delta }))
 }
 
 /// Merges all pending changes and new changes with the entries of a table.
 pub(super) fn write_all(
     writer: &mut Writer<'_>,
     number: u64,
-    (before, file): (Stored, &Arc<PageFile>),
+    (before, file): (TableRoots, &Arc<PageFile>),
     changes: &mut impl Source,
 ) -> Result<Option<Tree>> {
     let Some(delta) = before.delta else {
@@ -112,7 +112,7 @@ pub(super) fn write_all(
         false,
         &mut Merged::new(MergedChanges { ranges: all.iter(), range: None }, changes, walk),
     )?;
-    Stored::of(delta).each_extent(file, number, &mut writer.freed)?;
+    TableRoots::of(delta).each_extent(file, number, &mut writer.freed)?;
     Ok(entries)
 }
 
@@ -145,22 +145,22 @@ struct Choice<'a, S> {
 
 impl<S: Source> Choice<'_, S> {
     /// Selects leaves below a page; `low` and `upper` are as in merging.
-    fn below(&mut self, place: Place, height: u8, low: &[u8], upper: Option<&[u8]>) -> Result<()> {
+    fn below(&mut self, handle: PageHandle, height: u8, low: &[u8], upper: Option<&[u8]>) -> Result<()> {
         if height == 0 {
             return self.leaf(low, upper);
         }
-        let (page, _) = self.file.page_once(self.number, place)?;
+        let (page, _) = self.file.page_once(self.number, handle)?;
         if page.height() != height {
-            return Err(self.file.damaged(self.number, place));
+            return Err(self.file.damaged(self.number, handle));
         }
         let mut next = page.key(0);
         for at in 0..page.len() {
             let key = std::mem::replace(&mut next, page.key(at + 1));
-            let place = page.place(at).ok_or_else(|| self.file.damaged(self.number, place))?;
+            let handle = page.handle(at).ok_or_else(|| self.file.damaged(self.number, handle))?;
             let low = if at == 0 { low } else { &key };
             let upper = if at + 1 < page.len() { Some(&*next) } else { upper };
             if is_before(self.changes.peek()?, upper) {
-                self.below(place, height - 1, low, upper)?;
+                self.below(handle, height - 1, low, upper)?;
             }
         }
         Ok(())

@@ -8,7 +8,7 @@
 //! The module also builds pages from sorted entries.
 
 use super::cache::PageFile;
-use super::page::{Framer, Page, Place, UNIT};
+use super::page::{Framer, Page, PageHandle, UNIT};
 use super::superblock::{Extent, FreeSpace, SLOTS_UNITS};
 use super::tree::Tree;
 use crate::disk::control::Control;
@@ -45,9 +45,9 @@ pub(super) struct Writer<'a> {
     pub(super) taken: Vec<Extent>,
     /// Extents that the new state does not need.
     pub(super) freed: Vec<Extent>,
-    /// Bytes for adjacent pages in the file, with their place.
+    /// Bytes for adjacent pages in the file, with their offset.
     pending: Vec<u8>,
-    /// Place of `pending` in the file, in units.
+    /// Offset of `pending` in the file, in units.
     pending_at: u64,
     /// Cancellation check, called at intervals.
     should_continue: &'a dyn Fn() -> bool,
@@ -68,7 +68,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Allocates space for a page and adds it to the pending write. `keep` puts it into the cache.
-    fn write(&mut self, page: &[u8], cache: bool) -> Result<Place> {
+    fn write(&mut self, page: &[u8], cache: bool) -> Result<PageHandle> {
         let sum = self.framer.frame(page);
         let units = (self.framer.framed().len() / UNIT) as u32;
         debug_assert!(units > 0, "a page takes no space");
@@ -82,7 +82,7 @@ impl<'a> Writer<'a> {
         }
         self.pending.extend_from_slice(self.framer.framed());
         self.file.note(offset, cache.then(|| Page::read(page.into())).flatten());
-        Ok(Place { offset, units, sum })
+        Ok(PageHandle { offset, units, sum })
     }
 
     /// Writes the collected pages.
@@ -107,12 +107,12 @@ impl<'a> Writer<'a> {
     }
 
     /// Records that the new state does not need a page.
-    pub(super) fn free(&mut self, place: Place) {
+    pub(super) fn free(&mut self, handle: PageHandle) {
         debug_assert!(
-            place.offset >= SLOTS_UNITS && place.offset + u64::from(place.units) <= self.free_space.end(),
-            "a freed page is outside of the pages: {place:?}"
+            handle.offset >= SLOTS_UNITS && handle.offset + u64::from(handle.units) <= self.free_space.end(),
+            "a freed page is outside of the pages: {handle:?}"
         );
-        self.freed.push(Extent { offset: place.offset, units: u64::from(place.units) });
+        self.freed.push(Extent { offset: handle.offset, units: u64::from(handle.units) });
     }
 }
 
@@ -152,7 +152,7 @@ pub(super) fn merge(
     let mut merge =
         Merge { writer, table, levels, low: None, before, cache: false, cache_all, entries, page };
     match tree {
-        Some(tree) => merge.page(tree.place, tree.height, &[], None, changes)?,
+        Some(tree) => merge.page(tree.handle, tree.height, &[], None, changes)?,
         None => {
             while changes.peek()?.is_some() {
                 merge.change(changes)?;
@@ -172,24 +172,24 @@ impl Merge<'_, '_> {
     /// not.
     fn page(
         &mut self,
-        place: Place,
+        handle: PageHandle,
         height: u8,
         low: &[u8],
         upper: Option<&[u8]>,
         changes: &mut impl Source,
     ) -> Result<()> {
-        let page = self.open(place, height, low)?;
+        let page = self.open(handle, height, low)?;
         if height == 0 {
             return self.leaf(&page, upper, changes);
         }
         let keys: Vec<Vec<u8>> = (0..page.len()).map(|at| page.key(at)).collect();
         for (at, key) in keys.iter().enumerate() {
-            let place = page.place(at).ok_or_else(|| self.writer.file.damaged(self.table, place))?;
+            let handle = page.handle(at).ok_or_else(|| self.writer.file.damaged(self.table, handle))?;
             let low = if at == 0 { low } else { key };
             let upper = keys.get(at + 1).map(Vec::as_slice).or(upper);
             match Self::is_due(upper, changes)? {
-                true => self.page(place, height - 1, low, upper, changes)?,
-                false => self.keep_subtree(place, height - 1, low)?,
+                true => self.page(handle, height - 1, low, upper, changes)?,
+                false => self.keep_subtree(handle, height - 1, low)?,
             }
         }
         Ok(())
@@ -200,12 +200,12 @@ impl Merge<'_, '_> {
         let mut at = 0;
         while let Some(key) = changes.peek()?.filter(|key| upper.is_none_or(|upper| *key < upper)) {
             let found = page.find(key);
-            let place = found.unwrap_or_else(|place| place);
-            debug_assert!(at <= place, "a change is before the one that was merged");
-            self.copy(page, at..place)?;
+            let index = found.unwrap_or_else(|index| index);
+            debug_assert!(at <= index, "a change is before the one that was merged");
+            self.copy(page, at..index)?;
             debug_assert!(self.entries > 0 || found.is_err(), "the tree has more entries than it counts");
             self.entries -= u64::from(found.is_ok());
-            at = place + usize::from(found.is_ok());
+            at = index + usize::from(found.is_ok());
             self.change(changes)?;
         }
         self.copy(page, at..page.len())
@@ -223,12 +223,12 @@ impl Merge<'_, '_> {
     }
 
     /// Reads a page that will be replaced.
-    fn open(&mut self, place: Place, height: u8, low: &[u8]) -> Result<std::sync::Arc<Page>> {
-        let (page, was_cached) = self.writer.file.page_once(self.table, place)?;
+    fn open(&mut self, handle: PageHandle, height: u8, low: &[u8]) -> Result<std::sync::Arc<Page>> {
+        let (page, was_cached) = self.writer.file.page_once(self.table, handle)?;
         if page.height() != height {
-            return Err(self.writer.file.damaged(self.table, place));
+            return Err(self.writer.file.damaged(self.table, handle));
         }
-        self.writer.free(place);
+        self.writer.free(handle);
         if height == 0 {
             self.cache |= was_cached;
             if self.low.is_none() && self.levels.first().is_none_or(Run::is_empty) && self.before.is_empty() {
@@ -248,14 +248,14 @@ impl Merge<'_, '_> {
     }
 
     /// Keeps a page and its subtree in place, unless the run before it is so small that it absorbs the page.
-    fn keep_subtree(&mut self, place: Place, height: u8, low: &[u8]) -> Result<()> {
+    fn keep_subtree(&mut self, handle: PageHandle, height: u8, low: &[u8]) -> Result<()> {
         let level = usize::from(height);
         if let Some(below) = level.checked_sub(1) {
             self.flush(below)?;
         }
         let small = self.levels.get(level).is_some_and(|run| !run.is_empty() && run.size() < PAGE_MIN);
         if small {
-            let page = self.open(place, height, low)?;
+            let page = self.open(handle, height, low)?;
             for at in 0..page.len() {
                 // The first child of a page may have keys down to the lower bound of the page.
                 let key = if at == 0 && level > 0 { low.to_vec() } else { page.key(at) };
@@ -264,7 +264,7 @@ impl Merge<'_, '_> {
             return Ok(());
         }
         self.flush(level)?;
-        self.push(level + 1, low, &place.encode())
+        self.push(level + 1, low, &handle.encode())
     }
 
     /// Adds an entry to a level, and cuts a page when the level is long enough.
@@ -349,8 +349,8 @@ impl Merge<'_, '_> {
             self.before.extend_from_slice(run.entry(count - 1).0);
         }
         run.take(count, level as u8, &mut self.page);
-        let place = self.writer.write(&self.page, self.cache || self.cache_all || level > 0)?;
-        self.push(level + 1, &key, &place.encode())
+        let handle = self.writer.write(&self.page, self.cache || self.cache_all || level > 0)?;
+        self.push(level + 1, &key, &handle.encode())
     }
 
     /// Puts everything into pages up to a single root.
@@ -365,10 +365,10 @@ impl Merge<'_, '_> {
                     return Ok(None);
                 }
                 1 if is_top && level > 0 => {
-                    let place = run.and_then(|run| Place::decode(run.entry(0).1));
+                    let handle = run.and_then(|run| PageHandle::decode(run.entry(0).1));
                     let height = level as u8 - 1;
                     debug_assert!(self.entries > 0, "a tree with pages counts no entry");
-                    let tree = place.map(|place| Tree { place, height, entries: self.entries });
+                    let tree = handle.map(|handle| Tree { handle, height, entries: self.entries });
                     return Ok(tree);
                 }
                 _ => {}

@@ -1,6 +1,6 @@
 //! A page: a sorted run of entries, in memory and in the file. The file's form may be compressed.
 //!
-//! Leaves hold the entries of a tree. Inner pages hold, for each child, a lower bound of its keys and its [`Place`].
+//! Leaves hold the entries of a tree. Inner pages hold, for each child, a lower bound of its keys and its [`PageHandle`].
 //! The common prefix of a page's keys is stored once. An uncompressed page is
 //!
 //! ```text
@@ -10,7 +10,7 @@
 //!
 //! with lengths and numbers in groups of seven bits, the lowest first. In the file a header of nine bytes precedes the
 //! page: its compression, the length of the page, and the length of the following data. The parent stores the checksum
-//! of header and page with the place. An outdated page is therefore detected too.
+//! of header and page with the handle. An outdated page is therefore detected too.
 
 use std::cmp::Ordering;
 
@@ -18,7 +18,7 @@ use std::cmp::Ordering;
 use super::merge::Run;
 use crate::Compression;
 
-/// Unit of places and lengths in the file, in bytes.
+/// Unit of offsets and lengths in the file, in bytes.
 pub(super) const UNIT: usize = 512;
 /// Length of the header of a page in the file.
 const HEADER_BYTES: usize = 9;
@@ -30,9 +30,9 @@ const MIN_SAVING: usize = 8;
 /// sixteen.
 const FAILURES_MAX: u32 = 4;
 
-/// Place and checksum of a page.
+/// Offset, length and checksum of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct PageHandle {
     /// Offset in units.
     pub(super) offset: u64,
     /// Length in units.
@@ -41,16 +41,16 @@ pub(super) struct Place {
     pub(super) sum: u32,
 }
 
-impl Place {
-    /// Encoded length of a place.
+impl PageHandle {
+    /// Encoded length of a handle.
     pub(super) const BYTES: usize = 12;
 
-    /// Encodes a place: offset in 40 bits, length in 24, checksum in 32.
-    pub(super) fn encode(self) -> [u8; Place::BYTES] {
+    /// Encodes a handle: offset in 40 bits, length in 24, checksum in 32.
+    pub(super) fn encode(self) -> [u8; PageHandle::BYTES] {
         debug_assert!(self.offset < 1 << 40, "the offset of a page has more than 40 bits: {self:?}");
         debug_assert!((1..1 << 24).contains(&self.units), "the length of a page has no 24 bits: {self:?}");
         let location = self.offset << 24 | u64::from(self.units);
-        let mut bytes = [0; Place::BYTES];
+        let mut bytes = [0; PageHandle::BYTES];
         let (first, last) = bytes.split_at_mut(8);
         first.copy_from_slice(&location.to_le_bytes());
         last.copy_from_slice(&self.sum.to_le_bytes());
@@ -61,7 +61,7 @@ impl Place {
         let (location, sum) = bytes.split_first_chunk::<8>()?;
         let location = u64::from_le_bytes(*location);
         let sum = u32::from_le_bytes(sum.try_into().ok()?);
-        Some(Place { offset: location >> 24, units: (location & 0xFF_FFFF) as u32, sum })
+        Some(PageHandle { offset: location >> 24, units: (location & 0xFF_FFFF) as u32, sum })
     }
 }
 
@@ -125,7 +125,7 @@ impl Page {
         }
         ends.push((at, at));
         let (height, prefix) = (*height, (prefix_at as usize, (prefix_at + prefix_len) as usize));
-        debug_assert_eq!(ends.len(), count + 1, "one place for each entry, and the end of the page");
+        debug_assert_eq!(ends.len(), count + 1, "one end for each entry, and the end of the page");
         let entries = match u16::try_from(len) {
             Ok(_) => Offsets::Short(ends.iter().map(|(from, to)| (*from as u16, *to as u16)).collect()),
             Err(_) => Offsets::Long(ends.into_boxed_slice()),
@@ -194,10 +194,10 @@ impl Page {
         [self.prefix(), self.rest(at)].concat()
     }
 
-    /// Returns the place of a child by the index of its entry in an inner page.
+    /// Returns the handle of a child by the index of its entry in an inner page.
     #[inline]
-    pub(super) fn place(&self, at: usize) -> Option<Place> {
-        Place::decode(self.value(at))
+    pub(super) fn handle(&self, at: usize) -> Option<PageHandle> {
+        PageHandle::decode(self.value(at))
     }
 
     /// Returns the index of a key, or of the first greater key as an error.

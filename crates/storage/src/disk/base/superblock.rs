@@ -43,7 +43,7 @@ pub(super) struct Superblock {
     pub(super) end: u64,
     /// For each tree: its table, the number of its entries, and the total length of its keys and values.
     pub(super) idents: Option<Tree>,
-    /// For each table: its place.
+    /// For each table: its roots.
     pub(super) tables: Option<Tree>,
 }
 
@@ -306,7 +306,7 @@ impl FreeSpace {
 mod tests {
     use std::path::Path;
 
-    use super::super::page::Place;
+    use super::super::page::PageHandle;
     use super::*;
     use crate::disk::files::Files;
     use crate::testing::FaultyFiles;
@@ -317,7 +317,7 @@ mod tests {
         let path = Path::new("/base");
         let file = files.open(path, true).unwrap();
         assert!(matches!(Superblock::read(&*file, path), Err(Error::Corrupted(_))));
-        let tree = Tree { place: Place { offset: 16, units: 3, sum: 7 }, height: 2, entries: 99 };
+        let tree = Tree { handle: PageHandle { offset: 16, units: 3, sum: 7 }, height: 2, entries: 99 };
         let first =
             Superblock { sequence: 1, position: 5, next_table: 1, end: SLOTS_UNITS, ..Superblock::default() };
         let second = Superblock { sequence: 2, time: 9, idents: Some(tree), ..first.clone() };

@@ -11,18 +11,18 @@ use super::superblock::Extent;
 use super::tree::{OpenTree, Tree, Walk, each_extent};
 use crate::{Direction, Range, Result};
 
-/// Place of a table.
+/// Roots of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stored {
+pub(super) struct TableRoots {
     pub(super) entries: Tree,
     /// Changes not yet merged with the entries.
     pub(super) delta: Option<Tree>,
 }
 
-impl Stored {
+impl TableRoots {
     /// Creates a table without pending changes.
     pub(super) fn of(entries: Tree) -> Self {
-        Stored { entries, delta: None }
+        TableRoots { entries, delta: None }
     }
 
     /// Returns the trees of the table, entries first.
@@ -32,7 +32,7 @@ impl Stored {
 
     pub(super) fn encode(self) -> Vec<u8> {
         debug_assert!(
-            self.delta.is_none_or(|delta| delta.place.offset != self.entries.place.offset),
+            self.delta.is_none_or(|delta| delta.handle.offset != self.entries.handle.offset),
             "both trees of a table have one root: {self:?}"
         );
         self.trees().flat_map(Tree::encode).collect()
@@ -44,10 +44,10 @@ impl Stored {
             [] => None,
             delta => Some(Tree::decode(delta)?),
         };
-        Some(Stored { entries: Tree::decode(entries)?, delta })
+        Some(TableRoots { entries: Tree::decode(entries)?, delta })
     }
 
-    /// Collects the places of all its pages.
+    /// Collects the extents of all its pages.
     pub(super) fn each_extent(self, file: &PageFile, table: u64, found: &mut Vec<Extent>) -> Result<()> {
         self.trees().try_for_each(|tree| each_extent(file, table, tree, found))
     }
@@ -72,7 +72,7 @@ pub(super) struct OpenTable {
 }
 
 impl OpenTable {
-    pub(super) fn new(file: &Arc<PageFile>, number: u64, stored: Stored) -> Result<Self> {
+    pub(super) fn new(file: &Arc<PageFile>, number: u64, stored: TableRoots) -> Result<Self> {
         let entries = OpenTree::new(Arc::clone(file), number, stored.entries)?;
         let delta = |tree| OpenTree::delta(Arc::clone(file), number, tree).map(Arc::new);
         Ok(OpenTable { entries: Arc::new(entries), delta: stored.delta.map(delta).transpose()? })

@@ -194,14 +194,14 @@ fn a_damaged_page_hides_no_other() {
     let round: Round = (0..900u32).map(|number| (number.to_be_bytes().to_vec(), Some(vec![1; 44]))).collect();
     apply(&mut base, 1, &round, &BTreeSet::from([1]));
     let mut leaves = Vec::new();
-    base.current.table(1).unwrap().unwrap().entries.walk(&mut |place, page| {
-        leaves.extend(page.ok().filter(|page| page.height() == 0).map(|page| (place, page)));
+    base.current.table(1).unwrap().unwrap().entries.walk(&mut |handle, page| {
+        leaves.extend(page.ok().filter(|page| page.height() == 0).map(|page| (handle, page)));
         true
     });
     drop(base);
     assert!(leaves.len() > 40);
-    for (place, page) in [&leaves[0], &leaves[leaves.len() / 2], &leaves[leaves.len() - 1]] {
-        let at = place.offset as usize * 512 + 20;
+    for (handle, page) in [&leaves[0], &leaves[leaves.len() / 2], &leaves[leaves.len() - 1]] {
+        let at = handle.offset as usize * 512 + 20;
         files.tamper(Path::new("/base"), |bytes| bytes[at] ^= 1);
         let base = open(&files);
         let view = base.view();
@@ -216,7 +216,7 @@ fn a_damaged_page_hides_no_other() {
                     Err(_) => errors += 1,
                 }
             }
-            assert_eq!((found, errors), (900 - page.len() as u64, 1), "{place:?}");
+            assert_eq!((found, errors), (900 - page.len() as u64, 1), "{handle:?}");
         }
         let damages = view.verify(1, &mut || true);
         assert!(
@@ -269,8 +269,8 @@ fn a_page_of_zeros_is_reported() {
         (1..200).for_each(|table| {
             reported.extend(view.verify(table, &mut || true).into_iter().map(|damage| damage.message))
         });
-        let place = format!("/base: the page at offset {at}, of table ");
-        assert!(reported.iter().any(|message| message.contains(&place)), "{number}: {reported:?}");
+        let message = format!("/base: the page at offset {at}, of table ");
+        assert!(reported.iter().any(|reported| reported.contains(&message)), "{number}: {reported:?}");
         let written = base.checkpoint(numbers(), &|| true, |to| to.merge(1, &mut entries(1500..4500)));
         match written {
             Err(error) => {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::View;
 use super::cache::PageFile;
-use super::page::{Page, Place};
+use super::page::{Page, PageHandle};
 use super::superblock::Extent;
 use crate::disk::reuse::TableReads;
 use crate::{Direction, Key, Range, Result};
@@ -14,11 +14,11 @@ use crate::{Direction, Key, Range, Result};
 /// Number of entries prefetched into the processor's cache ahead of a walk.
 const FETCHED: usize = 2;
 
-/// Place of a tree.
+/// Root of a tree, with its height and its number of entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Tree {
     /// The root page.
-    pub(super) place: Place,
+    pub(super) handle: PageHandle,
     /// Height of the root above the leaves: 0 for a leaf.
     pub(super) height: u8,
     /// Number of entries.
@@ -27,21 +27,21 @@ pub(super) struct Tree {
 
 impl Tree {
     /// Encoded length.
-    pub(super) const BYTES: usize = Place::BYTES + 9;
+    pub(super) const BYTES: usize = PageHandle::BYTES + 9;
 
     pub(super) fn encode(self) -> [u8; Tree::BYTES] {
         debug_assert!(self.entries > 0, "a tree without entries has no pages: {self:?}");
         let mut bytes = [0; Tree::BYTES];
-        let parts = [&self.place.encode()[..], &[self.height], &self.entries.to_le_bytes()].concat();
+        let parts = [&self.handle.encode()[..], &[self.height], &self.entries.to_le_bytes()].concat();
         bytes.copy_from_slice(&parts);
         bytes
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
-        let (place, rest) = bytes.split_at_checked(Place::BYTES)?;
+        let (handle, rest) = bytes.split_at_checked(PageHandle::BYTES)?;
         let (height, entries) = rest.split_first()?;
         let entries = u64::from_le_bytes(entries.try_into().ok()?);
-        Some(Tree { place: Place::decode(place)?, height: *height, entries })
+        Some(Tree { handle: PageHandle::decode(handle)?, height: *height, entries })
     }
 }
 
@@ -82,7 +82,7 @@ impl OpenTree {
 
     /// Opens a tree, and keeps its root in memory if that is an inner page.
     fn keeping(file: Arc<PageFile>, table: u64, tree: Tree, visits: Visits) -> Result<Self> {
-        let top = Some(file.page(table, tree.place)?).filter(|page| page.height() > 0);
+        let top = Some(file.page(table, tree.handle)?).filter(|page| page.height() > 0);
         let mut opened = OpenTree { file, table, tree, top, last: None, visits };
         // A damaged page on the way does not affect other pages.
         opened.last = opened.find_last().ok();
@@ -91,7 +91,7 @@ impl OpenTree {
 
     /// Opens a tree for one complete read.
     pub(super) fn once(file: Arc<PageFile>, table: u64, tree: Tree) -> Result<Self> {
-        let (top, _) = file.page_once(table, tree.place)?;
+        let (top, _) = file.page_once(table, tree.handle)?;
         let top = Some(top).filter(|page| page.height() > 0);
         Ok(OpenTree { file, table, tree, top, last: None, visits: Visits::Passing })
     }
@@ -101,25 +101,25 @@ impl OpenTree {
     fn top(&self) -> Result<Arc<Page>> {
         match &self.top {
             Some(top) => Ok(Arc::clone(top)),
-            None => self.visit(self.tree.place),
+            None => self.visit(self.tree.handle),
         }
     }
 
     /// Reads a page and records the visit.
     #[inline]
-    fn visit(&self, place: Place) -> Result<Arc<Page>> {
+    fn visit(&self, handle: PageHandle) -> Result<Arc<Page>> {
         match &self.visits {
-            Visits::Noted(uses, is_read) => self.file.visit(uses.as_deref(), *is_read, self.table, place),
-            Visits::Passing => self.file.page_once(self.table, place).map(|(page, _)| page),
+            Visits::Noted(uses, is_read) => self.file.visit(uses.as_deref(), *is_read, self.table, handle),
+            Visits::Passing => self.file.page_once(self.table, handle).map(|(page, _)| page),
         }
     }
 
     /// Returns the greatest key, from a walk along the last children.
     fn find_last(&self) -> Result<Vec<u8>> {
-        let mut page = self.file.page(self.table, self.tree.place)?;
+        let mut page = self.file.page(self.table, self.tree.handle)?;
         while page.height() > 0 {
-            let last = page.place(page.len().saturating_sub(1));
-            let last = last.ok_or_else(|| self.file.damaged(self.table, self.tree.place))?;
+            let last = page.handle(page.len().saturating_sub(1));
+            let last = last.ok_or_else(|| self.file.damaged(self.table, self.tree.handle))?;
             page = self.file.page(self.table, last)?;
         }
         Ok(page.key(page.len().saturating_sub(1)))
@@ -128,8 +128,8 @@ impl OpenTree {
     /// Returns a child of an inner page.
     #[inline]
     fn below(&self, page: &Page, at: usize) -> Result<Arc<Page>> {
-        let place = page.place(at).ok_or_else(|| self.file.damaged(self.table, self.tree.place))?;
-        self.visit(place)
+        let handle = page.handle(at).ok_or_else(|| self.file.damaged(self.table, self.tree.handle))?;
+        self.visit(handle)
     }
 
     /// Calls a function with the value of a key.
@@ -148,21 +148,25 @@ impl OpenTree {
         Ok(page.find(key).ok().map(|at| then(page.value(at))))
     }
 
-    /// Calls a function with each page in key order, parents before children, with its place or its error. Stops when
+    /// Calls a function with each page in key order, parents before children, with its handle or its error. Stops when
     /// the function returns false. Keeps no page in memory.
-    pub(super) fn walk(&self, see: &mut dyn FnMut(Place, Result<Arc<Page>>) -> bool) -> bool {
-        self.walk_below(self.tree.place, see)
+    pub(super) fn walk(&self, see: &mut dyn FnMut(PageHandle, Result<Arc<Page>>) -> bool) -> bool {
+        self.walk_below(self.tree.handle, see)
     }
 
     /// Walks over a page and its subtree. Returns false if the walk was stopped.
-    fn walk_below(&self, place: Place, see: &mut dyn FnMut(Place, Result<Arc<Page>>) -> bool) -> bool {
-        match self.file.page_once(self.table, place) {
-            Err(error) => see(place, Err(error)),
+    fn walk_below(
+        &self,
+        handle: PageHandle,
+        see: &mut dyn FnMut(PageHandle, Result<Arc<Page>>) -> bool,
+    ) -> bool {
+        match self.file.page_once(self.table, handle) {
+            Err(error) => see(handle, Err(error)),
             Ok((page, _)) => {
-                see(place, Ok(Arc::clone(&page)))
+                see(handle, Ok(Arc::clone(&page)))
                     && (page.height() == 0
                         || (0..page.len())
-                            .filter_map(|at| page.place(at))
+                            .filter_map(|at| page.handle(at))
                             .all(|below| self.walk_below(below, see)))
             }
         }
@@ -171,27 +175,27 @@ impl OpenTree {
 
 /// Calls a function with the extent of each page of a tree, without reading the leaves.
 pub(super) fn each_extent(file: &PageFile, table: u64, tree: Tree, found: &mut Vec<Extent>) -> Result<()> {
-    extents_below(file, table, tree.place, tree.height, found)
+    extents_below(file, table, tree.handle, tree.height, found)
 }
 
 /// Collects the extents of a page and its subtree.
 fn extents_below(
     file: &PageFile,
     table: u64,
-    place: Place,
+    handle: PageHandle,
     height: u8,
     found: &mut Vec<Extent>,
 ) -> Result<()> {
-    found.push(Extent { offset: place.offset, units: u64::from(place.units) });
+    found.push(Extent { offset: handle.offset, units: u64::from(handle.units) });
     if height == 0 {
         return Ok(());
     }
-    let (page, _) = file.page_once(table, place)?;
+    let (page, _) = file.page_once(table, handle)?;
     if page.height() != height {
-        return Err(file.damaged(table, place));
+        return Err(file.damaged(table, handle));
     }
     (0..page.len())
-        .filter_map(|at| page.place(at))
+        .filter_map(|at| page.handle(at))
         .try_for_each(|below| extents_below(file, table, below, height - 1, found))
 }
 

@@ -8,7 +8,7 @@ use super::delta::{self, Share};
 use super::merge::{Source, Writer, merge};
 use super::page::UNIT;
 use super::superblock::Superblock;
-use super::table::Stored;
+use super::table::TableRoots;
 use super::tree::{Tree, each_extent};
 use super::{Base, BaseCursor, Extent, FreeSpace, IDENTS_TABLE, SLOTS_UNITS, TABLES_TABLE, View};
 use crate::disk::journal::during;
@@ -20,7 +20,7 @@ pub(in crate::disk) struct Changes<'a> {
     /// The base before the checkpoint.
     view: Arc<View>,
     /// Changed tables; `None` deletes one.
-    tables: BTreeMap<u64, Option<Stored>>,
+    tables: BTreeMap<u64, Option<TableRoots>>,
     /// Changed rows of the catalog tree of trees.
     idents: BTreeMap<u64, Option<[u64; 3]>>,
 }
@@ -33,7 +33,7 @@ impl Changes<'_> {
             None => merge(&mut self.writer, number, None, false, changes)?,
             Some(before) => delta::write_all(&mut self.writer, number, (before, &self.view.file), changes)?,
         };
-        self.tables.insert(number, after.map(Stored::of));
+        self.tables.insert(number, after.map(TableRoots::of));
         Ok(())
     }
 
@@ -48,8 +48,8 @@ impl Changes<'_> {
         let before = self.before(number)?;
         let bound = before.and_then(|before| share.bound(before.delta.is_some()));
         let (Some(before), Some(bound)) = (before, bound) else { return self.merge(number, &mut changes()) };
-        let place = (before, &self.view.file);
-        let after = delta::write(&mut self.writer, number, place, bound, changes)?;
+        let source = (before, &self.view.file);
+        let after = delta::write(&mut self.writer, number, source, bound, changes)?;
         debug_assert!(
             after.is_some() || before.delta.is_none(),
             "table {number} loses its entries, and its pending changes with them"
@@ -58,11 +58,11 @@ impl Changes<'_> {
         Ok(())
     }
 
-    /// Returns the present place of a table.
-    fn before(&self, number: u64) -> Result<Option<Stored>> {
+    /// Returns the present roots of a table.
+    fn before(&self, number: u64) -> Result<Option<TableRoots>> {
         match self.tables.get(&number) {
             Some(written) => Ok(*written),
-            None => self.view.place(number),
+            None => self.view.roots(number),
         }
     }
 
@@ -77,7 +77,7 @@ impl Changes<'_> {
             self.tables.keys().all(|number| live.contains(number)),
             "the checkpoint writes a table that it deletes"
         );
-        for (number, stored) in self.view.places()? {
+        for (number, stored) in self.view.all_roots()? {
             if live.contains(&number) {
                 continue;
             }
@@ -93,7 +93,7 @@ impl Changes<'_> {
 
     /// Writes the catalog trees.
     fn rows(&mut self) -> Result<(Option<Tree>, Option<Tree>)> {
-        let tables = self.tables.iter().map(|(number, stored)| (*number, stored.map(Stored::encode)));
+        let tables = self.tables.iter().map(|(number, stored)| (*number, stored.map(TableRoots::encode)));
         let tables = Rows::new(tables);
         let idents = self
             .idents
@@ -321,7 +321,7 @@ impl Base {
     pub(in crate::disk) fn copy_to(&self, copy: &mut Base, should_continue: &dyn Fn() -> bool) -> Result<()> {
         let Superblock { position, time, next_table, .. } = self.current.root;
         copy.checkpoint(Numbers { position, time, next_table }, should_continue, |changes| {
-            for (number, _) in self.current.places()? {
+            for (number, _) in self.current.all_roots()? {
                 if let Some(mut cursor) = self.current.scan(number, Range::all(), Direction::Forward)? {
                     changes.merge(number, &mut cursor)?;
                 }
@@ -397,7 +397,7 @@ fn unknown(error: &Error, view: &View) -> FreeSpace {
 }
 
 impl View {
-    /// Returns the places of all pages.
+    /// Returns the extents of all pages.
     pub(super) fn extents(&self) -> Result<Vec<Extent>> {
         let mut used = Vec::new();
         for (table, tree) in [(IDENTS_TABLE, self.root.idents), (TABLES_TABLE, self.root.tables)] {
@@ -405,7 +405,7 @@ impl View {
                 each_extent(&self.file, table, tree, &mut used)?;
             }
         }
-        for (number, stored) in self.places()? {
+        for (number, stored) in self.all_roots()? {
             stored.each_extent(&self.file, number, &mut used)?;
         }
         Ok(used)

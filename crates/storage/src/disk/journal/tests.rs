@@ -50,11 +50,11 @@ impl Engine {
         (position, self.journal.segments.path(appender.number), begin..appender.len as usize)
     }
 
-    fn is_durable(&self, path: &Path, place: std::ops::Range<usize>) -> bool {
+    fn is_durable(&self, path: &Path, range: std::ops::Range<usize>) -> bool {
         let written = self.files.read(path).unwrap();
         let durable = self.files.read_durable(path).unwrap();
-        let frame = durable.get(place.clone());
-        frame == written.get(place) && frame.is_some_and(|frame| frame.iter().any(|byte| *byte != 0))
+        let frame = durable.get(range.clone());
+        frame == written.get(range) && frame.is_some_and(|frame| frame.iter().any(|byte| *byte != 0))
     }
 }
 
@@ -73,10 +73,10 @@ fn waiting_for(engine: &Arc<Engine>) {
         let engine = Arc::clone(engine);
         thread::spawn(move || {
             for round in 0..2 {
-                let (position, path, place) = engine.append(number * 2 + round);
+                let (position, path, range) = engine.append(number * 2 + round);
                 engine.journal.wait(position).unwrap();
                 assert!(engine.journal.durable() >= position);
-                assert!(engine.is_durable(&path, place));
+                assert!(engine.is_durable(&path, range));
             }
         })
     };
@@ -160,7 +160,7 @@ fn waiting_without_threads() {
         let engine = Arc::clone(&engine);
         thread::spawn(move || {
             let bell = Arc::new(Signal::default());
-            let (position, path, place) = engine.append(number);
+            let (position, path, range) = engine.append(number);
             loop {
                 match engine.journal.await_sync(position, &Waker::from(Arc::clone(&bell))) {
                     JournalWait::Satisfied => break,
@@ -168,7 +168,7 @@ fn waiting_without_threads() {
                     JournalWait::Pending => bell.wait(),
                 }
             }
-            assert!(engine.is_durable(&path, place));
+            assert!(engine.is_durable(&path, range));
         })
     };
     let threads: Vec<_> = (0..3).map(writes).collect();

@@ -145,9 +145,9 @@ fn missing_and_damaged_parts_are_reported() {
             assert_eq!(before.is_ok(), at > 1);
         }
         let bytes = files.read(path).unwrap().len();
-        for place in [40, bytes / 2, bytes - 1] {
+        for offset in [40, bytes / 2, bytes - 1] {
             let damaged = files.restart(Loss::Nothing);
-            damaged.tamper(path, |bytes| bytes[place] ^= 1);
+            damaged.tamper(path, |bytes| bytes[offset] ^= 1);
             let error = restore_to(&damaged, "/to", None, &[ARCHIVE]).unwrap_err().to_string();
             assert!(
                 error.contains(&path.display().to_string()) && error.contains("is damaged at offset"),
@@ -159,13 +159,13 @@ fn missing_and_damaged_parts_are_reported() {
     // Parts of the backup itself.
     let full = Path::new(BACKUP).join("000001.full");
     let bytes = files.read(&full).unwrap().len();
-    for place in [0, 20, 40, bytes / 2, bytes - 50, bytes - 44, bytes - 1] {
+    for offset in [0, 20, 40, bytes / 2, bytes - 50, bytes - 44, bytes - 1] {
         let damaged = files.restart(Loss::Nothing);
-        damaged.tamper(&full, |bytes| bytes[place] ^= 1);
+        damaged.tamper(&full, |bytes| bytes[offset] ^= 1);
         let error = restore_to(&damaged, "/to", None, &[ARCHIVE]).unwrap_err().to_string();
-        assert!(error.contains("000001.full"), "{place}: {error}");
+        assert!(error.contains("000001.full"), "{offset}: {error}");
         let directory = BackupDirectory::read(shared(&damaged), Path::new(BACKUP));
-        assert!(directory.is_err() || !directory.unwrap().check().is_empty(), "{place}");
+        assert!(directory.is_err() || !directory.unwrap().check().is_empty(), "{offset}");
     }
 }
 
@@ -246,7 +246,7 @@ fn a_restore_stopped_anywhere_leaves_no_directory_that_opens() {
             match opened(&files, "/to") {
                 // The restore had not begun, or it is complete.
                 Ok(engine) if everything(&*engine.snapshot()).is_empty() => {
-                    assert!(!started, "{at} {loss:?}: an empty database in its place");
+                    assert!(!started, "{at} {loss:?}: an empty database in its offset");
                 }
                 Ok(engine) => assert_eq!(everything(&*engine.snapshot()), states[end], "{at} {loss:?}"),
                 Err(_) => refused += 1,
@@ -356,8 +356,8 @@ fn while_the_archive_cant_be_written_the_journal_stays() {
     assert_eq!(in_journal(), before);
     let counts = engine.statistics().archive.unwrap();
     assert_eq!((counts.position, counts.failing), (5, false));
-    let place = super::super::archive::place(&root.join("archive"), engine.core.journal.segments.id);
-    let found = super::super::archive::sources(&super::super::SystemFiles, &place);
+    let directory = super::super::archive::folder(&root.join("archive"), engine.core.journal.segments.id);
+    let found = super::super::archive::sources(&super::super::SystemFiles, &directory);
     let mut frame_stream = super::super::FrameStream::new(Arc::new(super::super::SystemFiles), found, 0);
     while let super::super::backup::Next::Frame(_) = frame_stream.next().unwrap() {}
     assert_eq!(frame_stream.last(), 5);

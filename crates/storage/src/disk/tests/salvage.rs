@@ -72,8 +72,8 @@ fn of_a_damaged_journal_everything_before_the_damage_is_saved() {
     assert!(open(&files).is_err());
     let (found, lost) = repaired(&files);
     assert_eq!(found[1].1, expected[1].1 - 6);
-    let place = format!("offset {}", 32 + 4 * frame);
-    assert!(lost[0].message.contains(&place) && lost[0].message.contains("5 valid commits"), "{lost:?}");
+    let offset = format!("offset {}", 32 + 4 * frame);
+    assert!(lost[0].message.contains(&offset) && lost[0].message.contains("5 valid commits"), "{lost:?}");
     assert_eq!((lost[1].ident, lost[1].entries), (Some(Ident(1)), Some(5)));
 }
 

@@ -55,22 +55,22 @@ pub(super) fn apply(
     }
     let scope = call.scope_to_write(&namespace, None, None)?.keep_empty_timestamps(true);
     // `_id` is compared without the collection's collation: the entry has the exact value.
-    let place = Place { call, scope, options };
+    let target = Target { call, scope, options };
     match kind {
-        "i" => place.insert(object, operation),
-        "u" => place.update(object, operation),
-        _ => place.delete(object, operation),
+        "i" => target.insert(object, operation),
+        "u" => target.update(object, operation),
+        _ => target.delete(object, operation),
     }
 }
 
 /// Target of an operation: the call, the collection's scope and the options.
-struct Place<'p, 'c> {
+struct Target<'p, 'c> {
     call: &'p Call<'c>,
     scope: Scope,
     options: Options,
 }
 
-impl Place<'_, '_> {
+impl Target<'_, '_> {
     fn insert(&self, document: Document<'_>, entry: Document<'_>) -> Result<bool> {
         let id = id_of(document, "insert", entry)?;
         let request = InsertRequest { document, bypass_validation: self.options.bypass_validation };

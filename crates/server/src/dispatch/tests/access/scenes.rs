@@ -77,12 +77,12 @@ fn a_cursor_over_several_collections_needs_all_of_them_to_the_end() {
 fn stages_require_their_privileges_at_any_depth() {
     let server = guarded();
     fill(&server);
-    for (name, place) in [("c", "c"), ("out", "out")] {
+    for (name, collection) in [("c", "c"), ("out", "out")] {
         let actions = r#"["find", "insert", "remove", "createIndex"]"#;
         system(
             &server,
             &format!(
-                r#"{{createRole: "{name}", privileges: [{{resource: {{db: "d", collection: "{place}"}},
+                r#"{{createRole: "{name}", privileges: [{{resource: {{db: "d", collection: "{collection}"}},
                     actions: {actions}}}], roles: [], $db: "d"}}"#
             ),
         );

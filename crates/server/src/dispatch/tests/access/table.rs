@@ -337,13 +337,13 @@ fn requirements(needed: &[RequiredPrivilege]) -> String {
     let one = |needed: &RequiredPrivilege| {
         let actions: Vec<String> =
             needed.actions.iter().map(|action| format!("`{}`", action.name())).collect();
-        let place = match &needed.resource {
+        let target = match &needed.resource {
             OwnedResource::Cluster => "the server".to_string(),
             OwnedResource::AnyNormal => "all databases".to_string(),
             OwnedResource::Database(database) => format!("`{database}`"),
             OwnedResource::Collection(database, name) => format!("`{database}.{name}`"),
         };
-        format!("{} on {place}", actions.join(", "))
+        format!("{} on {target}", actions.join(", "))
     };
     let mut texts: Vec<String> = Vec::new();
     for text in needed.iter().filter(|needed| !needed.actions.is_empty()).map(one) {

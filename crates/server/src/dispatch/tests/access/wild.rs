@@ -114,8 +114,8 @@ fn random_commands_respect_privileges() {
     system(&server, r#"{createIndexes: "secret", indexes: [{key: {text: 1}, name: "text"}], $db: "d"}"#);
     let privileges: Vec<String> = ["d c", "d o", "d n", "d v", "e "]
         .iter()
-        .map(|place| {
-            let (database, name) = place.split_once(' ').unwrap();
+        .map(|namespace| {
+            let (database, name) = namespace.split_once(' ').unwrap();
             format!(r#"{{resource: {{db: "{database}", collection: "{name}"}}, actions: ["anyAction"]}}"#)
         })
         .collect();

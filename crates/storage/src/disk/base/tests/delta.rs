@@ -6,7 +6,7 @@ use super::*;
 
 /// Returns the number of entries in a table's entry pages, and of its pending changes.
 fn tiers(base: &Base, table: u64) -> (u64, u64) {
-    let stored = base.current.place(table).unwrap();
+    let stored = base.current.roots(table).unwrap();
     stored.map_or((0, 0), |stored| (stored.entries.entries, stored.delta.map_or(0, |tree| tree.entries)))
 }
 
@@ -23,15 +23,15 @@ fn few_changes_wait_for_more() {
     change(&mut model, &all);
     apply_in_parts(&mut base, 1, &all, &model);
     assert_eq!(tiers(&base, 1).1, 0, "a table that is made");
-    let places = |base: &Base| {
-        let mut places = BTreeSet::new();
-        let mut note = |place: page::Place, page: Result<Arc<page::Page>>| {
+    let offsets = |base: &Base| {
+        let mut offsets = BTreeSet::new();
+        let mut note = |handle: page::PageHandle, page: Result<Arc<page::Page>>| {
             let is_leaf = page.unwrap().height() == 0;
-            is_leaf.then(|| places.insert(place.offset));
+            is_leaf.then(|| offsets.insert(handle.offset));
             true
         };
         base.current.table(1).unwrap().unwrap().entries.walk(&mut note);
-        places
+        offsets
     };
     let (mut most, mut written, mut total) = (0, 0, 0);
     for round in 0..40u64 {
@@ -40,9 +40,9 @@ fn few_changes_wait_for_more() {
         let changes: Round =
             (0..150).map(|key| (at(key), (key % 3 > 0).then(|| vec![round as u8; 12]))).collect();
         change(&mut model, &changes);
-        let before = places(&base);
+        let before = offsets(&base);
         apply_in_parts(&mut base, 1, &changes, &model);
-        let after = places(&base);
+        let after = offsets(&base);
         (written, total) = (written + after.difference(&before).count(), total + after.len());
         most = most.max(tiers(&base, 1).1);
         compare(&base.view(), 1, &model);
@@ -149,14 +149,14 @@ fn a_damaged_delta_page_is_reported() {
     apply_in_parts(&mut base, 1, &few, &model);
     let mut pages = Vec::new();
     let table = base.current.table(1).unwrap().unwrap();
-    table.delta.as_ref().unwrap().walk(&mut |place, page| {
-        pages.push((place, page.unwrap()));
+    table.delta.as_ref().unwrap().walk(&mut |handle, page| {
+        pages.push((handle, page.unwrap()));
         true
     });
     drop((table, base));
     assert!(pages.len() > 3 && pages[0].1.height() == 1, "{}", pages.len());
-    for (place, page) in &pages {
-        let at = place.offset as usize * 512 + 20;
+    for (handle, page) in &pages {
+        let at = handle.offset as usize * 512 + 20;
         files.tamper(Path::new("/base"), |bytes| bytes[at] ^= 1);
         let mut base = open(&files);
         let view = base.view();
