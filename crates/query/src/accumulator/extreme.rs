@@ -10,6 +10,7 @@
 //! {$min: <expression>}    {$minN: {input: <expression>, n: <expression>}}
 //! ```
 
+use super::best::{Best, Ranked};
 use super::parse::input_and_count;
 use super::{Accumulation, Argument};
 use crate::accumulator_state::{Accumulator, FEW, WindowMethod, array, check_memory, merge_each, only_value};
@@ -85,7 +86,7 @@ pub(super) fn parse_extreme_n(
     let limit = context.limits.several;
     let make = move |count| -> Box<dyn Accumulator> {
         let collation = collation.clone();
-        Box::new(ExtremeN { name, greatest, count, collation, best: Vec::new(), held: 0, limit })
+        Box::new(ExtremeN { name, greatest, count, collation, best: Best::new(count, false), held: 0, limit })
     };
     Ok(Accumulation::of(Argument::Value(input), Arc::new(make)).with_count(Some(count)))
 }
@@ -96,40 +97,50 @@ struct ExtremeN {
     greatest: bool,
     count: usize,
     collation: Collation,
-    /// In the result's order; equal values in order of arrival.
-    best: Vec<ValueBuf>,
+    best: Best<Candidate>,
     held: usize,
     limit: usize,
 }
 
-impl ExtremeN {
-    fn order(&self, a: Value<'_>, b: Value<'_>) -> Ordering {
-        if self.greatest { self.collation.compare(b, a) } else { self.collation.compare(a, b) }
+/// A value in the order of the result.
+struct Candidate {
+    value: ValueBuf,
+    greatest: bool,
+    collation: Collation,
+}
+
+impl Candidate {
+    fn order(&self, other: Value<'_>) -> Ordering {
+        let order = self.collation.compare(self.value.view(), other);
+        if self.greatest { order.reverse() } else { order }
+    }
+}
+
+impl Ranked for Candidate {
+    fn rank(&self, other: &Candidate) -> Ordering {
+        self.order(other.value.view())
     }
 }
 
 impl Accumulator for ExtremeN {
     fn add(&mut self, argument: Option<Value<'_>>) -> Result<()> {
         let Some(value) = argument.filter(|value| !value.is_nullish()) else { return Ok(()) };
-        let at = self.best.partition_point(|other| self.order(other.view(), value) != Ordering::Greater);
-        if at == self.count {
+        if self.best.worst().is_some_and(|worst| worst.order(value).is_le()) {
             return Ok(());
-        }
-        if self.best.len() == self.count {
-            self.held -= self.best.pop().map_or(0, |last| last.bytes().len());
         }
         let value = value.to_owned();
         self.held += value.bytes().len();
-        self.best.insert(at, value);
+        let candidate = Candidate { value, greatest: self.greatest, collation: self.collation.clone() };
+        self.held -= self.best.add(candidate).map_or(0, |last| last.value.bytes().len());
         check_memory(self.name, self.memory(), self.limit)
     }
 
     fn finish(&self) -> Result<ValueBuf> {
-        Ok(array(self.best.iter().map(ValueBuf::view)))
+        Ok(self.save())
     }
 
     fn save(&self) -> ValueBuf {
-        array(self.best.iter().map(ValueBuf::view))
+        array(self.best.sorted().map(|candidate| candidate.value.view()))
     }
 
     fn merge(&mut self, saved: Value<'_>) -> Result<()> {

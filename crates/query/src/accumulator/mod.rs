@@ -6,6 +6,7 @@
 //!
 //! The module also has the table of accumulators, sorted by name.
 
+mod best;
 mod collect;
 mod extreme;
 mod parse;

@@ -5,6 +5,7 @@
 //! {$topN: {n: <expression>, sortBy: <sort pattern>, output: <expression>}}
 //! ```
 
+use super::best::{Best, Ranked};
 use super::parse::parse_count;
 use super::{Accumulation, Argument};
 use crate::accumulator_state::{Accumulator, FEW, WindowMethod, array, check_memory, merge_each, only_value};
@@ -12,6 +13,7 @@ use crate::expression::Expression;
 use crate::{Context, SortPattern};
 use base::bson::{Builder, Element, Value, ValueBuf};
 use base::{Result, bail, err};
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 /// Parses the accumulators. Errors: 5788001 to 5788005 as in MongoDB.
@@ -39,7 +41,7 @@ pub(super) fn parse(name: &'static str, spec: &Element<'_>, context: &Context) -
     let bottom = name.starts_with("$bottom");
     let limit = context.limits.several;
     let make = move |count| -> Box<dyn Accumulator> {
-        Box::new(Top { name, bottom, many, count, best: Vec::new(), bytes: 0, limit })
+        Box::new(Top { name, bottom, many, count, best: Best::new(count, bottom), bytes: 0, limit })
     };
     Ok(Accumulation::of(Argument::Sorted(pattern, output), Arc::new(make)).with_count(count))
 }
@@ -58,10 +60,27 @@ struct Top {
     bottom: bool,
     many: bool,
     count: usize,
-    /// Sorted by key; equal keys in order of arrival.
-    best: Vec<(Vec<u8>, ValueBuf)>,
+    best: Best<Keyed>,
     bytes: usize,
     limit: usize,
+}
+
+/// An output and its sort key.
+struct Keyed {
+    key: Vec<u8>,
+    value: ValueBuf,
+}
+
+impl Keyed {
+    fn bytes(&self) -> usize {
+        self.key.len() + self.value.bytes().len()
+    }
+}
+
+impl Ranked for Keyed {
+    fn rank(&self, other: &Keyed) -> Ordering {
+        self.key.cmp(&other.key)
+    }
 }
 
 impl Accumulator for Top {
@@ -72,37 +91,31 @@ impl Accumulator for Top {
         else {
             return Ok(());
         };
-        let at = self.best.partition_point(|(other, _)| other.as_slice() <= key);
-        let full = self.best.len() == self.count;
-        if full && (if self.bottom { at == 0 } else { at == self.count }) {
+        if self.best.worst().map(|worst| key.cmp(&worst.key)).is_some_and(|order| match self.bottom {
+            true => order.is_lt(),
+            false => order.is_ge(),
+        }) {
             return Ok(());
         }
-        self.bytes += key.len() + value.to_owned().bytes().len();
-        self.best.insert(at, (key.to_vec(), value.to_owned()));
-        if full {
-            let (key, value) = if self.bottom {
-                self.best.remove(0)
-            } else {
-                self.best.pop().unwrap_or_else(|| (Vec::new(), ValueBuf::null()))
-            };
-            self.bytes -= key.len() + value.bytes().len();
-        }
+        let keyed = Keyed { key: key.to_vec(), value: value.to_owned() };
+        self.bytes += keyed.bytes();
+        self.bytes -= self.best.add(keyed).as_ref().map_or(0, Keyed::bytes);
         check_memory(self.name, self.memory(), self.limit)
     }
 
     fn finish(&self) -> Result<ValueBuf> {
         if self.many {
-            return Ok(array(self.best.iter().map(|(_, value)| value.view())));
+            return Ok(array(self.best.sorted().map(|keyed| keyed.value.view())));
         }
-        Ok(self.best.first().map_or_else(ValueBuf::null, |(_, value)| value.clone()))
+        Ok(self.best.sorted().next().map_or_else(ValueBuf::null, |keyed| keyed.value.clone()))
     }
 
     fn save(&self) -> ValueBuf {
         let mut builder = Builder::new();
         builder.begin_array(c"");
-        for (key, value) in &self.best {
-            let key = Value::Binary { subtype: 0, bytes: key };
-            builder.push_document().append(c"k", key).append(c"v", value).end();
+        for keyed in self.best.sorted() {
+            let key = Value::Binary { subtype: 0, bytes: &keyed.key };
+            builder.push_document().append(c"k", key).append(c"v", &keyed.value).end();
         }
         only_value(builder)
     }
@@ -116,7 +129,7 @@ impl Accumulator for Top {
     }
 
     fn memory(&self) -> usize {
-        size_of::<Top>() + self.bytes + self.best.len() * size_of::<(Vec<u8>, ValueBuf)>()
+        size_of::<Top>() + self.bytes + self.best.len() * size_of::<Keyed>()
     }
 }
 
