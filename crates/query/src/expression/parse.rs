@@ -7,18 +7,21 @@ use crate::Context;
 use crate::field_path::checked_path;
 use base::bson::{Array, Document, FieldName, Path, Value};
 use base::{Result, bail, err};
+use foldhash::{HashMap, HashMapExt};
 
 /// The parser, with the names of the currently bound variables.
 pub(crate) struct Parser<'c> {
     pub(super) context: &'c Context,
-    bound: Vec<Box<str>>,
+    /// The slots of each name, innermost last.
+    bound: HashMap<Box<str>, Vec<usize>>,
+    slots: usize,
     redact: bool,
 }
 
 impl<'c> Parser<'c> {
     /// Creates a parser with the variables of the context.
     pub(crate) fn new(context: &'c Context) -> Parser<'c> {
-        Parser { context, bound: Vec::new(), redact: false }
+        Parser { context, bound: HashMap::new(), slots: 0, redact: false }
     }
 
     /// Allows the variables of `$redact`.
@@ -126,7 +129,7 @@ impl<'c> Parser<'c> {
 
     /// Returns the slot of a variable bound within the expression; the innermost with this name.
     fn slot(&self, name: &str) -> Option<usize> {
-        self.bound.iter().rposition(|known| **known == *name)
+        self.bound.get(name)?.last().copied()
     }
 
     /// Binds variables while `body` parses the operands that see them.
@@ -135,11 +138,17 @@ impl<'c> Parser<'c> {
         names: &[&str],
         body: impl FnOnce(&mut Self) -> Result<T>,
     ) -> Result<(Bindings, T)> {
-        let first = self.bound.len();
-        self.bound.extend(names.iter().map(|name| Box::from(*name)));
+        let first = self.slots;
+        let names: Vec<Box<str>> = names.iter().map(|name| Box::from(*name)).collect();
+        for (slot, name) in (first..).zip(&names) {
+            self.bound.entry(name.clone()).or_default().push(slot);
+        }
+        self.slots += names.len();
         let parsed = body(self);
-        self.bound.truncate(first);
-        let names = names.iter().map(|name| Box::from(*name)).collect();
+        self.slots = first;
+        for name in &names {
+            self.bound.get_mut(name).and_then(Vec::pop);
+        }
         Ok((Bindings { first, names }, parsed?))
     }
 

@@ -4,11 +4,13 @@ use crate::expression::{Dependencies, Expression, check_name_for_binding};
 use crate::{Arena, Context, RowView};
 use base::bson::{Element, Path, Value, ValueBuf};
 use base::{Result, bail};
+use foldhash::fast::RandomState;
+use indexmap::IndexMap;
 
 /// Parsed variables in the given order.
 #[derive(Clone, Default)]
 pub(crate) struct Let {
-    variables: Vec<(String, Expression)>,
+    variables: IndexMap<String, Expression, RandomState>,
 }
 
 /// Parses `let`. Errors: TypeMismatch unless it is a document, FailedToParse for an invalid name.
@@ -17,10 +19,10 @@ pub(crate) fn parse_let(stage: &str, option: &Element<'_>, context: &Context) ->
         let found = option.kind().alias();
         bail!(TypeMismatch, "{stage} argument '{option}' must be an object, is type {found}");
     };
-    let mut variables = Vec::new();
+    let mut variables = IndexMap::default();
     for variable in spec {
         check_name_for_binding(variable.name())?;
-        variables.push((variable.name().to_string(), Expression::parse(variable.value(), context)?));
+        variables.insert(variable.name().to_string(), Expression::parse(variable.value(), context)?);
     }
     Ok(Let { variables })
 }
@@ -33,8 +35,8 @@ impl Let {
     /// Returns the context for parsing the sub-pipeline: the outer variables, overlaid by these.
     pub(crate) fn declare(&self, outer: &Context) -> Context {
         let mut variables = outer.variables.clone();
-        for (name, _) in &self.variables {
-            put(&mut variables, name, None);
+        for name in self.variables.keys() {
+            put(&mut variables, outer, name, None);
         }
         outer.with_variables(variables)
     }
@@ -44,15 +46,15 @@ impl Let {
         let mut variables = outer.variables.clone();
         for (name, expression) in &self.variables {
             let value = expression.evaluate(row, outer, arena)?;
-            put(&mut variables, name, value.map(|value| value.to_owned()));
+            put(&mut variables, outer, name, value.map(|value| value.to_owned()));
         }
         Ok(outer.with_variables(variables))
     }
 
     /// Returns the context of a row without these variables that have no value there; `None` if each has one.
     pub(crate) fn without_missing(&self, own: &Context) -> Option<Context> {
-        let own_name = |name: &str| self.variables.iter().any(|(known, _)| known == name);
-        let is_missing = |(name, value): &(String, Option<ValueBuf>)| value.is_none() && own_name(name);
+        let is_missing =
+            |(name, value): &(String, Option<ValueBuf>)| value.is_none() && self.variables.contains_key(name);
         own.variables.iter().any(is_missing).then(|| {
             let known = own.variables.iter().filter(|variable| !is_missing(variable));
             own.with_variables(known.cloned().collect())
@@ -62,7 +64,7 @@ impl Let {
     /// The paths that the variables read; `None` for the whole document.
     pub(crate) fn dependencies(&self) -> Option<Vec<Path>> {
         let mut paths = Vec::new();
-        for (_, expression) in &self.variables {
+        for expression in self.variables.values() {
             match expression.dependencies() {
                 Dependencies::Paths(read) => paths.extend(read),
                 Dependencies::Whole => return None,
@@ -74,8 +76,13 @@ impl Let {
 
 /// Sets a variable. It replaces an outer variable of equal name in its position, so positions found while parsing are
 /// valid while running.
-fn put(variables: &mut Vec<(String, Option<ValueBuf>)>, name: &str, value: Option<ValueBuf>) {
-    match variables.iter_mut().find(|(known, _)| known == name) {
+fn put(
+    variables: &mut Vec<(String, Option<ValueBuf>)>,
+    outer: &Context,
+    name: &str,
+    value: Option<ValueBuf>,
+) {
+    match variables.iter_mut().take(outer.variables.len()).find(|(known, _)| known == name) {
         Some((_, place)) => *place = value,
         None => variables.push((name.to_string(), value)),
     }
