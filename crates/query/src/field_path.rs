@@ -3,6 +3,7 @@
 
 use base::bson::{FieldName, MAX_DEPTH, Path};
 use base::{Result, bail};
+use foldhash::HashSet;
 
 /// Names with a dollar sign that a path may contain: the parts of a DBRef, and internal metadata that servers attach to
 /// documents.
@@ -47,9 +48,39 @@ pub fn check_field_name(name: &str) -> Result<()> {
     Ok(())
 }
 
+/// Finds paths that are equal to earlier ones, or that are above or below them.
+#[derive(Default)]
+pub(crate) struct PathConflicts<'p> {
+    paths: HashSet<&'p str>,
+    /// All paths above them.
+    above: HashSet<&'p str>,
+}
+
+impl<'p> PathConflicts<'p> {
+    /// Adds a path. Returns whether it conflicts with an earlier one.
+    pub(crate) fn add(&mut self, path: &'p str) -> bool {
+        let parents = path.match_indices('.').filter_map(|(end, _)| path.get(..end));
+        let is_below = parents.clone().any(|parent| self.paths.contains(parent));
+        self.above.extend(parents);
+        !self.paths.insert(path) || is_below || self.above.contains(path)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn equal_and_nested_paths_conflict() {
+        for (paths, conflicts) in [
+            (["a.b", "a.c", "b"], [false, false, false]),
+            (["a", "a.b.c", "a"], [false, true, true]),
+            (["a.b.c", "a.b", "a.bc"], [false, true, false]),
+        ] {
+            let mut known = PathConflicts::default();
+            assert_eq!(paths.map(|path| known.add(path)), conflicts, "{paths:?}");
+        }
+    }
 
     #[test]
     fn paths_have_the_names_that_mongodb_takes() {

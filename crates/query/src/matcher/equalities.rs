@@ -2,8 +2,12 @@
 
 use super::comparison::ComparisonOp;
 use super::node::{Node, Predicate};
+use crate::field_path::PathConflicts;
 use base::bson::{Path, Value};
 use base::{Result, bail};
+
+/// Number of equalities up to which each one is compared with all before it.
+const FEW: usize = 16;
 
 /// Returns the equalities at the top of the tree or within `$and`.
 ///
@@ -15,14 +19,25 @@ pub(super) fn equalities(root: &Node) -> Result<Vec<(&Path, Value<'_>)>> {
     for child in children {
         let Node::Field { path, predicate: Predicate::Compare(comparison) } = child else { continue };
         if comparison.op == ComparisonOp::Eq {
-            found.iter().try_for_each(|(other, _)| check_conflict(other, path))?;
             found.push((path, comparison.operand.view()));
         }
     }
+    check_conflicts(&found)?;
     Ok(found)
 }
 
-/// Refuses two equalities whose paths are equal or nested. Errors: NotSingleValueField.
+/// Refuses two equalities whose paths are equal or nested. Errors: NotSingleValueField for the first of them.
+fn check_conflicts(found: &[(&Path, Value<'_>)]) -> Result<()> {
+    let mut known = PathConflicts::default();
+    for (at, (path, _)) in found.iter().enumerate() {
+        if found.len() <= FEW || known.add(path.as_str()) {
+            found.iter().take(at).try_for_each(|(other, _)| check_conflict(other, path))?;
+        }
+    }
+    Ok(())
+}
+
+/// Refuses two paths that are equal or nested. Errors: NotSingleValueField.
 fn check_conflict(a: &Path, b: &Path) -> Result<()> {
     const WHY: &str = "cannot infer query fields to set";
     if a == b {

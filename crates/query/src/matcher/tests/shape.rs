@@ -69,4 +69,17 @@ fn an_upsert_uses_equalities() {
     let error = names("{'a.b': 1, a: 2}").unwrap_err();
     assert_eq!(error.message(), "cannot infer query fields to set, both paths 'a.b' and 'a' are matched");
     assert_eq!(error.code().number(), 54);
+    for (last, message) in [
+        ("x: 1, y: 1", None),
+        ("'g.x': 1, g: 1", Some("both paths 'g.x' and 'g' are matched")),
+        ("'g.x': 1, 'f4.y.z': 1, g: 1", Some("both paths 'f4.y.z' and 'f4.y' are matched")),
+        ("'f4': 1, x: 1, x: 1", Some("both paths 'f4.y' and 'f4' are matched")),
+        ("x: 1, f3: 1, f4: 1", Some("path 'f3' is matched twice")),
+    ] {
+        let many: Vec<_> =
+            (0..40).map(|at| if at == 4 { "'f4.y': 1".into() } else { format!("f{at}: 1") }).collect();
+        let found = parse(&format!("{{{}, {last}}}", many.join(", "))).equalities().map(|found| found.len());
+        let error = found.err().map(|error| error.message().to_string());
+        assert_eq!(error, message.map(|why| format!("cannot infer query fields to set, {why}")), "{last}");
+    }
 }
