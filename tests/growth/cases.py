@@ -570,14 +570,7 @@ KNOWN = {
     "the array is scanned for each document": [
         "constant of n for n documents: $indexOfArray", "constant of n for n documents: $getField",
         "constant of n for n documents: $arrayElemAt"],
-    "each path is searched in the document": [
-        "filter $or of fields", "filter fields", "filter $jsonSchema properties", "filter $jsonSchema required",
-        "filter $jsonSchema no additionalProperties", "insert with a validator of n fields",
-        "specification of $project renamed", "specification of $group by n fields"],
-    "each value is compared with all elements": ["filter $all of n for an array of n"],
-    "each condition is added to the new document by a search": ["update upsert of n conditions"],
-    "variables are found by a search": ["operands of $let that uses all", "specification of $lookup let"],
-    "values are inserted into a sorted array": ["stage $group $maxN", "stage $group $bottomN"],
+    "each path is searched in the document": ["specification of $project renamed", "specification of $group by n fields"],
     "each output copies the document": ["specification of $setWindowFields"],
     "a $switch has a branch for each boundary": ["specification of $bucket for n documents"],
     "a long text is searched in windows, whose size depends on time": ["expression $regexMatch"],

@@ -7,7 +7,7 @@
 use super::Matcher;
 use super::expr::Expr;
 use super::node::{Node, Predicate};
-use super::siblings::Siblings;
+use super::siblings::{FieldIndex, MANY, Siblings};
 use super::walk::{self, LeafArrays, nested};
 use crate::{Collation, Context};
 use base::Result;
@@ -55,6 +55,9 @@ impl<'c> Evaluation<'c> {
             }
             Node::Expr(expr) => self.test_expression(expr, as_document(subject, &mut None)),
             Node::Schema(schema) => schema.matches(as_document(subject, &mut None)),
+            Node::And(children) | Node::Or(children) | Node::Nor(children) if children.len() > MANY => {
+                self.matches_many(node, children, subject)
+            }
             Node::Or(branches) | Node::Nor(branches) => self.matches_branches(node, branches, subject),
             _ => self.combine(node, |this, child| this.matches(child, subject)),
         }
@@ -85,6 +88,36 @@ impl<'c> Evaluation<'c> {
                 }
                 _ => this.matches(child, subject),
             }
+        })
+    }
+
+    /// Evaluates many siblings. After the first ones, which often decide, the others use an index of the fields.
+    fn matches_many<'n>(
+        &mut self,
+        node: &'n Node,
+        children: &'n [Node],
+        subject: Subject<'_>,
+    ) -> Result<bool> {
+        let Subject::Document(document) = subject else {
+            return self.combine(node, |this, child| this.matches(child, subject));
+        };
+        let (mut index, mut remaining) = (None, children.iter().enumerate());
+        self.combine(node, |this, child| {
+            let Some((at @ MANY.., child @ Node::Field { path, predicate })) = remaining.next() else {
+                return this.matches(child, subject);
+            };
+            let index = index.get_or_insert_with(|| FieldIndex::new(document));
+            let (found, before) = (index.find(path), children.get(at - MANY));
+            if let Some(array) = found
+                && let Some(in_array) =
+                    index.find_in_array(child, before, array, this.context, this.collation)?
+            {
+                return in_array.map_or(Ok(false), |found| this.visit(predicate, found));
+            }
+            let rest = path.components().get(1..).unwrap_or_default();
+            walk::walk_found(rest, found, predicate.leaf_arrays(), None, &mut |found| {
+                this.visit(predicate, found)
+            })
         })
     }
 

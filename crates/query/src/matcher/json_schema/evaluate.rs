@@ -1,5 +1,6 @@
 //! Evaluates a schema against a value.
 
+use super::super::siblings::{MANY, fields_by_name};
 use super::keywords::{Additional, Arrays, Dependency, Items, Keywords, Numbers, Objects, Strings};
 use super::unordered;
 use crate::Interrupt;
@@ -186,13 +187,18 @@ impl Additional {
 impl Objects {
     /// Whether a document has the required fields and allowed values.
     fn allow(&self, document: Document<'_>) -> Result<bool> {
-        let has = |name: &String| document.find(name).is_some();
+        let index = (self.required.len() + self.properties.len() > MANY).then(|| fields_by_name(document));
+        let find = |name: &str| match &index {
+            Some(index) => index.get(name.as_bytes()).copied(),
+            None => document.find(name),
+        };
+        let has = |name: &String| find(name).is_some();
         if !count_within(document, self.count_min, self.count_max) || !self.required.iter().all(has) {
             return Ok(false);
         }
         for (name, schema) in &self.properties {
-            if let Some(value) = document.get(name)
-                && !schema.allows(value)?
+            if let Some(element) = find(name)
+                && !schema.allows(element.value())?
             {
                 return Ok(false);
             }
@@ -206,7 +212,8 @@ impl Objects {
             return Ok(true);
         }
         for element in document {
-            let mut named = self.properties.iter().any(|(name, _)| name == element.name());
+            let mut named =
+                self.properties.binary_search_by(|(name, _)| name.as_str().cmp(element.name())).is_ok();
             for (pattern, schema) in &self.pattern_properties {
                 if pattern.is_match(element.name(), &PatternDeadline::default())? {
                     named = true;

@@ -74,6 +74,7 @@ pub(super) enum Additional {
 #[derive(Debug, Default)]
 pub(super) struct Objects {
     pub(super) required: Vec<String>,
+    /// Sorted by name.
     pub(super) properties: Vec<(String, Keywords)>,
     pub(super) pattern_properties: Vec<(Regex, Keywords)>,
     /// `additionalProperties`: constraint on fields that neither of the two keywords above names.

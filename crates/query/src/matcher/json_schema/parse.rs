@@ -7,6 +7,7 @@ use crate::matcher::number;
 use crate::regex::Regex;
 use base::bson::{Document, MAX_DEPTH, Number, Type, Value};
 use base::{Result, bail, err};
+use foldhash::HashSet;
 
 /// A keyword being parsed: its name, its value and its depth in the schema.
 pub(super) struct Argument<'a> {
@@ -32,13 +33,13 @@ impl<'a> Argument<'a> {
         let array = self.value.as_array().ok_or_else(|| {
             self.mismatch(&format!("must be an array, but found an element of type {kind}"))
         })?;
-        let mut found: Vec<&str> = Vec::new();
+        let (mut found, mut known) = (Vec::new(), HashSet::default());
         for value in array.iter() {
             let kind = value.kind().alias();
             let text = value.as_str().ok_or_else(|| {
                 self.mismatch(&format!("must be an array of strings, but found an element of type {kind}"))
             })?;
-            if found.contains(&text) {
+            if !known.insert(text) {
                 return Err(self.unfit("array cannot contain duplicate values"));
             }
             found.push(text);

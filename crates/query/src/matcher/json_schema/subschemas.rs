@@ -89,6 +89,7 @@ pub(super) fn properties(keywords: &mut Keywords, argument: &Argument<'_>) -> Re
         })?;
         keywords.objects.properties.push((name.to_string(), argument.deeper(schema)?));
     }
+    keywords.objects.properties.sort_by(|(a, _), (b, _)| a.cmp(b));
     Ok(())
 }
 

@@ -150,3 +150,26 @@ fn errors() {
     refuse("{enum: [1, 1.0]}", 9, "$jsonSchema keyword 'enum' array cannot contain duplicate values");
     refuse("{title: 'a', title: 'b'}", 9, "Duplicate $jsonSchema keyword: title");
 }
+
+#[test]
+fn many_properties_use_an_index_of_the_fields() {
+    let names: Vec<_> = (0..40).rev().map(|at| format!("f{at}")).collect();
+    let each =
+        |value: &str| names.iter().map(|name| format!("{name}: {value}")).collect::<Vec<_>>().join(", ");
+    let schema = format!(
+        "{{required: ['{}'], properties: {{{}}}, additionalProperties: false}}",
+        names.join("', '"),
+        each("{minimum: 5}")
+    );
+    let valid = format!("{{{}}}", each("5"));
+    check_schema(
+        &schema,
+        &[&valid],
+        &[
+            &valid.replace("f9: 5", "f9: 4"),
+            &valid.replace("f9", "g9"),
+            &valid.replace("f9:", "x: 5, f9:"),
+            "{}",
+        ],
+    );
+}

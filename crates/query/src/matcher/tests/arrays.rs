@@ -168,3 +168,36 @@ fn arrays_whose_elements_lead_nowhere_are_null_in_mongodb_9_0() {
         }
     }
 }
+
+#[test]
+fn many_values_of_all_are_searched_in_a_sorted_array() {
+    let all = |more: &str| {
+        let values: Vec<_> = (0..40).map(|value| value.to_string()).collect();
+        format!("{{a: {{$all: [{}, {more}]}}}}", values.join(", "))
+    };
+    let numbers: Vec<_> = (0..40).rev().map(|value| format!("NumberLong({value})")).collect();
+    let array = |more: &str| format!("{{b: 1, a: [{}, {more}], a: 1}}", numbers.join(", "));
+    check(&all("'x'"), &[&array("1, 'x'")], &[&array("1, 'y'"), &array("['x']"), "{a: 'x'}", "{}"]);
+    check(&all("null"), &[&array("null")], &[&array("1"), &array("undefined")]);
+    check(&all("NaN"), &[&array("NaN")], &[&array("Infinity")]);
+    check(&all("[1, 2]"), &[&array("[1, 2]")], &[&array("[2, 1]"), &array("1, 2")]);
+    check_position(&all("'x'"), &array("'x', 'x'"), Some(40));
+    let twice = format!("{{a: {{$all: [{}]}}}}", vec!["[1, 1]"; 40].join(", "));
+    check(&twice, &["{a: [1, 1]}", "{a: [[1, 1]]}"], &["{a: [1]}", "{a: [1, 1, 1]}"]);
+    check_position(&twice, "{a: [1, 1]}", None);
+}
+
+#[test]
+fn many_conditions_use_an_index_of_the_fields() {
+    let fields = |last: &str| {
+        let fields: Vec<_> = (0..40).map(|at| format!("f{at}: {{x: {at}}}")).collect();
+        format!("{{{}, a: [{{b: 5}}, {last}]}}", fields.join(", "))
+    };
+    let conditions: Vec<_> = (0..40).map(|at| format!("{{'f{at}.x': {at}}}")).collect();
+    let all = format!("{{$and: [{}, {{'a.b': 1}}, {{z: null}}]}}", conditions.join(", "));
+    check(&all, &[&fields("{b: 1}")], &[&fields("{b: 2}"), &(fields("{b: 1}").replace("x: 17}", "x: 18}"))]);
+    check_position(&all, &fields("{b: 1}"), Some(1));
+    let wrong: Vec<_> = (0..40).map(|at| format!("{{'f{at}.x': -1}}")).collect();
+    let any = format!("{{$or: [{}, {{'a.b': 1}}]}}", wrong.join(", "));
+    check(&any, &[&fields("{b: 1}")], &[&fields("{b: 2}"), "{}"]);
+}
