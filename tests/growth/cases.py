@@ -564,9 +564,7 @@ case("names of n bytes", empty, lambda n: [{"insert": "c", "documents": [{"a" * 
 
 # Cases that are slow today, by the reason.
 KNOWN = {
-    "each iteration copies the value so far": [
-        "expression $reduce $concatArrays in front", "expression $reduce $concat", "expression $reduce $setUnion",
-        "expression $reduce $mergeObjects"],
+    "each iteration copies the value so far": ["expression $reduce $concatArrays in front"],
     "the array is scanned for each document": [
         "constant of n for n documents: $indexOfArray", "constant of n for n documents: $getField",
         "constant of n for n documents: $arrayElemAt"],

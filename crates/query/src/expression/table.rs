@@ -5,7 +5,7 @@
 
 use super::accumulators::ranks;
 use super::arithmetic::{divide, power, rounding, trigonometry};
-use super::array::{iterate, pick, to_object};
+use super::array::{iterate, pick, reduce, to_object};
 use super::convert::Format;
 use super::date::{difference, from_parts, from_string, parts, to_string, truncate};
 use super::evaluate::{Call, Computed, value};
@@ -246,7 +246,7 @@ pub static OPERATORS: &[Operator] = &[
     op("$radiansToDegrees", Exactly(1), trigonometry::radians_to_degrees),
     op("$rand", Own(misc::parse_rand), misc::rand).impure(),
     op("$range", Between(2, 3), array::range::range),
-    op("$reduce", Own(iterate::parse_reduce), iterate::reduce).described(iterate::describe).impure(),
+    op("$reduce", Own(iterate::parse_reduce), reduce::reduce).described(iterate::describe).impure(),
     op("$regexFind", Named(&regex::FIND), regex::find).checked(regex::check),
     op("$regexFindAll", Named(&regex::FIND_ALL), regex::find_all).checked(regex::check),
     op("$regexMatch", Named(&regex::MATCH), regex::is_match).checked(regex::check),

@@ -4,6 +4,7 @@ pub(super) mod index_of;
 pub(super) mod iterate;
 pub(super) mod pick;
 pub(super) mod range;
+pub(super) mod reduce;
 pub(super) mod slice;
 pub(super) mod sort;
 pub(super) mod to_object;
