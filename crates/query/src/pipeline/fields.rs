@@ -1,13 +1,42 @@
 //! Sets a value at a path of a document, and reads options of specifications.
 
-use base::bson::{Builder, Document, DocumentBuf, Element, FieldName, Path, PathComponent, Value};
+use base::bson::{Builder, Document, DocumentBuf, Element, FieldName, Path, PathComponent, Value, ValueBuf};
 use base::{Result, err};
+use foldhash::HashMap;
 
 /// Returns the document with a value at the path, or without it for `None`. Values on the path that are not documents
 /// are replaced by documents; arrays are not traversed.
 pub(crate) fn set_path(document: Document<'_>, path: &Path, value: Option<Value<'_>>) -> DocumentBuf {
     let mut builder = Builder::new();
     set_components(document, path.components(), value, &mut builder);
+    builder.finish()
+}
+
+/// Positions of fields by name.
+pub(crate) type Positions = HashMap<Box<[u8]>, usize>;
+
+/// As [`set_path`], for several top-level fields in one pass over the document. `positions` are the positions in `fields`.
+pub(crate) fn set_fields(
+    document: Document<'_>,
+    positions: &Positions,
+    fields: &[(FieldName<'_>, Option<ValueBuf>)],
+) -> DocumentBuf {
+    let (mut builder, mut is_new) = (Builder::new(), vec![true; fields.len()]);
+    for element in document {
+        let at = positions.get(element.name_bytes()).copied();
+        match at.and_then(|at| is_new.get_mut(at).zip(fields.get(at))) {
+            Some((is_new, (name, value))) if *is_new => {
+                *is_new = false;
+                builder.append_optional(*name, value.as_ref());
+            }
+            _ => {
+                builder.append_element(&element);
+            }
+        }
+    }
+    for ((name, value), _) in fields.iter().zip(is_new).filter(|(_, is_new)| *is_new) {
+        builder.append_optional(*name, value.as_ref());
+    }
     builder.finish()
 }
 
@@ -116,6 +145,18 @@ mod tests {
         set("{a: 1}", "a.x", Some(Value::Null), "{a: {x: null}}");
         set("{a: 1}", "b.c", Some(Value::Null), "{a: 1, b: {c: null}}");
         set("{a: 1}", "b.c", None, "{a: 1}");
+    }
+
+    #[test]
+    fn sets_several_fields_in_one_pass() {
+        let document = parse("{a: 1, b: 2, c: 3, d: 4, b: 5}").unwrap();
+        let (one, name) = (Some(Value::Int32(1).to_owned()), |name| FieldName::new(name).unwrap());
+        let fields = [(name("x"), one.clone()), (name("b"), one), (name("y"), None), (name("c"), None)];
+        let positions = (0..).zip(&fields).map(|(at, (name, _))| (name.bytes().into(), at)).collect();
+        assert_eq!(
+            set_fields(document.view(), &positions, &fields),
+            parse("{a: 1, b: 1, d: 4, b: 5, x: 1}").unwrap()
+        );
     }
 
     #[test]

@@ -12,11 +12,11 @@
 //! }}
 //! ```
 
-use super::fields::set_path;
+use super::fields::{Positions, set_fields, set_path};
 use super::operator::Operator;
 use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Stream};
-use crate::field_path::checked_path;
+use crate::field_path::{PathConflicts, checked_path};
 use crate::interrupt_check::InterruptCheck;
 use crate::row::RowCodec;
 use crate::window::{BufferedRows, Function, Partition, PartitionBuffer, SortBy, parse_output};
@@ -30,7 +30,9 @@ use std::sync::Arc;
 struct SetWindowFields {
     partition_by: Option<Expression>,
     sort_by: Option<SortBy>,
-    outputs: Vec<(Path, Box<dyn Function>)>,
+    outputs: Outputs,
+    /// The positions of the outputs by name, if there are several and all are top-level fields.
+    positions: Option<Positions>,
 }
 
 /// Parses the stage. Errors: FailedToParse, 40414, 40415 for invalid, missing and unknown options; the errors of
@@ -56,7 +58,10 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
         bail!(40414, "BSON field '$setWindowFields.output' is missing but a required field");
     };
     let outputs = parse_outputs(output, sort_by.as_ref(), scope.context)?;
-    Ok(Parsed::one(SetWindowFields { partition_by, sort_by, outputs }))
+    let are_top_level = outputs.iter().all(|(path, _)| path.components().len() == 1);
+    let positions = (outputs.len() > 1 && are_top_level)
+        .then(|| (0..).zip(&outputs).map(|(at, (path, _))| (path.as_str().as_bytes().into(), at)).collect());
+    Ok(Parsed::one(SetWindowFields { partition_by, sort_by, outputs, positions }))
 }
 
 /// Parses `sortBy`. Errors: TypeMismatch unless it is a document, and errors of sort patterns.
@@ -77,11 +82,13 @@ fn parse_outputs(value: Value<'_>, sort_by: Option<&SortBy>, context: &Context) 
     let Value::Document(fields) = value else {
         return Err(Error::wrong_type("$setWindowFields.output", value.kind(), "object"));
     };
-    let mut outputs: Outputs = Vec::new();
+    let (mut outputs, mut known) = (Outputs::new(), PathConflicts::default());
     for field in fields {
         let path = checked_path(field.name())?;
-        let conflict = outputs.iter().find(|(other, _)| other.starts_with(&path) || path.starts_with(other));
-        if let Some((other, _)) = conflict {
+        let is_conflict = |(other, _): &&(Path, _)| other.starts_with(&path) || path.starts_with(other);
+        if known.add(field.name())
+            && let Some((other, _)) = outputs.iter().find(is_conflict)
+        {
             bail!(
                 40176,
                 "specification contains two conflicting paths. Cannot specify both '{path}' and '{other}'"
@@ -215,7 +222,16 @@ impl Running {
     /// Returns the next row of the current partition.
     fn next_output(&mut self) -> Result<Option<Row>> {
         let Some(mut row) = self.current.documents.next()? else { return Ok(None) };
-        for ((path, _), column) in self.stage.outputs.iter().zip(&mut self.current.columns) {
+        let outputs = self.stage.outputs.iter().zip(&mut self.current.columns);
+        if let Some(positions) = &self.stage.positions {
+            let values: Vec<_> =
+                outputs.map(|((path, _), column)| (path.first_name(), column.next())).collect();
+            let set = set_fields(row.document.view(), positions, &values);
+            self.environment.context.limits.check_document(set.bytes().len())?;
+            row.document = set.into();
+            return Ok(Some(row));
+        }
+        for ((path, _), column) in outputs {
             let value = column.next();
             let set = set_path(row.document.view(), path, value.as_ref().map(ValueBuf::view));
             self.environment.context.limits.check_document(set.bytes().len())?;
