@@ -450,7 +450,12 @@ impl Database {
 
     /// Returns a new ObjectId.
     pub fn new_object_id(&self) -> ObjectId {
-        let seconds = (self.clock.now_millis() / 1000) as u32;
+        self.new_object_id_at(self.now_millis())
+    }
+
+    /// Returns a new ObjectId with a time in milliseconds, such as that of the statement, which saves a clock read.
+    pub(crate) fn new_object_id_at(&self, millis: i64) -> ObjectId {
+        let seconds = (millis / 1000) as u32;
         ObjectId::from_parts(seconds, self.process, self.object_ids.fetch_add(1, Relaxed))
     }
 

@@ -323,14 +323,14 @@ impl Database {
             Some((0, _)) if !fills_in => document.bytes().into(),
             None if !fills_in => {
                 let mut out = out();
-                out.append(c"_id", self.new_object_id()).append_all(document);
+                out.append(c"_id", self.new_object_id_at(context.now_millis)).append_all(document);
                 out.finish().into_bytes().into()
             }
             _ => {
                 let mut out = out();
                 match &id {
                     Some((_, id)) => out.append_element(id),
-                    None => out.append(c"_id", self.new_object_id()),
+                    None => out.append(c"_id", self.new_object_id_at(context.now_millis)),
                 };
                 for element in document.iter().filter(|element| !is_id(element)) {
                     if fills_in && is_empty_time(&element) {

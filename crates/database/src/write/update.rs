@@ -296,7 +296,7 @@ impl Database {
             Some(_) => described,
             None => {
                 let mut out = Builder::new();
-                out.append(c"_id", self.new_object_id()).append_all(described.view());
+                out.append(c"_id", self.new_object_id_at(context.now_millis)).append_all(described.view());
                 out.finish()
             }
         };
