@@ -29,18 +29,14 @@ pub(crate) struct Summary {
 }
 
 impl Default for Latencies {
+    /// Creates an empty histogram. It grows as needed: no latency is too long.
+    #[allow(clippy::expect_used)] // three digits are within the one to five that are possible
     fn default() -> Latencies {
-        Latencies::new()
+        Latencies(Histogram::new(3).expect("three digits are possible"))
     }
 }
 
 impl Latencies {
-    /// Creates an empty histogram. It grows as needed: no latency is too long.
-    #[allow(clippy::expect_used)] // three digits are within the one to five that are possible
-    pub(crate) fn new() -> Latencies {
-        Latencies(Histogram::new(3).expect("three digits are possible"))
-    }
-
     /// Counts one operation.
     pub(crate) fn record(&mut self, latency: Duration) {
         let nanoseconds = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX / 4);
@@ -95,7 +91,7 @@ impl Latencies {
 
 impl FromIterator<Duration> for Latencies {
     fn from_iter<I: IntoIterator<Item = Duration>>(each: I) -> Latencies {
-        let mut latencies = Latencies::new();
+        let mut latencies = Latencies::default();
         each.into_iter().for_each(|latency| latencies.record(latency));
         latencies
     }

@@ -3,6 +3,7 @@
 use crate::{Error, Result};
 use clap::{Args, Subcommand};
 use replay::Speed;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// Measures a server: the experiments behind Vellum's claims, and load of your own. Times are of three rounds on the
@@ -285,11 +286,7 @@ impl Common {
     /// # Errors
     /// Two targets have the same name.
     pub(crate) fn check(&self) -> Result<()> {
-        for (index, target) in self.targets.iter().enumerate() {
-            if self.targets[..index].iter().any(|other| other.name == target.name) {
-                return Err(Error::Input(format!("two targets are named {}", target.name)));
-            }
-        }
+        check_unique_names(self.targets.iter().map(|target| target.name.as_str()))?;
         let started = self.targets.is_empty()
             || self.postgres_here
             || self.members_here
@@ -308,6 +305,16 @@ impl Common {
         }
         Ok(())
     }
+}
+
+/// Checks the names of targets.
+///
+/// # Errors
+/// Two targets have the same name. The lab itself starts one of them, if the options are right.
+pub(crate) fn check_unique_names<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<()> {
+    let mut known = BTreeSet::new();
+    let twice = names.into_iter().find(|name| !known.insert(*name));
+    twice.map_or(Ok(()), |name| Err(Error::Input(format!("two targets are named {name}"))))
 }
 
 #[cfg(test)]

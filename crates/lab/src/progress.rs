@@ -62,9 +62,9 @@ impl Progress {
     pub(crate) fn end(&self, figures: Option<(f64, f64)>) {
         self.bar.inc(1);
         let mut state = self.state.lock();
-        let figures = figures
-            .map(|(rate, p99)| format!("  {}/s, p99 {}", figures::number(rate), figures::latency(p99)));
-        let line = format!("{}{}", state.activity, figures.unwrap_or_default());
+        let figures = figures.map(|(rate, p99)| (figures::number(rate), figures::latency(p99)));
+        let figures = figures.map_or(String::new(), |(rate, p99)| format!("  {rate}/s, p99 {p99}"));
+        let line = format!("{}{figures}", state.activity);
         let target = state.target.clone();
         state.last.insert(target, line);
         let now = Instant::now();
@@ -80,13 +80,8 @@ impl Progress {
     fn estimate(&self, state: &State) -> String {
         let (done, all) = (self.bar.position(), self.bar.length().unwrap_or(0));
         let elapsed = state.began.elapsed().as_secs_f64();
-        match done {
-            0 => "estimating".to_string(),
-            _ => format!(
-                "about {} left",
-                figures::seconds(elapsed / done as f64 * all.saturating_sub(done) as f64)
-            ),
-        }
+        let left = || elapsed / done as f64 * all.saturating_sub(done) as f64;
+        if done == 0 { "estimating".to_string() } else { format!("about {} left", figures::seconds(left())) }
     }
 
     /// Shows the state of the running measurement.

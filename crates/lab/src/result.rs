@@ -45,13 +45,19 @@ pub(crate) struct Report {
     pub(crate) errors: Vec<String>,
 }
 
-/// One of several experiments of a report. Its sections have its name.
+/// An experiment. In a report with several, its sections have its name.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Part {
     /// Name of the experiment, as on the command line.
     pub(crate) experiment: String,
     pub(crate) title: String,
     pub(crate) about: String,
+}
+
+impl Part {
+    pub(crate) fn new(experiment: &str, title: impl Into<String>, about: impl Into<String>) -> Part {
+        Part { experiment: experiment.to_string(), title: title.into(), about: about.into() }
+    }
 }
 
 fn one() -> f64 {
@@ -122,27 +128,29 @@ pub(crate) enum DurabilityGuarantee {
 impl DurabilityGuarantee {
     /// Returns a short name for tables.
     pub(crate) fn label(self) -> &'static str {
-        match self {
-            DurabilityGuarantee::Unknown => "unknown",
-            DurabilityGuarantee::Nothing => "stores nothing",
-            DurabilityGuarantee::Memory => "in memory",
-            DurabilityGuarantee::Delayed => "journaled later",
-            DurabilityGuarantee::Process => "survives a process crash",
-            DurabilityGuarantee::Interval => "survives a machine crash after a delay",
-            DurabilityGuarantee::Journaled => "survives a machine crash",
-        }
+        self.describe().0
     }
 
     /// Returns the loss that the target does not exclude.
     pub(crate) fn possible_loss(self) -> &'static str {
+        self.describe().1
+    }
+
+    fn describe(self) -> (&'static str, &'static str) {
         match self {
-            DurabilityGuarantee::Unknown => "not reported",
-            DurabilityGuarantee::Nothing => "all writes",
-            DurabilityGuarantee::Memory => "all writes at the end of the process",
-            DurabilityGuarantee::Delayed => "the latest writes in a crash of the process or of the machine",
-            DurabilityGuarantee::Process => "any write in a crash of the machine",
-            DurabilityGuarantee::Interval => "the latest writes in a crash of the machine",
-            DurabilityGuarantee::Journaled => "none in a crash",
+            DurabilityGuarantee::Unknown => ("unknown", "not reported"),
+            DurabilityGuarantee::Nothing => ("stores nothing", "all writes"),
+            DurabilityGuarantee::Memory => ("in memory", "all writes at the end of the process"),
+            DurabilityGuarantee::Delayed => {
+                ("journaled later", "the latest writes in a crash of the process or of the machine")
+            }
+            DurabilityGuarantee::Process => {
+                ("survives a process crash", "any write in a crash of the machine")
+            }
+            DurabilityGuarantee::Interval => {
+                ("survives a machine crash after a delay", "the latest writes in a crash of the machine")
+            }
+            DurabilityGuarantee::Journaled => ("survives a machine crash", "none in a crash"),
         }
     }
 }

@@ -3,10 +3,10 @@
 
 use crate::experiment::{self, Experiment};
 use crate::load::Lab;
-use crate::options::{Common, Verb};
+use crate::options::{Common, Verb, check_unique_names};
 use crate::progress::Progress;
 use crate::replay::Replay;
-use crate::result::{FORMAT, Report, TargetInfo};
+use crate::result::{FORMAT, Part, Report, TargetInfo};
 use crate::target::{self, Scratch, Target, Workspace};
 use crate::{Error, Result, record, report};
 use base::random::Random;
@@ -49,7 +49,7 @@ async fn run_verb(verb: Verb) -> Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
         Verb::All(common) => return run(common, experiment::All).await,
-        Verb::Suite { command, common } => return run(common, experiment::Suite::new(command)).await,
+        Verb::Suite { command, common } => return run(common, experiment::Suite { command }).await,
         Verb::Record(record) => return record::run(&record).await,
         Verb::Replay { recording, replay, common } => {
             return run(common, Replay::open(&recording, replay)?).await;
@@ -88,10 +88,21 @@ async fn measured<E: Experiment>(common: &Common, experiment: E, progress: &Prog
         () = progress.until_stopped() => return Err(Error::Input("stopped before the first \
          measurement".to_string())),
     };
-    let workspaces = open_workspaces(&targets, &id).await?;
-    let report = empty_report(&experiment, id, seed, common, infos(&targets).await);
-    let mut lab = Lab::new(common, seed, targets, report, progress.clone());
-    if let Err(error) = experiment.measure(&mut lab).await {
+    let mut infos = Vec::new();
+    for target in &targets {
+        infos.push(target.info().await);
+    }
+    let report = empty_report(experiment.describe(), id.clone(), seed, common, infos);
+    let mut lab = Lab::new(common, targets, report, progress.clone());
+    let mut workspaces = Vec::new();
+    let opened = async {
+        for target in &lab.targets {
+            workspaces.push(Workspace::open(target, &id).await?);
+        }
+        Ok(())
+    };
+    let opened = opened.await;
+    if let Err(error) = if opened.is_ok() { experiment.measure(&mut lab).await } else { Ok(()) } {
         lab.fail(error);
     }
     if progress.stopped() {
@@ -99,7 +110,7 @@ async fn measured<E: Experiment>(common: &Common, experiment: E, progress: &Prog
     }
     remove_workspaces(&mut lab, workspaces).await;
     lab.report.seconds = began.elapsed().as_secs_f64();
-    Ok(lab.report)
+    opened.map(|()| lab.report)
 }
 
 /// Returns the targets of the command line. The default is Vellum at each durability level, and mongod and FerretDB if
@@ -131,110 +142,53 @@ async fn targets(common: &Common, scratch: &Scratch) -> Result<Vec<Target>> {
     if let Some(place) = places.first().filter(|_| common.members_here) {
         targets.push(target::start_members(place).await?);
     }
-    check_unique_names(&targets.iter().map(|target| target.name.as_str()).collect::<Vec<_>>())?;
+    check_unique_names(targets.iter().map(|target| target.name.as_str()))?;
     Ok(targets)
-}
-
-/// Checks the names of targets.
-///
-/// # Errors
-/// A target of the command line has the name of a target that the lab starts.
-fn check_unique_names(names: &[&str]) -> Result<()> {
-    let twice = names.iter().enumerate().find(|(at, name)| names[..*at].contains(*name));
-    twice.map_or(Ok(()), |(_, name)| {
-        Err(Error::Input(format!("two targets are named {name}, one of which the lab starts itself")))
-    })
-}
-
-/// Returns the properties of all targets, taken one after the other.
-async fn infos(targets: &[Target]) -> Vec<TargetInfo> {
-    let mut infos = Vec::new();
-    for target in targets {
-        infos.push(target.info().await);
-    }
-    infos
-}
-
-/// Creates a database on each target.
-///
-/// # Errors
-/// A target refuses. Databases created before are removed.
-async fn open_workspaces(targets: &[Target], id: &str) -> Result<Vec<Workspace>> {
-    let mut workspaces = Vec::new();
-    for target in targets {
-        match Workspace::open(target, id).await {
-            Ok(workspace) => workspaces.push(workspace),
-            Err(error) => {
-                for workspace in workspaces {
-                    // The first error is reported.
-                    let _ = workspace.remove().await;
-                }
-                return Err(error);
-            }
-        }
-    }
-    Ok(workspaces)
 }
 
 /// Removes the databases of a run. Failures become errors of the report.
 async fn remove_workspaces(lab: &mut Lab, workspaces: Vec<Workspace>) {
-    let targets = lab.targets.clone();
-    for (target, workspace) in targets.iter().zip(workspaces) {
+    for workspace in workspaces {
+        let target = workspace.target.clone();
         // A dead target cannot answer, and another attempt would only wait.
-        if lab.reason_of_death(target).is_some() {
-            continue;
-        }
-        let removed = tokio::time::timeout(REMOVAL, workspace.remove()).await;
-        if let Err(error) =
-            removed.unwrap_or_else(|_| Err(target.error("doesn't remove the lab's database in time")))
-        {
-            lab.fail(error);
+        if lab.reason_of_death(&target).is_none() {
+            let removed = tokio::time::timeout(REMOVAL, workspace.remove()).await;
+            let late = |_| Err(target.error("doesn't remove the lab's database in time"));
+            removed.unwrap_or_else(late).unwrap_or_else(|error| lab.fail(error));
         }
     }
 }
 
 /// Returns a report without measurements.
-pub(crate) fn empty_report<E: Experiment>(
-    experiment: &E,
+pub(crate) fn empty_report(
+    of: Part,
     id: String,
     seed: u64,
     common: &Common,
-    targets: Vec<TargetInfo>,
+    infos: Vec<TargetInfo>,
 ) -> Report {
+    let environment = [("lab", format!("vellum {}", env!("CARGO_PKG_VERSION")))].into_iter();
+    let environment = environment.chain(target::machine::description());
     Report {
         format: FORMAT,
         id,
-        experiment: experiment.name().to_string(),
-        title: experiment.title(),
-        about: experiment.about(),
+        experiment: of.experiment,
+        title: of.title,
+        about: of.about,
         started: Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-        command: command(std::env::args(), seed, common, &targets),
+        command: command(std::env::args(), seed, common, &infos),
         seed,
         scale: common.scale,
-        environment: environment(),
-        targets,
+        environment: environment.map(|(name, value)| (name.to_string(), value)).collect(),
+        targets: infos,
         ..Report::default()
     }
 }
 
-/// Returns the version of the lab and a description of the machine.
-fn environment() -> Vec<(String, String)> {
-    let own = [("lab", format!("vellum {}", env!("CARGO_PKG_VERSION")))];
-    own.into_iter()
-        .chain(target::machine::description())
-        .map(|(name, value)| (name.to_string(), value))
-        .collect()
-}
-
 /// Returns the command that repeats this run: as given, with the seed, without passwords.
-fn command(
-    arguments: impl Iterator<Item = String>,
-    seed: u64,
-    common: &Common,
-    infos: &[TargetInfo],
-) -> String {
+fn command(all: impl Iterator<Item = String>, seed: u64, common: &Common, infos: &[TargetInfo]) -> String {
     let mut words: Vec<String> = vec!["vellum".to_string(), "lab".to_string()];
-    for argument in arguments.skip(1) {
+    for argument in all.skip(1) {
         let given = common.targets.iter().find(|given| argument.ends_with(&given.uri));
         let info = given.and_then(|given| infos.iter().find(|info| info.name == given.name));
         words.push(match (given, info) {
@@ -294,8 +248,8 @@ mod tests {
 
     #[test]
     fn names_of_the_labs_own_are_taken() {
-        assert_eq!(check_unique_names(&["null-server", "a", "b"]), Ok(()));
-        assert!(check_unique_names(&["null-server", "a", "null-server"]).is_err());
+        assert_eq!(check_unique_names(["null-server", "a", "b"]), Ok(()));
+        assert!(check_unique_names(["null-server", "a", "null-server"]).is_err());
     }
 
     #[test]

@@ -17,8 +17,8 @@ use crate::load::Lab;
 use crate::options::Common;
 use crate::result::Part;
 use crate::target::{ErrorChain, Target};
-use mongodb::bson::{Document, doc};
-use mongodb::{Collection, Database};
+use mongodb::Database;
+use mongodb::bson::Document;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -26,14 +26,8 @@ use std::sync::Arc;
 
 /// An experiment of the command line.
 pub(crate) trait Experiment {
-    /// Returns its name on the command line.
-    fn name(&self) -> &'static str;
-
-    /// Returns the title of the report.
-    fn title(&self) -> String;
-
-    /// Returns a description of a few sentences: subject and purpose.
-    fn about(&self) -> String;
+    /// Returns its name on the command line, its title, and a description of a few sentences.
+    fn describe(&self) -> Part;
 
     /// Refuses unsupported options before any server is started.
     fn check(&self, _: &Common) -> Result<()> {
@@ -52,16 +46,9 @@ pub(crate) struct All;
 const PARTS: [&str; 6] = ["inserts", "write-concern", "clean", "working-set", "error-tracker", "micro"];
 
 impl Experiment for All {
-    fn name(&self) -> &'static str {
-        "all"
-    }
-
-    fn title(&self) -> String {
-        "All experiments".to_string()
-    }
-
-    fn about(&self) -> String {
-        format!("On the same servers, one after the other: {}.", PARTS.join(", "))
+    fn describe(&self) -> Part {
+        let about = format!("On the same servers, one after the other: {}.", PARTS.join(", "));
+        Part::new("all", "All experiments", about)
     }
 
     fn check(&self, common: &Common) -> Result<()> {
@@ -80,8 +67,7 @@ impl Experiment for All {
             if let Err(error) = experiment.measure(lab).await {
                 lab.fail(error);
             }
-            let (title, about) = (experiment.title(), experiment.about());
-            lab.report.parts.push(Part { experiment: name.to_string(), title, about });
+            lab.report.parts.push(experiment.describe());
             lab.experiment.clear();
         }
         Ok(())
@@ -102,10 +88,6 @@ impl MongoConnection {
         Ok(MongoConnection { target: target.clone(), database })
     }
 
-    pub(super) fn collection<T: Send + Sync>(&self, name: &str) -> Collection<T> {
-        self.database.collection(name)
-    }
-
     /// Adds the target's name to an error.
     pub(super) fn named<T>(&self, result: std::result::Result<T, impl Display>) -> Result<T> {
         result.map_err(|error| self.target.error(error))
@@ -120,45 +102,10 @@ impl MongoConnection {
     pub(super) async fn admin(&self, command: Document) -> Result<Document> {
         self.named(self.database.client().database("admin").run_command(command).await)
     }
-
-    /// Fills a collection with documents numbered from 0, in batches of 1,000.
-    pub(super) async fn fill(
-        &self,
-        collection: &str,
-        count: u64,
-        make: impl Fn(u64) -> Document,
-    ) -> Result<()> {
-        const BATCH: u64 = 1000;
-        let collection = self.collection::<Document>(collection);
-        for first in (0..count).step_by(BATCH as usize) {
-            let documents = (first..(first + BATCH).min(count)).map(&make);
-            self.named(collection.insert_many(documents).await)?;
-        }
-        Ok(())
-    }
-
-    /// Returns true if the server identifies as Vellum and has its commands. The null server answers any command.
-    pub(super) async fn is_vellum(&self) -> Result<bool> {
-        let info = self.admin(doc! { "buildInfo": 1 }).await?;
-        Ok(self.target.is_null_server || info.contains_key("vellum"))
-    }
 }
 
 /// Places that already hold the data of a section, so that it is loaded once and not in every round.
-#[derive(Clone, Debug, Default)]
-pub(super) struct LoadedData(Arc<Mutex<BTreeSet<String>>>);
-
-impl LoadedData {
-    /// Returns true at the first call for a place, and marks the place as loaded.
-    pub(super) fn first_time(&self, place: &str) -> bool {
-        self.0.lock().insert(place.to_string())
-    }
-
-    /// Marks a place as not loaded.
-    pub(super) fn forget(&self, place: &str) {
-        self.0.lock().remove(place);
-    }
-}
+type LoadedData = Arc<Mutex<BTreeSet<String>>>;
 
 /// Adds the target's name to an error of PostgreSQL.
 pub(super) fn named<T>(target: &Target, result: std::result::Result<T, tokio_postgres::Error>) -> Result<T> {

@@ -1,25 +1,27 @@
 //! `suite`: duration of a command, such as an application's tests, with each target in turn as `MONGODB_URI`.
 
 use super::Experiment;
-use crate::Result;
-use crate::histogram::Latencies;
-use crate::load::Lab;
+use crate::load::measure::{Bench, Case, Prepared, RoundSpec};
+use crate::load::{Lab, LoadEnd, Worker};
 use crate::options::Common;
 use crate::report::figures;
-use crate::result::{Kind, Row};
-use crate::target::{Protocol, Scratch, Target, Usage};
+use crate::result::{Kind, Part, Row};
+use crate::target::{Protocol, Scratch, Target};
+use crate::{Error, Result};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use std::fs::File;
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// The experiment `suite`.
+#[derive(Clone)]
 pub(crate) struct Suite {
     /// The program and its arguments.
-    command: Vec<String>,
+    pub(crate) command: Vec<String>,
 }
 
 /// Environment variable with the connection string.
@@ -28,29 +30,13 @@ const VARIABLE: &str = "MONGODB_URI";
 /// Poll interval of the command, far below the time of a suite.
 const STEP: Duration = Duration::from_millis(5);
 
-const SECTION: &str = "suite";
-
-impl Suite {
-    /// Creates the experiment for a command.
-    pub(crate) fn new(command: Vec<String>) -> Suite {
-        Suite { command }
-    }
-}
-
 impl Experiment for Suite {
-    fn name(&self) -> &'static str {
-        "suite"
-    }
-
-    fn title(&self) -> String {
-        format!("How long {} takes", self.command.join(" "))
-    }
-
-    fn about(&self) -> String {
-        format!(
+    fn describe(&self) -> Part {
+        let about = format!(
             "The command runs against each target in turn, from its start to its end, with {VARIABLE} set to the target's \
              connection string. Its data stays in a target until the end of the run. In a target of --target the data stays."
-        )
+        );
+        Part::new("suite", format!("How long {} takes", self.command.join(" ")), about)
     }
 
     fn check(&self, common: &Common) -> Result<()> {
@@ -60,81 +46,69 @@ impl Experiment for Suite {
 
     async fn measure(&self, lab: &mut Lab) -> Result<()> {
         let about = "An operation is one run of the command.";
-        let section = lab.section(SECTION, "Time of the suite", about, Kind::Times);
-        let targets = lab.targets.clone();
-        let case = self.command.join(" ");
-        lab.report.sections[section].rows =
-            targets.iter().map(|target| Row::new(&target.name, &case, 1)).collect();
-        let scratch = Scratch::temporary()?;
-        lab.progress.expect(targets.len() * lab.common.rounds as usize);
-        for round in 0..lab.common.rounds {
-            for turn in 0..targets.len() {
-                let which = (turn + round as usize) % targets.len();
-                self.visit(lab, (section, which), &targets[which], scratch.path()).await;
-                lab.progress.end(None);
-            }
-        }
+        let section = lab.section("suite", "Time of the suite", about, Kind::Times);
+        let case = Case::new(self.command.join(" "), LoadEnd::Operations(1), self.clone());
+        let cases = [case.with_fixed_operations(1, 0)];
+        lab.progress.expect(lab.measurements(&cases));
+        lab.measure(section, &cases).await;
         Ok(())
     }
 }
 
-impl Suite {
-    /// Runs the command once on a target. Records the duration, or the reason to skip the target.
-    async fn visit(&self, lab: &mut Lab, (section, at): (usize, usize), target: &Target, scratch: &Path) {
-        let unfit = match target.protocol {
-            _ if target.is_null_server => Some("it stores nothing"),
-            Protocol::Postgres => Some("a suite needs MongoDB's protocol"),
-            Protocol::Mongo => lab.progress.stopped().then_some("the run was stopped early"),
-        };
-        let row = &mut lab.report.sections[section].rows[at];
-        if let (None, Some(why)) = (&row.note, unfit) {
-            row.partial = row.operations > 0;
-            row.note = Some(why.to_string());
-        }
-        if row.note.is_some() {
-            return;
-        }
-        lab.progress.begin(&target.name, self.command.join(" "));
-        let (before, began) = (target.usage(), Instant::now());
-        let ended = self.run(lab, target, &scratch.join(format!("output-{at}"))).await;
-        let took = began.elapsed();
-        let cpu = Usage::cpu_between(before, target.usage());
-        let row = &mut lab.report.sections[section].rows[at];
-        match ended {
-            Ok(true) => row.add(&Latencies::from_iter([took]), took.as_secs_f64(), cpu, false),
-            Ok(false) => row.note = Some("the run was stopped early".to_string()),
-            Err(why) => {
-                row.failures += 1;
-                row.note = Some(why.clone());
-                lab.fail(target.error(format!("the suite: {why}")));
+impl Bench for Suite {
+    type Worker = SuiteWorker;
+
+    async fn prepare(&self, target: &Target, _: &RoundSpec) -> Result<Prepared<SuiteWorker>> {
+        Ok(match target.protocol {
+            _ if target.is_null_server => Prepared::Unsupported("it stores nothing".to_string()),
+            Protocol::Postgres => Prepared::Unsupported("a suite needs MongoDB's protocol".to_string()),
+            Protocol::Mongo => {
+                let (command, uri) = (self.command.clone(), target.uri.clone());
+                Prepared::Ready(vec![SuiteWorker { command, uri, scratch: Scratch::temporary()? }])
             }
-        }
-        let row = &mut lab.report.sections[section].rows[at];
-        row.partial = row.note.is_some() && row.operations > 0;
+        })
     }
 
-    /// Runs the command once. Returns false if the run was stopped. An error contains the reason of a failure.
-    async fn run(&self, lab: &Lab, target: &Target, output: &Path) -> std::result::Result<bool, String> {
-        let (program, arguments) = self.command.split_first().ok_or("no command")?;
-        let start_error = |error: std::io::Error| format!("{program} can't be run: {error}");
-        let file = File::create(output).map_err(start_error)?;
+    async fn finish(&self, target: &Target, row: &mut Row) -> Result<()> {
+        // A course over time has a single point.
+        row.timeline.clear();
+        row.first_error.as_ref().map_or(Ok(()), |why| Err(target.error(why)))
+    }
+}
+
+/// Runs the command as an operation.
+pub(crate) struct SuiteWorker {
+    command: Vec<String>,
+    uri: String,
+    scratch: Scratch,
+}
+
+impl Worker for SuiteWorker {
+    const SILENCE_MAX: Duration = Duration::MAX;
+
+    async fn operation(&mut self, _: u64) -> Result<()> {
+        let (program, arguments) =
+            self.command.split_first().ok_or(Error::Input("no command".to_string()))?;
+        let start_error = |error: io::Error| Error::Input(format!("{program} can't be run: {error}"));
+        let output = self.scratch.path().join("output");
+        let file = File::create(&output).map_err(start_error)?;
         let mut command = Command::new(program);
-        command.args(arguments).env(VARIABLE, &target.uri).stdin(Stdio::null());
+        command.args(arguments).env(VARIABLE, &self.uri).stdin(Stdio::null());
         command.stdout(file.try_clone().map_err(start_error)?).stderr(file);
         let began = Instant::now();
         // A process group of its own, so that all its processes can be killed.
         let mut running = Running(command.process_group(0).spawn().map_err(start_error)?);
-        while !lab.progress.stopped() {
+        let status = loop {
             match running.0.try_wait().map_err(start_error)? {
-                Some(status) if status.success() => return Ok(true),
-                Some(status) => {
-                    let took = figures::seconds(began.elapsed().as_secs_f64());
-                    return Err(format!("it failed after {took} ({status}){}", last_line(output)));
-                }
+                Some(status) => break status,
                 None => tokio::time::sleep(STEP).await,
             }
+        };
+        if status.success() {
+            return Ok(());
         }
-        Ok(false)
+        let took = figures::seconds(began.elapsed().as_secs_f64());
+        Err(Error::Input(format!("it failed after {took} ({status}){}", last_line(&output))))
     }
 }
 

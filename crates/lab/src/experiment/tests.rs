@@ -1,5 +1,6 @@
 //! Experiments against fake servers in this process.
 
+use super::Experiment;
 use crate::Result;
 use crate::load::measure::{Bench, Case, Prepared, RoundSpec, WARM_UP};
 use crate::load::{Lab, LoadEnd, Worker};
@@ -41,7 +42,7 @@ impl Fake {
     async fn open(name: &str) -> Fake {
         let null_server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let behind = null_server.local_addr().unwrap();
-        std::thread::spawn(move || null_server::serve(&null_server));
+        std::thread::spawn(move || null_server::serve(&null_server, Vec::new()));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let uri = format!("mongodb://{}/", listener.local_addr().unwrap());
         let connections = Arc::new(Mutex::new(Vec::new()));
@@ -112,9 +113,10 @@ impl Worker for Pinger {
 
 fn lab(arguments: &[&str], fakes: &[&Fake]) -> Lab {
     let common = common(arguments);
-    let report = empty_report(&super::Run::own("clean").unwrap(), "id".to_string(), 1, &common, Vec::new());
+    let report =
+        empty_report(super::Run::own("clean").unwrap().describe(), "id".to_string(), 1, &common, Vec::new());
     let targets = fakes.iter().map(|fake| fake.target.clone()).collect();
-    Lab::new(&common, 1, targets, report, Progress::new(true))
+    Lab::new(&common, targets, report, Progress::new(true))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -3,9 +3,9 @@
 //! A closed loop gives the starting point. The search then brackets the highest rate whose p99, from the intended
 //! start, is within the limit, and halves the bracket. Each target is then measured at shares of its highest rate.
 
-use super::measure::{Bench, Case, Prepared, RoundSpec, add_round};
+use super::measure::{Bench, Case, Prepared, RatedCase, RoundSpec, add_round};
 use super::run_load::{EndReason, LoadResult, run_load};
-use super::{Load, LoadEnd, Pace, Worker};
+use super::{Load, LoadEnd, Worker};
 use crate::Result;
 use crate::load::Lab;
 use crate::progress::Progress;
@@ -46,11 +46,8 @@ impl Search {
     /// Narrows the bracket by the result of a trial.
     fn narrow(&mut self, held: bool) {
         self.tries += 1;
-        if held {
-            self.holds = Some(self.next)
-        } else {
-            self.fails = Some(self.next)
-        }
+        let bound = if held { &mut self.holds } else { &mut self.fails };
+        *bound = Some(self.next);
         self.next = match (self.holds, self.fails) {
             (Some(low), Some(high)) => (low + high) / 2.0,
             (Some(low), None) => low * 2.0,
@@ -79,9 +76,9 @@ struct Trials<'a, W> {
 
 impl<W: Worker> Trials<'_, W> {
     /// Runs one trial, and sets the number of the next operation.
-    async fn try_pace(&mut self, pace: Pace) -> Result<LoadResult> {
+    async fn try_rate(&mut self, rate: Option<f64>) -> Result<LoadResult> {
         self.number += 1;
-        let load = Load { pace, until: LoadEnd::Seconds(self.seconds), first: self.number << 32 };
+        let load = Load { rate, until: LoadEnd::Seconds(self.seconds), first: self.number << 32 };
         let outcome = run_load(&mut self.workers, load, &self.progress).await;
         match (outcome.ended, &outcome.first_error) {
             (EndReason::Broken, Some(error)) => Err(error.clone()),
@@ -92,12 +89,12 @@ impl<W: Worker> Trials<'_, W> {
 
     /// Returns the highest rate within the limit, if any.
     async fn search(&mut self, limit: f64) -> Result<Option<f64>> {
-        let closed = self.try_pace(Pace::Closed).await?;
+        let closed = self.try_rate(None).await?;
         let mut search = Search::from(closed.operations() as f64 / closed.seconds.max(1e-9));
         while let Some(rate) = search.rate().filter(|_| !self.progress.stopped()) {
             // A second try, since one hiccup of a busy machine must not halve the result.
-            let first = self.try_pace(Pace::Open { rate }).await?;
-            let held = holds(&first, limit) || holds(&self.try_pace(Pace::Open { rate }).await?, limit);
+            let first = self.try_rate(Some(rate)).await?;
+            let held = holds(&first, limit) || holds(&self.try_rate(Some(rate)).await?, limit);
             search.narrow(held);
         }
         Ok(search.holds)
@@ -110,11 +107,11 @@ impl Lab {
         &mut self,
         section: usize,
         first: usize,
-        cases: &[&Case<B>],
-        limit: f64,
+        cases: &[RatedCase<'_, B>],
     ) {
+        let Some(limit) = self.common.find_rate else { return };
         let targets = self.targets.clone();
-        for (at, case) in cases.iter().enumerate().filter(|(_, case)| !case.exact) {
+        for (at, (case, _)) in cases.iter().enumerate().filter(|(_, (case, _))| !case.exact) {
             let connections = plural(case.connections.into(), "connection");
             let title = format!("Latency against throughput: {}, {connections}", case.name);
             let about = format!(
@@ -157,8 +154,7 @@ impl Lab {
         };
         let seconds = self.common.duration.unwrap_or(3.0 * self.common.scale.min(1.0)).max(0.3);
         let mut trials = Trials { progress: self.progress.clone(), target, workers, seconds, number: 0 };
-        let highest = trials.search(limit).await?;
-        let Some(highest) = highest else {
+        let Some(highest) = trials.search(limit).await? else {
             let (name, case) = (&target.name, &case.name);
             self.warn(format!("{name}, {case}: no rate was found at which p99 stays within {limit} ms"));
             return Ok(0.0);
@@ -169,16 +165,13 @@ impl Lab {
             }
             let rate = highest * share;
             let before = target.usage();
-            let outcome = trials.try_pace(Pace::Open { rate }).await?;
+            let outcome = trials.try_rate(Some(rate)).await?;
             let cpu = Usage::cpu_between(before, target.usage());
-            let mut row = Row::new(
-                &target.name,
-                &format!("{:.0} % of the highest rate", share * 100.0),
-                case.connections,
-            );
+            let name = format!("{:.0} % of the highest rate", share * 100.0);
+            let mut row = Row::new(&target.name, &name, case.connections);
             row.x = Some(rate);
             add_round(&mut row, &outcome, cpu);
-            let load = Load { pace: Pace::Open { rate }, until: LoadEnd::Seconds(seconds), first: 0 };
+            let load = Load { rate: Some(rate), until: LoadEnd::Seconds(seconds), first: 0 };
             self.check_outcome(target, &row.case, load, &outcome, cpu);
             self.report.sections[section].rows.push(row);
         }

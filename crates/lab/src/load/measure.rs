@@ -5,7 +5,7 @@
 //! earlier figures and is skipped from then on.
 
 use super::run_load::{EndReason, LoadResult, run_load};
-use super::{Load, LoadEnd, Pace, Worker};
+use super::{Load, LoadEnd, Worker};
 use crate::load::Lab;
 use crate::report::figures::plural;
 use crate::result::{Kind, Row, Section};
@@ -15,6 +15,9 @@ use std::time::Duration;
 
 /// Timeout of the preparation of a case.
 const PREPARE_MAX: Duration = Duration::from_secs(1800);
+
+/// Timeout of the answer that shows that a target runs.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 /// Timeout for finishing a case after a stop request.
 const FINISH_MAX: Duration = Duration::from_secs(5);
@@ -89,11 +92,11 @@ impl<B> Case<B> {
 }
 
 /// A case at one rate, or at the pace of the answers.
-type RatedCase<'a, B> = (&'a Case<B>, Option<f64>);
+pub(super) type RatedCase<'a, B> = (&'a Case<B>, Option<f64>);
 
 /// Position of a measurement's row in the report.
 #[derive(Clone, Copy)]
-struct RowPosition {
+struct Place {
     section: usize,
     row: usize,
 }
@@ -128,7 +131,7 @@ impl Lab {
             for (at, case) in cases.iter().enumerate() {
                 for turn in 0..targets.len() {
                     let which = (turn + at + round as usize) % targets.len();
-                    let position = RowPosition { section, row: first + at * targets.len() + which };
+                    let position = Place { section, row: first + at * targets.len() + which };
                     self.spec(position, *case, &targets[which], round).await;
                     let row = self.row(position);
                     let last = row.rounds.last().map(|last| (last.rate(), last.latency.p99));
@@ -138,10 +141,7 @@ impl Lab {
         }
         self.report_failures(section, first);
         self.report_load_warnings();
-        if let Some(limit) = self.common.find_rate {
-            let cases: Vec<&Case<B>> = cases.iter().map(|(case, _)| *case).collect();
-            self.find_rates(section, first, &cases, limit).await;
-        }
+        self.find_rates(section, first, &cases).await;
     }
 
     /// Returns the number of measurements of these cases.
@@ -173,14 +173,14 @@ impl Lab {
         first
     }
 
-    fn row(&mut self, position: RowPosition) -> &mut Row {
+    fn row(&mut self, position: Place) -> &mut Row {
         &mut self.report.sections[position.section].rows[position.row]
     }
 
     /// Measures one case on one target in one round. Records every error in the report.
     async fn spec<B: Bench>(
         &mut self,
-        position: RowPosition,
+        position: Place,
         paced: RatedCase<'_, B>,
         target: &Target,
         round: u32,
@@ -195,13 +195,8 @@ impl Lab {
         if let Some(why) = self.reason_of_death(target) {
             return self.mark_partial(position, &why);
         }
-        let rounds = self.common.rounds;
-        let message = format!(
-            "{}, {}, round {} of {rounds}",
-            case.name,
-            plural(case.connections.into(), "connection"),
-            round + 1
-        );
+        let connections = plural(case.connections.into(), "connection");
+        let message = format!("{}, {connections}, round {} of {}", case.name, round + 1, self.common.rounds);
         self.progress.begin(&target.name, message);
         let progress = self.progress.clone();
         let spec = RoundSpec { connections: case.connections, round };
@@ -214,30 +209,24 @@ impl Lab {
         };
         let result = match prepared {
             Ok(Prepared::Ready(workers)) => self.round(position, paced, target, workers).await,
-            Ok(Prepared::Unsupported(why)) => {
-                self.row(position).note = Some(why);
-                return;
-            }
+            Ok(Prepared::Unsupported(why)) => return self.row(position).note = Some(why),
             Err(error) => Err(error),
         };
-        let finished = match result {
-            Ok(()) => {
-                // A stop request does not wait for a server with a long backlog.
-                let too_long = async {
-                    progress.until_stopped().await;
-                    tokio::time::sleep(FINISH_MAX).await;
-                };
-                let finished = tokio::select! {
-                    finished = case.bench.finish(target, self.row(position)) => Some(finished),
-                    () = too_long => None,
-                };
-                finished.unwrap_or_else(|| {
-                    self.mark_partial(position, "the run was stopped early");
-                    Ok(())
-                })
+        let finished = async {
+            result?;
+            // A stop request does not wait for a server with a long backlog.
+            let too_long = async {
+                progress.until_stopped().await;
+                tokio::time::sleep(FINISH_MAX).await;
+            };
+            tokio::select! {
+                finished = case.bench.finish(target, self.row(position)) => return finished,
+                () = too_long => {}
             }
-            failed => failed,
+            self.mark_partial(position, "the run was stopped early");
+            Ok(())
         };
+        let finished = finished.await;
         if let Err(error) = finished {
             self.record_error(position, target, error).await;
         }
@@ -246,18 +235,20 @@ impl Lab {
     /// Runs the warm-up, then the measurement.
     async fn round<B: Bench>(
         &mut self,
-        position: RowPosition,
+        position: Place,
         paced: RatedCase<'_, B>,
         target: &Target,
         mut workers: Vec<B::Worker>,
     ) -> Result<()> {
-        let (case, _) = paced;
-        let warm_up = Load { pace: Pace::Closed, until: case.warm_up, first: WARM_UP };
+        let (case, rate) = paced;
+        let warm_up = Load { rate: None, until: case.warm_up, first: WARM_UP };
         let warm = run_load(&mut workers, warm_up, &self.progress).await;
         if warm.ended != EndReason::Done {
             return self.ended_early(position, target, warm);
         }
-        let load = self.load_of(paced);
+        let seconds = self.common.duration.filter(|_| !case.exact);
+        let seconds = seconds.map(|all| LoadEnd::Seconds(all / f64::from(self.common.rounds)));
+        let load = Load { rate, until: seconds.unwrap_or(case.until), first: 0 };
         // Work on the file system matters if several file systems are compared.
         let counts = !self.common.data_on.is_empty();
         let storage = if counts { Some(Counters::of(target, None).await) } else { None };
@@ -276,38 +267,27 @@ impl Lab {
         self.ended_early(position, target, outcome)
     }
 
-    /// Applies the options to a case.
-    fn load_of<B>(&self, (case, rate): RatedCase<B>) -> Load {
-        let seconds = self.common.duration.map(|all| LoadEnd::Seconds(all / f64::from(self.common.rounds)));
-        let seconds = seconds.filter(|_| !case.exact);
-        let pace = rate.map_or(Pace::Closed, |rate| Pace::Open { rate });
-        Load { pace, until: seconds.unwrap_or(case.until), first: 0 }
-    }
-
     /// Records the reason of an early end in the report.
-    fn ended_early(&mut self, position: RowPosition, target: &Target, outcome: LoadResult) -> Result<()> {
+    fn ended_early(&mut self, position: Place, target: &Target, outcome: LoadResult) -> Result<()> {
+        let case = self.row(position).case.clone();
         match outcome.ended {
-            EndReason::Done => Ok(()),
+            EndReason::Done => {}
             EndReason::Behind => {
-                let (unserved, case) = (outcome.unserved, self.row(position).case.clone());
-                let name = &target.name;
-                self.warn(format!(
-                    "{name}, {case}: the run fell behind its schedule, and {unserved} \
-                 operations were never sent"
-                ));
-                Ok(())
+                let (name, unserved) = (&target.name, outcome.unserved);
+                let what = "the run fell behind its schedule, and";
+                self.warn(format!("{name}, {case}: {what} {unserved} operations were never sent"));
             }
-            EndReason::Stopped => {
-                self.mark_partial(position, "the run was stopped early");
-                Ok(())
+            EndReason::Stopped => self.mark_partial(position, "the run was stopped early"),
+            EndReason::Hung => return Err(target.error("does not respond any more")),
+            EndReason::Broken => {
+                return Err(outcome.first_error.clone().unwrap_or_else(|| target.error("fails")));
             }
-            EndReason::Hung => Err(target.error("does not respond any more")),
-            EndReason::Broken => Err(outcome.first_error.clone().unwrap_or_else(|| target.error("fails"))),
         }
+        Ok(())
     }
 
     /// Marks the row as partial, and keeps its figures.
-    fn mark_partial(&mut self, position: RowPosition, why: &str) {
+    fn mark_partial(&mut self, position: Place, why: &str) {
         let row = self.row(position);
         row.partial = row.operations > 0;
         let message = if row.partial { "cut short" } else { "not measured" };
@@ -315,14 +295,15 @@ impl Lab {
     }
 
     /// Records an error. If the target is gone, its other rows are skipped.
-    async fn record_error(&mut self, position: RowPosition, target: &Target, error: Error) {
-        let message = match &error {
-            Error::Target { message, .. } => message.clone(),
+    async fn record_error(&mut self, position: Place, target: &Target, error: Error) {
+        let message = match error {
+            Error::Target { message, .. } => message,
             other => other.to_string(),
         };
         let case = self.row(position).case.clone();
         self.mark_partial(position, &message);
-        if is_alive(target).await {
+        let answer = tokio::time::timeout(ANSWER_MAX, target.handshake()).await;
+        if matches!(answer, Ok(Ok(()))) {
             self.fail(target.error(format!("{case}: {message}")));
         } else {
             self.mark_dead(target, &format!("it was not running after {case}"));
@@ -332,24 +313,14 @@ impl Lab {
 
     /// Reports occasional failures once for each row.
     fn report_failures(&mut self, section: usize, first: usize) {
-        let rows = self.report.sections[section].rows.iter().skip(first);
-        let failed = rows.filter(|row| row.failures > 0 && row.note.is_none());
-        let errors: Vec<Error> = failed
-            .map(|row| {
-                let all = row.operations + row.failures;
-                let why = row.first_error.as_deref().unwrap_or("unknown reason");
-                let message =
-                    format!("{}: {} of {all} operations failed, the first: {why}", row.case, row.failures);
-                Error::Target { name: row.target.clone(), message }
-            })
-            .collect();
-        errors.into_iter().for_each(|error| self.fail(error));
+        let rows = self.report.sections[section].rows[first..].iter();
+        let failed: Vec<Row> = rows.filter(|row| row.failures > 0 && row.note.is_none()).cloned().collect();
+        for Row { target: name, case, operations, failures, first_error, .. } in failed {
+            let (all, why) = (operations + failures, first_error.unwrap_or_default());
+            let message = format!("{case}: {failures} of {all} operations failed, the first: {why}");
+            self.fail(Error::Target { name, message });
+        }
     }
-}
-
-/// Returns true if the target answers.
-async fn is_alive(target: &Target) -> bool {
-    matches!(tokio::time::timeout(Duration::from_secs(10), target.handshake()).await, Ok(Ok(())))
 }
 
 /// Adds the result of a load to its row.

@@ -26,21 +26,16 @@ use crate::{Error, Result};
 use run_load::{EndReason, LoadResult, run_load};
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::time::Duration;
 
 /// The worker of one connection.
 pub(crate) trait Worker: Send + 'static {
+    /// Time without an answer after which the target counts as hung.
+    const SILENCE_MAX: Duration = Duration::from_secs(120);
+
     /// Sends one operation and waits for its answer. Numbers count from [`Load::first`] over all workers. An operation
     /// depends only on its number and the seed of the run, so that a run can be repeated.
     fn operation(&mut self, number: u64) -> impl Future<Output = Result<()>> + Send;
-}
-
-/// Time of the next operation.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Pace {
-    /// After the answer to the connection's previous operation.
-    Closed,
-    /// At its due time. The rate is in operations per second over all connections.
-    Open { rate: f64 },
 }
 
 /// End of a load.
@@ -53,7 +48,9 @@ pub(crate) enum LoadEnd {
 /// The task of the workers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
-    pub(crate) pace: Pace,
+    /// Offered operations per second over all connections, each due at its time. `None`: a connection sends its next
+    /// operation after the answer to its previous one.
+    pub(crate) rate: Option<f64>,
     pub(crate) until: LoadEnd,
     /// Number of the first operation.
     pub(crate) first: u64,
@@ -62,7 +59,6 @@ pub(crate) struct Load {
 /// State of an experiment.
 pub(crate) struct Lab {
     pub(crate) common: Common,
-    pub(crate) seed: u64,
     pub(crate) targets: Vec<Target>,
     /// Grows during the experiment, and is valid at any time.
     pub(crate) report: Report,
@@ -76,16 +72,10 @@ pub(crate) struct Lab {
 
 impl Lab {
     /// Creates the state with these targets and an empty report.
-    pub(crate) fn new(
-        common: &Common,
-        seed: u64,
-        targets: Vec<Target>,
-        report: Report,
-        progress: Progress,
-    ) -> Lab {
-        let (load_warnings, dead) = (LoadWarnings::default(), BTreeMap::new());
-        let experiment = String::new();
-        Lab { common: common.clone(), seed, targets, report, progress, load_warnings, experiment, dead }
+    pub(crate) fn new(common: &Common, targets: Vec<Target>, report: Report, progress: Progress) -> Lab {
+        let common = common.clone();
+        let (load_warnings, experiment, dead) = Default::default();
+        Lab { common, targets, report, progress, load_warnings, experiment, dead }
     }
 
     /// Returns the experiment's numbers of connections, or the one of the options.

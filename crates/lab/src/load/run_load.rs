@@ -6,13 +6,14 @@
 //! histogram therefore yields both total and timeline, and a worker that hangs loses no recorded data.
 
 use super::schedule::{Schedule, ScheduledOperation};
-use super::warnings::{ClockSample, Shares};
+use super::warnings::Shares;
 use super::{Load, Worker};
-use crate::Error;
-use crate::histogram::Latencies;
+use crate::histogram::{Latencies, Summary};
 use crate::progress::Progress;
 use crate::report::figures;
 use crate::result::TimelineStep;
+use crate::target::machine::clocks;
+use crate::{Error, Result};
 use parking_lot::{Mutex, MutexGuard};
 use std::ops::Deref;
 use std::sync::Arc;
@@ -70,8 +71,6 @@ const LATE_MIN: Duration = Duration::from_millis(1);
 /// Number of failures in a row, or time of failures alone, after which the target counts as broken.
 const FAILURES_IN_A_ROW: u64 = 20;
 const FAILURE_TIME_MAX: Duration = Duration::from_secs(3);
-/// Time without an answer after which a target is given up.
-const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 /// Time limit for the last operation of each worker at the end.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(5);
 const STEP: Duration = Duration::from_millis(100);
@@ -80,6 +79,7 @@ const STEP: Duration = Duration::from_millis(100);
 struct Shared {
     schedule: Arc<Schedule>,
     recorders: Recorders,
+    silence_max: Duration,
     in_a_row: AtomicU64,
     /// Nanoseconds from the start to the last answer, and to the last success.
     answered: AtomicU64,
@@ -88,12 +88,16 @@ struct Shared {
 
 /// Runs a load. Returns the workers in their order, except workers that had to be aborted during an operation.
 pub(crate) async fn run_load<W: Worker>(workers: &mut Vec<W>, load: Load, progress: &Progress) -> LoadResult {
-    let clocks = ClockSample::now();
+    let before = clocks();
     let schedule = Arc::new(Schedule::new(load));
-    let zero = || AtomicU64::new(0);
-    let recorders = Recorders::new(workers.len());
-    let shared =
-        Arc::new(Shared { schedule, recorders, in_a_row: zero(), answered: zero(), succeeded: zero() });
+    let shared = Arc::new(Shared {
+        schedule,
+        recorders: Recorders::new(workers.len()),
+        silence_max: W::SILENCE_MAX,
+        in_a_row: AtomicU64::new(0),
+        answered: AtomicU64::new(0),
+        succeeded: AtomicU64::new(0),
+    });
     let mut tasks = JoinSet::new();
     let count = workers.len();
     for (index, worker) in workers.drain(..).enumerate() {
@@ -107,8 +111,8 @@ pub(crate) async fn run_load<W: Worker>(workers: &mut Vec<W>, load: Load, progre
     let mut back = supervisor.wait(tasks).await;
     back.sort_by_key(|(index, _)| *index);
     workers.extend(back.into_iter().map(|(_, worker)| worker));
-    let mut result = supervisor.finish(matches!(load.pace, super::Pace::Open { .. }));
-    result.shares = clocks.since();
+    let mut result = supervisor.finish(load.rate.is_some());
+    result.shares = Shares::since(before);
     if let Err(error) = released {
         result.total.first_error = Some(Error::Input(format!("no thread for the schedule: {error}")));
         result.ended = EndReason::Broken;
@@ -128,15 +132,9 @@ async fn work<W: Worker>(mut worker: W, index: usize, shared: Arc<Shared>) -> (u
 
 impl Shared {
     /// Records the result of one operation. Latency counts from the due time in an open loop.
-    fn record(
-        &self,
-        index: usize,
-        operation: &ScheduledOperation,
-        began: Instant,
-        result: crate::Result<()>,
-    ) {
+    fn record(&self, index: usize, operation: &ScheduledOperation, began: Instant, result: Result<()>) {
         let now = Instant::now();
-        let nanos = nanoseconds(now.duration_since(self.schedule.start));
+        let nanos = now.duration_since(self.schedule.start).as_nanos() as u64;
         self.answered.store(nanos, Relaxed);
         let mut recorder = self.recorders.of(index);
         match result {
@@ -169,17 +167,13 @@ impl Shared {
         if failing >= FAILURES_IN_A_ROW || (failing > 0 && since(&self.succeeded) > FAILURE_TIME_MAX) {
             return Some(EndReason::Broken);
         }
-        if since(&self.answered) > HANG_TIMEOUT {
+        if since(&self.answered) > self.silence_max {
             return Some(EndReason::Hung);
         }
         let behind = self.schedule.unserved() > 0
             && self.schedule.length().is_some_and(|length| elapsed > length + length / 2 + FINISH_TIMEOUT);
         behind.then_some(EndReason::Behind)
     }
-}
-
-fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Waits for the workers, keeps the timeline, and detects failures.
@@ -229,7 +223,8 @@ impl Supervisor<'_> {
         {
             self.halt(failure);
         }
-        let (done, p99) = self.sampler.totals();
+        let done = self.sampler.total.latency.count() + self.sampler.step.latency.count();
+        let p99 = self.sampler.timeline.last().map_or(0.0, |step| step.p99);
         let of = self.shared.schedule.total().map_or(String::new(), |total| format!(" of {total}"));
         let rate = figures::number(done as f64 / elapsed.as_secs_f64().max(1e-9));
         self.progress.show(&format!("{rate}/s, {done}{of}, p99 {}", figures::latency(p99)));
@@ -277,13 +272,9 @@ impl Recorder {
     fn drain_into(&mut self, total: &mut Recorder) {
         self.latency.drain_into(&mut total.latency);
         self.service.drain_into(&mut total.service);
-        for (from, into) in [
-            (&mut self.failures, &mut total.failures),
-            (&mut self.late, &mut total.late),
-            (&mut self.lagging, &mut total.lagging),
-        ] {
-            *into += std::mem::take(from);
-        }
+        total.failures += std::mem::take(&mut self.failures);
+        total.late += std::mem::take(&mut self.late);
+        total.lagging += std::mem::take(&mut self.lagging);
         if let Some(error) = self.first_error.take() {
             total.first_error.get_or_insert(error);
         }
@@ -333,32 +324,16 @@ impl Sampler {
             return;
         }
         if length > Duration::ZERO {
-            self.timeline.push(moment(&self.step.latency, self.step_began, length));
+            let Summary { p50, p99, max, .. } = self.step.latency.summary();
+            let (at, seconds) = (self.step_began.as_secs_f64(), length.as_secs_f64());
+            let operations = self.step.latency.count();
+            self.timeline.push(TimelineStep { at, seconds, operations, p50, p99, max });
             if self.timeline.len().is_multiple_of(STEPS_MAX) {
                 self.step_length *= 2;
             }
         }
         self.step.drain_into(&mut self.total);
         self.step_began = elapsed;
-    }
-
-    /// Returns the number of operations so far, and the p99 of the current step in microseconds.
-    pub(super) fn totals(&self) -> (u64, f64) {
-        let done = self.total.latency.count() + self.step.latency.count();
-        (done, self.timeline.last().map_or(0.0, |moment| moment.p99))
-    }
-}
-
-/// Returns a step of the timeline.
-fn moment(latency: &Latencies, began: Duration, length: Duration) -> TimelineStep {
-    let summary = latency.summary();
-    TimelineStep {
-        at: began.as_secs_f64(),
-        seconds: length.as_secs_f64(),
-        operations: latency.count(),
-        p50: summary.p50,
-        p99: summary.p99,
-        max: summary.max,
     }
 }
 

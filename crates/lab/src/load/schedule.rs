@@ -3,7 +3,7 @@
 //! In an open loop, a thread releases operations at their due times. Timers of an asynchronous runtime have a
 //! resolution of a millisecond, longer than most operations take.
 
-use super::{Load, LoadEnd, Pace};
+use super::{Load, LoadEnd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -34,12 +34,11 @@ impl Schedule {
     /// Creates the schedule of a load that begins now.
     pub(super) fn new(load: Load) -> Schedule {
         let start = Instant::now();
-        let (total, deadline, rate) = match (load.pace, load.until) {
-            (Pace::Closed, LoadEnd::Operations(operations)) => (operations, None, None),
-            (Pace::Closed, LoadEnd::Seconds(seconds)) => (u64::MAX, Some(start + duration(seconds)), None),
-            (Pace::Open { rate }, LoadEnd::Operations(operations)) => (operations, None, Some(rate)),
-            (Pace::Open { rate }, LoadEnd::Seconds(seconds)) => {
-                (((rate * seconds).round() as u64).max(1), None, Some(rate))
+        let (rate, total, deadline) = match (load.rate, load.until) {
+            (rate, LoadEnd::Operations(operations)) => (rate, operations, None),
+            (None, LoadEnd::Seconds(seconds)) => (None, u64::MAX, Some(start + duration(seconds))),
+            (Some(rate), LoadEnd::Seconds(seconds)) => {
+                (Some(rate), ((rate * seconds).round() as u64).max(1), None)
             }
         };
         let (taken, due, halted) = (AtomicU64::new(0), Semaphore::new(0), AtomicBool::new(false));

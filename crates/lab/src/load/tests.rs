@@ -58,8 +58,8 @@ async fn callers(manner: Manner, count: usize) -> Vec<Caller> {
     callers
 }
 
-async fn run<W: Worker>(workers: &mut Vec<W>, pace: Pace, until: LoadEnd) -> LoadResult {
-    run_load(workers, Load { pace, until, first: 0 }, &Progress::new(true)).await
+async fn run<W: Worker>(workers: &mut Vec<W>, rate: Option<f64>, until: LoadEnd) -> LoadResult {
+    run_load(workers, Load { rate, until, first: 0 }, &Progress::new(true)).await
 }
 
 /// No answers from 0.5 to 1.5 seconds.
@@ -71,9 +71,9 @@ fn stall(since: Duration) -> Duration {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_stall_is_in_open_percentiles_and_not_in_closed_ones() {
     let mut workers = callers(stall, 4).await;
-    let open = run(&mut workers, Pace::Open { rate: 300.0 }, LoadEnd::Seconds(2.5)).await;
+    let open = run(&mut workers, Some(300.0), LoadEnd::Seconds(2.5)).await;
     let mut workers = callers(stall, 4).await;
-    let closed = run(&mut workers, Pace::Closed, LoadEnd::Seconds(2.5)).await;
+    let closed = run(&mut workers, None, LoadEnd::Seconds(2.5)).await;
     assert_eq!(open.operations(), 750, "all that fell due were sent");
     // About 300 of the 750 operations fell due in the stall, and waited half a second on average.
     assert!(open.latency.quantile(0.90) > 600_000.0, "{:?}", open.latency.summary());
@@ -93,7 +93,7 @@ async fn a_stall_is_in_open_percentiles_and_not_in_closed_ones() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_schedule_is_kept() {
     let mut workers = callers(|_| Duration::ZERO, 8).await;
-    let outcome = run(&mut workers, Pace::Open { rate: 500.0 }, LoadEnd::Operations(500)).await;
+    let outcome = run(&mut workers, Some(500.0), LoadEnd::Operations(500)).await;
     assert_eq!((outcome.operations(), outcome.ended), (500, EndReason::Done));
     assert!((0.9..1.6).contains(&outcome.seconds), "{}", outcome.seconds);
     assert_eq!(workers.len(), 8, "they come back");
@@ -102,7 +102,7 @@ async fn a_schedule_is_kept() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_schedule_that_no_one_can_keep_ends() {
     let mut workers = callers(|_| Duration::from_millis(100), 1).await;
-    let outcome = run(&mut workers, Pace::Open { rate: 1000.0 }, LoadEnd::Seconds(0.2)).await;
+    let outcome = run(&mut workers, Some(1000.0), LoadEnd::Seconds(0.2)).await;
     assert_eq!(outcome.ended, EndReason::Behind);
     assert_eq!(outcome.operations() + outcome.unserved, 200);
     assert_eq!(outcome.lagging, 0, "the server's fault, not the generator's");
@@ -130,7 +130,7 @@ fn counters(count: usize, fails_from: u64) -> (Vec<Counter>, Arc<AtomicU64>) {
 #[tokio::test]
 async fn every_number_is_used_once() {
     let (mut workers, sum) = counters(5, u64::MAX);
-    let load = Load { pace: Pace::Closed, until: LoadEnd::Operations(50), first: 100 };
+    let load = Load { rate: None, until: LoadEnd::Operations(50), first: 100 };
     let outcome = run_load(&mut workers, load, &Progress::new(true)).await;
     assert_eq!((outcome.operations(), sum.load(Relaxed)), (50, (100..150).sum()));
     assert_eq!(outcome.operations(), outcome.latency.count());
@@ -139,7 +139,7 @@ async fn every_number_is_used_once() {
 #[tokio::test]
 async fn a_failing_server_ends_the_load_and_keeps_earlier_results() {
     let (mut workers, _) = counters(2, 60);
-    let outcome = run(&mut workers, Pace::Closed, LoadEnd::Seconds(20.0)).await;
+    let outcome = run(&mut workers, None, LoadEnd::Seconds(20.0)).await;
     assert_eq!((outcome.ended, outcome.operations()), (EndReason::Broken, 60));
     assert!(outcome.failures >= 20);
     assert!(outcome.first_error.as_ref().unwrap().to_string().starts_with("no 6"));
@@ -167,12 +167,9 @@ async fn a_stop_ends_hanging_operations() {
         }
         stopper.stop();
     });
-    let outcome = run_load(
-        &mut workers,
-        Load { pace: Pace::Closed, until: LoadEnd::Operations(10), first: 0 },
-        &progress,
-    )
-    .await;
+    let outcome =
+        run_load(&mut workers, Load { rate: None, until: LoadEnd::Operations(10), first: 0 }, &progress)
+            .await;
     assert_eq!((outcome.ended, outcome.operations()), (EndReason::Stopped, 0));
     assert!(requested.load(Relaxed) && workers.is_empty());
 }

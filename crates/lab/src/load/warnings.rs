@@ -5,17 +5,17 @@
 //!
 //! A new warning is a row of the table in `check_outcome`.
 
+use super::Load;
 use super::run_load::LoadResult;
-use super::{Load, Pace};
 use crate::load::Lab;
 use crate::target::Target;
 use crate::target::machine::{Clocks, clocks};
-use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// Warnings, each with the places of its occurrence.
 #[derive(Debug, Default)]
-pub(crate) struct LoadWarnings(BTreeMap<&'static str, Vec<String>>);
+pub(crate) struct LoadWarnings(BTreeMap<&'static str, BTreeSet<String>>);
 
 /// Shares of processor time from which on figures are doubtful.
 const OWN_SHARE: f64 = 0.85;
@@ -39,7 +39,7 @@ impl Lab {
         outcome: &LoadResult,
         cpu: Option<Duration>,
     ) {
-        let open = matches!(load.pace, Pace::Open { .. });
+        let open = load.rate.is_some();
         let attempts = (outcome.operations() + outcome.failures) as f64;
         let doubts = [
             (LAGGING, outcome.lagging as f64 > attempts * LAGGING_SHARE),
@@ -49,11 +49,7 @@ impl Lab {
             (MACHINE_FULL, open && outcome.shares.machine > MACHINE_SHARE),
         ];
         for (doubt, _) in doubts.into_iter().filter(|(_, found)| *found) {
-            let places = self.load_warnings.0.entry(doubt).or_default();
-            let place = format!("{}: {case}", target.name);
-            if !places.contains(&place) {
-                places.push(place);
-            }
+            self.load_warnings.0.entry(doubt).or_default().insert(format!("{}: {case}", target.name));
         }
     }
 
@@ -80,19 +76,13 @@ fn others(target: &Target, outcome: &LoadResult, cpu: Option<Duration>) -> Optio
 }
 
 /// Returns some of the places by name.
-fn list(places: &[String]) -> String {
+fn list(places: &BTreeSet<String>) -> String {
     const NAMED: usize = 4;
     let named = places.iter().take(NAMED).cloned().collect::<Vec<_>>().join("; ");
     match places.len().saturating_sub(NAMED) {
         0 => named,
         more => format!("{named} and {more} more"),
     }
-}
-
-/// The clocks at one moment.
-pub(crate) struct ClockSample {
-    at: Instant,
-    clocks: Option<Clocks>,
 }
 
 /// Shares, 0 to 1, of all processors' time.
@@ -104,23 +94,13 @@ pub(crate) struct Shares {
     pub(crate) machine: f64,
 }
 
-impl ClockSample {
-    /// Reads the clocks.
-    pub(crate) fn now() -> ClockSample {
-        ClockSample { at: Instant::now(), clocks: clocks() }
-    }
-
-    /// Returns the usage since then; zero if it is unknown, or if the time was too short.
-    pub(super) fn since(&self) -> Shares {
-        let now = ClockSample::now();
-        let elapsed = now.at.duration_since(self.at).as_secs_f64();
-        let (Some(before), Some(after), 0.3..) = (self.clocks, now.clocks, elapsed) else {
-            return Shares::default();
-        };
-        let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
-        let own = (after.own - before.own) / elapsed / cores;
-        let machine = (after.busy - before.busy) / (after.all - before.all).max(0.01);
-        Shares { own: own.clamp(0.0, 1.0), machine: machine.clamp(0.0, 1.0) }
+impl Shares {
+    /// Returns the usage since a moment; zero if it is unknown, or if the time was too short.
+    pub(super) fn since(before: Option<Clocks>) -> Shares {
+        let Some((before, after)) = before.zip(clocks()) else { return Shares::default() };
+        let all = after.all - before.all;
+        let share = |used: f64| if all > 0.3 { (used / all).clamp(0.0, 1.0) } else { 0.0 };
+        Shares { own: share(after.own - before.own), machine: share(after.busy - before.busy) }
     }
 }
 
@@ -130,8 +110,9 @@ mod tests {
 
     #[test]
     fn places_are_named_until_they_are_many() {
-        let places: Vec<String> = (1..=6).map(|n| format!("a: case {n}")).collect();
-        assert_eq!(list(&places[..2]), "a: case 1; a: case 2");
+        let places: BTreeSet<String> = (1..=6).map(|n| format!("a: case {n}")).collect();
+        let two = places.iter().take(2).cloned().collect();
+        assert_eq!(list(&two), "a: case 1; a: case 2");
         assert!(list(&places).ends_with("a: case 4 and 2 more"));
     }
 }
@@ -142,6 +123,6 @@ mod effort_tests {
 
     #[test]
     fn short_times_give_no_warning() {
-        assert_eq!(ClockSample::now().since(), Shares::default());
+        assert_eq!(Shares::since(clocks()), Shares::default());
     }
 }

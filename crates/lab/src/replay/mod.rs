@@ -10,7 +10,7 @@ use crate::load::Lab;
 use crate::options::{Common, ReplayOptions as Options, TargetArgument};
 use crate::progress::Progress;
 use crate::report::figures::plural;
-use crate::result::{Fingerprint, Kind, Row, Section, TargetInfo};
+use crate::result::{Fingerprint, Kind, Part, Row, TargetInfo};
 use crate::target::{Target, Usage, restored};
 use crate::{Error, Result};
 use base::random::Random;
@@ -62,14 +62,19 @@ impl Replay {
     /// Plays one round on a target, and removes the data that it created.
     async fn round(&self, lab: &mut Lab, target: &Target, start: Option<&Target>) -> Result<()> {
         let is_given = !target.is_started();
+        let databases = &self.script().databases;
         if is_given && !self.options.in_place {
-            self.refuse_databases(target).await?;
+            let there = target.databases().await?;
+            if let Some(name) = databases.iter().find(|name| there.contains(name)) {
+                let hint = "nothing was changed; use --in-place to replay on existing data";
+                return Err(target.error(format!("already has the recording's database {name}: {hint}")));
+            }
         }
         if let Some(start) = start.filter(|_| !target.is_null_server) {
             let [from, to] =
                 [start, target].map(|end| ConnectionString::parse(&end.uri).map_err(|why| end.error(why)));
             let (from, to) = (from?, to?);
-            let copied = tokio::task::block_in_place(|| replay::copy(&from, &to, &self.script().databases));
+            let copied = tokio::task::block_in_place(|| replay::copy(&from, &to, databases));
             copied.map_err(|why| target.error(format!("the initial data could not be copied: {why}")))?;
         }
         let salt = Random::new(crate::random()).uuid();
@@ -81,8 +86,7 @@ impl Replay {
             check_outcomes: judged,
             salt,
         };
-        let (observations, took) =
-            play(Arc::clone(&self.shared), target.clone(), how, lab.progress.clone()).await?;
+        let (observations, took) = self.play(target, how, lab.progress.clone()).await?;
         let after = target.usage();
         let around = RoundContext {
             connections: self.script().connections.len() as u32,
@@ -93,46 +97,57 @@ impl Replay {
             judged,
             check: judged && self.options.check,
         };
-        let sections = &mut lab.report.sections;
-        add(sections, &self.shared.grouping, &target.name, &observations, around);
+        self.add(lab, &target.name, &observations, around);
         let (matter, depending) = self.script().differences(&observations, self.options.check);
         matter.into_iter().for_each(|text| lab.fail(target.error(text)));
         depending.into_iter().for_each(|text| lab.warn(format!("{}: {text}", target.name)));
         let keeps = is_given && self.options.in_place;
         if !(target.is_null_server || keeps) {
-            target.drop_databases(&self.script().databases).await?;
+            target.drop_databases(databases).await?;
         }
         Ok(())
     }
 
-    /// Refuses existing databases.
-    ///
-    /// # Errors
-    /// A database that the replay would write to exists.
-    async fn refuse_databases(&self, target: &Target) -> Result<()> {
-        let there = target.databases().await?;
-        match self.script().databases.iter().find(|name| there.contains(name)) {
-            Some(name) => Err(target.error(format!(
-                "already has the recording's database {name}: nothing was changed; use --in-place to replay \
-                 on existing data"
-            ))),
-            None => Ok(()),
+    /// Plays one round on its own threads. Returns the observations and the duration.
+    async fn play(
+        &self,
+        target: &Target,
+        round: Round,
+        progress: Progress,
+    ) -> Result<(Vec<Observation>, Duration)> {
+        let uri = ConnectionString::parse(&target.uri).map_err(|why| target.error(why))?;
+        let (shared, order) = (Arc::clone(&self.shared), Arc::new(self.shared.recording.order()));
+        let stopped_order = Arc::clone(&order);
+        let stop = tokio::spawn(async move {
+            progress.until_stopped().await;
+            stopped_order.stop();
+        });
+        let played = tokio::task::spawn_blocking(move || shared.recording.play(&uri, &round, &order)).await;
+        stop.abort();
+        let played = played.map_err(|error| Error::Input(format!("the replay stopped: {error}")))?;
+        played.map_err(|why| target.error(why))
+    }
+
+    /// Adds rows for a target, or a round to its existing rows.
+    fn add(&self, lab: &mut Lab, target: &str, observations: &[Observation], around: RoundContext) {
+        let grouping = &self.shared.grouping;
+        for (way, section) in lab.report.sections.iter_mut().enumerate().take(3) {
+            for (name, tally) in grouping.names[way].iter().zip(grouping.count(way, observations)) {
+                let found = section.rows.iter().position(|row| row.target == target && row.case == *name);
+                let at = found.unwrap_or_else(|| {
+                    section.rows.push(Row::new(target, name, around.connections));
+                    section.rows.len() - 1
+                });
+                add_to(&mut section.rows[at], tally, around, way == 0);
+            }
         }
     }
 }
 
 impl Experiment for Replay {
-    fn name(&self) -> &'static str {
-        "replay"
-    }
-
-    fn title(&self) -> String {
-        format!("Replay of {}", self.name)
-    }
-
-    fn about(&self) -> String {
+    fn describe(&self) -> Part {
         let header = &self.script().header;
-        format!(
+        let about = format!(
             "{} on {}, recorded from {} on {}, replayed {}{}. The target {RECORDED} has the times of the \
              recorder, which include the network to the server.",
             plural(self.script().requests(), "request"),
@@ -141,7 +156,8 @@ impl Experiment for Replay {
             header.started.replace('T', " "),
             self.pace(),
             if self.options.start.is_some() { ", each round on a new copy of --start" } else { "" }
-        )
+        );
+        Part::new("replay", format!("Replay of {}", self.name), about)
     }
 
     fn check(&self, common: &Common) -> Result<()> {
@@ -153,19 +169,18 @@ impl Experiment for Replay {
             ("with --start", self.options.start.is_some()),
         ];
         if let Some((how, _)) = refused.iter().find(|(_, given)| *given && self.options.in_place) {
-            return Err(Error::Input(format!(
-                "--in-place replays on existing data: it is not allowed {how}"
-            )));
+            let message = format!("--in-place replays on existing data: it is not allowed {how}");
+            return Err(Error::Input(message));
         }
         self.options.start.as_deref().map_or(Ok(()), check)?;
-        if let Some(target) = common.targets.iter().find(|target| target.name == RECORDED) {
-            return Err(Error::Input(format!(
-                "{} is the name of the recorded times: choose another target name",
-                target.name
-            )));
-        }
-        if let Some(target) = common.targets.iter().find(|target| target.uri.starts_with("postgres")) {
-            return Err(Error::Input(format!("target {}: a replay needs MongoDB's protocol", target.name)));
+        for TargetArgument { name, uri } in &common.targets {
+            if name == RECORDED {
+                let message = "is the name of the recorded times: choose another target name";
+                return Err(Error::Input(format!("{name} {message}")));
+            }
+            if uri.starts_with("postgres") {
+                return Err(Error::Input(format!("target {name}: a replay needs MongoDB's protocol")));
+            }
         }
         Ok(())
     }
@@ -173,8 +188,12 @@ impl Experiment for Replay {
     async fn measure(&self, lab: &mut Lab) -> Result<()> {
         let warnings = self.script().warnings.iter().cloned().chain(self.script().skip_reasons());
         warnings.for_each(|warning| lab.warn(warning));
-        let start = match &self.options.start {
-            Some(start) => Some(open(start).await?),
+        let start = match self.options.start.as_deref() {
+            Some(uri) if uri.starts_with(SCHEME) => {
+                let given = TargetArgument { name: "start".to_string(), uri: uri.to_string() };
+                Some(Target::connect(&given).await?)
+            }
+            Some(backup) => Some(restored(Path::new(backup)).await?),
             None => None,
         };
         begin_sections(lab);
@@ -201,13 +220,9 @@ impl Experiment for Replay {
             }
         }
         let took = Duration::from_micros(self.script().length.max(1));
-        let around = RoundContext {
-            connections: self.script().connections.len() as u32,
-            took,
-            ..RoundContext::default()
-        };
-        let recorded = self.script().recorded();
-        add(&mut lab.report.sections, &self.shared.grouping, RECORDED, &recorded, around);
+        let connections = self.script().connections.len() as u32;
+        let around = RoundContext { connections, took, ..RoundContext::default() };
+        self.add(lab, RECORDED, &self.script().recorded(), around);
         Ok(())
     }
 }
@@ -216,28 +231,6 @@ impl Experiment for Replay {
 struct Shared {
     recording: Recording,
     grouping: Grouping,
-}
-
-/// Plays one round on its own threads. Returns the observations and the duration.
-async fn play(
-    shared: Arc<Shared>,
-    target: Target,
-    round: Round,
-    progress: Progress,
-) -> Result<(Vec<Observation>, Duration)> {
-    let uri = ConnectionString::parse(&target.uri).map_err(|why| target.error(why))?;
-    let order = Arc::new(shared.recording.order());
-    let stop = {
-        let order = Arc::clone(&order);
-        tokio::spawn(async move {
-            progress.until_stopped().await;
-            order.stop();
-        })
-    };
-    let played = tokio::task::spawn_blocking(move || shared.recording.play(&uri, &round, &order)).await;
-    stop.abort();
-    let played = played.map_err(|error| Error::Input(format!("the replay stopped: {error}")))?;
-    played.map_err(|why| target.error(why))
 }
 
 /// URI scheme that distinguishes a server from a directory.
@@ -252,17 +245,6 @@ fn check(start: &str) -> Result<()> {
         return Ok(());
     }
     Err(Error::Input(format!("--start: {start} is neither a directory nor a connection string")))
-}
-
-/// Returns a server with the initial data.
-///
-/// # Errors
-/// The server cannot be reached, restored or started.
-async fn open(start: &str) -> Result<Target> {
-    if start.starts_with(SCHEME) {
-        return Target::connect(&TargetArgument { name: "start".to_string(), uri: start.to_string() }).await;
-    }
-    restored(Path::new(start)).await
 }
 
 /// Target name of the recorded server's own times.
@@ -297,26 +279,6 @@ fn begin_sections(lab: &mut Lab) {
     for (id, title, about) in sections {
         let at = lab.section(id, title, about, Kind::Bars);
         lab.report.sections[at].base = Some(RECORDED.to_string());
-    }
-}
-
-/// Adds rows for a target, or a round to its existing rows.
-fn add(
-    sections: &mut [Section],
-    grouping: &Grouping,
-    target: &str,
-    observations: &[Observation],
-    around: RoundContext,
-) {
-    for (way, section) in sections.iter_mut().enumerate().take(3) {
-        for (name, tally) in grouping.names[way].iter().zip(grouping.count(way, observations)) {
-            let found = section.rows.iter().position(|row| row.target == target && row.case == *name);
-            let at = found.unwrap_or_else(|| {
-                section.rows.push(Row::new(target, name, around.connections));
-                section.rows.len() - 1
-            });
-            add_to(&mut section.rows[at], tally, around, way == 0);
-        }
     }
 }
 

@@ -158,11 +158,10 @@ fn columns<'a>(section: &'a Section, baseline: Option<&'a str>, detail: Detail) 
         (true, service("service p99", 0.99)),
         (true, some("late", move |row| not_zero(row.late), figures::count)),
     ];
-    all.into_iter()
-        .filter(|(is_shown, _)| *is_shown)
-        .map(|(_, column)| column)
-        .chain(extras(section))
-        .collect()
+    let names: BTreeSet<_> = section.rows.iter().flat_map(|row| row.extra.keys()).collect();
+    let extra = |name: &'a String| some(name, move |row| row.extra.get(name).copied(), figures::number);
+    let shown = all.into_iter().filter(|(is_shown, _)| *is_shown).map(|(_, column)| column);
+    shown.chain(names.into_iter().map(extra)).collect()
 }
 
 /// Formats "0.43× (0.41–0.45)", without parentheses if all rounds agree.
@@ -170,14 +169,6 @@ pub(crate) fn ratio_text(ratio: Ratio) -> String {
     let value = figures::times(ratio.value);
     let (low, high) = (figures::number(ratio.low), figures::number(ratio.high));
     if low == high { value } else { format!("{value} ({low}–{high})") }
-}
-
-/// Returns columns for the further figures of the section's rows.
-fn extras<'a>(section: &Section) -> Vec<Column<'a>> {
-    let names: BTreeSet<String> = section.rows.iter().flat_map(|row| row.extra.keys().cloned()).collect();
-    let extra =
-        |name: String| some(name.clone(), move |row: &Row| row.extra.get(&name).copied(), figures::number);
-    names.into_iter().map(extra).collect()
 }
 
 /// One case on one number of connections, with a row for each target.

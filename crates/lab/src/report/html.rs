@@ -3,7 +3,7 @@
 //! The page contains the figures as JSON. Its script makes a Vega-Lite specification for each chart; the library is
 //! part of the page.
 
-use super::compare::{Comparison, Metric, Verdict};
+use super::compare::{Comparison, Metric};
 use super::grid::{Detail, Grid};
 use super::{grid, terminal};
 use crate::result::{Report, Row, Section};
@@ -46,14 +46,9 @@ pub(super) fn compared(before: &Report, after: &Report, comparison: &Comparison,
         let rows = section.pairs.iter().flat_map(|pair| {
             let shown = pair.differences.iter().filter(|each| Metric::SHOWN.contains(&each.metric));
             shown.map(move |each| {
-                let verdict = match each.verdict() {
-                    Verdict::Better => "better",
-                    Verdict::Worse => "worse",
-                    Verdict::Unsure => "not sure",
-                };
                 let [low, high] = each.interval.map_or([each.ratio(); 2], |interval| [interval.low, interval.high]);
                 json!({
-                    "target": pair.target, "label": pair.label, "metric": each.metric.figure().title, "verdict": verdict,
+                    "target": pair.target, "label": pair.label, "metric": each.metric.figure().title, "verdict": each.verdict(),
                     "change": each.ratio() - 1.0, "low": low - 1.0, "high": high - 1.0,
                 })
             })

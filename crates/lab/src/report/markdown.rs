@@ -23,11 +23,9 @@ pub(crate) fn render(report: &Report) -> String {
         let loss = print.promise.possible_loss();
         format!("{}: {}; possible loss: {loss}{settings}", target.name, terminal::describe(target))
     });
-    let targets: Vec<_> = targets.collect();
-    list(&mut text, "Targets", &targets);
-    let environment: Vec<_> =
-        report.environment.iter().map(|(name, value)| format!("{name}: {value}")).collect();
-    list(&mut text, "Environment", &environment);
+    list(&mut text, "Targets", &targets.collect::<Vec<_>>());
+    let environment = report.environment.iter().map(|(name, value)| format!("{name}: {value}"));
+    list(&mut text, "Environment", &environment.collect::<Vec<_>>());
     text
 }
 

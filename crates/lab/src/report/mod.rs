@@ -17,6 +17,7 @@ pub(crate) mod tests;
 use crate::options::Common;
 use crate::result::{DurabilityGuarantee, FORMAT, Report};
 use crate::{Error, Result};
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::Path;
 use terminal::Page;
@@ -50,10 +51,7 @@ pub(crate) fn finish(report: &Report, common: &Common) -> Result<()> {
 fn complete(report: &Report) -> Report {
     let mut report = report.clone();
     let promises = report.targets.iter().map(|target| target.fingerprint.promise);
-    let mut promises: Vec<DurabilityGuarantee> =
-        promises.filter(|promise| *promise != DurabilityGuarantee::Nothing).collect();
-    promises.sort_unstable();
-    promises.dedup();
+    let promises: BTreeSet<_> = promises.filter(|promise| *promise != DurabilityGuarantee::Nothing).collect();
     let different = (promises.len() > 1).then(|| DIFFERENT.to_string());
     for warning in [different, report.smoke_test()].into_iter().flatten() {
         if !report.warnings.contains(&warning) {

@@ -123,7 +123,11 @@ pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
 pub(crate) fn table(grid: &Grid, page: Page) -> String {
     let names: Vec<String> = grid.lines.iter().map(|line| format!("  {}", line.name())).collect();
     let left = names.iter().map(|name| measure_text_width(name)).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..grid.heads.len()).map(|at| column_width(grid, at)).collect();
+    let width_of = |at: usize| {
+        let cells = grid.lines.iter().filter_map(|line| line.cells.get(at));
+        cells.chain(grid.heads.get(at)).map(|cell| measure_text_width(cell)).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..grid.heads.len()).map(width_of).collect();
     let mut text = String::new();
     let mut from = 0;
     while from < widths.len() {
@@ -148,12 +152,6 @@ pub(crate) fn table(grid: &Grid, page: Page) -> String {
         let _ = writeln!(text, "{}", page.dim(&format!("[{}] {}", at + 1, lines.join("\n    "))));
     }
     text
-}
-
-fn column_width(grid: &Grid, at: usize) -> usize {
-    let cells = grid.lines.iter().filter_map(|line| line.cells.get(at));
-    let widest = cells.map(|cell| measure_text_width(cell)).max().unwrap_or(0);
-    widest.max(grid.heads.get(at).map_or(0, |head| measure_text_width(head)))
 }
 
 /// Returns the end of the columns from `from` on that fit into the width. At least one column fits.

@@ -1,6 +1,6 @@
 //! Counters of a target's storage and cache, as reported by Vellum, MongoDB's WiredTiger and PostgreSQL.
 
-use super::{FileCounts, Protocol, Target, number};
+use super::{Protocol, Target, number};
 use crate::Result;
 use crate::result::Row;
 use mongodb::bson::{Document, doc};
@@ -13,10 +13,12 @@ const MISSES: &str = "cache misses per 100 gets";
 /// Counters since the server's start.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Counters {
-    /// Bytes written.
+    /// Kilobytes written.
     written: Option<f64>,
     syncs: Option<f64>,
-    files: Option<FileCounts>,
+    /// Files created and removed.
+    created: Option<f64>,
+    removed: Option<f64>,
     /// Pages found in the cache, and pages read from the disk.
     pages: Option<(f64, f64)>,
     /// Bytes in the cache now.
@@ -31,11 +33,12 @@ impl Counters {
             Protocol::Mongo => target.ask(doc! { "serverStatus": 1 }).await.map(|status| of_status(&status)),
             Protocol::Postgres => of_postgres(target, table.unwrap_or_default()).await,
         };
-        let written = target.usage().and_then(|usage| usage.written_bytes).map(|bytes| bytes as f64);
+        let files = target.started.as_ref().and_then(|started| started.file_counts());
         // No counters if the server does not answer. Its next operation then fails.
         Counters {
-            written,
-            files: target.started.as_ref().and_then(|started| started.file_counts()),
+            written: target.usage().and_then(|usage| Some(usage.written_bytes? as f64 / 1e3)),
+            created: files.map(|files| files.created as f64),
+            removed: files.map(|files| files.removed as f64),
             ..counters.unwrap_or_default()
         }
     }
@@ -46,26 +49,18 @@ impl Counters {
         if operations == 0 {
             return;
         }
-        let since = |of: fn(Counters) -> Option<f64>| Some((of(self)? - of(before)?).max(0.0));
         let figures = [
-            (
-                "written to disk per operation, kB",
-                since(|counters| counters.written).map(|bytes| bytes / 1e3),
-            ),
-            ("syncs per operation", since(|counters| counters.syncs)),
-            (
-                "files created per operation",
-                since(|counters| counters.files.map(|files| files.created as f64)),
-            ),
-            (
-                "files removed per operation",
-                since(|counters| counters.files.map(|files| files.removed as f64)),
-            ),
+            ("written to disk per operation, kB", before.written, self.written),
+            ("syncs per operation", before.syncs, self.syncs),
+            ("files created per operation", before.created, self.created),
+            ("files removed per operation", before.removed, self.removed),
         ];
         let earlier = (row.operations - operations) as f64;
-        for (name, all) in figures.into_iter().filter_map(|(name, all)| Some((name, all?))) {
+        for (name, before, after) in figures {
+            let (Some(before), Some(after)) = (before, after) else { continue };
             let known = row.extra.get(name).copied().unwrap_or(0.0);
-            row.extra.insert(name.to_string(), (known * earlier + all) / row.operations as f64);
+            let all = known * earlier + (after - before).max(0.0);
+            row.extra.insert(name.to_string(), all / row.operations as f64);
         }
     }
 
@@ -88,20 +83,16 @@ impl Counters {
 
 /// Vellum counts pages found and not found. WiredTiger counts pages requested, and pages read.
 fn of_status(status: &Document) -> Counters {
-    let at = |path: &[&str]| number(status, path);
-    let own = at(&["vellum", "cache", "hits"]).zip(at(&["vellum", "cache", "misses"]));
+    let at = |path| number(status, path);
+    let own = at("vellum.cache.hits").zip(at("vellum.cache.misses"));
     let wired_tiger = || {
-        let read = at(&["wiredTiger", "cache", "pages read into cache"])?;
-        Some(((at(&["wiredTiger", "cache", "pages requested from the cache"])? - read).max(0.0), read))
+        let read = at("wiredTiger.cache.pages read into cache")?;
+        Some(((at("wiredTiger.cache.pages requested from the cache")? - read).max(0.0), read))
     };
     Counters {
-        syncs: at(&["vellum", "journal", "syncs"]).or(at(&["wiredTiger", "log", "log sync operations"])),
+        syncs: at("vellum.journal.syncs").or(at("wiredTiger.log.log sync operations")),
         pages: own.or_else(wired_tiger),
-        cached: at(&["vellum", "cache", "bytes"]).or(at(&[
-            "wiredTiger",
-            "cache",
-            "bytes currently in the cache",
-        ])),
+        cached: at("vellum.cache.bytes").or(at("wiredTiger.cache.bytes currently in the cache")),
         ..Counters::default()
     }
 }
@@ -125,12 +116,11 @@ async fn of_postgres(target: &Target, table: &str) -> Result<Counters> {
 pub(crate) async fn sizes(target: &Target, table: &str) -> Result<BTreeMap<String, f64>> {
     let figures = match target.protocol {
         Protocol::Mongo => {
-            let client = target.mongo().await?;
-            let requested =
-                client.database(target.database()?).run_command(doc! { "collStats": table }).await;
+            let database = target.mongo().await?.database(target.database()?);
+            let requested = database.run_command(doc! { "collStats": table }).await;
             let statistics = requested.map_err(|error| target.error(error))?;
             let names = [("storageSize", STORAGE), ("size", "data MB"), ("totalIndexSize", "index MB")];
-            names.map(|(field, figure)| (figure, number(&statistics, &[field]).unwrap_or(0.0))).to_vec()
+            names.map(|(field, figure)| (figure, number(&statistics, field).unwrap_or(0.0))).to_vec()
         }
         Protocol::Postgres => {
             let query = "SELECT pg_table_size($1::text::regclass)::float8, pg_indexes_size($1::text::regclass)::float8";

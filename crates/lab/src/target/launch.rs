@@ -10,7 +10,6 @@
 //! A new kind of server has a function here, or in `postgres.rs`, and a call in `run.rs` (`targets`).
 
 use super::machine::{self, FileCounts, FileWatch, Usage};
-use super::postgres::{free_port, log_tail, supervised};
 use super::{Scratch, Target};
 use crate::options::TargetArgument;
 use crate::{Error, Result};
@@ -18,7 +17,7 @@ use std::env::consts::EXE_SUFFIX;
 use std::ffi::OsStr;
 use std::fmt::Display;
 use std::io::{self, BufRead, BufReader};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -29,7 +28,7 @@ use std::time::{Duration, Instant};
 pub(super) const SERVER: &str = "VELLUM_BINARY";
 
 /// Timeout for a server to print its address.
-const START: Duration = Duration::from_secs(30);
+const START: Duration = Duration::from_secs(60);
 
 /// Timeout for a server to stop.
 const END: Duration = Duration::from_secs(20);
@@ -65,7 +64,7 @@ pub(super) struct ProcessData {
 #[derive(Debug)]
 pub(super) struct Started {
     child: Child,
-    files: ProcessData,
+    pub(super) files: ProcessData,
     /// Watch of the data directory, created at its first use.
     watch: OnceLock<Option<FileWatch>>,
 }
@@ -95,16 +94,6 @@ impl Started {
         each.fold(Usage::default(), Usage::and)
     }
 
-    /// Returns true if servers behind this one were started with it.
-    pub(super) fn has_backends(&self) -> bool {
-        !self.files.backends.is_empty()
-    }
-
-    /// Returns true if the process has ended.
-    pub(super) fn has_ended(&mut self) -> bool {
-        !matches!(self.child.try_wait(), Ok(None))
-    }
-
     /// Returns the first output line and discards later output.
     fn first_line(&mut self) -> std::result::Result<String, String> {
         let output = self.child.stdout.take().ok_or("its output is taken")?;
@@ -120,14 +109,12 @@ impl Started {
         });
         match line.recv_timeout(START) {
             Ok(Ok(line)) if !line.trim().is_empty() => Ok(line.trim().to_string()),
-            Ok(_) => Err(format!("it exited without printing its address{}", self.ending())),
+            Ok(_) => {
+                let status = self.child.wait().map(|status| format!(" ({status})")).unwrap_or_default();
+                Err(format!("it exited without printing its address{status}"))
+            }
             Err(_) => Err(format!("it did not print its address within {} s", START.as_secs())),
         }
-    }
-
-    /// Waits for the end of the process and returns its exit status as text.
-    fn ending(&mut self) -> String {
-        self.child.wait().map(|status| format!(" ({status})")).unwrap_or_default()
     }
 }
 
@@ -164,11 +151,11 @@ pub(crate) fn places(data_on: &[PathBuf], journal_on: Option<&Path>, own: &Path)
     }
     let mut places: Vec<DataPlacement> = Vec::new();
     for data in data_on {
-        let last = data.file_name().map_or("root".to_string(), |name| name.to_string_lossy().to_string());
-        let last: String = last.chars().map(|c| if c.is_whitespace() { '-' } else { c }).collect();
-        let taken =
-            places.iter().filter(|place| place.label.as_ref().is_some_and(|known| known.starts_with(&last)));
-        let label = match taken.count() {
+        let last = data.file_name().map_or("root".into(), |name| name.to_string_lossy());
+        let last = last.replace(char::is_whitespace, "-");
+        let is_taken =
+            |place: &&DataPlacement| place.label.as_ref().is_some_and(|known| known.starts_with(&last));
+        let label = match places.iter().filter(is_taken).count() {
             0 => last,
             before => format!("{last}-{}", before + 1),
         };
@@ -244,21 +231,6 @@ pub(crate) async fn start_copy(target: &Target, directory: &Path) -> Option<Resu
     Some(start_level(name, *durability, &place).await)
 }
 
-/// Starts a front over a PostgreSQL server. It ends before the servers behind it.
-///
-/// # Errors
-/// The front does not start.
-pub(super) async fn front(
-    name: &str,
-    address: &str,
-    password: &str,
-    backends: Vec<Started>,
-) -> Result<Target> {
-    let mut command = serve();
-    command.args(["--engine", "postgres", "--postgres"]).arg(address).env("PGPASSWORD", password);
-    start(name, command, ProcessData { backends, ..ProcessData::default() }).await
-}
-
 /// Starts the null server in a separate process, so that its processor time is separate from the lab's.
 ///
 /// # Errors
@@ -274,11 +246,21 @@ pub(crate) async fn null_server() -> Result<Target> {
 
 /// Starts a server, reads its connection string and connects.
 pub(super) async fn start(name: &str, mut command: Command, files: ProcessData) -> Result<Target> {
-    let program = PathBuf::from(command.get_program());
-    let mut started = Started::spawn(&mut command, files)
-        .map_err(|error| failed(name, format!("{}: {error}; {SERVER} names a server", program.display())))?;
-    let uri = tokio::task::block_in_place(|| started.first_line()).map_err(|why| failed(name, why))?;
+    let (started, uri) = announced(name, &mut command, files)?;
     Target::reach(&TargetArgument { name: name.to_string(), uri }, Some(started)).await
+}
+
+/// Starts a server, and reads its connection string.
+pub(super) fn announced(name: &str, command: &mut Command, files: ProcessData) -> Result<(Started, String)> {
+    let mut started = Started::spawn(command, files).map_err(|error| {
+        let program = Path::new(command.get_program()).display();
+        failed(name, format!("{program}: {error}; {SERVER} names a server"))
+    })?;
+    let line = tokio::task::block_in_place(|| started.first_line()).map_err(|why| failed(name, why))?;
+    match line.strip_prefix("failed: ") {
+        Some(why) => Err(failed(name, why)),
+        None => Ok((started, line)),
+    }
 }
 
 pub(super) fn failed(name: &str, why: impl Display) -> Error {
@@ -324,16 +306,12 @@ pub(crate) async fn restored(backup: &Path) -> Result<Target> {
 /// Runs the server's program with these arguments. Blocks. An error contains its output.
 fn run(words: &[&OsStr]) -> std::result::Result<(), String> {
     let program = server();
-    let done = tokio::task::block_in_place(|| complete(Command::new(&program).args(words)));
+    let mut command = Command::new(&program);
+    let done = tokio::task::block_in_place(|| command.args(words).stdin(Stdio::null()).output());
     let done = done.map_err(|error| format!("{}: {error}; {SERVER} names a server", program.display()))?;
-    done.map_err(|why| why.trim_start_matches("vellum: ").to_string())
-}
-
-/// Runs a program to its end. Returns the error text of a failed program.
-pub(super) fn complete(command: &mut Command) -> io::Result<std::result::Result<(), String>> {
-    let done = command.stdin(Stdio::null()).output()?;
     let errors = String::from_utf8_lossy(&done.stderr);
-    Ok(if done.status.success() { Ok(()) } else { Err(errors.trim().to_string()) })
+    let failed = || errors.trim().trim_start_matches("vellum: ").to_string();
+    done.status.success().then_some(()).ok_or_else(failed)
 }
 
 /// Timeout for a server to listen.
@@ -353,23 +331,41 @@ pub(crate) fn program(name: &str, given: Option<&Path>) -> Option<PathBuf> {
     }
 }
 
+/// Starts the server in the background, and stops it by its process id (SIGINT: without waiting for clients) when
+/// standard input ends. Removes the directory after every end of the server.
+const SUPERVISOR: &str = "dir=$1; shift; exec 3<&0; \
+    \"$@\" </dev/null 3<&- & server=$!; { read -r _ <&3; kill -INT $server; } 2>/dev/null & reader=$!; \
+    exec 3<&-; wait $server; kill $reader 2>/dev/null; rm -rf \"$dir\"";
+
+/// Returns a command that runs under this shell. The shell removes the directory at the end.
+pub(super) fn supervised(directory: &Path) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", SUPERVISOR, "sh"]).arg(directory).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+/// Returns a port that is free now. If another process takes it first, the start fails with an error.
+pub(super) fn free_port(name: &str) -> Result<u16> {
+    let bound = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
+    bound.map(|address| address.port()).map_err(|error| failed(name, error))
+}
+
 /// Starts mongod with its own data, and waits until it listens.
 ///
 /// # Errors
 /// It does not start, or does not listen in time; includes the last lines of its log.
 pub(crate) async fn start_mongod(program: &Path, place: &DataPlacement) -> Result<Target> {
     let name = place.name("mongod");
-    let start_error = |why: String| failed(&name, format!("{}: {why}", program.display()));
+    let start_error = |error: io::Error| failed(&name, format!("{}: {error}", program.display()));
     let scratch = Scratch::below(&place.data)?;
     let (directory, journal) = (scratch.path().to_path_buf(), place.journal()?);
     let data = directory.join("data");
-    std::fs::create_dir(&data).map_err(|error| start_error(error.to_string()))?;
+    std::fs::create_dir(&data).map_err(start_error)?;
     if let Some(journal) = &journal {
         // WiredTiger follows a symbolic link to its journal directory.
-        let linked = std::os::unix::fs::symlink(journal.path(), data.join("journal"));
-        linked.map_err(|error| start_error(error.to_string()))?;
+        std::os::unix::fs::symlink(journal.path(), data.join("journal")).map_err(start_error)?;
     }
-    let port = free_port().map_err(|error| start_error(error.to_string()))?;
+    let port = free_port(&name)?;
     let mut command = supervised(&directory);
     command.arg(program).arg("--dbpath").arg(&data).arg("--logpath").arg(directory.join("log"));
     command.args(["--bind_ip", "127.0.0.1", "--nounixsocket", "--port", &port.to_string()]);
@@ -388,8 +384,11 @@ pub(super) async fn start_on_port(
     let mut started = Started::spawn(&mut command, files).map_err(|error| failed(&name, error))?;
     let deadline = Instant::now() + LISTEN_TIMEOUT;
     while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        if started.has_ended() || Instant::now() > deadline {
-            return Err(failed(&name, format!("it doesn't listen{}", log_tail(directory))));
+        if !matches!(started.child.try_wait(), Ok(None)) || Instant::now() > deadline {
+            let log = std::fs::read_to_string(directory.join("log")).unwrap_or_default();
+            let lines: Vec<&str> = log.lines().collect();
+            let tail = lines.get(lines.len().saturating_sub(3)..).unwrap_or_default().join(" ");
+            return Err(failed(&name, format!("it doesn't listen; its log: {tail}")));
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }

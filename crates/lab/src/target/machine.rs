@@ -76,17 +76,12 @@ mod linux {
     /// Returns a process and its descendants.
     pub(super) fn process_tree(root: u32) -> Option<Vec<Process>> {
         let mut process_tree = vec![Process::new(i32::try_from(root).ok()?).ok()?];
-        let mut others: Vec<(i32, Process)> = all_processes()
-            .ok()?
-            .flatten()
-            .filter_map(|process| Some((process.stat().ok()?.ppid, process)))
-            .collect();
+        let parent_of = |process: Process| Some((process.stat().ok()?.ppid, process));
+        let mut others: Vec<_> = all_processes().ok()?.flatten().filter_map(parent_of).collect();
         let mut next = 0;
         while let Some(parent) = process_tree.get(next).map(Process::pid) {
-            let (children, rest) = others.into_iter().partition(|(of, _)| *of == parent);
-            others = rest;
-            let children: Vec<(i32, Process)> = children;
-            process_tree.extend(children.into_iter().map(|(_, child)| child));
+            let children = others.extract_if(.., |(of, _)| *of == parent);
+            process_tree.extend(children.map(|(_, child)| child));
             next += 1;
         }
         Some(process_tree)

@@ -19,7 +19,7 @@ pub(crate) use launch::{
     backed_up, durability_levels, null_server as start_null_server, places, program, restored, start_copy,
     start_mongod,
 };
-pub(crate) use machine::{FileCounts, Usage};
+pub(crate) use machine::Usage;
 pub(crate) use null_server::COMMAND as NULL_SERVER_ANSWERS;
 pub(crate) use postgres::{clusters, has_documentdb, start_ferretdb, start_members};
 pub(crate) use workspace::{Scratch, Workspace};
@@ -86,11 +86,9 @@ impl Target {
 
     /// Connects to a server, which the lab may have started.
     async fn reach(given: &TargetArgument, started: Option<Started>) -> Result<Target> {
-        let is_postgres = given.uri.starts_with("postgres");
-        let protocol = if is_postgres { Protocol::Postgres } else { Protocol::Mongo };
-        let client = match protocol {
-            Protocol::Mongo => parse_mongo(given).await?,
-            Protocol::Postgres => parse_postgres(given)?,
+        let (protocol, client) = match given.uri.starts_with("postgres") {
+            true => (Protocol::Postgres, parse_postgres(given)?),
+            false => (Protocol::Mongo, parse_mongo(given).await?),
         };
         let mut target = Target {
             name: given.name.clone(),
@@ -227,11 +225,6 @@ impl Target {
         self.started.is_some()
     }
 
-    /// Returns true if the lab started it over a PostgreSQL cluster of its own.
-    fn is_over_own_cluster(&self) -> bool {
-        self.started.as_ref().is_some_and(|started| started.has_backends())
-    }
-
     /// Returns its properties and durability, as measured now.
     pub(crate) async fn info(&self) -> TargetInfo {
         let fingerprint = fingerprint::take(self).await;
@@ -305,23 +298,21 @@ pub(crate) struct ErrorChain<'a>(pub(crate) &'a (dyn std::error::Error + 'static
 impl Display for ErrorChain<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}", self.0)?;
-        let mut next = self.0.source();
-        while let Some(cause) = next {
-            write!(f, ": {cause}")?;
-            next = cause.source();
-        }
-        Ok(())
+        let causes = std::iter::successors(self.0.source(), |cause| cause.source());
+        causes.into_iter().try_for_each(|cause| write!(f, ": {cause}"))
     }
 }
 
-/// Returns the value of an answer at a path.
-fn at<'a>(document: &'a Document, path: &[&str]) -> Option<&'a Bson> {
-    let (last, before) = path.split_last()?;
-    before.iter().try_fold(document, |inner, name| inner.get_document(name).ok())?.get(last)
+/// Returns the value of an answer at a path, whose names are separated by dots.
+fn at<'a>(document: &'a Document, path: &str) -> Option<&'a Bson> {
+    match path.split_once('.') {
+        Some((first, rest)) => at(document.get_document(first).ok()?, rest),
+        None => document.get(path),
+    }
 }
 
 /// Returns a number of an answer, of any numeric type.
-pub(crate) fn number(document: &Document, path: &[&str]) -> Option<f64> {
+pub(crate) fn number(document: &Document, path: &str) -> Option<f64> {
     match at(document, path)? {
         Bson::Int32(number) => Some(f64::from(*number)),
         Bson::Int64(number) => Some(*number as f64),

@@ -13,7 +13,7 @@
 //! A new reply is a line of `null_server_replies.txt`.
 
 use base::bson::extended_json::parse;
-use base::bson::{Array, Builder, DocumentBuf, FieldName};
+use base::bson::{Builder, DocumentBuf, FieldName};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use parking_lot::RwLock;
 use std::io::{self, Read, Write};
@@ -31,7 +31,7 @@ pub fn run() -> ExitCode {
         let address = listener.local_addr()?;
         let mut out = io::stdout();
         writeln!(out, "mongodb://{address}/").and_then(|()| out.flush())?;
-        std::thread::spawn(move || serve(&listener));
+        std::thread::spawn(move || serve(&listener, Vec::new()));
         io::copy(&mut io::stdin(), &mut io::sink())
     });
     match served {
@@ -44,13 +44,8 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// Serves connections, each on its own thread.
-pub(crate) fn serve(listener: &TcpListener) {
-    serve_with(listener, Vec::new());
-}
-
-/// Serves with additional replies that have precedence, as a fake server for tests.
-pub(super) fn serve_with(listener: &TcpListener, first: Vec<Reply>) {
+/// Serves connections, each on its own thread. Additional replies have precedence, as in a fake server for tests.
+pub(crate) fn serve(listener: &TcpListener, first: Vec<Reply>) {
     let mut replies = Replies::new();
     replies.known.splice(0..0, first);
     let latest = LatestConnection::default();
@@ -101,7 +96,7 @@ fn read_message(stream: &mut impl Read, message: &mut Vec<u8>) -> io::Result<boo
 }
 
 /// Command names, separated by spaces, and their reply.
-pub(super) type Reply = (&'static str, DocumentBuf);
+pub(crate) type Reply = (&'static str, DocumentBuf);
 
 /// The fixed replies.
 struct Replies {
@@ -175,17 +170,14 @@ pub(crate) const COMMAND: &str = "nullServerReplies";
 const FIRST: u64 = 101;
 const BATCH_BYTES: usize = 16 << 20;
 
-/// BSON types.
+/// BSON's type of 64-bit integers.
 const INT64: u8 = 0x12;
-const DOCUMENT: u8 = 0x03;
 
 /// The answer to a find and its getMores.
 #[derive(Debug)]
 struct Documents {
     count: u64,
-    /// The elements of the largest batch in sequence, and the end of each.
-    elements: Vec<u8>,
-    ends: Vec<usize>,
+    document: DocumentBuf,
 }
 
 impl Documents {
@@ -199,17 +191,7 @@ impl Documents {
     fn new(count: u64, bytes: usize) -> Documents {
         let mut document = Builder::new();
         document.append(c"_id", 1_i64).append(c"text", "x".repeat(bytes.saturating_sub(35)).as_str());
-        let document = document.finish();
-        let most = (BATCH_BYTES / document.bytes().len().max(1)) as u64;
-        let (mut elements, mut ends) = (Vec::new(), Vec::new());
-        for key in 0..most.clamp(FIRST, 100_000).min(count) {
-            elements.push(DOCUMENT);
-            elements.extend_from_slice(key.to_string().as_bytes());
-            elements.push(0);
-            elements.extend_from_slice(document.bytes());
-            ends.push(elements.len());
-        }
-        Documents { count, elements, ends }
+        Documents { count, document: document.finish() }
     }
 
     /// Returns the body of the answer if the command concerns a cursor.
@@ -223,16 +205,16 @@ impl Documents {
 
     /// Returns the next batch. The cursor id is the number of remaining documents, so the null server stores no state.
     fn batch(&self, name: &str, left: u64, most: u64) -> Vec<u8> {
-        let count = left.min(most).min(self.ends.len() as u64);
-        let end = usize::try_from(count).ok().and_then(|count| count.checked_sub(1));
-        let end = end.and_then(|last| self.ends.get(last)).copied().unwrap_or(0);
-        let elements = self.elements.get(..end).unwrap_or_default();
-        let mut array = ((elements.len() + 5) as u32).to_le_bytes().to_vec();
-        array.extend_from_slice(elements);
-        array.push(0);
-        let mut reply = Builder::with_buffer(Vec::with_capacity(array.len() + 64));
+        let document = self.document.view();
+        let fitting = (BATCH_BYTES / self.document.bytes().len()).clamp(1, 100_000) as u64;
+        let count = left.min(most).min(fitting);
+        let mut reply = Builder::new();
         reply.begin_document(c"cursor").append(c"id", (left - count) as i64).append(c"ns", "null.replies");
-        reply.append(FieldName::trusted(name), Array::from_valid(&array)).end().append(c"ok", 1.0);
+        reply.begin_array(FieldName::trusted(name));
+        for _ in 0..count {
+            reply.push(document);
+        }
+        reply.end().end().append(c"ok", 1.0);
         reply.into_buffer()
     }
 }
@@ -330,6 +312,7 @@ mod documents_tests {
     #[test]
     fn documents_have_the_size_asked_for() {
         let documents = Documents::new(1, 1000);
-        assert!((990..1020).contains(&documents.elements.len()), "{}", documents.elements.len());
+        let size = documents.document.bytes().len();
+        assert!((980..1020).contains(&size), "{size}");
     }
 }

@@ -16,7 +16,7 @@ fn null_server_here() -> String {
 fn fake(first: Vec<null_server::Reply>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || null_server::serve_with(&listener, first));
+    std::thread::spawn(move || null_server::serve(&listener, first));
     format!("mongodb://{address}/")
 }
 

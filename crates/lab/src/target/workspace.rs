@@ -19,7 +19,7 @@ const NAME_MAX: usize = 48;
 /// A database of this run on one target. Call [remove](Workspace::remove) in every case.
 #[derive(Debug)]
 pub(crate) struct Workspace {
-    target: Target,
+    pub(crate) target: Target,
     name: String,
 }
 
@@ -56,8 +56,8 @@ impl Workspace {
         if self.target.is_null_server {
             return Ok(());
         }
-        let removed =
-            async { self.target.drop_databases(&ours(self.target.databases().await?, &self.name)).await };
+        let target = &self.target;
+        let removed = async { target.drop_databases(&ours(target.databases().await?, &self.name)).await };
         removed.await.map_err(|error| {
             let Error::Target { name, message } = error else { return error };
             let message = format!("the lab's database {} could not be removed: {message}", self.name);

@@ -119,16 +119,11 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(300);
 /// Messages sent by the connections of a round, and the connections that have finished sending.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SentMessages {
-    messages: Arc<AtomicU64>,
+    pub(super) messages: Arc<AtomicU64>,
     ended: Arc<Mutex<Vec<TcpStream>>>,
 }
 
 impl SentMessages {
-    /// Returns the number of messages sent over all connections.
-    pub(super) fn messages(&self) -> u64 {
-        self.messages.load(Relaxed)
-    }
-
     /// Starts a round.
     pub(super) fn clear(&self) {
         self.messages.store(0, Relaxed);
@@ -156,6 +151,9 @@ async fn ping(stream: &mut TcpStream) -> std::io::Result<()> {
     stream.read_exact(&mut rest).await.map(drop)
 }
 
+/// A connection, or the reason why the target does not support it.
+pub(super) type Connected<T> = std::result::Result<T, String>;
+
 /// A connection for unacknowledged inserts.
 pub(super) struct UnacknowledgedConnection {
     /// Handed to [`SentMessages`] once this connection has sent everything.
@@ -171,16 +169,12 @@ impl Drop for UnacknowledgedConnection {
 }
 
 impl UnacknowledgedConnection {
-    /// Connects. The inner error is a reason why the target does not support this connection.
-    pub(super) async fn connect(
-        target: &Target,
-        sent: SentMessages,
-    ) -> Result<std::result::Result<UnacknowledgedConnection, String>> {
+    /// Connects.
+    pub(super) async fn connect(target: &Target, sent: SentMessages) -> Result<Connected<Self>> {
         let options = ClientOptions::parse(target.uri.as_str()).await.map_err(|e| target.error(e))?;
         if options.credential.is_some() || options.tls.is_some() {
-            let why =
-                "w 0 goes over a bare connection, since the driver refuses it, without authentication or TLS";
-            return Ok(Err(why.to_string()));
+            let why = "since the driver refuses it, without authentication or TLS";
+            return Ok(Err(format!("w 0 goes over a bare connection, {why}")));
         }
         let Some(ServerAddress::Tcp { host, port }) = options.hosts.first() else {
             return Ok(Err("w 0 goes over a bare connection, over TCP only".to_string()));
@@ -192,7 +186,8 @@ impl UnacknowledgedConnection {
     }
 
     /// Sends a command without a reply.
-    pub(super) async fn send(&mut self, number: u64, command: &Document) -> Result<()> {
+    pub(super) async fn send(&mut self, number: u64, mut command: Document) -> Result<()> {
+        command.insert("$db", self.target.database()?);
         let body = command.to_vec().map_err(|error| self.target.error(error))?;
         let message = message(number as i32, MORE_TO_COME, &body);
         write_all(&mut self.stream, &message).await.map_err(|error| self.target.error(error))?;

@@ -15,7 +15,7 @@ use mongodb::options::IndexOptions;
 use serde::{Deserialize, Deserializer};
 use std::num::{NonZeroU16, NonZeroU64};
 use std::ops::Range;
-use toml::Spanned;
+use toml::{Spanned, Table};
 
 /// The file, for error messages.
 #[derive(Clone, Copy)]
@@ -139,19 +139,13 @@ pub(super) struct Postgres {
     pub(super) before: Option<String>,
 }
 
-/// A number of documents.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(untagged)]
-pub(super) enum Count {
-    Of(u64),
-    All(All),
-}
-
-/// The word `all` as a number of documents.
+/// A number of documents: a number, or the word `all`.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum All {
+pub(super) enum Count {
     All,
+    #[serde(untagged)]
+    Of(u64),
 }
 
 impl Count {
@@ -160,7 +154,7 @@ impl Count {
         match self {
             Count::Of(number) if documents == 0 => number,
             Count::Of(number) => number.min(documents),
-            Count::All(_) => documents,
+            Count::All => documents,
         }
     }
 }
@@ -233,7 +227,7 @@ pub(super) struct Step {
     pub(super) expect: Option<Count>,
     pub(super) save: Option<String>,
     /// Runs the step only for multiples of this operation number.
-    every: Option<NonZeroU64>,
+    pub(super) every: Option<NonZeroU64>,
     // Fields of an operation.
     name: String,
     weight: Option<Positive>,
@@ -339,11 +333,6 @@ impl Step {
         self.update.as_ref().or(self.pipeline.as_ref()).or(self.command.as_ref())
     }
 
-    /// Returns true if the operation of this number has this step.
-    pub(super) fn is_due(&self, number: u64) -> bool {
-        is_due(self.every, number)
-    }
-
     /// Returns the fixed number of operations, whatever the options are.
     pub(super) fn exactly(&self, size: Size) -> Option<u64> {
         self.operations.map(|number| size.of(number.get()))
@@ -368,7 +357,8 @@ impl Step {
     }
 }
 
-fn is_due(every: Option<NonZeroU64>, number: u64) -> bool {
+/// Returns true if the operation of this number has a step.
+pub(super) fn is_due(every: Option<NonZeroU64>, number: u64) -> bool {
     every.is_none_or(|every| number.is_multiple_of(every.get()))
 }
 
@@ -389,15 +379,9 @@ pub(super) struct Sql {
     pub(super) values: Vec<Generator>,
     /// Name under which the found row is kept.
     pub(super) row: Option<String>,
-    every: Option<NonZeroU64>,
+    pub(super) every: Option<NonZeroU64>,
     /// Number of rows that must be found or changed.
     pub(super) rows: Option<Count>,
-}
-
-impl Sql {
-    pub(super) fn is_due(&self, number: u64) -> bool {
-        is_due(self.every, number)
-    }
 }
 
 /// Multiplier of the file's sizes, and seed of its values.
@@ -420,12 +404,7 @@ impl Workload {
     /// # Errors
     /// Any error of the file, by line and field.
     pub(super) fn read(source: Source, size: Size) -> Result<Workload> {
-        /// Detects whether the file has several sections.
-        #[derive(Deserialize)]
-        struct Form {
-            section: Option<serde::de::IgnoredAny>,
-        }
-        let mut workload = match source.read::<Form>()?.section {
+        let mut workload = match source.read::<Table>()?.get("section") {
             Some(_) => source.read::<Workload>()?,
             None => {
                 let mut section = source.read::<Section>()?;
@@ -453,17 +432,17 @@ impl Section {
             return Err(source.invalid(0..0, "'operation' is missing"));
         };
         let invalid = |message: &str| Err(source.invalid(first.clone(), message));
-        if self.template.is_empty() {
-            return invalid("the section has no 'document'");
-        }
-        if self.id.is_empty() || self.title.is_empty() {
-            return invalid("the section has no 'id' or no 'title'");
-        }
-        if !self.refuse.is_empty() {
-            return invalid("a section has no field 'refuse'");
-        }
-        if self.operations.is_some() && self.seconds.is_some() {
-            return invalid("the section has 'operations' and 'seconds', which are exclusive");
+        let problems = [
+            (self.template.is_empty(), "the section has no 'document'"),
+            (self.id.is_empty() || self.title.is_empty(), "the section has no 'id' or no 'title'"),
+            (!self.refuse.is_empty(), "a section has no field 'refuse'"),
+            (
+                self.operations.is_some() && self.seconds.is_some(),
+                "the section has 'operations' and 'seconds', which are exclusive",
+            ),
+        ];
+        if let Some((_, message)) = problems.iter().find(|(is_found, _)| *is_found) {
+            return invalid(message);
         }
         if let Err(message) = self.setup.iter().try_for_each(Step::check_step) {
             return invalid(&format!("'setup': {message}"));
@@ -508,6 +487,7 @@ impl Section {
         }
     }
 
+    /// Returns the numbers of connections, by default one.
     pub(super) fn connections(&self) -> Vec<u32> {
         let own: Vec<u32> = self.connections.iter().map(|number| number.get().into()).collect();
         if own.is_empty() { vec![1] } else { own }

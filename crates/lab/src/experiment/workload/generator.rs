@@ -26,6 +26,8 @@ pub(super) enum Generator {
     Constant(Bson),
     #[serde(skip)]
     Nested(Vec<(String, Generator)>),
+    #[serde(skip)]
+    List(Vec<Generator>),
     /// start + step × number. Restarts at 0 after `modulo` numbers.
     Sequence {
         #[serde(default)]
@@ -177,7 +179,8 @@ impl Generator {
     fn of(value: Value) -> Result<Generator, String> {
         Ok(Generator::Constant(match value {
             Value::String(text) => text.into(),
-            Value::Integer(number) => smallest_integer(number),
+            // As drivers send it.
+            Value::Integer(number) => i32::try_from(number).map_or(Bson::Int64(number), Bson::Int32),
             Value::Float(number) if number.is_finite() => number.into(),
             Value::Float(_) => return Err("must be finite".to_string()),
             Value::Boolean(value) => value.into(),
@@ -185,7 +188,8 @@ impl Generator {
                 Bson::DateTime(DateTime::from_millis(Date::try_from(date.to_string())?.0))
             }
             Value::Array(values) => {
-                return Ok(array_of(values.into_iter().map(Generator::of).collect::<Result<_, _>>()?));
+                let values = values.into_iter().map(Generator::of).collect::<Result<_, _>>();
+                return values.map(Generator::List);
             }
             Value::Table(mut table) => match table.remove("gen") {
                 Some(kind) => return Generator::from_table(kind, table),
@@ -216,8 +220,8 @@ impl Generator {
             Generator::Int { min, max } => min <= max,
             Generator::Float { min, max } => min <= max,
             Generator::Date { from, to } => from <= to,
-            Generator::Words(length) | Generator::Binary(length) => {
-                within("bytes", (length.bytes, length.min, length.max), BYTES_MAX)?
+            Generator::Words(Length { bytes, min, max }) | Generator::Binary(Length { bytes, min, max }) => {
+                within("bytes", (*bytes, *min, *max), BYTES_MAX)?
             }
             Generator::Array { length, min, max, .. } => within("length", (*length, *min, *max), LENGTH_MAX)?,
             Generator::Choice { of, weights } if of.is_empty() || ![0, of.len()].contains(&weights.len()) => {
@@ -232,11 +236,10 @@ impl Generator {
     fn constant(self) -> Option<Bson> {
         match self {
             Generator::Constant(value) => Some(value),
-            Generator::Nested(fields) if is_array(&fields) => fields
-                .into_iter()
-                .map(|(_, generator)| generator.constant())
-                .collect::<Option<_>>()
-                .map(Bson::Array),
+            Generator::List(values) => {
+                let values = values.into_iter().map(Generator::constant).collect::<Option<_>>();
+                values.map(Bson::Array)
+            }
             Generator::Nested(fields) => {
                 let fields = fields.into_iter().map(|(name, generator)| Some((name, generator.constant()?)));
                 Some(Bson::Document(fields.collect::<Option<_>>()?))
@@ -253,7 +256,7 @@ impl Generator {
             Generator::Object { of } => {
                 of.iter().flat_map(|(name, value)| [name.keys(), value.keys()].concat()).collect()
             }
-            Generator::Text { of } | Generator::Choice { of, .. } => {
+            Generator::Text { of } | Generator::Choice { of, .. } | Generator::List(of) => {
                 of.iter().flat_map(Generator::keys).collect()
             }
             Generator::Nested(fields) => fields.iter().flat_map(|(_, each)| each.keys()).collect(),
@@ -304,9 +307,7 @@ impl Generator {
                 let length = between((*length, *min, *max), rng);
                 Bson::Array((0..length).map(|_| of.generate(context)).collect())
             }
-            Generator::Nested(fields) if is_array(fields) => {
-                Bson::Array(fields.iter().map(|(_, each)| each.generate(context)).collect())
-            }
+            Generator::List(of) => Bson::Array(of.iter().map(|each| each.generate(context)).collect()),
             Generator::Nested(fields) => Bson::Document(
                 fields.iter().map(|(name, each)| (name.clone(), each.generate(context))).collect(),
             ),
@@ -378,26 +379,6 @@ pub(super) fn weighted_index(weights: impl Iterator<Item = f64> + Clone, rng: &m
 /// The field that every document has.
 const ID: &str = "_id";
 
-/// Returns a number as drivers send it: 32 bits if it fits.
-fn smallest_integer(number: i64) -> Bson {
-    i32::try_from(number).map_or(Bson::Int64(number), Bson::Int32)
-}
-
-/// An array of generators is stored as fields with empty names, which no table has.
-fn array_of(generators: Vec<Generator>) -> Generator {
-    if generators.is_empty() {
-        return Generator::Constant(Bson::Array(Vec::new()));
-    }
-    Generator::Nested(generators.into_iter().map(|generator| (ELEMENT.to_string(), generator)).collect())
-}
-
-const ELEMENT: &str = "\0";
-
-/// Returns true for the fields of an array.
-fn is_array(fields: &[(String, Generator)]) -> bool {
-    fields.first().is_some_and(|(name, _)| name == ELEMENT)
-}
-
 /// Returns the number of integers in a range, both ends included; u64::MAX for 2^64.
 fn span(min: i64, max: i64) -> u64 {
     max.wrapping_sub(min).cast_unsigned().saturating_add(1)
@@ -436,18 +417,13 @@ impl TryFrom<IndexMap<String, Generator>> for Template {
 
     fn try_from(mut fields: IndexMap<String, Generator>) -> Result<Template, String> {
         if !fields.contains_key(ID) {
-            fields.shift_insert(
-                0,
-                ID.to_string(),
-                Generator::Sequence { start: 0, step: None, modulo: None },
-            );
+            let numbered = Generator::Sequence { start: 0, step: None, modulo: None };
+            fields.shift_insert(0, ID.to_string(), numbered);
         }
         for (at, (name, generator)) in fields.iter().enumerate() {
             let stands_before = |key: &&str| {
-                key.split('.')
-                    .next()
-                    .and_then(|first| fields.get_index_of(first))
-                    .is_some_and(|place| place < at)
+                let first = key.split('.').next().unwrap_or(key);
+                fields.get_index_of(first).is_some_and(|place| place < at)
             };
             if !generator.keys().iter().all(stands_before) {
                 return Err(format!("'{name}' takes a key from a field that is not defined before it"));

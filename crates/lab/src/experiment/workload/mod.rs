@@ -14,10 +14,10 @@ use crate::load::measure::{Bench, Case, Prepared, RoundSpec};
 use crate::load::{Lab, LoadEnd};
 use crate::options::Common;
 use crate::report::figures;
-use crate::result::{Kind as Shape, Row};
+use crate::result::{Kind as Shape, Part, Row};
 use crate::target::{Counters, NULL_SERVER_ANSWERS, Protocol, Scratch, Target, sizes, start_copy};
 use crate::{Error, Result};
-use concern::{SentMessages, UnacknowledgedConnection};
+use concern::{Connected, SentMessages, UnacknowledgedConnection};
 use file::{Kind, Section, Size, Source, Step, Workload};
 use mongodb::bson::{Document, doc};
 use parking_lot::Mutex;
@@ -26,6 +26,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use worker::{WorkerConnection, WorkloadWorker};
+
+/// Number of documents loaded by one command.
+const BATCH: usize = 1000;
 
 /// The built-in workloads: name and text.
 pub(crate) const OWN: &[(&str, &str)] = &[
@@ -78,16 +81,8 @@ impl Run {
 }
 
 impl Experiment for Run {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn title(&self) -> String {
-        self.workload.title.clone()
-    }
-
-    fn about(&self) -> String {
-        self.workload.about.clone()
+    fn describe(&self) -> Part {
+        Part::new(self.name, &self.workload.title, &self.workload.about)
     }
 
     fn check(&self, common: &Common) -> Result<()> {
@@ -108,33 +103,26 @@ impl Experiment for Run {
     }
 
     async fn measure(&self, lab: &mut Lab) -> Result<()> {
-        let size = Size { seed: lab.seed, scale: lab.common.scale };
+        let size = Size { seed: lab.report.seed, scale: lab.common.scale };
         let workload = Workload::read(Source { name: &self.file, text: &self.text }, size)?;
-        let mut places = BTreeMap::new();
-        let all = workload
-            .sections
-            .iter()
-            .flat_map(|section| section.documents.iter().map(move |size| (section, size)));
-        for (section, documents) in all {
-            let cases = cases(
-                lab,
-                section,
-                &Arc::new(SectionState::new(lab, section, *documents, LoadedData::default())),
-            );
-            lab.progress.expect(lab.measurements(&cases));
-        }
         let most = workload.sections.iter().map(|section| section.documents.len()).max().unwrap_or(0);
         // Sections of one collection share its documents, whose size grows.
         let loaded = LoadedData::default();
+        let mut states = Vec::new();
         for step in 0..most {
-            for section in workload.sections.iter().filter(|section| step < section.documents.len()) {
-                let shared = SectionState::new(lab, section, section.documents[step], loaded.clone());
-                let place = *places.entry(section.id.clone()).or_insert_with(|| {
-                    let about = shared.about();
-                    lab.section(&section.id, &section.title, &about, section.shape)
-                });
-                measure_section(lab, place, &Arc::new(shared)).await;
+            for section in &workload.sections {
+                let documents = section.documents.get(step);
+                let state = |size: &u64| Arc::new(SectionState::new(lab, section, *size, loaded.clone()));
+                states.extend(documents.map(state));
             }
+        }
+        states.iter().for_each(|state| lab.progress.expect(lab.measurements(&cases(lab, state))));
+        let mut places = BTreeMap::new();
+        for state in states {
+            let Section { id, title, shape, .. } = &state.section;
+            let place =
+                places.entry(id.clone()).or_insert_with(|| lab.section(id, title, &state.about(), *shape));
+            measure_section(lab, *place, &state).await;
         }
         Ok(())
     }
@@ -143,16 +131,16 @@ impl Experiment for Run {
 /// Id of the section with a row for each kind of operation.
 const BY_KIND: &str = "operations";
 
-fn cases(lab: &Lab, section: &Section, shared: &Arc<SectionState>) -> Vec<Case<WorkloadCase>> {
-    let mut cases = Vec::new();
+fn cases(lab: &Lab, shared: &Arc<SectionState>) -> Vec<Case<WorkloadCase>> {
+    let (section, mut cases) = (&shared.section, Vec::new());
     for connections in lab.connections(&section.connections()) {
         if !section.each {
-            cases.push(shared.case("mix", None, 0, connections));
+            cases.push(shared.case(None, 0, connections));
             continue;
         }
         for block in 0..section.blocks.max(1) {
-            for (at, operation) in section.kinds.iter().enumerate() {
-                let case = shared.case(operation.name(), Some(at), block, connections);
+            for at in 0..section.kinds.len() {
+                let case = shared.case(Some(at), block, connections);
                 let x = (section.shape == Shape::Growth).then(|| shared.x(block));
                 cases.push(Case { x, ..case });
             }
@@ -163,7 +151,7 @@ fn cases(lab: &Lab, section: &Section, shared: &Arc<SectionState>) -> Vec<Case<W
 
 async fn measure_section(lab: &mut Lab, place: usize, shared: &Arc<SectionState>) {
     let section = &shared.section;
-    let cases = cases(lab, section, shared);
+    let cases = cases(lab, shared);
     lab.measure(place, &cases).await;
     if section.each || section.kinds.len() < 2 {
         return;
@@ -193,7 +181,7 @@ impl SectionState {
     fn new(lab: &Lab, section: &Section, documents: u64, loaded: LoadedData) -> SectionState {
         let infos = lab.report.targets.iter();
         let promises = infos.map(|info| (info.name.clone(), info.fingerprint.promise)).collect();
-        let size = Size { seed: lab.seed, scale: lab.common.scale };
+        let size = Size { seed: lab.report.seed, scale: lab.common.scale };
         SectionState { section: section.clone(), size, documents, loaded, promises }
     }
 
@@ -207,8 +195,8 @@ impl SectionState {
             parts.push(format!("An operation is one of: {}.", shares.join(", ")));
         }
         if self.documents > 0 && self.section.documents.len() == 1 {
-            parts
-                .push(format!("The collection begins with {}.", figures::plural(self.documents, "document")));
+            let documents = figures::plural(self.documents, "document");
+            parts.push(format!("The collection begins with {documents}."));
         }
         parts.retain(|part| !part.is_empty());
         parts.join(" ")
@@ -224,23 +212,12 @@ impl SectionState {
         if let LoadEnd::Operations(operations) = self.section.until(self.size) { operations } else { 0 }
     }
 
-    fn case(
-        self: &Arc<Self>,
-        name: &str,
-        at: Option<usize>,
-        block: u64,
-        connections: u32,
-    ) -> Case<WorkloadCase> {
-        let mix = WorkloadCase {
-            shared: Arc::clone(self),
-            at,
-            block,
-            connections,
-            state: Arc::default(),
-            rows: Arc::default(),
-        };
-        let case = Case { connections, ..Case::new(name, self.section.until(self.size), mix) };
+    fn case(self: &Arc<Self>, at: Option<usize>, block: u64, connections: u32) -> Case<WorkloadCase> {
+        let (state, rows) = (Arc::default(), Arc::default());
+        let mix = WorkloadCase { shared: Arc::clone(self), at, block, connections, state, rows };
         let operation = at.and_then(|at| self.section.kinds.get(at));
+        let name = operation.map_or("mix", Step::name);
+        let case = Case { connections, ..Case::new(name, self.section.until(self.size), mix) };
         let exactly = operation.and_then(|operation| operation.exactly(self.size));
         let exactly = exactly.or((self.section.blocks > 0).then(|| self.block()));
         let Some(exactly) = exactly else { return case };
@@ -252,15 +229,6 @@ impl SectionState {
     fn operations(&self, at: Option<usize>) -> &[Step] {
         let all = self.section.kinds.as_slice();
         at.map_or(all, |at| all.get(at..=at).unwrap_or_default())
-    }
-
-    /// Returns the names of the section's collections.
-    fn collections(&self) -> Vec<String> {
-        let Section { collection, collections, .. } = &self.section;
-        match collections {
-            0 => vec![collection.clone()],
-            several => (0..*several).map(|number| format!("{collection}{number}")).collect(),
-        }
     }
 }
 
@@ -303,7 +271,7 @@ impl Bench for WorkloadCase {
         let place = format!("{} {} {}", target.name, section.collection, shared.documents);
         let changes_documents = operations.iter().any(Step::changes_documents);
         let begins = match section.blocks {
-            0 => shared.loaded.first_time(&place) || changes_documents,
+            0 => shared.loaded.lock().insert(place.clone()) || changes_documents,
             _ => self.block == 0 && self.at == Some(0),
         };
         if begins {
@@ -311,45 +279,21 @@ impl Bench for WorkloadCase {
         }
         if changes_documents {
             // Other kinds of operation load the data again.
-            shared.loaded.forget(&place);
+            shared.loaded.lock().remove(&place);
         }
         self.state.documents.store(shared.documents, Relaxed);
         self.state.sent.clear();
-        *self.state.latencies.lock() = section.kinds.iter().map(|_| Latencies::new()).collect();
-        let mut workers = Vec::new();
-        let kind =
-            |searched| operations.iter().any(|each| each.steps.iter().any(|step| step.kind == searched));
-        if kind(Kind::Start) {
-            return self.start_workers(target).await;
-        }
-        if kind(Kind::Connect) {
-            return Ok(Prepared::Ready(vec![WorkloadWorker::new(
-                self,
-                WorkerConnection::Connecting(target.clone()),
-                spec,
-            )]));
-        }
+        *self.state.latencies.lock() = section.kinds.iter().map(|_| Latencies::default()).collect();
         if let Some(why) = self.begin(target).await? {
             return Ok(Prepared::Unsupported(why));
         }
-        for _ in 0..spec.connections {
-            let by = match target.protocol {
-                Protocol::Postgres => {
-                    let sql = operations.first().map_or(&[][..], |operation| &operation.statements);
-                    WorkerConnection::Postgres(Box::new(sql::Session::open(target, sql).await?))
-                }
-                Protocol::Mongo if self.is_unacknowledged() => {
-                    match UnacknowledgedConnection::connect(target, self.state.sent.clone()).await? {
-                        Ok(connection) => WorkerConnection::UnacknowledgedConnection {
-                            connection,
-                            database: target.database()?.to_string(),
-                        },
-                        Err(why) => return Ok(Prepared::Unsupported(why)),
-                    }
-                }
-                Protocol::Mongo => WorkerConnection::Mongo(Box::new(MongoConnection::open(target).await?)),
-            };
-            workers.push(WorkloadWorker::new(self, by, spec));
+        let mut workers = Vec::new();
+        let is_single = self.has(Kind::Start) || self.has(Kind::Connect);
+        for _ in 0..if is_single { 1 } else { spec.connections } {
+            match self.connect(target).await? {
+                Ok(by) => workers.push(WorkloadWorker { by, mix: self.clone(), round: spec.round.into() }),
+                Err(why) => return Ok(Prepared::Unsupported(why)),
+            }
         }
         if section.cache {
             *self.state.cache.lock() = Counters::of(target, Some(&section.collection)).await;
@@ -365,7 +309,7 @@ impl Bench for WorkloadCase {
                 let each = cpu / touches.of(shared.documents).max(1) as f64;
                 row.extra.insert("CPU per document, µs".to_string(), each);
             }
-            if operation.steps.iter().any(|step| step.kind == Kind::Start) {
+            if self.has(Kind::Start) {
                 // The measured usage was of the idle server that ran already.
                 (row.cpu_microseconds, row.resident_bytes) = (None, None);
                 row.rounds.iter_mut().for_each(|round| round.cpu_microseconds = None);
@@ -395,6 +339,12 @@ impl WorkloadCase {
         self.shared.section.template.document(self.state.documents.fetch_add(1, Relaxed))
     }
 
+    /// Returns true if an operation has a step of this kind.
+    fn has(&self, kind: Kind) -> bool {
+        let operations = self.shared.operations(self.at);
+        operations.iter().any(|each| each.steps.iter().any(|step| step.kind == kind))
+    }
+
     fn is_unacknowledged(&self) -> bool {
         let concern = self.shared.operations(self.at).iter().find_map(|operation| operation.concern.as_ref());
         concern.is_some_and(concern::Concern::is_unacknowledged)
@@ -410,7 +360,9 @@ impl WorkloadCase {
             return Ok(Some("this needs MongoDB's protocol".to_string()));
         }
         let own = operations.iter().any(|operation| operation.vellum == Some(true));
-        if own && !MongoConnection::open(target).await?.is_vellum().await? {
+        // The null server answers any command.
+        if own && !target.is_null_server && !target.ask(doc! { "buildInfo": 1 }).await?.contains_key("vellum")
+        {
             return Ok(Some("the target does not have this command".to_string()));
         }
         Ok(None)
@@ -425,17 +377,23 @@ impl WorkloadCase {
         }
         let link = MongoConnection::open(target).await?;
         link.named(link.database.drop().await)?;
-        let names = self.shared.collections();
+        let names = match section.collections {
+            0 => vec![section.collection.clone()],
+            several => (0..several).map(|number| format!("{}{number}", section.collection)).collect(),
+        };
         let each = self.shared.documents.div_ceil(names.len().max(1) as u64);
         for (number, name) in (0..).zip(&names) {
             link.run(doc! { "create": name }).await?;
+            let collection = link.database.collection::<Document>(name);
             if !section.indexes.is_empty() {
-                let collection = link.collection::<Document>(name);
                 let models = section.indexes.iter().map(file::Index::model);
                 link.named(collection.create_indexes(models).await)?;
             }
-            if !target.is_null_server {
-                link.fill(name, each, |at| section.template.document(number * each + at)).await?;
+            let size = if target.is_null_server { 0 } else { each };
+            for first in (0..size).step_by(BATCH) {
+                let numbers = first..size.min(first + BATCH as u64);
+                let documents = numbers.map(|at| section.template.document(number * each + at));
+                link.named(collection.insert_many(documents).await)?;
             }
         }
         for step in &section.setup {
@@ -466,9 +424,8 @@ impl WorkloadCase {
         {
             // The null server returns as many documents of equal size: its time is the cost of client and kernel.
             let count = step.expect.map_or(0, |count| count.of(self.shared.documents)) as i64;
-            let document_bytes =
-                self.shared.section.template.document(0).to_vec().map_or(0, |bytes| bytes.len());
-            let bytes = if step.kind == Kind::Aggregate { 60 } else { document_bytes as i64 };
+            let document = self.shared.section.template.document(0).to_vec().unwrap_or_default();
+            let bytes = if step.kind == Kind::Aggregate { 60 } else { document.len() as i64 };
             if matches!(step.kind, Kind::Find | Kind::Aggregate) {
                 link.admin(doc! { NULL_SERVER_ANSWERS: count, "bytes": bytes }).await?;
             }
@@ -494,7 +451,7 @@ impl WorkloadCase {
     /// Runs one step outside of the measurement.
     async fn step(&self, link: &MongoConnection, step: &Step) -> Result<()> {
         let runner = worker::StepRunner { link, mix: self };
-        let mut context = worker::context(self, 0, 0, link.database.name());
+        let mut context = self.context(0, 0, link.database.name());
         match runner.step(step, &mut context).await {
             // A missing object need not be dropped.
             Err(Error::Target { message, .. })
@@ -506,35 +463,44 @@ impl WorkloadCase {
         }
     }
 
-    async fn start_workers(&self, target: &Target) -> Result<Prepared<WorkloadWorker>> {
-        let scratch = Scratch::temporary()?;
-        let spec = RoundSpec { connections: 1, round: 0 };
-        Ok(match start_copy(target, scratch.path()).await {
-            Some(started) => {
+    /// Opens the connection of a worker.
+    async fn connect(&self, target: &Target) -> Result<Connected<WorkerConnection>> {
+        Ok(Ok(match target.protocol {
+            _ if self.has(Kind::Start) => {
+                let scratch = Scratch::temporary()?;
+                let Some(started) = start_copy(target, scratch.path()).await else {
+                    return Ok(Err("the lab did not start it".to_string()));
+                };
                 drop(started?);
-                let by = WorkerConnection::Starting { like: target.clone(), started: Vec::new(), scratch };
-                Prepared::Ready(vec![WorkloadWorker::new(self, by, &spec)])
+                WorkerConnection::Starting { like: target.clone(), started: Vec::new(), scratch }
             }
-            None => Prepared::Unsupported("the lab did not start it".to_string()),
-        })
+            _ if self.has(Kind::Connect) => WorkerConnection::Connecting(target.clone()),
+            Protocol::Postgres => {
+                let operations = self.shared.operations(self.at);
+                let sql = operations.first().map_or(&[][..], |operation| &operation.statements);
+                WorkerConnection::Postgres(Box::new(sql::Session::open(target, sql).await?))
+            }
+            Protocol::Mongo if self.is_unacknowledged() => {
+                let connected = UnacknowledgedConnection::connect(target, self.state.sent.clone()).await?;
+                return Ok(connected.map(WorkerConnection::UnacknowledgedConnection));
+            }
+            Protocol::Mongo => WorkerConnection::Mongo(Box::new(MongoConnection::open(target).await?)),
+        }))
     }
 
     /// Counts the unacknowledged inserts that arrived, in the worst round.
     async fn count_arrived(&self, link: &MongoConnection, row: &mut Row) -> Result<()> {
         const ARRIVED: &str = "arrived, %";
-        let sent = self.state.sent.messages();
+        let sent = self.state.sent.messages.load(Relaxed);
         if sent == 0 {
             return Ok(());
         }
         if !self.state.sent.drain().await {
-            row.note = Some(
-                "the server stopped responding, so the number of inserted documents is \
-                 unknown"
-                    .to_string(),
-            );
+            let note = "the server stopped responding, so the number of inserted documents is unknown";
+            row.note = Some(note.to_string());
             return Ok(());
         }
-        let collection = link.collection::<Document>(&self.shared.section.collection);
+        let collection = link.database.collection::<Document>(&self.shared.section.collection);
         let share = 100.0 * link.named(collection.count_documents(doc! {}).await)? as f64 / sent as f64;
         let before = row.extra.get(ARRIVED).copied().unwrap_or(100.0);
         row.extra.insert(ARRIVED.to_string(), share.min(before));

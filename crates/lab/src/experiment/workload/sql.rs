@@ -1,6 +1,7 @@
 //! PostgreSQL's side of a workload: statements with the workload's values as parameters.
 
-use super::file::{Postgres, Section, Sql as Statements};
+use super::BATCH;
+use super::file::{Postgres, Section, Sql, is_due};
 use super::generator::ValueContext;
 use crate::Result;
 use crate::experiment::named;
@@ -11,19 +12,15 @@ use std::error::Error;
 use tokio_postgres::types::{IsNull, Kind, ToSql, Type, to_sql_checked};
 use tokio_postgres::{Client, Row, Statement};
 
-/// Number of documents loaded by one statement.
-const BATCH: u64 = 1000;
-
 /// A value of a workload as a parameter.
 #[derive(Debug)]
 struct Parameter(Bson);
 
+/// The result of writing a parameter.
+type Written = std::result::Result<IsNull, Box<dyn Error + Sync + Send>>;
+
 impl ToSql for Parameter {
-    fn to_sql(
-        &self,
-        kind: &Type,
-        out: &mut BytesMut,
-    ) -> std::result::Result<IsNull, Box<dyn Error + Sync + Send>> {
+    fn to_sql(&self, kind: &Type, out: &mut BytesMut) -> Written {
         match (&self.0, kind.kind()) {
             (Bson::Null, _) => Ok(IsNull::Yes),
             (Bson::Array(values), Kind::Array(_)) => {
@@ -49,11 +46,7 @@ impl ToSql for Parameter {
 }
 
 /// Writes a number with the width of the parameter's type.
-fn integer(
-    number: i64,
-    kind: &Type,
-    out: &mut BytesMut,
-) -> std::result::Result<IsNull, Box<dyn Error + Sync + Send>> {
+fn integer(number: i64, kind: &Type, out: &mut BytesMut) -> Written {
     match *kind {
         Type::INT4 => i32::try_from(number)?.to_sql(kind, out),
         Type::FLOAT8 => (number as f64).to_sql(kind, out),
@@ -70,8 +63,8 @@ pub(super) async fn load(target: &Target, section: &Section, plan: &Postgres, do
     named(target, client.batch_execute(&with_schema(target, &plan.setup)?).await)?;
     if let Some(load) = plan.load.as_ref().filter(|_| documents > 0) {
         let load = named(target, client.prepare(load).await)?;
-        for first in (0..documents).step_by(BATCH as usize) {
-            let numbers = first..(first + BATCH).min(documents);
+        for first in (0..documents).step_by(BATCH) {
+            let numbers = first..documents.min(first + BATCH as u64);
             let column = |name: &String| {
                 let values =
                     numbers.clone().map(|number| section.template.field(name, number).unwrap_or(Bson::Null));
@@ -106,7 +99,7 @@ enum Prepared {
 }
 
 impl Session {
-    pub(super) async fn open(target: &Target, statements: &[Statements]) -> Result<Session> {
+    pub(super) async fn open(target: &Target, statements: &[Sql]) -> Result<Session> {
         let client = target.postgres().await?;
         let mut prepared = Vec::new();
         for each in statements {
@@ -122,20 +115,20 @@ impl Session {
     /// Runs all statements in turn.
     pub(super) async fn run(
         &self,
-        plan: &[Statements],
+        plan: &[Sql],
         documents: u64,
         context: &mut ValueContext<'_>,
     ) -> Result<()> {
         for (each, statement) in plan.iter().zip(&self.statements) {
-            if !each.is_due(context.number) {
+            if !is_due(each.every, context.number) {
                 continue;
             }
             let statement = match statement {
+                Prepared::One(statement) => statement,
                 Prepared::Batch(text) => {
                     named(&self.target, self.client.batch_execute(text).await)?;
                     continue;
                 }
-                Prepared::One(statement) => statement,
             };
             let values: Vec<Parameter> =
                 each.values.iter().map(|generator| Parameter(generator.generate(context))).collect();
@@ -150,9 +143,8 @@ impl Session {
                 rows.len() as u64
             };
             if each.rows.is_some_and(|rows| rows.of(documents) != found) {
-                return Err(self
-                    .target
-                    .error(format!("found {found} rows, which is not the expected number")));
+                let message = format!("found {found} rows, which is not the expected number");
+                return Err(self.target.error(message));
             }
         }
         Ok(())

@@ -1,28 +1,26 @@
 //! The worker of one connection for a workload, and one request to a target with MongoDB's protocol.
 
 use super::concern::UnacknowledgedConnection;
-use super::file::{Kind, Step};
+use super::file::{Kind, Step, is_due};
 use super::generator::{Generator, ValueContext, weighted_index};
 use super::{WorkloadCase, sql};
 use crate::Result;
 use crate::experiment::{MongoConnection, named};
 use crate::load::Worker;
 use crate::load::keys::{Keys, Rng};
-use crate::load::measure::{RoundSpec, WARM_UP};
-use crate::target::{Protocol, Scratch, Target, start_copy};
-use mongodb::action::Action;
-use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
-use mongodb::error::{ErrorKind, WriteFailure};
-use mongodb::options::{ReturnDocument, UpdateModifications};
+use crate::load::measure::WARM_UP;
+use crate::target::{Protocol, Scratch, Target, number, start_copy};
+use mongodb::bson::{Bson, Document, doc};
+use mongodb::error::ErrorKind;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 /// The worker of a connection.
 pub(crate) struct WorkloadWorker {
-    by: WorkerConnection,
-    mix: WorkloadCase,
-    round: u64,
+    pub(super) by: WorkerConnection,
+    pub(super) mix: WorkloadCase,
+    pub(super) round: u64,
 }
 
 /// The connection of a worker.
@@ -30,10 +28,7 @@ pub(super) enum WorkerConnection {
     Mongo(Box<MongoConnection>),
     Postgres(Box<sql::Session>),
     /// An unacknowledged connection.
-    UnacknowledgedConnection {
-        connection: UnacknowledgedConnection,
-        database: String,
-    },
+    UnacknowledgedConnection(UnacknowledgedConnection),
     /// Each operation opens a connection.
     Connecting(Target),
     /// Each operation starts a server. Servers are stopped after the measurement, since their end is not timed.
@@ -44,20 +39,11 @@ pub(super) enum WorkerConnection {
     },
 }
 
-/// Returns the inputs of the values of an operation. Operations of one number get equal inputs, whatever their kind.
-pub(super) fn context<'a>(
-    mix: &'a WorkloadCase,
-    round: u64,
-    number: u64,
-    database: &'a str,
-) -> ValueContext<'a> {
-    let rng = Rng::of((!mix.shared.size.seed).wrapping_add(round), number);
-    ValueContext { rng, number, key: None, saved: BTreeMap::new(), database }
-}
-
-impl WorkloadWorker {
-    pub(super) fn new(mix: &WorkloadCase, by: WorkerConnection, spec: &RoundSpec) -> WorkloadWorker {
-        WorkloadWorker { by, mix: mix.clone(), round: u64::from(spec.round) }
+impl WorkloadCase {
+    /// Returns the inputs of the values of an operation. Operations of one number get equal inputs, whatever their kind.
+    pub(super) fn context<'a>(&self, round: u64, number: u64, database: &'a str) -> ValueContext<'a> {
+        let rng = Rng::of((!self.shared.size.seed).wrapping_add(round), number);
+        ValueContext { rng, number, key: None, saved: BTreeMap::new(), database }
     }
 }
 
@@ -71,40 +57,32 @@ impl Worker for WorkloadWorker {
             WorkerConnection::Mongo(link) => link.database.name().to_string(),
             _ => String::new(),
         };
-        let mut context = context(mix, *round, number, &database);
+        let mut context = mix.context(*round, number, &database);
         let at = mix.at.unwrap_or_else(|| {
             weighted_index(shared.section.kinds.iter().map(Step::weight), &mut context.rng)
         });
         let Some(operation) = shared.section.kinds.get(at) else { return Ok(()) };
         let began = Instant::now();
         match by {
-            WorkerConnection::Mongo(link) => match &operation.concern {
-                Some(concern) => {
-                    let insert = insert(mix, &concern.document);
-                    let reply = link.run(insert).await?;
-                    let error = reply.get_document("writeConcernError").ok().or_else(|| write_error(&reply));
-                    if let Some(error) = error {
-                        return Err(link.target.error(error.get_str("errmsg").unwrap_or("a write error")));
+            WorkerConnection::Mongo(link) => {
+                let runner = StepRunner { link, mix };
+                choose_key(mix, operation, &mut context, false);
+                match &operation.concern {
+                    Some(concern) => drop(runner.write(insert(mix, &concern.document)).await?),
+                    None => {
+                        for step in operation.steps.iter().filter(|step| is_due(step.every, number)) {
+                            runner.step(step, &mut context).await?;
+                        }
                     }
                 }
-                None => {
-                    choose_key(mix, operation, &mut context, false);
-                    let runner = StepRunner { link, mix };
-                    let due = operation.steps.iter().filter(|step| step.is_due(number));
-                    for step in due {
-                        runner.step(step, &mut context).await?;
-                    }
-                }
-            },
+            }
             WorkerConnection::Postgres(session) => {
                 choose_key(mix, operation, &mut context, true);
                 session.run(&operation.statements, shared.documents, &mut context).await?;
             }
-            WorkerConnection::UnacknowledgedConnection { connection, database } => {
+            WorkerConnection::UnacknowledgedConnection(connection) => {
                 let document = operation.concern.as_ref().map(|concern| concern.document.clone());
-                let mut command = insert(mix, &document.unwrap_or_default());
-                command.insert("$db", database.as_str());
-                connection.send(number, &command).await?;
+                connection.send(number, insert(mix, &document.unwrap_or_default())).await?;
             }
             WorkerConnection::Connecting(target) => match target.protocol {
                 // The connection has been tested by a ping already.
@@ -153,11 +131,6 @@ fn insert(mix: &WorkloadCase, concern: &Document) -> Document {
     doc! { "insert": &section.collection, "documents": [mix.new_document()], "writeConcern": concern.clone() }
 }
 
-/// Returns the first write error of a reply.
-fn write_error(reply: &Document) -> Option<&Document> {
-    reply.get_array("writeErrors").ok()?.first()?.as_document()
-}
-
 /// Number of attempts of an upsert that loses to a concurrent upsert of the same document.
 const ATTEMPTS: u32 = 3;
 
@@ -171,79 +144,75 @@ fn document(value: Bson) -> Document {
     if let Bson::Document(document) = value { document } else { Document::new() }
 }
 
-/// Returns the stages of a pipeline, or of a pipeline update.
-fn stages(value: Bson) -> Vec<Document> {
-    let Bson::Array(stages) = value else { return Vec::new() };
-    stages.into_iter().map(document).collect()
-}
-
 fn made(generator: Option<&Generator>, context: &mut ValueContext) -> Bson {
     generator.map_or(Bson::Null, |generator| generator.generate(context))
 }
 
-/// Converts a value into an update document or a pipeline.
-fn modifications(value: Bson) -> UpdateModifications {
-    match value {
-        Bson::Document(document) => document.into(),
-        other => stages(other).into(),
-    }
+/// Adds the sort and the projection of a step to a command.
+fn add_order(step: &Step, command: &mut Document, projection: &str) {
+    let (sort, fields) = (step.sort.iter().map(|sort| ("sort", sort)), step.projection.iter());
+    command.extend(
+        sort.chain(fields.map(|fields| (projection, fields)))
+            .map(|(name, value)| (name.to_string(), value.0.clone().into())),
+    );
 }
 
 impl StepRunner<'_> {
-    fn name<'s>(&'s self, step: &'s Step) -> &'s str {
-        step.collection.as_deref().unwrap_or(&self.mix.shared.section.collection)
-    }
-
     /// Executes a step, and keeps the requested values.
     ///
     /// # Errors
     /// The target refuses, or finds another number of documents than the file expects.
     pub(super) async fn step(&self, step: &Step, context: &mut ValueContext<'_>) -> Result<()> {
         let link = self.link;
-        let collection = link.collection::<Document>(self.name(step));
+        let name = step.collection.as_deref().unwrap_or(&self.mix.shared.section.collection);
         let found = match step.kind {
-            Kind::Insert => return self.insert(step, context).await,
+            Kind::Insert => return self.insert(step, name, context).await,
+            Kind::Connect | Kind::Start => return Ok(()),
             Kind::Command => {
                 let command = document(made(step.change(), context));
-                let done = if step.admin == Some(true) {
-                    link.admin(command).await
-                } else {
-                    link.run(command).await
-                };
+                let is_admin = step.admin == Some(true);
+                let done = if is_admin { link.admin(command).await } else { link.run(command).await };
                 return done.map(drop);
             }
-            Kind::Connect | Kind::Start => return Ok(()),
             Kind::Aggregate => {
-                let pipeline = stages(made(step.change(), context));
-                self.read_all(link.named(collection.aggregate(pipeline).await)?).await?
+                let pipeline = made(step.change(), context);
+                let command = doc! { "aggregate": name, "pipeline": pipeline, "cursor": {} };
+                self.read(step, command, context).await?
             }
             kind => {
                 let filter = match &step.filter {
                     Some(filter) => document(filter.generate(context)),
                     None => doc! { "_id": Generator::Key { field: None }.generate(context) },
                 };
+                let (upsert, many) = (step.upsert == Some(true), step.many == Some(true));
                 match kind {
-                    Kind::Find => self.find(step, filter, context).await?,
-                    Kind::Count => link.named(collection.count_documents(filter).await)?,
-                    Kind::Delete if step.many == Some(true) => {
-                        link.named(collection.delete_many(filter).await)?.deleted_count
+                    Kind::Find => {
+                        let mut find = doc! { "find": name, "filter": filter };
+                        add_order(step, &mut find, "projection");
+                        if let Some(limit) = step.limit {
+                            find.insert("limit", limit.get() as i64);
+                        } else if step.save.is_some() {
+                            // A unique document comes in a single batch, as drivers ask for it.
+                            find.extend(doc! { "limit": 1, "singleBatch": true });
+                        }
+                        self.read(step, find, context).await?
                     }
-                    Kind::Delete => link.named(collection.delete_one(filter).await)?.deleted_count,
+                    Kind::Count => {
+                        link.named(link.database.collection::<Document>(name).count_documents(filter).await)?
+                    }
+                    Kind::Delete => {
+                        let delete = doc! { "q": filter, "limit": i32::from(!many) };
+                        self.write(doc! { "delete": name, "deletes": [delete] }).await?
+                    }
                     Kind::Update => {
-                        let change = modifications(made(step.change(), context));
-                        let done = match step.many {
-                            Some(true) => {
-                                collection.update_many(filter, change).upsert(step.upsert == Some(true)).await
-                            }
-                            _ => {
-                                collection.update_one(filter, change).upsert(step.upsert == Some(true)).await
-                            }
-                        };
-                        link.named(done)?.matched_count
+                        let change = made(step.change(), context);
+                        let update = doc! { "q": filter, "u": change, "multi": many, "upsert": upsert };
+                        self.write(doc! { "update": name, "updates": [update] }).await?
                     }
                     _ => {
-                        let change = modifications(made(step.change(), context));
-                        self.find_and_modify(step, filter, change, context).await?
+                        let change = made(step.change(), context);
+                        let command = doc! { "findAndModify": name, "query": filter, "update": change, "upsert": upsert };
+                        self.find_and_modify(step, command, context).await?
                     }
                 }
             }
@@ -262,9 +231,8 @@ impl StepRunner<'_> {
     }
 
     /// Inserts a document or a batch, and keeps its key.
-    async fn insert(&self, step: &Step, context: &mut ValueContext<'_>) -> Result<()> {
-        let name = self.name(step);
-        let collection = self.link.collection::<Document>(name);
+    async fn insert(&self, step: &Step, name: &str, context: &mut ValueContext<'_>) -> Result<()> {
+        let collection = self.link.database.collection::<Document>(name);
         if let Some(batch) = step.batch {
             let documents: Vec<Document> = (0..batch.get()).map(|_| self.mix.new_document()).collect();
             return self.link.named(collection.insert_many(documents).await).map(drop);
@@ -280,24 +248,27 @@ impl StepRunner<'_> {
         Ok(())
     }
 
-    /// Runs a find and reads all batches. Returns the number of documents.
-    async fn find(&self, step: &Step, filter: Document, context: &mut ValueContext<'_>) -> Result<u64> {
-        let name = self.name(step);
-        let collection = self.link.collection::<RawDocumentBuf>(name);
-        let find = collection.find(filter).optional(step.sort.clone(), |find, sort| find.sort(sort.0));
-        let mut find = find.optional(step.projection.clone(), |find, fields| find.projection(fields.0));
-        // A unique document is requested with a limit of -1, as drivers do.
-        if let Some(limit) = step.limit.map(|limit| limit.get() as i64).or(step.save.as_ref().map(|_| -1)) {
-            find = find.limit(limit);
+    /// Runs an insert, update or delete. Returns the number of existing documents that it found.
+    pub(super) async fn write(&self, command: Document) -> Result<u64> {
+        let reply = self.link.run(command).await?;
+        let write_error =
+            reply.get_array("writeErrors").ok().and_then(|errors| errors.first()?.as_document());
+        if let Some(error) = reply.get_document("writeConcernError").ok().or(write_error) {
+            return Err(self.link.target.error(error.get_str("errmsg").unwrap_or("a write error")));
         }
-        let mut cursor = self.link.named(find.await)?;
+        let upserted = reply.get_array("upserted").map_or(0, Vec::len) as f64;
+        Ok((number(&reply, "n").unwrap_or(0.0) - upserted) as u64)
+    }
+
+    /// Reads all batches of a cursor, and keeps the last document if requested. Returns the number of documents.
+    async fn read(&self, step: &Step, command: Document, context: &mut ValueContext<'_>) -> Result<u64> {
+        let mut cursor = self.link.named(self.link.database.run_cursor_command(command).await)?;
         let mut found = 0;
         while self.link.named(cursor.advance().await)? {
             found += 1;
             if let Some(name) = &step.save {
-                let first =
-                    Document::try_from(cursor.current()).map_err(|error| self.link.target.error(error))?;
-                context.saved.insert(name.clone(), Bson::Document(first));
+                let document = self.link.named(cursor.deserialize_current())?;
+                context.saved.insert(name.clone(), Bson::Document(document));
             }
         }
         Ok(found)
@@ -307,53 +278,30 @@ impl StepRunner<'_> {
     async fn find_and_modify(
         &self,
         step: &Step,
-        filter: Document,
-        change: UpdateModifications,
+        mut command: Document,
         context: &mut ValueContext<'_>,
     ) -> Result<u64> {
-        let collection = self.link.collection::<Document>(self.name(step));
+        add_order(step, &mut command, "fields");
+        command.insert("new", step.save.is_some());
         let mut attempt = 1;
-        let found = loop {
-            let find = collection.find_one_and_update(filter.clone(), change.clone());
-            let find = find
-                .upsert(step.upsert == Some(true))
-                .optional(step.sort.clone(), |find, sort| find.sort(sort.0));
-            let mut find = find.optional(step.projection.clone(), |find, fields| find.projection(fields.0));
-            if step.save.is_some() {
-                find = find.return_document(ReturnDocument::After);
-            }
-            match find.await {
+        let mut reply = loop {
+            match self.link.database.run_command(command.clone()).await {
                 Err(conflict)
                     if step.upsert == Some(true) && attempt < ATTEMPTS && is_duplicate(&conflict) =>
                 {
                     attempt += 1
                 }
-                found => break self.link.named(found)?,
+                reply => break self.link.named(reply)?,
             }
         };
-        let count = u64::from(found.is_some());
-        if let (Some(name), Some(found)) = (&step.save, found) {
-            context.saved.insert(name.clone(), Bson::Document(found));
-        }
-        Ok(count)
-    }
-
-    /// Reads all batches of a cursor. Returns the number of documents.
-    async fn read_all(&self, mut cursor: mongodb::Cursor<Document>) -> Result<u64> {
-        let mut found = 0;
-        while self.link.named(cursor.advance().await)? {
-            found += 1;
-        }
-        Ok(found)
+        let Some(found @ Bson::Document(_)) = reply.remove("value") else { return Ok(0) };
+        context.saved.extend(step.save.clone().map(|name| (name, found)));
+        Ok(1)
     }
 }
 
 /// Returns true if a write failed because its key existed.
 fn is_duplicate(error: &mongodb::error::Error) -> bool {
     const DUPLICATE_KEY: i32 = 11000;
-    match &*error.kind {
-        ErrorKind::Command(command) => command.code == DUPLICATE_KEY,
-        ErrorKind::Write(WriteFailure::WriteError(write)) => write.code == DUPLICATE_KEY,
-        _ => false,
-    }
+    matches!(&*error.kind, ErrorKind::Command(command) if command.code == DUPLICATE_KEY)
 }

@@ -5,6 +5,7 @@ use super::limit::Metric;
 use super::statistics::Interval;
 use crate::report::{figures, grid};
 use crate::result::{Report, Row, Section};
+use serde::Serialize;
 
 /// One figure of one row, before and after.
 pub(crate) struct Difference {
@@ -16,11 +17,13 @@ pub(crate) struct Difference {
 }
 
 /// Judgement of a difference.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Verdict {
     Better,
     Worse,
     /// The rounds do not prove a difference.
+    #[serde(rename = "not sure")]
     Unsure,
 }
 
@@ -42,7 +45,8 @@ impl Difference {
     pub(crate) fn verdict(&self) -> Verdict {
         match self.interval.filter(Interval::is_significant) {
             None => Verdict::Unsure,
-            Some(interval) if (interval.low > 1.0) == self.metric.more_is_worse() => Verdict::Worse,
+            // A larger value is worse, except for the rate.
+            Some(interval) if (interval.low > 1.0) != (self.metric == Metric::RATE) => Verdict::Worse,
             Some(_) => Verdict::Better,
         }
     }
@@ -96,19 +100,21 @@ pub(crate) struct Comparison {
 impl Comparison {
     /// Compares two reports.
     pub(crate) fn new(before: &Report, after: &Report) -> Comparison {
-        let mut sections = Vec::new();
-        for section in &before.sections {
-            let other = after.sections.iter().find(|other| other.id == section.id);
-            let pairs: Vec<Pair> = other
-                .map(|other| section.rows.iter().filter_map(|row| pair(section, row, other)).collect())
-                .unwrap_or_default();
-            if !pairs.is_empty() {
-                let id = section.id.clone();
-                sections.push(Compared { id, title: section.title.clone(), pairs });
-            }
-        }
+        let compared = |section: &Section| {
+            let other = after.sections.iter().find(|other| other.id == section.id)?;
+            let pairs: Vec<Pair> = section.rows.iter().filter_map(|row| pair(section, row, other)).collect();
+            let (id, title) = (section.id.clone(), section.title.clone());
+            (!pairs.is_empty()).then_some(Compared { id, title, pairs })
+        };
+        let sections = before.sections.iter().filter_map(compared).collect();
         let baseline = grid::baseline(after).map(str::to_string);
         Comparison { sections, missing: unmatched(before, after), new: unmatched(after, before), baseline }
+    }
+
+    /// Returns the differences of a figure, without the null server's.
+    pub(crate) fn of(&self, metric: Metric) -> impl Iterator<Item = (&Compared, &Pair, &Difference)> {
+        let is_server = |pair: &Pair| Some(&pair.target) != self.baseline.as_ref();
+        self.all().filter(move |(_, pair, each)| each.metric == metric && is_server(pair))
     }
 
     /// Returns every difference with its section and row.

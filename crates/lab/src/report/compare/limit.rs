@@ -58,11 +58,6 @@ impl Metric {
     pub(crate) fn text(self, value: f64) -> String {
         if self == Metric::RATE { figures::number(value) } else { figures::latency(value) }
     }
-
-    /// Returns true if a larger value is worse, as for all figures except the rate.
-    pub(crate) fn more_is_worse(self) -> bool {
-        self != Metric::RATE
-    }
 }
 
 /// A limit of a change.

@@ -5,7 +5,7 @@ mod difference;
 mod limit;
 mod statistics;
 
-pub(super) use difference::{Comparison, Verdict};
+pub(super) use difference::Comparison;
 pub(super) use limit::Metric;
 
 use super::grid::{Grid, NOTHING};
@@ -15,7 +15,7 @@ use crate::options::Compare;
 use crate::result::{Report, TargetInfo};
 use crate::{Error, Result};
 use console::Style;
-use difference::{Compared, Difference, Pair};
+use difference::{Difference, Pair, Verdict};
 use limit::Limit;
 use serde_json::json;
 use std::fmt::Write as _;
@@ -49,11 +49,10 @@ fn compare(options: &Compare, out: &mut dyn Write) -> Result<Vec<String>> {
             before.experiment, after.experiment
         )));
     }
-    if let Some(limit) = undecidable(&comparison, &limits) {
-        return Err(Error::Input(format!(
-            "--fail-if {}: a significant difference needs three rounds of each run: measure with --rounds 3",
-            limit.text
-        )));
+    let unproven = |limit: &&Limit| comparison.of(limit.metric).all(|(_, _, each)| each.interval.is_none());
+    if let Some(Limit { text, .. }) = limits.iter().find(unproven) {
+        let message = "a significant difference needs three rounds of each run: measure with --rounds 3";
+        return Err(Error::Input(format!("--fail-if {text}: {message}")));
     }
     let shown = |metric: &Metric| {
         Metric::SHOWN.contains(metric) || limits.iter().any(|limit| limit.metric == *metric)
@@ -153,7 +152,8 @@ fn machine(report: &Report) -> String {
 fn exceeded(comparison: &Comparison, limits: &[Limit]) -> Vec<String> {
     let mut found = Vec::new();
     for limit in limits {
-        let past = limited_differences(comparison, limit)
+        let past = comparison
+            .of(limit.metric)
             .filter(|(_, _, each)| limit.passed(each.ratio()) && each.verdict() != Verdict::Unsure);
         found.extend(past.map(|(section, pair, each)| {
             let [before, after] = [each.before, each.after].map(|value| each.metric.text(value));
@@ -165,24 +165,6 @@ fn exceeded(comparison: &Comparison, limits: &[Limit]) -> Vec<String> {
         found.extend(comparison.missing.iter().map(|row| format!("not measured any more: {row}")));
     }
     found
-}
-
-/// Returns the differences that a limit applies to.
-fn limited_differences<'a>(
-    comparison: &'a Comparison,
-    limit: &Limit,
-) -> impl Iterator<Item = (&'a Compared, &'a Pair, &'a Difference)> {
-    let (baseline, metric) = (comparison.baseline.clone(), limit.metric);
-    comparison.all().filter(move |(_, pair, each)| {
-        each.metric == metric && Some(pair.target.as_str()) != baseline.as_deref()
-    })
-}
-
-/// Returns the first limit that no row can exceed, because no row has enough rounds for a certain difference.
-fn undecidable<'a>(comparison: &Comparison, limits: &'a [Limit]) -> Option<&'a Limit> {
-    limits
-        .iter()
-        .find(|limit| limited_differences(comparison, limit).all(|(_, _, each)| each.interval.is_none()))
 }
 
 /// Returns reasons to doubt the differences.

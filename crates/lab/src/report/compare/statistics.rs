@@ -5,11 +5,11 @@
 //! are the minimum for 90 %. With three, the interval spans all quotients, so a difference is certain exactly if the
 //! rounds do not overlap.
 
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+
 /// Minimum confidence of a reported interval.
 const CONFIDENCE: f64 = 0.9;
-
-/// Number of rounds beyond which the distribution is taken as normal.
-const EXACT_MOST: usize = 20;
 
 /// Interval of the ratio of after to before, with its confidence.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -40,11 +40,17 @@ impl Interval {
     }
 }
 
-/// Returns the number of quotients to drop at each end, and the resulting confidence.
-fn dropped_count(before: usize, after: usize) -> Option<(usize, f64)> {
-    if before > EXACT_MOST || after > EXACT_MOST {
-        return normal(before, after);
-    }
+/// A number of quotients, and a confidence.
+type Dropped = (usize, f64);
+
+/// Returns the number of quotients to drop at each end, and the resulting confidence. Rows of a run have equal numbers of
+/// rounds, so a number is computed once.
+fn dropped_count(before: usize, after: usize) -> Option<Dropped> {
+    static KNOWN: Mutex<BTreeMap<(usize, usize), Option<Dropped>>> = Mutex::new(BTreeMap::new());
+    *KNOWN.lock().entry((before, after)).or_insert_with(|| count_dropped(before, after))
+}
+
+fn count_dropped(before: usize, after: usize) -> Option<Dropped> {
     let mann_whitney_counts = mann_whitney_counts(before, after);
     let all: f64 = mann_whitney_counts.iter().sum();
     let mut below = 0.0;
@@ -78,14 +84,6 @@ fn mann_whitney_counts(before: usize, after: usize) -> Vec<f64> {
         }
     }
     placed.pop().unwrap_or_default()
-}
-
-/// Returns the quotients to drop and the confidence by the normal approximation.
-fn normal(before: usize, after: usize) -> Option<(usize, f64)> {
-    let (n, m) = (before as f64, after as f64);
-    let deviation = (n * m * (n + m + 1.0) / 12.0).sqrt();
-    let left = (n * m / 2.0 - 1.645 * deviation).floor() - 1.0;
-    (left >= 0.0).then_some((left as usize, CONFIDENCE))
 }
 
 #[cfg(test)]

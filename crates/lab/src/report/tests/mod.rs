@@ -38,7 +38,7 @@ fn target(name: &str, server: &str, promise: DurabilityGuarantee, sync: Option<f
 
 /// Adds one round to a row: `seconds` of time with as many operations as fit.
 fn round(row: &mut Row, median: f64, seconds: f64, rng: &mut Rng) {
-    let mut latency = Latencies::new();
+    let mut latency = Latencies::default();
     let operations = (seconds * 1e6 / median * f64::from(row.connections)).min(600.0) as u64;
     let drift = 0.94 + 0.12 * rng.roll();
     for _ in 0..operations {

@@ -31,18 +31,32 @@ impl ReportedProperties {
     fn detail(&mut self, name: &str, value: impl Into<String>) {
         self.fingerprint.details.push((name.to_string(), value.into()));
     }
+
+    /// States the durability, and how the journal is written.
+    fn journal(&mut self, promise: DurabilityGuarantee, journal: impl Into<String>) {
+        self.fingerprint.promise = promise;
+        self.detail("journal", journal);
+    }
 }
 
 /// Asks the target, and probes the file system of its data. A refused question is recorded as refused.
 pub(super) async fn take(target: &Target) -> Fingerprint {
     if target.is_null_server {
-        return null_server();
+        let (server, engine) = ("null server".to_string(), "canned replies".to_string());
+        return Fingerprint {
+            server,
+            engine,
+            promise: DurabilityGuarantee::Nothing,
+            ..Fingerprint::default()
+        };
     }
     let mut properties = match target.protocol {
         Protocol::Mongo => mongo::ask(target).await,
         Protocol::Postgres => ask(target).await,
     };
-    if properties.fingerprint.promise == DurabilityGuarantee::Unknown && target.is_over_own_cluster() {
+    let is_over_own_cluster =
+        target.started.as_ref().is_some_and(|started| !started.files.backends.is_empty());
+    if properties.fingerprint.promise == DurabilityGuarantee::Unknown && is_over_own_cluster {
         // The lab's clusters keep PostgreSQL's defaults: a commit is synced before it is acknowledged.
         properties.fingerprint.promise = DurabilityGuarantee::Journaled;
         properties.detail("cluster", "fsync on, synchronous_commit on");
@@ -72,16 +86,6 @@ async fn probed(properties: &mut ReportedProperties, directory: &Path) {
     match timed.unwrap_or_else(|error| Err(error.into())) {
         Ok(median) => properties.fingerprint.sync_microseconds = Some(median),
         Err(error) => properties.detail("fdatasync", format!("could not be timed: {error}")),
-    }
-}
-
-/// Returns the fingerprint of the null server, which stores nothing.
-fn null_server() -> Fingerprint {
-    Fingerprint {
-        server: "null server".to_string(),
-        engine: "canned replies".to_string(),
-        promise: DurabilityGuarantee::Nothing,
-        ..Fingerprint::default()
     }
 }
 

@@ -55,30 +55,29 @@ fn read(answers: &CommandReplies) -> ReportedProperties {
     let mut properties = ReportedProperties::default();
     let build = &answers.build;
     let version = build.get_str("version").unwrap_or("?");
-    if let Ok(own) = build.get_str("vellum") {
-        properties.fingerprint.server = format!("Vellum {own}");
-        properties.detail("follows", format!("MongoDB {version}"));
+    let ferretdb_version = build.get_str("ferretdbVersion").ok().or_else(|| text(build, "ferretdb.version"));
+    let server = if let Ok(own) = build.get_str("vellum") {
         vellum(answers, &mut properties);
-    } else if let Some(own) = ferretdb_version(answers) {
+        format!("Vellum {own}")
+    } else if let Some(own) = ferretdb_version {
         let own = if own == "unknown" { "(embedded)" } else { own.trim_start_matches('v') };
-        properties.fingerprint.server = format!("FerretDB {own}");
-        properties.detail("follows", format!("MongoDB {version}"));
         ferretdb(answers, own, &mut properties);
-    } else if is_java_server(answers) {
-        properties.fingerprint.server = "mongo-java-server".to_string();
-        properties.detail("follows", format!("MongoDB {version}"));
+        format!("FerretDB {own}")
+    } else if text(&answers.status, "process") == Some("java") {
+        // It identifies as MongoDB but reports the name of its process.
         properties.fingerprint.engine = "memory".to_string();
-        properties.fingerprint.promise = DurabilityGuarantee::Memory;
-        properties.detail("journal", "none");
+        properties.journal(DurabilityGuarantee::Memory, "none");
+        "mongo-java-server".to_string()
     } else {
-        properties.fingerprint.server = format!("MongoDB {version}");
         mongodb(answers, &mut properties);
+        format!("MongoDB {version}")
+    };
+    if !server.starts_with("MongoDB") {
+        properties.detail("follows", format!("MongoDB {version}"));
     }
-    if let Ok(all) = answers.options.get_array("argv") {
-        let words = options(all);
-        if !words.is_empty() {
-            properties.detail("options", words);
-        }
+    properties.fingerprint.server = server;
+    if let Some(all) = answers.options.get_array("argv").ok().filter(|all| all.len() > 1) {
+        properties.detail("options", options(all));
     }
     concern(answers, &mut properties);
     properties
@@ -86,38 +85,27 @@ fn read(answers: &CommandReplies) -> ReportedProperties {
 
 /// Vellum reports its durability and its options as given.
 fn vellum(answers: &CommandReplies, properties: &mut ReportedProperties) {
-    let engine = text(&answers.status, &["storageEngine", "name"]).unwrap_or("?");
+    let engine = text(&answers.status, "storageEngine.name").unwrap_or("?");
     properties.fingerprint.engine = engine.to_string();
-    if engine == "postgres" {
-        // The default there is majority: the server's own disk and the configured standbys.
-        properties.fingerprint.promise = DurabilityGuarantee::Journaled;
-        properties.detail("journal", "PostgreSQL's log, synced before a write is acknowledged");
-        return;
-    }
-    if engine != "disk" {
-        properties.fingerprint.promise =
-            if engine == "memory" { DurabilityGuarantee::Memory } else { DurabilityGuarantee::Unknown };
-        properties.detail("journal", "none");
-        return;
-    }
-    let journal_text = text(&answers.status, &["vellum", "durability"]);
+    let journal_text = text(&answers.status, "vellum.durability");
     let durability = journal_text.or(argument(&answers.options, "--durability")).unwrap_or("relaxed");
     let interval = argument(&answers.options, "--journal-commit-interval").unwrap_or("100");
-    properties.fingerprint.promise = match durability {
-        "none" => DurabilityGuarantee::Process,
-        "relaxed" => DurabilityGuarantee::Interval,
-        "journaled" => DurabilityGuarantee::Journaled,
-        _ => DurabilityGuarantee::Unknown,
+    let (promise, journal) = match (engine, durability) {
+        // The default there is majority: the server's own disk and the configured standbys.
+        ("postgres", _) => {
+            (DurabilityGuarantee::Journaled, "PostgreSQL's log, synced before a write is acknowledged")
+        }
+        ("memory", _) => (DurabilityGuarantee::Memory, "none"),
+        ("disk", "none") => (DurabilityGuarantee::Process, "synced only where a write asks"),
+        ("disk", "relaxed") => (DurabilityGuarantee::Interval, &*format!("synced every {interval} ms")),
+        ("disk", "journaled") => (DurabilityGuarantee::Journaled, "synced before a write is acknowledged"),
+        _ => (DurabilityGuarantee::Unknown, "unknown"),
     };
+    properties.journal(promise, journal);
+    if engine != "disk" {
+        return;
+    }
     properties.detail("durability", durability);
-    properties.detail(
-        "journal",
-        match durability {
-            "none" => "synced only where a write asks".to_string(),
-            "relaxed" => format!("synced every {interval} ms"),
-            _ => "synced before a write is acknowledged".to_string(),
-        },
-    );
     properties.detail("cache", argument(&answers.options, "--cache-size").unwrap_or("256M"));
     properties.directory =
         argument(&answers.options, "--journal-dir").or(argument(&answers.options, "--data")).map(Into::into);
@@ -126,25 +114,22 @@ fn vellum(answers: &CommandReplies, properties: &mut ReportedProperties) {
 /// mongod buffers its journal in process memory until the flush. A write with a weaker write concern can therefore be
 /// lost with the process.
 fn mongodb(answers: &CommandReplies, properties: &mut ReportedProperties) {
-    let engine = text(&answers.status, &["storageEngine", "name"]).unwrap_or("?").to_string();
+    let engine = text(&answers.status, "storageEngine.name").unwrap_or("?").to_string();
     let storage = answers.options.get_document("parsed").and_then(|parsed| parsed.get_document("storage"));
     let storage = storage.cloned().unwrap_or_default();
     if matches!(engine.as_str(), "inMemory" | "ephemeralForTest" | "devnull") {
-        properties.fingerprint.promise = DurabilityGuarantee::Memory;
-        properties.detail("journal", "none");
+        properties.journal(DurabilityGuarantee::Memory, "none");
     } else if engine == "wiredTiger" {
-        let journal = flag(&storage, &["journal", "enabled"]).unwrap_or(true);
-        let interval = number(&storage, &["journal", "commitIntervalMs"]).unwrap_or(100.0);
-        let checkpoint = number(&storage, &["syncPeriodSecs"]).unwrap_or(60.0);
-        let journal_text = if journal { format!("flushed every {interval} ms") } else { "none".to_string() };
-        properties.detail("journal", journal_text);
+        let journal = at(&storage, "journal.enabled").and_then(Bson::as_bool).unwrap_or(true);
+        let interval = number(&storage, "journal.commitIntervalMs").unwrap_or(100.0);
+        let checkpoint = number(&storage, "syncPeriodSecs").unwrap_or(60.0);
+        let is_journaled = journals(answers, journal);
+        let promise =
+            if is_journaled { DurabilityGuarantee::Journaled } else { DurabilityGuarantee::Delayed };
+        let journal = if journal { format!("flushed every {interval} ms") } else { "none".to_string() };
+        properties.journal(promise, journal);
         properties.detail("checkpoint", format!("every {checkpoint} s"));
-        properties.fingerprint.promise = if journals(answers, journal) {
-            DurabilityGuarantee::Journaled
-        } else {
-            DurabilityGuarantee::Delayed
-        };
-        let directory = text(&storage, &["dbPath"]).unwrap_or("/data/db");
+        let directory = text(&storage, "dbPath").unwrap_or("/data/db");
         properties.directory = Some(directory.into());
     }
     properties.fingerprint.engine = engine;
@@ -159,7 +144,7 @@ fn journals(answers: &CommandReplies, has_journal: bool) -> bool {
     let default_j = default.and_then(|concern| concern.get_bool("j").ok());
     let majority = match given.and_then(|given| given.w.as_ref()) {
         Some(w) => *w == Acknowledgment::Majority,
-        None => default.is_some_and(|concern| text(concern, &["w"]) == Some("majority")),
+        None => default.is_some_and(|concern| text(concern, "w") == Some("majority")),
     };
     let is_member = answers.hello.contains_key("setName");
     has_journal && given_j.or(default_j).unwrap_or(majority && is_member)
@@ -178,35 +163,23 @@ fn ferretdb(answers: &CommandReplies, version: &str, properties: &mut ReportedPr
     properties.detail("journal", journal);
 }
 
-/// Returns the version of FerretDB, if the server is one.
-fn ferretdb_version(answers: &CommandReplies) -> Option<&str> {
-    let build = &answers.build;
-    build.get_str("ferretdbVersion").ok().or_else(|| text(build, &["ferretdb", "version"]))
-}
-
-/// It identifies as MongoDB but reports the name of its process.
-fn is_java_server(answers: &CommandReplies) -> bool {
-    text(&answers.status, &["process"]) == Some("java")
-}
-
 /// Determines the default write concern: of the connection string, or else of the server.
 fn concern(answers: &CommandReplies, properties: &mut ReportedProperties) {
     let promise = &mut properties.fingerprint.promise;
-    let (concern, source) =
-        match (&answers.given_concern, answers.default_concern.get_document("defaultWriteConcern")) {
-            (Some(given), _) => {
-                if given.w == Some(Acknowledgment::Nodes(0)) {
-                    *promise = DurabilityGuarantee::Unknown;
-                } else if given.journal == Some(true)
-                    && matches!(promise, DurabilityGuarantee::Process | DurabilityGuarantee::Interval)
-                {
-                    *promise = DurabilityGuarantee::Journaled;
-                }
-                (serialize_to_document(given).unwrap_or_default(), "from the connection string")
+    let default = answers.default_concern.get_document("defaultWriteConcern");
+    let (concern, source) = match (&answers.given_concern, default) {
+        (Some(given), _) => {
+            let is_weaker = matches!(promise, DurabilityGuarantee::Process | DurabilityGuarantee::Interval);
+            if given.w == Some(Acknowledgment::Nodes(0)) {
+                *promise = DurabilityGuarantee::Unknown;
+            } else if given.journal == Some(true) && is_weaker {
+                *promise = DurabilityGuarantee::Journaled;
             }
-            (None, Ok(default)) => (default.clone(), "the server's default"),
-            (None, Err(_)) => (doc! { "w": 1 }, "the protocol's default: the server reports none"),
-        };
+            (serialize_to_document(given).unwrap_or_default(), "from the connection string")
+        }
+        (None, Ok(default)) => (default.clone(), "the server's default"),
+        (None, Err(_)) => (doc! { "w": 1 }, "the protocol's default: the server reports none"),
+    };
     let w =
         concern.get("w").map_or("default".to_string(), |w| w.as_str().map_or(w.to_string(), String::from));
     let journal = concern.get_bool("j").map(|j| format!(", j {j}")).unwrap_or_default();
@@ -215,15 +188,12 @@ fn concern(answers: &CommandReplies, properties: &mut ReportedProperties) {
 
 /// Returns the server's command line without the program and without secrets, since reports are published.
 fn options(all: &[Bson]) -> String {
-    let mut after_secret = false;
+    let mut follows_secret = false;
     let words = all.iter().skip(1).filter_map(Bson::as_str).map(|word| {
-        let secret = word.to_ascii_lowercase().contains("password");
-        let hidden =
-            std::mem::replace(&mut after_secret, secret && word.starts_with('-') && !word.contains('='));
-        match () {
-            () if hidden || (secret && !after_secret) => "***".to_string(),
-            () => crate::target::without_secrets(word),
-        }
+        let is_secret = word.to_ascii_lowercase().contains("password");
+        let is_name = is_secret && word.starts_with('-') && !word.contains('=');
+        let is_hidden = std::mem::replace(&mut follows_secret, is_name) || is_secret && !is_name;
+        if is_hidden { "***".to_string() } else { crate::target::without_secrets(word) }
     });
     words.collect::<Vec<_>>().join(" ")
 }
@@ -242,12 +212,8 @@ fn argument<'a>(options: &'a Document, name: &str) -> Option<&'a str> {
     None
 }
 
-fn text<'a>(document: &'a Document, path: &[&str]) -> Option<&'a str> {
+fn text<'a>(document: &'a Document, path: &str) -> Option<&'a str> {
     at(document, path)?.as_str()
-}
-
-fn flag(document: &Document, path: &[&str]) -> Option<bool> {
-    at(document, path)?.as_bool()
 }
 
 #[cfg(test)]
