@@ -10,13 +10,11 @@ pub(crate) mod builtin;
 pub(crate) mod command;
 pub(crate) mod cursor;
 mod grants;
-mod identity;
 pub(crate) mod privilege;
 pub(crate) mod requirements;
 pub(crate) mod resource;
 
 pub(crate) use action::Action;
-pub(crate) use identity::Identity;
-pub(crate) use privilege::Privileges;
+pub(crate) use privilege::{Identity, Privileges};
 pub(crate) use requirements::Requirements;
 pub(crate) use resource::Resource;

@@ -1,13 +1,14 @@
-//! Privileges as roles grant them, and the union of a user's privileges.
+//! Privileges as roles grant them, the union of a user's privileges, and the user of a connection.
 
 use super::action::{Action, Actions};
 use super::resource::{Pattern, Resource, is_internal, is_normal, series_of};
 use crate::protocol::fields::Fields;
-use crate::protocol::names::RoleName;
+use crate::protocol::names::{RoleName, UserName};
 use base::bson::{Builder, Document, ValueBuf};
 use base::{Result, err};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// The right to run actions on the resources of a pattern.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -201,6 +202,25 @@ impl Privileges {
         let normal = !is_internal(database) && !self.normal.everywhere.is_empty();
         anywhere || normal || self.normal.touches(database) || self.buckets.touches(database)
     }
+}
+
+/// An authenticated user, as of the last read of its document.
+#[derive(Clone, Debug)]
+pub(crate) struct Identity {
+    pub(crate) user: UserName,
+    /// Id that distinguishes the user from an earlier user of this name.
+    pub(crate) user_id: Option<[u8; 16]>,
+    /// Directly granted roles, without inherited roles.
+    pub(crate) roles: Vec<RoleName>,
+    pub(crate) mechanism: &'static str,
+    /// Digest that identifies the user's sessions.
+    pub(crate) digest: [u8; 32],
+    /// Privileges of the roles, including inherited roles.
+    pub(crate) privileges: Arc<Privileges>,
+    /// Generation of users and roles at the last read.
+    pub(crate) generation: u64,
+    /// Time of the last read.
+    pub(crate) read: Instant,
 }
 
 #[cfg(test)]

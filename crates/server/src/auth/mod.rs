@@ -8,7 +8,6 @@
 mod authorize;
 mod conversation;
 pub(crate) mod login;
-pub(crate) mod password;
 pub(crate) mod redact;
 pub(crate) mod restrictions;
 pub(crate) mod role;

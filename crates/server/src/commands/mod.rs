@@ -52,7 +52,6 @@ pub(crate) mod crud;
 pub(crate) mod cursors;
 pub(crate) mod ddl;
 pub(crate) mod diagnostics;
-pub(crate) mod refused;
 pub(crate) mod sessions;
 pub(crate) mod sets;
 pub(crate) mod settings;

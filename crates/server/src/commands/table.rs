@@ -3,7 +3,6 @@
 //! `listCommands`, the stable API, the counters of `serverStatus` and the dispatcher read it.
 //! [`ALIASES`] holds older spellings.
 
-use super::clean_slate::*;
 use super::crud::*;
 use super::cursors::*;
 use super::ddl::*;
@@ -11,10 +10,12 @@ use super::diagnostics::*;
 use super::sets::*;
 use super::settings::*;
 use super::users::*;
-use super::{refused, sessions, transactions};
+use super::{clean_slate, sessions, transactions};
 use crate::access::command::Command;
 use crate::access::{Action, Requirements, requirements};
 use crate::call::row::Row;
+use crate::call::{Call, HandlerStatus};
+use base::{Result, err};
 use foldhash::fast::FixedState;
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -30,7 +31,7 @@ pub(crate) static ROWS: &[Row] = &[
     refused("autoCompact", Requirements::Cluster(Action::Compact)).admin_only(),
     server_info::BUILD_INFO,
     bulk_write::BULK_WRITE,
-    check_sharding_index::CHECK_SHARDING_INDEX,
+    indexes::CHECK_SHARDING_INDEX,
     refused(
         "cleanupStructuredEncryptionData",
         Requirements::Collection(Action::CleanupStructuredEncryptionData),
@@ -44,7 +45,7 @@ pub(crate) static ROWS: &[Row] = &[
         "compactStructuredEncryptionData",
         Requirements::Collection(Action::CompactStructuredEncryptionData),
     ),
-    fail_point::CONFIGURE_FAIL_POINT,
+    test_commands::CONFIGURE_FAIL_POINT,
     maintenance::CONN_POOL_STATS,
     server_info::CONNECTION_STATUS,
     collections::CONVERT_TO_CAPPED,
@@ -52,7 +53,7 @@ pub(crate) static ROWS: &[Row] = &[
     collections::CREATE,
     indexes::CREATE_INDEXES,
     roles::CREATE,
-    search_indexes::CREATE,
+    indexes::CREATE_SEARCH_INDEXES,
     accounts::CREATE,
     current_op::CURRENT_OP,
     statistics::DATA_SIZE,
@@ -60,7 +61,7 @@ pub(crate) static ROWS: &[Row] = &[
     maintenance::DB_HASH,
     statistics::DB_STATS,
     delete::DELETE,
-    diff_database::DIFF_DATABASE,
+    clean_slate::DIFF_DATABASE,
     distinct::DISTINCT,
     collections::DROP,
     roles::DROP_ALL,
@@ -69,8 +70,8 @@ pub(crate) static ROWS: &[Row] = &[
     collections::DROP_DATABASE,
     indexes::DROP_INDEXES,
     roles::DROP,
-    search_indexes::DROP,
-    snapshots::DROP_SNAPSHOT,
+    indexes::DROP_SEARCH_INDEX,
+    clean_slate::DROP_SNAPSHOT,
     accounts::DROP,
     sessions::END_SESSIONS,
     explain::EXPLAIN,
@@ -79,7 +80,7 @@ pub(crate) static ROWS: &[Row] = &[
     find::FIND,
     find_and_modify::FIND_AND_MODIFY,
     refused("flushRouterConfig", Requirements::Cluster(Action::FlushRouterConfig)).admin_only(),
-    snapshots::FORK_DATABASE,
+    clean_slate::FORK_DATABASE,
     fsync::FSYNC,
     fsync::FSYNC_UNLOCK,
     cluster_parameters::GET,
@@ -92,7 +93,7 @@ pub(crate) static ROWS: &[Row] = &[
     refused("getShardMap", Requirements::Cluster(Action::GetShardMap)).admin_only(),
     roles::GRANT_PRIVILEGES,
     roles::GRANT_ROLES,
-    user_roles::GRANT,
+    accounts::GRANT_ROLES,
     hello::HELLO,
     server_info::HOST_INFO,
     insert::INSERT,
@@ -100,15 +101,15 @@ pub(crate) static ROWS: &[Row] = &[
     hello::IS_MASTER,
     sessions::KILL_ALL_SESSIONS,
     sessions::KILL_ALL_SESSIONS_BY_PATTERN,
-    kill_cursors::KILL_CURSORS,
+    get_more::KILL_CURSORS,
     current_op::KILL_OP,
     sessions::KILL_SESSIONS,
     listings::LIST_COLLECTIONS,
     server_info::LIST_COMMANDS,
     listings::LIST_DATABASES,
     indexes::LIST_INDEXES,
-    search_indexes::LIST,
-    snapshots::LIST_SNAPSHOTS,
+    indexes::LIST_SEARCH_INDEXES,
+    clean_slate::LIST_SNAPSHOTS,
     maintenance::LOCK_INFO,
     admin::LOG_ROTATE,
     login::LOGOUT,
@@ -136,11 +137,11 @@ pub(crate) static ROWS: &[Row] = &[
     replication_changes::STEP_DOWN,
     refused("replSetStepUp", Requirements::Cluster(Action::ReplSetStateChange)).admin_only(),
     replication_member::SYNC_FROM,
-    snapshots::RESET_DATABASE,
-    snapshots::RESTORE_DATABASE,
+    clean_slate::RESET_DATABASE,
+    clean_slate::RESTORE_DATABASE,
     roles::REVOKE_PRIVILEGES,
     roles::REVOKE_ROLES,
-    user_roles::REVOKE,
+    accounts::REVOKE_ROLES,
     roles_info::INFO,
     admin::ROTATE_CERTIFICATES,
     login::CONTINUE,
@@ -155,23 +156,23 @@ pub(crate) static ROWS: &[Row] = &[
     user_write_block::SET,
     alone::SHARDING_STATE,
     admin::SHUTDOWN,
-    snapshots::SNAPSHOT_DATABASE,
+    clean_slate::SNAPSHOT_DATABASE,
     refused("startRecordingTraffic", Requirements::Cluster(Action::TrafficRecord)).admin_only(),
     sessions::START_SESSION,
     refused("stopRecordingTraffic", Requirements::Cluster(Action::TrafficRecord)).admin_only(),
-    strict_report::STRICT_REPORT,
+    reports::STRICT_REPORT,
     server_status::TOP,
     update::UPDATE,
     roles::UPDATE,
-    search_indexes::UPDATE,
+    indexes::UPDATE_SEARCH_INDEX,
     accounts::UPDATE,
     users_info::USERS_INFO,
     validate::VALIDATE,
     validate_metadata::VALIDATE_METADATA,
-    backup::BACKUP,
-    vellum_clock::VELLUM_CLOCK,
-    slow_queries::SLOW_QUERIES,
-    working_set::WORKING_SET,
+    clean_slate::BACKUP,
+    test_commands::VELLUM_CLOCK,
+    reports::SLOW_QUERIES,
+    reports::WORKING_SET,
     server_info::WHATS_MY_URI,
 ];
 
@@ -189,7 +190,7 @@ static ALIASES: &[(&str, &str)] = &[
 
 /// Creates a row for a MongoDB command that is not implemented. Its handler refuses it by name.
 const fn refused(name: &'static str, requirements: Requirements) -> Row {
-    Row::refused(name, refused::not_implemented, requirements)
+    Row::refused(name, not_implemented, requirements)
 }
 
 /// Returns all commands in the order of [`ROWS`].
@@ -225,6 +226,13 @@ static POSITIONS: LazyLock<HashMap<&str, usize, FixedState>> = LazyLock::new(|| 
     }
     positions
 });
+
+/// Refuses the command.
+///
+/// Errors: NotImplemented with its name.
+fn not_implemented(call: &mut Call<'_>) -> Result<HandlerStatus> {
+    Err(err!(NotImplemented, "the command '{}' is not implemented", call.command.name))
+}
 
 #[cfg(test)]
 mod tests {

@@ -3,7 +3,6 @@
 pub(crate) mod activity;
 pub(crate) mod counters;
 pub(crate) mod gauges;
-pub(crate) mod logins;
 pub(crate) mod operations;
 pub(crate) mod profiler;
 pub(crate) mod usage;

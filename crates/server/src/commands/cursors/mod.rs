@@ -2,4 +2,3 @@
 
 pub(crate) mod cursor_reply;
 pub(crate) mod get_more;
-pub(crate) mod kill_cursors;

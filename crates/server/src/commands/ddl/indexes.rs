@@ -1,14 +1,19 @@
 //! Commands on indexes: create, drop, list, modify.
+//!
+//! `checkShardingIndex` checks if a collection has an index that a shard key could use. MongoDB's routers send this
+//! command. The check itself needs no shards.
+//!
+//! MongoDB needs its search process for search indexes. This server has no search indexes.
 
 use crate::access::command::Kind;
-use crate::access::{Action, Requirements};
+use crate::access::{Action, Requirements, requirements};
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
 use crate::commands::cursors::cursor_reply;
 use crate::protocol::fields::Fields;
-use base::bson::{Builder, Document, Value};
+use base::bson::{Builder, Document, Value, equal};
 use base::{Namespace, Result, bail, err};
-use database::index::IndexSpec;
+use database::index::{Index, IndexSpec};
 use database::language::Context;
 use database::{Committed, Operation};
 use std::sync::Arc;
@@ -336,4 +341,99 @@ fn make_unique(
         call.reply.append(c"unique_new", true);
     }
     Ok(committed)
+}
+
+/// Position in the command table.
+pub(crate) const CHECK_SHARDING_INDEX: Row = Row::new(
+    "checkShardingIndex",
+    Kind::Admin,
+    "Checks that a collection has an index for a shard key.",
+    check_sharding_index,
+    Requirements::By(requirements::find_in_named),
+);
+
+fn check_sharding_index(call: &mut Call<'_>) -> Result<HandlerStatus> {
+    let mut fields = call.fields();
+    let namespace = match fields.command_value() {
+        Value::String(name) => Namespace::parse(name)?,
+        _ => bail!(InvalidNamespace, "'checkShardingIndex' must be of type String"),
+    };
+    let key = fields.document("keyPattern")?.unwrap_or(Document::EMPTY);
+    let bounds = (fields.document("min")?, fields.document("max")?);
+    fields.finish()?;
+    if key.is_empty() {
+        bail!(UnknownError, "no key pattern found in checkShardingindex");
+    }
+    if key.iter().map(|part| part.name()).eq(["_id"]) {
+        call.reply.append(c"idskip", true);
+        return Ok(HandlerStatus::Done);
+    }
+    if bounds.0.is_some() != bounds.1.is_some() {
+        bail!(UnknownError, "either provide both min and max or leave both empty");
+    }
+    let collection = call.server.database.collection(&namespace);
+    let collection = collection.ok_or_else(|| err!(UnknownError, "ns not found"))?;
+    match collection.data()?.indexes.iter().any(|index| suits(index, key)) {
+        true => Ok(HandlerStatus::Done),
+        false => Err(err!(UnknownError, "couldn't find valid index for shard key")),
+    }
+}
+
+/// Returns true if an index begins with the fields of a shard key and has one key for each
+/// document.
+fn suits(index: &Index, key: Document<'_>) -> bool {
+    let spec = &index.spec;
+    let mut parts = spec.key.view().iter();
+    let begins = key.iter().all(|field| {
+        parts.next().is_some_and(|part| part.name() == field.name() && equal(part.value(), field.value()))
+    });
+    let has_all = !spec.sparse && spec.partial.is_none() && spec.wildcard.is_none() && !spec.hidden;
+    begins && has_all && spec.collation.is_simple() && !index.is_multikey()
+}
+
+const SEARCH_HELP: &str = "Manages search indexes. Refused, as by MongoDB without a search process.";
+
+/// The row of `createSearchIndexes`.
+pub(crate) const CREATE_SEARCH_INDEXES: Row = Row::new(
+    "createSearchIndexes",
+    Kind::Admin,
+    SEARCH_HELP,
+    refuse_search,
+    Requirements::Collection(Action::CreateSearchIndexes),
+);
+/// The row of `dropSearchIndex`.
+pub(crate) const DROP_SEARCH_INDEX: Row = Row::new(
+    "dropSearchIndex",
+    Kind::Admin,
+    SEARCH_HELP,
+    refuse_search,
+    Requirements::Collection(Action::DropSearchIndex),
+);
+/// The row of `listSearchIndexes`.
+pub(crate) const LIST_SEARCH_INDEXES: Row = Row::new(
+    "listSearchIndexes",
+    Kind::Admin,
+    SEARCH_HELP,
+    refuse_search,
+    Requirements::Collection(Action::ListSearchIndexes),
+);
+/// The row of `updateSearchIndex`.
+pub(crate) const UPDATE_SEARCH_INDEX: Row = Row::new(
+    "updateSearchIndex",
+    Kind::Admin,
+    SEARCH_HELP,
+    refuse_search,
+    Requirements::Collection(Action::UpdateSearchIndex),
+);
+
+/// Refuses the command.
+///
+/// Errors: SearchNotEnabled.
+fn refuse_search(_: &mut Call<'_>) -> Result<HandlerStatus> {
+    Err(err!(
+        SearchNotEnabled,
+        "Using Atlas Search Database Commands and the $listSearchIndexes aggregation stage requires additional \
+         configuration. Please connect to Atlas or an AtlasCLI local deployment to enable. For more information on \
+         how to connect, see https://dochub.mongodb.org/core/atlas-cli-deploy-local-reqs"
+    ))
 }

@@ -1,8 +1,8 @@
-//! Commands that create, change and drop users: documents in `admin.system.users`.
+//! Commands that create, change and drop users, and grant roles to them: documents in `admin.system.users`.
 
 use crate::access::command::Kind;
 use crate::access::{Action, Requirements, requirements};
-use crate::auth::user::{append_credential, append_roles};
+use crate::auth::user::{User, append_credential, append_roles};
 use crate::auth::{self, EXTERNAL, restrictions, role, store};
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
@@ -354,4 +354,60 @@ fn remove(call: &Call<'_>, name: Option<&str>) -> Result<i64> {
     delete.begin_document(c"q").append_optional(c"user", name).append(c"db", call.request.database).end();
     delete.append(c"limit", 0).end().end();
     Ok(count(&call.run_inner(admin(delete).view())?))
+}
+
+/// The row of `grantRolesToUser`.
+pub(crate) const GRANT_ROLES: Row = Row::new(
+    "grantRolesToUser",
+    Kind::Write,
+    "Grants roles to a user.",
+    grant_roles,
+    Requirements::By(requirements::grant_roles),
+);
+
+fn grant_roles(call: &mut Call<'_>) -> Result<HandlerStatus> {
+    change_roles(call, |roles, named| {
+        for role in named {
+            if !roles.contains(&role) {
+                roles.push(role);
+            }
+        }
+    })
+}
+
+/// The row of `revokeRolesFromUser`.
+pub(crate) const REVOKE_ROLES: Row = Row::new(
+    "revokeRolesFromUser",
+    Kind::Write,
+    "Revokes roles from a user.",
+    revoke_roles,
+    Requirements::By(requirements::revoke_roles),
+);
+
+fn revoke_roles(call: &mut Call<'_>) -> Result<HandlerStatus> {
+    change_roles(call, |roles, named| roles.retain(|role| !named.contains(role)))
+}
+
+fn change_roles(
+    call: &mut Call<'_>,
+    change: impl FnOnce(&mut Vec<RoleName>, Vec<RoleName>),
+) -> Result<HandlerStatus> {
+    let mut fields = call.fields();
+    let user = named_user(call, &mut fields)?;
+    let named = fields.required("roles", Fields::array)?;
+    fields.finish()?;
+    if named.is_empty() {
+        bail!(BadValue, "{} command requires a non-empty \"roles\" array", call.command.name);
+    }
+    let named = named_roles(named, &user.db)?;
+    let _changing = call.server.auth.changing.lock();
+    let document = store::user(&call.server.database, &user)?;
+    let found = document.and_then(|document| User::read(document.view())).ok_or_else(|| not_found(&user))?;
+    role::check_exist(&call.server.database, &named)?;
+    let mut roles = found.roles;
+    change(&mut roles, named);
+    let mut set = Builder::new();
+    append_roles(set.begin_document(c"$set"), &roles);
+    set.end();
+    change_user(call, &user, None, set.finish().view())
 }

@@ -6,5 +6,4 @@ pub(crate) mod login;
 pub(crate) mod merge_users;
 pub(crate) mod roles;
 pub(crate) mod roles_info;
-pub(crate) mod user_roles;
 pub(crate) mod users_info;

@@ -1,7 +1,7 @@
 //! Requests of the web page, run as commands of the table with the privileges of its user.
 
 use super::users::HttpClient;
-use super::{Answer, Exchange, Request, Response, cookies, users};
+use super::{Answer, Exchange, Request, Response, users};
 use crate::access::{Action, Resource};
 use crate::auth;
 use crate::call::HandlerStatus as Polled;
@@ -125,9 +125,7 @@ pub(super) fn log_in(exchange: Exchange<'_>) -> Result<Response, Answer> {
         return Ok(Response::text(401, "not logged in"));
     };
     Ok(match server.http.sessions.begin(identity) {
-        Ok(cookie) => {
-            Response::text(200, "logged in").with("Set-Cookie", &cookies::set_cookie(&cookie, peer))
-        }
+        Ok(cookie) => Response::text(200, "logged in").with("Set-Cookie", &users::set_cookie(&cookie, peer)),
         Err(why) => Response::text(503, why),
     })
 }
@@ -136,10 +134,10 @@ pub(super) fn log_in(exchange: Exchange<'_>) -> Result<Response, Answer> {
 pub(super) fn log_out(exchange: Exchange<'_>) -> Result<Response, Answer> {
     let Exchange { server, request, peer } = exchange;
     check_change(&users::client(exchange)?, request)?;
-    if let Some(cookie) = cookies::cookie_of(request, peer) {
+    if let Some(cookie) = users::cookie_of(request, peer) {
         server.http.sessions.keep(cookie, None);
     }
-    Ok(Response::text(200, "logged out").with("Set-Cookie", &cookies::set_cookie("", peer)))
+    Ok(Response::text(200, "logged out").with("Set-Cookie", &users::set_cookie("", peer)))
 }
 
 /// Refuses changes from foreign pages. A change requires an Origin header and a token that only the

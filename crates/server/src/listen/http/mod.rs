@@ -5,9 +5,7 @@
 //! returns.
 
 mod commands;
-mod cookies;
 mod exposition;
-mod health;
 mod history;
 mod metrics;
 mod origin_check;
@@ -18,6 +16,7 @@ mod users;
 
 use crate::server::Server;
 use crate::state::http::PATHS;
+use base::bson::Builder;
 pub(crate) use history::sample;
 pub(crate) use request::{Malformed, Request};
 pub(crate) use response::Response;
@@ -99,7 +98,7 @@ fn route(exchange: Exchange<'_>) -> Result<Response, Answer> {
     match request.path {
         // Process supervisors use any host name. These responses reveal only the health.
         "/healthz" => return Ok(Response::text(200, "up")),
-        "/readyz" => return Ok(health::ready(server)),
+        "/readyz" => return Ok(ready(server)),
         _ => {}
     }
     let names = server.settings.http.as_ref().map_or(&[][..], |options| &options.names);
@@ -115,6 +114,31 @@ fn route(exchange: Exchange<'_>) -> Result<Response, Answer> {
         "/slow" => commands::slow(exchange),
         "/working-set" => commands::working_set(exchange),
         _ => users::client(exchange).map(|client| metrics::answer(server, &client)),
+    }
+}
+
+/// Timeout of the probe read, in milliseconds.
+const MILLIS_MAX: i64 = 2000;
+
+/// Returns 200 if a read succeeds, and 503 if it fails or the server shuts down. During recovery
+/// the port is closed.
+fn ready(server: &Server) -> Response {
+    if server.network.is_stopping() {
+        return Response::text(503, "shutting down");
+    }
+    if server.awaits_initiation() {
+        return Response::text(503, "the replica set is not initiated yet");
+    }
+    let mut read = Builder::new();
+    read.append(c"find", "system.version").append(c"limit", 1).append(c"singleBatch", true);
+    read.append(c"maxTimeMS", MILLIS_MAX).append(c"$db", "admin");
+    read.begin_document(c"$readPreference").append(c"mode", "nearest").end();
+    match crate::dispatch::request::command_of_server(server, read.finish().view()) {
+        Ok(_) => Response::text(200, "ready"),
+        Err(error) => {
+            log::warn!("not ready: {error}");
+            Response::text(503, format!("a read failed: {}", error.code().name()))
+        }
     }
 }
 

@@ -1,9 +1,8 @@
 //! Users of HTTP requests. With access control, HTTP requires the same users: by name and password,
 //! over TLS or from this machine.
 
-use super::{Answer, Exchange, Peer, Request, Response, cookies};
+use super::{Answer, Exchange, Peer, Request, Response};
 use crate::auth::login;
-use crate::auth::password;
 use crate::protocol::names::UserName;
 use crate::server::Server;
 use crate::state::connection::ConnectionState;
@@ -48,7 +47,7 @@ pub(super) fn client(exchange: Exchange<'_>) -> Result<HttpClient<'_>, Answer> {
         client.token = server.http_token().map(str::to_string);
         return Ok(client);
     }
-    if let Some(cookie) = cookies::cookie_of(request, peer)
+    if let Some(cookie) = cookie_of(request, peer)
         && let Some(session) = server.http.sessions.get(cookie)
     {
         client.state.identity = Some(session.identity);
@@ -89,7 +88,8 @@ pub(super) fn log_in<'a>(
             }
         }
     }
-    match password::authenticate(&server.auth, &server.parameters, &mut client.state, user, password) {
+    match login::authenticate_by_password(&server.auth, &server.parameters, &mut client.state, user, password)
+    {
         Ok(()) => Ok(client),
         Err(error) => Err(unauthorized(request, error.message())),
     }
@@ -126,6 +126,26 @@ fn basic(authorization: &str) -> Option<(String, String)> {
     let text = String::from_utf8(BASE64_STANDARD.decode(encoded.trim()).ok()?).ok()?;
     let (name, password) = text.split_once(':')?;
     Some((name.to_string(), password.to_string()))
+}
+
+/// Returns the name of the cookie. It contains the port, since browsers share cookies between ports
+/// of a host.
+fn cookie_name(peer: Peer) -> String {
+    format!("vellum-{}", peer.local.port())
+}
+
+/// Returns the value of this server's cookie in a request.
+pub(super) fn cookie_of<'a>(request: &Request<'a>, peer: Peer) -> Option<&'a str> {
+    let name = cookie_name(peer);
+    let mut pairs = request.cookie?.split(';').filter_map(|pair| pair.trim().split_once('='));
+    pairs.find(|(of, _)| *of == name).map(|(_, value)| value)
+}
+
+/// Returns the header that sets the cookie, or deletes it if empty.
+pub(super) fn set_cookie(cookie: &str, peer: Peer) -> String {
+    let age = if cookie.is_empty() { "; Max-Age=0" } else { "" };
+    let secure = if peer.is_encrypted { "; Secure" } else { "" };
+    format!("{}={cookie}; Path=/; HttpOnly; SameSite=Strict{age}{secure}", cookie_name(peer))
 }
 
 #[cfg(test)]

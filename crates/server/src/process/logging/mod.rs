@@ -6,7 +6,6 @@
 pub(crate) mod components;
 mod line;
 mod sink;
-mod time;
 
 use line::{json, text};
 use log::{Level, LevelFilter, Log, Metadata, Record};
@@ -17,7 +16,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-pub(crate) use time::{format_time, now_millis};
+pub(crate) use line::{format_time, now_millis};
 
 /// Number of lines for getLog, as in MongoDB.
 const LINES_KEPT: usize = 1024;

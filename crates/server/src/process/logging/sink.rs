@@ -1,7 +1,7 @@
 //! Destinations of log lines, and the reopening and rotation of files.
 
 use super::Destination;
-use super::time::format_time;
+use super::line::format_time;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

@@ -3,7 +3,7 @@
 mod delays;
 
 use crate::access::Requirements;
-use crate::observe::logins::Logins;
+use crate::observe::counters::Logins;
 use crate::state::settings::Settings;
 use database::Database;
 use delays::Delays;

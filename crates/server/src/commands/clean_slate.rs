@@ -1,18 +1,21 @@
-//! `forkDatabase`, `snapshotDatabase`, `restoreDatabase`, `dropSnapshot`, `listSnapshots`,
-//! `resetDatabase`: a prepared or empty database for each test. The cost does not grow with the
-//! number of documents.
+//! Commands that copy, compare, reset and back up databases.
 //!
-//! MongoDB has none of these commands. Their errors use MongoDB's codes, so drivers raise familiar
-//! exceptions.
+//! `forkDatabase`, `snapshotDatabase`, `restoreDatabase`, `dropSnapshot`, `listSnapshots`, `resetDatabase`: a prepared or
+//! empty database for each test. The cost does not grow with the number of documents. `diffDatabase` returns the changes
+//! since a snapshot or a fork, in the format of change stream events. `vellumBackup` returns a backup of all data as a
+//! cursor of bytes, for `vellum backup`.
+//!
+//! MongoDB has none of these commands. Their errors use MongoDB's codes, so drivers raise familiar exceptions.
 
 use crate::access::command::Kind;
 use crate::access::{Requirements, requirements};
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
+use crate::commands::cursors::cursor_reply;
 use crate::protocol::fields::Fields;
-use base::Result;
 use base::bson::Value;
-use database::StateName;
+use base::{Result, bail};
+use database::{FIRST_BATCH, Since, StateName};
 
 /// The row of `forkDatabase`.
 pub(crate) const FORK_DATABASE: Row = Row::new(
@@ -155,4 +158,76 @@ pub(super) fn own_database<'a>(fields: &mut Fields<'a>, command: &str) -> Result
 fn state_name(fields: &mut Fields<'_>, command: &str) -> Result<StateName> {
     let database = own_database(fields, command)?;
     StateName::new(database, fields.required("name", Fields::string)?)
+}
+
+/// Position in the command table.
+pub(crate) const DIFF_DATABASE: Row = Row::new(
+    "diffDatabase",
+    Kind::Read,
+    "Lists the changes of a database since a snapshot or since its fork.",
+    diff,
+    Requirements::By(requirements::diff_database),
+)
+.admin_only();
+
+fn diff(call: &mut Call<'_>) -> Result<HandlerStatus> {
+    let mut fields = call.fields();
+    let name = own_database(&mut fields, "diffDatabase")?;
+    let snapshot = fields.string("since")?;
+    let origin = fields.string("origin")?;
+    let batch_size = cursor_reply::batch_size(fields.document("cursor")?, "diffDatabase")?;
+    fields.finish()?;
+    let state;
+    let since = match (snapshot, origin) {
+        (Some(snapshot), None) => {
+            state = StateName::new(name, snapshot)?;
+            Since::Snapshot(&state)
+        }
+        (None, Some(origin)) => Since::Database(origin),
+        (None, None) => {
+            bail!(
+                IDLFailedToParse,
+                "BSON field 'diffDatabase.since' is missing but a required field, unless 'origin' names a database"
+            );
+        }
+        (Some(_), Some(_)) => {
+            bail!(InvalidOptions, "diffDatabase takes 'since' or 'origin', and not both");
+        }
+    };
+    let (operation, context) = call.surroundings();
+    let cursor = call.server.database.diff_database(&operation, name, &since, &context)?;
+    cursor_reply::first(call, cursor, batch_size.unwrap_or(FIRST_BATCH), false)?;
+    Ok(HandlerStatus::Done)
+}
+
+/// The row of `vellumBackup`.
+pub(crate) const BACKUP: Row = Row::new(
+    "vellumBackup",
+    Kind::Admin,
+    "Returns a cursor over the bytes of a full or incremental backup.",
+    backup,
+    Requirements::By(requirements::backup),
+)
+.admin_only();
+
+fn backup(call: &mut Call<'_>) -> Result<HandlerStatus> {
+    let mut fields = call.fields().after_name();
+    let since = fields.document("since")?;
+    let batch_size = cursor_reply::batch_size(fields.document("cursor")?, "vellumBackup")?;
+    fields.finish()?;
+    let since = match since {
+        Some(since) => {
+            let mut earlier = Fields::of_document("vellumBackup.since", since);
+            let id = earlier.required("id", Fields::integer)?;
+            let position = earlier.required("position", Fields::integer)?;
+            earlier.finish()?;
+            // Both are unsigned numbers, and BSON has no unsigned type.
+            Some((id as u64, position as u64))
+        }
+        None => None,
+    };
+    let operation = call.operation();
+    let cursor = call.server.database.backup_cursor(&operation, since)?;
+    cursor_reply::first(call, cursor, batch_size.unwrap_or(FIRST_BATCH), false)?;
+    Ok(HandlerStatus::Done)
 }

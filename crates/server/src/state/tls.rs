@@ -2,15 +2,15 @@
 //!
 //! Open connections keep their certificate. New connections use the current certificate.
 
-mod reported;
-
 use crate::process::logging::now_millis;
-use parking_lot::RwLock;
-pub(crate) use reported::ReportedErrors;
+use parking_lot::{Mutex, RwLock};
 use rustls::server::{NoClientAuth, ServerSessionMemoryCache, WebPkiClientVerifier};
 use rustls::sign::SingleCertAndKey;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ServerConfig, SupportedProtocolVersion};
+use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -218,4 +218,48 @@ fn load(options: &TlsOptions) -> Result<Loaded, String> {
         .with_cert_resolver(Arc::new(SingleCertAndKey::from(pair)));
     config.session_storage = ServerSessionMemoryCache::new(RESUMABLE);
     Ok(Loaded { config: Arc::new(config), certificate_info })
+}
+
+/// Maximum number of entries. A full table is cleared.
+const REMEMBERED: usize = 4096;
+
+/// Reported addresses and reasons.
+#[derive(Default)]
+pub(crate) struct ReportedErrors {
+    /// Texts are stored as hashes. On a collision a reason is logged only at the debug level.
+    reported: Mutex<HashSet<(IpAddr, u64)>>,
+    hasher: RandomState,
+}
+
+impl ReportedErrors {
+    /// Returns true for the first report.
+    pub(crate) fn is_new(&self, address: IpAddr, message: &str) -> bool {
+        let mut reported = self.reported.lock();
+        if reported.len() >= REMEMBERED {
+            reported.clear();
+        }
+        reported.insert((address, self.hasher.hash_one(message)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_problem_is_logged_once_per_address() {
+        let reported = ReportedErrors::default();
+        let (one, other) = ([127, 0, 0, 1].into(), [127, 0, 0, 2].into());
+        assert!(reported.is_new(one, "a") && reported.is_new(one, "b") && reported.is_new(other, "a"));
+        assert!(!reported.is_new(one, "a"));
+    }
+
+    #[test]
+    fn remembered_addresses_are_bounded() {
+        let reported = ReportedErrors::default();
+        for number in 0..2 * REMEMBERED as u32 {
+            reported.is_new(IpAddr::V4(number.into()), "a");
+        }
+        assert!(reported.reported.lock().len() <= REMEMBERED);
+    }
 }

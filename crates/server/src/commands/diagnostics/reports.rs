@@ -1,12 +1,15 @@
-//! `vellumWorkingSet`: the hit ratio of the cache, and the estimated hit ratio of other cache
-//! sizes.
+//! Reports about queries and the cache, for operators:
+//!
+//! - `vellumWorkingSet`: the hit ratio of the cache, and the estimated hit ratio of other cache sizes;
+//! - `vellumSlowQueries`: slow operations by query shape, with their plans and suggested indexes;
+//! - `strictReport`: the findings of `--strict` since the start.
 
 use crate::access::command::Kind;
 use crate::access::{Action, Requirements};
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
-use base::Result;
 use base::bson::{Builder, FieldName};
+use base::{Result, bail};
 use database::{Reads, Span};
 
 /// Points of a curve closer together than this share of reads are omitted.
@@ -79,4 +82,47 @@ fn append_span(out: &mut Builder, span: &Span) {
         }
     }
     out.end();
+}
+
+/// The row of `vellumSlowQueries`.
+pub(crate) const SLOW_QUERIES: Row = Row::new(
+    "vellumSlowQueries",
+    Kind::Admin,
+    "Shows slow operations by query shape, with suggested indexes.",
+    slow_queries,
+    Requirements::Cluster(Action::Inprog),
+)
+.admin_only();
+
+fn slow_queries(call: &mut Call<'_>) -> Result<HandlerStatus> {
+    call.fields().after_name().finish()?;
+    let profiler = &call.server.profiler;
+    call.reply.append(c"slowms", profiler.slow.threshold());
+    profiler.shapes.append_to(call.reply, &call.server.database);
+    Ok(HandlerStatus::Done)
+}
+
+/// The row of `strictReport`.
+pub(crate) const STRICT_REPORT: Row = Row::new(
+    "strictReport",
+    Kind::Admin,
+    "Shows collection scans, in-memory sorts, unused and duplicate indexes.",
+    report,
+    Requirements::Cluster(Action::VellumStrictReport),
+)
+.admin_only();
+
+fn report(call: &mut Call<'_>) -> Result<HandlerStatus> {
+    let mut fields = call.fields().after_name();
+    let reset = fields.flag("reset")?.unwrap_or(false);
+    fields.finish()?;
+    if !call.server.settings.strict {
+        bail!(CommandNotSupported, "strictReport needs a server started with --strict");
+    }
+    let database = &call.server.database;
+    database.strict_report().append_to(call.reply);
+    if reset {
+        database.clear_reads();
+    }
+    Ok(HandlerStatus::Done)
 }
