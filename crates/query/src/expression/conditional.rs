@@ -151,7 +151,12 @@ pub(super) fn check_switch(call: &Call<'_, '_>) -> Result<()> {
 /// Evaluates `$switch`. Errors: 40066 if no branch matches and it has no default.
 pub(super) fn switch<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let default = call.len().saturating_sub(1);
-    for case in (0..default).step_by(2) {
+    let range = call.range()?;
+    if let Some(Some(range)) = range {
+        return call.get(2 * range + 1);
+    }
+    let cases = if range.is_some() { 0..0 } else { 0..default };
+    for case in cases.step_by(2) {
         if truthy(call.get(case)?) {
             return call.get(case + 1);
         }
@@ -187,6 +192,48 @@ pub(super) fn describe_switch(
 #[cfg(test)]
 mod tests {
     use super::super::testing::{check, check_described, check_error, check_missing, check_parse_error};
+
+    #[test]
+    fn ranges_of_a_field_are_searched() {
+        let branch = |field: &str, lower: &str, upper: &str, then: &str| {
+            format!(
+                "{{case: {{$and: [{{$gte: ['${field}', {lower}]}}, {{$lt: ['${field}', {upper}]}}]}}, then: {then}}}"
+            )
+        };
+        let of = |branches: &[String]| {
+            format!("{{$switch: {{branches: [{}], default: 'd'}}}}", branches.join(", "))
+        };
+        let ranges = of(&[
+            branch("a", "0", "5", "1"),
+            branch("a", "5", "7.5", "'$b'"),
+            branch("a", "7.5", "'x'", "3"),
+        ]);
+        for (document, expected) in [
+            ("{a: -1}", "'d'"),
+            ("{a: 0}", "1"),
+            ("{a: 4.9}", "1"),
+            ("{a: NumberLong(5), b: 2}", "2"),
+            ("{a: NumberDecimal('7.5')}", "3"),
+            ("{a: 'a'}", "3"),
+            ("{a: 'x'}", "'d'"),
+            ("{a: [1]}", "'d'"),
+            ("{a: NaN}", "'d'"),
+            ("{a: null}", "'d'"),
+            ("{}", "'d'"),
+        ] {
+            check(&ranges, document, expected);
+        }
+        let gap = of(&[branch("a", "0", "5", "1"), branch("a", "6", "7", "2")]);
+        check(&gap, "{a: 5}", "'d'");
+        check(&gap, "{a: 6}", "2");
+        let overlap =
+            of(&[branch("a", "5", "9", "1"), branch("a", "9", "3", "2"), branch("a", "3", "9", "3")]);
+        check(&overlap, "{a: 4}", "3");
+        let other = of(&[branch("a", "0", "5", "1"), branch("b", "5", "7", "2")]);
+        check(&other, "{a: 6, b: 6}", "2");
+        let without_default = format!("{{$switch: {{branches: [{}]}}}}", branch("a", "0", "5", "1"));
+        check_error(&without_default, "{a: 5}", 40066);
+    }
 
     #[test]
     fn conditions() {

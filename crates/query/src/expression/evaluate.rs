@@ -158,6 +158,15 @@ impl<'e, 'a> Call<'e, 'a> {
         self.node.members.as_ref()?.contains(value, self.collation())
     }
 
+    /// Returns the range of a field's value in a `$switch` over ranges, `Some(None)` if it is outside; `None` if each
+    /// case must be tested.
+    pub(crate) fn range(&self) -> Result<Option<Option<usize>>> {
+        let Some(boundaries) = &self.node.members else { return Ok(None) };
+        let first = |node: &'a Node| if let Node::Call(call) = node { call.operands.first() } else { None };
+        let Some(field) = self.operand(0).and_then(first).and_then(first) else { return Ok(None) };
+        Ok(boundaries.range_of(field.evaluate(self.scope)?, self.collation()))
+    }
+
     /// Whether a named argument was given.
     pub(crate) fn has_argument(&self, position: usize) -> bool {
         !matches!(self.node.operands.get(position), None | Some(Node::Absent))

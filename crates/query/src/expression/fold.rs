@@ -6,10 +6,10 @@
 use super::boolean::truthy;
 use super::evaluate::{Call, Scope};
 use super::members::Members;
-use super::node::Node;
+use super::node::{FieldNode, Node};
 use crate::{Arena, Context};
 use base::Result;
-use base::bson::{Document, Value};
+use base::bson::{Document, Value, ValueBuf};
 use std::sync::Arc;
 
 /// Replaces constant nodes by their values, from the leaves up. A failing node stays unchanged if the context defers
@@ -38,9 +38,15 @@ pub(super) fn fold(node: &mut Node, context: &Context) -> Result<()> {
     sort_members(node, context)
 }
 
-/// Sorts the constant array that an operator searches. Errors: interruption.
+/// Sorts the constants that an operator searches. Errors: interruption.
 fn sort_members(node: &mut Node, context: &Context) -> Result<()> {
     if let Node::Call(call) = node
+        && call.operator.name == "$switch"
+    {
+        let boundaries =
+            boundaries(&call.operands).and_then(|all| Members::of_ranges(all, &context.collation));
+        call.members = boundaries.map(Arc::new);
+    } else if let Node::Call(call) = node
         && matches!(call.operator.name, "$in" | "$setIsSubset")
         && let Some(Node::Constant(Some(constant))) = call.operands.get(1)
         && let Value::Array(array) = constant.view()
@@ -48,6 +54,45 @@ fn sort_members(node: &mut Node, context: &Context) -> Result<()> {
         call.members = Members::new(array, context)?.map(Arc::new);
     }
     Ok(())
+}
+
+/// Returns the boundaries of the cases of a `$switch`, if they are adjacent ranges of one field, as `$bucket` makes them.
+fn boundaries(operands: &[Node]) -> Option<Vec<&ValueBuf>> {
+    let (branches, _) = operands.as_chunks::<2>();
+    let (mut first, mut boundaries) = (None, Vec::new());
+    for [case, _] in branches {
+        let (field, lower, upper) = range(case)?;
+        let known = *first.get_or_insert(field);
+        if (known.source, &known.path) != (field.source, &field.path) {
+            return None;
+        }
+        match boundaries.last() {
+            None => boundaries.push(lower),
+            Some(last) if *last == lower => {}
+            Some(_) => return None,
+        }
+        boundaries.push(upper);
+    }
+    Some(boundaries)
+}
+
+/// Splits `{$and: [{$gte: [<field>, <constant>]}, {$lt: [<field>, <constant>]}]}`.
+fn range(case: &Node) -> Option<(&FieldNode, &ValueBuf, &ValueBuf)> {
+    fn operands<'n>(node: &'n Node, name: &str) -> Option<&'n [Node]> {
+        match node {
+            Node::Call(call) if call.operator.name == name => Some(&call.operands),
+            _ => None,
+        }
+    }
+    let [lower, upper] = operands(case, "$and")? else { return None };
+    match (operands(lower, "$gte")?, operands(upper, "$lt")?) {
+        ([Node::Field(a), Node::Constant(Some(lower))], [Node::Field(b), Node::Constant(Some(upper))])
+            if (a.source, &a.path) == (b.source, &b.path) =>
+        {
+            Some((a, lower, upper))
+        }
+        _ => None,
+    }
 }
 
 /// Folds operands. Operands that are never evaluated stay unchanged: `$switch` drops false cases and ends with a true

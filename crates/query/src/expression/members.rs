@@ -1,4 +1,4 @@
-//! The elements of a constant array, sorted once for `$in` and `$setIsSubset`.
+//! Constants in order: the elements of an array for `$in` and `$setIsSubset`, the boundaries of a `$switch` over ranges.
 
 use crate::sort_runs::sort_in_runs;
 use crate::{Collation, Context};
@@ -8,7 +8,7 @@ use base::bson::{Array, Value, ValueBuf};
 /// Number of elements from which a binary search is faster than a scan.
 const MANY: usize = 16;
 
-/// The elements of a constant array in the order of a collation.
+/// Constants in the order of a collation.
 #[derive(Debug)]
 pub(crate) struct Members {
     sorted: Vec<ValueBuf>,
@@ -25,6 +25,23 @@ impl Members {
         let mut sorted: Vec<ValueBuf> = array.iter().map(|element| element.to_owned()).collect();
         sort_in_runs(&mut sorted, &*context.interrupt, |a, b| collation.compare(a.view(), b.view()))?;
         Ok(Some(Members { sorted, collation }))
+    }
+
+    /// Takes boundaries; `None` unless they ascend.
+    pub(super) fn of_ranges(boundaries: Vec<&ValueBuf>, collation: &Collation) -> Option<Members> {
+        let ascend = |(a, b): (&&ValueBuf, &&ValueBuf)| collation.compare(a.view(), b.view()).is_lt();
+        let are_sorted = boundaries.iter().zip(boundaries.iter().skip(1)).all(ascend);
+        let sorted = || boundaries.into_iter().cloned().collect();
+        are_sorted.then(|| Members { sorted: sorted(), collation: collation.clone() })
+    }
+
+    /// Returns the range of a value, `Some(None)` if it is outside; `None` if the boundaries are sorted for another
+    /// collation.
+    pub(super) fn range_of(&self, value: Option<Value<'_>>, collation: &Collation) -> Option<Option<usize>> {
+        let is_above = |boundary: &ValueBuf| collation.compare_optional(Some(boundary.view()), value).is_le();
+        let boundaries = || self.sorted.partition_point(is_above);
+        let is_inside = |at: &usize| *at < self.sorted.len();
+        (self.collation == *collation).then(|| Some(boundaries()).filter(is_inside)?.checked_sub(1))
     }
 
     /// Whether the array contains a value; `None` if the members are sorted for another collation.

@@ -59,7 +59,8 @@ pub(crate) struct CallNode {
     pub(crate) operands: Vec<Node>,
     /// The variables that the call binds while it evaluates some operands.
     pub(crate) bindings: Bindings,
-    /// The sorted elements of the second operand, if the operator searches a long constant array.
+    /// The sorted elements of the second operand, if the operator searches a long constant array. The boundaries of a
+    /// `$switch` over ranges.
     pub(crate) members: Option<Arc<Members>>,
 }
 
