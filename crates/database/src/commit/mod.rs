@@ -4,10 +4,10 @@
 //! lock and applies them atomically. No computation and no wait happens under the lock. If an open
 //! transaction has a write intent of a document, the statement waits for its end without the lock and starts
 //! again.
-
-pub(crate) mod catalog_change;
-pub(crate) mod transaction;
-mod write_lock;
+//!
+//! `fsync {lock: true}` locks all writes while the files are copied. New commits wait until the last lock is released. The
+//! lock waits for running commits. When [`Database::lock_writes`] returns, the engine has written all data to its files
+//! and does not change them.
 
 use crate::catalog::history::replaced_by;
 use crate::changes::retry_record::note_stored;
@@ -19,11 +19,14 @@ use base::{Result, bail};
 use query::Interrupt;
 use std::mem;
 use std::task::Waker;
-use storage::mark;
+use std::time::Duration;
 use storage::store::{
     AcknowledgmentLevel, CommitError, Committed, Member, TransactionId, WriteConcernStatus,
 };
-use storage::{JournalWait, Position};
+use storage::{JournalWait, Position, mark};
+
+pub(crate) mod catalog_change;
+pub(crate) mod transaction;
 
 impl Database {
     /// Commits changes if their conditions still hold. A statement in a transaction adds them to
@@ -207,5 +210,49 @@ impl Database {
     /// without writes.
     pub fn cluster_time(&self) -> u64 {
         self.store.time(self.earliest_cluster_time())
+    }
+}
+
+impl Database {
+    /// Adds a lock of writes and runs a checkpoint. Returns the number of locks.
+    ///
+    /// Errors: storage errors of the checkpoint; the lock is then released.
+    pub fn lock_writes(&self) -> Result<u64> {
+        let count = self.store.freeze();
+        match self.checkpoint() {
+            Ok(()) => Ok(count),
+            Err(error) => {
+                self.unlock_writes();
+                Err(error)
+            }
+        }
+    }
+
+    /// Releases one lock. Returns the number of remaining locks; `None` if writes were not locked.
+    pub fn unlock_writes(&self) -> Option<u64> {
+        self.store.thaw()
+    }
+
+    /// Returns the number of locks.
+    pub fn write_locks(&self) -> u64 {
+        self.store.frozen()
+    }
+
+    /// Runs a checkpoint of all committed data.
+    ///
+    /// Errors: storage errors.
+    pub fn checkpoint(&self) -> Result<()> {
+        self.engine().checkpoint().map_err(crate::storage_error)
+    }
+
+    /// Sets the longest time that committed data may be in the journal alone; `None` disables the
+    /// time limit. An engine without files ignores it.
+    pub fn checkpoint_after(&self, longest: Option<Duration>) {
+        self.engine().checkpoint_after(longest);
+    }
+
+    /// Sets the interval of journal syncs, for an engine with a journal.
+    pub fn sync_every(&self, interval: Duration) {
+        self.engine().sync_every(interval);
     }
 }

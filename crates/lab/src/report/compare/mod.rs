@@ -3,7 +3,6 @@
 
 mod difference;
 mod limit;
-mod statistics;
 
 pub(super) use difference::Comparison;
 pub(super) use limit::Metric;
