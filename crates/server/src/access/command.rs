@@ -41,6 +41,8 @@ pub(crate) struct Command {
     pub(crate) restarts: bool,
     /// True if the command contains secrets, which are redacted.
     pub(crate) has_secrets: bool,
+    /// True if the command continues a cursor. It names the cursor first and its collection in the field `collection`.
+    pub(crate) continues_cursor: bool,
 }
 
 impl Command {

@@ -37,6 +37,7 @@ impl Row {
             retryable_write: false,
             restarts: false,
             has_secrets: false,
+            continues_cursor: false,
         };
         Row { command, run }
     }
@@ -91,6 +92,12 @@ impl Row {
     /// Marks the command as containing secrets, which are redacted.
     pub(crate) const fn has_secrets(mut self) -> Row {
         self.command.has_secrets = true;
+        self
+    }
+
+    /// Marks the command as one that continues a cursor.
+    pub(crate) const fn continues_cursor(mut self) -> Row {
+        self.command.continues_cursor = true;
         self
     }
 

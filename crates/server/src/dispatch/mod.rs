@@ -545,7 +545,7 @@ impl<'a> Run<'a, '_> {
         }
         match self.command.kind {
             Kind::Write => Err(err!(NotWritablePrimary, "not primary")),
-            Kind::Read if !arguments.read_preference.secondary_ok() && self.command.name != "getMore" => {
+            Kind::Read if !arguments.read_preference.secondary_ok() && !self.command.continues_cursor => {
                 Err(err!(NotPrimaryNoSecondaryOk, "not primary and secondaryOk=false"))
             }
             Kind::Read if self.server.awaits_initiation() => {
@@ -613,14 +613,11 @@ impl<'a> Run<'a, '_> {
     }
 
     fn collection(&self) -> &'a str {
-        match self.request.body.first().map(|element| element.value()) {
-            Some(Value::String(name)) => name,
-            // getMore names its collection in a separate field.
-            _ if self.command.name == "getMore" => {
-                self.request.body.get("collection").and_then(|value| value.as_str()).unwrap_or("$cmd")
-            }
-            _ => "$cmd",
-        }
+        let name = match self.command.continues_cursor {
+            true => self.request.body.get("collection"),
+            false => self.request.body.first().map(|element| element.value()),
+        };
+        name.and_then(|name| name.as_str()).unwrap_or("$cmd")
     }
 
     /// Returns true if the command is on the oplog.

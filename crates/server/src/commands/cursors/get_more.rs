@@ -20,7 +20,8 @@ pub(crate) const GET_MORE: Row =
     Row::new("getMore", Kind::Read, "Fetches the next batch of a cursor.", get_more, Requirements::Nothing)
         .stable_api()
         .takes_read_concern()
-        .in_transactions();
+        .in_transactions()
+        .continues_cursor();
 
 fn get_more(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
