@@ -99,6 +99,10 @@ impl QueryKnobs {
         for knob in knobs {
             let name = knob.name();
             if UNSUPPORTED.contains(&name) {
+                // Null removes a knob. No settings have this one.
+                if matches!(knob.value(), Value::Null) {
+                    continue;
+                }
                 bail!(NotImplemented, "the query knob '{name}' is not supported");
             }
             if name != NO_TABLE_SCAN {
