@@ -173,6 +173,26 @@ fn the_profiler_has_all_statements_of_a_write_that_waits_in_its_middle() {
 }
 
 #[test]
+fn all_users_are_counted_if_their_drop_waits_in_its_middle() {
+    const USERS: i64 = 500;
+    let Some(server) = Server::start() else { return };
+    let mut client = server.connect().unwrap();
+    for user in 0..USERS {
+        succeed(&mut client, &format!("{{createUser: 'u{user}', roles: [], $db: '$external'}}"));
+    }
+    thread::scope(|scope| {
+        let mut own = server.connect().unwrap();
+        let drop = scope.spawn(move || succeed(&mut own, "{dropAllUsersFromDatabase: 1, $db: '$external'}"));
+        let left = "{count: 'system.users', $db: 'admin'}";
+        until("users are dropped", || number(&run(&mut client, left), "n") < Some(USERS));
+        succeed(&mut client, "{fsync: 1, lock: true, $db: 'admin'}");
+        thread::sleep(Duration::from_millis(20));
+        succeed(&mut client, "{fsyncUnlock: 1, $db: 'admin'}");
+        assert_eq!(number(&drop.join().unwrap(), "n"), Some(USERS));
+    });
+}
+
+#[test]
 fn writes_and_reads_go_on_while_an_index_is_built_and_killop_ends_it() {
     let Some(server) = Server::start() else { return };
     let mut client = server.connect().unwrap();

@@ -186,8 +186,10 @@ impl<'a> Call<'a> {
     pub(crate) fn resume<T: 'static>(&mut self) -> Option<T> {
         let suspended = self.progress.suspended.as_mut()?;
         let kept = suspended.kept.take()?.downcast::<T>().ok()?;
-        let used = self.connection.activity.operation()?;
-        used.operation.resume(suspended.turn.take());
+        // A handler of inner commands has no operation of its own.
+        if let Some(used) = self.connection.activity.operation() {
+            used.operation.resume(suspended.turn.take());
+        }
         self.may_suspend.set(false);
         Some(*kept)
     }

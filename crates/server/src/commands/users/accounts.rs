@@ -341,18 +341,26 @@ pub(crate) const DROP_ALL: Row = Row::new(
 
 fn drop_all(call: &mut Call<'_>) -> Result<HandlerStatus> {
     call.fields().after_name().finish()?;
-    let removed = remove(call, None)?;
+    // A delete of one user is atomic, so that the count is exact also if a delete waits.
+    let mut removed = call.resume::<i64>().unwrap_or_default();
+    loop {
+        match remove(call, None) {
+            Ok(0) => break,
+            Ok(count) => removed += count,
+            Err(error) => return Err(call.keep(removed, error)),
+        }
+    }
     call.reply.append_number(c"n", removed);
     call.acknowledge(None)
 }
 
-/// Removes one user or all users of the command's database. Returns their number.
+/// Removes the named user, or one user of the command's database. Returns the number of removed users.
 fn remove(call: &Call<'_>, name: Option<&str>) -> Result<i64> {
     let _changing = call.server.auth.changing.lock();
     let mut delete = Builder::new();
     delete.append(c"delete", store::USERS).begin_array(c"deletes").push_document();
     delete.begin_document(c"q").append_optional(c"user", name).append(c"db", call.request.database).end();
-    delete.append(c"limit", 0).end().end();
+    delete.append(c"limit", 1).end().end();
     Ok(count(&call.run_inner(admin(delete).view())?))
 }
 
