@@ -226,6 +226,7 @@ const NEWER: &str = "
 |---|---|---|
 | `buildInfo.version`, `maxWireVersion` | 8.0.0 and 25, 8.2.0 and 27 | 9.0.0 and 29 |
 | values of `setFeatureCompatibilityVersion` | 8.0, and 8.2 of 8.2 | 8.0, 8.3, 9.0 |
+| default of `alwaysUpsert` in `applyOps` | true in 8.0, false in 8.2 | false |
 | `{\"a.b\": null}` if `a` is an empty array or has an element that is no document | does not match for this reason | matches. `$ne`, `$in`, `$nin`, `$gte`, `$lte`, `$lookup` and validators follow. `{\"a.0.b\": null}` matches if no element of `a` leads to `b` |
 | `validationLevel: \"constraint\"`, `prepareConstraintValidationLevel` | unknown | exist. The feature compatibility version must be 9.0 |
 | separator of `$split`, `find` of `$replaceOne` and `$replaceAll` | a string | a string or a regular expression |

@@ -83,6 +83,32 @@ def restore(client: pymongo.MongoClient, name: str, folder: pathlib.Path, drop: 
             client[name].command({"createIndexes": collection, "indexes": indexes, "ignoreUnknownIndexOptions": True})
 
 
+def dump_users(client: pymongo.MongoClient, folder: pathlib.Path, name: str = "") -> None:
+    """mongodump --dumpDbUsersAndRoles of a database; without a name, the users and roles in a dump of all databases."""
+    for kind in ("users", "roles", "version"):
+        query = {"db": name} if name and kind != "version" else {}
+        documents = client.admin.get_collection(f"system.{kind}", codec_options=RAW).find(query)
+        path = folder / f"{'$admin.' if name else ''}system.{kind}.bson"
+        path.write_bytes(b"".join(document.raw for document in documents))
+
+
+def restore_users(client: pymongo.MongoClient, folder: pathlib.Path, name: str = "", drop: bool = False) -> None:
+    """mongorestore --restoreDbUsersAndRoles; without a name, the users and roles in a dump of all databases."""
+    def read(kind: str) -> list[RawBSONDocument]:
+        return bson.decode_all((folder / f"{'$admin.' if name else ''}system.{kind}.bson").read_bytes(), RAW)
+
+    [schema] = [document["currentVersion"] for document in read("version") if document["_id"] == "authSchema"]
+    assert schema == client.admin.command("getParameter", authSchemaVersion=1)["authSchemaVersion"]
+    for kind in ("users", "roles"):
+        client.admin[f"temp{kind}"].drop()
+        if documents := read(kind):
+            client.admin[f"temp{kind}"].insert_many(documents)
+    client.admin.command({"_mergeAuthzCollections": 1, "tempUsersCollection": "admin.tempusers",
+                          "tempRolesCollection": "admin.temproles", "drop": drop, "db": name, "writeConcern": {"w": "majority"}})
+    client.admin.tempusers.drop()
+    client.admin.temproles.drop()
+
+
 def export(client: pymongo.MongoClient, name: str, collection: str, query: dict[str, Any] | None = None,
            sort: dict[str, int] | None = None) -> list[str]:
     """mongoexport: writes a line of canonical extended JSON for each document."""

@@ -13,7 +13,7 @@ use crate::access::{Requirements, requirements};
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
 use base::bson::{Builder, Document, Value};
-use base::{Error, ErrorCode, Result, err};
+use base::{CompatibleWith, Error, ErrorCode, Result, err};
 
 /// Position in the command table.
 pub(crate) const APPLY_OPS: Row = Row::new(
@@ -38,7 +38,9 @@ fn apply_ops(call: &mut Call<'_>) -> Result<HandlerStatus> {
     fields.command_value();
     checks::check_options(&mut fields, call.request.body)?;
     let bypass_validation = fields.flag("bypassDocumentValidation")?.unwrap_or(false);
-    let always_upsert = fields.boolean("alwaysUpsert")?.unwrap_or(false);
+    // The default is false since 8.1.
+    let always_upsert = fields.boolean("alwaysUpsert")?;
+    let always_upsert = always_upsert.unwrap_or(call.server.settings.compatible_with < CompatibleWith::V8_2);
     fields.finish()?;
     let outcome = apply(call, operations, Options { bypass_validation, always_upsert });
     call.acknowledge(None)?;
