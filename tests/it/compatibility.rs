@@ -273,11 +273,10 @@ A write with `w: 0` returns no result.
 - A cursor reads one snapshot from its first batch to its last. It continues where MongoDB ends it: after a drop of its index (175), or after a capped collection has overwritten the next document (136). Tailable cursors return 136.
 - A cursor over a dropped collection returns 175. The server remembers the latest 256 of these cursors and returns 43 (not found) for older ones.
 - A find by a collection's UUID is refused. Only members of a cluster send it.
-- Strings in commands and documents must be valid UTF-8 (InvalidBSON). MongoDB stores other bytes unchanged.
-- Binary values of the subtypes 2 to 5, 7 and 9 may have any length.
+- Strings in commands and documents must be valid UTF-8 (InvalidBSON). MongoDB stores other bytes unchanged. String operators, collations and text searches need characters.
+- Binary values of the subtypes 2 to 5, 7 and 9 may have any length, also in `$literal`. MongoDB stores them too. Its newest sources refuse malformed ones in `$literal` (const_literal_bindata_restricted_subtypes.js).
 - An equality on `_id` reads its index and the document, also if another index covers the query.
-- An equality with an array before the text field of a text index returns NoQueryExecutionPlans. MongoDB returns no documents.
-- The server signs no cluster time and does not verify the signature of a client's `$clusterTime`. With access control, MongoDB refuses a time ahead of its own that no key has signed (KeyNotFound). Vellum refuses only a time more than a year ahead (205).
+- The server signs no cluster time and does not verify the signature of a client's `$clusterTime`. With access control, MongoDB refuses a time ahead of its own that no key has signed (KeyNotFound). Vellum refuses only a time more than a year ahead (205): a set has one member, so no other server needs to trust the time, and a client without a login cannot set it.
 - `create` refuses `temp`, which MongoDB uses for its own collections. `$jsonSchema` refuses `encrypt`, because encrypted fields do not exist.
 - A single server answers every valid `$readPreference`. Fronts over PostgreSQL [read from standbys](postgres.md#reads-from-standbys).
 - `listCollections` does not list `system.views`, and this collection has no documents.

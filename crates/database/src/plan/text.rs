@@ -8,9 +8,9 @@ use super::{Access, Read, access, covering};
 use crate::exec::{Covering, TextSearch};
 use crate::index::KeyKind;
 use crate::operation::{Operation, PlanUse};
-use base::bson::{Builder, DocumentBuf};
+use base::bson::{Builder, DocumentBuf, Path, Type};
 use base::{Namespace, Result, bail, err};
-use query::matcher::{Matcher, Node, Part};
+use query::matcher::{Comparison, ComparisonOp, Matcher, Node, Part, Predicate};
 use query::text::TextQuery;
 use std::sync::Arc;
 
@@ -92,6 +92,15 @@ pub(super) fn choose(
         || !planning.has_all(index, &conjuncts, filter)
     {
         return Err(refused(unusable));
+    }
+    // No document has an array before the text.
+    let in_front = |path: &Path| index.spec.parts.iter().take(text.prefix).any(|part| part.path == *path);
+    let is_array = |node: &Node| {
+        matches!(node, Node::Field { path, predicate: Predicate::Compare(Comparison { op: ComparisonOp::Eq, operand, .. }) }
+            if operand.kind() == Type::Array && in_front(path))
+    };
+    if others.is_empty() && conjuncts.members.iter().any(is_array) {
+        return Ok(Source::Eof);
     }
     let access = access::bounds(index, &conjuncts);
     let prefix = prefix(&access, text.prefix).ok_or_else(|| refused(unusable))?;

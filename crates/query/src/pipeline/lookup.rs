@@ -91,7 +91,7 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     }
     let first_stage = pipeline.as_ref().and_then(|pipeline| pipeline.first());
     if let Some(first) = first_stage.filter(|first| from.is_some() && first.needs_no_collection()) {
-        bail!(InvalidNamespace, "{} can only be run with {{aggregate: 1}}", first.name);
+        bail!(InvalidNamespace, "'{}' can only be run with {{aggregate: 1}}", first.name);
     }
     let from = from.filter(|_| !generates_documents).map(Namespace::local);
     let hash_equality = Equality::of(equality.as_ref(), pipeline.as_ref(), &variables.declare(scope.context));

@@ -43,6 +43,17 @@ pub(crate) enum SubPipelineStage {
     UnionWith,
 }
 
+impl SubPipelineStage {
+    /// Returns the place of a stage in this one, as errors of `$facet` name it.
+    fn place(self) -> &'static str {
+        match self {
+            SubPipelineStage::Facet => "",
+            SubPipelineStage::Lookup => " inside of $lookup",
+            SubPipelineStage::UnionWith => " inside of $unionWith",
+        }
+    }
+}
+
 /// Result of parsing a specification.
 pub(crate) enum Parsed {
     /// One operator, described by the specification as given.
@@ -151,7 +162,8 @@ impl<'p> Scope<'p> {
                 Err(err!(31441, "{name} is not allowed within a $unionWith's sub-pipeline"))
             }
             _ if self.in_facet && !definition.in_facet => {
-                Err(err!(40600, "{name} is not allowed to be used within a $facet stage"))
+                let place = self.inside.map_or("", SubPipelineStage::place);
+                Err(err!(40600, "{name}{place} is not allowed to be used within a $facet stage"))
             }
             _ => Ok(()),
         }

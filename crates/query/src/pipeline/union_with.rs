@@ -66,7 +66,7 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
         );
     }
     if let Some(first) = pipeline.first().filter(|first| from.is_some() && first.needs_no_collection()) {
-        bail!(InvalidNamespace, "{} can only be run with {{aggregate: 1}}", first.name);
+        bail!(InvalidNamespace, "'{}' can only be run with {{aggregate: 1}}", first.name);
     }
     Ok(Parsed::one(UnionWith { from: from.map(Namespace::local), pipeline }))
 }
