@@ -22,7 +22,7 @@ type Stack = SmallVec<[Open; 8]>;
 
 /// Checks that `bytes` are exactly one well-formed document.
 ///
-/// Errors: InvalidBSON naming the offset, or Overflow if documents nest deeper than [`MAX_DEPTH`].
+/// Errors: InvalidBSON naming the offset, or Overflow if more than [`MAX_DEPTH`] documents nest in the outermost.
 pub fn validate(bytes: &[u8]) -> Result<()> {
     let length = read_length(bytes).ok_or_else(|| err!(InvalidBSON, "BSON document is cut off"))?;
     if length != bytes.len() || length < 5 {
@@ -43,7 +43,8 @@ pub fn validate(bytes: &[u8]) -> Result<()> {
         let body = &bytes[..end];
         position = validate_element(body, position, &mut stack)
             .ok_or_else(|| err!(InvalidBSON, "invalid BSON element at offset {position}"))?;
-        if stack.len() > MAX_DEPTH {
+        // MongoDB does not count the outermost document of a message.
+        if stack.len() > MAX_DEPTH + 1 {
             bail!(Overflow, "BSONObj exceeded maximum nested object depth: {MAX_DEPTH}");
         }
     }
@@ -155,7 +156,7 @@ mod tests {
     #[test]
     fn nesting_is_bounded_without_recursion() {
         let mut deep = Builder::new();
-        for _ in 0..MAX_DEPTH - 1 {
+        for _ in 0..MAX_DEPTH {
             deep.begin_document(c"a");
         }
         validate(deep.clone().finish().bytes()).unwrap();

@@ -41,6 +41,7 @@ impl Database {
         let others = OtherCollections::new(self, operation, namespace, view, request);
         let mut environment = Environment::new(Arc::new(others), context.clone());
         environment.allow_disk_use = request.allow_disk_use.unwrap_or(environment.allow_disk_use);
+        pipeline.check_target(&environment)?;
         let mut out = begin();
         if !pipeline.reads_collection() {
             out.begin_array(c"stages");

@@ -272,8 +272,9 @@ fn text_after(prefix: &str) -> Option<String> {
 }
 
 fn types_of(types: &TypeSet) -> Option<Bounds> {
+    // The keys of an array are its elements, so that only the document shows it.
     if types.contains(Type::Array) {
-        return None;
+        return Some(inexact(vec![Interval::all()]));
     }
     let mut intervals: Vec<Interval> = types.types.iter().map(|kind| Interval::bracket(*kind)).collect();
     if types.all_numbers {

@@ -217,18 +217,18 @@ impl Tree<'_> {
         let mut sort_kinds = by_score.map(|(_, kind)| kind);
         let scored =
             self.read.metadata.has(MetaKind::TextScore) || sort_kinds.any(|kind| kind == MetaKind::TextScore);
-        let keeps_keys = self.keeps_keys();
         let term = |term: &String| Scan {
             within: ScanKeys::Prefix(search.text.term_key(&search.prefix.0, term)),
             filter: of_keys.clone(),
-            ..Scan::new(search.access.clone(), false).keeping_keys(scored || keeps_keys)
+            ..Scan::new(search.access.clone(), false).keeping_keys(scored)
         };
         let mut terms: Vec<Scan> = search.search.terms.iter().map(term).collect();
-        let fetches = |input, filter, keeps_keys| Node::Fetch(Fetches { input, filter, keeps_keys, few: 0 });
+        // A text search has no metadata of its keys, as in MongoDB.
+        let fetches = |input, filter| Node::Fetch(Fetches { input, filter, keeps_keys: false, few: 0 });
         let found = match terms.len() {
             _ if scored => Node::TextOr { text: search.clone(), terms },
-            1 => fetches(Ids::Scan(terms.remove(0)), None, keeps_keys),
-            _ => fetches(Ids::Or(terms), None, keeps_keys),
+            1 => fetches(Ids::Scan(terms.remove(0)), None),
+            _ => fetches(Ids::Or(terms), None),
         };
         let mut found = Node::TextMatch { input: Box::new(found), text: search };
         if let Some(filter) = rest {
@@ -240,7 +240,7 @@ impl Tree<'_> {
         let rest = Arc::new(self.read.matcher.without_text());
         let other = |access: Access| {
             let input = Ids::Scan(Scan::new(Arc::new(access), true));
-            fetches(input, Some(Part::all(rest.clone())), false)
+            fetches(input, Some(Part::all(rest.clone())))
         };
         Node::Or(std::iter::once(found).chain(others.into_iter().map(other)).collect())
     }

@@ -102,7 +102,8 @@ fn by_value(
     access.bounded.get(wildcard.part + 1)?.then_some(access)
 }
 
-/// Returns bounds on all values at a path and below it.
+/// Returns bounds on all values at a path and below it, for conditions such as `$exists`, `$type: "array"` and
+/// `$ne: null`.
 fn by_existence(
     index: &Arc<Index>,
     wildcard: &Wildcard,
@@ -112,8 +113,11 @@ fn by_existence(
     let exists = |conjunct: &&Conjunct| {
         conjunct.path == *path
             && conjunct.needs_value
-            && !conjunct.negated
-            && conjunct.bounds.intervals.is_all()
+            && match conjunct.negated {
+                // Documents without the value match below an empty array.
+                true => path.components().len() == 1,
+                false => conjunct.bounds.intervals.is_all(),
+            }
     };
     let requested = conjuncts.list.iter().find(exists)?;
     if !wildcard.covers_below(path) {

@@ -233,8 +233,8 @@ impl CollectionStatistics {
         out.end();
         out.append(c"capped", self.capped.is_some());
         if let Some(capped) = self.capped {
-            // MongoDB uses -1 for "no limit" here.
-            out.append_number(c"max", if capped.max == 0 { -1 } else { capped.max });
+            // 0 is no limit (collection_impl.cpp). Earlier versions of MongoDB return -1.
+            out.append_number(c"max", capped.max);
             out.append_number(c"maxSize", capped.size / scale);
         }
         out.append_number(c"scaleFactor", scale);

@@ -33,25 +33,36 @@ pub(crate) fn rights<'v>(specification: Value<'v>, _requester: &Requester<'_>) -
     values(options, "into").map(|into| Right { on: Resource::Target(into), actions }).collect()
 }
 
-impl Operator for Merge {
-    /// Starts the stage. Errors: 51183 without a unique index on the fields.
-    fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
-        let by_id = matches!(self.on.as_slice(), [only] if only.as_str() == "_id");
-        let mut takes_null = false;
-        if !by_id {
-            let fields: Vec<String> = self.on.iter().map(|path| path.to_string()).collect();
-            let collation = &environment.context.collation;
-            let Some(index) = environment.collections.unique_index(&self.into, &fields, collation)? else {
-                bail!(51183, "Cannot find index to verify that join fields will be unique");
-            };
-            takes_null = !index.is_sparse;
+impl Merge {
+    /// Returns true if null and missing fields match null, because the unique index on the fields has a key for them.
+    ///
+    /// Errors: 51183 without a unique index.
+    fn takes_null(&self, environment: &Environment) -> Result<bool> {
+        if matches!(self.on.as_slice(), [only] if only.as_str() == "_id") {
+            return Ok(false);
         }
+        let fields: Vec<String> = self.on.iter().map(|path| path.to_string()).collect();
+        let collation = &environment.context.collation;
+        match environment.collections.unique_index(&self.into, &fields, collation)? {
+            Some(index) => Ok(!index.is_sparse),
+            None => Err(err!(51183, "Cannot find index to verify that join fields will be unique")),
+        }
+    }
+}
+
+impl Operator for Merge {
+    fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
+        let takes_null = self.takes_null(environment)?;
         Ok(Box::new(Running {
             stage: self,
             input: Some(input),
             takes_null,
             environment: environment.clone(),
         }))
+    }
+
+    fn check_target(&self, environment: &Environment) -> Result<()> {
+        self.takes_null(environment).map(drop)
     }
 }
 

@@ -225,6 +225,11 @@ impl Pipeline {
         self.steps.last().map(|step| step.definition).filter(|definition| definition.writes())
     }
 
+    /// Checks the collection that the pipeline writes to, without a run. Errors: 51183.
+    pub fn check_target(&self, environment: &Environment) -> Result<()> {
+        self.steps.last().map_or(Ok(()), |step| step.operator.check_target(environment))
+    }
+
     /// Whether the pipeline writes to a collection.
     pub fn writes(&self) -> bool {
         self.writer().is_some()

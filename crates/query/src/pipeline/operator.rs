@@ -14,6 +14,11 @@ pub(crate) trait Operator: Send + Sync {
     /// Stacks the running stage on its input.
     fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream>;
 
+    /// Checks the collection that the stage writes to, before a run and for explain.
+    fn check_target(&self, _environment: &Environment) -> Result<()> {
+        Ok(())
+    }
+
     /// The kind of stage, for the optimiser and the planner.
     fn kind(&self) -> Kind<'_> {
         Kind::Other

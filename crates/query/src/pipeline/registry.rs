@@ -114,6 +114,7 @@ pub(crate) static STAGES: &[StageDefinition] = &[
     stage("$sample", sample::parse),
     refused("$scoreFusion"),
     search("$search").stable(Stable::No),
+    search("$searchBeta").stable(Stable::No),
     search("$searchMeta"),
     stage("$set", project::parse_add_fields).in_streams(),
     stage("$setWindowFields", set_window_fields::parse),

@@ -184,6 +184,10 @@ pub(super) fn read(text: &str) -> Step<Read> {
                 cursor.position += 1;
                 time(&mut cursor, &mut read)?;
             }
+            '+' | '-' if read.year.is_none() && has_signed_date(cursor.rest()) => {
+                let year = cursor.signed_number(4).unwrap_or_default();
+                year_first(&mut cursor, &mut read, year, '-')?;
+            }
             '+' | '-' => zone(&mut cursor, &mut read)?,
             'a'..='z' | 'A'..='Z' => word(&mut cursor, &mut read)?,
             _ => return parse_error(position, "Unexpected character"),
@@ -193,6 +197,13 @@ pub(super) fn read(text: &str) -> Step<Read> {
         }
     }
     Ok(read)
+}
+
+/// Whether text starts with a date whose year has a sign: `-0001-01-01`.
+fn has_signed_date(text: &str) -> bool {
+    let parts = text.as_bytes().get(1..11).map(|date| date.split(|byte| *byte == b'-'));
+    let digits = |part: &[u8]| if part.iter().all(u8::is_ascii_digit) { part.len() } else { 0 };
+    parts.is_some_and(|parts| parts.map(digits).eq([4, 2, 2]))
 }
 
 /// Parses seconds since 1970 after `@`.

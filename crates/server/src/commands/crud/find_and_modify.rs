@@ -140,7 +140,8 @@ impl<'a> Parts<'a> {
 
     /// Parses filter, sort and update.
     pub(crate) fn parse(&self, scope: &Scope) -> Result<FindAndModifyRequest> {
-        let sort = (!self.sort.is_empty()).then(|| SortPattern::parse(self.sort)).transpose()?;
+        let reads_sort = !self.sort.is_empty() && !self.is_by_id();
+        let sort = reads_sort.then(|| SortPattern::parse(self.sort)).transpose()?;
         let context = &scope.context;
         let sort = sort.map(|sort| sort.require_metadata(context).collated(&context.collation));
         let action = match &self.statement {
@@ -155,6 +156,19 @@ impl<'a> Parts<'a> {
             Action::Remove => Arc::new(Matcher::parse_query(self.query, &scope.context)?),
         };
         Ok(FindAndModifyRequest { matcher, sort, hint: self.hint.clone(), action })
+    }
+
+    /// Returns true if the query is one value of `_id`. MongoDB then does not read the sort (`isSimpleIdQuery`).
+    fn is_by_id(&self) -> bool {
+        let mut fields = self.query.iter();
+        match (fields.next().filter(|first| first.name() == "_id"), fields.next()) {
+            (Some(id), None) => match id.value() {
+                Value::Document(id) => !id.first().is_some_and(|first| first.name().starts_with('$')),
+                Value::Array(_) | Value::Regex { .. } | Value::Null | Value::Undefined => false,
+                _ => true,
+            },
+            _ => false,
+        }
     }
 }
 
