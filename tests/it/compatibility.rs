@@ -55,6 +55,10 @@ fn one_option_selects_the_reported_version() {
         };
         assert_eq!(code(&run_on(server, &set(feature))), 0);
         assert_eq!(code(&run_on(server, &set("7.0"))), 4_926_900);
+        // The default of alwaysUpsert.
+        run_on(server, "{create: 'c', $db: 'test'}");
+        let update = "{applyOps: [{op: 'u', ns: 'test.c', o2: {_id: 1}, o: {_id: 1}}], $db: 'admin'}";
+        assert_eq!(code(&run_on(server, update)), if version == "8.0.0" { 0 } else { 8 });
     }
 }
 
