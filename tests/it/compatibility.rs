@@ -511,7 +511,7 @@ fn source(path: &Path) -> String {
 
 fn declared_in(path: &Path, declared: &mut Declared) {
     let text = source(path);
-    let functions = functions(&text);
+    let functions = functions(&without_other_types(&text));
     for row in text.split("Row::new(").skip(1) {
         let arguments = row.split(';').next().unwrap_or_default();
         let Some(name) = arguments.split('"').nth(1) else { continue };
@@ -526,6 +526,31 @@ fn declared_in(path: &Path, declared: &mut Declared) {
         collect(&handler, &functions, &mut seen, &mut taken, &mut refused);
         declared.insert(name.to_string(), (taken, refused));
     }
+}
+
+/// Removes the names of functions of types that a source does not implement: `read` of `User::read(document)`.
+fn without_other_types(text: &str) -> String {
+    let type_of = |text: &str| {
+        let mut words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
+        words.find(|word| word.starts_with(char::is_uppercase)).unwrap_or_default().to_string()
+    };
+    let implemented =
+        text.split("impl").skip(1).filter_map(|rest| rest.split('{').next()?.rsplit(" for ").next());
+    let implemented: BTreeSet<String> = implemented.map(type_of).collect();
+    let mut kept = String::new();
+    for part in text.split_inclusive("::") {
+        let before = kept.strip_suffix("::").unwrap_or_default();
+        let owner = before.rsplit(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default();
+        let is_other = owner.starts_with(char::is_uppercase)
+            && !["Self", "Row"].contains(&owner)
+            && !implemented.contains(owner);
+        kept.push_str(if is_other {
+            part.trim_start_matches(|c: char| c.is_alphanumeric() || c == '_')
+        } else {
+            part
+        });
+    }
+    kept
 }
 
 /// Returns the functions of a source by name, with their bodies.
@@ -567,14 +592,38 @@ fn collect(
     }
 }
 
-/// Returns true if a body calls a function or passes it on. Longer names that end alike do not count.
+/// Returns true if a body calls a function or passes it on.
 fn is_called(function: &str, body: &str) -> bool {
-    body.match_indices(function).any(|(at, _)| {
-        let (before, after) = (&body[..at], &body[at + function.len()..]);
-        let is_whole = !before.ends_with(|c: char| c.is_alphanumeric() || c == '_');
-        is_whole
-            && (after.starts_with('(') || after.starts_with([')', ',']) && before.ends_with(['(', ':', ' ']))
-    })
+    let is_called = |(before, after): (&str, &str)| {
+        after.starts_with('(')
+            || after.starts_with([')', ',']) && is_argument(before) && !is_variable(function, before)
+    };
+    whole(function, body).any(is_called)
+}
+
+/// Returns the text before and after each place of a name. Longer names that contain it do not count.
+fn whole<'a>(name: &'a str, text: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    let places = text.match_indices(name).map(|(at, _)| (&text[..at], &text[at + name.len()..]));
+    places.filter(move |(before, after)| !before.ends_with(is_part) && !after.starts_with(is_part))
+}
+
+/// Returns true if the innermost bracket that is open at the end of a text is that of a call.
+fn is_argument(before: &str) -> bool {
+    let mut open = 0;
+    let bracket = before.rfind(|c| {
+        open += i32::from(matches!(c, '(' | '[' | '{')) - i32::from(matches!(c, ')' | ']' | '}'));
+        open > 0
+    });
+    let (callee, call) = before.split_at(bracket.unwrap_or_default());
+    call.starts_with('(') && callee.ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == '>')
+}
+
+/// Returns true if the text before a place binds a variable or a parameter of this name.
+fn is_variable(name: &str, before: &str) -> bool {
+    let bound = before.split("let ").skip(1).filter_map(|binding| binding.split_once('='));
+    bound.flat_map(|(pattern, _)| whole(name, pattern)).next().is_some()
+        || whole(name, before).any(|(before, after)| after.starts_with(": ") || before.ends_with('|'))
 }
 
 /// Returns the field names in a call's argument: a literal, or each literal of the surrounding loop's list.
