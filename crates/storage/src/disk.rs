@@ -274,9 +274,9 @@ impl DiskEngine {
             archive: Mutex::new(archive.clone()),
             stepped: Mutex::default(),
         };
-        let (core, asked) = (Arc::clone(&engine.core), Arc::downgrade(&engine.core));
+        let (core, weak_core) = (Arc::clone(&engine.core), Arc::downgrade(&engine.core));
         engine.core.journal.on_remaining_waiters(Arc::new(move || {
-            if let Some(core) = asked.upgrade() {
+            if let Some(core) = weak_core.upgrade() {
                 core.sync_soon();
             }
         }));
@@ -330,7 +330,7 @@ impl DiskEngine {
 }
 
 /// Returns a backup of a state, or of the commits between an earlier backup and the state.
-fn of_state(
+fn backup_of_state(
     state: Arc<State>,
     (segments, complete_after): (&Segments, u64),
     archive: Option<&Path>,
@@ -439,7 +439,7 @@ impl Engine for DiskEngine {
         let segments = &self.core.journal.segments;
         let archive = self.archive.lock().clone();
         let archive = archive.as_ref().map(|archive| archive.directory());
-        of_state(state, (segments, self.complete_after), archive, since, covers)
+        backup_of_state(state, (segments, self.complete_after), archive, since, covers)
     }
 
     fn name(&self) -> &'static str {
@@ -452,11 +452,11 @@ impl Engine for DiskEngine {
         let scaled =
             |reads: Reads| Reads { hour: scaled_to_cache(reads.hour), start: scaled_to_cache(reads.start) };
         let mut trees = Vec::new();
-        let found = self.reuse.report(&mut |table, reads| {
+        let report = self.reuse.report(&mut |table, reads| {
             trees.push((by_base.remove(&table).unwrap_or_default(), scaled(reads)));
         });
-        let (all, others) = (scaled(found.all), scaled(found.others));
-        Some(WorkingSet { cache_bytes: self.cache_bytes, trees, all, others, ..found })
+        let (all, others) = (scaled(report.all), scaled(report.others));
+        Some(WorkingSet { cache_bytes: self.cache_bytes, trees, all, others, ..report })
     }
 
     fn statistics(&self) -> Statistics {

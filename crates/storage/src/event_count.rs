@@ -74,8 +74,8 @@ impl EventCount {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Raises the count to at least `count`. Returns the wakers of the waits that end. The caller wakes them after it has
-    /// released its locks.
+    /// Raises the count to at least `count`. Returns the wakers of the waits that end. The caller wakes them after it
+    /// has released its locks.
     #[must_use]
     pub fn advance_to(&self, count: u64) -> Vec<Waker> {
         let mut waiting = self.waiting.lock();

@@ -8,7 +8,8 @@
 //!    single keys or opens a [`Cursor`] over a [`Range`].
 //!
 //! `testing` is for tests, and no part of a release build: `Checked` wraps any engine and asserts the contract of the
-//! traits. Other wrappers compare two engines or record the keys written. A new engine passes `tests/support/contract.rs`.
+//! traits. Other wrappers compare two engines or record the keys written. A new engine passes
+//! `tests/support/contract.rs`.
 
 mod batch;
 mod bytes;

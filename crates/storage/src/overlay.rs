@@ -409,11 +409,11 @@ mod tests {
     fn all(snapshot: &dyn Snapshot, direction: Direction, seek: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
         let mut cursor = snapshot.scan(TREE, Range::all(), direction).unwrap();
         cursor.seek(seek).unwrap();
-        let mut found = Vec::new();
+        let mut entries = Vec::new();
         while let Some((key, value)) = cursor.next().unwrap() {
-            found.push((key.to_vec(), value.to_vec()));
+            entries.push((key.to_vec(), value.to_vec()));
         }
-        found
+        entries
     }
 
     proptest! {
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn trees_are_made_and_taken_away() {
+    fn trees_are_created_and_dropped() {
         let engine = MemoryEngine::new();
         let mut overlay = Overlay::new(engine.snapshot());
         let mut batch = Batch::new();

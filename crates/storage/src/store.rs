@@ -4,13 +4,13 @@
 //! is applied if all of them hold. [`Commits::commit`] checks and applies in one step, or refuses and changes
 //! nothing. A refused statement reads again. So no statement blocks another while it works.
 //!
-//! A transaction of many statements is a [`TransactionId`]. It [acquires a write intent](Intents::acquire_intents) of each
-//! key before it changes the key. No other change to that key is admitted until the owner [releases](Intents::release)
-//! its intents.
+//! A transaction of many statements is a [`TransactionId`]. It [acquires a write intent](Intents::acquire_intents) of
+//! each key before it changes the key. No other change to that key is admitted until the owner
+//! [releases](Intents::release) its intents.
 //!
 //! [`Local`] is the store of a single process: an engine and a lock. A store handles bytes only, like the engines.
-//! `storage::testing::check_store` is the contract of these traits as a suite, which every store passes. A new condition
-//! of commits is a variant of [`Expect`]; a new effect is a variant of [`SideEffect`].
+//! `storage::testing::check_store` is the contract of these traits as a suite, which every store passes. A new
+//! condition of commits is a variant of [`Expect`]; a new effect is a variant of [`SideEffect`].
 
 mod local;
 mod log;
@@ -109,12 +109,12 @@ impl WriteIntent {
         };
         match self {
             WriteIntent::Key(ident, key) => {
-                let found = value(read_view, *ident, key)?;
-                Ok((found.is_some(), is_same(&found, &value(present, *ident, key)?)))
+                let before = value(read_view, *ident, key)?;
+                Ok((before.is_some(), is_same(&before, &value(present, *ident, key)?)))
             }
             WriteIntent::Under(ident, prefix) => {
-                let found = under(read_view, *ident, prefix)?;
-                Ok((!found.is_empty(), found == under(present, *ident, prefix)?))
+                let before = under(read_view, *ident, prefix)?;
+                Ok((!before.is_empty(), before == under(present, *ident, prefix)?))
             }
         }
     }
@@ -152,14 +152,14 @@ fn none_under(state: &dyn Snapshot, ident: Ident, prefix: &Key) -> Result<bool> 
 
 /// Returns the keys that consist of a prefix and eight more bytes.
 fn under(state: &dyn Snapshot, ident: Ident, prefix: &Key) -> Result<Vec<Key>> {
-    let mut found = Vec::new();
+    let mut keys = Vec::new();
     if state.contains(ident)? {
         first_under(state, ident, prefix, &mut |key| {
-            found.push(Key::from(key));
+            keys.push(Key::from(key));
             false
         })?;
     }
-    Ok(found)
+    Ok(keys)
 }
 
 /// Returns the first of these keys that is accepted.
@@ -309,8 +309,8 @@ impl MemberPreference {
 pub struct Committed {
     /// Position to wait for if the write concern requires the journal.
     pub position: Position,
-    /// Its cluster time: seconds since 1970 in the high half, a counter in the low. It is unique among commits with an entry
-    /// for the log. A commit without one may have the time of the commit before.
+    /// Its cluster time: seconds since 1970 in the high half, a counter in the low. It is unique among commits with an
+    /// entry for the log. A commit without an entry may have the time of the commit before.
     pub cluster_time: u64,
 }
 
@@ -404,7 +404,8 @@ pub trait Commits: Send + Sync {
     /// Freezes commits and returns the number of freezes. No commit is under way when it returns.
     fn freeze(&self) -> u64;
 
-    /// Ends one [`freeze`](Self::freeze) and returns the number of remaining freezes; `None` if commits were not frozen.
+    /// Ends one [`freeze`](Self::freeze) and returns the number of remaining freezes; `None` if commits were not
+    /// frozen.
     fn thaw(&self) -> Option<u64>;
 
     /// The number of freezes.
@@ -418,17 +419,17 @@ pub trait Intents: Send + Sync {
     fn begin(&self, earliest: u64) -> (TransactionId, ReadView, u64);
 
     /// Acquires write intents for a transaction with this view. No other change to the keys is admitted until
-    /// [`release`](Self::release) or the transaction's commit. `held` are collections, by tree and generation, that
-    /// must be unchanged and stay so.
+    /// [`release`](Self::release) or the transaction's commit. `collections`, by tree and generation, must be
+    /// unchanged and stay so.
     ///
-    /// Refuses and acquires nothing: `Expectation` with the number of a changed collection, `IntentConflict` or `Changed`
-    /// if another transaction holds a key, `Changed` if a key has changed since the view. A key that has its earlier
-    /// value again counts as changed, as long as the store remembers.
+    /// Refuses and acquires nothing: `Expectation` with the number of a changed collection, `IntentConflict` or
+    /// `Changed` if another transaction holds a key, `Changed` if a key has changed since the view. A key that has its
+    /// earlier value again counts as changed, as long as the store remembers.
     fn acquire_intents(
         &self,
         owner: TransactionId,
         keys: &[WriteIntent],
-        held: &[(Ident, u64)],
+        collections: &[(Ident, u64)],
         read_view: &dyn Snapshot,
     ) -> Result<std::result::Result<(), CommitError>>;
 
@@ -594,9 +595,9 @@ pub trait Exclusive {
     /// The state to change, and the catalog that belongs to it.
     fn read_view(&self) -> ReadView;
 
-    /// Another transaction than `own` that relies on a tree, if there is one. Such a tree must not be changed as a
+    /// A transaction other than `except` that relies on a tree, if there is one. The tree must not be changed as a
     /// whole.
-    fn transaction_relying_on(&self, ident: Ident, own: Option<TransactionId>) -> Option<TransactionId>;
+    fn transaction_relying_on(&self, ident: Ident, except: Option<TransactionId>) -> Option<TransactionId>;
 
     /// Sets the generation of a collection, by its tree, as it was read when a database was opened on the store.
     fn set_generation(&mut self, ident: Ident, generation: u64);

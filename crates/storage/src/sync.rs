@@ -62,10 +62,10 @@ mod scheduled {
 
     impl<T> MutexGuard<'_, T> {
         /// Runs a function without the mutex.
-        pub fn unlocked<R>(held: &mut Self, run: impl FnOnce() -> R) -> R {
-            held.guard = None;
+        pub fn unlocked<R>(guard: &mut Self, run: impl FnOnce() -> R) -> R {
+            guard.guard = None;
             let result = run();
-            held.guard = Some(held.lock.raw());
+            guard.guard = Some(guard.lock.raw());
             result
         }
     }
@@ -101,15 +101,15 @@ mod scheduled {
         }
 
         /// Waits for a notification.
-        pub fn wait<T>(&self, held: &mut MutexGuard<'_, T>) {
-            if let Some(guard) = held.guard.take() {
-                held.guard = Some(self.0.wait(guard).unwrap_or_else(PoisonError::into_inner));
+        pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
+            if let Some(inner) = guard.guard.take() {
+                guard.guard = Some(self.0.wait(inner).unwrap_or_else(PoisonError::into_inner));
             }
         }
 
         /// Waits for a notification without a timeout: no time passes here.
-        pub fn wait_for<T>(&self, held: &mut MutexGuard<'_, T>, _most: Duration) {
-            self.wait(held);
+        pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, _most: Duration) {
+            self.wait(guard);
         }
 
         /// Wakes one waiting thread.

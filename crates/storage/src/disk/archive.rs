@@ -145,18 +145,18 @@ impl Archive {
         // Only the checkpointer's thread changes it. The copy keeps readers from waiting.
         let mut state = self.counts();
         let before = state.position;
-        let taken = self.try_take(journal, numbers, upto, &mut state.position);
+        let result = self.try_take(journal, numbers, upto, &mut state.position);
         debug_assert!(state.position >= before, "the archive goes back");
         debug_assert!(state.position <= upto.max(before), "the archive is ahead of the base");
-        if let Err(error) = &taken
+        if let Err(error) = &result
             && !state.failing
         {
             log::error!("the journal cannot be archived, and grows until archiving works: {error}");
         }
-        state.failing = taken.is_err();
+        state.failing = result.is_err();
         state.failures += u64::from(state.failing);
         *self.state.lock() = state;
-        taken.is_ok()
+        result.is_ok()
     }
 
     /// Archives commits up to a position, and advances `last` to the position reached.
@@ -261,11 +261,11 @@ impl Archive {
         let oldest = now().saturating_sub(keep).as_secs();
         let names = self.files.list(self.directory());
         let names = names.map_err(|error| during("reading", self.directory(), error))?;
-        let mut found: Vec<Name> = names.iter().filter_map(|name| Name::parse(name)).collect();
-        found.sort_by_key(|name| name.first);
-        found.pop();
+        let mut archived: Vec<Name> = names.iter().filter_map(|name| Name::parse(name)).collect();
+        archived.sort_by_key(|name| name.first);
+        archived.pop();
         // The oldest first, so that an interruption leaves no gap.
-        for name in found.iter().take_while(|name| name.seconds < oldest) {
+        for name in archived.iter().take_while(|name| name.seconds < oldest) {
             let path = self.directory().join(name.text());
             self.files.remove(&path).map_err(|error| during("removing", &path, error))?;
         }

@@ -37,7 +37,7 @@ use table::{OpenTable, TableRoots};
 use tree::{OpenTree, Tree, Walk};
 
 pub(super) use cache::CacheCounts;
-pub(super) use check::Found;
+pub(super) use check::TableItem;
 pub(super) use delta::Share;
 pub(super) use merge::Source;
 #[cfg(any(test, debug_assertions, feature = "testing"))]

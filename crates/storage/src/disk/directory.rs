@@ -11,7 +11,8 @@ use super::files::Files;
 use super::journal::{Segments, during};
 use super::state::State;
 use super::{
-    Backup, CHANGES_SHARE, DiskOptions, Since, SystemFiles, archive, base, of_state, ownership, recovery,
+    Backup, CHANGES_SHARE, DiskOptions, Since, SystemFiles, archive, backup_of_state, base, ownership,
+    recovery,
 };
 use crate::{Batch, Engine, Error, Ident, Journaling, Position, Result, Snapshot, Statistics};
 use parking_lot::Mutex;
@@ -163,18 +164,18 @@ pub(super) fn read_id(files: &dyn Files, path: &Path) -> Result<u64> {
 /// A read-only engine over a directory.
 pub struct ReadOnlyEngine {
     /// State of the directory when opened.
-    found: Arc<State>,
+    initial: Arc<State>,
     /// State with the commits made on this engine, which are never written.
     latest: Mutex<Arc<State>>,
     commits: AtomicU64,
     segments: Segments,
     /// Position after which the journal has each commit.
     complete_after: u64,
-    archive: Option<std::path::PathBuf>,
+    archive: Option<PathBuf>,
     /// Kept open for its readers.
     base: Mutex<Base>,
     /// Excludes servers and other processes.
-    _lock: Box<dyn std::any::Any + Send + Sync>,
+    _lock: Box<dyn Any + Send + Sync>,
 }
 
 impl ReadOnlyEngine {
@@ -204,17 +205,17 @@ impl ReadOnlyEngine {
             state.apply(batch, &below, position);
             Ok(())
         })?;
-        let found = Arc::new(state);
+        let initial = Arc::new(state);
         let archive = options.archive.as_ref().map(|archive| archive::folder(&archive.directory, id));
-        let latest = Mutex::new(Arc::clone(&found));
+        let latest = Mutex::new(Arc::clone(&initial));
         let commits = AtomicU64::new(0);
         let (base, _lock) = (Mutex::new(base), lock);
-        Ok(ReadOnlyEngine { found, latest, commits, segments, complete_after, archive, base, _lock })
+        Ok(ReadOnlyEngine { initial, latest, commits, segments, complete_after, archive, base, _lock })
     }
 
     /// Returns the trees of the directory.
     pub fn idents(&self) -> Vec<Ident> {
-        self.found.idents()
+        self.initial.idents()
     }
 }
 
@@ -226,7 +227,7 @@ impl Engine for ReadOnlyEngine {
     fn commit(&self, batch: Batch) -> Result<Position> {
         let mut latest = self.latest.lock();
         let below = latest.prepare(&batch)?;
-        debug_assert!(latest.position >= self.found.position, "the state goes back");
+        debug_assert!(latest.position >= self.initial.position, "the state goes back");
         let position = latest.position + 1;
         Arc::make_mut(&mut latest).apply(batch, &below, position);
         self.commits.fetch_add(1, Ordering::Relaxed);
@@ -249,7 +250,7 @@ impl Engine for ReadOnlyEngine {
             sync.map_err(|error| during("syncing", &path, error))?;
         }
         let segments = (&self.segments, self.complete_after);
-        of_state(Arc::clone(&self.found), segments, self.archive.as_deref(), since, covers)
+        backup_of_state(Arc::clone(&self.initial), segments, self.archive.as_deref(), since, covers)
     }
 
     fn name(&self) -> &'static str {

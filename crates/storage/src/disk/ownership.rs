@@ -129,9 +129,9 @@ fn resolved(path: &Path) -> PathBuf {
 
 /// Returns the first MongoDB files among names, and the number of further ones.
 fn mongodb_files(names: &[String]) -> Option<String> {
-    let mut found: Vec<&str> = names.iter().map(String::as_str).filter(|name| is_mongodb(name)).collect();
-    found.sort_unstable();
-    (!found.is_empty()).then(|| listed(&found))
+    let mut files: Vec<&str> = names.iter().map(String::as_str).filter(|name| is_mongodb(name)).collect();
+    files.sort_unstable();
+    (!files.is_empty()).then(|| listed(&files))
 }
 
 /// Refuses a directory with files of MongoDB.
@@ -147,15 +147,15 @@ fn refuse_mongodb(path: &Path, names: &[String]) -> Result<()> {
 
 /// Refuses a directory with unknown files.
 fn refuse_others(path: &Path, names: &[String], is_known: impl Fn(&str) -> bool) -> Result<()> {
-    let mut found: Vec<&str> = names.iter().map(String::as_str).filter(|name| !is_known(name)).collect();
-    found.sort_unstable();
-    if found.is_empty() {
+    let mut unknown: Vec<&str> = names.iter().map(String::as_str).filter(|name| !is_known(name)).collect();
+    unknown.sort_unstable();
+    if unknown.is_empty() {
         return Ok(());
     }
     let message = format!(
         "{} isn't empty: it holds {}. Choose a new or empty directory",
         path.display(),
-        listed(&found)
+        listed(&unknown)
     );
     Err(Error::Io { kind: ErrorKind::DirectoryNotEmpty, message })
 }

@@ -29,8 +29,8 @@ pub(super) struct Reader {
     start: u64,
 }
 
-/// A valid frame.
-pub(super) struct Found {
+/// Place and length of a valid frame.
+pub(super) struct FrameLocation {
     pub(super) offset: u64,
     pub(super) position: u64,
     /// Durable position at the time of its writing.
@@ -128,7 +128,7 @@ impl Reader {
     }
 
     /// Returns the next valid frame from an offset on, and skips other bytes.
-    pub(super) fn find(&mut self, from: u64) -> Result<Option<Found>> {
+    pub(super) fn find(&mut self, from: u64) -> Result<Option<FrameLocation>> {
         let mut at = from;
         loop {
             let bytes = self.bytes(at, HEADER_BYTES)?;
@@ -145,7 +145,7 @@ impl Reader {
             if let Some(frame) = self.frame(at)? {
                 let (position, durable, len) = (frame.position, frame.durable, frame.len() as u64);
                 debug_assert!(at >= from && at + len <= self.len, "a frame at {at} of {len} bytes");
-                return Ok(Some(Found { offset: at, position, durable, len }));
+                return Ok(Some(FrameLocation { offset: at, position, durable, len }));
             }
             at += 1;
         }

@@ -33,20 +33,20 @@ pub(super) fn recover(
     base: u64,
     replay: impl FnMut(u64, Batch) -> Result<()>,
 ) -> Result<(Appender, u64)> {
-    let read = readers(segments)?;
-    if read.is_empty() {
+    let readers = open_segments(segments)?;
+    if readers.is_empty() {
         let directory = segments.directory.display();
         return Err(Error::Corrupted(format!(
             "no journal found in {directory}; was it in another directory before?"
         )));
     }
-    let mut replayer = Replayer::new(segments, read, base, replay);
+    let mut replayer = Replayer::new(segments, readers, base, replay);
     let end = replayer.run()?;
     debug_assert!(replayer.last >= base, "the journal ends before the base");
     mark::check(segments, replayer.last)?;
     let appender = match end {
-        Some(end) => truncate(segments, &mut replayer.read, end, replayer.last),
-        None => resume_appending(segments, &replayer.read, replayer.last),
+        Some(end) => truncate(segments, &mut replayer.readers, end, replayer.last),
+        None => resume_appending(segments, &replayer.readers, replayer.last),
     };
     Ok((appender?, replayer.complete_after()))
 }
@@ -57,14 +57,14 @@ pub(super) fn read(
     base: u64,
     replay: impl FnMut(u64, Batch) -> Result<()>,
 ) -> Result<u64> {
-    let read = readers(segments)?;
-    if read.is_empty() {
+    let readers = open_segments(segments)?;
+    if readers.is_empty() {
         let directory = segments.directory.display();
         return Err(Error::Corrupted(format!(
             "no journal found in {directory}; is it in another directory?"
         )));
     }
-    let mut replayer = Replayer::new(segments, read, base, replay);
+    let mut replayer = Replayer::new(segments, readers, base, replay);
     replayer.run()?;
     mark::check(segments, replayer.last)?;
     Ok(replayer.complete_after())
@@ -86,15 +86,15 @@ pub(super) fn salvage(
     replay: impl FnMut(u64, Batch) -> Result<()>,
     lost: impl FnMut(u64, Batch),
 ) -> Result<SalvagedJournal> {
-    let mut read = Vec::new();
-    for mut reader in readers(segments)? {
+    let mut readers = Vec::new();
+    for mut reader in open_segments(segments)? {
         // A segment of another directory is skipped. Frames behind a damaged header are used.
         if segments.check_header(reader.number, reader.bytes(0, SEGMENT_HEADER_BYTES)?).is_ok() {
-            read.push(reader);
+            readers.push(reader);
         }
     }
     let mut replayer =
-        Replayer { lenient: true, ..Replayer::new(segments, read, base.unwrap_or_default(), replay) };
+        Replayer { lenient: true, ..Replayer::new(segments, readers, base.unwrap_or_default(), replay) };
     if base.is_none() {
         let first = replayer.later_frames(FrameOffset { segment: 0, offset: 0 })?;
         replayer.last = first.map_or(0, |later_frames| later_frames.next.1.saturating_sub(1));
@@ -111,29 +111,29 @@ pub(super) fn salvage(
     Ok(SalvagedJournal { last, damage })
 }
 
-/// Returns the segments, and logs other files that resemble one.
-fn readers(segments: &Segments) -> Result<Vec<Reader>> {
+/// Opens the segments, and logs other files that resemble one.
+fn open_segments(segments: &Segments) -> Result<Vec<Reader>> {
     for name in segments.unknown_names()? {
         log::warn!("{} is not part of the journal and is ignored", segments.directory.join(name).display());
     }
-    let mut read = Vec::new();
+    let mut readers = Vec::new();
     for number in segments.list()? {
         match Reader::open_segment(segments, number)? {
-            Some(segment) => read.push(segment),
+            Some(segment) => readers.push(segment),
             None => {
                 let path = segments.path(number);
                 log::warn!("{} is not a journal segment and is ignored", path.display());
             }
         }
     }
-    debug_assert!(read.is_sorted_by(|a, b| a.number < b.number), "segments are out of order");
-    Ok(read)
+    debug_assert!(readers.is_sorted_by(|a, b| a.number < b.number), "segments are out of order");
+    Ok(readers)
 }
 
 /// A pass over all frames of the journal.
 struct Replayer<'a, R> {
     segments: &'a Segments,
-    read: Vec<Reader>,
+    readers: Vec<Reader>,
     /// The position reached: of the base, or of the last replayed frame.
     last: u64,
     /// Position of the valid frame passed last.
@@ -162,12 +162,12 @@ struct NextFrame {
 }
 
 impl<'a, R: FnMut(u64, Batch) -> Result<()>> Replayer<'a, R> {
-    fn new(segments: &'a Segments, read: Vec<Reader>, base: u64, replay: R) -> Self {
-        Replayer { segments, read, last: base, passed: None, lost: 0, lenient: false, replay }
+    fn new(segments: &'a Segments, readers: Vec<Reader>, base: u64, replay: R) -> Self {
+        Replayer { segments, readers, last: base, passed: None, lost: 0, lenient: false, replay }
     }
 
-    /// Returns the position after which the journal has each commit. A checkpoint makes commits durable without a sync of
-    /// the journal, so a crash before the removal of the segments may lose their frames.
+    /// Returns the position after which the journal has each commit. A checkpoint makes commits durable without a sync
+    /// of the journal, so a crash before the removal of the segments may lose their frames.
     fn complete_after(&self) -> u64 {
         match self.passed {
             Some(passed) if passed < self.last => self.last,
@@ -179,7 +179,7 @@ impl<'a, R: FnMut(u64, Batch) -> Result<()>> Replayer<'a, R> {
     /// Replays to the end. Returns the offset to truncate at if the end is incomplete.
     fn run(&mut self) -> Result<Option<FrameOffset>> {
         let mut segment = 0;
-        while let Some(current) = self.read.get_mut(segment) {
+        while let Some(current) = self.readers.get_mut(segment) {
             let (number, len) = (current.number, current.len());
             let header = current.bytes(0, SEGMENT_HEADER_BYTES)?;
             let is_header_valid =
@@ -206,7 +206,7 @@ impl<'a, R: FnMut(u64, Batch) -> Result<()>> Replayer<'a, R> {
                     later_frames => return self.truncation_point(at, later_frames).map(Some),
                 }
             }
-            if let Some(done) = self.read.get_mut(segment) {
+            if let Some(done) = self.readers.get_mut(segment) {
                 done.rest();
             }
             segment += 1;
@@ -240,7 +240,7 @@ impl<'a, R: FnMut(u64, Batch) -> Result<()>> Replayer<'a, R> {
             self.passed = self.passed.max(Some(frame.position));
             at.offset += frame.len;
             debug_assert!(
-                self.read.get(at.segment).is_some_and(|segment| at.offset <= segment.len()),
+                self.readers.get(at.segment).is_some_and(|segment| at.offset <= segment.len()),
                 "a frame ends behind its segment"
             );
         }
@@ -249,7 +249,7 @@ impl<'a, R: FnMut(u64, Batch) -> Result<()>> Replayer<'a, R> {
 
     /// Reads the frame at an offset. Decodes its batch only if it is the next one.
     fn read_frame(&mut self, at: FrameOffset) -> Result<Option<NextFrame>> {
-        let Some(segment) = self.read.get_mut(at.segment) else { return Ok(None) };
+        let Some(segment) = self.readers.get_mut(at.segment) else { return Ok(None) };
         let Some(frame) = segment.frame(at.offset)? else { return Ok(None) };
         let (position, len) = (frame.position, frame.len() as u64);
         if position != self.last + 1 {
@@ -264,15 +264,15 @@ impl<'a, R: FnMut(u64, Batch) -> Result<()>> Replayer<'a, R> {
     /// Finds the valid frames after a place that have not been replayed.
     fn later_frames(&mut self, at: FrameOffset) -> Result<Option<LaterFrames>> {
         let mut later_frames: Option<LaterFrames> = None;
-        for (segment, reader) in self.read.iter_mut().enumerate().skip(at.segment) {
+        for (segment, reader) in self.readers.iter_mut().enumerate().skip(at.segment) {
             let mut from = if segment == at.segment { at.offset } else { 0 };
-            while let Some(found) = reader.find(from)? {
-                debug_assert!(found.offset >= from, "a search goes back");
-                from = found.offset + found.len;
-                if found.position > self.last {
-                    let next = (FrameOffset { segment, offset: found.offset }, found.position);
+            while let Some(frame) = reader.find(from)? {
+                debug_assert!(frame.offset >= from, "a search goes back");
+                from = frame.offset + frame.len;
+                if frame.position > self.last {
+                    let next = (FrameOffset { segment, offset: frame.offset }, frame.position);
                     let later_frames = later_frames.get_or_insert(LaterFrames { next, durable: 0 });
-                    later_frames.durable = later_frames.durable.max(found.durable);
+                    later_frames.durable = later_frames.durable.max(frame.durable);
                 }
             }
         }
@@ -281,14 +281,14 @@ impl<'a, R: FnMut(u64, Batch) -> Result<()>> Replayer<'a, R> {
 
     /// Calls a function with each valid batch after a place that has not been replayed.
     fn each_later_frame(&mut self, at: FrameOffset, mut call: impl FnMut(u64, Batch)) -> Result<()> {
-        for (segment, reader) in self.read.iter_mut().enumerate().skip(at.segment) {
+        for (segment, reader) in self.readers.iter_mut().enumerate().skip(at.segment) {
             let mut from = if segment == at.segment { at.offset } else { 0 };
-            while let Some(found) = reader.find(from)? {
-                from = found.offset + found.len;
-                if found.position > self.last
-                    && let Some(batch) = reader.frame(found.offset)?.and_then(|frame| frame.decode())
+            while let Some(frame) = reader.find(from)? {
+                from = frame.offset + frame.len;
+                if frame.position > self.last
+                    && let Some(batch) = reader.frame(frame.offset)?.and_then(|frame| frame.decode())
                 {
-                    call(found.position, batch);
+                    call(frame.position, batch);
                 }
             }
         }
@@ -304,7 +304,7 @@ impl<'a, R: FnMut(u64, Batch) -> Result<()>> Replayer<'a, R> {
         let Some(later_frames) = later_frames else { return Ok(at) };
         let next = later_frames.next.0;
         // A lost write leaves zeros, or a short file.
-        let never_written = match (next.segment == at.segment, self.read.get_mut(at.segment)) {
+        let never_written = match (next.segment == at.segment, self.readers.get_mut(at.segment)) {
             (true, Some(segment)) => segment.has_zero_block(at.offset, next.offset)?,
             _ => at.offset > 0,
         };
@@ -333,28 +333,36 @@ impl<'a, R: FnMut(u64, Batch) -> Result<()>> Replayer<'a, R> {
     }
 
     fn path(&self, at: FrameOffset) -> String {
-        let number = self.read.get(at.segment).map_or(0, |segment| segment.number);
+        let number = self.readers.get(at.segment).map_or(0, |segment| segment.number);
         self.segments.path(number).display().to_string()
     }
 }
 
 /// Continues after the last frame.
-fn resume_appending(segments: &Segments, read: &[Reader], position: u64) -> Result<Appender> {
-    for segment in read {
+fn resume_appending(segments: &Segments, readers: &[Reader], position: u64) -> Result<Appender> {
+    for segment in readers {
         let path = segments.path(segment.number);
         let sync = segments.files.open(&path, false).and_then(|file| file.sync());
         sync.map_err(|error| during("syncing", &path, error))?;
     }
-    let last = read.last().map_or((0, 0), |segment| (segment.number, segment.len()));
+    let last = readers.last().map_or((0, 0), |segment| (segment.number, segment.len()));
     appender(segments, last.0, last.1, position)
 }
 
 /// Truncates everything after an incomplete frame, durably, and continues there.
-fn truncate(segments: &Segments, read: &mut [Reader], end: FrameOffset, position: u64) -> Result<Appender> {
-    debug_assert!(end.segment < read.len(), "no segment ends the journal");
-    debug_assert!(read.get(end.segment).is_none_or(|last| end.offset <= last.len()), "a cut behind the end");
-    let lost = read.iter().skip(end.segment).map(Reader::len).sum::<u64>() - end.offset;
-    let is_preallocated = match read.get_mut(end.segment..) {
+fn truncate(
+    segments: &Segments,
+    readers: &mut [Reader],
+    end: FrameOffset,
+    position: u64,
+) -> Result<Appender> {
+    debug_assert!(end.segment < readers.len(), "no segment ends the journal");
+    debug_assert!(
+        readers.get(end.segment).is_none_or(|last| end.offset <= last.len()),
+        "a cut behind the end"
+    );
+    let lost = readers.iter().skip(end.segment).map(Reader::len).sum::<u64>() - end.offset;
+    let is_preallocated = match readers.get_mut(end.segment..) {
         Some([last]) => end.offset > 0 && last.is_zero_from(end.offset)?,
         _ => false,
     };
@@ -372,12 +380,12 @@ fn truncate(segments: &Segments, read: &mut [Reader], end: FrameOffset, position
         );
     }
     // The last segments first, so that an interruption leaves no gap.
-    for segment in read.iter().skip(end.segment + 1).rev() {
+    for segment in readers.iter().skip(end.segment + 1).rev() {
         mark!("recovery removes a later segment");
         segments.remove(segment.number)?;
         segments.files.sync_directory(&segments.directory)?;
     }
-    let remaining = read.get(..=end.segment).unwrap_or_default();
+    let remaining = readers.get(..=end.segment).unwrap_or_default();
     let Some(last) = remaining.last() else { return Err(Error::Closed) };
     if end.offset == 0 {
         mark!("recovery writes the header of a segment again");

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::base::{Base, Found, Loaded, View};
+use super::base::{Base, Loaded, TableItem, View};
 use super::control::Control;
 use super::directory::{self, BASE_FILE, Directory};
 use super::files::Files;
@@ -236,17 +236,17 @@ impl Copy<'_> {
     /// Copies the readable entries of a table.
     fn table(&mut self, view: &View, ident: Ident, number: u64) -> Result<Saved> {
         let mut saved = Saved::default();
-        let mut see = |found: Found<'_>| {
-            match found {
-                Found::Entry(key, value) => {
+        let mut visit = |item: TableItem<'_>| {
+            match item {
+                TableItem::Entry(key, value) => {
                     saved.entries += 1;
                     self.put(ident, Key::from(key), Value::from(value))?;
                 }
-                Found::Damage(message) => _ = saved.damage.get_or_insert(message),
+                TableItem::Damage(message) => _ = saved.damage.get_or_insert(message),
             }
             Ok(true)
         };
-        view.read_all(number, &mut see)?;
+        view.read_all(number, &mut visit)?;
         self.flush()?;
         Ok(saved)
     }

@@ -530,14 +530,14 @@ impl<'a> ExistingTrees<'a> {
         {
             return Ok(table);
         }
-        let found = match self.made.get(&ident) {
+        let table = match self.made.get(&ident) {
             Some(TreeChange::Dropped) => return Err(Error::NoSuchIdent(ident)),
             Some(TreeChange::Empty) => None,
             Some(TreeChange::Fork(table)) => Some(*table),
             None => Some(self.state.table(ident)?),
         };
-        self.recent = Some((ident, found));
-        Ok(found)
+        self.recent = Some((ident, table));
+        Ok(table)
     }
 
     /// Adds a tree that the batch creates. Fails if the number is in use.

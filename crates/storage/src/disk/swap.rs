@@ -99,9 +99,9 @@ fn segments(files: &dyn Files, directory: &Path) -> Result<Vec<String>> {
 
 /// Runs the exchange after the new directory is complete and closed. Returns the directory of the old files.
 pub(super) fn begin(files: &dyn Files, paths: &SwapPaths) -> Result<PathBuf> {
-    let taken = names(files, &paths.directory)?;
-    let free = (1..).map(|number| format!("before-repair.{number}")).find(|name| !taken.contains(name));
-    let name = free.unwrap_or_default();
+    let existing = names(files, &paths.directory)?;
+    let unused = (1..).map(|number| format!("before-repair.{number}")).find(|name| !existing.contains(name));
+    let name = unused.unwrap_or_default();
     write(files, &paths.new, COMPLETE, name.as_bytes())?;
     exchange(files, paths, &name)
 }

@@ -192,7 +192,7 @@ fn run(steps: Vec<Step>, compression: Compression) {
     let mut disk = Checked::new(open(&files).unwrap());
     start(&memory);
     start(&disk);
-    let mut held = Vec::new();
+    let mut snapshots = Vec::new();
     for step in steps {
         match step {
             Step::Commit(ops) => {
@@ -201,16 +201,16 @@ fn run(steps: Vec<Step>, compression: Compression) {
             }
             Step::Checkpoint => disk.inner().checkpoint().unwrap(),
             Step::Reopen => {
-                held.clear();
+                snapshots.clear();
                 disk.inner().close().unwrap();
                 disk = Checked::new(open(&files).unwrap());
             }
             Step::Kill => {
-                held.clear();
+                snapshots.clear();
                 files = files.restart(Loss::Nothing);
                 disk = Checked::new(open(&files).unwrap());
             }
-            Step::Hold => held.push((memory.snapshot(), disk.snapshot())),
+            Step::Hold => snapshots.push((memory.snapshot(), disk.snapshot())),
             Step::Scan(ident, range, direction, seeks) => {
                 let (a, b) = (memory.snapshot(), disk.snapshot());
                 compare_scans(&*a, &*b, (ident, &range, direction), &seeks);
@@ -218,8 +218,8 @@ fn run(steps: Vec<Step>, compression: Compression) {
         }
         assert_eq!(memory.statistics().bytes, disk.statistics().bytes);
     }
-    held.push((memory.snapshot(), disk.snapshot()));
-    for (a, b) in &held {
+    snapshots.push((memory.snapshot(), disk.snapshot()));
+    for (a, b) in &snapshots {
         assert_eq!(everything(&**a), everything(&**b));
         for number in 0..IDENTS {
             compare_scans(&**a, &**b, (Ident(number), &Range::all(), Direction::Backward), &[]);

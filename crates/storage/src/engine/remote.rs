@@ -40,8 +40,8 @@ pub struct Hints {
     pub limit: Option<u64>,
     /// The part of each value that the scan reads. The cursor may return excerpts in place of values.
     pub excerpt: Option<Arc<dyn Excerpt>>,
-    /// Bytes within each value that the scan needs, in a tree whose keys have eight bytes. The cursor may leave out other
-    /// entries, which [`Cursor::take_omitted`] counts, or return them with empty values.
+    /// Bytes within each value that the scan needs, in a tree whose keys have eight bytes. The cursor may leave out
+    /// other entries, which [`Cursor::take_omitted`] counts, or return them with empty values.
     pub contains: Option<Box<[u8]>>,
 }
 
@@ -56,8 +56,8 @@ pub trait RemoteHints: Send + Sync {
         direction: Direction,
     ) -> Result<Box<dyn Cursor>>;
 
-    /// [`get`](crate::Snapshot::get) as the only read of this state. The store need not keep the state then, and a later
-    /// read may be of a later state.
+    /// [`get`](crate::Snapshot::get) as the only read of this state. The store need not keep the state then, and a
+    /// later read may be of a later state.
     fn get_alone(&self, ident: Ident, key: &[u8]) -> Result<Option<Value>>;
 
     /// Several cursors in one direction. The first read of any of them reads the first page of all.

@@ -218,7 +218,7 @@ mod tests {
     const FORK: Ident = Ident(2);
 
     fn collect(mut differences: Box<dyn Differences>, stops: bool) -> Vec<Difference> {
-        let mut found = Vec::new();
+        let mut all = Vec::new();
         loop {
             let mut stopped = false;
             let next = differences.next(&mut || {
@@ -226,9 +226,9 @@ mod tests {
                 !stopped
             });
             match next.unwrap() {
-                Some(difference) => found.push(difference),
+                Some(difference) => all.push(difference),
                 None if stopped => {}
-                None => return found,
+                None => return all,
             }
         }
     }
@@ -281,11 +281,11 @@ mod tests {
         let state = engine.latest();
         let [before, after] = [ORIGIN, FORK].map(|ident| &state.table(ident).unwrap().tree);
         let mut differences = TreeDifferences::new(Some(before), Some(after));
-        let mut found = 0;
+        let mut count = 0;
         while differences.next(&mut || true).unwrap().is_some() {
-            found += 1;
+            count += 1;
         }
         // Three paths to a leaf, on both sides, in nodes of at most eight.
-        assert!(found == 3 && differences.opened < 60, "{found} found, {} nodes opened", differences.opened);
+        assert!(count == 3 && differences.opened < 60, "{count} found, {} nodes opened", differences.opened);
     }
 }

@@ -165,7 +165,7 @@ proptest! {
     fn the_engine_behaves_as_plain_maps(batches in prop::collection::vec(prop::collection::vec(op(), 0..8), 1..40)) {
         let engine = Checked::new(MemoryEngine::new());
         let mut model = States::new();
-        let mut held: Vec<(Arc<dyn Snapshot>, States)> = Vec::new();
+        let mut snapshots: Vec<(Arc<dyn Snapshot>, States)> = Vec::new();
         for (number, ops) in batches.into_iter().enumerate() {
             let mut next = model.clone();
             let outcome = ops.iter().try_for_each(|op| apply(&mut next, op));
@@ -181,11 +181,11 @@ proptest! {
                 Err(error) => prop_assert_eq!(engine.commit(batch), Err(error)),
             }
             if number % 3 == 0 {
-                held.push((engine.snapshot(), model.clone()));
+                snapshots.push((engine.snapshot(), model.clone()));
             }
         }
-        held.push((engine.snapshot(), model.clone()));
-        for (snapshot, model) in &held {
+        snapshots.push((engine.snapshot(), model.clone()));
+        for (snapshot, model) in &snapshots {
             compare(&**snapshot, model);
         }
         let bytes: u64 = model.values().map(weight).sum();

@@ -165,8 +165,9 @@ impl Local {
         let step = u64::from(!mutant!("commit times are assigned twice"));
         // Taken before the commit, so that a time requested from now on is later.
         let after = |latest: u64| (latest + step).max(earliest) + u64::from(ticks.saturating_sub(1));
-        let taken = self.time.fetch_update(Ordering::AcqRel, Ordering::Acquire, |latest| Some(after(latest)));
-        let time = after(taken.unwrap_or_else(|latest| latest));
+        let previous =
+            self.time.fetch_update(Ordering::AcqRel, Ordering::Acquire, |latest| Some(after(latest)));
+        let time = after(previous.unwrap_or_else(|latest| latest));
         debug_assert!(time >= earliest && time >= u64::from(ticks), "{ticks} ticks up to {time}");
         for (ident, key, value) in stamped.drain(..) {
             batch.put(ident, key, Value::from([&value[..], &time.to_le_bytes()].concat()));
@@ -246,8 +247,8 @@ impl Exclusive for CommitGuard<'_> {
         self.local.read_view()
     }
 
-    fn transaction_relying_on(&self, ident: Ident, own: Option<TransactionId>) -> Option<TransactionId> {
-        self.writer.intents.transaction_relying_on(ident, own)
+    fn transaction_relying_on(&self, ident: Ident, except: Option<TransactionId>) -> Option<TransactionId> {
+        self.writer.intents.transaction_relying_on(ident, except)
     }
 
     fn set_generation(&mut self, ident: Ident, generation: u64) {
@@ -269,28 +270,30 @@ impl Exclusive for CommitGuard<'_> {
         if let Some(refusal) = self.local.refusal(&self.writer, &change)? {
             return Ok(Err(refusal));
         }
-        let most = max_time_under_lock(change.batch.len() + change.expect.len());
-        let written = if changes_catalog {
+        let limit = max_time_under_lock(change.batch.len() + change.expect.len());
+        let committed = if changes_catalog {
             let mut generation = self.local.generation.write();
             debug_assert!(is_made_for(&change, *generation + 1), "the change is of another generation");
-            let written = self.local.apply(&mut self.writer, &mut change)?;
+            let committed = self.local.apply(&mut self.writer, &mut change)?;
             *generation += 1;
             applied(*generation);
-            written
+            committed
         } else {
-            let written = self.local.apply(&mut self.writer, &mut change)?;
+            let committed = self.local.apply(&mut self.writer, &mut change)?;
             applied(*self.local.generation.read());
-            written
+            committed
         };
-        self.slice.assert_within(most, "under the commit lock, for a change of the catalog");
-        Ok(Ok(written))
+        self.slice.assert_within(limit, "under the commit lock, for a change of the catalog");
+        Ok(Ok(committed))
     }
 }
 
 /// Returns true if a change of the catalog sets no later generation than the one that it makes.
 fn is_made_for(change: &Change, generation: u64) -> bool {
-    let is_later = |side_effect: &SideEffect| matches!(side_effect, SideEffect::Generation(_, Some(set)) if *set > generation);
-    !change.side_effects.iter().any(is_later)
+    change.side_effects.iter().all(|side_effect| match side_effect {
+        SideEffect::Generation(_, Some(set)) => *set <= generation,
+        _ => true,
+    })
 }
 
 impl Store for Local {
@@ -404,11 +407,11 @@ impl Intents for Local {
         &self,
         owner: TransactionId,
         keys: &[WriteIntent],
-        held: &[(Ident, u64)],
+        collections: &[(Ident, u64)],
         read_view: &dyn Snapshot,
     ) -> Result<std::result::Result<(), CommitError>> {
         let mut writer = self.writer.lock();
-        for (number, (ident, generation)) in held.iter().enumerate() {
+        for (number, (ident, generation)) in collections.iter().enumerate() {
             if mutant!("transactions overlook changed collections") {
                 break;
             }
@@ -444,7 +447,7 @@ impl Intents for Local {
             }
         }
         keys.iter().for_each(|key| writer.intents.acquire(owner, key));
-        held.iter().for_each(|(ident, _)| writer.intents.hold(owner, *ident));
+        collections.iter().for_each(|(ident, _)| writer.intents.rely_on(owner, *ident));
         debug_assert!(
             keys.iter().all(|key| writer.intents.holder(key.tree_and_key()) == Some(owner)),
             "an intent is missing"

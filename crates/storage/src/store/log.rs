@@ -321,12 +321,12 @@ mod tests {
 
     fn entries(engine: &MemoryEngine, lower: Bound<u64>, direction: Direction) -> Vec<(u64, usize)> {
         let mut cursor = LogCursor::new(engine.snapshot(), (lower, Bound::Unbounded), direction).unwrap();
-        let mut found = Vec::new();
+        let mut entries = Vec::new();
         while let Some(entry) = cursor.next_entry().unwrap() {
             assert!(entry.parts.iter().enumerate().all(|(at, (part, _))| at == *part as usize));
-            found.push((entry.time, entry.parts.len()));
+            entries.push((entry.time, entry.parts.len()));
         }
-        found
+        entries
     }
 
     #[test]

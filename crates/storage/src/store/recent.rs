@@ -145,7 +145,7 @@ impl RecentWrites {
 pub(super) struct WriteIntents {
     keys: HashMap<Ident, HashMap<Key, TransactionId>>,
     /// Transactions that rely on a tree.
-    held: HashMap<Ident, Vec<TransactionId>>,
+    relying: HashMap<Ident, Vec<TransactionId>>,
     owners: HashMap<TransactionId, HeldIntents>,
 }
 
@@ -153,7 +153,8 @@ pub(super) struct WriteIntents {
 #[derive(Default)]
 struct HeldIntents {
     keys: Vec<(Ident, Key)>,
-    held: Vec<Ident>,
+    /// Trees that the transaction relies on.
+    trees: Vec<Ident>,
 }
 
 impl WriteIntents {
@@ -172,21 +173,21 @@ impl WriteIntents {
         self.keys.get(&ident)?.get(key).copied()
     }
 
-    /// Returns a transaction other than `own` that relies on a tree.
+    /// Returns a transaction other than `except` that relies on a tree.
     pub(super) fn transaction_relying_on(
         &self,
         ident: Ident,
-        own: Option<TransactionId>,
+        except: Option<TransactionId>,
     ) -> Option<TransactionId> {
-        self.held.get(&ident)?.iter().copied().find(|owner| Some(*owner) != own)
+        self.relying.get(&ident)?.iter().copied().find(|owner| Some(*owner) != except)
     }
 
-    /// Returns the first transaction other than `own` that conflicts with a batch: it has an
+    /// Returns the first transaction other than `except` that conflicts with a batch: it has an
     /// intent of a key of the batch, or relies on a tree that the batch would drop or empty.
     pub(super) fn conflicting_transaction(
         &self,
         batch: &Batch,
-        own: Option<TransactionId>,
+        except: Option<TransactionId>,
     ) -> Option<TransactionId> {
         if self.is_empty() {
             return None;
@@ -194,9 +195,9 @@ impl WriteIntents {
         batch.ops().iter().find_map(|op| match op {
             Op::Put { ident, key, .. } | Op::Delete { ident, key } => {
                 let holder = self.holder((*ident, key));
-                holder.filter(|holder| Some(*holder) != own)
+                holder.filter(|holder| Some(*holder) != except)
             }
-            Op::Drop(ident) | Op::Clear(ident) => self.transaction_relying_on(*ident, own),
+            Op::Drop(ident) | Op::Clear(ident) => self.transaction_relying_on(*ident, except),
             Op::Create(_) | Op::Fork { .. } => None,
         })
     }
@@ -217,11 +218,11 @@ impl WriteIntents {
     }
 
     /// Records that a transaction relies on a tree.
-    pub(super) fn hold(&mut self, owner: TransactionId, ident: Ident) {
-        let holders = self.held.entry(ident).or_default();
+    pub(super) fn rely_on(&mut self, owner: TransactionId, ident: Ident) {
+        let holders = self.relying.entry(ident).or_default();
         if !holders.contains(&owner) {
             holders.push(owner);
-            self.owners.entry(owner).or_default().held.push(ident);
+            self.owners.entry(owner).or_default().trees.push(ident);
         }
         debug_assert!(self.has(owner), "{owner:?} relies on {ident:?}, and has no entry");
     }
@@ -241,17 +242,17 @@ impl WriteIntents {
                 }
             }
         }
-        for ident in intents.held {
-            if let Some(holders) = self.held.get_mut(&ident) {
+        for ident in intents.trees {
+            if let Some(holders) = self.relying.get_mut(&ident) {
                 debug_assert!(holders.contains(&owner), "{owner:?} does not rely on {ident:?}");
                 holders.retain(|holder| *holder != owner);
                 if holders.is_empty() {
-                    self.held.remove(&ident);
+                    self.relying.remove(&ident);
                 }
             }
         }
         debug_assert!(
-            !self.is_empty() || self.keys.is_empty() && self.held.is_empty(),
+            !self.is_empty() || self.keys.is_empty() && self.relying.is_empty(),
             "intents without owner"
         );
     }

@@ -198,8 +198,8 @@ fn outcome(before: &dyn Snapshot, batch: &Batch) -> Result<()> {
     Ok(())
 }
 
-/// Asserts that keys known to be new are new, or that an earlier change of the batch deletes them. The batch is small and
-/// changes no whole trees.
+/// Asserts that keys known to be new are new, or that an earlier change of the batch deletes them. The batch is small
+/// and changes no whole trees.
 fn look_for_new(before: &dyn Snapshot, batch: &Batch) {
     let is_key = |op: &Op| matches!(op, Op::Put { .. } | Op::Delete { .. });
     if batch.len() > READ_BACK || !batch.ops().iter().all(is_key) {

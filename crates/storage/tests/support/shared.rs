@@ -156,11 +156,11 @@ impl Intents for Shared {
         &self,
         owner: TransactionId,
         keys: &[WriteIntent],
-        held: &[(Ident, u64)],
+        collections: &[(Ident, u64)],
         read_view: &dyn Snapshot,
     ) -> Result<std::result::Result<(), CommitError>> {
         self.calls.call();
-        self.store.acquire_intents(owner, keys, held, read_view)
+        self.store.acquire_intents(owner, keys, collections, read_view)
     }
 
     fn release(&self, owner: TransactionId) {
@@ -251,8 +251,8 @@ impl Exclusive for HeardExclusive<'_> {
         self.shared.counted(self.lock.read_view())
     }
 
-    fn transaction_relying_on(&self, ident: Ident, own: Option<TransactionId>) -> Option<TransactionId> {
-        self.lock.transaction_relying_on(ident, own)
+    fn transaction_relying_on(&self, ident: Ident, except: Option<TransactionId>) -> Option<TransactionId> {
+        self.lock.transaction_relying_on(ident, except)
     }
 
     fn set_generation(&mut self, ident: Ident, generation: u64) {

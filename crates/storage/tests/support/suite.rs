@@ -124,12 +124,12 @@ fn entries() -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
 type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
 fn rest(cursor: &mut dyn Cursor) -> Entries {
-    let mut found = Vec::new();
+    let mut entries = Vec::new();
     while let Some((key, value)) = cursor.next().unwrap() {
-        found.push((key.to_vec(), value.to_vec()));
+        entries.push((key.to_vec(), value.to_vec()));
     }
     assert!(cursor.next().unwrap().is_none(), "a cursor that has ended stays at the end");
-    found
+    entries
 }
 
 fn scanned(snapshot: &dyn Snapshot, tree: Ident, range: Range, direction: Direction) -> Entries {
@@ -138,11 +138,11 @@ fn scanned(snapshot: &dyn Snapshot, tree: Ident, range: Range, direction: Direct
 
 fn differences(snapshot: &dyn Snapshot, before: Option<Ident>, after: Option<Ident>) -> Vec<Vec<u8>> {
     let mut walk = snapshot.differences(before, after).unwrap();
-    let mut found = Vec::new();
+    let mut keys = Vec::new();
     while let Some(difference) = walk.next(&mut || true).unwrap() {
-        found.push(difference.key.to_vec());
+        keys.push(difference.key.to_vec());
     }
-    found
+    keys
 }
 
 /// Checks what a snapshot returns of a tree that holds [`entries`].

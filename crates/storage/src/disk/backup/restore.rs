@@ -66,15 +66,15 @@ pub fn restore(files: &Arc<dyn Files>, options: &Restore) -> Result<Restored> {
     let parts = source.parts().iter().filter(|part| part.kind == Kind::Changes && part.id == full.id);
     sources.extend(parts.clone().map(Part::source));
     for archive in &options.archives {
-        let found = archived(files, archive, full.id)?;
-        if found.is_empty() {
+        let journal = archived(files, archive, full.id)?;
+        if journal.is_empty() {
             let directory = archive.display();
             let id = full.id;
             return Err(refused(format!(
                 "{directory} contains no journal of this backup's data directory ({id:016x})"
             )));
         }
-        sources.extend(found);
+        sources.extend(journal);
     }
     let covers: Vec<(u64, u64)> = source
         .parts()
@@ -120,19 +120,19 @@ fn choose<'a>(source: &'a BackupDirectory, options: &Restore) -> Result<&'a Part
 
 /// Returns the files of an archive, or of a journal, that belong to a data directory.
 fn archived(files: &Arc<dyn Files>, directory: &Path, id: u64) -> Result<Vec<Source>> {
-    let mut found = archive::sources(&**files, &archive::folder(directory, id));
+    let mut sources = archive::sources(&**files, &archive::folder(directory, id));
     let named = archive::sources(&**files, directory);
-    found.extend(named.into_iter().filter(|source| archive::belongs(files, source, id)));
+    sources.extend(named.into_iter().filter(|source| archive::belongs(files, source, id)));
     let segments = Segments { files: Arc::clone(files), directory: directory.to_path_buf(), id };
     for number in segments.list()? {
         let Some(mut reader) = Reader::open_segment(&segments, number)? else { continue };
         let header = reader.bytes(0, crate::disk::journal::SEGMENT_HEADER_BYTES)?;
         // A file of another directory is not part of this history.
         if matches!(segments.check_header(number, header), Ok(true)) {
-            found.extend(Source::segment(segments.path(number), reader)?);
+            sources.extend(Source::segment(segments.path(number), reader)?);
         }
     }
-    Ok(found)
+    Ok(sources)
 }
 
 /// Returns the paths of the target and of the directory under construction in it.
@@ -199,13 +199,13 @@ fn fill(
     let mut frame_stream = FrameStream::new(Arc::clone(files), sources, full.end.position);
     let reached = follow(&engine, &mut frame_stream, options.until, &mut restored)?;
     if let (Some(until), false) = (options.until, reached) {
-        let known = covers.iter().filter(|(position, _)| *position == restored.position);
-        let known = known.map(|(_, covers)| *covers).fold(restored.time, u64::max);
-        if known < until {
+        let ends = covers.iter().filter(|(position, _)| *position == restored.position);
+        let end = ends.map(|(_, covers)| *covers).fold(restored.time, u64::max);
+        if end < until {
             return Err(refused(format!(
                 "the backup ends at {}, which is before the requested time: its last commit is at {}. Add \
                  later parts, such as the archive of the journal, or restore without a time",
-                format_time(known),
+                format_time(end),
                 format_time(restored.time)
             )));
         }

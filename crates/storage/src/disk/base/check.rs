@@ -11,8 +11,8 @@ use crate::{Damage, Direction, Key, Range, Result};
 /// Maximum number of damages reported for one table.
 const DAMAGES_MAX: usize = 1000;
 
-/// An item found in a table.
-pub(in crate::disk) enum Found<'a> {
+/// An entry or a damage, in key order.
+pub(in crate::disk) enum TableItem<'a> {
     /// Key and value of an entry.
     Entry(&'a [u8], &'a [u8]),
     /// Description of an unreadable part.
@@ -25,12 +25,12 @@ impl View {
     pub(in crate::disk) fn read_all(
         &self,
         number: u64,
-        see: &mut dyn FnMut(Found<'_>) -> Result<bool>,
+        visit: &mut dyn FnMut(TableItem<'_>) -> Result<bool>,
     ) -> Result<()> {
-        let (entries, delta, more) = self.open_all(number, see)?;
+        let (entries, delta, more) = self.open_all(number, visit)?;
         match (entries, delta) {
             _ if !more => Ok(()),
-            (Some(entries), None) => read_tree(&entries, see),
+            (Some(entries), None) => read_tree(&entries, visit),
             (None, None) => Ok(()),
             (entries, Some(delta)) => {
                 let (all, up) = (Range::all, Direction::Forward);
@@ -40,9 +40,9 @@ impl View {
                 let mut cursor = BaseCursor::over(below, Walk::new(delta, None, all(), up), up);
                 loop {
                     let more = match cursor.next() {
-                        Err(error) => see(Found::Damage(error.to_string()))?,
+                        Err(error) => visit(TableItem::Damage(error.to_string()))?,
                         Ok(None) => return Ok(()),
-                        Ok(Some((key, value))) => see(Found::Entry(key, value))?,
+                        Ok(Some((key, value))) => visit(TableItem::Entry(key, value))?,
                     };
                     if !more {
                         return Ok(());
@@ -56,14 +56,14 @@ impl View {
     fn open_all(
         &self,
         number: u64,
-        see: &mut dyn FnMut(Found<'_>) -> Result<bool>,
+        visit: &mut dyn FnMut(TableItem<'_>) -> Result<bool>,
     ) -> Result<(Option<OpenTree>, Option<OpenTree>, bool)> {
         let mut more = true;
         let stored = match self.roots(number) {
             _ if number == 0 => None,
             Ok(stored) => stored,
             Err(error) => {
-                more = see(Found::Damage(error.to_string()))?;
+                more = visit(TableItem::Damage(error.to_string()))?;
                 None
             }
         };
@@ -71,7 +71,7 @@ impl View {
             let opened = tree.map(|tree| OpenTree::once(Arc::clone(&self.file), number, tree));
             match opened {
                 Some(Err(error)) => {
-                    more = more && see(Found::Damage(error.to_string()))?;
+                    more = more && visit(TableItem::Damage(error.to_string()))?;
                     Ok(None)
                 }
                 opened => Ok(opened.and_then(Result::ok)),
@@ -88,8 +88,8 @@ impl View {
         should_continue: &mut dyn FnMut() -> bool,
     ) -> Vec<Damage> {
         let mut damages = Vec::new();
-        let mut note = |found: Found<'_>| {
-            if let Found::Damage(message) = found {
+        let mut note = |item: TableItem<'_>| {
+            if let TableItem::Damage(message) = item {
                 damages.push(Damage { key: None, message });
             }
             Ok(true)
@@ -106,16 +106,16 @@ impl View {
 }
 
 /// Calls a function with all items of a tree.
-fn read_tree(tree: &OpenTree, see: &mut dyn FnMut(Found<'_>) -> Result<bool>) -> Result<()> {
-    let mut ended = Ok(());
-    let mut see_page = |page: Result<Arc<Page>>| -> Result<bool> {
+fn read_tree(tree: &OpenTree, visit: &mut dyn FnMut(TableItem<'_>) -> Result<bool>) -> Result<()> {
+    let mut result = Ok(());
+    let mut visit_page = |page: Result<Arc<Page>>| -> Result<bool> {
         let page = match page {
             Ok(page) => page,
-            Err(error) => return see(Found::Damage(error.to_string())),
+            Err(error) => return visit(TableItem::Damage(error.to_string())),
         };
         if page.height() == 0 {
             for at in 0..page.len() {
-                if !see(Found::Entry(&page.key(at), page.value(at)))? {
+                if !visit(TableItem::Entry(&page.key(at), page.value(at)))? {
                     return Ok(false);
                 }
             }
@@ -123,12 +123,12 @@ fn read_tree(tree: &OpenTree, see: &mut dyn FnMut(Found<'_>) -> Result<bool>) ->
         Ok(true)
     };
     tree.walk(&mut |_, page| {
-        see_page(page).unwrap_or_else(|error| {
-            ended = Err(error);
+        visit_page(page).unwrap_or_else(|error| {
+            result = Err(error);
             false
         })
     });
-    ended
+    result
 }
 
 /// Reads a whole tree of the named table and reports its damages.
@@ -140,13 +140,13 @@ fn verify_tree(
 ) {
     let (mut last, mut entries): (Option<Key>, u64) = (None, 0);
     let mut is_complete = true;
-    let read = read_tree(tree, &mut |found| {
-        match found {
-            Found::Damage(message) => {
+    let read = read_tree(tree, &mut |item| {
+        match item {
+            TableItem::Damage(message) => {
                 is_complete = false;
                 damages.push(Damage { key: None, message });
             }
-            Found::Entry(key, _) => {
+            TableItem::Entry(key, _) => {
                 if last.as_ref().is_some_and(|last| **last >= *key) {
                     let message =
                         format!("the base's table {name} is out of order at the key \"{}\"", Text(key));

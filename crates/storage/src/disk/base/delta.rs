@@ -112,7 +112,7 @@ pub(super) fn write_all(
         false,
         &mut Merged::new(MergedChanges { ranges: all.iter(), range: None }, changes, walk),
     )?;
-    TableRoots::of(delta).each_extent(file, number, &mut writer.freed)?;
+    TableRoots::of(delta).collect_extents(file, number, &mut writer.freed)?;
     Ok(entries)
 }
 

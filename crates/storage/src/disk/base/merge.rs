@@ -41,8 +41,8 @@ pub(super) struct Writer<'a> {
     pub(super) free_space: &'a mut FreeSpace,
     control: &'a Control,
     framer: Framer,
-    /// Extents written.
-    pub(super) taken: Vec<Extent>,
+    /// Extents of the written pages.
+    pub(super) allocated: Vec<Extent>,
     /// Extents that the new state does not need.
     pub(super) freed: Vec<Extent>,
     /// Bytes for adjacent pages in the file, with their offset.
@@ -62,9 +62,19 @@ impl<'a> Writer<'a> {
         should_continue: &'a dyn Fn() -> bool,
     ) -> Self {
         free_space.rewind();
-        let (taken, freed, pending) = (Vec::new(), Vec::new(), Vec::new());
+        let (allocated, freed, pending) = (Vec::new(), Vec::new(), Vec::new());
         let framer = Framer::new(compression);
-        Writer { file, free_space, control, framer, taken, freed, pending, pending_at: 0, should_continue }
+        Writer {
+            file,
+            free_space,
+            control,
+            framer,
+            allocated,
+            freed,
+            pending,
+            pending_at: 0,
+            should_continue,
+        }
     }
 
     /// Allocates space for a page and adds it to the pending write. `keep` puts it into the cache.
@@ -72,9 +82,9 @@ impl<'a> Writer<'a> {
         let sum = self.framer.frame(page);
         let units = (self.framer.framed().len() / UNIT) as u32;
         debug_assert!(units > 0, "a page takes no space");
-        let offset = self.free_space.take(units);
+        let offset = self.free_space.allocate(units);
         debug_assert!(offset >= SLOTS_UNITS, "a page at unit {offset} overwrites the superblocks");
-        self.taken.push(Extent { offset, units: u64::from(units) });
+        self.allocated.push(Extent { offset, units: u64::from(units) });
         if self.pending_at + (self.pending.len() / UNIT) as u64 != offset || self.pending.len() > WRITE_BYTES
         {
             self.flush()?;

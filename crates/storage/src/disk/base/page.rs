@@ -1,7 +1,7 @@
 //! A page: a sorted run of entries, in memory and in the file. The file's form may be compressed.
 //!
-//! Leaves hold the entries of a tree. Inner pages hold, for each child, a lower bound of its keys and its [`PageHandle`].
-//! The common prefix of a page's keys is stored once. An uncompressed page is
+//! Leaves hold the entries of a tree. Inner pages hold, for each child, a lower bound of its keys and its
+//! [`PageHandle`]. The common prefix of a page's keys is stored once. An uncompressed page is
 //!
 //! ```text
 //! height (1 byte, 0 for a leaf) · number of entries · length of the common prefix · prefix
@@ -251,13 +251,13 @@ fn prefetch(bytes: &[u8]) {
 /// Decodes a number in groups of seven bits from the front.
 #[inline]
 fn number(bytes: &mut &[u8]) -> Option<u32> {
-    let mut found = 0u64;
+    let mut decoded = 0u64;
     for shift in (0..).step_by(7).take(5) {
         let (first, rest) = bytes.split_first()?;
         *bytes = rest;
-        found |= u64::from(first & 0x7F) << shift;
+        decoded |= u64::from(first & 0x7F) << shift;
         if first & 0x80 == 0 {
-            return u32::try_from(found).ok();
+            return u32::try_from(decoded).ok();
         }
     }
     None

@@ -103,31 +103,30 @@ impl Superblock {
     pub(super) fn read(file: &dyn File, path: &std::path::Path) -> Result<Self> {
         let reading = |error| during("reading", path, error);
         let len = file.len().map_err(reading)?;
-        let mut found: Option<Superblock> = None;
+        let mut latest: Option<Superblock> = None;
         for slot in 0..SLOTS {
             let mut bytes = [0; BYTES];
             if slot * SLOT + BYTES as u64 <= len {
                 file.read_at(&mut bytes, slot * SLOT).map_err(reading)?;
             }
             if let Some(other) = Superblock::decode(&bytes)
-                && found.as_ref().is_none_or(|found| found.sequence < other.sequence)
+                && latest.as_ref().is_none_or(|latest| latest.sequence < other.sequence)
             {
-                found = Some(other);
+                latest = Some(other);
             }
         }
-        let found = found.ok_or_else(|| {
+        let latest = latest.ok_or_else(|| {
+            let path = path.display();
             Error::Corrupted(format!(
-                "{} has no valid superblock: it is not a page store, or it is \
-             damaged",
-                path.display()
+                "{path} has no valid superblock: it is not a page store, or it is damaged"
             ))
         })?;
-        if len < found.end * UNIT as u64 {
+        if len < latest.end * UNIT as u64 {
             let message =
-                format!("{} is truncated: {len} bytes of {}", path.display(), found.end * UNIT as u64);
+                format!("{} is truncated: {len} bytes of {}", path.display(), latest.end * UNIT as u64);
             return Err(Error::Corrupted(message));
         }
-        Ok(found)
+        Ok(latest)
     }
 }
 
@@ -172,10 +171,10 @@ impl FreeSpace {
                 let message = format!("two pages of the base overlap at unit {}", extent.offset);
                 return Err(Error::Corrupted(message));
             }
-            free_space.give(Extent { offset: at, units: extent.offset - at });
+            free_space.free(Extent { offset: at, units: extent.offset - at });
             at = extent.offset + extent.units;
         }
-        free_space.give(Extent { offset: at, units: end - at });
+        free_space.free(Extent { offset: at, units: end - at });
         free_space.shrink();
         free_space.assert_valid();
         Ok(free_space)
@@ -225,13 +224,13 @@ impl FreeSpace {
     }
 
     /// Allocates space for a page.
-    pub(super) fn take(&mut self, units: u32) -> u64 {
+    pub(super) fn allocate(&mut self, units: u32) -> u64 {
         debug_assert!(units > 0, "a page takes no space");
         let needed = u64::from(units);
         let [small, large] = &mut self.sweeps;
         let sweep = if units < LARGE { small } else { large };
-        let found = self.free.range(*sweep..).find(|(_, free)| **free >= needed);
-        let taken = match found.map(|(offset, free)| (*offset, *free)) {
+        let hole = self.free.range(*sweep..).find(|(_, free)| **free >= needed);
+        let allocated = match hole.map(|(offset, free)| (*offset, *free)) {
             Some((offset, free)) => {
                 debug_assert!(offset + free <= self.end, "free space is behind the end");
                 self.free.remove(&offset);
@@ -248,12 +247,15 @@ impl FreeSpace {
                 self.end - needed
             }
         };
-        debug_assert!(!self.is_free(Extent { offset: taken, units: needed }), "taken space is still free");
-        taken
+        debug_assert!(
+            !self.is_free(Extent { offset: allocated, units: needed }),
+            "taken space is still free"
+        );
+        allocated
     }
 
     /// Frees an extent without readers.
-    pub(super) fn give(&mut self, extent: Extent) {
+    pub(super) fn free(&mut self, extent: Extent) {
         let Extent { mut offset, mut units } = extent;
         if units == 0 {
             return;
@@ -272,7 +274,7 @@ impl FreeSpace {
     }
 
     /// Frees extents once no state from before a checkpoint is read.
-    pub(super) fn give_after(&mut self, checkpoint: u64, extents: Vec<Extent>) {
+    pub(super) fn free_later(&mut self, checkpoint: u64, extents: Vec<Extent>) {
         debug_assert!(
             self.waiting.back().is_none_or(|(last, _)| *last < checkpoint),
             "checkpoint {checkpoint} is not the latest"
@@ -286,7 +288,7 @@ impl FreeSpace {
             && *checkpoint <= oldest
         {
             let extents = self.waiting.pop_front().map(|(_, extents)| extents).unwrap_or_default();
-            extents.into_iter().for_each(|extent| self.give(extent));
+            extents.into_iter().for_each(|extent| self.free(extent));
         }
     }
 
@@ -312,7 +314,7 @@ mod tests {
     use crate::testing::FaultyFiles;
 
     #[test]
-    fn the_later_one_that_is_whole_is_read() {
+    fn the_later_valid_superblock_is_read() {
         let files = FaultyFiles::new();
         let path = Path::new("/base");
         let file = files.open(path, true).unwrap();
@@ -336,7 +338,7 @@ mod tests {
 }
 
 #[cfg(test)]
-mod room_tests {
+mod free_space_tests {
     use super::*;
 
     fn extent(offset: u64, units: u64) -> Extent {
@@ -344,36 +346,36 @@ mod room_tests {
     }
 
     #[test]
-    fn room_that_was_given_back_is_taken_first_and_joined() {
+    fn freed_space_is_allocated_first_and_joined() {
         let mut free_space = FreeSpace::around(16, vec![extent(20, 4), extent(30, 10)], 100).unwrap();
         assert_eq!((free_space.end(), free_space.live()), (40, 30));
-        assert_eq!((free_space.take(3), free_space.take(4), free_space.take(1)), (16, 24, 28));
-        assert_eq!((free_space.take(2), free_space.end()), (40, 42));
-        free_space.give(extent(16, 3));
-        free_space.give(extent(20, 4));
-        free_space.give(extent(24, 4));
+        assert_eq!((free_space.allocate(3), free_space.allocate(4), free_space.allocate(1)), (16, 24, 28));
+        assert_eq!((free_space.allocate(2), free_space.end()), (40, 42));
+        free_space.free(extent(16, 3));
+        free_space.free(extent(20, 4));
+        free_space.free(extent(24, 4));
         free_space.rewind();
-        assert_eq!((free_space.take(12), free_space.take(64)), (16, 42));
+        assert_eq!((free_space.allocate(12), free_space.allocate(64)), (16, 42));
     }
 
     #[test]
     fn space_with_readers_stays_allocated() {
         let mut free_space = FreeSpace::full(40);
-        free_space.give_after(5, vec![extent(20, 10)]);
-        free_space.give_after(6, vec![extent(30, 10)]);
+        free_space.free_later(5, vec![extent(20, 10)]);
+        free_space.free_later(6, vec![extent(30, 10)]);
         free_space.free_before(4);
         free_space.shrink();
         assert_eq!((free_space.live(), free_space.end()), (20, 40));
         free_space.free_before(5);
         free_space.rewind();
-        assert_eq!((free_space.take(4), free_space.take(8)), (20, 40));
+        assert_eq!((free_space.allocate(4), free_space.allocate(8)), (20, 40));
         free_space.free_before(6);
         free_space.shrink();
         assert_eq!((free_space.live(), free_space.end()), (32, 48));
     }
 
     #[test]
-    fn pages_that_overlap_are_found() {
+    fn overlapping_pages_are_an_error() {
         assert!(FreeSpace::around(16, vec![extent(20, 4), extent(23, 1)], 100).is_err());
         assert!(FreeSpace::around(16, vec![extent(15, 4)], 100).is_err());
         assert!(FreeSpace::around(16, vec![extent(96, 5)], 100).is_err());

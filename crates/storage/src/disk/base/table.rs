@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::View;
 use super::cache::PageFile;
 use super::superblock::Extent;
-use super::tree::{OpenTree, Tree, Walk, each_extent};
+use super::tree::{OpenTree, Tree, Walk, collect_extents};
 use crate::{Direction, Range, Result};
 
 /// Roots of a table.
@@ -47,9 +47,14 @@ impl TableRoots {
         Some(TableRoots { entries: Tree::decode(entries)?, delta })
     }
 
-    /// Collects the extents of all its pages.
-    pub(super) fn each_extent(self, file: &PageFile, table: u64, found: &mut Vec<Extent>) -> Result<()> {
-        self.trees().try_for_each(|tree| each_extent(file, table, tree, found))
+    /// Adds the extents of all its pages to `extents`.
+    pub(super) fn collect_extents(
+        self,
+        file: &PageFile,
+        table: u64,
+        extents: &mut Vec<Extent>,
+    ) -> Result<()> {
+        self.trees().try_for_each(|tree| collect_extents(file, table, tree, extents))
     }
 }
 

@@ -66,13 +66,13 @@ fn change(model: &mut Model, round: &Round) {
 }
 
 fn contents(view: &Arc<View>, table: u64, direction: Direction) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let mut found = Vec::new();
+    let mut entries = Vec::new();
     if let Some(mut cursor) = view.scan(table, Range::all(), direction).unwrap() {
         while let Some((key, value)) = cursor.next().unwrap() {
-            found.push((key.to_vec(), value.to_vec()));
+            entries.push((key.to_vec(), value.to_vec()));
         }
     }
-    found
+    entries
 }
 
 fn compare(view: &Arc<View>, table: u64, model: &Model) {
@@ -88,7 +88,7 @@ fn compare(view: &Arc<View>, table: u64, model: &Model) {
 }
 
 /// Space that is neither free nor waiting is exactly the reachable space.
-fn check_room(base: &mut Base) {
+fn check_free_space(base: &mut Base) {
     let used = base.current.extents().unwrap();
     let end = base.free_space().end();
     let reached = FreeSpace::around(SLOTS_UNITS, used, end).unwrap();
@@ -131,7 +131,7 @@ proptest! {
         make(&files, Path::new("/base")).unwrap();
         let mut base = open(&files);
         let mut models = BTreeMap::from([(1, Model::new()), (2, Model::new())]);
-        let mut held = Vec::new();
+        let mut views = Vec::new();
         for (table, round, hold, way) in rounds {
             let model = models.get_mut(&table).unwrap();
             change(model, &round);
@@ -139,26 +139,26 @@ proptest! {
                 0 => apply(&mut base, table, &round, &BTreeSet::from([1, 2])),
                 _ => apply_in_parts(&mut base, table, &round, model),
             }
-            check_room(&mut base);
+            check_free_space(&mut base);
             if hold {
-                held.push((base.view(), models.clone()));
+                views.push((base.view(), models.clone()));
             }
-            if held.len() > 3 {
-                held.remove(0);
+            if views.len() > 3 {
+                views.remove(0);
             }
         }
-        held.push((base.view(), models.clone()));
-        for (view, models) in &held {
+        views.push((base.view(), models.clone()));
+        for (view, models) in &views {
             models.iter().for_each(|(table, model)| compare(view, *table, model));
         }
-        drop((held, base));
+        drop((views, base));
         let mut base = open(&files);
         models.iter().for_each(|(table, model)| compare(&base.view(), *table, model));
-        check_room(&mut base);
+        check_free_space(&mut base);
         apply(&mut base, 1, &Vec::new(), &BTreeSet::from([2]));
         assert_eq!(contents(&base.view(), 1, Direction::Forward), Vec::new());
         compare(&base.view(), 2, &models[&2]);
-        check_room(&mut base);
+        check_free_space(&mut base);
     }
 }
 
@@ -182,7 +182,7 @@ fn pages_are_neither_small_nor_many() {
     }
     assert_eq!(contents(&base.view(), 1, Direction::Forward).len(), 1000);
     assert!(pages(&base) < 200, "{}", pages(&base));
-    check_room(&mut base);
+    check_free_space(&mut base);
 }
 
 /// An unreadable page loses only its contents. Other pages are found, and walks continue after it.

@@ -150,32 +150,37 @@ impl OpenTree {
 
     /// Calls a function with each page in key order, parents before children, with its handle or its error. Stops when
     /// the function returns false. Keeps no page in memory.
-    pub(super) fn walk(&self, see: &mut dyn FnMut(PageHandle, Result<Arc<Page>>) -> bool) -> bool {
-        self.walk_below(self.tree.handle, see)
+    pub(super) fn walk(&self, visit: &mut dyn FnMut(PageHandle, Result<Arc<Page>>) -> bool) -> bool {
+        self.walk_below(self.tree.handle, visit)
     }
 
     /// Walks over a page and its subtree. Returns false if the walk was stopped.
     fn walk_below(
         &self,
         handle: PageHandle,
-        see: &mut dyn FnMut(PageHandle, Result<Arc<Page>>) -> bool,
+        visit: &mut dyn FnMut(PageHandle, Result<Arc<Page>>) -> bool,
     ) -> bool {
         match self.file.page_once(self.table, handle) {
-            Err(error) => see(handle, Err(error)),
+            Err(error) => visit(handle, Err(error)),
             Ok((page, _)) => {
-                see(handle, Ok(Arc::clone(&page)))
+                visit(handle, Ok(Arc::clone(&page)))
                     && (page.height() == 0
                         || (0..page.len())
                             .filter_map(|at| page.handle(at))
-                            .all(|below| self.walk_below(below, see)))
+                            .all(|below| self.walk_below(below, visit)))
             }
         }
     }
 }
 
-/// Calls a function with the extent of each page of a tree, without reading the leaves.
-pub(super) fn each_extent(file: &PageFile, table: u64, tree: Tree, found: &mut Vec<Extent>) -> Result<()> {
-    extents_below(file, table, tree.handle, tree.height, found)
+/// Adds the extent of each page of a tree to `extents`, without reading the leaves.
+pub(super) fn collect_extents(
+    file: &PageFile,
+    table: u64,
+    tree: Tree,
+    extents: &mut Vec<Extent>,
+) -> Result<()> {
+    extents_below(file, table, tree.handle, tree.height, extents)
 }
 
 /// Collects the extents of a page and its subtree.
@@ -184,9 +189,9 @@ fn extents_below(
     table: u64,
     handle: PageHandle,
     height: u8,
-    found: &mut Vec<Extent>,
+    extents: &mut Vec<Extent>,
 ) -> Result<()> {
-    found.push(Extent { offset: handle.offset, units: u64::from(handle.units) });
+    extents.push(Extent { offset: handle.offset, units: u64::from(handle.units) });
     if height == 0 {
         return Ok(());
     }
@@ -196,7 +201,7 @@ fn extents_below(
     }
     (0..page.len())
         .filter_map(|at| page.handle(at))
-        .try_for_each(|below| extents_below(file, table, below, height - 1, found))
+        .try_for_each(|below| extents_below(file, table, below, height - 1, extents))
 }
 
 /// Returns true if the range excludes every key.

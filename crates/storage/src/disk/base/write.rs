@@ -9,7 +9,7 @@ use super::merge::{Source, Writer, merge};
 use super::page::UNIT;
 use super::superblock::Superblock;
 use super::table::TableRoots;
-use super::tree::{Tree, each_extent};
+use super::tree::{Tree, collect_extents};
 use super::{Base, BaseCursor, Extent, FreeSpace, IDENTS_TABLE, SLOTS_UNITS, TABLES_TABLE, View};
 use crate::disk::journal::during;
 use crate::{Direction, Error, Ident, Key, Range, Result, Value, mutant};
@@ -82,7 +82,7 @@ impl Changes<'_> {
                 continue;
             }
             let mut freed = Vec::new();
-            if let Err(error) = stored.each_extent(&self.view.file, number, &mut freed) {
+            if let Err(error) = stored.collect_extents(&self.view.file, number, &mut freed) {
                 log::warn!("the space of unreadable pages is not reused yet: {error}");
             }
             self.writer.freed.append(&mut freed);
@@ -255,8 +255,8 @@ impl Base {
             written.is_err() || changes.tables.keys().all(|number| *number < numbers.next_table),
             "a new table has the number of a later one"
         );
-        let (taken, freed) = (changes.writer.taken, changes.writer.freed);
-        debug_assert!(are_apart(&taken, &freed), "two written or freed pages overlap");
+        let (allocated, freed) = (changes.writer.allocated, changes.writer.freed);
+        debug_assert!(are_apart(&allocated, &freed), "two written or freed pages overlap");
         let ended = written.and_then(|(tables, idents)| {
             free_space.shrink();
             let sequence = view.root.sequence + 1 + u64::from(!self.uncertain.is_empty()) * 2;
@@ -278,7 +278,7 @@ impl Base {
         let root = match ended {
             Ok(root) => root,
             Err(error) => {
-                taken.into_iter().for_each(|extent| free_space.give(extent));
+                allocated.into_iter().for_each(|extent| free_space.free(extent));
                 debug_assert_eq!(free_space.live(), live, "a failed checkpoint has changed the space in use");
                 free_space.shrink();
                 self.free_space = Some(free_space);
@@ -290,21 +290,24 @@ impl Base {
         if let Err(error) = ended {
             // The superblock may or may not be on disk. Its pages must stay unchanged until another superblock replaces
             // it.
-            self.uncertain.extend(taken);
+            self.uncertain.extend(allocated);
             self.free_space = Some(free_space);
             return Err(during("writing the superblock of", &self.path, error));
         }
-        debug_assert!(taken.iter().all(|extent| extent.offset + extent.units <= root.end), "beyond the end");
         debug_assert!(
-            are_apart(&taken, &self.uncertain),
+            allocated.iter().all(|extent| extent.offset + extent.units <= root.end),
+            "beyond the end"
+        );
+        debug_assert!(
+            are_apart(&allocated, &self.uncertain),
             "a page of an uncertain checkpoint was overwritten"
         );
         let freed_units = units_of(&freed) + units_of(&self.uncertain);
-        let live = (live + units_of(&taken)).wrapping_sub(freed_units);
-        std::mem::take(&mut self.uncertain).into_iter().for_each(|extent| free_space.give(extent));
+        let live = (live + units_of(&allocated)).wrapping_sub(freed_units);
+        std::mem::take(&mut self.uncertain).into_iter().for_each(|extent| free_space.free(extent));
         // Only readers of earlier views may read these pages again, so they leave the cache.
         freed.iter().for_each(|extent| view.file.forget(extent.offset));
-        free_space.give_after(root.sequence, freed);
+        free_space.free_later(root.sequence, freed);
         debug_assert_eq!(free_space.live(), live, "the space in use differs from the written pages");
         free_space.assert_valid();
         let end = root.end * UNIT as u64;
@@ -402,11 +405,11 @@ impl View {
         let mut used = Vec::new();
         for (table, tree) in [(IDENTS_TABLE, self.root.idents), (TABLES_TABLE, self.root.tables)] {
             if let Some(tree) = tree {
-                each_extent(&self.file, table, tree, &mut used)?;
+                collect_extents(&self.file, table, tree, &mut used)?;
             }
         }
         for (number, stored) in self.all_roots()? {
-            stored.each_extent(&self.file, number, &mut used)?;
+            stored.collect_extents(&self.file, number, &mut used)?;
         }
         Ok(used)
     }

@@ -46,7 +46,7 @@ fn few_changes_wait_for_more() {
         (written, total) = (written + after.difference(&before).count(), total + after.len());
         most = most.max(tiers(&base, 1).1);
         compare(&base.view(), 1, &model);
-        check_room(&mut base);
+        check_free_space(&mut base);
     }
     assert!(most > 300 && most < 5000, "{most} changes waited");
     assert!(written * 3 < total, "{written} of {total} pages were written");
@@ -56,7 +56,7 @@ fn few_changes_wait_for_more() {
     apply_in_parts(&mut base, 1, &removed, &model);
     assert_eq!(tiers(&base, 1), (300, 0));
     compare(&base.view(), 1, &model);
-    check_room(&mut base);
+    check_free_space(&mut base);
 }
 
 /// Seeks and ranges in both directions with pending changes.
@@ -176,8 +176,8 @@ fn a_damaged_delta_page_is_reported() {
         let (mut entries, mut before, mut reported) = (0, 0, 0);
         let saved = view.read_all(1, &mut |found| {
             match found {
-                Found::Damage(_) => reported += 1,
-                Found::Entry(key, value) => {
+                TableItem::Damage(_) => reported += 1,
+                TableItem::Entry(key, value) => {
                     entries += 1;
                     let number = u32::from_be_bytes(key.try_into().unwrap());
                     before += usize::from(number % 20 == 0 && value[0] == 1);
