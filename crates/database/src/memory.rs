@@ -182,23 +182,23 @@ impl OperationMemory {
     }
 
     /// Postpones the next closer check until the thread has taken another fraction of the limit.
-    fn postpone_check(&self, taken: i64) {
-        self.next_check.store(taken.saturating_add(self.limit / CHECKS_PER_LIMIT), Relaxed);
+    fn postpone_check(&self, allocated: i64) {
+        self.next_check.store(allocated.saturating_add(self.limit / CHECKS_PER_LIMIT), Relaxed);
     }
 
     /// Errors: ExceededMemoryLimit beyond the limit.
     #[inline]
     pub(crate) fn check(&self, shared: &Shared) -> Result<()> {
-        let taken = memory::allocated();
-        let change = taken.wrapping_sub(self.tracked_at.load(Relaxed));
-        if (-TRACKER_STEP..=TRACKER_STEP).contains(&change) && taken <= self.next_check.load(Relaxed) {
+        let allocated = memory::allocated();
+        let change = allocated.wrapping_sub(self.tracked_at.load(Relaxed));
+        if (-TRACKER_STEP..=TRACKER_STEP).contains(&change) && allocated <= self.next_check.load(Relaxed) {
             return Ok(());
         }
         self.check_tracker(shared)?;
-        if taken <= self.next_check.load(Relaxed) {
+        if allocated <= self.next_check.load(Relaxed) {
             return Ok(());
         }
-        self.check_limit(taken, shared)
+        self.check_limit(allocated, shared)
     }
 
     /// Updates the tracker.
@@ -316,19 +316,19 @@ impl OperationMemory {
 
     /// Checks the operation's limit without the engine's memory. Errors: ExceededMemoryLimit.
     #[cold]
-    fn check_limit(&self, taken: i64, shared: &Shared) -> Result<()> {
+    fn check_limit(&self, allocated: i64, shared: &Shared) -> Result<()> {
         if self.thread.load(Relaxed) != memory::thread_id() {
             self.resume();
             return Ok(());
         }
-        self.exclude_engine(taken, shared);
+        self.exclude_engine(allocated, shared);
         let used = self.publish();
-        self.postpone_check(taken);
+        self.postpone_check(allocated);
         if used <= self.limit {
             return Ok(());
         }
         // A repeated check fails again.
-        self.next_check.store(taken.saturating_sub(1), Relaxed);
+        self.next_check.store(allocated.saturating_sub(1), Relaxed);
         Err(err!(
             ExceededMemoryLimit,
             "the operation used over {} bytes of memory, which is the limit of an operation (--memory-limit \
@@ -339,21 +339,21 @@ impl OperationMemory {
     }
 
     /// Subtracts the growth of the engine's memory since the last closer check.
-    fn exclude_engine(&self, taken: i64, shared: &Shared) {
+    fn exclude_engine(&self, allocated: i64, shared: &Shared) {
         let now = shared.engine_bytes();
         let before = self.engine.swap(now, Relaxed);
-        let since = taken.saturating_sub(self.checked_at.swap(taken, Relaxed)).max(0);
+        let since = allocated.saturating_sub(self.checked_at.swap(allocated, Relaxed)).max(0);
         let growth = i64::try_from(now.saturating_sub(before)).unwrap_or(i64::MAX).min(since);
-        let base = self.base.load(Relaxed).saturating_add(growth).min(taken);
+        let base = self.base.load(Relaxed).saturating_add(growth).min(allocated);
         self.base.store(base, Relaxed);
     }
 
     /// Records the memory of an operation that pauses between two batches. Its reads may have filled the engine's
     /// cache.
     pub(crate) fn pause(&self, shared: &Shared) {
-        let taken = memory::allocated();
-        if taken.saturating_sub(self.checked_at.load(Relaxed)) > PAUSE_CHECK_MIN {
-            self.exclude_engine(taken, shared);
+        let allocated = memory::allocated();
+        if allocated.saturating_sub(self.checked_at.load(Relaxed)) > PAUSE_CHECK_MIN {
+            self.exclude_engine(allocated, shared);
         }
         self.update_tracker(shared);
         self.end_large(shared);
@@ -373,13 +373,13 @@ impl OperationMemory {
 
     /// Resumes the operation, possibly on another thread, with the memory of the latest check.
     pub(crate) fn resume(&self) {
-        let taken = memory::allocated();
+        let allocated = memory::allocated();
         let used = self.used.load(Relaxed);
         self.thread.store(memory::thread_id(), Relaxed);
-        self.base.store(taken.saturating_sub(used), Relaxed);
-        self.checked_at.store(taken, Relaxed);
-        self.tracked_at.store(taken, Relaxed);
-        self.postpone_check(taken);
+        self.base.store(allocated.saturating_sub(used), Relaxed);
+        self.checked_at.store(allocated, Relaxed);
+        self.tracked_at.store(allocated, Relaxed);
+        self.postpone_check(allocated);
     }
 
     /// Takes over the memory of an operation that another thread has run.

@@ -209,13 +209,13 @@ impl Drop for Operation {
     /// Adds its examined counts to the totals and releases its memory.
     fn drop(&mut self) {
         self.memory.end(&self.shared);
-        for (own, all) in [
+        for (count, total) in [
             (&self.keys_examined, &self.shared.keys_examined),
             (&self.docs_examined, &self.shared.docs_examined),
         ] {
-            let examined = u64::try_from(own.load(Relaxed)).unwrap_or(0);
+            let examined = u64::try_from(count.load(Relaxed)).unwrap_or(0);
             if examined > 0 {
-                all.fetch_add(examined, Relaxed);
+                total.fetch_add(examined, Relaxed);
             }
         }
     }
@@ -354,8 +354,8 @@ impl Operation {
         self.may_suspend.load(Relaxed)
     }
 
-    /// Returns true if the wait in the queue of a record must suspend the statement. A command reads its list again after
-    /// a suspension. After many suspensions, these short waits therefore hold their thread.
+    /// Returns true if the wait in the queue of a record must suspend the statement. A command reads its list again
+    /// after a suspension. After many suspensions, these short waits therefore hold their thread.
     pub(crate) fn suspends_in_queue(&self) -> bool {
         self.suspends() && self.suspensions.load(Relaxed) < QUEUE_SUSPENSIONS_MAX
     }
@@ -767,9 +767,9 @@ mod tests {
 
     #[test]
     fn long_operations_yield() {
-        static GIVEN: AtomicU32 = AtomicU32::new(0);
+        static YIELDS: AtomicU32 = AtomicU32::new(0);
         let operation = Operation::with_blocking(1, |work| {
-            GIVEN.fetch_add(1, Relaxed);
+            YIELDS.fetch_add(1, Relaxed);
             work();
         });
         let started = Instant::now();
@@ -777,7 +777,7 @@ mod tests {
             operation.check().unwrap();
         }
         // After 4, 12, 28, 60 milliseconds.
-        assert!((1..=5).contains(&GIVEN.load(Relaxed)), "{GIVEN:?}");
+        assert!((1..=5).contains(&YIELDS.load(Relaxed)), "{YIELDS:?}");
     }
 
     #[test]

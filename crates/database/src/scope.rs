@@ -45,9 +45,8 @@ impl Scope {
     pub fn with_variables(&self, more: impl Iterator<Item = (String, Option<ValueBuf>)>) -> Scope {
         let more: Vec<_> = more.collect();
         let is_replaced = |name: &str| more.iter().any(|(other, _)| other == name);
-        let kept =
-            self.context.variables.iter().filter(|(name, _)| !is_replaced(name)).cloned().collect::<Vec<_>>();
-        let variables = kept.into_iter().chain(more).collect();
+        let earlier = self.context.variables.iter().filter(|(name, _)| !is_replaced(name));
+        let variables = earlier.cloned().collect::<Vec<_>>().into_iter().chain(more).collect();
         Scope { context: Arc::new(self.context.with_variables(variables)), ..self.clone() }
     }
 
@@ -153,9 +152,9 @@ fn in_force(
     if let (Some(requested), Some(collection)) = (requested, collection) {
         check_view(collection, requested)?;
     }
-    let own = collection.map(|collection| &collection.options.collation);
+    let default = collection.map(|collection| &collection.options.collation);
     context.explicit_collation = requested.is_some();
-    context.collation = requested.or(own).cloned().unwrap_or_default();
+    context.collation = requested.or(default).cloned().unwrap_or_default();
     for variable in variables.into_iter().flatten() {
         if matches!(variable.name(), "NOW" | "CLUSTER_TIME" | "JS_SCOPE" | "IS_MR") {
             bail!(4738901, "Attempt to set internal constant: {}", variable.name());

@@ -1,6 +1,6 @@
 //! Queues for records that many statements write at the same time.
 //!
-//! A statement starts again if its record has changed. After repeated losses, it takes a turn: it
+//! A statement starts again if its record has changed. After repeated conflicts, it takes a turn: it
 //! waits in the record's queue. While it is at the head, new statements for the record wait behind
 //! it. Every writer therefore makes progress, and statements without contention pay nothing.
 
@@ -39,10 +39,10 @@ impl WriteQueues {
         &self,
         ident: Ident,
         record: RecordId,
-        losses: usize,
+        conflicts: usize,
         waits: (&Operation, BlockingHook),
     ) -> Result<Option<RecordTicket>> {
-        if losses < RESTARTS_BEFORE_QUEUE && self.queue(ident, record).is_empty() {
+        if conflicts < RESTARTS_BEFORE_QUEUE && self.queue(ident, record).is_empty() {
             return Ok(None);
         }
         self.take(ident, record, waits).map(Some)
@@ -58,8 +58,8 @@ impl WriteQueues {
         (operation, hook): (&Operation, BlockingHook),
     ) -> Result<RecordTicket> {
         let queue = self.queue(ident, record);
-        let own = operation.take_turn().filter(|turn| turn.is_in(queue));
-        let turn = own.unwrap_or_else(|| Ticket::take(queue.clone()));
+        let previous = operation.take_turn().filter(|turn| turn.is_in(queue));
+        let turn = previous.unwrap_or_else(|| Ticket::take(queue.clone()));
         if turn.is_admitted() {
             return Ok(turn);
         }
@@ -83,7 +83,7 @@ mod tests {
         let waits = || (&operation, (|work| work()) as BlockingHook);
         let (ident, record) = (Ident(3), RecordId(4));
         assert!(write_queues.take_if_contended(ident, record, 0, waits()).unwrap().is_none());
-        let held = write_queues.take(ident, record, waits()).unwrap();
+        let turn = write_queues.take(ident, record, waits()).unwrap();
         let order = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
             for number in 0..3 {
@@ -97,7 +97,7 @@ mod tests {
                 }
             }
             assert!(order.lock().is_empty());
-            drop(held);
+            drop(turn);
         });
         assert_eq!(*order.lock(), [0, 1, 2]);
         assert!(write_queues.queue(ident, record).is_empty());

@@ -92,25 +92,25 @@ impl ReadCatalog {
         (entries, saved): (&[(Key, Value)], &mut SavedStates),
         context: &Context,
     ) -> Result<()> {
-        let mut found = Vec::with_capacity(entries.len());
+        let mut decoded = Vec::with_capacity(entries.len());
         for (key, entry) in entries {
             let entry = Document::from_valid(entry);
             let is_saved = key.starts_with(SAVED);
             if is_saved && entry.get("snapshot").is_some_and(|name| name.as_str().is_some()) {
-                found.push(Entry::State(entry));
+                decoded.push(Entry::State(entry));
                 continue;
             }
             match unchanged(known, entry).map(|same| same.filter(|_| !is_saved))? {
-                Some(same) => found.push(Entry::Same(same)),
-                None => found.push(Entry::New(Box::new(from_entry(entry, context)?), entry, is_saved)),
+                Some(same) => decoded.push(Entry::Same(same)),
+                None => decoded.push(Entry::New(Box::new(from_entry(entry, context)?), entry, is_saved)),
             }
         }
-        let idents = found.iter().filter_map(|entry| match entry {
+        let idents = decoded.iter().filter_map(|entry| match entry {
             Entry::New(collection, ..) => Some(collection.data.as_ref()?.ident),
             Entry::Same(_) | Entry::State(_) => None,
         });
         store.prefetch_counts(&idents.collect::<Vec<_>>()).map_err(storage_error)?;
-        for entry in found {
+        for entry in decoded {
             match entry {
                 Entry::State(head) => _ = saved.opens(head)?,
                 Entry::Same(same) => {

@@ -80,6 +80,8 @@ fn stored(document: Arc<[u8]>) -> Value {
 impl Changes {
     /// Returns empty changes; `logs` enables the log entries.
     pub(crate) fn new(logs: bool) -> Changes {
+        // Every write calls this. With `..Changes::default()` it would fill a second value of some 500 bytes and move
+        // it.
         Changes {
             change: Change::default(),
             unique: SmallVec::new(),

@@ -133,19 +133,19 @@ impl OpenTransaction {
             return Err(self.ended_error());
         }
         let is_own = |ident: Ident| {
-            let own = inner.created.iter().filter_map(|collection| collection.data.as_ref());
-            own.flat_map(|data| data.idents()).any(|own| own == ident)
+            let created = inner.created.iter().filter_map(|collection| collection.data.as_ref());
+            created.flat_map(|data| data.idents()).any(|created| created == ident)
         };
-        let held = changes.collections.iter().filter_map(|collection| {
+        let collections = changes.collections.iter().filter_map(|collection| {
             let ident = collection.data.as_ref()?.ident;
             (!is_own(ident)).then_some((ident, collection.generation))
         });
-        let held: Vec<(Ident, u64)> = held.collect();
+        let collections: Vec<(Ident, u64)> = collections.collect();
         let keys: Vec<WriteIntent> =
             changes.write_intents().into_iter().filter(|intent| !is_own(intent.tree_and_key().0)).collect();
         debug_assert!(changes.change.owner.is_none(), "the changes have another owner");
         debug_assert!(changes.change.stamped.is_empty(), "statements of a transaction have no records");
-        self.acquire_intents(&inner, &keys, &held)?;
+        self.acquire_intents(&inner, &keys, &collections)?;
         if let Some(violated) = first_violated(&changes.change.expect, &inner.overlay)? {
             return Ok(match changes.restarts_build(violated) {
                 true => Applied::Retry,
@@ -170,10 +170,10 @@ impl OpenTransaction {
         &self,
         inner: &Inner,
         keys: &[WriteIntent],
-        held: &[(Ident, u64)],
+        collections: &[(Ident, u64)],
     ) -> Result<()> {
         let base = inner.overlay.base().as_ref();
-        match self.store.acquire_intents(self.owner, keys, held, base).map_err(storage_error)? {
+        match self.store.acquire_intents(self.owner, keys, collections, base).map_err(storage_error)? {
             Ok(()) => Ok(()),
             Err(CommitError::Expectation(_)) => Err(snapshot_unavailable()),
             Err(_) => Err(write_conflict()),
@@ -206,7 +206,7 @@ impl OpenTransaction {
 
     /// Returns true if it has created a collection.
     pub(crate) fn has_created(&self, collection: &Collection) -> bool {
-        self.inner.lock().created.iter().any(|own| own.uuid == collection.uuid)
+        self.inner.lock().created.iter().any(|created| created.uuid == collection.uuid)
     }
 
     /// Ends it and returns its changes; `None` if it has already ended.

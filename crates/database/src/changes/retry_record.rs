@@ -182,12 +182,12 @@ pub(crate) fn make_tree(engine: &dyn Engine, tree: Ident) -> Result<()> {
 pub(crate) fn open(engine: &dyn Engine) -> Result<Vec<StoredRetry>> {
     make_tree(engine, RETRIES)?;
     let snapshot = engine.snapshot();
-    let mut found = Vec::new();
+    let mut statements = Vec::new();
     let mut records = snapshot.scan(RETRIES, Range::all(), Direction::Forward).map_err(storage_error)?;
     while let Some((key, value)) = records.next().map_err(storage_error)? {
-        found.extend(from_entry(key, &value)?.statements());
+        statements.extend(from_entry(key, &value)?.statements());
     }
-    Ok(found)
+    Ok(statements)
 }
 
 /// Digest of the user without access control: SHA-256 of the empty string, as in MongoDB.

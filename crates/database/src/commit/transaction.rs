@@ -151,10 +151,10 @@ impl Database {
     /// Aborts a transaction. Its changes were never visible to other operations. Returns true if it
     /// was open.
     pub fn abort_transaction(&self, transaction: &OpenTransaction) -> bool {
-        let taken = transaction.take();
-        let was_open = taken.is_some();
+        let changes = transaction.take();
+        let was_open = changes.is_some();
         if mutant!("aborted changes are stored")
-            && let Some(TransactionChanges { mut change, .. }) = taken
+            && let Some(TransactionChanges { mut change, .. }) = changes
         {
             let _ = self.store.commit(&mut change);
         }
@@ -202,10 +202,10 @@ impl Database {
     ) -> Result<()> {
         let mut inner = transaction.inner.lock();
         let inner = &mut *inner;
-        let own = inner.created.iter_mut().find(|own| own.uuid == collection.uuid);
-        let is_empty = collection.data()?.ident;
-        let is_empty = inner.overlay.entries(is_empty).map_err(storage_error)? == 0;
-        let Some(own) = own.filter(|_| is_empty) else {
+        let created = inner.created.iter_mut().find(|created| created.uuid == collection.uuid);
+        let ident = collection.data()?.ident;
+        let is_empty = inner.overlay.entries(ident).map_err(storage_error)? == 0;
+        let Some(created) = created.filter(|_| is_empty) else {
             bail!(
                 OperationNotSupportedInTransaction,
                 "Cannot create new indexes on {} collection {} in a multi-document transaction.",
@@ -213,7 +213,7 @@ impl Database {
                 collection.namespace
             );
         };
-        let mut changed = Collection::clone(own);
+        let mut changed = Collection::clone(created);
         let mut batch = Batch::new();
         if let Some(data) = &mut changed.data {
             for spec in specs {
@@ -222,8 +222,8 @@ impl Database {
                 data.indexes.push(Arc::new(index));
             }
         }
-        *own = Arc::new(changed);
-        Arc::make_mut(&mut inner.catalog).put(own.clone())?;
+        *created = Arc::new(changed);
+        Arc::make_mut(&mut inner.catalog).put(created.clone())?;
         inner.add(Change { batch, ..Change::default() })
     }
 }

@@ -185,8 +185,8 @@ impl IndexBuild<'_> {
     /// other versions of the catalog.
     fn learn_from(&self, collection: &Collection) {
         for known in collection.data.iter().flat_map(|data| &data.building) {
-            let own = self.builds.iter().find(|build| build.index.ident == known.index.ident);
-            own.iter().for_each(|own| own.index.note_multikey(&known.index.multikey_bits()));
+            let build = self.builds.iter().find(|build| build.index.ident == known.index.ident);
+            build.iter().for_each(|build| build.index.note_multikey(&known.index.multikey_bits()));
         }
     }
 
@@ -335,14 +335,14 @@ impl IndexBuild<'_> {
     pub(super) fn abort(&self) {
         let aborted = self.database.change_catalog(&Uninterrupted, |change| {
             // The collection may have been renamed. In another database it also has another UUID.
-            let own = |now: &Arc<Collection>| {
+            let idents = |now: &Arc<Collection>| {
                 let building = now.data.iter().flat_map(|data| &data.building);
-                building.filter(|known| self.is_own(known)).map(|own| own.index.ident).collect::<Vec<_>>()
+                building.filter(|known| self.is_own(known)).map(|build| build.index.ident).collect::<Vec<_>>()
             };
-            let found = change.catalog().all().find(|now| !own(now).is_empty()).cloned();
-            let Some(found) = found else { return Ok(None) };
-            let mut collection = Collection::clone(&found);
-            own(&found).into_iter().for_each(|ident| change.drop_ident(ident));
+            let built = change.catalog().all().find(|now| !idents(now).is_empty()).cloned();
+            let Some(built) = built else { return Ok(None) };
+            let mut collection = Collection::clone(&built);
+            idents(&built).into_iter().for_each(|ident| change.drop_ident(ident));
             self.unregister(&mut collection);
             change.put_collection(collection).map(Some)
         });
@@ -380,10 +380,10 @@ fn next_entry(sorter: &mut Sorter) -> Result<Option<Loaded>> {
     }
 }
 
-/// Calls `found` for each group of documents that share a key, in key order.
+/// Calls `visit` for each group of documents that share a key, in key order.
 pub(super) fn shared_keys(
     sorter: &mut Sorter,
-    found: &mut dyn FnMut(&[RecordId]) -> Result<bool>,
+    visit: &mut dyn FnMut(&[RecordId]) -> Result<bool>,
 ) -> Result<()> {
     let mut key: Vec<u8> = Vec::new();
     let mut group: Vec<RecordId> = Vec::new();
@@ -391,7 +391,7 @@ pub(super) fn shared_keys(
         group.sort_unstable();
         group.dedup();
         match group.len() > 1 {
-            true => found(group),
+            true => visit(group),
             false => Ok(true),
         }
     };

@@ -289,8 +289,8 @@ fn no_index(name: &str) -> base::Error {
 
 fn index_by_key(data: &Data, key: Document<'_>) -> Result<String> {
     let same = |index: &&Arc<Index>| base::bson::compare_documents(index.spec.key.view(), key).is_eq();
-    let mut found = data.indexes.iter().filter(same);
-    match (found.next(), found.next()) {
+    let mut matches = data.indexes.iter().filter(same);
+    match (matches.next(), matches.next()) {
         (Some(index), None) => Ok(index.spec.name.clone()),
         (None, _) => Err(err!(IndexNotFound, "can't find index with key: {key}")),
         (Some(_), Some(_)) => Err(err!(

@@ -39,26 +39,26 @@ impl Database {
             let Some(data) = &mut changed.data else {
                 bail!(InvalidOptions, "option not supported on a view: index");
             };
-            let found = data.index(name).cloned();
-            let found =
-                found.ok_or_else(|| err!(IndexNotFound, "cannot find index {name} for ns {namespace}"))?;
-            if found.unique() {
+            let prepared = data.index(name).cloned();
+            let prepared =
+                prepared.ok_or_else(|| err!(IndexNotFound, "cannot find index {name} for ns {namespace}"))?;
+            if prepared.unique() {
                 return Ok(None);
             }
-            if !found.spec.prepare_unique {
+            if !prepared.spec.prepare_unique {
                 bail!(
                     InvalidOptions,
                     "Cannot make index unique with 'prepareUnique=false'. Run collMod to set it first."
                 );
             }
-            let mut spec = IndexSpec::clone(&found.spec);
+            let mut spec = IndexSpec::clone(&prepared.spec);
             spec.set_unique();
-            let bits = found.multikey_bits();
-            let index = Index::new(spec, change.create_ident(), &bits, found.since_millis);
-            index.uses.store(found.uses.load(Relaxed), Relaxed);
+            let bits = prepared.multikey_bits();
+            let index = Index::new(spec, change.create_ident(), &bits, prepared.since_millis);
+            index.uses.store(prepared.uses.load(Relaxed), Relaxed);
             let uuid = changed.uuid;
             let builds = vec![change.register_build(data, index)];
-            old = Some(found);
+            old = Some(prepared);
             change.put_collection(changed)?;
             Ok(Some((builds, uuid)))
         })?;

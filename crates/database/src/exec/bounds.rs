@@ -160,9 +160,9 @@ impl KeyBounds {
         let mut offset = 0;
         for position in 0..self.parts.len() {
             let (Some(part), Some(rest)) = (self.parts.get(position), key.get(offset..)) else { break };
-            let found = if forward { part.find_forward(rest) } else { part.find_backward(rest) };
-            match found {
-                Found::ScanKeys(range) => {
+            let place = if forward { part.find_forward(rest) } else { part.find_backward(rest) };
+            match place {
+                RangePosition::Within(range) => {
                     if position + 1 == self.parts.len() {
                         return KeyPosition::Inside;
                     }
@@ -172,12 +172,12 @@ impl KeyBounds {
                     };
                     offset += length.unwrap_or(rest.len());
                 }
-                Found::Before(range) => {
+                RangePosition::Before(range) => {
                     self.target_range(key, offset, position, range, forward);
                     return KeyPosition::Before;
                 }
-                Found::After if position == 0 => return KeyPosition::After,
-                Found::After => return self.target_after_prefix(key, offset, forward),
+                RangePosition::After if position == 0 => return KeyPosition::After,
+                RangePosition::After => return self.target_after_prefix(key, offset, forward),
             }
         }
         KeyPosition::Inside
@@ -222,9 +222,9 @@ impl KeyBounds {
     }
 }
 
-/// Position of a component among a part's ranges.
-pub(super) enum Found {
-    ScanKeys(usize),
+/// Position of a component among a part's ranges, by the number of a range.
+pub(super) enum RangePosition {
+    Within(usize),
     /// Before this range, which is the next in the scan.
     Before(usize),
     /// After the last range.
@@ -246,22 +246,22 @@ impl Part {
     }
 
     /// Finds the rest of a key, from this part on, in a forward scan.
-    fn find_forward(&self, rest: &[u8]) -> Found {
+    fn find_forward(&self, rest: &[u8]) -> RangePosition {
         let next = self.ranges.partition_point(|range| range.ends_before(rest));
         match self.ranges.get(next) {
-            None => Found::After,
-            Some(range) if rest < range.low.as_slice() => Found::Before(next),
-            Some(_) => Found::ScanKeys(next),
+            None => RangePosition::After,
+            Some(range) if rest < range.low.as_slice() => RangePosition::Before(next),
+            Some(_) => RangePosition::Within(next),
         }
     }
 
     /// Finds the rest of a key in a backward scan.
-    fn find_backward(&self, rest: &[u8]) -> Found {
+    fn find_backward(&self, rest: &[u8]) -> RangePosition {
         let after = self.ranges.partition_point(|range| range.low.as_slice() <= rest);
         match after.checked_sub(1).map(|last| (last, self.ranges.get(last))) {
-            Some((last, Some(range))) if range.ends_before(rest) => Found::Before(last),
-            Some((last, Some(_))) => Found::ScanKeys(last),
-            _ => Found::After,
+            Some((last, Some(range))) if range.ends_before(rest) => RangePosition::Before(last),
+            Some((last, Some(_))) => RangePosition::Within(last),
+            _ => RangePosition::After,
         }
     }
 }
@@ -334,18 +334,18 @@ impl RangeSequence {
         let mut at = Vec::with_capacity(self.parts.len());
         let mut rest = key;
         for part in self.parts.iter() {
-            let found = if self.forward { part.find_forward(rest) } else { part.find_backward(rest) };
-            match found {
-                Found::ScanKeys(range) => {
+            let place = if self.forward { part.find_forward(rest) } else { part.find_backward(rest) };
+            match place {
+                RangePosition::Within(range) => {
                     at.push(range);
                     let length = part.ranges.get(range).map_or(0, |range| range.low.len());
                     rest = rest.get(length..).unwrap_or_default();
                 }
-                Found::Before(range) => {
+                RangePosition::Before(range) => {
                     at.push(range);
                     return self.first_with_prefix(at);
                 }
-                Found::After => return self.first_after_prefix(at),
+                RangePosition::After => return self.first_after_prefix(at),
             }
         }
         Some(at)

@@ -41,9 +41,9 @@ impl Covering {
     /// Takes the parts selected by `needed`, except parts whose path is below another part's path.
     pub(crate) fn new(spec: &IndexSpec, needed: &dyn Fn(usize) -> bool) -> Covering {
         let below = |part: usize| {
-            let own = spec.parts.get(part).map(|part| &part.path);
+            let path = spec.parts.get(part).map(|part| &part.path);
             spec.parts.iter().enumerate().any(|(other, ancestor)| {
-                other != part && needed(other) && own.is_some_and(|own| own.starts_with(&ancestor.path))
+                other != part && needed(other) && path.is_some_and(|path| path.starts_with(&ancestor.path))
             })
         };
         let mut parts: Vec<(bool, Option<Vec<String>>)> = Vec::new();

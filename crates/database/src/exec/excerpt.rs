@@ -29,15 +29,16 @@ impl Fields {
         while missing != 0 {
             let element = elements.next()?;
             let name = element.name_bytes();
-            if let Some(found) = self.0.iter().position(|field| field.as_bytes() == name) {
-                missing &= !(1 << found);
+            if let Some(position) = self.0.iter().position(|field| field.as_bytes() == name) {
+                missing &= !(1 << position);
             }
         }
         whole.get(..whole.len() - elements.rest().len())
     }
 }
 
-/// Returns bytes that are in each document with a match, if the filter requires that a path has a string or an object id.
+/// Returns bytes that are in each document with a match, if the filter requires that a path has a string or an object
+/// id.
 pub(super) fn required_bytes(filter: &Matcher) -> Option<Box<[u8]>> {
     if !filter.collation().is_simple() {
         return None;

@@ -225,19 +225,20 @@ pub(crate) fn lookup(
     filter: Option<&Matcher>,
     context: &Context,
 ) -> Result<(u64, u64, Option<Row>)> {
-    found_by(operation, snapshot.lookup(index, key, records), key, filter, context)
+    finish_lookup(operation, snapshot.lookup(index, key, records), key, filter, context)
 }
 
-/// Returns the result of the lookup.
-pub(crate) fn found_by(
+/// Counts and filters the result of a lookup. Returns the numbers of examined keys and documents, and the record if it
+/// matches.
+pub(crate) fn finish_lookup(
     operation: &Operation,
-    found: storage::Result<Option<(Value, Value)>>,
+    entry: storage::Result<Option<(Value, Value)>>,
     key: &[u8],
     filter: Option<&Matcher>,
     context: &Context,
 ) -> Result<(u64, u64, Option<Row>)> {
     operation.check()?;
-    let Some((entry, value)) = found.map_err(storage_error)? else { return Ok((0, 0, None)) };
+    let Some((entry, value)) = entry.map_err(storage_error)? else { return Ok((0, 0, None)) };
     operation.keys_examined.fetch_add(1, Relaxed);
     operation.docs_examined.fetch_add(1, Relaxed);
     let id = IndexEntry::from_parts(key, &entry, true)?.record;
@@ -296,9 +297,9 @@ impl RecordStream for Express {
 }
 
 /// The record, if any, of a finished lookup, or its error.
-pub(crate) struct Found(pub(crate) Option<Result<Row>>);
+pub(crate) struct SingleRecord(pub(crate) Option<Result<Row>>);
 
-impl RecordStream for Found {
+impl RecordStream for SingleRecord {
     fn next(&mut self) -> Result<Option<Row>> {
         self.0.take().transpose()
     }

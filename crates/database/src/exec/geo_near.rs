@@ -60,7 +60,7 @@ impl NearAccess {
 }
 
 /// A record with its measured distance.
-struct Found {
+struct NearRecord {
     distance: f64,
     id: RecordId,
     /// The nearest location of the record, if it is requested.
@@ -90,7 +90,8 @@ pub(crate) struct GeoNear {
     /// The bounds that have been read.
     read: Intervals,
     seen: SeenIds,
-    found: BinaryHeap<Reverse<Found>>,
+    /// Records that have been read and not returned, the nearest first.
+    records: BinaryHeap<Reverse<NearRecord>>,
     rings: Vec<Ring>,
     /// Statistics of the search, and of the filter's FETCH above it.
     stats: Stats,
@@ -121,7 +122,7 @@ impl GeoNear {
             step: None,
             read,
             seen: SeenIds::default(),
-            found: BinaryHeap::new(),
+            records: BinaryHeap::new(),
             rings: Vec::new(),
             stats: Stats::default(),
             fetched: Stats::default(),
@@ -238,18 +239,18 @@ impl GeoNear {
             return Ok(false);
         };
         let point = self.metadata.has(MetaKind::GeoNearPoint).then_some(point);
-        self.found.push(Reverse(Found { distance, id, point }));
+        self.records.push(Reverse(NearRecord { distance, id, point }));
         Ok(true)
     }
 
     /// Returns the nearest record if no unread record can be nearer.
-    fn take(&mut self) -> Option<Found> {
-        let Reverse(nearest) = self.found.peek()?;
+    fn take(&mut self) -> Option<NearRecord> {
+        let Reverse(nearest) = self.records.peek()?;
         // Records at the ring's outer distance may also be in the next ring, in any order.
         if nearest.distance > self.outer && !self.is_complete() {
             return None;
         }
-        self.found.pop().map(|Reverse(nearest)| nearest)
+        self.records.pop().map(|Reverse(nearest)| nearest)
     }
 
     /// Returns the next matching record, `Some(None)` at the end, or `None` beyond the budget of examined documents.
@@ -283,11 +284,11 @@ impl GeoNear {
         }
     }
 
-    fn metadata_of(&self, found: &Found) -> Option<Box<DocumentMetadata>> {
+    fn metadata_of(&self, record: &NearRecord) -> Option<Box<DocumentMetadata>> {
         (!self.metadata.is_empty()).then(|| {
             Box::new(DocumentMetadata {
-                geo_near_distance: Some(self.near.near.shown(found.distance)),
-                geo_near_point: found.point.clone(),
+                geo_near_distance: Some(self.near.near.shown(record.distance)),
+                geo_near_point: record.point.clone(),
                 ..DocumentMetadata::default()
             })
         })
@@ -321,25 +322,25 @@ impl RecordStream for GeoNear {
     }
 }
 
-impl Ord for Found {
-    fn cmp(&self, other: &Found) -> Ordering {
+impl Ord for NearRecord {
+    fn cmp(&self, other: &NearRecord) -> Ordering {
         self.distance.total_cmp(&other.distance).then(self.id.cmp(&other.id))
     }
 }
 
-impl PartialOrd for Found {
-    fn partial_cmp(&self, other: &Found) -> Option<Ordering> {
+impl PartialOrd for NearRecord {
+    fn partial_cmp(&self, other: &NearRecord) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Found {
-    fn eq(&self, other: &Found) -> bool {
+impl PartialEq for NearRecord {
+    fn eq(&self, other: &NearRecord) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Found {}
+impl Eq for NearRecord {}
 
 // Geometry of the search: sphere or plane, and an index of either.
 

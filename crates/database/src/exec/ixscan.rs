@@ -62,9 +62,9 @@ impl IndexScan {
         prefetch: Prefetch,
     ) -> Result<Vec<IndexScan>> {
         let (ranges, bounds): (Vec<_>, Vec<_>) = scans.iter().map(Scan::keys).unzip();
-        let each = scans.iter().zip(ranges).zip(&bounds);
-        let each = each.map(|((scan, range), bounds)| (scan, range, bounds.as_ref()));
-        let cursors = around.cursors(each, prefetch)?;
+        let bounded = scans.iter().zip(ranges).zip(&bounds);
+        let bounded = bounded.map(|((scan, range), bounds)| (scan, range, bounds.as_ref()));
+        let cursors = around.cursors(bounded, prefetch)?;
         around.operation.check()?;
         let over = |((cursor, scan), bounds)| IndexScan::over(around, scan, cursor, bounds);
         Ok(cursors.into_iter().zip(scans).zip(bounds).map(over).collect())

@@ -28,7 +28,7 @@ pub(crate) use counters::{Report, Stats};
 pub(crate) use covered::Covering;
 pub(crate) use describe::Explainer;
 pub(crate) use excerpt::Fields;
-pub(crate) use fetch::{Found, PeekedStream, found_by, lookup};
+pub(crate) use fetch::{PeekedStream, SingleRecord, finish_lookup, lookup};
 pub(crate) use geo_near::NearAccess;
 pub(crate) use node::{Fetches, Ids, Keys, Node, Scan, ScanKeys, TextSearch};
 pub(crate) use sort::{Limit, SortOptions};

@@ -19,8 +19,8 @@ pub(crate) struct TextOr {
     index: Arc<TextIndex>,
     /// A scan of each term's keys, and the position of the score in its keys.
     terms: Vec<(IndexScan, usize)>,
-    /// The records after the keys have been read, the next one last.
-    found: Option<Vec<(RecordId, f64)>>,
+    /// The records with their scores after the keys have been read, the next one last.
+    scores: Option<Vec<(RecordId, f64)>>,
     documents: ReadAhead,
     stats: Stats,
     examined: u64,
@@ -37,7 +37,7 @@ impl TextOr {
             exec_context,
             index,
             terms: terms.collect(),
-            found: None,
+            scores: None,
             documents: ReadAhead::default(),
             stats: Stats::default(),
             examined: 0,
@@ -47,37 +47,37 @@ impl TextOr {
     /// Adds up the scores of all records.
     fn gather(&mut self) -> Result<Vec<(RecordId, f64)>> {
         let mut positions: HashMap<RecordId, usize, foldhash::fast::FixedState> = HashMap::default();
-        let mut found: Vec<(RecordId, f64)> = Vec::new();
+        let mut scores: Vec<(RecordId, f64)> = Vec::new();
         for (scan, behind_term) in &mut self.terms {
             while let Some(id) = scan.next()? {
                 self.stats.need_time();
                 let key = scan.key().map_or(&[][..], |key| &key.key_string);
                 let score = self.index.score(key, *behind_term)?;
-                let position = *positions.entry(id).or_insert(found.len());
-                match found.get_mut(position) {
+                let position = *positions.entry(id).or_insert(scores.len());
+                match scores.get_mut(position) {
                     Some((_, sum)) => *sum += score,
-                    None => found.push((id, score)),
+                    None => scores.push((id, score)),
                 }
             }
         }
-        found.sort_unstable_by_key(|(id, _)| Reverse(*id));
-        Ok(found)
+        scores.sort_unstable_by_key(|(id, _)| Reverse(*id));
+        Ok(scores)
     }
 
     /// Returns the document of the record that was just removed from the list.
     fn document(&mut self, id: RecordId) -> Result<Option<Value>> {
-        let left = self.found.as_deref().unwrap_or_default();
+        let left = self.scores.as_deref().unwrap_or_default();
         self.documents.document(&self.exec_context, id, left.iter().rev().map(|(id, _)| *id))
     }
 }
 
 impl RecordStream for TextOr {
     fn next(&mut self) -> Result<Option<Row>> {
-        if self.found.is_none() {
+        if self.scores.is_none() {
             let operation = self.exec_context.operation.clone();
-            self.found = Some(operation.run_long(|| self.gather())?);
+            self.scores = Some(operation.run_long(|| self.gather())?);
         }
-        while let Some((id, score)) = self.found.as_mut().and_then(Vec::pop) {
+        while let Some((id, score)) = self.scores.as_mut().and_then(Vec::pop) {
             self.examined += 1;
             self.exec_context.examine_document()?;
             // After a read of entries from an earlier state, the document may be gone.

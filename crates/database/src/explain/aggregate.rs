@@ -8,7 +8,7 @@ use super::{Effect, Records, Stats, Subject, Top, Verbosity, begin, drain, missi
 use crate::database::Database;
 use crate::exec::{Explainer, Node};
 use crate::plan::{self, Plan, Read};
-use crate::read::{AggregateRequest, Front, OtherCollections, check_first_stage, stages};
+use crate::read::{AggregateRequest, OtherCollections, PlannedPipeline, check_first_stage, stages};
 use crate::scope::Scope;
 use base::bson::{Builder, Document, DocumentBuf, Path, Value};
 use base::{Result, bail, err};
@@ -50,7 +50,8 @@ impl Database {
             return Ok(out.finish());
         }
         let collection = view.catalog.get(&resolved.namespace).cloned();
-        let Front { mut read, rest } = Front::of(pipeline, collection.as_deref(), context)?;
+        let PlannedPipeline { mut read, rest } =
+            PlannedPipeline::of(pipeline, collection.as_deref(), context)?;
         read.hint = request.hint.clone();
         read.allow_disk_use = environment.allow_disk_use;
         let Some(collection) = collection else {
@@ -239,11 +240,11 @@ impl Counted {
         let mut stages = rest.run_through(source, environment, &mut count)?;
         while stages.next()?.is_some() {}
         drop(stages);
-        let found = counts.first().map_or(0, |count| count.load(Relaxed));
+        let matched = counts.first().map_or(0, |count| count.load(Relaxed));
         *self.counts.lock() = counts;
         let stream =
             Arc::into_inner(shared_stream).ok_or_else(|| err!(InternalError, "a stage kept its source"))?;
-        Ok((stream.into_inner(), Effect { found, ..Effect::default() }))
+        Ok((stream.into_inner(), Effect { matched, ..Effect::default() }))
     }
 
     /// Appends the stages, each with its number of output documents if known.

@@ -53,7 +53,7 @@ pub(crate) enum Top {
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Effect {
     /// Number of documents found.
-    pub(crate) found: u64,
+    pub(crate) matched: u64,
     /// Number of documents that an update would change.
     pub(crate) modified: u64,
     /// True if an update would insert a document.
@@ -76,11 +76,11 @@ pub(crate) type Run<'r> = &'r mut dyn FnMut(Records) -> Result<(Records, Effect)
 
 /// Runs a plan to its end.
 pub(crate) fn drain(mut stream: Records) -> Result<(Records, Effect)> {
-    let mut found = 0;
+    let mut matched = 0;
     while stream.next()?.is_some() {
-        found += 1;
+        matched += 1;
     }
-    Ok((stream, Effect { found, ..Effect::default() }))
+    Ok((stream, Effect { matched, ..Effect::default() }))
 }
 
 impl Subject<'_> {
@@ -130,9 +130,9 @@ impl Subject<'_> {
     }
 
     /// Appends a plan. MongoDB nests it one level deeper if its slot-based engine would run it.
-    fn append_plan(&self, tree: &Node, is_kept: bool, out: &mut Builder) {
+    fn append_plan(&self, tree: &Node, is_cached: bool, out: &mut Builder) {
         let stages = self.print(tree, None).stages;
-        out.append(c"isCached", is_kept);
+        out.append(c"isCached", is_cached);
         match self.is_classic() {
             false => out.append(c"queryPlan", &stages),
             true => out.append_all(stages.view()),
@@ -164,11 +164,11 @@ impl Subject<'_> {
         for tree in &self.rejected() {
             let start = time::now();
             let mut stream = self.plan.open(tree)?;
-            let mut found = 0;
-            while found < TRIAL_RESULTS && stream.next()?.is_some() {
-                found += 1;
+            let mut matched = 0;
+            while matched < TRIAL_RESULTS && stream.next()?.is_some() {
+                matched += 1;
             }
-            let effect = Effect { found, ..Effect::default() };
+            let effect = Effect { matched, ..Effect::default() };
             let printed = self.print(tree, Some((effect, Report::of(stream.as_ref()))));
             out.push_document();
             printed.append_to(self.returned(effect), start, self.is_classic().then_some(false), out);
@@ -181,9 +181,9 @@ impl Subject<'_> {
     /// Returns the number of results. Counts and writes have none.
     fn returned(&self, effect: Effect) -> u64 {
         match &self.top {
-            Top::Documents | Top::Projection(..) => effect.found,
-            Top::Groups(counts, _) => counts.last().map_or(effect.found, |count| count.load(Relaxed)),
-            Top::Delete { returns } | Top::Update { returns } if *returns => effect.found,
+            Top::Documents | Top::Projection(..) => effect.matched,
+            Top::Groups(counts, _) => counts.last().map_or(effect.matched, |count| count.load(Relaxed)),
+            Top::Delete { returns } | Top::Update { returns } if *returns => effect.matched,
             Top::Count { .. } | Top::Delete { .. } | Top::Update { .. } => 0,
         }
     }
@@ -196,17 +196,17 @@ impl Subject<'_> {
             explainer.projection = Some(spec.clone());
         }
         let effect = effect.unwrap_or_default();
-        let stats = |advanced: u64| Stats { works: effect.found + 1, advanced, ended: true };
+        let stats = |advanced: u64| Stats { works: effect.matched + 1, advanced, ended: true };
         let projected = |out: &mut Explainer| match &self.top {
             Top::Projection(name, spec) if !tree.projects() => {
-                out.stage(name, &stats(effect.found)).append(c"transformBy", spec);
+                out.stage(name, &stats(effect.matched)).append(c"transformBy", spec);
                 out.input(|out| tree.describe(out));
             }
             _ => tree.describe(out),
         };
         let planned = |out: &mut Explainer| match self.plan.plans_branches() {
             true => {
-                out.stage("SUBPLAN", &stats(effect.found));
+                out.stage("SUBPLAN", &stats(effect.matched));
                 out.input(projected);
             }
             false => projected(out),
@@ -216,18 +216,18 @@ impl Subject<'_> {
             Top::Groups(counts, _) => aggregate::explain(counts, tree, &mut explainer),
             Top::Count { skip } => {
                 explainer.stage("COUNT", &stats(0));
-                explainer.count(c"nCounted", effect.found);
+                explainer.count(c"nCounted", effect.matched);
                 explainer.count(c"nSkipped", *skip);
                 explainer.input(planned);
             }
             Top::Delete { .. } => {
                 explainer.stage("DELETE", &stats(self.returned(effect)));
-                explainer.count(c"nWouldDelete", effect.found);
+                explainer.count(c"nWouldDelete", effect.matched);
                 explainer.input(planned);
             }
             Top::Update { .. } => {
                 explainer.stage("UPDATE", &stats(self.returned(effect)));
-                explainer.count(c"nMatched", effect.found);
+                explainer.count(c"nMatched", effect.matched);
                 explainer.count(c"nWouldModify", effect.modified);
                 explainer.count(c"nWouldUpsert", u64::from(effect.upserted));
                 explainer.input(planned);
@@ -252,14 +252,14 @@ struct Printed {
 }
 
 impl Printed {
-    fn append_to(&self, returned: u64, start: Instant, is_kept: Option<bool>, out: &mut Builder) {
+    fn append_to(&self, returned: u64, start: Instant, is_cached: Option<bool>, out: &mut Builder) {
         let number = |count: u64| i32::try_from(count).unwrap_or(i32::MAX);
         out.append(c"nReturned", number(returned));
         out.append(c"executionTimeMillis", number(time::since(start).as_millis() as u64));
         out.append(c"totalKeysExamined", number(self.keys_examined));
         out.append(c"totalDocsExamined", number(self.docs_examined));
         out.begin_document(c"executionStages");
-        out.append_optional(c"isCached", is_kept);
+        out.append_optional(c"isCached", is_cached);
         out.append_all(self.stages.view()).end();
     }
 }

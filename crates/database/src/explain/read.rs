@@ -79,8 +79,8 @@ impl Database {
         }
         let read = Read { hint, skip, limit, covering: Some(Vec::new()), ..Read::new(matcher) };
         let mut count = |mut stream: Records| {
-            let found = stream.count()?;
-            Ok((stream, Effect { found, ..Effect::default() }))
+            let matched = stream.count()?;
+            Ok((stream, Effect { matched, ..Effect::default() }))
         };
         explained(scope, (view, &collection), read, Top::Count { skip }, verbosity, &mut count)
     }
@@ -248,7 +248,7 @@ fn would_update(
 ) -> Result<(Records, Effect)> {
     let mut effect = Effect::default();
     while let Some(record) = stream.next()? {
-        effect.found += 1;
+        effect.matched += 1;
         let document = record.document.view();
         let position = match request.update.needs_position() {
             true => request.matcher.matches_at(document, context)?.and_then(|found| found.position),
@@ -257,6 +257,6 @@ fn would_update(
         let changed = request.update.apply(document, position, false, context)?;
         effect.modified += u64::from(changed.is_some());
     }
-    effect.upserted = request.upsert && effect.found == 0;
+    effect.upserted = request.upsert && effect.matched == 0;
     Ok((stream, effect))
 }

@@ -122,11 +122,11 @@ impl GeoIndex {
         &self,
         spec: &IndexSpec,
         document: Document<'_>,
-        found: &mut DocumentKeys,
+        document_keys: &mut DocumentKeys,
     ) -> Result<()> {
         match self {
-            GeoIndex::Sphere(sphere) => sphere.keys(spec, document, found),
-            GeoIndex::Flat(grid) => flat::keys(grid, spec, document, found),
+            GeoIndex::Sphere(sphere) => sphere.keys(spec, document, document_keys),
+            GeoIndex::Flat(grid) => flat::keys(grid, spec, document, document_keys),
         }
     }
 }

@@ -50,37 +50,39 @@ impl IndexSpec {
     /// Errors: CannotIndexParallelArrays, 16746 for an ambiguous numeric component, 16766 for an array in a hashed
     /// field.
     pub fn keys_of(&self, document: Document<'_>, context: &Context) -> Result<DocumentKeys> {
-        let mut found = DocumentKeys::default();
+        let mut document_keys = DocumentKeys::default();
         if let Some(partial) = &self.partial
             && !partial.matcher.matches(document, context)?
         {
-            return Ok(found);
+            return Ok(document_keys);
         }
         if let Some(text) = &self.text {
-            self.text_keys(text, document, &mut found)?;
+            self.text_keys(text, document, &mut document_keys)?;
         } else if let Some(geo) = &self.geo {
-            geo.keys(self, document, &mut found)?;
+            geo.keys(self, document, &mut document_keys)?;
         } else if let Some(wildcard) = &self.wildcard {
-            self.wildcard_keys(wildcard, document, &mut found)?;
-        } else if self.single_key(document, &mut found) {
-            return Ok(found);
+            self.wildcard_keys(wildcard, document, &mut document_keys)?;
+        } else if self.single_key(document, &mut document_keys) {
+            return Ok(document_keys);
         } else {
-            self.plain_keys(document, &mut found)?;
+            self.plain_keys(document, &mut document_keys)?;
         }
-        if found.keys.len() > 1 {
-            found.keys.sort_unstable();
-            found.keys.dedup_by(|a, b| a.key_string == b.key_string);
+        if document_keys.keys.len() > 1 {
+            document_keys.keys.sort_unstable();
+            document_keys.keys.dedup_by(|a, b| a.key_string == b.key_string);
         }
         debug_assert!(
-            found.multikey.is_empty() || found.multikey.len() <= self.multikey_words(),
-            "{found:?}"
+            document_keys.multikey.is_empty() || document_keys.multikey.len() <= self.multikey_words(),
+            "{document_keys:?}"
         );
         let is_plain = self.text.is_none() && self.geo.is_none() && self.wildcard.is_none();
         debug_assert!(
-            !is_plain || found.keys.len() <= 1 || found.multikey.iter().any(|bits| *bits != 0),
+            !is_plain
+                || document_keys.keys.len() <= 1
+                || document_keys.multikey.iter().any(|bits| *bits != 0),
             "several keys without an array: a scan would return the document twice"
         );
-        Ok(found)
+        Ok(document_keys)
     }
 
     /// Returns true if two versions of a document agree in all fields that decide its keys. May return false although
@@ -96,9 +98,9 @@ impl IndexSpec {
     }
 
     /// Adds the keys of an ordinary or compound index.
-    fn plain_keys(&self, document: Document<'_>, found: &mut DocumentKeys) -> Result<()> {
-        found.multikey = vec![0; self.parts.len()];
-        let DocumentKeys { keys, multikey } = found;
+    fn plain_keys(&self, document: Document<'_>, document_keys: &mut DocumentKeys) -> Result<()> {
+        document_keys.multikey = vec![0; self.parts.len()];
+        let DocumentKeys { keys, multikey } = document_keys;
         let paths = self.parts.iter().map(|part| &part.path);
         compound_keys(
             document,
@@ -120,11 +122,11 @@ impl IndexSpec {
         &self,
         wildcard: &Wildcard,
         document: Document<'_>,
-        found: &mut DocumentKeys,
+        document_keys: &mut DocumentKeys,
     ) -> Result<()> {
         let leaves = wildcard.leaves(document);
-        found.multikey = vec![0; self.multikey_words()];
-        let DocumentKeys { keys, multikey } = found;
+        document_keys.multikey = vec![0; self.multikey_words()];
+        let DocumentKeys { keys, multikey } = document_keys;
         let (parts, by_path) = multikey.split_at_mut(self.parts.len());
         if let Some(bits) = parts.get_mut(wildcard.part) {
             *bits = u32::from(leaves.ambiguous);
@@ -152,7 +154,7 @@ impl IndexSpec {
 
     /// Adds the key of the most frequent kind of index, on one top-level field without an array. Returns false if this
     /// simple case does not apply.
-    fn single_key(&self, document: Document<'_>, found: &mut DocumentKeys) -> bool {
+    fn single_key(&self, document: Document<'_>, document_keys: &mut DocumentKeys) -> bool {
         let [part] = &*self.parts else { return false };
         if part.kind == KeyKind::Hashed || part.path.components().len() != 1 {
             return false;
@@ -162,7 +164,7 @@ impl IndexSpec {
             return false;
         }
         if value.is_some() || !self.sparse {
-            found.keys.push(self.key_of(&[value]));
+            document_keys.keys.push(self.key_of(&[value]));
         }
         true
     }
@@ -262,7 +264,7 @@ mod tests {
             "{a: {b: 1}}",
         ];
         let documents = documents.map(|document| extended_json::parse(document).unwrap());
-        let mut found = 0;
+        let mut same = 0;
         for (key, options) in specs {
             let spec = extended_json::parse(&format!("{{name: 'n', key: {key}{options}}}")).unwrap();
             let namespace = Namespace::parse("test.c").unwrap();
@@ -272,12 +274,12 @@ mod tests {
             };
             for (before, after) in documents.iter().flat_map(|a| documents.iter().map(move |b| (a, b))) {
                 if spec.are_keys_same(before.view(), after.view()) {
-                    found += 1;
+                    same += 1;
                     assert_eq!(keys(before), keys(after), "{key}: {before:?} {after:?}");
                 }
             }
         }
         // Each document with itself in five indexes, and those that differ in other fields.
-        assert!(found > 5 * documents.len(), "{found}");
+        assert!(same > 5 * documents.len(), "{same}");
     }
 }

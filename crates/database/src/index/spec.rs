@@ -226,7 +226,8 @@ impl IndexSpec {
 
     /// Returns true if the key pattern is `_id` alone, ascending.
     pub fn is_id_pattern(&self) -> bool {
-        matches!(&*self.parts, [part] if part.path.as_str() == "_id" && matches!(part.kind, KeyKind::Ascending | KeyKind::Descending))
+        let [part] = &*self.parts else { return false };
+        part.path.as_str() == "_id" && matches!(part.kind, KeyKind::Ascending | KeyKind::Descending)
     }
 
     /// Makes a prepared index unique, as collMod does.

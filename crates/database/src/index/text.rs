@@ -81,12 +81,12 @@ pub(super) fn stored(key: Document<'_>, options: Document<'_>) -> Result<Stored>
 }
 
 /// Returns the options in the given order, then the defaults, and the version last.
-fn stored_options(given: Document<'_>, own: Document<'_>, version: Version) -> DocumentBuf {
+fn stored_options(given: Document<'_>, defaults: Document<'_>, version: Version) -> DocumentBuf {
     let mut out = Builder::new();
     for option in given.iter().filter(|option| option.name() != "textIndexVersion") {
-        out.append(option.field_name(), own.get(option.name()).unwrap_or(option.value()));
+        out.append(option.field_name(), defaults.get(option.name()).unwrap_or(option.value()));
     }
-    for option in own.iter().filter(|option| given.find(option.name()).is_none()) {
+    for option in defaults.iter().filter(|option| given.find(option.name()).is_none()) {
         out.append_element(&option);
     }
     out.append(c"textIndexVersion", version as i32);
@@ -280,7 +280,7 @@ impl IndexSpec {
         &self,
         text: &TextIndex,
         document: Document<'_>,
-        found: &mut DocumentKeys,
+        document_keys: &mut DocumentKeys,
     ) -> Result<()> {
         let extras: Vec<Option<Value<'_>>> = self
             .parts
@@ -292,7 +292,7 @@ impl IndexSpec {
             })
             .collect::<Result<_>>()?;
         let scores = text.spec.scores(document)?;
-        found.keys.reserve(scores.iter().len());
+        document_keys.keys.reserve(scores.iter().len());
         for (term, score) in scores.iter() {
             let term = key_term(term);
             // Additional capacity for the score and the other fields.
@@ -306,11 +306,11 @@ impl IndexSpec {
                 builder.push(value, part.kind != KeyKind::Descending);
             }
             let (key_string, type_bits) = builder.into_parts();
-            found.keys.push(KeyOf { key_string, type_bits });
+            document_keys.keys.push(KeyOf { key_string, type_bits });
         }
-        found.multikey = vec![0; self.parts.len()];
-        if let Some(bits) = found.multikey.get_mut(text.prefix) {
-            *bits = u32::from(found.keys.len() > 1);
+        document_keys.multikey = vec![0; self.parts.len()];
+        if let Some(bits) = document_keys.multikey.get_mut(text.prefix) {
+            *bits = u32::from(document_keys.keys.len() > 1);
         }
         Ok(())
     }

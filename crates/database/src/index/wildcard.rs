@@ -50,8 +50,8 @@ impl Wildcard {
         projection: Option<&DocumentBuf>,
         context: &Context,
     ) -> Result<Option<Wildcard>> {
-        let mut found = parts.iter().enumerate().filter(|(_, part)| is_wildcard(part.path.as_str()));
-        let Some((part, key)) = found.next() else {
+        let mut wildcards = parts.iter().enumerate().filter(|(_, part)| is_wildcard(part.path.as_str()));
+        let Some((part, key)) = wildcards.next() else {
             return match projection {
                 None => Ok(None),
                 Some(_) => Err(err!(
@@ -60,7 +60,7 @@ impl Wildcard {
                 )),
             };
         };
-        if found.next().is_some() {
+        if wildcards.next().is_some() {
             bail!(7246201, "wildcard indexes do not allow more than one wildcard field");
         }
         let below = key.path.as_str().strip_suffix(".$**").map(|path| Path::new(FieldName::trusted(path)));

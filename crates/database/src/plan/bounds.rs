@@ -295,9 +295,9 @@ pub(crate) fn bounds(
     context: &Context,
     collation: &Collation,
 ) -> Vec<(Path, Bounds)> {
-    let mut found = Vec::new();
-    collect(expression, context, collation, &mut found);
-    found
+    let mut bounds = Vec::new();
+    collect(expression, context, collation, &mut bounds);
+    bounds
 }
 
 /// Nesting of expressions limits the recursion.
@@ -305,21 +305,21 @@ fn collect(
     expression: &Expression,
     context: &Context,
     collation: &Collation,
-    found: &mut Vec<(Path, Bounds)>,
+    bounds: &mut Vec<(Path, Bounds)>,
 ) {
     let Some((operator, operands)) = expression.as_call() else { return };
     match (operator, operands.as_slice()) {
-        ("$and", all) => all.iter().for_each(|operand| collect(operand, context, collation, found)),
+        ("$and", all) => all.iter().for_each(|operand| collect(operand, context, collation, bounds)),
         (_, [left, right]) => {
             if let (Some(path), Some(value)) = (left.field_path(), constant(right, context)) {
-                found.extend(
+                bounds.extend(
                     compare_expression(operator, value.view(), collation)
-                        .map(|bounds| (path.clone(), bounds)),
+                        .map(|path_bounds| (path.clone(), path_bounds)),
                 );
             } else if let (Some(path), Some(value)) = (right.field_path(), constant(left, context)) {
                 let exchanged_operator =
                     compare_expression(exchanged_operator(operator), value.view(), collation);
-                found.extend(exchanged_operator.map(|bounds| (path.clone(), bounds)));
+                bounds.extend(exchanged_operator.map(|path_bounds| (path.clone(), path_bounds)));
             }
         }
         _ => {}

@@ -11,7 +11,7 @@ use super::{Access, Hint, Read, geo, hint, shape, text};
 use crate::catalog::cached_plans::{CachedFields, Trial};
 use crate::catalog::collection::{Collection, Data};
 use crate::catalog::history::View;
-use crate::exec::{ExecContext, Explainer, Found, NaturalOrder, Node, RecordStream, found_by};
+use crate::exec::{ExecContext, Explainer, NaturalOrder, Node, RecordStream, SingleRecord, finish_lookup};
 use crate::index::Index;
 use crate::operation::{Operation, PlanUse, QuerySettings};
 use base::bson::{Builder, DocumentBuf, Path, Type};
@@ -79,15 +79,15 @@ pub(crate) fn by_id(
     let mut key = Vec::with_capacity(32);
     collation.append_key(id.view(), true, &mut key);
     let snapshot = view.snapshot.as_ref();
-    let found = match read.alone {
+    let entry = match read.alone {
         true => snapshot.lookup_alone(index.ident, &key, data.ident),
         false => snapshot.lookup(index.ident, &key, data.ident),
     };
-    let found = found_by(operation, found, &key, filter, context);
+    let result = finish_lookup(operation, entry, &key, filter, context);
     index.uses.fetch_add(1, Relaxed);
     operation.mark_by_id();
     // Errors are returned with the first record, as for any plan.
-    Ok(Some(Box::new(Found(found.map(|(_, _, record)| record).transpose()))))
+    Ok(Some(Box::new(SingleRecord(result.map(|(_, _, record)| record).transpose()))))
 }
 
 fn id_equality(node: &matcher::Node) -> Option<&base::bson::ValueBuf> {

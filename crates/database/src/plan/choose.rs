@@ -415,8 +415,8 @@ impl<'a> Planning<'a> {
 
     /// Returns a scan for one branch of an `$or`.
     pub(super) fn scan_of(&self, branch: &Node) -> Result<Option<Access>> {
-        let own = self.conjuncts(branch);
-        let mut candidates = self.candidates(&own, branch);
+        let conjuncts = self.conjuncts(branch);
+        let mut candidates = self.candidates(&conjuncts, branch);
         candidates.retain(|candidate| candidate.first_part_rank() > 1);
         self.sort(&mut candidates, false, &|equal| self.by_keys(equal).map(drop))?;
         Ok(candidates.into_iter().next().map(|best| best.access))

@@ -43,8 +43,8 @@ pub(super) fn candidate(
         let mut conditions = conjuncts.members.iter().filter_map(|member| condition(member, &part.path));
         let Some(ranges) = conditions.find_map(|condition| geo.bounds(condition)) else { continue };
         let access = access.get_or_insert_with(|| others(index, geo, conjuncts));
-        if let Some(own) = access.parts.get_mut(position) {
-            *own = Intervals::of(&ranges);
+        if let Some(intervals) = access.parts.get_mut(position) {
+            *intervals = Intervals::of(&ranges);
         }
         if let Some(bounded) = access.bounded.get_mut(position) {
             *bounded = true;
@@ -64,8 +64,8 @@ fn others(index: &Arc<Index>, geo: &GeoIndex, conjuncts: &Conjuncts<'_>) -> Acce
             && !index.spec.parts.iter().any(|part| GeoIndex::is_geo_part(part) && part.path == *path)
     };
     let list = conjuncts.list.iter().filter(|conjunct| conjunct.needs_value && usable(&conjunct.path));
-    let own = Conjuncts { list: list.cloned().collect(), ..*conjuncts };
-    let mut access = access::bounds(index, &own);
+    let others = Conjuncts { list: list.cloned().collect(), ..*conjuncts };
+    let mut access = access::bounds(index, &others);
     access.proven = vec![false; conjuncts.members.len().max(1)];
     access
 }
@@ -103,13 +103,13 @@ pub(super) fn near(
         conjuncts.list.iter().any(|conjunct| conjunct.path == *path)
             || conjuncts.members.iter().any(|node| is_of(&node))
     };
-    let found = indexes.find_map(|index| {
+    let usable = indexes.find_map(|index| {
         let geo = index.spec.geo.as_ref().filter(|geo| geo.finds_near(near))?;
         let part = part_of(&index.spec)?;
         let leads = part == 0 || index.spec.parts.first().is_some_and(|first| asks(&first.path));
         leads.then_some((index, geo, part))
     });
-    let Some((index, geo, part)) = found else {
+    let Some((index, geo, part)) = usable else {
         bail!(
             NoQueryExecutionPlans,
             "error processing query: {}\n planner returned error :: caused by :: unable to find index for \

@@ -158,8 +158,8 @@ impl Observations {
 
     /// Returns the shapes with a nonzero `count`, most frequent first.
     fn by(&self, count: fn(&ReadCounts) -> i64, with_documents: bool) -> Vec<DocumentBuf> {
-        let mut found: Vec<_> = self.reads.values().filter(|counts| count(counts) > 0).collect();
-        found.sort_by_key(|counts| (-count(counts), &counts.ns, counts.shape.view().bytes()));
+        let mut shapes: Vec<_> = self.reads.values().filter(|counts| count(counts) > 0).collect();
+        shapes.sort_by_key(|counts| (-count(counts), &counts.ns, counts.shape.view().bytes()));
         let describe = |counts: &ReadCounts| {
             let mut out = Builder::new();
             out.append(c"ns", counts.ns.as_str()).append_all(counts.shape.view());
@@ -169,7 +169,7 @@ impl Observations {
             }
             out.finish()
         };
-        found.into_iter().map(describe).collect()
+        shapes.into_iter().map(describe).collect()
     }
 }
 

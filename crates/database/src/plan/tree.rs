@@ -225,24 +225,24 @@ impl Tree<'_> {
         let mut terms: Vec<Scan> = search.search.terms.iter().map(term).collect();
         // A text search has no metadata of its keys, as in MongoDB.
         let fetches = |input, filter| Node::Fetch(Fetches { input, filter, keeps_keys: false, few: 0 });
-        let found = match terms.len() {
+        let node = match terms.len() {
             _ if scored => Node::TextOr { text: search.clone(), terms },
             1 => fetches(Ids::Scan(terms.remove(0)), None),
             _ => fetches(Ids::Or(terms), None),
         };
-        let mut found = Node::TextMatch { input: Box::new(found), text: search };
+        let mut node = Node::TextMatch { input: Box::new(node), text: search };
         if let Some(filter) = rest {
-            found = Node::Refetch { input: Box::new(found), filter };
+            node = Node::Refetch { input: Box::new(node), filter };
         }
         if others.is_empty() {
-            return found;
+            return node;
         }
         let rest = Arc::new(self.read.matcher.without_text());
         let other = |access: Access| {
             let input = Ids::Scan(Scan::new(Arc::new(access), true));
             fetches(input, Some(Part::all(rest.clone())))
         };
-        Node::Or(std::iter::once(found).chain(others.into_iter().map(other)).collect())
+        Node::Or(std::iter::once(node).chain(others.into_iter().map(other)).collect())
     }
 }
 

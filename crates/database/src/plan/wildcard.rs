@@ -48,8 +48,8 @@ fn positional(index: &Arc<Index>, wildcard: &Wildcard, conjuncts: &Conjuncts<'_>
         access.proven.fill(false);
         // Arrays within arrays are keys as a whole.
         let values = access.parts.get_mut(wildcard.part + 1)?;
-        let own = values.as_slice().iter().cloned();
-        *values = Intervals::union(own.chain([Interval::bracket(Type::Array)]).collect());
+        let intervals = values.as_slice().iter().cloned();
+        *values = Intervals::union(intervals.chain([Interval::bracket(Type::Array)]).collect());
         Some(access)
     });
     accesses.collect()
@@ -61,7 +61,7 @@ fn positional(index: &Arc<Index>, wildcard: &Wildcard, conjuncts: &Conjuncts<'_>
 fn without_positions(path: &Path, wildcard: &Wildcard) -> Option<Vec<String>> {
     const PATHS_MAX: usize = 64;
     let mut open: Vec<String> = Vec::new();
-    let mut found: Vec<String> = Vec::new();
+    let mut paths: Vec<String> = Vec::new();
     for component in path.components() {
         let with_name = |before: &String| format!("{before}.{}", component.name());
         if open.is_empty() {
@@ -72,18 +72,18 @@ fn without_positions(path: &Path, wildcard: &Wildcard) -> Option<Vec<String>> {
         match component.index() {
             None => open = named,
             Some(_) => {
-                found.extend(open.iter().cloned());
+                paths.extend(open.iter().cloned());
                 open.extend(named);
             }
         }
-        if open.len() + found.len() > PATHS_MAX {
+        if open.len() + paths.len() > PATHS_MAX {
             return None;
         }
     }
-    found.extend(open);
-    found.sort();
-    found.dedup();
-    found.iter().all(|path| wildcard.covers(&Path::new(FieldName::trusted(path)))).then_some(found)
+    paths.extend(open);
+    paths.sort();
+    paths.dedup();
+    paths.iter().all(|path| wildcard.covers(&Path::new(FieldName::trusted(path)))).then_some(paths)
 }
 
 /// Returns bounds on the values at a path.
@@ -151,8 +151,8 @@ fn bounded(
     paths: Vec<Interval>,
 ) -> Option<Access> {
     let list = conjuncts.list.iter().filter(|conjunct| !wildcard.covers(&conjunct.path) || admits(conjunct));
-    let own = Conjuncts { list: list.cloned().collect(), ..*conjuncts };
-    let mut access = access::bounds(&Arc::new(index), &own);
+    let usable = Conjuncts { list: list.cloned().collect(), ..*conjuncts };
+    let mut access = access::bounds(&Arc::new(index), &usable);
     *access.parts.get_mut(wildcard.part)? = Intervals::union(paths);
     Some(access)
 }

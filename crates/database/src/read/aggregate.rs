@@ -1,7 +1,8 @@
 //! aggregate: a pipeline over a collection, a view, or no collection.
 //!
-//! This module also has `$out`: it writes a collection's new content to a temporary collection and
-//! then replaces the target at once.
+//! [`PlannedPipeline`] moves the leading stages into a plan. A new stage that a plan can execute is a case there. This
+//! module also has `$out`: it writes a collection's new content to a temporary collection and then replaces the target
+//! at once.
 
 use super::collections::OtherCollections;
 use super::oplog::{OplogScan, Order, TransactionsScan};
@@ -105,12 +106,12 @@ pub(crate) fn check_first_stage(namespace: &Namespace, pipeline: &Pipeline) -> R
 }
 
 /// The leading part of a pipeline as a plan (filter, order, limit), and the remaining stages.
-pub(crate) struct Front {
+pub(crate) struct PlannedPipeline {
     pub(crate) read: Read,
     pub(crate) rest: Pipeline,
 }
 
-impl Front {
+impl PlannedPipeline {
     /// Moves leading stages of a pipeline into a plan over a collection.
     ///
     /// Errors: as [`split`](Self::split); errors of `$geoNear`.
@@ -118,9 +119,9 @@ impl Front {
         mut pipeline: Pipeline,
         collection: Option<&Collection>,
         context: &Context,
-    ) -> Result<Front> {
+    ) -> Result<PlannedPipeline> {
         let (Some(collection), Some(near)) = (collection, pipeline.take_leading_near()) else {
-            return Front::split(pipeline, context);
+            return PlannedPipeline::split(pipeline, context);
         };
         let path = match near.key() {
             Some(key) => key.to_string(),
@@ -135,14 +136,14 @@ impl Front {
             return Err(no_sort());
         }
         read.metadata = requested.without(MetaKind::SortKey);
-        Ok(Front { read, rest: near.fields().then(pipeline) })
+        Ok(PlannedPipeline { read, rest: near.fields().then(pipeline) })
     }
 
     /// Moves the leading `$match`, `$sort`, `$skip` and `$limit` of a pipeline into a plan.
     ///
     /// Errors: 16410 for a field name that only filters allow; BadValue for a sort key without a
     /// sort; errors of the optimizer.
-    pub(crate) fn split(mut pipeline: Pipeline, context: &Context) -> Result<Front> {
+    pub(crate) fn split(mut pipeline: Pipeline, context: &Context) -> Result<PlannedPipeline> {
         pipeline.optimize(context)?;
         let matcher = pipeline.take_leading_match();
         let mut read = Read::new(matcher.unwrap_or_else(|| Arc::new(Matcher::every(context))));
@@ -171,7 +172,7 @@ impl Front {
         if requested.is_empty() && read.limit == 0 && read.skip == 0 {
             read.grouped = pipeline.describe().next().and_then(|stage| grouped(stage.view()));
         }
-        Ok(Front { read, rest: pipeline })
+        Ok(PlannedPipeline { read, rest: pipeline })
     }
 }
 
@@ -183,9 +184,9 @@ fn grouped(stage: Document<'_>) -> Option<Grouped> {
     if path == "_id" || path.starts_with('$') {
         return None;
     }
-    let folds = group.iter().filter(|field| field.name() != "_id");
+    let accumulators = group.iter().filter(|field| field.name() != "_id");
     let names: Option<Vec<&str>> =
-        folds.map(|field| field.value().as_document()?.first().map(|fold| fold.name())).collect();
+        accumulators.map(|field| field.value().as_document()?.first().map(|call| call.name())).collect();
     let all = |name: &str| names.iter().flatten().all(|other| *other == name);
     let last = match names.as_deref()? {
         [] => false,
@@ -313,7 +314,8 @@ impl Database {
             pipeline.refuse_text(&format_args!(" (no such collection '{namespace}')"))?;
             return pipeline.run(Box::new(EmptyStream), environment);
         };
-        let Front { mut read, rest } = Front::of(pipeline, Some(&collection), &environment.context)?;
+        let PlannedPipeline { mut read, rest } =
+            PlannedPipeline::of(pipeline, Some(&collection), &environment.context)?;
         read.hint = request.hint.clone();
         read.allow_disk_use = environment.allow_disk_use;
         let (sort, context) = (read.sort.clone(), &environment.context);

@@ -1,6 +1,6 @@
 //! Other collections of a pipeline: sources and targets of `$lookup`, `$unionWith` and `$merge`.
 
-use super::aggregate::{AggregateRequest, Front, Replacement, ServerSource, Sources};
+use super::aggregate::{AggregateRequest, PlannedPipeline, Replacement, ServerSource, Sources};
 use super::{Documents, EmptyStream, with_metadata};
 use crate::catalog::history::View;
 use crate::database::Database;
@@ -119,7 +119,8 @@ impl OtherCollections {
             pipeline.refuse_text(&format_args!(" (no such collection '{namespace}')"))?;
             return pipeline.run(Box::new(EmptyStream), environment);
         };
-        let Front { mut read, rest } = Front::of(pipeline, Some(&collection), &environment.context)?;
+        let PlannedPipeline { mut read, rest } =
+            PlannedPipeline::of(pipeline, Some(&collection), &environment.context)?;
         read.allow_disk_use = environment.allow_disk_use;
         let (sort, context) = (read.sort.clone(), &environment.context);
         let records = self.database.read(&self.operation, &self.view, &collection, read, context)?;

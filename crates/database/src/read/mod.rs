@@ -9,7 +9,7 @@ mod measure;
 mod oplog;
 
 pub use aggregate::{AggregateRequest, ServerSource, Sources};
-pub(crate) use aggregate::{Front, check_first_stage};
+pub(crate) use aggregate::{PlannedPipeline, check_first_stage};
 pub(crate) use collections::OtherCollections;
 pub use find::FindRequest;
 pub(crate) use find::stages;

@@ -259,9 +259,9 @@ impl Database {
         let names = names(&self.catalog());
         let mut named = Vec::new();
         for (trees, reads) in std::mem::take(&mut totals.trees) {
-            let mut found: Vec<_> = trees.iter().filter_map(|ident| names.get(ident)).collect();
-            found.sort();
-            if let Some((namespace, index)) = found.first() {
+            let mut owners: Vec<_> = trees.iter().filter_map(|ident| names.get(ident)).collect();
+            owners.sort();
+            if let Some((namespace, index)) = owners.first() {
                 named.push((namespace.clone(), index.clone(), reads));
             }
         }

@@ -176,7 +176,7 @@ impl Clause<'_> {
 
 /// Splits a filter into its conditions. Operators that depend on each other stay together.
 fn clauses(filter: Document<'_>) -> Vec<Clause<'_>> {
-    let mut found = Vec::new();
+    let mut clauses = Vec::new();
     for element in filter {
         let (name, value) = (element.name(), element.value());
         let operators = value.as_document().filter(|operators| {
@@ -184,15 +184,15 @@ fn clauses(filter: Document<'_>) -> Vec<Clause<'_>> {
             is_operators && !name.starts_with('$') && operators.find("$options").is_none()
         });
         match operators {
-            None => found.push(Clause { name, operator: None, value }),
-            Some(operators) => found.extend(operators.iter().map(|operator| Clause {
+            None => clauses.push(Clause { name, operator: None, value }),
+            Some(operators) => clauses.extend(operators.iter().map(|operator| Clause {
                 name,
                 operator: Some(operator.name()),
                 value: operator.value(),
             })),
         }
     }
-    found
+    clauses
 }
 
 /// Returns the value at a dotted path through documents.

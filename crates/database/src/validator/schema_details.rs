@@ -1,7 +1,7 @@
 //! Reasons for a failed `$jsonSchema`: the list of its rules that failed, in MongoDB's shape.
 //!
-//! A rule is tested by matching a schema with this rule alone on the value. The text of a keyword is in `rule_reason`. A
-//! keyword with nested schemas has its own case in `SchemaTarget::rule`.
+//! A rule is tested by matching a schema with this rule alone on the value. The text of a keyword is in `rule_reason`.
+//! A keyword with nested schemas has its own case in `SchemaTarget::rule`.
 
 use super::details::{Refused, append_considered};
 use base::Result;
@@ -247,15 +247,15 @@ impl<'p> SchemaTarget<'p, '_> {
         &self,
         out: &mut Builder,
         schema: Document<'p>,
-        each: Document<'p>,
+        subschema: Document<'p>,
         document: Document<'p>,
     ) -> Result<()> {
-        annotations(out, each);
+        annotations(out, subschema);
         out.append(c"reason", "at least one additional property did not match the subschema");
         for property in document {
-            if self.is_additional(schema, property)? && self.inner(property.value()).fails(each)? {
+            if self.is_additional(schema, property)? && self.inner(property.value()).fails(subschema)? {
                 out.append(c"failingProperty", property.name());
-                return self.details(out, property.value(), each);
+                return self.details(out, property.value(), subschema);
             }
         }
         Ok(())

@@ -3,7 +3,7 @@
 use super::retryable::{RetryRecorder, delete_answer, no_record};
 use super::source::{Source, WriteProgress};
 use super::update::UpdateOutcome;
-use super::{Found, RETRIES_MAX, check_writable_within, keys_of, too_many_retries};
+use super::{RETRIES_MAX, TargetDocument, check_writable_within, keys_of, too_many_retries};
 use crate::catalog::collection::Collection;
 use crate::changes::Changes;
 use crate::changes::retry_record::RetryKey;
@@ -97,9 +97,9 @@ impl Database {
         check_writable_within(operation, planned)?;
         let mut changes = Changes::new(self.logs());
         for record in group {
-            let found = Found::new(planned, record);
-            let keys = keys_of(planned, Document::from_valid(&found.document), context)?;
-            changes.delete(planned, found.id, &found.document, &keys)?;
+            let target = TargetDocument::new(planned, record);
+            let keys = keys_of(planned, Document::from_valid(&target.document), context)?;
+            changes.delete(planned, target.id, &target.document, &keys)?;
         }
         Ok(changes)
     }
@@ -164,28 +164,28 @@ impl Database {
         recorder: &RetryRecorder<'_>,
     ) -> Result<Option<(DocumentCow, Committed)>> {
         let Scope { operation, context, .. } = scope;
-        let mut found = Found::new(planned, record);
+        let mut target = TargetDocument::new(planned, record);
         loop {
-            let _turn = found.turn(self, operation)?;
-            if found.is_stale() && !found.read_again(self, operation)? {
+            let _turn = target.turn(self, operation)?;
+            if target.is_stale() && !target.read_again(self, operation)? {
                 return Ok(None);
             }
-            let document = Document::from_valid(&found.document);
-            if found.is_changed() && !matcher.matches(document, context)? {
+            let document = Document::from_valid(&target.document);
+            if target.is_changed() && !matcher.matches(document, context)? {
                 return Ok(None);
             }
-            check_writable_within(operation, &found.collection)?;
-            let keys = keys_of(&found.collection, document, context)?;
+            check_writable_within(operation, &target.collection)?;
+            let keys = keys_of(&target.collection, document, context)?;
             let mut changes = Changes::new(self.logs());
-            changes.delete(&found.collection, found.id, &found.document, &keys)?;
-            let removed = DocumentCow::Shared(found.document.to_shared());
+            changes.delete(&target.collection, target.id, &target.document, &keys)?;
+            let removed = DocumentCow::Shared(target.document.to_shared());
             let answer = recorder(Some(&removed), None)?;
             self.record_retry(&mut changes, answer.as_ref().map(|(key, answer)| (*key, answer.view())));
             if let Some(committed) = self.apply(operation, &mut changes)? {
                 return Ok(Some((removed, committed)));
             }
             operation.check()?;
-            found.lost();
+            target.note_conflict();
         }
     }
 }

@@ -54,8 +54,8 @@ pub struct Inserted {
 
 /// Progress of a write that inserts documents, several in a group. A group is one commit.
 ///
-/// A refused document repeats the work of its group. The group after an error therefore has one document, and each commit
-/// doubles the number. Many duplicates thus take linear time.
+/// A refused document repeats the work of its group. The group after an error therefore has one document, and each
+/// commit doubles the number. Many duplicates thus take linear time.
 #[derive(Clone, Copy)]
 pub struct InsertProgress {
     /// Maximum number of documents in the next group.

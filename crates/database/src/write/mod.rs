@@ -132,10 +132,9 @@ fn check_writable_within(operation: &Operation, collection: &Collection) -> Resu
     Ok(())
 }
 
-// Documents that a plan found, for a statement that changes them.
-
-/// A document as of its latest read, with the number of lost races to write it.
-struct Found {
+/// A document that a statement changes: a plan found it, and the statement may read it again. It is as of its latest
+/// read.
+struct TargetDocument {
     /// The collection as of the read of the document.
     collection: Arc<Collection>,
     id: RecordId,
@@ -144,21 +143,22 @@ struct Found {
     /// True if the document has changed since the plan found it. The filter must then be checked
     /// again.
     changed: bool,
-    losses: usize,
+    /// Number of times that another statement wrote the document first.
+    conflicts: usize,
 }
 
-impl Found {
-    fn new(collection: &Arc<Collection>, record: &Row) -> Found {
+impl TargetDocument {
+    fn new(collection: &Arc<Collection>, record: &Row) -> TargetDocument {
         let document = match &record.document {
             DocumentCow::Shared(bytes) => Value::from(bytes.clone()),
             document => Value::from(document.view().bytes()),
         };
-        Found {
+        TargetDocument {
             collection: collection.clone(),
             id: RecordId::of(record),
             document,
             changed: false,
-            losses: 0,
+            conflicts: 0,
         }
     }
 
@@ -173,18 +173,18 @@ impl Found {
         }
         let ident = self.collection.data()?.ident;
         let waits = (operation, database.blocking_hook());
-        let turn = database.write_queues.take_if_contended(ident, self.id, self.losses, waits)?;
+        let turn = database.write_queues.take_if_contended(ident, self.id, self.conflicts, waits)?;
         // The previous owner of the turn has changed the document.
         if turn.is_some() {
             mark!("a write queues for a contended document");
         }
-        self.losses += usize::from(turn.is_some());
+        self.conflicts += usize::from(turn.is_some());
         Ok(turn)
     }
 
     /// Returns true if the document may have changed since the read.
     fn is_stale(&self) -> bool {
-        self.losses > 0
+        self.conflicts > 0
     }
 
     /// Returns true if the document has changed since the plan found it.
@@ -193,24 +193,24 @@ impl Found {
     }
 
     /// Notes that the document had changed before the write.
-    fn lost(&mut self) {
-        self.losses += 1;
+    fn note_conflict(&mut self) {
+        self.conflicts += 1;
     }
 
     /// Reads the document again. Returns `false` if it is gone.
     ///
     /// Errors: QueryPlanKilled if the collection is gone.
     fn read_again(&mut self, database: &Database, operation: &Operation) -> Result<bool> {
-        let found = loop {
+        let read = loop {
             let view = database.view_for(operation);
             self.collection = same_collection(&view.catalog, &self.collection)?;
             let ident = self.collection.data()?.ident;
             match view.snapshot.get(ident, &self.id.key()) {
                 Err(storage::Error::CatalogChanged) => operation.check()?,
-                found => break found.map_err(storage_error)?,
+                read => break read.map_err(storage_error)?,
             }
         };
-        let Some(document) = found else {
+        let Some(document) = read else {
             mark!("a document is gone before its write");
             return Ok(false);
         };

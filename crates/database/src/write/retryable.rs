@@ -187,8 +187,8 @@ impl Database {
         changes.expect_retry(retry.to_key(), self.seen_retry(&retry));
     }
 
-    /// As [`expect_retry`](Self::expect_retry), for the only commit of a statement. The store refuses it if this process
-    /// has seen the statement's own record.
+    /// As [`expect_retry`](Self::expect_retry), for the only commit of a statement. The store refuses it if this
+    /// process has seen the statement's own record.
     fn expect_first_run(&self, changes: &mut Changes, retry: RetryKey) {
         if !self.shares_retries() {
             return;

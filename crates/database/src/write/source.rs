@@ -1,7 +1,7 @@
 //! The records of an update or delete of many documents, with the progress of the statement.
 //!
-//! A statement that must wait returns its [`Source`] to its caller as [`WriteProgress`]. It continues there with the next
-//! record, on its first view.
+//! A statement that must wait returns its [`Source`] to its caller as [`WriteProgress`]. It continues there with the
+//! next record, on its first view.
 
 use super::insert::{BYTES_MAX, OPERATIONS_MAX};
 use super::update::UpdateOutcome;
@@ -65,8 +65,8 @@ impl Source {
         Ok(Some(Box::new(Source { collection, records, group, more, outcome })))
     }
 
-    /// Changes all records. `group` changes several records in one commit, or returns `None` if one of them has changed.
-    /// `one` changes one record.
+    /// Changes all records. `group` changes several records in one commit, or returns `None` if one of them has
+    /// changed. `one` changes one record.
     ///
     /// Errors: errors of the plan and of the changes; LockBusy for a statement that its caller suspends.
     pub(super) fn change_all(

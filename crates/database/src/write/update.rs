@@ -1,10 +1,14 @@
 //! Updates: find, change and store documents, or insert a document from the filter.
+//!
+//! Every update of a document goes through [`Database::add_update`]; a new check of updated documents belongs there.
+//! Update operators are in the crate `query`.
 
 use super::insert::check_stored;
 use super::retryable::{RetryRecorder, no_record};
 use super::source::{Source, WriteProgress};
 use super::{
-    Found, InsertRequest, RETRIES_MAX, changed_keys_of, check_writable_within, during, too_many_retries,
+    InsertRequest, RETRIES_MAX, TargetDocument, changed_keys_of, check_writable_within, during,
+    too_many_retries,
 };
 use crate::catalog::collection::Collection;
 use crate::changes::Changes;
@@ -176,7 +180,7 @@ impl Database {
     ) -> Result<Option<(Changes, u64)>> {
         let (mut changes, mut modified) = (Changes::new(self.logs()), 0);
         for record in group {
-            match self.add_update(scope, &Found::new(planned, record), request, &mut changes)? {
+            match self.add_update(scope, &TargetDocument::new(planned, record), request, &mut changes)? {
                 Added::NoMatch => return Ok(None),
                 Added::Same => {}
                 Added::Changed(_) => modified += 1,
@@ -217,27 +221,26 @@ impl Database {
         recorder: &RetryRecorder<'_>,
     ) -> Result<Option<Change>> {
         let Scope { operation, .. } = scope;
-        let mut found = Found::new(planned, record);
+        let mut target = TargetDocument::new(planned, record);
         loop {
-            let _turn = found.turn(self, operation)?;
-            if found.is_stale() && !found.read_again(self, operation)? {
+            let _turn = target.turn(self, operation)?;
+            if target.is_stale() && !target.read_again(self, operation)? {
                 return Ok(None);
             }
-            let shown = || DocumentCow::Shared(found.document.to_shared());
+            let before = || DocumentCow::Shared(target.document.to_shared());
             let mut changes = Changes::new(self.logs());
-            let after = match self.add_update(scope, &found, request, &mut changes)? {
+            let after = match self.add_update(scope, &target, request, &mut changes)? {
                 Added::NoMatch => return Ok(None),
-                Added::Same => return Ok(Some(Change { before: shown(), after: None, committed: None })),
+                Added::Same => return Ok(Some(Change { before: before(), after: None, committed: None })),
                 Added::Changed(after) => after,
             };
-            let answer = recorder(Some(&shown()), Some(&after))?;
+            let answer = recorder(Some(&before()), Some(&after))?;
             self.record_retry(&mut changes, answer.as_ref().map(|(key, answer)| (*key, answer.view())));
             if let Some(committed) = self.apply(operation, &mut changes)? {
-                let before = shown();
-                return Ok(Some(Change { before, after: Some(after), committed: Some(committed) }));
+                return Ok(Some(Change { before: before(), after: Some(after), committed: Some(committed) }));
             }
             operation.check()?;
-            found.lost();
+            target.note_conflict();
         }
     }
 
@@ -245,13 +248,13 @@ impl Database {
     fn add_update(
         &self,
         scope: &Scope,
-        found: &Found,
+        target: &TargetDocument,
         request: &UpdateRequest,
         changes: &mut Changes,
     ) -> Result<Added> {
         let Scope { operation, context, .. } = scope;
-        let before = Document::from_valid(&found.document);
-        let position = if request.update.needs_position() || found.is_changed() {
+        let before = Document::from_valid(&target.document);
+        let position = if request.update.needs_position() || target.is_changed() {
             let Some(matched) = request.matcher.matches_at(before, context)? else {
                 return Ok(Added::NoMatch);
             };
@@ -263,7 +266,7 @@ impl Database {
             return Ok(Added::Same);
         };
         check_stored(after.view())?;
-        let collection = &found.collection;
+        let collection = &target.collection;
         if let Some(validator) = &collection.options.validator {
             validator.check(after.view(), Some(before), request.bypass_validation, context)?;
         }
@@ -276,7 +279,7 @@ impl Database {
         };
         let bytes: Arc<[u8]> = after.into_bytes().into();
         let keys = (&old_keys[..], &new_keys[..]);
-        changes.update(collection, found.id, &found.document, bytes.clone(), keys, diff)?;
+        changes.update(collection, target.id, &target.document, bytes.clone(), keys, diff)?;
         Ok(Added::Changed(DocumentCow::Shared(bytes)))
     }
 
@@ -333,7 +336,7 @@ pub(crate) fn retry_upsert(error: &base::Error, request: &UpdateRequest) -> bool
     if collation != *request.matcher.collation() {
         return false;
     }
-    let is_asked_for = |field: Element<'_>| {
+    let is_in_filter = |field: Element<'_>| {
         let same = |(path, operand): &(&Path, Value<'_>)| {
             let operand = shown(*operand, &collation);
             path.as_str() == field.name()
@@ -342,7 +345,7 @@ pub(crate) fn retry_upsert(error: &base::Error, request: &UpdateRequest) -> bool
         equalities.iter().any(same)
     };
     let fields = key.iter().count();
-    equalities.len() == fields && conditions == fields && key.iter().all(is_asked_for)
+    equalities.len() == fields && conditions == fields && key.iter().all(is_in_filter)
 }
 
 impl UpdateRequest {

@@ -29,7 +29,7 @@ pub(super) fn keys(
     grid: &Grid,
     spec: &IndexSpec,
     document: Document<'_>,
-    found: &mut DocumentKeys,
+    document_keys: &mut DocumentKeys,
 ) -> Result<()> {
     let Some((geo, others)) = spec.parts.split_first() else { return Ok(()) };
     let mut values: Vec<Value<'_>> = Vec::new();
@@ -57,8 +57,8 @@ pub(super) fn keys(
         return Ok(());
     }
     let others: Vec<ValueBuf> = others.iter().map(|part| all_values(document, part)).collect();
-    found.multikey = vec![0; spec.parts.len()];
-    if let Some(first) = found.multikey.first_mut() {
+    document_keys.multikey = vec![0; spec.parts.len()];
+    if let Some(first) = document_keys.multikey.first_mut() {
         *first = bits;
     }
     for pair in pairs {
@@ -69,7 +69,7 @@ pub(super) fn keys(
             builder.push(value.view(), part.kind != KeyKind::Descending);
         }
         let (key_string, type_bits) = builder.into_parts();
-        found.keys.push(KeyOf { key_string, type_bits });
+        document_keys.keys.push(KeyOf { key_string, type_bits });
     }
     Ok(())
 }

@@ -85,7 +85,7 @@ impl Sphere {
         &self,
         spec: &IndexSpec,
         document: Document<'_>,
-        found: &mut DocumentKeys,
+        document_keys: &mut DocumentKeys,
     ) -> Result<()> {
         let mut parts: Vec<Vec<ValueBuf>> = Vec::with_capacity(spec.parts.len());
         let mut has_geometry = self.version == 1;
@@ -95,7 +95,7 @@ impl Sphere {
             let is_geo = GeoIndex::is_geo_part(part);
             let mut bits = elements(document, components, false, &mut |value| values.push(value));
             let last = 1u32 << components.len().saturating_sub(1).min(31);
-            let own = match is_geo {
+            let part_values = match is_geo {
                 true => {
                     if self.version > 1 && matches!(values.as_slice(), [only] if is_nothing(only)) {
                         values.clear();
@@ -111,11 +111,11 @@ impl Sphere {
                     values
                 }
             };
-            found.multikey.push(bits);
-            parts.push(own);
+            document_keys.multikey.push(bits);
+            parts.push(part_values);
         }
         if has_geometry {
-            product(spec, &parts, found);
+            product(spec, &parts, document_keys);
         }
         Ok(())
     }
@@ -218,7 +218,7 @@ fn literals(values: &[Value<'_>]) -> (Vec<ValueBuf>, bool) {
 }
 
 /// Adds a key for each combination of the parts' values.
-fn product(spec: &IndexSpec, parts: &[Vec<ValueBuf>], found: &mut DocumentKeys) {
+fn product(spec: &IndexSpec, parts: &[Vec<ValueBuf>], document_keys: &mut DocumentKeys) {
     let count: usize = parts.iter().map(Vec::len).product();
     for number in 0..count {
         let mut builder = KeyBuilder::new();
@@ -234,6 +234,6 @@ fn product(spec: &IndexSpec, parts: &[Vec<ValueBuf>], found: &mut DocumentKeys) 
             }
         }
         let (key_string, type_bits) = builder.into_parts();
-        found.keys.push(KeyOf { key_string, type_bits });
+        document_keys.keys.push(KeyOf { key_string, type_bits });
     }
 }

@@ -30,14 +30,14 @@ impl Walk<'_> {
             match records.next() {
                 Ok(None) => break,
                 Ok(Some((key, value))) => {
-                    self.found.records += 1;
+                    self.validation.records += 1;
                     bytes += (key.len() + value.len()) as u64;
                     let Ok(id) = RecordId::from_key(key) else {
-                        self.found.error(format!("a record's key has {} bytes instead of 8", key.len()));
+                        self.validation.error(format!("a record's key has {} bytes instead of 8", key.len()));
                         continue;
                     };
                     if last.is_some_and(|last| last >= id) {
-                        self.found.error(format!("RecordId({}) is out of order", id.0));
+                        self.validation.error(format!("RecordId({}) is out of order", id.0));
                     }
                     last = Some(id);
                     self.record(data, id, &value)?;
@@ -49,8 +49,8 @@ impl Walk<'_> {
             }
         }
         let entries = snapshot.entries(data.ident).map_err(storage_error)?;
-        let lost = if broken > 0 { entries.saturating_sub(self.found.records).max(1) } else { 0 };
-        self.found.invalid += lost;
+        let lost = if broken > 0 { entries.saturating_sub(self.validation.records).max(1) } else { 0 };
+        self.validation.invalid += lost;
         self.list_broken(data, lost)?;
         self.check_counts(data, counted, lost, bytes)
     }
@@ -77,8 +77,8 @@ impl Walk<'_> {
                 && snapshot.get(data.ident, &entry.record.key()).is_err()
             {
                 // It was counted as missing already.
-                self.found.invalid -= self.found.invalid.min(1);
-                self.found.corrupt(entry.record);
+                self.validation.invalid -= self.validation.invalid.min(1);
+                self.validation.corrupt(entry.record);
             }
         }
         Ok(())
@@ -90,7 +90,7 @@ impl Walk<'_> {
         let snapshot = &self.view.snapshot;
         let entries = snapshot.entries(data.ident).map_err(storage_error)?;
         let stored = snapshot.bytes(data.ident).map_err(storage_error)?;
-        let (records, namespace) = (self.found.records, &self.collection.namespace);
+        let (records, namespace) = (self.validation.records, &self.collection.namespace);
         let mut errors = Vec::new();
         for count in [counted, entries as i64] {
             if count != (records + broken) as i64 {
@@ -103,7 +103,7 @@ impl Walk<'_> {
             errors.push(format!("the records of '{namespace}' have {bytes} bytes, the counter has {stored}"));
         }
         errors.dedup();
-        errors.into_iter().for_each(|message| self.found.error(message));
+        errors.into_iter().for_each(|message| self.validation.error(message));
         Ok(())
     }
 
@@ -111,25 +111,25 @@ impl Walk<'_> {
     fn record(&mut self, data: &Data, id: RecordId, value: &[u8]) -> Result<()> {
         if let Err(error) = base::bson::validate(value) {
             log::warn!("validate: RecordId({}) is not valid BSON: {error}", id.0);
-            self.found.corrupt(id);
+            self.validation.corrupt(id);
             return Ok(());
         }
         let document = Document::from_valid(value);
         if let Some(validator) = &self.collection.options.validator
             && !validator.complies(document, self.context)?
         {
-            self.found.non_compliant += 1;
+            self.validation.non_compliant += 1;
         }
         if self.depth == Depth::Full
             && !matches!(self.view.snapshot.get(data.ident, &id.key()), Ok(Some(found)) if *found == *value)
         {
-            self.found.error(format!("RecordId({}) cannot be read by its id", id.0));
+            self.validation.error(format!("RecordId({}) cannot be read by its id", id.0));
         }
         for (number, index) in data.indexes.iter().enumerate() {
             match index.spec.keys_of(document, self.context) {
                 Ok(keys) => self.keys(data, number, &keys, id, document)?,
                 Err(error) => {
-                    self.found.index_error(number, format!("RecordId({}) has no keys: {error}", id.0));
+                    self.validation.index_error(number, format!("RecordId({}) has no keys: {error}", id.0));
                 }
             }
         }
@@ -154,7 +154,7 @@ impl Walk<'_> {
                 id.0,
                 keys.keys.len()
             );
-            self.found.index_error(number, message);
+            self.validation.index_error(number, message);
         }
         for key in &keys.keys {
             let entry = IndexEntry { key_string: &key.key_string, type_bits: &key.type_bits, record: id };
@@ -167,10 +167,10 @@ impl Walk<'_> {
                 }
                 Ok(_) => {
                     let parts = (&*key.key_string, &*key.type_bits);
-                    self.found.missing(number, describe(&index.spec, id, Some(document), parts));
+                    self.validation.missing(number, describe(&index.spec, id, Some(document), parts));
                 }
                 Err(error) => {
-                    self.found.index_error(number, error.to_string());
+                    self.validation.index_error(number, error.to_string());
                     self.broken(error)?;
                 }
             }
@@ -187,12 +187,12 @@ impl Walk<'_> {
         for (number, index) in data.indexes.iter().enumerate() {
             let read = self.entries(data, number, index, false)?;
             let entries = self.view.snapshot.entries(index.ident).map_err(storage_error)?;
-            if let Some(findings) = self.found.indexes.get_mut(number) {
+            if let Some(findings) = self.validation.indexes.get_mut(number) {
                 findings.keys = read.entries;
             }
             if entries != read.entries + read.broken {
                 let message = format!("found {} entries, the counter has {entries}", read.entries);
-                self.found.index_error(number, message);
+                self.validation.index_error(number, message);
             }
             if read.entries != self.matched.get(number).copied().unwrap_or_default() {
                 self.entries(data, number, index, true)?;
@@ -208,7 +208,7 @@ impl Walk<'_> {
         let mut entries = match scanned {
             Ok(entries) => entries,
             Err(error) => {
-                self.found.index_error(number, error.to_string());
+                self.validation.index_error(number, error.to_string());
                 self.broken(error)?;
                 return Ok(read);
             }
@@ -221,7 +221,7 @@ impl Walk<'_> {
                 Ok(Some((key, value))) => {
                     read.entries += 1;
                     if last.as_ref().is_some_and(|last| **last >= *key) {
-                        self.found.index_error(number, "The index keys are out of order".to_string());
+                        self.validation.index_error(number, "The index keys are out of order".to_string());
                     }
                     last = Some(Key::from(key));
                     if compare {
@@ -230,7 +230,7 @@ impl Walk<'_> {
                 }
                 Err(error) => {
                     read.broken += 1;
-                    self.found.index_error(number, error.to_string());
+                    self.validation.index_error(number, error.to_string());
                     self.broken(error)?;
                 }
             }
@@ -244,7 +244,7 @@ impl Walk<'_> {
         let entry = match IndexEntry::from_parts(key, value, index.unique()) {
             Ok(entry) => entry,
             Err(error) => {
-                self.found.index_error(number, error.to_string());
+                self.validation.index_error(number, error.to_string());
                 return Ok(());
             }
         };
@@ -263,7 +263,7 @@ impl Walk<'_> {
         });
         if !has {
             let parts = (entry.key_string, entry.type_bits);
-            self.found.extra(number, describe(&index.spec, entry.record, document, parts));
+            self.validation.extra(number, describe(&index.spec, entry.record, document, parts));
         }
         Ok(())
     }

@@ -54,8 +54,9 @@ impl Database {
     pub fn constrained_collection(&self) -> Option<Namespace> {
         let constrains = |validator: &Validator| validator.level_name() == "constraint";
         let catalog = self.catalog();
-        let found = catalog.all().find(|all| all.options.validator.as_deref().is_some_and(constrains))?;
-        Some(found.namespace.clone())
+        let constrained =
+            catalog.all().find(|all| all.options.validator.as_deref().is_some_and(constrains))?;
+        Some(constrained.namespace.clone())
     }
 
     /// Checks that every document of a collection satisfies a filter. Errors: 12370902.

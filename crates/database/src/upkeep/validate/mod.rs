@@ -46,7 +46,7 @@ struct Walk<'a> {
     collection: Arc<Collection>,
     context: &'a Context,
     depth: Depth,
-    found: Validation,
+    validation: Validation,
     /// For each index, the number of document keys found in it.
     matched: Vec<u64>,
 }
@@ -73,17 +73,17 @@ impl Database {
         in_use.data.iter_mut().for_each(|data| data.building.clear());
         let in_use = entry(&in_use);
         drop(lock);
-        let found = Validation::new(collection.uuid, data);
+        let validation = Validation::new(collection.uuid, data);
         let matched = vec![0; data.indexes.len()];
-        let mut walk = Walk { view, collection: collection.clone(), context, depth, found, matched };
+        let mut walk = Walk { view, collection: collection.clone(), context, depth, validation, matched };
         walk.check_catalog(in_use.view());
         if depth != Depth::Metadata {
             walk.check_files(data)?;
             walk.records(data, counted)?;
             walk.indexes(data)?;
         }
-        walk.found.conclude();
-        Ok(walk.found)
+        walk.validation.conclude();
+        Ok(walk.validation)
     }
 }
 
@@ -95,8 +95,8 @@ impl Walk<'_> {
         let stored = self.view.snapshot.get(CATALOG, namespace.as_str().as_bytes());
         let stored = match stored {
             Ok(Some(stored)) => stored,
-            Ok(None) => return self.found.error(format!("The catalog has no entry for {namespace}")),
-            Err(error) => return self.found.error(error.to_string()),
+            Ok(None) => return self.validation.error(format!("The catalog has no entry for {namespace}")),
+            Err(error) => return self.validation.error(error.to_string()),
         };
         // An entry of an older version may differ in form and agree in content.
         let read = match base::bson::validate(&stored) {
@@ -105,16 +105,15 @@ impl Walk<'_> {
         };
         match read {
             Ok(read) if entry(&read).view() == in_use => {}
-            Ok(_) => self.found.error(format!(
-                "The catalog's entry for {namespace} differs from the entry \
-             in use"
-            )),
-            Err(error) => self.found.error(format!("The catalog's entry for {namespace}: {error}")),
+            Ok(_) => self
+                .validation
+                .error(format!("The catalog's entry for {namespace} differs from the entry in use")),
+            Err(error) => self.validation.error(format!("The catalog's entry for {namespace}: {error}")),
         }
         let missing: Vec<Ident> = self.collection.data.iter().flat_map(Data::idents).collect();
         for ident in missing {
             if !self.view.snapshot.contains(ident).unwrap_or(false) {
-                self.found
+                self.validation
                     .error(format!("The tree {} for {} is missing", ident.0, self.collection.namespace));
             }
         }
@@ -136,8 +135,10 @@ impl Walk<'_> {
                 let hidden = damage.key.is_some_and(|key| self.view.snapshot.get(ident, &key).is_ok());
                 match hidden {
                     // The next checkpoint writes it again.
-                    true => self.found.warning(format!("{}, which was overwritten since", damage.message)),
-                    false => self.found.damage(damage.message),
+                    true => {
+                        self.validation.warning(format!("{}, which was overwritten since", damage.message))
+                    }
+                    false => self.validation.damage(damage.message),
                 }
             }
         }
@@ -148,7 +149,7 @@ impl Walk<'_> {
     fn broken(&mut self, error: storage::Error) -> Result<()> {
         match error {
             storage::Error::Corrupted(message) => {
-                self.found.damage(message);
+                self.validation.damage(message);
                 Ok(())
             }
             other => Err::<(), Error>(storage_error(other)),
