@@ -136,11 +136,11 @@ impl Barriers {
     ) -> PgResult<WriteConcernStatus> {
         // Read before the message is sent: everything up to this time is committed.
         let latest = front.times.known();
-        let reached = self.standbys.wait(incarnation, should_continue)?;
-        if reached == WriteConcernStatus::Satisfied && front.times.observe_durable(latest) {
+        let status = self.standbys.wait(incarnation, should_continue)?;
+        if status == WriteConcernStatus::Satisfied && front.times.observe_durable(latest) {
             front.follower.notify(front);
         }
-        Ok(reached)
+        Ok(status)
     }
 
     /// Returns once `members` members, the server included, have everything committed before the call on disk.
@@ -210,8 +210,8 @@ impl Barrier {
                     _ => target = inner.begun + 1,
                 }
             }
-            if let Some((_, ended)) = inner.failed.as_ref().filter(|(number, _)| *number >= target) {
-                return ended.clone().outcome();
+            if let Some((_, error)) = inner.failed.as_ref().filter(|(number, _)| *number >= target) {
+                return error.clone().outcome();
             }
             if inner.has_reader {
                 self.passed.wait_for(&mut inner, CHECK_INTERVAL);
@@ -241,7 +241,7 @@ impl Barrier {
                     inner.passed += 1;
                     inner.connection = Some(connection);
                 }
-                MessageOutcome::Failed(ended) => inner.failed = Some((number, ended)),
+                MessageOutcome::Failed(error) => inner.failed = Some((number, error)),
                 MessageOutcome::Interrupted(sent) => {
                     inner.orphan = sent;
                     return Ok(WriteConcernStatus::Interrupted);
@@ -466,8 +466,10 @@ mod tests {
                 assert!(matches!(front.resolve_commit(&missing, &failure).unwrap(), Attempt::Undone));
                 let made = entry();
                 let Attempt::Done(done) = commit(&made, directly) else { panic!("it is refused") };
-                let Attempt::Done(found) = front.resolve_commit(&made, &failure).unwrap() else { panic!() };
-                assert_eq!(found, done);
+                let Attempt::Done(resolved) = front.resolve_commit(&made, &failure).unwrap() else {
+                    panic!()
+                };
+                assert_eq!(resolved, done);
                 assert!(done.time.is_some());
             }
         }

@@ -2,8 +2,8 @@
 //! parameters of the function `apply`, or of one statement if they are few (`direct.rs`).
 //!
 //! An expectation about a key that the batch changes becomes the condition of that change, so each row is touched once.
-//! Rows are sorted by key, so two changes lock them in the same order. A new kind of expectation is a group in [`Sorted`]
-//! and an array parameter of `apply`.
+//! Rows are sorted by key, so two changes lock them in the same order. A new kind of expectation is a group in
+//! [`Sorted`] and an array parameter of `apply`.
 
 use crate::connection::Param;
 use crate::keys::{self, index_key, long_key};
@@ -112,7 +112,7 @@ pub(crate) struct Group<'a> {
 impl<'a> Group<'a> {
     /// Adds a row. A long key is split into its truncated form and the whole key.
     fn add(&mut self, ident: Ident, key: &'a [u8], value: Option<&'a [u8]>, digest: Option<[u8; 32]>) {
-        self.idents.push(keys::ident(ident));
+        self.idents.push(keys::stored_ident(ident));
         self.keys.push(index_key(key));
         self.long.push(long_key(key));
         self.values.push(value);
@@ -184,7 +184,7 @@ impl<'a> Sorted<'a> {
         for expect in expect {
             match expect {
                 Expect::Generation { ident, generation } => {
-                    generations.0.push(keys::ident(*ident));
+                    generations.0.push(keys::stored_ident(*ident));
                     generations.1.push(*generation as i64);
                 }
                 Expect::NoneUnder { ident, prefix: under } => prefix.add(*ident, under, None, None),

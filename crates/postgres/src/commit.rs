@@ -5,10 +5,10 @@ use crate::connection::{Param, Row, Statement};
 use crate::failure::{Failure, PgResult};
 use crate::front::Front;
 use crate::group::{Admission, Done, GroupFailure, GroupResult, GroupedCommit, Running, bytes_of};
-use crate::keys::ident;
+use crate::keys::stored_ident;
 use crate::pool::PooledConnection;
 use crate::session::end;
-use crate::times::{Entry, ShortEntry, time_given, time_in};
+use crate::times::{Entry, ShortEntry, time_in};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use storage::store::{Change, CommitError, Expect, SideEffect};
 use storage::{Batch, Error, Ident, Op, Result, Value};
@@ -69,19 +69,23 @@ impl SideEffectRows {
     ) -> SideEffectRows {
         let mut extras = Extras { slot: (slot % SLOTS) as i64, ..Extras::default() };
         let mut generations = Vec::new();
-        for one in side_effects {
-            match one {
+        for side_effect in side_effects {
+            match side_effect {
                 SideEffect::Count { records, bytes, .. } => {
-                    let Some(of) = count_ident(one) else { continue };
-                    let sum: &mut (i64, i64) = extras.counts.entry(ident(of)).or_default();
+                    let Some(ident) = count_ident(side_effect) else { continue };
+                    let sum: &mut (i64, i64) = extras.counts.entry(stored_ident(ident)).or_default();
                     *sum = (sum.0 + records, sum.1 + bytes);
                 }
                 SideEffect::Mark(_, record) => {
-                    extras.marks.extend(build_ident(one).map(|of| (ident(of), *record as i64)));
+                    extras
+                        .marks
+                        .extend(build_ident(side_effect).map(|ident| (stored_ident(ident), *record as i64)));
                 }
                 // -1 stands for all records: no record has this number.
-                SideEffect::MarkAll(_) => extras.marks.extend(build_ident(one).map(|of| (ident(of), -1))),
-                SideEffect::Generation(of, generation) => generations.push((*of, *generation)),
+                SideEffect::MarkAll(_) => {
+                    extras.marks.extend(build_ident(side_effect).map(|ident| (stored_ident(ident), -1)))
+                }
+                SideEffect::Generation(ident, generation) => generations.push((*ident, *generation)),
             }
         }
         extras.counts.retain(|_, sum| *sum != (0, 0));
@@ -302,7 +306,7 @@ impl Front {
         }
         let time = entry.and_then(|_| {
             let answers = answers.as_ref().ok()?;
-            time_given(answers.get(answers.len().checked_sub(1 + following)?))
+            time_in(answers.get(answers.len().checked_sub(1 + following)?)?)
         });
         match Attempt::of(answers)? {
             Attempt::Done(_) => Ok(Attempt::Done(Done { time, incarnation: conn.incarnation })),
@@ -340,19 +344,23 @@ impl Front {
             self.apply(conn, &Writes::new(), expect, extras, is_claimed)?;
         }
         // A renamed collection exists under its new name, so sets come last.
-        let set: HashSet<Ident> =
-            side_effect_rows.generations.iter().filter(|(_, set)| set.is_some()).map(|(of, _)| *of).collect();
-        for (of, generation) in &side_effect_rows.generations {
-            if generation.is_none() && !set.contains(of) {
-                let params = [Param::Int(ident(*of))];
+        let set: HashSet<Ident> = side_effect_rows
+            .generations
+            .iter()
+            .filter(|(_, set)| set.is_some())
+            .map(|(ident, _)| *ident)
+            .collect();
+        for (ident, generation) in &side_effect_rows.generations {
+            if generation.is_none() && !set.contains(ident) {
+                let params = [Param::Int(stored_ident(*ident))];
                 conn.call(&self.statements.drop_generation, &params)?;
                 conn.call(&self.statements.drop_counts, &params)?;
                 drain_when_full(conn)?;
             }
         }
-        for (of, generation) in &side_effect_rows.generations {
+        for (ident, generation) in &side_effect_rows.generations {
             if let Some(generation) = generation {
-                let params = [Param::Int(ident(*of)), Param::Int(*generation as i64)];
+                let params = [Param::Int(stored_ident(*ident)), Param::Int(*generation as i64)];
                 conn.call(&self.statements.set_generation, &params)?;
                 drain_when_full(conn)?;
             }
@@ -380,12 +388,12 @@ impl Front {
     fn change_tree(&self, conn: &mut PooledConnection, op: &Op) -> PgResult<()> {
         let statements = &self.statements;
         match op {
-            Op::Create(tree) => conn.call(&statements.create_tree, &[Param::Int(ident(*tree))])?,
-            Op::Drop(tree) => conn.call(&statements.drop_tree, &[Param::Int(ident(*tree))])?,
-            Op::Clear(tree) => conn.call(&statements.clear, &[Param::Int(ident(*tree))])?,
+            Op::Create(tree) => conn.call(&statements.create_tree, &[Param::Int(stored_ident(*tree))])?,
+            Op::Drop(tree) => conn.call(&statements.drop_tree, &[Param::Int(stored_ident(*tree))])?,
+            Op::Clear(tree) => conn.call(&statements.clear, &[Param::Int(stored_ident(*tree))])?,
             Op::Fork { from, to } => {
-                conn.call(&statements.create_tree, &[Param::Int(ident(*to))])?;
-                let params = [Param::Int(ident(*from)), Param::Int(ident(*to))];
+                conn.call(&statements.create_tree, &[Param::Int(stored_ident(*to))])?;
+                let params = [Param::Int(stored_ident(*from)), Param::Int(stored_ident(*to))];
                 conn.call(&statements.fork, &params)?;
                 conn.call(&statements.fork_counts, &params)?;
             }
@@ -405,8 +413,8 @@ impl Front {
         }
         let mut present: HashMap<(Ident, &[u8]), Value> = HashMap::new();
         for (tree, keys) in &keys {
-            let found = snapshot.get_many(*tree, keys)?;
-            present.extend(keys.iter().zip(found).filter_map(|(key, value)| Some(((*tree, *key), value?))));
+            let values = snapshot.get_many(*tree, keys)?;
+            present.extend(keys.iter().zip(values).filter_map(|(key, value)| Some(((*tree, *key), value?))));
         }
         for (number, expect) in expect.iter().enumerate() {
             let holds = match expect {
@@ -415,8 +423,8 @@ impl Front {
                     present.get(&(*ident, &**key)).is_none_or(|stored| stored == value)
                 }
                 Expect::NoneUnder { .. } => expect.holds(&snapshot)?,
-                Expect::Generation { ident: of, generation } => {
-                    let params = [Param::Int(ident(*of)), Param::Int(*generation as i64)];
+                Expect::Generation { ident, generation } => {
+                    let params = [Param::Int(stored_ident(*ident)), Param::Int(*generation as i64)];
                     let rows = snapshot.session.run(&self.statements.is_generation, &params);
                     !rows.map_err(Error::from)?.is_empty()
                 }

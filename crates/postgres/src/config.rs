@@ -1,7 +1,7 @@
 //! Connection settings of the PostgreSQL server: libpq connection strings, in both forms.
 //!
-//! Unknown parameters are errors that name the parameter. A new parameter is a case in `Parameters::take`. Precedence of
-//! the password: the string, the file of `passfile`, the environment.
+//! Unknown parameters are errors that name the parameter. A new parameter is a case in `Parameters::take`. Precedence
+//! of the password: the string, the file of `passfile`, the environment.
 
 use crate::stream::{Tls, TlsOptions};
 use std::fmt;

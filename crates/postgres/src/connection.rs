@@ -1,8 +1,8 @@
 //! A connection to a PostgreSQL server: the extended query protocol, pipelined.
 //!
-//! [`Connection::call`] queues a call. [`Connection::flush`] sends the queued calls with one `Sync`, so one reply covers
-//! them: a failed call ends the calls after it. Some replies need no wait, as the reply to the end of a read-only
-//! transaction. The next use of the connection reads them.
+//! [`Connection::call`] queues a call. [`Connection::flush`] sends the queued calls with one `Sync`, so one reply
+//! covers them: a failed call ends the calls after it. Some replies need no wait, as the reply to the end of a
+//! read-only transaction. The next use of the connection reads them.
 
 use crate::cancel::{CancelKey, Route, end_statement};
 use crate::config::{Config, TargetSessionAttrs};
@@ -64,8 +64,8 @@ impl Param<'_> {
     }
 }
 
-/// A row as the server sent it: the number of columns, then each column behind its length. A null has a negative length.
-/// Rows of one read share a buffer.
+/// A row as the server sent it: the number of columns, then each column behind its length. A null has a negative
+/// length. Rows of one read share a buffer.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Row(Bytes);
 

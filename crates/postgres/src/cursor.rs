@@ -8,7 +8,7 @@ use crate::connection::{Param, Row};
 use crate::excerpts::Excerpts;
 use crate::keys::{self, bounds, prefix_end};
 use crate::log::{is_log, log_bounds, scan_of};
-use crate::pages::{IdIn, PAGE_BYTES, PageLimits, column, found};
+use crate::pages::{IdIn, PAGE_BYTES, PageLimits, column, search_column};
 use crate::scan_group::{FirstPage, ScanGroup};
 use crate::session::PostgresSnapshot;
 use crate::times::unpack;
@@ -28,8 +28,8 @@ pub(crate) const PAGES: (usize, usize) = (102, 4096);
 /// same rule.
 const ENTRIES_MIN: usize = 12;
 
-/// A search for bytes pays while at most one value of this many has them.
-const FOUND_MAX: usize = 8;
+/// A search for bytes pays while at most one value of this many matches.
+const MATCH_SHARE: usize = 8;
 
 /// Maximum number of ranges in one query.
 const RANGES_MAX: usize = 1000;
@@ -47,7 +47,7 @@ struct Entry {
 enum Part {
     /// A part of the page.
     Paged(Bytes),
-    Own(Value),
+    Owned(Value),
 }
 
 impl Deref for Part {
@@ -56,7 +56,7 @@ impl Deref for Part {
     fn deref(&self) -> &[u8] {
         match self {
             Part::Paged(bytes) => bytes,
-            Part::Own(value) => value,
+            Part::Owned(value) => value,
         }
     }
 }
@@ -65,7 +65,7 @@ impl Part {
     fn view(&self) -> ValueRef<'_> {
         match self {
             Part::Paged(bytes) => ValueRef::Bytes(bytes),
-            Part::Own(value) => ValueRef::Value(value),
+            Part::Owned(value) => ValueRef::Value(value),
         }
     }
 }
@@ -113,7 +113,7 @@ pub(crate) struct PostgresCursor {
     excerpts: Option<Excerpts>,
     /// The group of scans that begin together, and the number of this scan in the group.
     scan_group: Option<(Arc<ScanGroup>, usize)>,
-    /// Entries read and not yet reached.
+    /// Entries that have been read and that the caller has not reached.
     page: VecDeque<Entry>,
     /// The entry at the cursor.
     current: Option<Entry>,
@@ -163,7 +163,8 @@ impl PostgresCursor {
         self.scan_group = Some((group.clone(), number));
     }
 
-    /// Returns the tree and id location of the records that pages fetch. Records that few entries need are fetched later.
+    /// Returns the tree and id location of the records that pages fetch. Records that few entries need are fetched
+    /// later.
     fn id_in(&self) -> Option<(Ident, IdIn)> {
         self.records.filter(|_| self.filter.is_none())
     }
@@ -205,7 +206,7 @@ impl PostgresCursor {
             }
             for (part, value) in parts {
                 let key = Key::from([time, &part.to_be_bytes()].concat());
-                let value = Part::Own(Value::from(value));
+                let value = Part::Owned(Value::from(value));
                 self.take(Entry { key: key.clone(), value, record: None, missing: Missing::Nothing });
                 passed = Some(key);
             }
@@ -220,12 +221,12 @@ impl PostgresCursor {
         let limits = PageLimits { entries: self.next_page, longest: PAGE_BYTES / self.next_page };
         let (records, id_in) = self.id_in().unwrap_or((Ident(0), IdIn::Nothing));
         let mut params =
-            vec![Param::Int(keys::ident(self.ident)), Param::Bytes(&lower), Param::Bytes(&upper)];
+            vec![Param::Int(keys::stored_ident(self.ident)), Param::Bytes(&lower), Param::Bytes(&upper)];
         let start = self.excerpts.as_ref().and_then(Excerpts::length).filter(|_| id_in == IdIn::Nothing);
         params
             .extend([limits.entries, start.unwrap_or(limits.longest)].map(|limit| Param::Int(limit as i64)));
         if id_in != IdIn::Nothing {
-            params.push(Param::Int(keys::ident(records)));
+            params.push(Param::Int(keys::stored_ident(records)));
         }
         let pages = &self.snapshot.statements.pages;
         let statement = match start {
@@ -236,14 +237,14 @@ impl PostgresCursor {
         self.take_page(&rows, id_in == IdIn::Nothing, limits)
     }
 
-    /// Reads the next page of a single range, without the values that the scan does not need. The last entry of the page is
-    /// always returned, so that the caller gets control after each page.
+    /// Reads the next page of a single range, without the values that the scan does not need. The last entry of the
+    /// page is always returned, so that the caller gets control after each page.
     fn read_containing(&mut self) -> Result<()> {
         let Some(contains) = self.contains.take() else { return Ok(()) };
         let (lower, upper) = bounds(&self.range);
         let limit = self.next_page;
         let params = [
-            Param::Int(keys::ident(self.ident)),
+            Param::Int(keys::stored_ident(self.ident)),
             Param::Bytes(&lower),
             Param::Bytes(&upper),
             Param::Int(limit as i64),
@@ -252,31 +253,32 @@ impl PostgresCursor {
         ];
         let rows = self.snapshot.run(self.snapshot.statements.pages.containing(self.direction), &params)?;
         let row = rows.first().cloned().unwrap_or_default();
-        let entries = row.int(found::ENTRIES) as usize;
-        let arrays = [found::KEYS, found::LENGTHS, found::VALUES].map(|column| row.elements(column));
-        let [found, lengths, values] = arrays.map(|elements| elements.map_err(Error::from));
-        let (found, lengths, values) = (found?, lengths?, values?);
-        let matches = found.len();
-        let last = row.bytes(found::ALL_KEYS).and_then(|keys| keys.last_chunk::<8>()).map(Key::from);
-        let (mut bytes, mut taken) = (0, 0);
+        let entries = row.int(search_column::ENTRIES) as usize;
+        let arrays = [search_column::KEYS, search_column::LENGTHS, search_column::VALUES]
+            .map(|column| row.elements(column));
+        let [keys, lengths, values] = arrays.map(|elements| elements.map_err(Error::from));
+        let (keys, lengths, values) = (keys?, lengths?, values?);
+        let matches = keys.len();
+        let last = row.bytes(search_column::ALL_KEYS).and_then(|keys| keys.last_chunk::<8>()).map(Key::from);
+        let (mut bytes, mut count) = (0, 0);
         let mut passed = last.clone();
         for ((key, length), value) in
-            found.into_iter().flatten().zip(lengths.into_iter().flatten()).zip(values)
+            keys.into_iter().flatten().zip(lengths.into_iter().flatten()).zip(values)
         {
             bytes += length.last_chunk().map_or(0, |length| u64::from_be_bytes(*length) as usize);
-            if bytes > 2 * PAGE_BYTES && taken > 0 {
+            if bytes > 2 * PAGE_BYTES && count > 0 {
                 passed = self.page.back().map(|last| last.key.clone());
                 break;
             }
-            taken += 1;
+            count += 1;
             let missing = if value.is_some() { Missing::Nothing } else { Missing::Long };
             let (key, value) = (Key::from(&key[..]), Part::Paged(value.unwrap_or_default()));
             self.take(Entry { key, value, record: None, missing });
         }
-        self.ended = entries < limit && taken == matches;
-        if taken == matches {
+        self.ended = entries < limit && count == matches;
+        if count == matches {
             if let Some(key) = last.filter(|last| self.page.back().is_none_or(|entry| entry.key != *last)) {
-                let value = Part::Own(Value::empty());
+                let value = Part::Owned(Value::empty());
                 self.take(Entry { key, value, record: None, missing: Missing::Nothing });
             }
             self.omitted += (entries - self.page.len().min(entries)) as u64;
@@ -285,7 +287,7 @@ impl PostgresCursor {
         self.next_page =
             (PAGE_BYTES / (2 * average)).clamp(ENTRIES_MIN, PAGES.1).min(limit.max(ENTRIES_MIN) * 8);
         passed.into_iter().for_each(|key| self.pass(key));
-        match matches * FOUND_MAX <= entries.max(FOUND_MAX) {
+        match matches * MATCH_SHARE <= entries.max(MATCH_SHARE) {
             true => self.contains = Some(contains),
             // Values of the next page are whole.
             false => self.next_page = self.next_page.min(PAGES.0),
@@ -296,7 +298,7 @@ impl PostgresCursor {
     /// Takes the entries of a page, together with their values or with the records that they name.
     fn take_page(&mut self, rows: &[Row], of_values: bool, limits: PageLimits) -> Result<()> {
         // Rows are touched once: a large page is no longer in the processor's cache.
-        let (mut bytes, mut taken, mut misses) = (0, 0, 0);
+        let (mut bytes, mut count, mut misses) = (0, 0, 0);
         let mut truncated = None;
         let mut excerpts = self.excerpts.take().filter(|_| of_values);
         let starts = excerpts.as_ref().filter(|excerpts| excerpts.length().is_some());
@@ -306,10 +308,10 @@ impl PostgresCursor {
             let excerpt = starts.filter(|_| length > 0).and_then(|excerpts| excerpts.of(row));
             bytes += if excerpt.is_some() { 0 } else { length };
             bytes += row.bytes(column::FETCHED).map_or(0, <[u8]>::len);
-            if bytes > 2 * PAGE_BYTES && taken > 0 {
+            if bytes > 2 * PAGE_BYTES && count > 0 {
                 break;
             }
-            taken += 1;
+            count += 1;
             if row.bytes(column::LONG).is_some() {
                 truncated = Some(row);
                 break;
@@ -317,7 +319,7 @@ impl PostgresCursor {
             let mut entry = entry(row, if of_values { column::FETCHED } else { column::VALUE });
             misses += usize::from(entry.missing == Missing::Long && excerpt.is_none());
             if let Some(excerpt) = excerpt {
-                (entry.value, entry.missing) = (Part::Own(excerpt), Missing::Nothing);
+                (entry.value, entry.missing) = (Part::Owned(excerpt), Missing::Nothing);
             }
             if self.page.back().is_some_and(|last| !self.direction.is_before(&last.key, &entry.key)) {
                 return Err(Error::Corrupted("PostgreSQL returned entries out of order".to_string()));
@@ -327,18 +329,18 @@ impl PostgresCursor {
         let learned = excerpts.as_mut().is_none_or(|excerpts| excerpts.learn(rows, misses));
         self.excerpts = excerpts.filter(|_| learned);
         let start = self.excerpts.as_ref().and_then(Excerpts::length);
-        let average = start.filter(|_| !has_starts).unwrap_or(bytes / taken.max(1)) + 1;
+        let average = start.filter(|_| !has_starts).unwrap_or(bytes / count.max(1)) + 1;
         self.next_page =
             (PAGE_BYTES / (2 * average)).clamp(ENTRIES_MIN, PAGES.1).min(limits.entries.max(ENTRIES_MIN) * 8);
         if has_starts && !learned {
             // The length of whole values is unknown.
             self.next_page = PAGES.0;
         }
-        self.ended = rows.len() < limits.entries && taken == rows.len();
+        self.ended = rows.len() < limits.entries && count == rows.len();
         match truncated {
             Some(row) => self.read_truncated_keys(row),
             None => {
-                self.pass_row(taken.checked_sub(1).and_then(|last| rows.get(last)));
+                self.pass_row(count.checked_sub(1).and_then(|last| rows.get(last)));
                 Ok(())
             }
         }
@@ -358,12 +360,12 @@ impl PostgresCursor {
         let (records, id_in) = self.id_in().unwrap_or((Ident(0), IdIn::Nothing));
         let statement = self.snapshot.statements.pages.ranges(self.direction, id_in);
         let params = [
-            Param::Int(keys::ident(self.ident)),
+            Param::Int(keys::stored_ident(self.ident)),
             Param::Many(&lows),
             Param::Many(&highs),
             Param::Int(limits.entries as i64),
             Param::Int(limits.longest as i64),
-            Param::Int(keys::ident(records)),
+            Param::Int(keys::stored_ident(records)),
         ];
         let params = params.get(..params.len() - usize::from(id_in == IdIn::Nothing)).unwrap_or(&params);
         let rows = self.snapshot.run(statement, params)?;
@@ -404,11 +406,12 @@ impl PostgresCursor {
         (batch, None)
     }
 
-    /// Reads all entries whose keys share their first 2,000 bytes, sorts them by the full key, and continues after them.
+    /// Reads all entries whose keys share their first 2,000 bytes, sorts them by the full key, and continues after
+    /// them.
     fn read_truncated_keys(&mut self, first: &Row) -> Result<()> {
         let head = first.bytes(column::KEY).and_then(|key| key.get(..keys::PREFIX)).unwrap_or_default();
         let end = prefix_end(head);
-        let params = [Param::Int(keys::ident(self.ident)), Param::Bytes(head), Param::Bytes(&end)];
+        let params = [Param::Int(keys::stored_ident(self.ident)), Param::Bytes(head), Param::Bytes(&end)];
         let rows = self.snapshot.run(&self.snapshot.statements.run.clone(), &params)?;
         let mut run: Vec<Entry> = rows
             .iter()
@@ -438,8 +441,8 @@ impl PostgresCursor {
         }
     }
 
-    /// Fetches the long values or records that the page left out, for the current entry and the buffered entries. A value
-    /// stays missing if it was deleted after the first state of the cursor was released.
+    /// Fetches the long values or records that the page left out, for the current entry and the buffered entries. A
+    /// value stays missing if it was deleted after the first state of the cursor was released.
     fn fetch_long(&mut self) -> Result<()> {
         let (tree, id_in) = self.id_in().unwrap_or((self.ident, IdIn::Nothing));
         let entries = self.current.iter_mut().chain(&mut self.page);
@@ -447,13 +450,13 @@ impl PostgresCursor {
         let keys: Vec<Vec<u8>> =
             long.iter().map(|entry| entry.id(id_in).unwrap_or(&entry.key).to_vec()).collect();
         let keys: Vec<&[u8]> = keys.iter().map(|key| &**key).collect();
-        let found = self.snapshot.get_many(tree, &keys)?;
-        debug_assert_eq!(found.len(), keys.len(), "one value for each key");
-        for (entry, found) in long.into_iter().zip(found) {
-            match (id_in, found) {
+        let values = self.snapshot.get_many(tree, &keys)?;
+        debug_assert_eq!(values.len(), keys.len(), "one value for each key");
+        for (entry, value) in long.into_iter().zip(values) {
+            match (id_in, value) {
                 (IdIn::Nothing, None) => continue,
-                (IdIn::Nothing, Some(found)) => entry.value = Part::Own(found),
-                (_, found) => entry.record = found.map(Part::Own),
+                (IdIn::Nothing, Some(value)) => entry.value = Part::Owned(value),
+                (_, record) => entry.record = record.map(Part::Owned),
             }
             entry.missing = Missing::Nothing;
         }
@@ -461,8 +464,8 @@ impl PostgresCursor {
     }
 
     /// Returns true if this part of the current entry is missing.
-    fn is_missing(&self, what: Missing) -> bool {
-        self.current.as_ref().is_some_and(|entry| entry.missing == what)
+    fn is_missing(&self, part: Missing) -> bool {
+        self.current.as_ref().is_some_and(|entry| entry.missing == part)
     }
 
     /// Fetches the record of the current entry and the buffered records that the scan will need.
@@ -483,11 +486,11 @@ impl PostgresCursor {
         let keys: Vec<Vec<u8>> =
             selected.iter().map(|entry| entry.id(id_in).unwrap_or_default().to_vec()).collect();
         let keys: Vec<&[u8]> = keys.iter().map(|key| &**key).collect();
-        let found = self.snapshot.prefetch_records(records, &keys)?;
-        for (entry, found) in selected.into_iter().zip(found) {
+        let fetched = self.snapshot.prefetch_records(records, &keys)?;
+        for (entry, record) in selected.into_iter().zip(fetched) {
             // A record too long for the batch is fetched alone at its use.
             entry.missing = Missing::Nothing;
-            entry.record = found.map(Part::Own);
+            entry.record = record.map(Part::Owned);
         }
         Ok(())
     }

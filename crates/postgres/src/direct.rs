@@ -52,8 +52,8 @@ impl Direct {
         }
     }
 
-    /// Calls `work` with the statement for a change and its parameters. Many inserts have a statement of their own, which
-    /// is first. Returns the change if no statement fits.
+    /// Calls `work` with the statement for a change and its parameters. Many inserts have a statement of their own,
+    /// which is first. Returns the change if no statement fits.
     pub(crate) fn with<'a>(
         &self,
         sorted: Box<Sorted<'a>>,
@@ -114,8 +114,8 @@ impl Direct {
         Ok(work(statement, &params))
     }
 
-    /// Calls `work` with the statement for the commits of a group and its parameters. Each row of the result is the time
-    /// of an entry.
+    /// Calls `work` with the statement for the commits of a group and its parameters. Each row of the result is the
+    /// time of an entry.
     pub(crate) fn with_group(
         &self,
         sorted: Sorted<'_>,
@@ -382,7 +382,7 @@ pub(crate) fn quoted(schema: &str) -> String {
 
 /// Returns SQL with the schema name and the keys of its advisory locks inserted.
 pub(crate) fn in_schema(sql: &str, quoted: &str) -> String {
-    let key = |what: &str| format!("({}::int8)", lock_of(what, quoted));
+    let key = |name: &str| format!("({}::int8)", lock_of(name, quoted));
     sql.replace("STANDBY", STANDBY)
         .replace("SCHEMA", quoted)
         .replace("FENCE", &key("fence"))
@@ -395,7 +395,7 @@ pub(crate) fn fence(schema: &str) -> i64 {
 }
 
 /// Returns the key of an advisory lock. These keys are shared by the whole database.
-fn lock_of(what: &str, quoted: &str) -> i64 {
-    let digest = Sha256::digest(format!("vellum {what} {quoted}").as_bytes());
+fn lock_of(name: &str, quoted: &str) -> i64 {
+    let digest = Sha256::digest(format!("vellum {name} {quoted}").as_bytes());
     digest.iter().take(8).fold(0u64, |number, byte| number << 8 | u64::from(*byte)) as i64
 }

@@ -6,7 +6,7 @@ use crate::commit::{Attempt, failed, locked_by_another};
 use crate::connection::Param;
 use crate::failure::PgResult;
 use crate::incarnations::replaced;
-use crate::keys::ident;
+use crate::keys::stored_ident;
 use crate::session::{PostgresSnapshot, Session, end};
 use crate::state::PostgresStore;
 use std::sync::Arc;
@@ -92,14 +92,15 @@ impl Exclusive for CatalogLock<'_> {
         ReadView { snapshot: Arc::new(snapshot), generation: self.generation }
     }
 
-    fn transaction_relying_on(&self, of: Ident, own: Option<TransactionId>) -> Option<TransactionId> {
-        if own.is_some_and(|own| self.store.open_transactions.holds(own, of)) {
+    fn transaction_relying_on(&self, ident: Ident, except: Option<TransactionId>) -> Option<TransactionId> {
+        if except.is_some_and(|except| self.store.open_transactions.holds(except, ident)) {
             return None;
         }
-        let rows = self.session.run(&self.store.front.statements.is_held, &[Param::Int(ident(of))]);
+        let rows = self.session.run(&self.store.front.statements.is_held, &[Param::Int(stored_ident(ident))]);
         // If the check fails, the connection is lost, and so is the change.
-        let held = rows.ok().and_then(|rows| rows.first().map(|row| row.int(0) != 0)).unwrap_or(false);
-        held.then_some(TransactionId(0))
+        let is_relied_on =
+            rows.ok().and_then(|rows| rows.first().map(|row| row.int(0) != 0)).unwrap_or(false);
+        is_relied_on.then_some(TransactionId(0))
     }
 
     /// The schema already has the counts.
@@ -115,8 +116,8 @@ impl Exclusive for CatalogLock<'_> {
         applied: &mut dyn FnMut(u64),
     ) -> Result<CommitResult> {
         for side_effect in &change.side_effects {
-            if let storage::store::SideEffect::Generation(of, _) = side_effect
-                && let Some(owner) = self.transaction_relying_on(*of, change.owner)
+            if let storage::store::SideEffect::Generation(ident, _) = side_effect
+                && let Some(owner) = self.transaction_relying_on(*ident, change.owner)
             {
                 return Ok(Err(CommitError::IntentConflict(owner)));
             }

@@ -43,8 +43,8 @@ pub(crate) fn should_continue() -> PgResult<()> {
 /// Errors: `Interrupted`.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> PgResult<MutexGuard<'_, T>> {
     loop {
-        if let Some(held) = mutex.try_lock_for(CHECK_INTERVAL) {
-            return Ok(held);
+        if let Some(guard) = mutex.try_lock_for(CHECK_INTERVAL) {
+            return Ok(guard);
         }
         should_continue()?;
     }

@@ -72,7 +72,8 @@ pub(crate) struct Front {
     pub(crate) control: Arc<Pool>,
     /// Connections for background work.
     pub(crate) background: Arc<Pool>,
-    /// The incarnation in which this front was last confirmed (see `settle`), and the lock of that work.
+    /// The incarnation in which this front was last confirmed (see
+    /// [`confirm_incarnation`](Front::confirm_incarnation)), and the lock of that work.
     pub(crate) confirmed_incarnation: AtomicU64,
     pub(crate) confirming: Mutex<()>,
     /// Reserved tree numbers that have not been used.

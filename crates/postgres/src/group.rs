@@ -6,8 +6,8 @@
 //!
 //! The commits of a group change different keys, and each commit has its own log entry and time. The server applies the
 //! whole group or refuses it. After a refusal, each commit runs alone. Two commits of one key run alone, because the
-//! second one would probably be refused. A commit also runs alone while a row lock of a transaction delays commits of its
-//! keys.
+//! second one would probably be refused. A commit also runs alone while a row lock of a transaction delays commits of
+//! its keys.
 
 use crate::change::{Extras, Writes};
 use crate::failure::{CHECK_INTERVAL, Failure, PgResult, should_continue};
@@ -20,7 +20,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use storage::store::Expect;
 
-/// Maximum number of commits or groups that run at a time. A second one uses the time in which the server ends the first.
+/// Maximum number of commits or groups that run at a time. A second one uses the time in which the server ends the
+/// first.
 const RUNNING_MAX: usize = 2;
 
 /// Maximum number of commits in a group.
@@ -39,8 +40,8 @@ const AVOIDED_MAX: usize = 1024;
 const ROWS_MAX: usize = 32;
 const BYTES_MAX: usize = 16 * 1024;
 
-/// Maximum number of bytes in the statement of a group: 64 commits of 4 KiB. The server copies and hashes each parameter
-/// while all commits of the group wait.
+/// Maximum number of bytes in the statement of a group: 64 commits of 4 KiB. The server copies and hashes each
+/// parameter while all commits of the group wait.
 const GROUP_BYTES_MAX: usize = 256 * 1024;
 
 /// A successful commit.

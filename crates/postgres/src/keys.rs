@@ -13,7 +13,7 @@ use storage::{Ident, Range};
 pub(crate) const PREFIX: usize = 2000;
 
 /// Returns a tree number as stored in the table.
-pub(crate) fn ident(ident: Ident) -> i64 {
+pub(crate) fn stored_ident(ident: Ident) -> i64 {
     ident.0 as i64
 }
 

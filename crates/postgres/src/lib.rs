@@ -9,13 +9,13 @@
 //! 2. `schema.sql` defines the stored schema: one table of keys and values for all trees, and functions that check and
 //!    apply a whole change. `schema.rs` creates it and holds every statement that uses it.
 //! 3. `session.rs` and `snapshot.rs` read one state: a REPEATABLE READ transaction, begun at its first read.
-//!    `cursor.rs` reads through the statements of `pages.rs`, many ranges at a time, `excerpts.rs` reads only the start of
-//!    each document, and `scan_group.rs` starts several scans at once. `standby.rs` reads from a standby that has caught up far enough; `members.rs` lists the hosts.
-//! 4. `change.rs` and `commit.rs` turn a prepared change into one call, mostly by a statement of `direct.rs`. `group.rs`
-//!    commits small changes of several clients together.
-//!    `exclusive.rs` is the fence around changes of the catalog. `open_transactions.rs` holds multi-statement
-//!    transactions. `builds.rs` reports changes by other fronts to index builders. A drop removes its object from the
-//!    catalog at once; `front.rs` deletes the rows later.
+//!    `cursor.rs` reads through the statements of `pages.rs`, many ranges at a time, `excerpts.rs` reads only the start
+//!    of each document, and `scan_group.rs` starts several scans at once. `standby.rs` reads from a standby that has
+//!    caught up far enough; `members.rs` lists the hosts.
+//! 4. `change.rs` and `commit.rs` turn a prepared change into one call, mostly by a statement of `direct.rs`.
+//!    `group.rs` commits small changes of several clients together. `exclusive.rs` is the fence around changes of the
+//!    catalog. `open_transactions.rs` holds multi-statement transactions. `builds.rs` reports changes by other fronts
+//!    to index builders. A drop removes its object from the catalog at once; `front.rs` deletes the rows later.
 //! 5. `log.rs` holds the log of changes, which gives the streams of all fronts one order. `times.rs` is the clock, and
 //!    the
 //!    log entry of a commit.

@@ -1,14 +1,14 @@
 //! Multi-statement transactions. Each has a REPEATABLE READ transaction of PostgreSQL, which is its snapshot, and holds
 //! its write intents as locked rows.
 //!
-//! The write intent of an absent key is a row without a value. Other transactions do not see the row, and an insert of the key
-//! waits for it. Intents end with the connection, however it ends.
+//! The write intent of an absent key is a row without a value. Other transactions do not see the row, and an insert of
+//! the key waits for it. Intents end with the connection, however it ends.
 
 use crate::commit::{Attempt, failed};
 use crate::connection::Param;
 use crate::failure::Failure;
 use crate::front::Front;
-use crate::keys::{ident, index_key, long_key};
+use crate::keys::{index_key, long_key, stored_ident};
 use crate::session::{PostgresSnapshot, Session};
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
@@ -94,7 +94,7 @@ impl OpenTransactions {
         let (trees, generations): (Vec<i64>, Vec<i64>) = expected
             .iter()
             .filter(|(tree, _)| !intents.trees.contains(tree))
-            .map(|(tree, generation)| (ident(*tree), *generation as i64))
+            .map(|(tree, generation)| (stored_ident(*tree), *generation as i64))
             .unzip();
         if !trees.is_empty() {
             let params = [Param::Ints(&trees), Param::Ints(&generations)];
@@ -116,7 +116,7 @@ impl OpenTransactions {
                 // expect no such key take the other lock.
                 WriteIntent::Under(tree, prefix) => {
                     let short = index_key(prefix);
-                    let params = [Param::Int(ident(*tree)), Param::Bytes(&short)];
+                    let params = [Param::Int(stored_ident(*tree)), Param::Bytes(&short)];
                     let locked = open.session.run(&front.statements.claim_prefix, &params);
                     if !matches!(Attempt::of(locked).map_err(failed)?, Attempt::Done(_)) {
                         return Ok(Err(CommitError::Changed));
@@ -134,7 +134,7 @@ impl OpenTransactions {
         if new.is_empty() {
             return Ok(Ok(()));
         }
-        let idents: Vec<i64> = new.iter().map(|(tree, _)| ident(*tree)).collect();
+        let idents: Vec<i64> = new.iter().map(|(tree, _)| stored_ident(*tree)).collect();
         let short: Vec<_> = new.iter().map(|(_, key)| index_key(key)).collect();
         let short: Vec<Option<&[u8]>> = short.iter().map(|key| Some(&**key)).collect();
         let long: Vec<Option<&[u8]>> = new.iter().map(|(_, key)| long_key(key)).collect();

@@ -12,8 +12,8 @@ use storage::Direction;
 /// Approximate maximum of document bytes in a page.
 pub(crate) const PAGE_BYTES: usize = 4 << 20;
 
-/// Place of the id of the record that a page adds to each entry: no record, at the end of the key, or at the start of the
-/// value.
+/// Place of the id of the record that a page adds to each entry: no record, at the end of the key, or at the start of
+/// the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum IdIn {
     Nothing = 0,
@@ -157,7 +157,7 @@ fn starts(direction: &str) -> String {
 }
 
 /// Column numbers of the row of [`containing`].
-pub(crate) mod found {
+pub(crate) mod search_column {
     /// Number of entries in the page.
     pub(crate) const ENTRIES: usize = 0;
     /// All keys of the page, one behind the other.
@@ -172,17 +172,17 @@ pub(crate) mod found {
 /// value.
 fn containing(direction: &str) -> String {
     let searched = entries("key, case when position($6::bytea in value) > 0 then value end found", direction);
-    let each = |what: &str| format!("array_agg({what}) filter (where found is not null)");
+    let aggregate = |value: &str| format!("array_agg({value}) filter (where found is not null)");
     format!(
         "select count(*), string_agg(key, ''), {}, {}, {} from ({searched}) e",
-        each("key"),
-        each("octet_length(found)::int8"),
-        each("case when octet_length(found) <= $5::int8 then found end")
+        aggregate("key"),
+        aggregate("octet_length(found)::int8"),
+        aggregate("case when octet_length(found) <= $5::int8 then found end")
     )
 }
 
-/// Returns the SQL for one range in a direction. The outer order names the key alone: with the tree's number, which is a
-/// constant in the subquery only, PostgreSQL would sort the page.
+/// Returns the SQL for one range in a direction. The outer order names the key alone: with the tree's number, which is
+/// a constant in the subquery only, PostgreSQL would sort the page.
 fn range(direction: &str, named: IdIn) -> String {
     let (columns, record) = with_record(named, "$5::int8", "$6::int8");
     match named {

@@ -1,7 +1,7 @@
 //! Connection pools, with a limit for each purpose.
 //!
-//! Reads, commits and control queries have separate limits ([`crate::front::Limits`]). A holder of a read connection may
-//! need a commit connection, and must not wait for other readers in the same position.
+//! Reads, commits and control queries have separate limits ([`crate::front::Limits`]). A holder of a read connection
+//! may need a commit connection, and must not wait for other readers in the same position.
 
 use crate::config::{Config, TargetSessionAttrs};
 use crate::connection::{Connection, Statement};

@@ -89,7 +89,7 @@ impl ScanGroup {
             let Scan::Waiting(FirstPage { ident, range, named }) = scan else { continue };
             let (tree, named) = named.unwrap_or((records, IdIn::Nothing));
             records = tree;
-            idents.push(keys::ident(*ident));
+            idents.push(keys::stored_ident(*ident));
             ends.push(bounds(range));
             kinds.push(named as i64);
             asked.push(number);
@@ -105,7 +105,7 @@ impl ScanGroup {
             Param::Ints(&kinds),
             Param::Int(entries as i64),
             Param::Int(longest as i64),
-            Param::Int(keys::ident(records)),
+            Param::Int(keys::stored_ident(records)),
         ];
         let rows = snapshot.run(snapshot.statements.pages.scan_group(self.direction), &params)?;
         for number in &asked {

@@ -427,7 +427,7 @@ impl PostgresSnapshot {
     ) -> Result<Vec<Option<Value>>> {
         let index_keys: Vec<_> = keys.iter().map(|key| index_key(key)).collect();
         let index_keys: Vec<Option<&[u8]>> = index_keys.iter().map(|key| Some(&**key)).collect();
-        let mut params = vec![Param::Int(keys::ident(ident)), Param::Many(&index_keys)];
+        let mut params = vec![Param::Int(keys::stored_ident(ident)), Param::Many(&index_keys)];
         let rows = match longest {
             None => self.run(&self.statements.get_many, &params)?,
             Some(longest) => {
@@ -447,7 +447,7 @@ impl PostgresSnapshot {
 
     /// Returns true if a tree has this number. Ignores the trees of the log.
     pub(crate) fn has_tree(&self, ident: Ident) -> Result<bool> {
-        let rows = self.run(&self.statements.contains, &[Param::Int(keys::ident(ident))])?;
+        let rows = self.run(&self.statements.contains, &[Param::Int(keys::stored_ident(ident))])?;
         Ok(!rows.is_empty())
     }
 

@@ -14,7 +14,7 @@ use storage::{Cursor, Direction, Error, Hints, Ident, Range, RemoteHints, Result
 impl PostgresSnapshot {
     /// Returns the number of entries in a tree and their total size.
     fn size(&self, ident: Ident) -> Result<(u64, u64)> {
-        let rows = self.run(&self.statements.size, &[Param::Int(keys::ident(ident))])?;
+        let rows = self.run(&self.statements.size, &[Param::Int(keys::stored_ident(ident))])?;
         let row = rows.first().ok_or(Error::NoSuchIdent(ident))?;
         Ok((row.int(0) as u64, row.int(1) as u64))
     }
@@ -34,7 +34,7 @@ impl Front {
 }
 
 /// Returns the entry and the record of a lookup.
-fn both(rows: &[Row]) -> Result<Option<(Value, Value)>> {
+fn entry_and_record(rows: &[Row]) -> Result<Option<(Value, Value)>> {
     match rows.first() {
         None => Ok(None),
         Some(row) if row.bytes(0).is_none() => Ok(None),
@@ -45,22 +45,30 @@ fn both(rows: &[Row]) -> Result<Option<(Value, Value)>> {
 
 impl Snapshot for PostgresSnapshot {
     fn get(&self, ident: Ident, key: &[u8]) -> Result<Option<Value>> {
-        let params = [Param::Int(keys::ident(ident)), Param::Bytes(&index_key(key))];
+        let params = [Param::Int(keys::stored_ident(ident)), Param::Bytes(&index_key(key))];
         let rows = self.run(&self.statements.get, &params)?;
         Ok(rows.first().map(|row| value(row, 0)))
     }
 
     fn lookup(&self, index: Ident, key: &[u8], records: Ident) -> Result<Option<(Value, Value)>> {
         let key = index_key(key);
-        let params = [Param::Int(keys::ident(index)), Param::Bytes(&key), Param::Int(keys::ident(records))];
-        both(&self.run(&self.statements.lookup, &params)?)
+        let params = [
+            Param::Int(keys::stored_ident(index)),
+            Param::Bytes(&key),
+            Param::Int(keys::stored_ident(records)),
+        ];
+        entry_and_record(&self.run(&self.statements.lookup, &params)?)
     }
 
     fn lookup_alone(&self, index: Ident, key: &[u8], records: Ident) -> Result<Option<(Value, Value)>> {
         let key = index_key(key);
-        let params = [Param::Int(keys::ident(index)), Param::Bytes(&key), Param::Int(keys::ident(records))];
+        let params = [
+            Param::Int(keys::stored_ident(index)),
+            Param::Bytes(&key),
+            Param::Int(keys::stored_ident(records)),
+        ];
         let statements = (&*self.statements.lookup, &*self.statements.lookup_alone);
-        both(&self.session.run_single(statements, &params).map_err(Error::from)?)
+        entry_and_record(&self.session.run_single(statements, &params).map_err(Error::from)?)
     }
 
     fn scan(&self, ident: Ident, range: Range, direction: Direction) -> Result<Box<dyn Cursor>> {
@@ -92,7 +100,7 @@ impl Snapshot for PostgresSnapshot {
 
 impl RemoteHints for PostgresSnapshot {
     fn get_alone(&self, ident: Ident, key: &[u8]) -> Result<Option<Value>> {
-        let params = [Param::Int(keys::ident(ident)), Param::Bytes(&index_key(key))];
+        let params = [Param::Int(keys::stored_ident(ident)), Param::Bytes(&index_key(key))];
         let statements = (&*self.statements.get, &*self.statements.get_alone);
         let rows = self.session.run_single(statements, &params).map_err(Error::from)?;
         Ok(rows.first().and_then(|row| row.bytes(0)).map(Value::from))
@@ -125,7 +133,7 @@ impl RemoteHints for PostgresSnapshot {
     }
 
     fn counts(&self, ident: Ident) -> Result<Option<(i64, i64)>> {
-        let rows = self.run(&self.statements.counts, &[Param::Int(keys::ident(ident))])?;
+        let rows = self.run(&self.statements.counts, &[Param::Int(keys::stored_ident(ident))])?;
         Ok(rows.first().map(|row| (row.int(0), row.int(1))))
     }
 

@@ -11,7 +11,7 @@ use crate::front::Front;
 use crate::members::{Member, Role};
 use crate::pool::PooledConnection;
 use crate::session::{PostgresSnapshot, Session, end};
-use crate::times::time_from;
+use crate::times::unsigned;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use storage::store::{ReadView, StandbyRead};
@@ -147,7 +147,7 @@ impl Front {
             return Ok(None);
         }
         let marker = self.lease.marker_of(row.int(1), self.incarnations().current());
-        let log_time = row.bytes(2).map(|_| time_from(row.int(2)));
+        let log_time = row.bytes(2).map(|_| unsigned(row.int(2)));
         let is_after = after.is_none_or(|after| {
             log_time.is_some_and(|log_time| log_time >= after)
                 || marker.is_some_and(|marker| marker.time >= after || marker.at >= since)

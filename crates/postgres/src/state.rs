@@ -1,9 +1,7 @@
 //! The parts of a store, and its bookkeeping of commits.
 //!
-//! The counts of the collections known to this process, found by tree number and by address.
-//!
-//! A commit names counts by their address. The address index makes the lookup of their tree independent of the number
-//! of collections.
+//! [`KnownCounts`] has the counts of the collections known to this process, by tree and by address. A commit names
+//! counts by their address. The address index makes the lookup of their tree independent of the number of collections.
 
 use crate::barrier::Barriers;
 use crate::builds::Builds;
@@ -53,11 +51,14 @@ impl PostgresStore {
                     counts.records.fetch_add(*records, Ordering::Relaxed);
                     counts.bytes.fetch_add(*bytes, Ordering::Relaxed);
                 }
-                SideEffect::Generation(of, None) => {
+                SideEffect::Generation(ident, None) => {
                     // A renamed collection exists under its new name, and keeps its counts.
-                    let is_set = |other: &SideEffect| matches!(other, SideEffect::Generation(set, Some(_)) if set == of);
-                    if !change.side_effects.iter().any(is_set) {
-                        self.counts.lock().remove(*of);
+                    let is_renamed = change.side_effects.iter().any(|other| match other {
+                        SideEffect::Generation(set, Some(_)) => set == ident,
+                        _ => false,
+                    });
+                    if !is_renamed {
+                        self.counts.lock().remove(*ident);
                     }
                 }
                 _ => {}
@@ -84,8 +85,8 @@ fn address(counts: &Arc<Counts>) -> usize {
 
 impl KnownCounts {
     /// Returns the counts of a tree.
-    pub(crate) fn get(&self, of: Ident) -> Option<&Arc<Counts>> {
-        self.counts.get(&of)
+    pub(crate) fn get(&self, ident: Ident) -> Option<&Arc<Counts>> {
+        self.counts.get(&ident)
     }
 
     /// Returns the tree of these counts.
@@ -94,19 +95,19 @@ impl KnownCounts {
     }
 
     /// Returns the counts of a tree. Inserts `counts` if the tree has none.
-    pub(crate) fn or_insert(&mut self, of: Ident, counts: Arc<Counts>) -> &Arc<Counts> {
+    pub(crate) fn or_insert(&mut self, ident: Ident, counts: Arc<Counts>) -> &Arc<Counts> {
         self.assert_valid();
-        self.counts.entry(of).or_insert_with(|| {
-            self.idents.insert(address(&counts), of);
+        self.counts.entry(ident).or_insert_with(|| {
+            self.idents.insert(address(&counts), ident);
             counts
         })
     }
 
     /// Removes a tree.
-    pub(crate) fn remove(&mut self, of: Ident) {
-        if let Some(counts) = self.counts.remove(&of) {
+    pub(crate) fn remove(&mut self, ident: Ident) {
+        if let Some(counts) = self.counts.remove(&ident) {
             let known = self.idents.remove(&address(&counts));
-            debug_assert_eq!(known, Some(of), "the counts were found under another tree");
+            debug_assert_eq!(known, Some(ident), "the counts were found under another tree");
         }
         self.assert_valid();
     }
@@ -141,15 +142,15 @@ mod tests {
     fn counts_are_found_by_identity_and_dropped_with_their_owners() {
         let mut known = KnownCounts::default();
         let handles: Vec<_> =
-            (0..100).map(|of| known.or_insert(Ident(of), Arc::default()).clone()).step_by(10).collect();
+            (0..100).map(|ident| known.or_insert(Ident(ident), Arc::default()).clone()).step_by(10).collect();
         assert_eq!(known.ident_of(&handles[3]), Some(Ident(30)));
         assert!(Arc::ptr_eq(known.or_insert(Ident(30), Arc::default()), &handles[3]));
-        for of in 100..1_000 {
+        for ident in 100..1_000 {
             known.tidy();
-            known.or_insert(Ident(of), Arc::default());
+            known.or_insert(Ident(ident), Arc::default());
         }
-        let found: Vec<_> = handles.iter().filter_map(|one| known.ident_of(one)).collect();
-        assert_eq!(found, (0..100).step_by(10).map(Ident).collect::<Vec<_>>());
+        let idents: Vec<_> = handles.iter().filter_map(|one| known.ident_of(one)).collect();
+        assert_eq!(idents, (0..100).step_by(10).map(Ident).collect::<Vec<_>>());
         assert!(known.counts.len() < 300 && known.idents.len() == known.counts.len());
         known.remove(Ident(30));
         assert!(known.get(Ident(30)).is_none() && known.ident_of(&handles[3]).is_none());

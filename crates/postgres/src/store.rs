@@ -13,7 +13,7 @@ use crate::exclusive::CatalogLock;
 use crate::failure::PgResult;
 use crate::front::{Front, Limits, Watchers};
 use crate::incarnations::{incarnation_of, position};
-use crate::keys::{ident, index_key};
+use crate::keys::{index_key, stored_ident};
 use crate::open_transactions::OpenTransactions;
 use crate::session::end;
 use crate::state::PostgresStore;
@@ -32,8 +32,8 @@ use storage::{Engine, Error, Ident, Position, Result, Snapshot};
 /// Pause before a retry after a lock conflict with an unknown owner.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Maximum attempts of a refused commit whose expectations always hold on inspection.
-const ATTEMPTS: usize = 64;
+/// Maximum number of attempts of a refused commit whose expectations always hold on inspection.
+const ATTEMPTS_MAX: usize = 64;
 
 impl PostgresStore {
     /// Opens a store in a schema of a database, and creates the schema if it is missing.
@@ -100,8 +100,8 @@ impl ReadViews for PostgresStore {
         (ReadView { snapshot: Arc::new(snapshot), generation }, time)
     }
 
-    fn standby_read_view(&self, asked: StandbyRead) -> Result<Option<ReadView>> {
-        self.front.standby_read_view(asked).map_err(failed)
+    fn standby_read_view(&self, request: StandbyRead) -> Result<Option<ReadView>> {
+        self.front.standby_read_view(request).map_err(failed)
     }
 }
 
@@ -116,7 +116,7 @@ impl Commits for PostgresStore {
         if let Some(owner) = change.owner {
             return self.commit_transaction(owner, change, &side_effect_rows);
         }
-        for attempt in 0..ATTEMPTS {
+        for attempt in 0..ATTEMPTS_MAX {
             let entry = self.front.entry(change);
             let attempt = self.front.commit_change(
                 change.batch.clone(),
@@ -286,22 +286,26 @@ impl Counters for PostgresStore {
         i64::MAX as u64
     }
 
-    fn counts(&self, of: Ident, _: &mut dyn FnMut(&Counts) -> Result<()>) -> Result<Arc<Counts>> {
-        if let Some(counts) = self.counts.lock().get(of) {
+    fn counts(&self, ident: Ident, _: &mut dyn FnMut(&Counts) -> Result<()>) -> Result<Arc<Counts>> {
+        if let Some(counts) = self.counts.lock().get(ident) {
             return Ok(counts.clone());
         }
         let counts = Arc::new(Counts::default());
-        self.refresh_counts(of, &counts)?;
+        self.refresh_counts(ident, &counts)?;
         let mut known = self.counts.lock();
         known.tidy();
-        Ok(known.or_insert(of, counts).clone())
+        Ok(known.or_insert(ident, counts).clone())
     }
 
     fn prefetch_counts(&self, idents: &[Ident]) -> Result<()> {
         let unknown: Vec<i64> = {
             let mut known = self.counts.lock();
             known.tidy();
-            idents.iter().filter(|of| known.get(**of).is_none()).map(|of| ident(*of)).collect()
+            idents
+                .iter()
+                .filter(|ident| known.get(**ident).is_none())
+                .map(|ident| stored_ident(*ident))
+                .collect()
         };
         if unknown.is_empty() {
             return Ok(());
@@ -309,19 +313,21 @@ impl Counters for PostgresStore {
         let counts_of = &self.front.statements.counts_of;
         let rows = self.front.run(|conn| conn.query(counts_of, &[Param::Ints(&unknown)])).map_err(failed)?;
         // A collection without writes has no row.
-        let mut found: HashMap<i64, (i64, i64)> = unknown.iter().map(|of| (*of, (0, 0))).collect();
-        found.extend(rows.iter().map(|row| (row.int(0), (row.int(1), row.int(2)))));
+        let mut counts: HashMap<i64, (i64, i64)> = unknown.iter().map(|ident| (*ident, (0, 0))).collect();
+        counts.extend(rows.iter().map(|row| (row.int(0), (row.int(1), row.int(2)))));
         let mut known = self.counts.lock();
-        for (of, (records, bytes)) in found {
-            let counts = known.or_insert(Ident(of as u64), Arc::default());
+        for (ident, (records, bytes)) in counts {
+            let counts = known.or_insert(Ident(ident as u64), Arc::default());
             counts.records.store(records, Ordering::Relaxed);
             counts.bytes.store(bytes, Ordering::Relaxed);
         }
         Ok(())
     }
 
-    fn refresh_counts(&self, of: Ident, counts: &Counts) -> Result<()> {
-        let read = self.front.run(|conn| conn.query(&self.front.statements.counts, &[Param::Int(ident(of))]));
+    fn refresh_counts(&self, ident: Ident, counts: &Counts) -> Result<()> {
+        let read = self
+            .front
+            .run(|conn| conn.query(&self.front.statements.counts, &[Param::Int(stored_ident(ident))]));
         let rows = read.map_err(Error::from)?;
         let (records, bytes) = rows.first().map_or((0, 0), |row| (row.int(0), row.int(1)));
         counts.records.store(records, Ordering::Relaxed);
@@ -331,16 +337,16 @@ impl Counters for PostgresStore {
 }
 
 impl IndexBuilds for PostgresStore {
-    fn build(&self, of: Ident) -> Option<Arc<Build>> {
-        self.builds.get(&self.front, of)
+    fn build(&self, ident: Ident) -> Option<Arc<Build>> {
+        self.builds.get(&self.front, ident)
     }
 
-    fn begin_build(&self, of: Ident, greatest: u64) -> Arc<Build> {
-        self.builds.begin(&self.front, of, greatest)
+    fn begin_build(&self, ident: Ident, greatest: u64) -> Arc<Build> {
+        self.builds.begin(&self.front, ident, greatest)
     }
 
-    fn end_build(&self, of: Ident) {
-        self.builds.end(&self.front, of);
+    fn end_build(&self, ident: Ident) {
+        self.builds.end(&self.front, ident);
     }
 }
 
@@ -413,10 +419,10 @@ impl PostgresStore {
                 }
             }
             applied = applied.and_then(|()| front.apply_steps(conn, steps, &[], side_effect_rows, true));
-            let left: Vec<_> = intents.keys.iter().filter(|at| !written.contains(*at)).collect();
-            if !left.is_empty() && applied.is_ok() {
-                let idents: Vec<i64> = left.iter().map(|(tree, _)| ident(*tree)).collect();
-                let keys: Vec<_> = left.iter().map(|(_, key)| index_key(key)).collect();
+            let remaining: Vec<_> = intents.keys.iter().filter(|at| !written.contains(*at)).collect();
+            if !remaining.is_empty() && applied.is_ok() {
+                let idents: Vec<i64> = remaining.iter().map(|(tree, _)| stored_ident(*tree)).collect();
+                let keys: Vec<_> = remaining.iter().map(|(_, key)| index_key(key)).collect();
                 let keys: Vec<Option<&[u8]>> = keys.iter().map(|key| Some(&**key)).collect();
                 applied = conn
                     .query(&front.statements.unclaimed, &[Param::Ints(&idents), Param::Many(&keys)])

@@ -13,13 +13,9 @@ pub(crate) fn signed(time: u64) -> i64 {
     (time ^ 1 << 63) as i64
 }
 
-fn unsigned(time: i64) -> u64 {
-    time as u64 ^ 1 << 63
-}
-
 /// Converts a time from the server.
-pub(crate) fn time_from(raw: i64) -> u64 {
-    unsigned(raw)
+pub(crate) fn unsigned(time: i64) -> u64 {
+    time as u64 ^ 1 << 63
 }
 
 /// Returns the time in the first column.
@@ -200,11 +196,6 @@ pub(crate) struct ShortEntry {
     pub(crate) order: [i64; 3],
 }
 
-/// Returns the time of an entry from the rows of its call.
-pub(crate) fn time_given(rows: Option<&Vec<Row>>) -> Option<u64> {
-    time_in(rows?)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -217,9 +208,9 @@ mod tests {
         let pages = packed(&parts);
         assert_eq!((&pages.first[..], &pages.last[..]), (&[0, 2, 5][..], &[1, 2, 5][..]));
         assert!(pages.inline().is_none() && packed(&parts[2..3]).inline().is_none());
-        let found: Vec<_> = pages.values.iter().flat_map(|page| unpack(page).unwrap()).collect();
+        let unpacked: Vec<_> = pages.values.iter().flat_map(|page| unpack(page).unwrap()).collect();
         let expected: Vec<_> = parts.iter().map(|(number, value)| (*number, &**value)).collect();
-        assert_eq!(found, expected);
+        assert_eq!(unpacked, expected);
         let short = packed(&parts[..2]);
         let page = short.inline().unwrap();
         assert_eq!(unpack(page).unwrap(), [(0, &b"a"[..]), (1, &b""[..])]);
