@@ -31,9 +31,9 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Function pointers into the command table, which is a later layer.
 pub(crate) struct Commands {
-    /// Returns the number of sessions.
+    /// Number of commands.
     pub(crate) count: usize,
-    /// Returns the needs of the command with a name.
+    /// Returns the requirements of the command with a name.
     pub(crate) requirements_of: fn(&str) -> Option<Requirements>,
     /// Runs a command as the server itself, inside of another command. The document includes `$db`.
     pub(crate) run: fn(&Server, Document<'_>) -> Result<InnerStatus>,

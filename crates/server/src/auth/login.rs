@@ -56,24 +56,20 @@ pub(crate) fn authenticate(
         failed(auth, state, &Failure { user, mechanism, is_speculative, why })
     };
     let Some(document) = store::user(&auth.database, user)? else {
-        return Err(fail(
-            state,
-            "the user does not exist \
-     any more",
-        ));
+        return Err(fail(state, "the user does not exist any more"));
     };
-    let Some(found) = User::read(document.view()) else {
+    let Some(account) = User::read(document.view()) else {
         return Err(fail(state, "the user's document is invalid"));
     };
-    if !is_proven(&found) {
+    if !is_proven(&account) {
         return Err(fail(state, "the user's credentials changed during the login"));
     }
     auth.delays.succeeded(user, state.activity.client.ip());
     let count = || auth.logins.count(mechanism, is_speculative, |tries| &tries.successful);
     if let Some(known) = &state.identity {
-        return again(known, login).inspect(|()| count());
+        return authenticate_again(known, login).inspect(|()| count());
     }
-    let Some(identity) = identify(auth, state, document.view(), found, mechanism, generation)? else {
+    let Some(identity) = identify(auth, state, document.view(), account, mechanism, generation)? else {
         return Err(fail(state, "an authentication restriction of the user refuses this address"));
     };
     state.identity = Some(Arc::new(identity));
@@ -87,7 +83,7 @@ pub(crate) fn authenticate(
 }
 
 /// Decides about a second login on a connection.
-fn again(known: &Identity, login: &Login<'_>) -> Result<()> {
+fn authenticate_again(known: &Identity, login: &Login<'_>) -> Result<()> {
     if known.user == *login.user {
         log::warn!(
             id = 5626700, c = "ACCESS", user = login.user.to_string().as_str();
@@ -124,21 +120,21 @@ pub(crate) fn refresh(auth: &Auth, state: &mut ConnectionState) -> Result<()> {
         return Ok(());
     }
     let document = store::user(&auth.database, &known.user)?;
-    let found = document.and_then(|document| Some((User::read(document.view())?, document)));
-    let found = match found.filter(|(found, _)| found.id == known.user_id) {
-        Some((found, document)) => {
-            identify(auth, state, document.view(), found, known.mechanism, generation)?
+    let account = document.and_then(|document| Some((User::read(document.view())?, document)));
+    let identity = match account.filter(|(account, _)| account.id == known.user_id) {
+        Some((account, document)) => {
+            identify(auth, state, document.view(), account, known.mechanism, generation)?
         }
         None => None,
     };
-    if found.is_none() {
+    if identity.is_none() {
         log::info!(
             id = 20245, c = "ACCESS", user = known.user.to_string().as_str();
             "Removed user from session cache of user information: the user was dropped, or a restriction \
              now refuses the address"
         );
     }
-    state.identity = found.map(Arc::new);
+    state.identity = identity.map(Arc::new);
     Ok(())
 }
 
@@ -157,8 +153,8 @@ fn identify(
     let (privileges, restrictions) = role::privileges_of(&auth.database, &user.roles)?;
     let ends = Ends { client: state.activity.client.ip(), server: state.local.ip() };
     let allows = |list: Value<'_>| list.as_array().is_some_and(|list| restrictions::allow(list, ends));
-    let own = document.get("authenticationRestrictions");
-    if !own.is_none_or(allows) || !restrictions.iter().all(|list| allows(list.view())) {
+    let user_restrictions = document.get("authenticationRestrictions");
+    if !user_restrictions.is_none_or(allows) || !restrictions.iter().all(|list| allows(list.view())) {
         return Ok(None);
     }
     Ok(Some(Identity {

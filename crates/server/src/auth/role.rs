@@ -44,13 +44,13 @@ pub(crate) fn named_in(document: Document<'_>) -> Vec<RoleName> {
 /// Returns the privileges in a role's document. Unknown actions are ignored.
 pub(crate) fn privileges_in(document: Document<'_>) -> Vec<Privilege> {
     let listed = document.get("privileges").and_then(|privileges| privileges.as_array());
-    let mut found = Vec::new();
+    let mut privileges = Vec::new();
     for privilege in listed.into_iter().flat_map(|privileges| privileges.iter()) {
         if let Some(privilege) = privilege.as_document().and_then(stored) {
-            add(&mut found, privilege);
+            add(&mut privileges, privilege);
         }
     }
-    found
+    privileges
 }
 
 fn stored(privilege: Document<'_>) -> Option<Privilege> {

@@ -1,4 +1,7 @@
 //! A running command, as its handler sees it.
+//!
+//! A handler takes a [`Call`], appends to its reply and returns a [`HandlerStatus`]. An argument that every command may
+//! carry belongs to `arguments.rs`, a state that outlives a wait to [`Progress`].
 
 pub(crate) mod arguments;
 pub(crate) mod finished;
@@ -174,24 +177,24 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Keeps what the handler has done, if `error` suspends its statement. Returns the error.
-    pub(crate) fn keep<T: Send + 'static>(&mut self, done: T, error: Error) -> Error {
+    /// Keeps the state of the handler if `error` suspends its statement. Returns the error.
+    pub(crate) fn keep<T: Send + 'static>(&mut self, state: T, error: Error) -> Error {
         if error.code() == ErrorCode::LockBusy {
-            self.progress.suspended.get_or_insert_default().kept = Some(Box::new(done));
+            self.progress.suspended.get_or_insert_default().handler_state = Some(Box::new(state));
         }
         error
     }
 
-    /// Returns what the handler has done before its statement was suspended, and resumes its operation.
+    /// Returns the state of the handler before its statement was suspended, and resumes its operation.
     pub(crate) fn resume<T: 'static>(&mut self) -> Option<T> {
         let suspended = self.progress.suspended.as_mut()?;
-        let kept = suspended.kept.take()?.downcast::<T>().ok()?;
+        let state = suspended.handler_state.take()?.downcast::<T>().ok()?;
         // A handler of inner commands has no operation of its own.
         if let Some(used) = self.connection.activity.operation() {
             used.operation.resume(suspended.turn.take());
         }
         self.may_suspend.set(false);
-        Some(*kept)
+        Some(*state)
     }
 
     /// Leaves the queue of a record, after the statement that was suspended in it.
@@ -223,12 +226,12 @@ impl<'a> Call<'a> {
         Ok(Some(Event::Other { until: waits::for_suspended(self.progress, self.arguments)?, ready }))
     }
 
-    /// Applies the settings of the command's query shape and the settings `own` that the command gives.
+    /// Applies the settings of the command's query shape, and the settings `given` by the command.
     ///
     /// Errors: QueryRejectedBySettings; errors of [`plan_by_query_settings`](Self::plan_by_query_settings).
-    pub(crate) fn apply_query_settings(&mut self, own: Option<Document<'_>>) -> Result<()> {
+    pub(crate) fn apply_query_settings(&mut self, given: Option<Document<'_>>) -> Result<()> {
         let request = self.request;
-        let rejects = self.plan_by_query_settings(request, own)?;
+        let rejects = self.plan_by_query_settings(request, given)?;
         match rejects {
             true => Err(err!(QueryRejectedBySettings, "Query rejected by admin query settings")),
             false => Ok(()),
@@ -242,9 +245,9 @@ impl<'a> Call<'a> {
     pub(crate) fn plan_by_query_settings(
         &mut self,
         request: &Request<'_>,
-        own: Option<Document<'_>>,
+        given: Option<Document<'_>>,
     ) -> Result<bool> {
-        if own.is_some() && self.server.settings.compatible_with < CompatibleWith::V9_0 {
+        if given.is_some() && self.server.settings.compatible_with < CompatibleWith::V9_0 {
             let code = match request.name {
                 "find" => 7746901,
                 "aggregate" => 7708001,
@@ -254,9 +257,9 @@ impl<'a> Call<'a> {
             return Err(Error::new(ErrorCode::from_number(code), message));
         }
         let settings = &self.server.set_settings.query_settings;
-        let found = settings.for_command((request.database, request.body), own)?;
-        self.query_settings = found.as_ref().map(|shape| shape.settings.clone());
-        Ok(found.is_some_and(|shape| shape.reject))
+        let shape = settings.for_command((request.database, request.body), given)?;
+        self.query_settings = shape.as_ref().map(|shape| shape.settings.clone());
+        Ok(shape.is_some_and(|shape| shape.reject))
     }
 
     /// Waits at most this long since the first call of the handler; `None` after that time, when

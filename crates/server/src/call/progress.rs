@@ -28,9 +28,9 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Returns true if the handler keeps what it has done while its statement waits.
+    /// Returns true if the handler keeps its state while its statement waits.
     pub(crate) fn is_kept(&self) -> bool {
-        self.suspended.as_ref().is_some_and(|suspended| suspended.kept.is_some())
+        self.suspended.as_ref().is_some_and(|suspended| suspended.handler_state.is_some())
     }
 
     /// Returns true if the command may have changed something before its statement was suspended.
@@ -47,8 +47,8 @@ pub(crate) struct SuspendedCommand {
     pub(crate) context: Option<String>,
     /// Ticket of the statement in the queue of its record.
     pub(crate) turn: Cell<Option<RecordTicket>>,
-    /// What the handler has done. Without it, the handler begins again.
-    pub(crate) kept: Option<Box<dyn Any + Send>>,
+    /// State of the handler. Without it, the handler begins again.
+    pub(crate) handler_state: Option<Box<dyn Any + Send>>,
     /// First call of the handler, and the latest commit before it.
     pub(crate) began: Option<(Instant, Position)>,
     /// Results of single statements, while the profiler is on.

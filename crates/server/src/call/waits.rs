@@ -18,7 +18,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 /// Maximum wait of a command without maxTimeMS.
-const LONGEST: Duration = Duration::from_secs(24 * 3600);
+const WAIT_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// Returns the deadline of a command's waits.
 ///
@@ -26,7 +26,7 @@ const LONGEST: Duration = Duration::from_secs(24 * 3600);
 fn deadline(progress: &Progress, arguments: &Arguments<'_>) -> Result<Instant> {
     let now = time::now();
     let began = progress.began.map_or(now, |began| began.at);
-    let deadline = began + arguments.max_time.unwrap_or(LONGEST);
+    let deadline = began + arguments.max_time.unwrap_or(WAIT_MAX);
     match now < deadline {
         true => Ok(deadline),
         false => Err(err!(MaxTimeMSExpired, "operation exceeded time limit")),

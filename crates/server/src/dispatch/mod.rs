@@ -581,7 +581,8 @@ impl<'a> Run<'a, '_> {
                 if let (Err(_), true, Some(session), Some(number)) =
                     (&wait, is_statement, &state.session, arguments.transaction_number)
                 {
-                    // A failed statement aborts its transaction, also before it begins. The number may be of no open one.
+                    // A failed statement aborts its transaction, also before it begins. The number may be of no open
+                    // one.
                     let (database, counters) = (&self.server.database, &self.server.sessions.transactions);
                     _ = session.abort_transaction(database, counters, number);
                     database.cursors.kill_transaction(&session.id);

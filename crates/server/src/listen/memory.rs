@@ -64,9 +64,9 @@ struct Watcher {
 pub(crate) fn watch(server: &Weak<Server>, limit: MemoryLimit) {
     let mut watcher = Watcher { limit, next_purge: Instant::now(), ending: None, last_report: None };
     loop {
-        let Some(held) = server.upgrade() else { return };
-        let resident = watcher.check(&held);
-        drop(held);
+        let Some(server) = server.upgrade() else { return };
+        let resident = watcher.check(&server);
+        drop(server);
         let free = watcher.limit.bytes.saturating_sub(resident);
         std::thread::sleep(Duration::from_millis(free / BYTES_PER_MILLI).clamp(PAUSES.0, PAUSES.1));
     }
@@ -183,11 +183,11 @@ impl Watcher {
 /// Returns holders with their bytes: running operations, the largest idle cursor, connections'
 /// buffers.
 fn holders(cursors: &Cursors, activities: &Activities) -> Vec<(u64, MemoryConsumer)> {
-    let mut found = vec![(cursors.largest(), MemoryConsumer::Cursor)];
+    let mut holders = vec![(cursors.largest(), MemoryConsumer::Cursor)];
     for activity in activities.all() {
         match activity.operation() {
             Some(used) => {
-                found.push((
+                holders.push((
                     used.operation.memory_used(),
                     MemoryConsumer::Operation(activity, used.operation),
                 ));
@@ -195,10 +195,10 @@ fn holders(cursors: &Cursors, activities: &Activities) -> Vec<(u64, MemoryConsum
             None => {
                 let buffered = activity.buffered.load(Relaxed);
                 if buffered > 0 {
-                    found.push((buffered, MemoryConsumer::Connection(activity)));
+                    holders.push((buffered, MemoryConsumer::Connection(activity)));
                 }
             }
         }
     }
-    found
+    holders
 }

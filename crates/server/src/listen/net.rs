@@ -18,7 +18,7 @@ mod web;
 use crate::commands::diagnostics::server_info::host_name;
 use crate::listen::driver::{Driver, DriverAction, ThreadKind};
 use crate::observe::activity::Activity;
-use crate::process::blocking::{STACK_SIZE, network_threads, threads_most};
+use crate::process::blocking::{STACK_SIZE, network_threads, threads_max};
 use crate::process::event::Event;
 use crate::process::helpers::IdleProcessors;
 use crate::server::Server;
@@ -54,10 +54,10 @@ const BLOCKING_MIN: usize = 512;
 const IDLE_UNAUTHENTICATED: u32 = 20;
 
 /// Time that a shutdown waits for replies before it interrupts operations.
-const GRACE: Duration = Duration::from_millis(500);
+const SHUTDOWN_WAIT: Duration = Duration::from_millis(500);
 
 /// Time that a shutdown waits for interrupted operations.
-const GRACE_INTERRUPTED: Duration = Duration::from_secs(2);
+const INTERRUPTED_WAIT: Duration = Duration::from_secs(2);
 
 /// Listens and serves until [`Server::stop`], SIGINT or SIGTERM. Calls `ready` with the address
 /// when clients can connect.
@@ -99,7 +99,7 @@ fn start_runtime(server: &Server) -> io::Result<(Runtime, Sender<()>)> {
         .worker_threads(workers)
         .thread_name("vellum-net")
         // A waiting command (for a transaction's end, for fsyncUnlock) holds a thread.
-        .max_blocking_threads(threads_most().map_or(waiting, |most| most.min(waiting)))
+        .max_blocking_threads(threads_max().map_or(waiting, |max| max.min(waiting)))
         .thread_stack_size(STACK_SIZE)
         .enable_all();
     let start = || -> io::Result<(Runtime, Sender<()>)> {
@@ -182,9 +182,9 @@ async fn finish_replies(server: &Server) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    if tokio::time::timeout(GRACE, idle()).await.is_err() {
+    if tokio::time::timeout(SHUTDOWN_WAIT, idle()).await.is_err() {
         server.database.stop_operations();
-        if tokio::time::timeout(GRACE_INTERRUPTED, idle()).await.is_err() {
+        if tokio::time::timeout(INTERRUPTED_WAIT, idle()).await.is_err() {
             log::warn!("stopping while commands still run");
         }
     }
@@ -227,9 +227,9 @@ fn admit(stream: TcpStream, client: SocketAddr, server: &Arc<Server>) {
         let busy_poll = BusyPoll::new(registered.server.settings.busy_poll);
         let driver = Driver::new(registered.server.clone(), state);
         let mut connection = Connection { stream, driver, busy_poll };
-        let ended = connection.run().await;
+        let result = connection.run().await;
         connection.stream.close();
-        if let Err(error) = ended {
+        if let Err(error) = result {
             log::debug!(c = "NETWORK"; "connection {} lost: {error}", registered.activity.connection_id);
         }
     });

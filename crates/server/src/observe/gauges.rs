@@ -28,18 +28,18 @@ impl Connections {
     pub(crate) fn of(activities: &Activities, connections_max: usize) -> Connections {
         let (open, created) = activities.counts();
         let available = connections_max.saturating_sub(open);
-        let mut found = Connections { open, available, created, ..Connections::default() };
+        let mut counts = Connections { open, available, created, ..Connections::default() };
         for activity in activities.all() {
             let Some(command) = activity.command() else { continue };
             let greets = matches!(command, "hello" | "isMaster");
             let is_streaming = greets && activity.streams.load(Ordering::Relaxed);
-            found.active += 1;
+            counts.active += 1;
             // Other hellos are answered at once.
-            found.awaiting += i32::from(greets);
-            found.streams += i32::from(is_streaming && command == "hello");
-            found.old_streams += i32::from(is_streaming && command == "isMaster");
+            counts.awaiting += i32::from(greets);
+            counts.streams += i32::from(is_streaming && command == "hello");
+            counts.old_streams += i32::from(is_streaming && command == "isMaster");
         }
-        found
+        counts
     }
 }
 
@@ -58,20 +58,20 @@ pub(crate) struct Collections {
 impl Collections {
     /// Counts the present collections.
     pub(crate) fn of(database: &Database) -> Collections {
-        let mut found = Collections::default();
+        let mut counts = Collections::default();
         for collection in database.catalog().all() {
-            let own = collection.namespace.is_internal();
+            let is_internal = collection.namespace.is_internal();
             match collection.is_view() {
-                true => found.views += 1,
-                false if own => found.internal += 1,
+                true => counts.views += 1,
+                false if is_internal => counts.internal += 1,
                 false => {
-                    found.ordinary += 1;
-                    found.capped += i32::from(collection.options.capped.is_some());
-                    found.clustered += i32::from(collection.options.clustered.is_some());
+                    counts.ordinary += 1;
+                    counts.capped += i32::from(collection.options.capped.is_some());
+                    counts.clustered += i32::from(collection.options.clustered.is_some());
                 }
             }
         }
-        found
+        counts
     }
 }
 

@@ -8,7 +8,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 pub(crate) const STACK_SIZE: usize = 4 * 1024 * 1024;
 
 /// Returns the maximum number of threads that wait for clients or commands; `None` without a limit.
-pub(crate) fn threads_most() -> Option<usize> {
+pub(crate) fn threads_max() -> Option<usize> {
     threads::most(STACK_SIZE)
 }
 

@@ -1,6 +1,6 @@
 //! The limit on dedicated threads, each of which serves one client.
 
-use crate::process::blocking::threads_most;
+use crate::process::blocking::threads_max;
 use database::time;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ impl Threads {
     pub(crate) fn new(is_shared: bool) -> Threads {
         let processors = std::thread::available_parallelism().map_or(1, |processors| processors.get());
         // Half of the threads that fit into the address space stay free for other clients.
-        let limit = threads_most().map_or(MAX_SHARED, |limit| (limit / 2).min(MAX_SHARED));
+        let limit = threads_max().map_or(MAX_SHARED, |limit| (limit / 2).min(MAX_SHARED));
         Threads {
             count: AtomicUsize::new(0),
             limit: if is_shared { limit } else { limit.min(MAX_PER_PROCESSOR * processors) },

@@ -1,7 +1,7 @@
 //! Threads that help long reads while processors are idle.
 //!
-//! A processor counts as idle if no request and no helper runs on it. A thread runs one piece of work and ends: it takes
-//! some 30 µs to start, and work is given away only if it takes milliseconds.
+//! A processor counts as idle if no request and no helper runs on it. A thread runs one piece of work and ends: it
+//! takes some 30 µs to start, and work is given away only if it takes milliseconds.
 
 use crate::process::blocking::STACK_SIZE;
 use database::language::Helpers;

@@ -22,8 +22,7 @@ use std::time::Instant;
 
 mod transaction;
 
-use transaction::Transaction;
-use transaction::TransactionCounters;
+use transaction::{Transaction, TransactionCounters};
 
 /// Idle timeout of a session in minutes, which hello reports.
 pub(crate) const TIMEOUT_MINUTES: i32 = 30;
@@ -101,7 +100,7 @@ impl Session {
     ///
     /// Errors: TransactionTooOld if another process has a newer write.
     pub(crate) fn add_stored(&self, records: Vec<StoredRetry>, number: i64) -> Result<bool> {
-        let mut found = false;
+        let mut any_exist = false;
         for StoredRetry { key, answer, .. } in records {
             if key.number > number {
                 self.begin_write(key.number)?;
@@ -109,10 +108,10 @@ impl Session {
             }
             if key.number == number {
                 self.record(number, key.statement, answer);
-                found = true;
+                any_exist = true;
             }
         }
-        Ok(found)
+        Ok(any_exist)
     }
 
     /// Replaces the session's results by the stored records of this write. Returns true if any
@@ -421,16 +420,16 @@ mod tests {
         let sessions = Sessions::new(1, Arc::new(SystemClock));
         let id = sessions.start(database::NO_USER).unwrap();
         assert_eq!((id.uuid[6] >> 4, id.uuid[8] >> 6, sessions.len()), (4, 2, 1));
-        let held = sessions.touch(id).unwrap();
-        assert!(sessions.refresh(&held));
+        let session = sessions.touch(id).unwrap();
+        assert!(sessions.refresh(&session));
         sessions.end(&id);
-        assert!(!sessions.refresh(&held), "whoever holds it learns that it has ended");
+        assert!(!sessions.refresh(&session), "an ended session is refreshed");
         sessions.touch(self::id(2)).unwrap();
         assert!(sessions.documents(Some(&[[1; 32]])).is_empty());
         assert!(sessions.documents(None)[0].view().find("lastUse").is_some());
         assert!(sessions.remove_expired().is_empty());
-        let swept = sessions.remove_expired_at(sessions.seconds() + TIMEOUT_SECONDS + 1);
-        assert_eq!(swept.iter().map(|session| session.id).collect::<Vec<_>>(), [self::id(2)]);
+        let expired = sessions.remove_expired_at(sessions.seconds() + TIMEOUT_SECONDS + 1);
+        assert_eq!(expired.iter().map(|session| session.id).collect::<Vec<_>>(), [self::id(2)]);
         assert_eq!(sessions.len(), 0);
     }
 

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// Time for a commit to be repeated after a load-balanced connection has closed.
-const AFTER_CLOSE: Duration = Duration::from_secs(2);
+const COMMIT_RETRY_TIME: Duration = Duration::from_secs(2);
 
 /// The latest transaction of a session.
 #[derive(Default)]
@@ -232,8 +232,8 @@ impl Session {
         }
     }
 
-    /// Aborts the transaction if it is older than the limit, or if its load-balanced connection has closed. Returns true
-    /// if it did.
+    /// Aborts the transaction if it is older than the limit, or if its load-balanced connection has closed. Returns
+    /// true if it did.
     pub(crate) fn expire_transaction(
         &self,
         database: &Database,
@@ -242,7 +242,7 @@ impl Session {
     ) -> bool {
         let mut current = self.transaction.lock();
         let expired = matches!(&current.state, State::Open(open) if time::since(open.began) >= limit
-            || open.closed.is_some_and(|closed| time::since(closed) >= AFTER_CLOSE));
+            || open.closed.is_some_and(|closed| time::since(closed) >= COMMIT_RETRY_TIME));
         if expired {
             mark!("an old transaction is aborted");
             log::info!(

@@ -1,7 +1,7 @@
 //! Query settings: decisions of an administrator about all queries of one shape.
 //!
-//! They lie in `config.clusterParameters`, as in MongoDB, and outlive the process if data does. Servers that share a
-//! store read them at their start.
+//! `config.clusterParameters` stores them, as in MongoDB. Servers that share a store read them at their start. A new
+//! setting is a field of [`Settings`].
 
 use crate::protocol::fields::Fields;
 use crate::state::query_knobs::QueryKnobs;
@@ -45,7 +45,7 @@ pub(crate) struct AllQuerySettings {
     /// The number of shapes. Commands compute their shapes only if it is not zero.
     count: AtomicUsize,
     shapes: RwLock<Vec<Arc<ShapeSettings>>>,
-    /// Held during a change.
+    /// Serializes changes.
     changing: Mutex<()>,
 }
 
@@ -58,21 +58,21 @@ impl AllQuerySettings {
         self.find(&hash_of(query_shape::of_command(database, command)?.view()))
     }
 
-    /// The settings for a command, with those that the command gives for itself. Settings of the shape come first.
-    /// Reads by `_id` and of internal collections have no settings of their own.
+    /// The settings for a command, merged with the settings `given` by the command. Settings of the shape take
+    /// precedence. Reads by `_id` and reads of internal collections cannot give settings.
     ///
     /// Errors: those of [`Settings::read`].
     pub(crate) fn for_command(
         &self,
         (database, command): (&str, Document<'_>),
-        own: Option<Document<'_>>,
+        given: Option<Document<'_>>,
     ) -> Result<Option<Arc<ShapeSettings>>> {
         let stored = self.of_command(database, command);
-        let Some(own) = own.filter(|_| may_have_settings(database, command)) else { return Ok(stored) };
-        let own = Settings::read(own, CompatibleWith::V9_0)?;
+        let Some(given) = given.filter(|_| may_have_settings(database, command)) else { return Ok(stored) };
+        let given = Settings::read(given, CompatibleWith::V9_0)?;
         let merged = match &stored {
-            Some(stored) => stored.to_settings()?.over(own),
-            None => own,
+            Some(stored) => stored.to_settings()?.over(given),
+            None => given,
         };
         Ok(merged.effective().map(|settings| Arc::new(settings.into_shape(String::new(), None))))
     }
@@ -96,7 +96,7 @@ impl AllQuerySettings {
         self.shapes.read().iter().map(document).collect()
     }
 
-    /// Adds settings to those of a shape and stores the result.
+    /// Merges settings into the settings of a shape and stores the result.
     ///
     /// Errors: those of [`Settings::read`] and [`Settings::simplified`]; those of the write.
     pub(crate) fn set(
@@ -151,7 +151,7 @@ impl AllQuerySettings {
         Ok(())
     }
 
-    /// Takes up the settings that an earlier process stored. A setting that cannot be read is left out and logged.
+    /// Loads the settings that an earlier process stored. Unreadable settings are logged and ignored.
     pub(crate) fn load(&self, database: &Arc<Database>) {
         let stored = LOCATION.read(database).unwrap_or_else(|error| {
             log::warn!("reading the query settings: {error}");
@@ -186,7 +186,7 @@ impl AllQuerySettings {
     }
 }
 
-/// Whether a command may bring settings. MongoDB ignores them for internal collections and for reads by `_id`.
+/// Whether a command may give settings. MongoDB ignores them for internal collections and for reads by `_id`.
 fn may_have_settings(database: &str, command: Document<'_>) -> bool {
     let collection = command.first().and_then(|name| name.value().as_str()).unwrap_or("");
     let filter = command.get("filter").and_then(|filter| filter.as_document()).unwrap_or(Document::EMPTY);
@@ -215,14 +215,14 @@ struct Settings {
     /// A document with the field `comment`, whose value may have any type.
     comment: Option<DocumentBuf>,
     query_knobs: Option<QueryKnobs>,
-    /// Zero takes the limit away.
+    /// Zero removes the limit.
     max_time: Option<Duration>,
 }
 
 /// The indexes that one collection's plans may use.
 struct IndexHintSpec {
     namespace: Namespace,
-    /// As it was given, to be shown.
+    /// The original document, for display.
     allowed_indexes: DocumentBuf,
     hints: Vec<IndexHint>,
 }
@@ -274,7 +274,7 @@ impl Settings {
         Ok(Settings { index_hints, query_framework, reject, comment, query_knobs, max_time })
     }
 
-    /// These settings, and for fields that they leave, the settings of before.
+    /// Returns these settings, with the earlier settings for missing fields.
     fn over(self, before: Settings) -> Settings {
         Settings {
             index_hints: self.index_hints.or(before.index_hints),

@@ -90,7 +90,7 @@ impl SetConfig {
         Ok((config, named.hosts.into_iter().next()))
     }
 
-    /// Parses the first configuration of a set with this name. `own` finds this server among the
+    /// Parses the first configuration of a set with this name. `is_own` finds this server among the
     /// members. The default version is 1.
     ///
     /// Errors: InvalidReplicaSetConfig, NewReplicaSetConfigurationIncompatible and NodeNotFound as
@@ -99,7 +99,7 @@ impl SetConfig {
         document: Document<'_>,
         name: &str,
         set_id: ObjectId,
-        own: impl Fn(&str) -> bool,
+        is_own: impl Fn(&str) -> bool,
     ) -> Result<(SetConfig, String)> {
         let mut given = Builder::new();
         given.append_all(document);
@@ -128,7 +128,7 @@ impl SetConfig {
                 config.set_id
             );
         }
-        let Some(host) = named.hosts.iter().find(|host| own(host)).cloned() else {
+        let Some(host) = named.hosts.iter().find(|host| is_own(host)).cloned() else {
             bail!(
                 InvalidReplicaSetConfig,
                 "No host described in new configuration with {{version: 1, term: 0}} for replica set {name} maps to \

@@ -19,7 +19,7 @@ pub(crate) fn find(
     database.by_latest_catalog(|| {
         let request = FindRequest { limit, ..FindRequest::new(filter) };
         let mut cursor = database.find(&scope(database, namespace), &request)?;
-        let mut found = Vec::new();
+        let mut all = Vec::new();
         let mut ended = false;
         while !ended {
             let mut batch = Builder::new();
@@ -29,9 +29,9 @@ pub(crate) fn find(
             let batch = batch.finish();
             let documents = batch.view().get("found").and_then(|documents| documents.as_array());
             let documents = documents.into_iter().flat_map(|documents| documents.iter());
-            found.extend(documents.filter_map(|document| Some(document.as_document()?.to_owned())));
+            all.extend(documents.filter_map(|document| Some(document.as_document()?.to_owned())));
         }
-        Ok(found)
+        Ok(all)
     })
 }
 

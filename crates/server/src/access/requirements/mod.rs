@@ -132,13 +132,13 @@ impl<'a> Authorizer<'a> {
 
     /// Returns the documents of a list in the body or in a document sequence.
     pub(crate) fn documents(&self, name: &str) -> Vec<Document<'a>> {
-        let beside = self.sequences.iter().filter(|sequence| sequence.name == name);
-        let mut found: Vec<Document<'a>> =
-            beside.flat_map(|sequence| Documents::iter(&sequence.documents)).collect();
+        let sequences = self.sequences.iter().filter(|sequence| sequence.name == name);
+        let mut documents: Vec<Document<'a>> =
+            sequences.flat_map(|sequence| Documents::iter(&sequence.documents)).collect();
         for array in values(self.body, name).filter_map(|value| value.as_array()) {
-            found.extend(array.iter().filter_map(|value| value.as_document()));
+            documents.extend(array.iter().filter_map(|value| value.as_document()));
         }
-        found
+        documents
     }
 
     /// Checks the declared needs against this request.

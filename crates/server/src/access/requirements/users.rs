@@ -173,8 +173,8 @@ pub(crate) fn users_info(authorizer: &mut Authorizer<'_>) -> Result<()> {
 pub(crate) fn roles_info(authorizer: &mut Authorizer<'_>) -> Result<()> {
     let Some(requested) = authorizer.value() else { return Ok(()) };
     for role in names_in(requested) {
-        let mut own = authorizer.identity.into_iter().flat_map(|identity| &identity.roles);
-        if !own.any(|own| is_named(role, "role", &own.role, &own.db, authorizer.database)) {
+        let mut user_roles = authorizer.identity.into_iter().flat_map(|identity| &identity.roles);
+        if !user_roles.any(|known| is_named(role, "role", &known.role, &known.db, authorizer.database)) {
             on_named(authorizer, role, ViewRole)?;
         }
     }

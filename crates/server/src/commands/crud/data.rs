@@ -158,13 +158,13 @@ impl Call<'_> {
         if settings.shared {
             let position =
                 committed.map_or_else(|| database.latest_position(), |committed| committed.position);
-            let met = match (by, &unsatisfiable) {
+            let failure = match (by, &unsatisfiable) {
                 (Some(by), None) | (Some(by @ AcknowledgmentLevel::Journal), _) => {
                     self.wait_for_members(concern, position, by)?
                 }
                 _ => None,
             };
-            if let Some(error) = met.or(unsatisfiable) {
+            if let Some(error) = failure.or(unsatisfiable) {
                 reply::write_concern_error(self.reply, &error);
             }
             return Ok(());
@@ -198,16 +198,16 @@ impl Call<'_> {
     ) -> Result<Option<Error>> {
         let end = concern.timeout().map(|timeout| time::now() + timeout);
         let operation = self.operation();
-        let mut ended = None;
-        let mut reached = Ok(WriteConcernStatus::Interrupted);
+        let mut interruption = None;
+        let mut status = Ok(WriteConcernStatus::Interrupted);
         blocking::in_place(&mut || {
             let mut should_continue = || {
-                ended = operation.check_now(false).err();
-                ended.is_none() && end.is_none_or(|end| time::now() < end)
+                interruption = operation.check_now(false).err();
+                interruption.is_none() && end.is_none_or(|end| time::now() < end)
             };
-            reached = self.server.database.wait_acknowledged(position, by, &mut should_continue);
+            status = self.server.database.wait_acknowledged(position, by, &mut should_continue);
         });
-        Ok(match (reached?, ended) {
+        Ok(match (status?, interruption) {
             (WriteConcernStatus::Satisfied, _) => None,
             (WriteConcernStatus::Interrupted, Some(error)) => Some(error),
             (WriteConcernStatus::Interrupted, None) => Some(concern.timed_out()),
@@ -221,8 +221,8 @@ impl Call<'_> {
     ///
     /// Errors: the store's errors; interruption.
     pub(crate) fn confirm_read(&self, before: Position) -> Result<()> {
-        let asks = self.arguments.read_concern.level.is_some_and(ReadConcern::is_durable);
-        if !asks || !self.server.settings.shared || self.transaction.is_some() {
+        let must_be_durable = self.arguments.read_concern.level.is_some_and(ReadConcern::is_durable);
+        if !must_be_durable || !self.server.settings.shared || self.transaction.is_some() {
             return Ok(());
         }
         match self.wait_for_members(&Effective::majority(), before, AcknowledgmentLevel::Majority)? {

@@ -6,7 +6,6 @@ use crate::protocol::reply;
 use base::bson::{Document, DocumentBuf};
 use base::{Error, ErrorCode, Result, bail};
 use database::{Committed, RetryKey};
-use std::cell::RefCell;
 use wire::request::Documents;
 
 /// Maximum number of statements in a command.
@@ -38,8 +37,9 @@ pub(crate) fn run_suspendable<W: Send + 'static>(
     run(call, &mut state).map_err(|error| call.keep(state, error))
 }
 
-/// Runs the statements of a list in order, while `run` returns true, as [`run_suspendable`]. All statements are parsed
-/// before the first runs. A suspended command parses the remaining ones again. `run` gets the position of its statement.
+/// Runs the statements of a list in order, while `run` returns true, and then `finish`. All statements are parsed
+/// before `begin` creates the state of the command. A suspended command continues with its state at the same statement,
+/// and parses the remaining statements again. `run` gets the position of its statement.
 ///
 /// Errors: errors of all functions.
 pub(crate) fn run_in_order<'d, S, W: Send + 'static>(
@@ -50,30 +50,31 @@ pub(crate) fn run_in_order<'d, S, W: Send + 'static>(
     mut run: impl FnMut(&mut Call<'_>, &mut W, usize, &S) -> Result<bool>,
     finish: impl FnOnce(&mut Call<'_>, &mut W) -> Result<HandlerStatus>,
 ) -> Result<HandlerStatus> {
-    let parsed = RefCell::new(Vec::new());
-    let begin = |call: &Call<'_>| {
-        let mut parsed = parsed.borrow_mut();
-        parsed.reserve_exact(list.len());
-        for document in list.iter() {
-            parsed.push(parse(document)?);
+    let mut parsed = Vec::new();
+    let (mut state, mut position) = match call.resume() {
+        Some(progress) => progress,
+        None => {
+            parsed.reserve_exact(list.len());
+            for document in list.iter() {
+                parsed.push(parse(document)?);
+            }
+            (begin(call)?, 0)
         }
-        Ok((begin(call)?, 0))
     };
-    let run = |call: &mut Call<'_>, (state, position): &mut (W, usize)| {
-        let parsed = parsed.borrow();
-        for document in list.iter().skip(*position) {
-            let goes_on = match parsed.get(*position) {
-                Some(statement) => run(call, state, *position, statement)?,
-                None => run(call, state, *position, &parse(document)?)?,
+    let run_remaining = || {
+        for document in list.iter().skip(position) {
+            let should_continue = match parsed.get(position) {
+                Some(statement) => run(call, &mut state, position, statement)?,
+                None => run(call, &mut state, position, &parse(document)?)?,
             };
-            if !goes_on {
+            if !should_continue {
                 break;
             }
-            *position += 1;
+            position += 1;
         }
-        finish(call, state)
+        finish(call, &mut state)
     };
-    run_suspendable(call, begin, run)
+    run_remaining().map_err(|error| call.keep((state, position), error))
 }
 
 /// Running statements of a write command.

@@ -1,7 +1,7 @@
 //! Commands on collections: create, drop, rename, modify, convert.
 //!
-//! Each command has a row for the command table and a handler below it. The handler reads the command's fields and calls
-//! `Database`, which has the rules of the catalog.
+//! Each command has a row for the command table and a handler below it. The handler reads the command's fields and
+//! calls `Database`, which has the rules of the catalog.
 
 use crate::access::command::Kind;
 use crate::access::{Action, Requirements, requirements};

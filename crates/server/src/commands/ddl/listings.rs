@@ -108,17 +108,17 @@ fn list_collections(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let (_, context) = call.surroundings();
     let matcher = Matcher::parse(filter, &context)?;
     let catalog = call.server.database.catalog();
-    let mut found = Vec::new();
+    let mut listed = Vec::new();
     let asks = authorized && call.connection.is_access_controlled(&call.server.auth);
     for collection in catalog.collections(call.request.database) {
-        let own = Resource::Collection(call.request.database, collection.namespace.collection());
-        if asks && auth::privileges(&call.server.auth, call.connection).on(own).is_empty() {
+        let resource = Resource::Collection(call.request.database, collection.namespace.collection());
+        if asks && auth::privileges(&call.server.auth, call.connection).on(resource).is_empty() {
             continue;
         }
         // The filter applies to the fields of the reply.
         let shown = if name_only { collection.listed_name() } else { collection.listed() };
         if matcher.matches(shown.view(), &context)? {
-            found.push(shown);
+            listed.push(shown);
         }
     }
     let log = Resource::Collection("local", "oplog.rs");
@@ -130,11 +130,11 @@ fn list_collections(call: &mut Call<'_>) -> Result<HandlerStatus> {
     {
         let entry = describe_log(size, name_only);
         if matcher.matches(entry.view(), &context)? {
-            found.push(entry);
+            listed.push(entry);
         }
     }
     let namespace = Namespace::new(call.request.database, "$cmd.listCollections")?;
-    cursor_reply::listing(call, namespace, found, batch_size.unwrap_or(u64::MAX))?;
+    cursor_reply::listing(call, namespace, listed, batch_size.unwrap_or(u64::MAX))?;
     Ok(HandlerStatus::Done)
 }
 

@@ -58,41 +58,43 @@ fn validate(call: &mut Call<'_>) -> Result<HandlerStatus> {
         (false, true) => Depth::Full,
     };
     let (_, context) = call.surroundings();
-    let mut found = call.server.database.validate(&namespace, depth, &context)?;
+    let mut validation = call.server.database.validate(&namespace, depth, &context)?;
     call.reply.append(c"ns", namespace.as_str());
-    call.reply.append(c"uuid", Value::Binary { subtype: 4, bytes: &found.uuid });
+    call.reply.append(c"uuid", Value::Binary { subtype: 4, bytes: &validation.uuid });
     if depth != Depth::Metadata {
-        call.reply.append_number(c"nInvalidDocuments", found.invalid as i64);
-        call.reply.append_number(c"nNonCompliantDocuments", found.non_compliant as i64);
-        call.reply.append_number(c"nrecords", found.records as i64);
+        call.reply.append_number(c"nInvalidDocuments", validation.invalid as i64);
+        call.reply.append_number(c"nNonCompliantDocuments", validation.non_compliant as i64);
+        call.reply.append_number(c"nrecords", validation.records as i64);
     }
-    call.reply.append(c"nIndexes", found.indexes.len() as i32);
+    call.reply.append(c"nIndexes", validation.indexes.len() as i32);
     if depth != Depth::Metadata {
         call.reply.begin_document(c"keysPerIndex");
-        for index in &found.indexes {
+        for index in &validation.indexes {
             call.reply.append_number(FieldName::trusted(&index.name), index.keys as i64);
         }
         call.reply.end();
     }
     call.reply.begin_document(c"indexDetails");
-    for index in &found.indexes {
+    for index in &validation.indexes {
         details(call.reply, index);
     }
-    call.reply.end().append(c"valid", found.is_valid());
+    call.reply.end().append(c"valid", validation.is_valid());
     let mode = match (repair, fix_multikey) {
         (true, _) => "FixErrors",
         (false, true) => "AdjustMultikey",
         (false, false) => "None",
     };
     call.reply.append(c"repaired", false).append(c"repairMode", mode);
-    if (repair || fix_multikey) && !found.is_valid() {
-        found
+    if (repair || fix_multikey) && !validation.is_valid() {
+        validation
             .warnings
             .push("A running server cannot repair data: stop it and use vellum --repair".to_string());
     }
-    strings(call.reply, "warnings", &found.warnings);
-    strings(call.reply, "errors", &found.errors);
-    for (name, entries) in [("extraIndexEntries", &found.extra), ("missingIndexEntries", &found.missing)] {
+    strings(call.reply, "warnings", &validation.warnings);
+    strings(call.reply, "errors", &validation.errors);
+    for (name, entries) in
+        [("extraIndexEntries", &validation.extra), ("missingIndexEntries", &validation.missing)]
+    {
         call.reply.begin_array(FieldName::literal(name));
         for entry in entries {
             call.reply.push(entry.view());
@@ -100,7 +102,7 @@ fn validate(call: &mut Call<'_>) -> Result<HandlerStatus> {
         call.reply.end();
     }
     call.reply.begin_array(c"corruptRecords");
-    for record in &found.corrupt_records {
+    for record in &validation.corrupt_records {
         call.reply.push(*record as i64);
     }
     call.reply.end();

@@ -174,14 +174,14 @@ fn is_simple(condition: Value<'_>) -> bool {
 
 fn holds(entry: Document<'_>, name: &str, condition: Value<'_>) -> bool {
     let path: Vec<&str> = name.split('.').collect();
-    let mut found = Some(Value::Document(entry));
+    let mut value = Some(Value::Document(entry));
     for part in path {
-        found = found.and_then(|value| value.as_document()).and_then(|document| document.get(part));
+        value = value.and_then(|value| value.as_document()).and_then(|document| document.get(part));
     }
     let exists = condition.as_document().and_then(|document| document.get("$exists"));
-    match (exists, found) {
-        (Some(expected), found) => expected.is_truthy() == found.is_some(),
-        (None, Some(found)) => base::bson::equal(found, condition),
+    match (exists, value) {
+        (Some(expected), value) => expected.is_truthy() == value.is_some(),
+        (None, Some(value)) => base::bson::equal(value, condition),
         (None, None) => condition.is_nullish(),
     }
 }

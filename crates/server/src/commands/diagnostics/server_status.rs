@@ -110,10 +110,10 @@ fn server_status(call: &mut Call<'_>) -> Result<HandlerStatus> {
 
 /// Counts the collections by kind.
 fn catalog_stats(database: &Database, reply: &mut Builder) {
-    let found = Collections::of(database);
-    reply.append(c"collections", found.ordinary).append(c"capped", found.capped);
-    reply.append(c"clustered", found.clustered).append(c"timeseries", 0).append(c"views", found.views);
-    reply.append(c"internalCollections", found.internal).append(c"internalViews", 0);
+    let counts = Collections::of(database);
+    reply.append(c"collections", counts.ordinary).append(c"capped", counts.capped);
+    reply.append(c"clustered", counts.clustered).append(c"timeseries", 0).append(c"views", counts.views);
+    reply.append(c"internalCollections", counts.internal).append(c"internalViews", 0);
 }
 
 /// Appends the kernel's counters of this process, where they exist.
@@ -163,12 +163,12 @@ fn asserts(counters: &Counters, reply: &mut Builder) {
 /// Appends the connection counts. `threaded` counts connections with a thread, which is each
 /// connection that runs a command.
 fn connections(server: &Server, reply: &mut Builder) {
-    let found = Connections::of(&server.activities, server.settings.connections_max);
-    reply.append(c"current", found.open as i32).append(c"available", found.available as i32);
-    reply.append(c"totalCreated", found.created as i64);
-    reply.append(c"rejected", server.counters.connections_rejected.get()).append(c"active", found.active);
-    reply.append(c"threaded", found.active - found.awaiting).append(c"exhaustIsMaster", found.old_streams);
-    reply.append(c"exhaustHello", found.streams).append(c"awaitingTopologyChanges", found.awaiting);
+    let counts = Connections::of(&server.activities, server.settings.connections_max);
+    reply.append(c"current", counts.open as i32).append(c"available", counts.available as i32);
+    reply.append(c"totalCreated", counts.created as i64);
+    reply.append(c"rejected", server.counters.connections_rejected.get()).append(c"active", counts.active);
+    reply.append(c"threaded", counts.active - counts.awaiting).append(c"exhaustIsMaster", counts.old_streams);
+    reply.append(c"exhaustHello", counts.streams).append(c"awaitingTopologyChanges", counts.awaiting);
     reply.append(c"loadBalanced", 0);
 }
 

@@ -41,13 +41,13 @@ fn initiate(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let initial = match given.is_empty() {
         false => given,
         true => {
-            let own = default_address(call);
+            let address = default_address(call);
             call.reply
                 .append(c"info2", "no configuration specified. Using a default configuration for the set");
-            call.reply.append(c"me", &own);
+            call.reply.append(c"me", &address);
             let mut config = Builder::new();
             config.append(c"_id", name).begin_array(c"members");
-            config.push_document().append(c"_id", 0).append(c"host", &own).end().end();
+            config.push_document().append(c"_id", 0).append(c"host", &address).end().end();
             default = config.finish();
             default.view()
         }
@@ -103,11 +103,11 @@ fn reconfig(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let old = set.config();
     let (new, named) = SetConfig::read(document, old.set_id())?;
     let skip = force.then(|| 10_000 + (call.server.random() % 100_000) as i32);
-    let own = named.hosts.iter().find(|host| call.server.topology.is_own(call.connection.local, host));
-    let address = own.cloned().unwrap_or_else(|| call.server.topology.own_address(call.connection.local));
-    let taken = old.become_other(new, &named, (&set.name, &address), skip)?;
-    set.store(&taken, &address, &call.server.database)?;
-    set.configure(taken);
+    let host = named.hosts.iter().find(|host| call.server.topology.is_own(call.connection.local, host));
+    let address = host.cloned().unwrap_or_else(|| call.server.topology.own_address(call.connection.local));
+    let config = old.become_other(new, &named, (&set.name, &address), skip)?;
+    set.store(&config, &address, &call.server.database)?;
+    set.configure(config);
     call.wait_for_settings();
     Ok(HandlerStatus::Done)
 }

@@ -115,9 +115,11 @@ fn all_parameters(call: &Call<'_>) -> Vec<(&'static str, ParameterValue, bool)> 
     for (name, words) in TLS_MODES {
         parameters.push((name, ParameterValue::Setting(Setting::Word(tls_word(call, words))), true));
     }
-    let held = call.server.parameters.all();
+    let settings = call.server.parameters.all();
     parameters.extend(
-        held.into_iter().map(|(name, value, changeable)| (name, ParameterValue::Setting(value), changeable)),
+        settings
+            .into_iter()
+            .map(|(name, value, changeable)| (name, ParameterValue::Setting(value), changeable)),
     );
     parameters.sort_by_key(|parameter| parameter.0);
     parameters

@@ -179,8 +179,8 @@ fn change_privileges(call: &mut Call<'_>, grants: bool) -> Result<HandlerStatus>
         given.into_iter().for_each(|one| privilege::add(&mut privileges, one));
     } else {
         for known in &mut privileges {
-            let taken = given.iter().find(|one| one.resource == known.resource);
-            known.actions = taken.map_or(known.actions, |taken| known.actions.without(taken.actions));
+            let revoked = given.iter().find(|one| one.resource == known.resource);
+            known.actions = revoked.map_or(known.actions, |revoked| known.actions.without(revoked.actions));
         }
         privileges.retain(|known| !known.actions.is_empty());
     }

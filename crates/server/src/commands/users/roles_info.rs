@@ -147,11 +147,11 @@ fn append_role(
             _ => _ = out.append_element(&element),
         }
     }
-    let has_any = restrictions.and_then(|list| list.as_array()).filter(|list| !list.is_empty());
+    let restrictions = restrictions.and_then(|list| list.as_array()).filter(|list| !list.is_empty());
     if shown.restrictions {
         out.begin_array(c"authenticationRestrictions");
-        if let Some(own) = has_any {
-            out.push(Value::Array(own));
+        if let Some(list) = restrictions {
+            out.push(Value::Array(list));
         }
         out.end();
     }
@@ -167,11 +167,11 @@ fn append_role(
     }
     if shown.restrictions {
         out.begin_array(c"inheritedAuthenticationRestrictions");
-        if let Some(own) = has_any {
-            out.push(Value::Array(own));
+        if let Some(list) = restrictions {
+            out.push(Value::Array(list));
         }
-        for restrictions in &resolved.restrictions {
-            out.push(restrictions.view());
+        for list in &resolved.restrictions {
+            out.push(list.view());
         }
         out.end();
     }

@@ -32,7 +32,7 @@ pub(crate) fn sample(server: &Server) {
 
 /// Returns all operations since the start.
 fn operations_since_start(counters: &Counters) -> Counts {
-    let mut found = Counts::default();
+    let mut counts = Counts::default();
     for database in counters.operations.all() {
         for (at, one) in database.commands() {
             let name = table::name_at(at);
@@ -40,11 +40,11 @@ fn operations_since_start(counters: &Counters) -> Counts {
                 continue;
             }
             let times = one.times.snapshot();
-            found.writes += if WRITES.contains(&name) { times.count() } else { 0 };
-            found.durations.iter_mut().zip(times.counts).for_each(|(sum, count)| *sum += count);
+            counts.writes += if WRITES.contains(&name) { times.count() } else { 0 };
+            counts.durations.iter_mut().zip(times.counts).for_each(|(sum, count)| *sum += count);
         }
     }
-    found
+    counts
 }
 
 /// Returns all samples to a user with the serverStatus privilege.

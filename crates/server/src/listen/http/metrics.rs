@@ -1,5 +1,5 @@
 //! `/metrics`: the counters of `serverStatus` and more, in Prometheus' format. Times are in
-//! seconds, sizes in bytes.
+//! seconds, sizes in bytes. A new metric is a line in the function of its subject.
 
 use super::Response;
 use super::exposition::{CONTENT_TYPE, Exposition, Kind::*};
@@ -89,16 +89,16 @@ fn operations(counters: &Counters, counted: &database::Counters, out: &mut Expos
         "Latency of commands, including failed commands.",
     );
     for database in &all {
-        for (at, one) in database.commands() {
-            let times = one.times.snapshot();
+        for (at, counter) in database.commands() {
+            let times = counter.times.snapshot();
             let labels = [("database", &*name(database)), ("command", command(at))];
             family.histogram(&labels, &times.counts, times.nanos as f64 / 1e9);
         }
     }
     let mut family = out.family("vellum_operations_failed_total", Counter, "Commands that failed.");
     for database in &all {
-        for (at, one) in database.commands() {
-            family.sample(&[("database", &*name(database)), ("command", command(at))], one.failed.get());
+        for (at, counter) in database.commands() {
+            family.sample(&[("database", &*name(database)), ("command", command(at))], counter.failed.get());
         }
     }
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as i64;
@@ -123,12 +123,12 @@ fn operations(counters: &Counters, counted: &database::Counters, out: &mut Expos
 }
 
 fn connections(server: &Server, out: &mut Exposition) {
-    let (found, counters) =
+    let (counts, counters) =
         (Connections::of(&server.activities, server.settings.connections_max), &server.counters);
-    out.single("vellum_connections", "Open connections.", found.open);
-    out.single("vellum_connections_available", "Connections left before the limit.", found.available);
-    out.single("vellum_connections_active", "Connections with a running command.", found.active);
-    out.single("vellum_connections_created_total", "Connections accepted since the start.", found.created);
+    out.single("vellum_connections", "Open connections.", counts.open);
+    out.single("vellum_connections_available", "Connections left before the limit.", counts.available);
+    out.single("vellum_connections_active", "Connections with a running command.", counts.active);
+    out.single("vellum_connections_created_total", "Connections accepted since the start.", counts.created);
     let rejected = counters.connections_rejected.get();
     out.single("vellum_connections_rejected_total", "Connections refused because of the limit.", rejected);
     let mut family = out.family("vellum_connections_encrypted_total", Counter, "Connections by TLS version.");
@@ -157,12 +157,12 @@ fn cursors(cursors: &Cursors, out: &mut Exposition) {
 
 fn sessions(sessions: &Sessions, out: &mut Exposition) {
     out.single("vellum_sessions", "Logical sessions in the cache.", sessions.len());
-    let found = sessions.transactions.stats();
-    out.single("vellum_transactions", "Open transactions.", found.open);
-    out.single("vellum_transactions_active", "Open transactions with a running statement.", found.active);
-    out.single("vellum_transactions_started_total", "Transactions begun.", found.started);
-    out.single("vellum_transactions_committed_total", "Transactions committed.", found.committed);
-    out.single("vellum_transactions_aborted_total", "Transactions aborted.", found.aborted);
+    let stats = sessions.transactions.stats();
+    out.single("vellum_transactions", "Open transactions.", stats.open);
+    out.single("vellum_transactions_active", "Open transactions with a running statement.", stats.active);
+    out.single("vellum_transactions_started_total", "Transactions begun.", stats.started);
+    out.single("vellum_transactions_committed_total", "Transactions committed.", stats.committed);
+    out.single("vellum_transactions_aborted_total", "Transactions aborted.", stats.aborted);
 }
 
 fn memory(out: &mut Exposition) {
@@ -249,10 +249,12 @@ fn oplog(database: &Database, out: &mut Exposition) -> Result<()> {
 /// Errors: the store's errors.
 fn collections(auth: &Auth, client: &HttpClient<'_>, out: &mut Exposition) -> Result<()> {
     let catalog = auth.database.catalog();
-    let found = Collections::of(&auth.database);
+    let counts = Collections::of(&auth.database);
     out.single("vellum_databases", "Databases.", catalog.databases().count());
     let mut family = out.family("vellum_collections", Gauge, "Collections by kind.");
-    for (kind, count) in [("ordinary", found.ordinary), ("view", found.views), ("internal", found.internal)] {
+    for (kind, count) in
+        [("ordinary", counts.ordinary), ("view", counts.views), ("internal", counts.internal)]
+    {
         family.sample(&[("kind", kind)], count);
     }
     let sees = |database: &str, name: &str| {
@@ -284,11 +286,11 @@ fn collections(auth: &Auth, client: &HttpClient<'_>, out: &mut Exposition) -> Re
     ];
     for (name, help, size) in sizes {
         let mut family = out.family(name, Gauge, help);
-        for (collection, found) in &measured {
+        for (collection, statistics) in &measured {
             let namespace = &collection.namespace;
             family.sample(
                 &[("database", namespace.database()), ("collection", namespace.collection())],
-                size(found),
+                size(statistics),
             );
         }
     }

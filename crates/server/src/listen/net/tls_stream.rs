@@ -21,7 +21,7 @@ pub(super) struct TlsStream {
     /// Bytes read from the socket, in a borrowed buffer while it is not empty.
     raw: Vec<u8>,
     /// Number of these bytes that rustls has consumed.
-    taken: usize,
+    consumed: usize,
     /// True if the last read filled the buffer.
     is_bulk: bool,
     /// True after the client's end of stream.
@@ -39,7 +39,7 @@ impl TlsStream {
         let mut session = ServerConnection::new(config).map_err(io::Error::other)?;
         // The size of each send already bounds the encrypted bytes.
         session.set_buffer_limit(None);
-        Ok(TlsStream { socket, session, raw, taken: 0, is_bulk: false, closed: false })
+        Ok(TlsStream { socket, session, raw, consumed: 0, is_bulk: false, closed: false })
     }
 
     /// Runs the handshake.
@@ -83,9 +83,9 @@ impl TlsStream {
             if self.session.wants_write() {
                 self.flush().await?;
             }
-            let found = input.len() - before;
-            if found > 0 || self.closed || self.read().await? == 0 {
-                return Ok(found);
+            let count = input.len() - before;
+            if count > 0 || self.closed || self.read().await? == 0 {
+                return Ok(count);
             }
         }
     }
@@ -116,12 +116,12 @@ impl TlsStream {
             if state.plaintext_bytes_to_read() > 0 {
                 return Ok(true);
             }
-            let Some(mut rest) = self.raw.get(self.taken..).filter(|rest| !rest.is_empty()) else {
+            let Some(mut rest) = self.raw.get(self.consumed..).filter(|rest| !rest.is_empty()) else {
                 buffers::release(std::mem::take(&mut self.raw));
-                self.taken = 0;
+                self.consumed = 0;
                 return Ok(false);
             };
-            self.taken += self.session.read_tls(&mut rest)?;
+            self.consumed += self.session.read_tls(&mut rest)?;
         }
     }
 
@@ -133,8 +133,8 @@ impl TlsStream {
             *input = buffers::take();
         }
         input.extend_from_slice(bytes);
-        let taken = bytes.len();
-        reader.consume(taken);
+        let count = bytes.len();
+        reader.consume(count);
         Ok(())
     }
 
