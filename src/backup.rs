@@ -34,12 +34,12 @@ pub(crate) fn back_up(options: &BackupOptions) -> Result<String, String> {
         .map_err(|error| error_message(&error, Path::new(to), Purpose::Target))?;
     let since = directory.since().filter(|_| !options.full);
     let mut part = directory.begin().map_err(|error| error.to_string())?;
-    let made = match (uri, &options.data) {
+    let copied = match (uri, &options.data) {
         (Some(uri), _) => from_server(uri, options, since, &mut part),
         (None, Some(data)) => from_directory(data, options, since, &mut part),
         (None, None) => return Err("give a connection string or --data".to_string()),
     };
-    let why = match made {
+    let why = match copied {
         Ok(why) => why,
         Err(error) => {
             part.discard();
@@ -139,8 +139,8 @@ fn receive(
     }
 }
 
-fn document<'a>(of: Document<'a>, name: &str) -> Result<Document<'a>, String> {
-    of.get(name).and_then(|value| value.as_document()).ok_or_else(unexpected_reply)
+fn document<'a>(reply: Document<'a>, name: &str) -> Result<Document<'a>, String> {
+    reply.get(name).and_then(|value| value.as_document()).ok_or_else(unexpected_reply)
 }
 
 fn unexpected_reply() -> String {

@@ -89,9 +89,9 @@ pub(crate) fn durability_text(
              they survive both at once",
             options.journal_commit_interval.as_millis()
         ),
-        storage::Durability::Journaled => "every acknowledged write survives a crash of the \
-         machine"
-            .to_string(),
+        storage::Durability::Journaled => {
+            "every acknowledged write survives a crash of the machine".to_string()
+        }
     };
     format!("disk engine in {}: {promise}", options.directory.display())
 }

@@ -46,8 +46,8 @@ impl FirstUser {
         let mut connection = LocalConnection::of_server(server);
         let mut request = base::bson::Builder::new();
         request.begin_document(c"usersInfo").append(c"forAllDBs", true).end().append(c"$db", "admin");
-        let found = connection.command(request.finish().view());
-        let users = found.as_ref().and_then(|found| found.view().get("users")?.as_array());
+        let reply = connection.command(request.finish().view());
+        let users = reply.as_ref().and_then(|reply| reply.view().get("users")?.as_array());
         if users.is_some_and(|users| !users.is_empty()) {
             return Ok(());
         }

@@ -34,9 +34,9 @@ pub(crate) fn run(config: &Config) -> Result<(), Failure> {
         find_shell().ok_or_else(|| failed(format!("{SHELL}, which runs the scripts, is not on the path")))?;
     let (server, uri) = start(config).map_err(|why| failed(format!("the scripts' server: {why}")))?;
     let ran = scripts.iter().try_for_each(|script| run_one(&shell, &uri, script));
-    let ended = stop(server);
+    let stopped = stop(server);
     let partial_results = || format!("partial results stay in {}", disk.directory.display());
-    ran.and(ended).map_err(|why| failed(format!("{why}; {}", partial_results())))
+    ran.and(stopped).map_err(|why| failed(format!("{why}; {}", partial_results())))
 }
 
 /// Returns true if the data directory is new. A shared store counts as new, since its state is
@@ -113,14 +113,14 @@ fn run_one(shell: &Path, uri: &str, script: &Path) -> Result<(), String> {
     let mut command = Command::new(shell);
     command.arg("--quiet").arg(format!("{uri}{database}")).arg(script).stdin(Stdio::null());
     // Standard output and standard error have log and connection string.
-    let done = command.output().map_err(|error| format!("{}: {error}", shell.display()))?;
-    for line in String::from_utf8_lossy(&done.stdout).lines() {
+    let output = command.output().map_err(|error| format!("{}: {error}", shell.display()))?;
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
         log::info!("{}: {line}", script.display());
     }
-    match done.status.success() {
+    match output.status.success() {
         true => Ok(()),
         false => {
-            let why = String::from_utf8_lossy(&done.stderr);
+            let why = String::from_utf8_lossy(&output.stderr);
             Err(format!("{} failed: {}", script.display(), why.trim()))
         }
     }

@@ -10,13 +10,13 @@ use std::process::{Command, ExitCode};
 
 /// Runs the lab with these arguments.
 pub(crate) fn run(words: &[OsString]) -> ExitCode {
-    let own = std::env::current_exe().ok();
-    let program = program(own.as_deref());
+    let executable = std::env::current_exe().ok();
+    let program = program(executable.as_deref());
     let mut command = Command::new(&program);
     command.args(words);
-    if let Some(own) = own.filter(|_| std::env::var_os("VELLUM_BINARY").is_none()) {
+    if let Some(executable) = executable.filter(|_| std::env::var_os("VELLUM_BINARY").is_none()) {
         // Default server to measure.
-        command.env("VELLUM_BINARY", own);
+        command.env("VELLUM_BINARY", executable);
     }
     let error = exec_or_spawn(&mut command);
     let error = match error {
@@ -35,9 +35,10 @@ pub(crate) fn run(words: &[OsString]) -> ExitCode {
     ExitCode::from(2)
 }
 
-fn program(own: Option<&Path>) -> PathBuf {
+fn program(executable: Option<&Path>) -> PathBuf {
     let name = format!("vellum-lab{EXE_SUFFIX}");
-    let beside = own.map(|own| own.with_file_name(&name)).filter(|beside| beside.is_file());
+    let beside =
+        executable.map(|executable| executable.with_file_name(&name)).filter(|beside| beside.is_file());
     beside.unwrap_or_else(|| name.into())
 }
 

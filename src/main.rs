@@ -1,5 +1,7 @@
 //! The `vellum` program: a verb with options from command line, environment and file, merged into
 //! one validated configuration. Only this crate selects the engine.
+//!
+//! A new verb is a variant of [`cli::Verb`] and a case in `main`.
 
 mod advise;
 mod background;

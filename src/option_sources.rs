@@ -14,7 +14,7 @@ const PREFIX: &str = "VELLUM_";
 /// Kubernetes sets `VELLUM_PORT` to an address in each container beside a service named vellum.
 const SERVICE_LINK: &str = "tcp://";
 
-/// An option from the environment or the file.
+/// An option from the environment or the file, below the command line in precedence.
 struct LowerOption {
     name: String,
     /// The option as typed; `None` for a flag that is off.
@@ -40,10 +40,10 @@ pub(crate) fn expand(
     environment: impl Iterator<Item = (OsString, OsString)>,
 ) -> Result<Expanded, String> {
     let verb = words.get(1).and_then(|word| word.to_str()).filter(|word| !word.starts_with('-'));
-    let asks = words.iter().any(|word| {
+    let asks_for_help = words.iter().any(|word| {
         ["--help", "-h", "--help-all", "--version", "-V"].iter().any(|requested| word == requested)
     });
-    if verb.is_some_and(|verb| verb != "serve") || asks {
+    if verb.is_some_and(|verb| verb != "serve") || asks_for_help {
         return Ok(Expanded { words, origins: Vec::new() });
     }
     let options = ServeOptions::augment_args(Command::new("serve"));
@@ -51,9 +51,9 @@ pub(crate) fn expand(
     let named = lower.iter().find(|lower| lower.name == "config").map(|lower| lower.value());
     if let Some(file) = typed_value(&words, "config").or(named) {
         let file = PathBuf::from(file);
-        for found in from_file(&file, &options)? {
-            if !lower.iter().any(|above| above.name == found.name) {
-                lower.push(found);
+        for option in from_file(&file, &options)? {
+            if !lower.iter().any(|known| known.name == option.name) {
+                lower.push(option);
             }
         }
     }
@@ -94,7 +94,7 @@ fn from_environment(
     environment: impl Iterator<Item = (OsString, OsString)>,
     options: &Command,
 ) -> Result<Vec<LowerOption>, String> {
-    let mut found = Vec::new();
+    let mut lower = Vec::new();
     for (variable, value) in environment {
         let Some(name) = variable.to_str().and_then(|variable| variable.strip_prefix(PREFIX)) else {
             continue;
@@ -117,9 +117,9 @@ fn from_environment(
             word.push(&value);
             Some(word)
         };
-        found.push(LowerOption { name, word, origin });
+        lower.push(LowerOption { name, word, origin });
     }
-    Ok(found)
+    Ok(lower)
 }
 
 /// Returns the options in a file.
@@ -127,7 +127,7 @@ fn from_file(path: &Path, options: &Command) -> Result<Vec<LowerOption>, String>
     let shown = path.display();
     let text = std::fs::read_to_string(path).map_err(|error| format!("{shown}: {error}"))?;
     let table: toml::Table = text.parse().map_err(|error| format!("{shown}: {error}"))?;
-    let mut found = Vec::new();
+    let mut lower = Vec::new();
     for (key, value) in table {
         if matches!(key.as_str(), "config" | "help" | "help-all") {
             return Err(format!("{shown}: '{key}' is allowed only on the command line"));
@@ -147,9 +147,9 @@ fn from_file(path: &Path, options: &Command) -> Result<Vec<LowerOption>, String>
             _ => return Err(format!("{shown}: {key}: expected a string, an integer or a boolean")),
         };
         let origin = format!("{key} in {shown}");
-        found.push(LowerOption { name: key, word, origin });
+        lower.push(LowerOption { name: key, word, origin });
     }
-    Ok(found)
+    Ok(lower)
 }
 
 /// Returns the line number of a key in a file, from 1.

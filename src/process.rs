@@ -36,9 +36,9 @@ pub(crate) fn memory_limit(requested: Option<u64>) -> Option<MemoryLimit> {
     if let Some(bytes) = requested {
         return Some(MemoryLimit { bytes, from: "--memory-limit".to_string() });
     }
-    let own = std::fs::read_to_string(OWN_CGROUPS).unwrap_or_default();
+    let groups = std::fs::read_to_string(OWN_CGROUPS).unwrap_or_default();
     let machine = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| total(&text));
-    let group = cgroup_limit(Path::new(CGROUP_MOUNT), &own);
+    let group = cgroup_limit(Path::new(CGROUP_MOUNT), &groups);
     let (bytes, whose) = match (group, machine) {
         (Some(group), machine) if machine.is_none_or(|machine| group < machine) => (group, "control group's"),
         (_, machine) => (machine?, "machine's"),
@@ -59,8 +59,8 @@ fn capped_by_address_space(limit: MemoryLimit, space: Option<u64>) -> MemoryLimi
 }
 
 /// Returns the lowest limit of the control groups around the process, in bytes.
-fn cgroup_limit(mounted: &Path, own: &str) -> Option<u64> {
-    let limits = own.lines().filter_map(|line| {
+fn cgroup_limit(mounted: &Path, groups: &str) -> Option<u64> {
+    let limits = groups.lines().filter_map(|line| {
         let mut parts = line.splitn(3, ':').skip(1);
         let (controllers, path) = (parts.next()?, parts.next()?);
         let (folder, file) = match controllers {

@@ -129,10 +129,10 @@ fn open_disk(config: &Config) -> Result<Option<Arc<DiskEngine>>, Failure> {
 /// directory has MongoDB's files.
 fn check_disk(config: &mut Config) -> Result<(), Failure> {
     let Some(options) = &config.disk else { return Ok(()) };
-    let found = DiskEngine::check(options).map_err(|error| data_failure(&error, config, options))?;
-    config.warnings.extend(found.map(|found| {
+    let mongodb_files = DiskEngine::check(options).map_err(|error| data_failure(&error, config, options))?;
+    config.warnings.extend(mongodb_files.map(|mongodb_files| {
         format!(
-            "{} holds MongoDB's files ({found}) beside Vellum's. The server reads only Vellum's. Copy \
+            "{} holds MongoDB's files ({mongodb_files}) beside Vellum's. The server reads only Vellum's. Copy \
              MongoDB's data with mongodump and mongorestore (see docs/moving.md)",
             options.directory.display()
         )

@@ -79,12 +79,12 @@ pub(crate) fn verify(options: &VerifyOptions) -> ExitCode {
 
 fn verify_backup(options: &VerifyOptions, report: &mut Report) -> Result<(), Failure> {
     let files: Arc<dyn Files> = Arc::new(SystemFiles);
-    let found = BackupDirectory::read(Arc::clone(&files), &options.path)?;
-    if found.is_unfinished() {
+    let backup = BackupDirectory::read(Arc::clone(&files), &options.path)?;
+    if backup.is_unfinished() {
         report.read.push("an interrupted backup is ignored".to_string());
     }
-    report.damages.extend(found.check().iter().map(ToString::to_string));
-    for part in found.parts() {
+    report.damages.extend(backup.check().iter().map(ToString::to_string));
+    for part in backup.parts() {
         let (name, end) = (part.path.display(), crate::backup::format_cluster_time(part.end.covers));
         report.read.push(format!("{name}: {} frames, {} bytes, up to {end}", part.frames, part.bytes));
     }

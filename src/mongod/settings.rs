@@ -1,4 +1,6 @@
 //! Converts mongod's options to Vellum's configuration.
+//!
+//! `options.rs` declares an option. Its conversion belongs to the method of its target, such as `disk`, `log` or `tls`.
 
 use super::options::ParsedOption;
 use crate::cli::{Engine, parse_set_name};

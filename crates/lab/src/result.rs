@@ -1,5 +1,5 @@
 //! The result of a run: one model, filled by experiments and read by every output (table, HTML, Markdown, JSON,
-//! `compare`). JSON is its serialized form.
+//! `compare`). JSON is its serialized form. A new figure is a field of [`Row`] and a column in `report/grid.rs`.
 
 use crate::histogram::{Latencies, Summary};
 use serde::{Deserialize, Serialize};

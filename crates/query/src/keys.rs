@@ -24,14 +24,14 @@ pub fn compound_keys<'a, 'p>(
     document: Document<'a>,
     paths: impl Iterator<Item = &'p Path> + Clone,
     fans_out: &mut dyn FnMut(usize, usize) -> Result<()>,
-    each: &mut dyn FnMut(&[Option<Value<'a>>]) -> Result<()>,
+    visit: &mut dyn FnMut(&[Option<Value<'a>>]) -> Result<()>,
 ) -> Result<()> {
     let mut plain = [None; PLAIN_MAX];
     if let Some(count) = plain_key(document, paths.clone(), &mut plain) {
-        return each(plain.get(..count).unwrap_or(&[]));
+        return visit(plain.get(..count).unwrap_or(&[]));
     }
     let walks = paths.map(|path| Walk::Through(Some(document), path.components())).collect();
-    expand(walks, fans_out, each)
+    expand(walks, fans_out, visit)
 }
 
 /// Number of paths handled without an allocation.
@@ -131,13 +131,13 @@ impl<'p, 'a> Walk<'p, 'a> {
 fn expand<'p, 'a>(
     mut walks: Vec<Walk<'p, 'a>>,
     fans_out: &mut dyn FnMut(usize, usize) -> Result<()>,
-    each: &mut dyn FnMut(&[Option<Value<'a>>]) -> Result<()>,
+    visit: &mut dyn FnMut(&[Option<Value<'a>>]) -> Result<()>,
 ) -> Result<()> {
     for walk in &mut walks {
         *walk = walk.advance();
     }
     let Some(array) = common_array(&walks)? else {
-        return emit(&walks, each);
+        return emit(&walks, visit);
     };
     let mut positional = Vec::with_capacity(walks.len());
     for (index, walk) in walks.iter().enumerate() {
@@ -149,13 +149,13 @@ fn expand<'p, 'a>(
     }
     if array.is_empty() {
         let left: Vec<_> = walks.into_iter().map(Walk::leave_empty).collect();
-        return emit(&left, each);
+        return emit(&left, visit);
     }
     let all_positional =
         walks.iter().zip(&positional).all(|(walk, p)| !matches!(walk, Walk::Stopped(..)) || p.is_some());
     for element in array.iter() {
         let inner = walks.iter().zip(&positional).map(|(walk, p)| walk.enter(element, *p)).collect();
-        expand(inner, fans_out, each)?;
+        expand(inner, fans_out, visit)?;
         if all_positional {
             break;
         }
@@ -163,26 +163,26 @@ fn expand<'p, 'a>(
     Ok(())
 }
 
-fn emit<'a>(walks: &[Walk<'_, 'a>], each: &mut dyn FnMut(&[Option<Value<'a>>]) -> Result<()>) -> Result<()> {
+fn emit<'a>(walks: &[Walk<'_, 'a>], visit: &mut dyn FnMut(&[Option<Value<'a>>]) -> Result<()>) -> Result<()> {
     let key: CompoundKey<'a> =
         walks.iter().map(|walk| if let Walk::Done(value) = walk { *value } else { None }).collect();
-    each(&key)
+    visit(&key)
 }
 
 /// Returns the array at which walks stopped, if any.
 fn common_array<'a>(walks: &[Walk<'_, 'a>]) -> Result<Option<Array<'a>>> {
-    let mut found: Option<(Array<'a>, &str)> = None;
+    let mut common: Option<(Array<'a>, &str)> = None;
     for walk in walks {
         let Walk::Stopped(array, name, _) = *walk else { continue };
-        match found {
-            None => found = Some((array, name)),
+        match common {
+            None => common = Some((array, name)),
             Some((first, other)) if !std::ptr::eq(first.bytes(), array.bytes()) => {
                 bail!(CannotIndexParallelArrays, "cannot index parallel arrays [{name}] [{other}]");
             }
             Some(_) => {}
         }
     }
-    Ok(found.map(|(array, _)| array))
+    Ok(common.map(|(array, _)| array))
 }
 
 /// Returns the element that the next component selects by position.
@@ -211,7 +211,7 @@ mod tests {
     fn keys(paths: &[&str], document: &str) -> String {
         let document = extended_json::parse(document).unwrap();
         let paths: Vec<_> = paths.iter().map(|path| Path::new(FieldName::new(path).unwrap())).collect();
-        let mut found = Vec::new();
+        let mut keys = Vec::new();
         let mut multikey = false;
         let mut fans_out = |_, _| {
             multikey = true;
@@ -219,11 +219,11 @@ mod tests {
         };
         let outcome = compound_keys(document.view(), paths.iter(), &mut fans_out, &mut |key| {
             let parts = key.iter().map(|value| value.map_or("-".to_owned(), |value| value.to_string()));
-            found.push(parts.collect::<Vec<_>>().join(","));
+            keys.push(parts.collect::<Vec<_>>().join(","));
             Ok(())
         });
         match outcome {
-            Ok(()) => format!("{}{}", if multikey { "*" } else { "" }, found.join(" ")),
+            Ok(()) => format!("{}{}", if multikey { "*" } else { "" }, keys.join(" ")),
             Err(error) => error.message().to_owned(),
         }
     }

@@ -46,18 +46,20 @@ impl DocumentMetadata {
 
     /// Reads metadata from the fields of a document, by the names of `$meta`; other fields are ignored.
     pub(crate) fn read(document: Document<'_>) -> DocumentMetadata {
-        let mut found = DocumentMetadata::default();
+        let mut metadata = DocumentMetadata::default();
         for field in document {
             match (MetaKind::named(field.name()), field.value()) {
-                (Some(MetaKind::GeoNearDistance), Value::Double(far)) => found.geo_near_distance = Some(far),
-                (Some(MetaKind::GeoNearPoint), point) => found.geo_near_point = Some(point.to_owned()),
-                (Some(MetaKind::IndexKey), Value::Document(key)) => found.index_key = Some(key.to_owned()),
-                (Some(MetaKind::SortKey), key) => found.sort_key = Some(key.to_owned()),
-                (Some(MetaKind::TextScore), Value::Double(score)) => found.text_score = Some(score),
+                (Some(MetaKind::GeoNearDistance), Value::Double(distance)) => {
+                    metadata.geo_near_distance = Some(distance)
+                }
+                (Some(MetaKind::GeoNearPoint), point) => metadata.geo_near_point = Some(point.to_owned()),
+                (Some(MetaKind::IndexKey), Value::Document(key)) => metadata.index_key = Some(key.to_owned()),
+                (Some(MetaKind::SortKey), key) => metadata.sort_key = Some(key.to_owned()),
+                (Some(MetaKind::TextScore), Value::Double(score)) => metadata.text_score = Some(score),
                 _ => {}
             }
         }
-        found
+        metadata
     }
 }
 

@@ -181,15 +181,15 @@ mod tests {
     use super::*;
     use base::bson::extended_json;
 
-    /// Whether a codec holds and releases a document without copying it.
-    fn held(context: &Context) -> bool {
+    /// Whether a codec encodes and decodes a document without copying it.
+    fn keeps_bytes(context: &Context) -> bool {
         let document = extended_json::parse("{a: 1, b: 'x'}").unwrap();
         let address = document.view().bytes().as_ptr();
         let codec = RowCodec::new(context);
-        let held = codec.encode(document.into());
-        let stays = held.view().bytes().as_ptr() == address
-            && codec.with_row(held.view(), |row| row.document.bytes().as_ptr() == address);
-        let released = codec.decode(held);
+        let encoded = codec.encode(document.into());
+        let stays = encoded.view().bytes().as_ptr() == address
+            && codec.with_row(encoded.view(), |row| row.document.bytes().as_ptr() == address);
+        let released = codec.decode(encoded);
         assert_eq!(released.document.view(), extended_json::parse("{a: 1, b: 'x'}").unwrap().view());
         stays && released.document.view().bytes().as_ptr() == address
     }
@@ -197,8 +197,8 @@ mod tests {
     #[test]
     fn a_document_without_metadata_is_held_back_as_it_is() {
         let context = Context::for_tests();
-        assert!(held(&context));
+        assert!(keeps_bytes(&context));
         context.metadata.require(MetaKind::TextScore);
-        assert!(!held(&context));
+        assert!(!keeps_bytes(&context));
     }
 }

@@ -183,7 +183,7 @@ impl SortPattern {
         let start = out.len();
         let mut scratch = Vec::new();
         let mut first = true;
-        let mut each = |key: &[Option<Value<'_>>]| {
+        let mut visit = |key: &[Option<Value<'_>>]| {
             step()?;
             if first {
                 self.encode(key, row, interrupt, out)?;
@@ -198,7 +198,7 @@ impl SortPattern {
             }
             Ok(())
         };
-        compound_keys(row.document, self.paths.iter(), &mut |_, _| Ok(()), &mut each).map_err(parallel)
+        compound_keys(row.document, self.paths.iter(), &mut |_, _| Ok(()), &mut visit).map_err(parallel)
     }
 
     /// Returns the sort values: an array with a value for each key, null for missing values. Strings are collation keys
@@ -207,7 +207,7 @@ impl SortPattern {
     /// Errors: as [`key`](Self::key).
     pub fn values(&self, row: RowView<'_>) -> Result<ValueBuf> {
         let mut best: Option<(Vec<u8>, DocumentBuf)> = None;
-        let mut each = |key: &[Option<Value<'_>>]| {
+        let mut visit = |key: &[Option<Value<'_>>]| {
             let mut encoded = Vec::new();
             self.encode(key, row, &Uninterrupted, &mut encoded)?;
             if best.as_ref().is_none_or(|(least, _)| encoded < *least) {
@@ -215,7 +215,7 @@ impl SortPattern {
             }
             Ok(())
         };
-        compound_keys(row.document, self.paths.iter(), &mut |_, _| Ok(()), &mut each).map_err(parallel)?;
+        compound_keys(row.document, self.paths.iter(), &mut |_, _| Ok(()), &mut visit).map_err(parallel)?;
         let shown = best.map(|(_, shown)| shown).unwrap_or_default();
         Ok(shown.view().get("key").unwrap_or(Value::Array(Array::EMPTY)).to_owned())
     }

@@ -105,12 +105,12 @@ impl Comparison<'_> {
         if reads_server_status(request) {
             return None;
         }
-        let found = self.documents(recorded, actual, &mut Vec::new())?;
+        let difference = self.documents(recorded, actual, &mut Vec::new())?;
         let has_order = request.body.find("sort").is_some() || request.body.find("pipeline").is_some();
         if !has_order && self.is_reordered(recorded, actual) {
             return None;
         }
-        Some(found)
+        Some(difference)
     }
 
     /// Compares two documents field by field in order. Returns the first difference with its path.
@@ -125,15 +125,15 @@ impl Comparison<'_> {
         let mut actual_fields = actual.iter().filter(|element| !may_differ(element.name(), depth));
         for element in recorded.iter().filter(|element| !may_differ(element.name(), depth)) {
             path.push(element.name());
-            let found = match actual_fields.next() {
+            let difference = match actual_fields.next() {
                 None => Some(format!("{}: {} is missing", path.join("."), preview(&element.value()))),
                 Some(other) if other.name() != element.name() => {
                     Some(format!("{}: the reply has the field {}", path.join("."), other.name()))
                 }
                 Some(other) => self.values(&element.value(), &other.value(), path),
             };
-            if found.is_some() {
-                return found;
+            if difference.is_some() {
+                return difference;
             }
             path.pop();
         }

@@ -305,12 +305,12 @@ mod tests {
             Ok(reader) => reader,
             Err(broken) => return (Vec::new(), Some(broken)),
         };
-        let mut found = Vec::new();
+        let mut events = Vec::new();
         loop {
             match reader.next_event() {
-                Ok(Some(event)) => found.push(event),
-                Ok(None) => return (found, None),
-                Err(broken) => return (found, Some(broken)),
+                Ok(Some(event)) => events.push(event),
+                Ok(None) => return (events, None),
+                Err(broken) => return (events, Some(broken)),
             }
         }
     }

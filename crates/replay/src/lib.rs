@@ -1,8 +1,8 @@
 //! Recordings of the traffic between an application and a server, in a file, and their replay.
 //!
 //! A [`Recorder`] is a proxy between the two. Each connection is a [`proxy`], which forwards every frame unchanged. A
-//! copy of the frame, decompressed ([`message`]) and without secrets ([`redact`]), goes to a thread that writes the file
-//! ([`format`]). Only replies to hello are changed ([`upstream`]), which keeps drivers on the recorder.
+//! copy of the frame, decompressed ([`message`]) and without secrets ([`redact`]), goes to a thread that writes the
+//! file ([`format`]). Only replies to hello are changed ([`upstream`]), which keeps drivers on the recorder.
 //!
 //! A [`Recording`] is a file read whole into a [`script`]. A [`player`] sends it over as many connections as were
 //! recorded. [`order`] delays a request until its predecessors have finished. It also finds replies that depend on an

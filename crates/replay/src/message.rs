@@ -159,13 +159,13 @@ impl<'a> Sections<'a> {
 
 /// Splits consecutive documents; `None` if any of them is invalid.
 fn documents(mut rest: &[u8]) -> Option<Vec<Document<'_>>> {
-    let mut found = Vec::new();
+    let mut list = Vec::new();
     while !rest.is_empty() {
         let document = validated(rest)?;
         rest = rest.get(document.bytes().len()..)?;
-        found.push(document);
+        list.push(document);
     }
-    Some(found)
+    Some(list)
 }
 
 #[cfg(test)]

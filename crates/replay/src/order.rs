@@ -206,37 +206,41 @@ pub(super) fn overlapping<'a>(
         })
         .collect();
     sent.sort_unstable();
-    let mut found = HashSet::new();
+    let mut overlapping = HashSet::new();
     let mut in_flight: Vec<Footprint> = Vec::new();
     for &(at, exchange, connection) in &sent {
         in_flight.retain(|other| other.ended >= at);
         let Some(footprint) = Footprint::of(exchange, connection, &exchanges[exchange]) else { continue };
         for other in &in_flight {
             if other.may_change(&footprint) {
-                found.insert(footprint.exchange);
+                overlapping.insert(footprint.exchange);
             }
             if footprint.may_change(other) {
-                found.insert(other.exchange);
+                overlapping.insert(other.exchange);
             }
         }
         in_flight.push(footprint);
     }
-    add_dependents(exchanges, sent.iter().map(|(_, exchange, _)| *exchange), &mut found);
-    let mut found: Vec<usize> = found.into_iter().collect();
-    found.sort_unstable();
-    found
+    add_dependents(exchanges, sent.iter().map(|(_, exchange, _)| *exchange), &mut overlapping);
+    let mut overlapping: Vec<usize> = overlapping.into_iter().collect();
+    overlapping.sort_unstable();
+    overlapping
 }
 
-/// Adds later requests on cursors of the requests found. `sent` is in order of time.
-fn add_dependents(exchanges: &[Exchange], sent: impl Iterator<Item = usize>, found: &mut HashSet<usize>) {
+/// Adds later requests on cursors of the overlapping requests. `sent` is in order of time.
+fn add_dependents(
+    exchanges: &[Exchange],
+    sent: impl Iterator<Item = usize>,
+    overlapping: &mut HashSet<usize>,
+) {
     let mut uncertain: HashSet<i64> = HashSet::new();
     for exchange in sent {
         let recorded = &exchanges[exchange];
         let mut cursors = Sections::parse(&recorded.sections).map_or_else(Vec::new, |parts| cursors(&parts));
         if cursors.iter().any(|cursor| uncertain.contains(cursor)) {
-            found.insert(exchange);
+            overlapping.insert(exchange);
         }
-        if found.contains(&exchange) {
+        if overlapping.contains(&exchange) {
             cursors.extend(recorded.reply.as_ref().and_then(|reply| cursor_of(&reply.document)));
             uncertain.extend(cursors.into_iter().filter(|cursor| *cursor != 0));
         }

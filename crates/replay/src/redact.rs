@@ -7,7 +7,8 @@
 //!
 //! Authentication, passwords and handshakes (hello) are never recorded.
 //!
-//! The module also copies documents with some values replaced.
+//! An operator that hides field names is a row of [`UNTRACEABLE_OPERATORS`]. The module also copies documents with some
+//! values replaced ([`rewrite`]).
 
 use super::message::Sections;
 use base::bson::{
@@ -64,22 +65,22 @@ impl Redactor {
             return false;
         }
         let names = |name: &str| self.paths.iter().flatten().any(|part| part == name);
-        let mut found = false;
+        let mut is_used = false;
         let distinct = matches!(parts.command(), "distinct" | "mapReduce" | "mapreduce");
         let inserted = |path: &[&str]| path.first() == Some(&"documents");
         let documents =
             parts.sequences.iter().filter(|(name, _)| *name != "documents").flat_map(|(_, list)| list);
         for document in documents.chain([&parts.body]) {
             walk(*document, &mut Vec::new(), &mut |path, value| {
-                found |= path.last().is_some_and(|name| UNTRACEABLE_OPERATORS.contains(name));
+                is_used |= path.last().is_some_and(|name| UNTRACEABLE_OPERATORS.contains(name));
                 if let Value::String(text) = value {
                     let refers = text.starts_with('$') && text.split(['.', '$']).any(names);
-                    found |= refers || (distinct && path == ["key"] && text.split('.').any(names));
+                    is_used |= refers || (distinct && path == ["key"] && text.split('.').any(names));
                 }
                 !inserted(path)
             });
         }
-        found || matches!(parts.command(), "mapReduce" | "mapreduce")
+        is_used || matches!(parts.command(), "mapReduce" | "mapreduce")
     }
 
     /// Redacts a document of a request or a reply. `sequence` is the name of its document sequence.

@@ -129,7 +129,7 @@ impl DatabaseCopy<'_> {
             command,
             |_| (),
             |_, batch| {
-                all.extend(batch.iter().filter_map(|each| each.as_document()).map(Document::to_owned));
+                all.extend(batch.iter().filter_map(|value| value.as_document()).map(Document::to_owned));
                 Ok(())
             },
         )?;

@@ -1,7 +1,7 @@
 //! Counts of a replay's observations: of all requests, by command and by shape.
 //!
 //! The shape of a request is its text without values, like MongoDB's query shape. Requests of one shape are counted
-//! together.
+//! together. A new part of a shape is a case in [`shape_of`]; a new count is a field of [`Tally`].
 
 use super::{Exchange, Observation, Script};
 use crate::message::Sections;
@@ -46,9 +46,9 @@ impl Grouping {
     /// Returns the groups of a recording.
     pub fn of(script: &Script) -> Grouping {
         let by = |name: fn(&Exchange) -> &str| {
-            names(script.exchanges.iter().map(|each| (name(each), time_of(each))))
+            names(script.exchanges.iter().map(|exchange| (name(exchange), time_of(exchange))))
         };
-        let (commands, mut shapes) = (by(|each| &each.command), by(|each| &each.shape));
+        let (commands, mut shapes) = (by(|exchange| &exchange.command), by(|exchange| &exchange.shape));
         if shapes.len() > SHAPES_MAX + 1 {
             shapes.truncate(SHAPES_MAX);
             shapes.push("all others".to_string());
@@ -57,8 +57,9 @@ impl Grouping {
             names.iter().position(|known| known == name).unwrap_or_else(|| names.len().saturating_sub(1))
         };
         let groups = script.exchanges.iter();
-        let groups =
-            groups.map(|each| [0, index(&commands, &each.command), index(&shapes, &each.shape)]).collect();
+        let groups = groups
+            .map(|exchange| [0, index(&commands, &exchange.command), index(&shapes, &exchange.shape)])
+            .collect();
         let overlaps = script.exchanges.iter().map(|exchange| exchange.overlaps).collect();
         Grouping { names: [vec!["everything".to_string()], commands, shapes], groups, overlaps }
     }
@@ -140,19 +141,21 @@ impl Script {
     /// order explains.
     pub fn differences(&self, observations: &[Observation], check: bool) -> (Vec<String>, Vec<String>) {
         type Pick = fn(&Observation) -> Option<&String>;
-        let error: Pick = |each| each.error_differs.as_ref();
-        let reply: Pick = |each| each.reply_differs.as_ref();
+        let error: Pick = |observation| observation.error_differs.as_ref();
+        let reply: Pick = |observation| observation.reply_differs.as_ref();
         let select = |pick: Pick, overlapping: Option<bool>| {
-            let chosen = observations.iter().filter(move |each| {
-                overlapping.is_none_or(|overlaps| self.exchanges[each.exchange].overlaps == overlaps)
+            let chosen = observations.iter().filter(move |observation| {
+                overlapping.is_none_or(|overlaps| self.exchanges[observation.exchange].overlaps == overlaps)
             });
-            chosen.filter_map(move |each| {
-                Some(format!("{}: {}", self.exchanges[each.exchange].shape, pick(each)?))
+            chosen.filter_map(move |observation| {
+                Some(format!("{}: {}", self.exchanges[observation.exchange].shape, pick(observation)?))
             })
         };
         let (mut failures, mut order_dependent) = (Vec::new(), Vec::new());
-        failures
-            .extend(summary("requests failed", select(|each| each.result.as_ref().err(), None).collect()));
+        failures.extend(summary(
+            "requests failed",
+            select(|observation| observation.result.as_ref().err(), None).collect(),
+        ));
         let errors = summary("replies have other errors than recorded", select(error, Some(false)).collect());
         if check { &mut failures } else { &mut order_dependent }.extend(errors);
         failures.extend(summary("replies differ", select(reply, Some(false)).collect()));
@@ -183,9 +186,9 @@ fn time_of(exchange: &Exchange) -> u64 {
 }
 
 /// Returns each name once, ordered by time, longest first.
-fn names<'a>(each: impl Iterator<Item = (&'a str, u64)>) -> Vec<String> {
+fn names<'a>(timed: impl Iterator<Item = (&'a str, u64)>) -> Vec<String> {
     let mut times: BTreeMap<&str, u64> = BTreeMap::new();
-    each.for_each(|(name, time)| *times.entry(name).or_default() += time);
+    timed.for_each(|(name, time)| *times.entry(name).or_default() += time);
     let mut names: Vec<(&str, u64)> = times.into_iter().collect();
     names.sort_by_key(|(_, time)| std::cmp::Reverse(*time));
     names.into_iter().map(|(name, _)| name.to_string()).collect()

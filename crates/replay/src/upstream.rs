@@ -35,16 +35,16 @@ pub struct Upstream {
 /// # Errors
 /// No host answers.
 pub fn select_server(uri: &ConnectionString) -> Result<Upstream, String> {
-    let mut found: Option<Upstream> = None;
+    let mut read_only: Option<Upstream> = None;
     let mut last = "the connection string has no host".to_string();
     for host in &uri.hosts {
         match probe(host, uri) {
             Ok((upstream, true)) => return Ok(upstream),
-            Ok((upstream, false)) => drop(found.get_or_insert(upstream)),
+            Ok((upstream, false)) => drop(read_only.get_or_insert(upstream)),
             Err(why) => last = format!("{host}: {why}"),
         }
     }
-    found.ok_or(last)
+    read_only.ok_or(last)
 }
 
 /// Returns the server at a host, and whether it takes writes.
@@ -71,9 +71,9 @@ fn product(info: Document<'_>) -> String {
     let version = text(info, "version").unwrap_or_default();
     match info.get("vellum") {
         Some(vellum) => {
-            let own = vellum.as_str().map(str::to_string);
-            let own = own.or_else(|| text(vellum.as_document()?, "version")).unwrap_or_default();
-            format!("Vellum {own}").trim_end().to_string()
+            let version = vellum.as_str().map(str::to_string);
+            let version = version.or_else(|| text(vellum.as_document()?, "version")).unwrap_or_default();
+            format!("Vellum {version}").trim_end().to_string()
         }
         None => format!("MongoDB {version}").trim_end().to_string(),
     }

@@ -5,8 +5,9 @@ use base::random::Random;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-/// The collections. `a` has a unique index on `u`, `p` an index with `prepareUnique`. Clients create, drop, rename and index `b` and `d`. `t` has a TTL
-/// index. `s` is in a database that clients reset, save, restore and fork. `f` is in the fork. `k` is capped.
+/// The collections. `a` has a unique index on `u`, `p` an index with `prepareUnique`. Clients create, drop, rename and
+/// index `b` and `d`. `t` has a TTL index. `s` is in a database that clients reset, save, restore and fork. `f` is in
+/// the fork. `k` is capped.
 pub(crate) const COLLECTIONS: [&str; 9] = ["a", "b", "c", "d", "f", "k", "p", "s", "t"];
 /// Greatest number of documents of `k`.
 pub(crate) const CAPPED_MAX: usize = 3;
@@ -48,8 +49,8 @@ pub(crate) fn namespace(place: &str) -> (&'static str, &str) {
     }
 }
 
-/// What the statements of a run use. Each seed draws its own, since few documents in few collections bring conflicts that
-/// many documents never bring (swarm testing).
+/// What the statements of a run use. Each seed draws its own, since few documents in few collections bring conflicts
+/// that many documents never bring (swarm testing).
 #[derive(Clone, Debug)]
 pub(crate) struct Mix {
     /// Number of different ids.

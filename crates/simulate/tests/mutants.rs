@@ -53,7 +53,8 @@ const FOUND: &[(&str, u64)] = &[
     ("writes during a sync count as durable", 54),
 ];
 
-/// Number of other seeds that are tried if the known seed finds nothing: a change of the server changes what a seed does.
+/// Number of other seeds that are tried if the known seed finds nothing: a change of the server changes what a seed
+/// does.
 const SEEDS: u64 = 200;
 
 // Faults of the model checker's list that the simulation cannot show:
@@ -64,8 +65,8 @@ const SEEDS: u64 = 200;
 //   requests again, without their wakers.
 // - "commits go on while they are held up": a command waits for the unlock before its commit.
 //
-// Few seeds find "values that return count as unchanged", none of the first 100. Another client must add and remove a key
-// between the read view of a transaction and its write.
+// Few seeds find "values that return count as unchanged", none of the first 100. Another client must add and remove a
+// key between the read view of a transaction and its write.
 //
 // The schedules of `storage` show the faults that need a second thread between two steps of a commit, such as a
 // forgotten later time.

@@ -69,10 +69,7 @@ impl Client {
             return Ok(reply);
         }
         Err(text(reply.view(), "errmsg")
-            .unwrap_or(
-                "the server refused the command without a \
-         reason",
-            )
+            .unwrap_or("the server refused the command without a reason")
             .to_string())
     }
 

@@ -1,8 +1,8 @@
 //! The message header: sixteen bytes with the length, two ids and the opcode.
 //!
 //! All parsers of messages are functions on slices, which can be fuzzed and tested without a socket. No
-//! allocation is proportional to the claim of a length field. [`FrameError`] distinguishes bytes that are not a frame from
-//! a well-formed frame with refused content.
+//! allocation is proportional to the claim of a length field. [`FrameError`] distinguishes bytes that are not a frame
+//! from a well-formed frame with refused content.
 
 /// Maximum message size in both directions, in bytes: hello's maxMessageSizeBytes.
 pub const MAX_MESSAGE_SIZE: usize = 48_000_000;

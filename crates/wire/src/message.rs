@@ -36,8 +36,8 @@ pub struct Message<'a> {
 
 /// Parses an OP_MSG. `frame` is the whole message with its header, because the checksum covers it.
 ///
-/// Errors: [`FrameError::Malformed`] for broken framing. Invalid BSON is an error inside the message, because the reply's
-/// address is known by then.
+/// Errors: [`FrameError::Malformed`] for broken framing. Invalid BSON is an error inside the message, because the
+/// reply's address is known by then.
 pub fn parse(frame: &[u8]) -> std::result::Result<Message<'_>, FrameError> {
     let body = frame.get(HEADER_SIZE..).unwrap_or_default();
     let flags = read_u32(body, 0).ok_or_else(|| malformed("OP_MSG without flags"))?;

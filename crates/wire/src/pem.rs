@@ -19,7 +19,7 @@ pub struct Section {
 /// # Errors
 /// A section without an end, or with invalid base64.
 pub fn sections(text: &str) -> Result<Vec<Section>, String> {
-    let mut found = Vec::new();
+    let mut sections = Vec::new();
     let mut lines = text.lines().map(str::trim);
     while let Some(line) = lines.next() {
         let Some(label) = line.strip_prefix("-----BEGIN ").and_then(|rest| rest.strip_suffix("-----")) else {
@@ -43,9 +43,9 @@ pub fn sections(text: &str) -> Result<Vec<Section>, String> {
             true => Vec::new(),
             false => STANDARD.decode(&base64).map_err(|_| format!("the section {label} isn't base64"))?,
         };
-        found.push(Section { label: label.to_string(), bytes, is_legacy_encrypted });
+        sections.push(Section { label: label.to_string(), bytes, is_legacy_encrypted });
     }
-    Ok(found)
+    Ok(sections)
 }
 
 #[cfg(test)]

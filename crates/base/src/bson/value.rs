@@ -1,4 +1,5 @@
-//! A single value: borrowed as [`Value`], owned as [`ValueBuf`]. The size of an encoded value is in `raw::value_length`.
+//! A single value: borrowed as [`Value`], owned as [`ValueBuf`]. The size of an encoded value is in
+//! `raw::value_length`.
 
 use super::raw::read_length;
 use super::{Array, Decimal128, Document, Number, ObjectId, RegexText, Type};

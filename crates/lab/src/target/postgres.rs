@@ -1,9 +1,9 @@
 //! `--postgres-here`: temporary PostgreSQL clusters of the installed version.
 //!
-//! Three clusters differ in one setting each: fsync on (the default), fsync off, and on a RAM disk. A shell script makes
-//! a cluster and runs its server. When its standard input closes, however the lab ends, the script stops the server and
-//! removes the directory. PostgreSQL refuses to run as root, so clusters of root run as the user `postgres`, or else
-//! `nobody`.
+//! Three clusters differ in one setting each: fsync on (the default), fsync off, and on a RAM disk. A shell script
+//! makes a cluster and runs its server. When its standard input closes, however the lab ends, the script stops the
+//! server and removes the directory. PostgreSQL refuses to run as root, so clusters of root run as the user `postgres`,
+//! or else `nobody`.
 //!
 //! `--members-here`: a server with members, for w: 2 and majority. It is a Vellum front over a PostgreSQL with one
 //! standby. `synchronous_standby_names` makes every commit that asks for durability wait for the standby.

@@ -95,8 +95,8 @@ pub(crate) fn merge_each(accumulator: &mut dyn Accumulator, saved: Value<'_>) ->
 }
 
 /// Checks the memory limit of an accumulator. Errors: ExceededMemoryLimit.
-pub(crate) fn check_memory(name: &str, held: usize, limit: usize) -> Result<()> {
-    if held <= limit {
+pub(crate) fn check_memory(name: &str, used: usize, limit: usize) -> Result<()> {
+    if used <= limit {
         return Ok(());
     }
     Err(err!(

@@ -289,11 +289,11 @@ impl<'e> PendingEvent<'e> {
                 out.append(c"fullDocument", document);
             }
             (Action::Update { key, .. }, FullDocument::UpdateLookup) => {
-                let found = match operation.uuid {
+                let current = match operation.uuid {
                     Some(uuid) => (context.lookup)(operation.namespace, uuid, key)?,
                     None => None,
                 };
-                append_or_null(c"fullDocument", found.as_ref().map(|found| found.view().into()), out);
+                append_or_null(c"fullDocument", current.as_ref().map(|current| current.view().into()), out);
             }
             (Action::Update { diff, .. }, FullDocument::WhenAvailable | FullDocument::Required) => {
                 let post_image = pre_image.map(|before| apply_diff(before, diff)).transpose()?;

@@ -57,8 +57,8 @@ pub(crate) fn split(event: Document<'_>, token: &ResumeToken, most: usize) -> Re
 
 /// Returns the error for a pipeline that changed an event's `_id`, because no client could resume after the event.
 pub fn id_modified(expected: &ResumeToken, event: Document<'_>) -> base::Error {
-    let mut found = Builder::new();
-    found.append_optional(c"_id", event.get("_id"));
+    let mut actual = Builder::new();
+    actual.append_optional(c"_id", event.get("_id"));
     err!(
         ChangeStreamFatalError,
         "Encountered an event whose _id field, which contains the resume token, was modified by the pipeline. \
@@ -66,7 +66,7 @@ pub fn id_modified(expected: &ResumeToken, event: Document<'_>) -> base::Error {
          transformations that retain the unmodified _id field are allowed. Expected: {{ _id: {{ _data: \"{}\" }} }} but \
          found: {}",
         expected.hex(),
-        found.finish().view()
+        actual.finish().view()
     )
 }
 

@@ -5,8 +5,8 @@
 //! {$deserializeEJSON: {input: <expression>, onError: <expression>}}
 //! ```
 //!
-//! A type that JSON does not have becomes a document, for example `{$oid: "…"}`. [`Writer::serialize`] and [`parse_wrapper`]
-//! have a case for each.
+//! A type that JSON does not have becomes a document, for example `{$oid: "…"}`. [`Writer::serialize`] and
+//! [`parse_wrapper`] have a case for each.
 
 use super::convert::{binary, number};
 use super::evaluate::{Call, Computed, null};

@@ -186,16 +186,16 @@ pub(super) fn set<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let value = call.get(2)?;
     let field = checked_name(call.name(), field)?;
     let mut builder = Builder::new();
-    let mut found = false;
+    let mut exists = false;
     for element in document {
         if element.field_name() == field {
-            found = true;
+            exists = true;
             builder.append_optional(field, value);
         } else {
             builder.append_element(&element);
         }
     }
-    if !found {
+    if !exists {
         builder.append_optional(field, value);
     }
     call.scope.document(builder)

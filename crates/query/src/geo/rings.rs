@@ -15,9 +15,9 @@ pub(super) fn polygon(coordinates: Option<Value<'_>>) -> Result<Polygon> {
     let mut loops: Vec<Loop> = Vec::new();
     for ring in rings.iter() {
         let vertices = ring_vertices(ring)?;
-        let mut own = checked(vertices).map_err(|error| not_valid(ring, &error))?;
-        own.normalize();
-        if loops.first().is_some_and(|outer| !outer.contains_loop(&own)) {
+        let mut vertex_loop = checked(vertices).map_err(|error| not_valid(ring, &error))?;
+        vertex_loop.normalize();
+        if loops.first().is_some_and(|outer| !outer.contains_loop(&vertex_loop)) {
             bail!(
                 BadValue,
                 "Secondary loops not contained by first exterior loop - secondary loops must be holes: {ring} \
@@ -25,7 +25,7 @@ pub(super) fn polygon(coordinates: Option<Value<'_>>) -> Result<Polygon> {
                 rings.iter().next().unwrap_or(Value::Null)
             );
         }
-        loops.push(own);
+        loops.push(vertex_loop);
     }
     if loops.is_empty() {
         bail!(BadValue, "Polygon has no loops.");

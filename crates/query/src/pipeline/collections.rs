@@ -69,8 +69,8 @@ pub trait Collections: Send + Sync {
         Err(err!(NotImplemented, "$out into {} is not implemented", into.collection))
     }
 
-    /// Returns a unique index that has exactly these fields (in any order, not partial), as `$merge` requires. Not called
-    /// for `_id` alone.
+    /// Returns a unique index that has exactly these fields (in any order, not partial), as `$merge` requires. Not
+    /// called for `_id` alone.
     fn unique_index(&self, _: &Namespace, _: &[String], _: &Collation) -> Result<Option<UniqueIndex>> {
         Ok(None)
     }

@@ -91,18 +91,18 @@ impl BufferedInput {
         if let Some(rest) = &self.rest {
             rest.lock().restart();
         }
-        let gathered = Arc::clone(self);
+        let buffer = Arc::clone(self);
         let mut at = 0;
         Ok(from_iter(std::iter::from_fn(move || {
             at += 1;
-            let held = match (gathered.documents.get(at - 1), &gathered.rest) {
-                (Some(held), _) => Some(Ok(held.clone())),
+            let document = match (buffer.documents.get(at - 1), &buffer.rest) {
+                (Some(document), _) => Some(Ok(document.clone())),
                 (None, None) => None,
                 (None, Some(rest)) => {
                     rest.lock().next().map(|record| record.map(|record| record.document)).transpose()
                 }
             };
-            held.map(|held| held.map(|held| gathered.codec.decode(held)))
+            document.map(|document| document.map(|document| buffer.codec.decode(document)))
         })))
     }
 }
@@ -111,7 +111,7 @@ impl Running {
     /// Reads the input. Errors: 292 beyond the memory limit if spilling is not allowed; the errors of temporary files.
     fn gather(&mut self, mut input: Stream) -> Result<Arc<BufferedInput>> {
         let codec = RowCodec::new(&self.environment.context);
-        let (mut documents, mut held) = (Vec::new(), 0);
+        let (mut documents, mut bytes) = (Vec::new(), 0);
         let mut file = SpillFile::within(&self.environment.context.spills);
         let mut writer: Option<RunWriter> = None;
         while let Some(row) = input.next()? {
@@ -121,9 +121,9 @@ impl Running {
                 writer.write(&[], 0, document.view().bytes())?;
                 continue;
             }
-            held += document.view().bytes().len();
+            bytes += document.view().bytes().len();
             documents.push(document);
-            if held > self.environment.context.limits.facet_buffer {
+            if bytes > self.environment.context.limits.facet_buffer {
                 if !self.environment.allow_disk_use {
                     bail!(
                         QueryExceededMemoryLimitNoDiskUseAllowed,
@@ -142,11 +142,11 @@ impl Running {
 impl Stage for Running {
     fn next(&mut self) -> Result<Option<Row>> {
         let Some(input) = self.input.take() else { return Ok(None) };
-        let gathered = self.gather(input)?;
+        let buffer = self.gather(input)?;
         let limit = self.environment.context.limits.facet_output;
         let mut builder = Builder::new();
         for (name, pipeline) in &self.stage.0 {
-            let mut results = pipeline.run(gathered.source()?, &self.environment)?;
+            let mut results = pipeline.run(buffer.source()?, &self.environment)?;
             builder.begin_array(name);
             while let Some(row) = results.next()? {
                 let document = row.document;

@@ -15,7 +15,8 @@ pub(crate) fn set_path(document: Document<'_>, path: &Path, value: Option<Value<
 /// Positions of fields by name.
 pub(crate) type Positions = HashMap<Box<[u8]>, usize>;
 
-/// As [`set_path`], for several top-level fields in one pass over the document. `positions` are the positions in `fields`.
+/// As [`set_path`], for several top-level fields in one pass over the document. `positions` are the positions in
+/// `fields`.
 pub(crate) fn set_fields(
     document: Document<'_>,
     positions: &Positions,
@@ -48,16 +49,16 @@ fn set_components(
     builder: &mut Builder,
 ) {
     let Some((first, rest)) = components.split_first() else { return };
-    let mut found = false;
+    let mut exists = false;
     for element in document {
-        if found || element.name() != first.name() {
+        if exists || element.name() != first.name() {
             builder.append_element(&element);
             continue;
         }
-        found = true;
+        exists = true;
         append_at(first.into(), element.value().as_document(), rest, value, builder);
     }
-    if !found && value.is_some() {
+    if !exists && value.is_some() {
         append_at(first.into(), None, rest, value, builder);
     }
 }

@@ -290,16 +290,16 @@ fn with_field(document: Document<'_>, path: &[PathComponent], value: Value<'_>) 
             out.append(first, &with_field(inner, rest, value));
         }
     };
-    let mut found = false;
+    let mut exists = false;
     for element in document {
         if element.name() == first.name() {
-            found = true;
+            exists = true;
             append(Some(element.value()), &mut out);
         } else {
             out.append_element(&element);
         }
     }
-    if !found {
+    if !exists {
         append(None, &mut out);
     }
     out.finish()

@@ -1,7 +1,7 @@
 //! `$graphLookup`: recursive search in another collection.
 //!
 //! The search is breadth-first: one filter looks up all values of a depth, so the number of queries equals the depth of
-//! the graph.
+//! the graph. A new option is a case in [`parse`].
 //!
 //! ```text
 //! {$graphLookup: {
@@ -150,13 +150,16 @@ struct Running {
 
 /// State of one document's search.
 struct Search {
-    found: Builder,
+    /// The array of the found documents.
+    output: Builder,
     /// Keys of the found `_id`s.
     visited: HashSet<Vec<u8>>,
     /// Keys of the values searched so far.
-    asked: HashSet<Vec<u8>>,
+    searched: HashSet<Vec<u8>>,
+    /// Values to search at the next depth.
     frontier: Vec<ValueBuf>,
-    held: usize,
+    /// Approximate memory.
+    bytes: usize,
     limit: usize,
 }
 
@@ -168,15 +171,16 @@ fn key(value: Value<'_>) -> Vec<u8> {
 
 impl Search {
     fn new(limit: usize) -> Search {
-        let mut found = Builder::new();
-        found.begin_array(c"");
-        Search { found, visited: HashSet::new(), asked: HashSet::new(), frontier: Vec::new(), held: 0, limit }
+        let mut output = Builder::new();
+        output.begin_array(c"");
+        let (visited, searched) = (HashSet::new(), HashSet::new());
+        Search { output, visited, searched, frontier: Vec::new(), bytes: 0, limit }
     }
 
-    fn ask(&mut self, value: Value<'_>) {
+    fn enqueue(&mut self, value: Value<'_>) {
         let key = key(value);
-        self.held += 2 * key.len();
-        if self.asked.insert(key) {
+        self.bytes += 2 * key.len();
+        if self.searched.insert(key) {
             self.frontier.push(value.to_owned());
         }
     }
@@ -184,24 +188,24 @@ impl Search {
     /// Adds a found document. Errors: 40099 beyond the memory limit.
     fn visit(&mut self, stage: &GraphLookup, document: Document<'_>, depth: u64) -> Result<()> {
         let id = key(document.get("_id").unwrap_or(Value::Null));
-        self.held += id.len() + document.bytes().len();
+        self.bytes += id.len() + document.bytes().len();
         if !self.visited.insert(id) {
             return Ok(());
         }
-        if self.held > self.limit {
+        if self.bytes > self.limit {
             bail!(40099, "$graphLookup reached maximum memory consumption");
         }
         match &stage.depth_field {
             Some(path) => {
                 let depth = Value::Int64(i64::try_from(depth).unwrap_or(i64::MAX));
-                self.found.push(&set_path(document, path, Some(depth)));
+                self.output.push(&set_path(document, path, Some(depth)));
             }
             None => {
-                self.found.push(document);
+                self.output.push(document);
             }
         }
         let root = Value::Document(document);
-        visit_values(root, stage.connect_from.components(), &mut |value| self.ask(value));
+        visit_values(root, stage.connect_from.components(), &mut |value| self.enqueue(value));
         Ok(())
     }
 }
@@ -226,8 +230,8 @@ impl Running {
         let stage = Arc::clone(&self.stage);
         let mut search = Search::new(self.environment.context.limits.graph_lookup);
         match stage.start.evaluate(root, &self.environment.context, &self.arena)? {
-            Some(Value::Array(values)) => values.iter().for_each(|value| search.ask(value)),
-            Some(value) => search.ask(value),
+            Some(Value::Array(values)) => values.iter().for_each(|value| search.enqueue(value)),
+            Some(value) => search.enqueue(value),
             None => {}
         }
         self.arena.reset();
@@ -236,22 +240,22 @@ impl Running {
             let environment = &self.environment;
             let matcher = stage.filter(&std::mem::take(&mut search.frontier), &environment.context)?;
             let mut matches = environment.collections.find(&stage.from, matcher, environment)?;
-            while let Some(found) = matches.next()? {
-                let document = found.document.view();
+            while let Some(row) = matches.next()? {
+                let document = row.document.view();
                 self.interrupts.check_bytes(document.bytes().len())?;
                 search.visit(&stage, document, depth)?;
             }
             depth += 1;
         }
-        Ok(search.found.finish())
+        Ok(search.output.finish())
     }
 }
 
 impl Stage for Running {
     fn next(&mut self) -> Result<Option<Row>> {
         let Some(row) = self.input.next()? else { return Ok(None) };
-        let found = self.search(row.view())?;
-        let joined = set_path(row.document.view(), &self.stage.output, found.view().get(""));
+        let reached = self.search(row.view())?;
+        let joined = set_path(row.document.view(), &self.stage.output, reached.view().get(""));
         self.environment.context.limits.check_document(joined.bytes().len())?;
         Ok(Some(row.with(joined)))
     }

@@ -102,7 +102,7 @@ struct Table {
     groups: Vec<GroupState>,
     /// Number of groups returned so far.
     returned: usize,
-    /// Bytes.
+    /// Approximate memory in bytes.
     memory_used: usize,
 }
 

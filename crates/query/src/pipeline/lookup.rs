@@ -296,9 +296,9 @@ impl Search {
         let limit = self.environment.context.limits.lookup;
         let mut builder = Builder::new();
         builder.begin_array(c"");
-        while let Some(found) = matches.next()? {
-            self.interrupts.check_bytes(found.document.view().bytes().len())?;
-            builder.push(found.document.view());
+        while let Some(row) = matches.next()? {
+            self.interrupts.check_bytes(row.document.view().bytes().len())?;
+            builder.push(row.document.view());
             if builder.len() > limit {
                 let from = stage.from.as_ref().map_or("", |from| from.collection.as_str());
                 bail!(
@@ -315,18 +315,18 @@ impl Stage for Running {
     fn next(&mut self) -> Result<Option<Row>> {
         let Some(row) = self.input.next()? else { return Ok(None) };
         self.search.interrupts.check()?;
-        let found = match self.uncorrelated.take() {
-            Some(found) => found,
+        let collected = match self.uncorrelated.take() {
+            Some(collected) => collected,
             None => {
                 let matches = self.search.matches(&self.stage, row.view())?;
                 self.search.collect(&self.stage, matches)?
             }
         };
-        let joined = set_path(row.document.view(), &self.stage.output, found.view().get(""));
+        let joined = set_path(row.document.view(), &self.stage.output, collected.view().get(""));
         self.search.interrupts.check_bytes(joined.bytes().len())?;
         self.search.environment.context.limits.check_document(joined.bytes().len())?;
         if self.stage.equality.is_none() && self.stage.variables.is_empty() {
-            self.uncorrelated = Some(found);
+            self.uncorrelated = Some(collected);
         }
         Ok(Some(row.with(joined)))
     }

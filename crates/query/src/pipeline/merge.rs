@@ -1,4 +1,4 @@
-//! `$merge`: writes the documents into a collection.
+//! `$merge`: writes the documents into a collection. [`merge_spec`](super::merge_spec) has its options and modes.
 
 use super::collections::Namespace;
 use super::definition::{Requester, Resource, Right, values};
@@ -124,15 +124,15 @@ impl Running {
     /// Writes a whole batch and returns the first error, as MongoDB does.
     fn write(&self, batch: Batch) -> Result<()> {
         let mut arena = Arena::new();
-        let mut failed = Ok(());
+        let mut result = Ok(());
         for (filter, row) in batch.writes {
             arena.reset();
             match self.merge(filter.as_ref(), row.view(), &arena).map_err(|error| self.explained(error)) {
-                Err(error) if concerns_one_document(error.code()) => failed = failed.and(Err(error)),
-                result => result?,
+                Err(error) if concerns_one_document(error.code()) => result = result.and(Err(error)),
+                outcome => outcome?,
             }
         }
-        failed
+        result
     }
 
     /// Adds MongoDB's context to an error of a write.
@@ -180,9 +180,9 @@ impl Running {
                 context,
             );
         }
-        let found = self.update(filter.view(), row, arena)?;
+        let matched = self.update(filter.view(), row, arena)?;
         match not_matched {
-            NotMatched::Fail if !found => Err(no_match()),
+            NotMatched::Fail if !matched => Err(no_match()),
             _ => Ok(()),
         }
     }
@@ -215,12 +215,12 @@ impl Running {
         let operator = match &self.stage.matched {
             Matched::Pipeline { update, pipeline, variables } => {
                 let update = update.clone()?;
-                let own: Arc<Context> = Arc::new(variables.set(row, context, arena)?);
+                let context: Arc<Context> = Arc::new(variables.set(row, context, arena)?);
                 // MongoDB parses the pipeline for each document. A variable without a value is unknown then.
-                if let Some(known) = variables.without_missing(&own) {
+                if let Some(known) = variables.without_missing(&context) {
                     Update::parse(pipeline.view(), &[], &known)?;
                 }
-                return collections.update(self.into(), filter, update, insert, &own);
+                return collections.update(self.into(), filter, update, insert, &context);
             }
             Matched::Replace => {
                 let update = Arc::new(Update::parse(Value::Document(document), &[], context)?);

@@ -169,19 +169,19 @@ impl Pipeline {
         self.run_through(source, environment, &mut |stream| stream)
     }
 
-    /// Stacks the stages as [`run`](Self::run) does, and passes the output of each through `each`: for explain, which
+    /// Stacks the stages as [`run`](Self::run) does, and passes the output of each through `wrap`: for explain, which
     /// counts it.
     pub fn run_through(
         &self,
         source: Stream,
         environment: &Environment,
-        each: &mut dyn FnMut(Stream) -> Stream,
+        wrap: &mut dyn FnMut(Stream) -> Stream,
     ) -> Result<Stream> {
         let mut stream = source;
         let mut growth = Growth::default();
         let below = environment.below(self.steps.len())?;
         for step in &self.steps {
-            stream = each(Arc::clone(&step.operator).start(stream, &below)?);
+            stream = wrap(Arc::clone(&step.operator).start(stream, &below)?);
             if growth.note(step.growth) {
                 stream = Box::new(Bounded(stream));
             }

@@ -1,8 +1,8 @@
 //! `$setWindowFields`: computes fields from the documents around each document.
 //!
-//! Documents are sorted by partition and pattern. One partition at a time is read into a buffer, in memory or in a temporary file
-//! beyond the memory limit. The window functions process the partition. Their values for all its documents stay in
-//! memory until the documents are returned.
+//! Documents are sorted by partition and pattern. One partition at a time is read into a buffer, in memory or in a
+//! temporary file beyond the memory limit. The window functions process the partition. Their values for all its
+//! documents stay in memory until the documents are returned.
 //!
 //! ```text
 //! {$setWindowFields: {

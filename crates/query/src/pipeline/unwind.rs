@@ -8,6 +8,8 @@
 //!     preserveNullAndEmptyArrays: <boolean>,  optional
 //! }}
 //! ```
+//!
+//! A new option is a case in [`parse`].
 
 use super::fields::set_path;
 use super::operator::{Effect, Kind, Operator, Reads};
@@ -153,7 +155,7 @@ struct Running {
 struct Current {
     row: Row,
     /// Bytes of the remaining elements, counted from the end of the array.
-    left: usize,
+    remaining: usize,
     position: i64,
 }
 
@@ -162,22 +164,22 @@ impl Current {
     fn next(&mut self, stage: &Unwind) -> Option<DocumentBuf> {
         let document = self.row.document.view();
         let array = stage.path.get(document)?.as_array()?;
-        let mut elements = elements_left(array, self.left)?;
+        let mut elements = remaining_elements(array, self.remaining)?;
         let element = elements.next()?;
         let output = stage.output(document, Some(element.value()), Some(self.position));
-        self.left = elements.rest().len();
+        self.remaining = elements.rest().len();
         self.position += 1;
         Some(output)
     }
 }
 
-/// Returns the last elements of an array, which occupy `left` bytes. Resuming at a byte position makes unwinding linear
-/// in the array's length.
-fn elements_left(array: Array<'_>, left: usize) -> Option<Elements<'_>> {
+/// Returns the last elements of an array, which occupy `remaining` bytes. Resuming at a byte position makes unwinding
+/// linear in the array's length.
+fn remaining_elements(array: Array<'_>, remaining: usize) -> Option<Elements<'_>> {
     const LENGTH: usize = 4;
     const TERMINATOR: usize = 1;
     // A view skips the length field without reading it, so any four bytes can serve as the length.
-    let start = array.bytes().len().checked_sub(left + TERMINATOR + LENGTH)?;
+    let start = array.bytes().len().checked_sub(remaining + TERMINATOR + LENGTH)?;
     Some(Document::from_valid(array.bytes().get(start..)?).iter())
 }
 
@@ -189,8 +191,8 @@ impl Running {
         let document = row.document.view();
         match stage.path.get(document) {
             Some(Value::Array(array)) if !array.is_empty() => {
-                let left = array.elements().rest().len();
-                self.current = Some(Current { row, left, position: 0 });
+                let remaining = array.elements().rest().len();
+                self.current = Some(Current { row, remaining, position: 0 });
                 None
             }
             Some(Value::Array(_)) if stage.preserve => {

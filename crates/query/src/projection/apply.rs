@@ -50,8 +50,8 @@ impl<'a> Walk<'a> {
     pub(super) fn document(&self, tree: &'a Tree, document: Document<'_>, out: &mut Builder) -> Result<()> {
         let mut written = vec![false; tree.children.len()];
         for element in document {
-            let found = tree.find(element.name_bytes());
-            match found.and_then(|at| Some((written.get_mut(at)?, tree.children.get(at)?))) {
+            let index = tree.find(element.name_bytes());
+            match index.and_then(|at| Some((written.get_mut(at)?, tree.children.get(at)?))) {
                 Some((written, (_, node))) => {
                     *written = self.field(node, &element, document, out)?;
                 }

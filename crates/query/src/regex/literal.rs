@@ -82,10 +82,10 @@ impl Literals {
     /// Whether the text matches; `None` if only PCRE can decide.
     #[inline]
     pub(crate) fn is_match(&self, text: &[u8]) -> Option<bool> {
-        let found = self.anywhere.occur_in(text) || (self.has_anchors && self.anchored_matches(text));
-        match !found && self.folds && may_fold(text) {
+        let matches = self.anywhere.occur_in(text) || (self.has_anchors && self.anchored_matches(text));
+        match !matches && self.folds && may_fold(text) {
             true => None,
-            false => Some(found),
+            false => Some(matches),
         }
     }
 

@@ -111,12 +111,12 @@ impl<'c> Walk<'c> {
         let mut seen = vec![false; fields.children.len()];
         let mut length = 0;
         for element in parent.fields {
-            let found = match parent.is_array {
+            let index = match parent.is_array {
                 true => fields.find_element(length),
                 false => fields.find(element.name_bytes()),
             };
             length += 1;
-            match found.and_then(|at| Some((seen.get_mut(at)?, fields.children.get(at)?))) {
+            match index.and_then(|at| Some((seen.get_mut(at)?, fields.children.get(at)?))) {
                 // A second field with an equal name is not updated, as in MongoDB.
                 Some((seen, child)) if !*seen => {
                     *seen = true;

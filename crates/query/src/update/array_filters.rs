@@ -42,9 +42,9 @@ impl ArrayFilter {
 
 /// Returns the single top-level name in a filter.
 fn identifier(filter: Document<'_>) -> Result<String> {
-    let mut found: Option<&str> = None;
-    collect(filter, &mut found)?;
-    let Some(name) = found else {
+    let mut name: Option<&str> = None;
+    collect(filter, &mut name)?;
+    let Some(name) = name else {
         bail!(FailedToParse, "Cannot use an expression without a top-level field name in arrayFilters");
     };
     let mut characters = name.chars();
@@ -60,11 +60,11 @@ fn identifier(filter: Document<'_>) -> Result<String> {
 }
 
 /// Collects top-level names, also within logical operators. The validated filter bounds the nesting.
-fn collect<'a>(filter: Document<'a>, found: &mut Option<&'a str>) -> Result<()> {
+fn collect<'a>(filter: Document<'a>, known: &mut Option<&'a str>) -> Result<()> {
     for element in filter {
         if let ("$and" | "$or" | "$nor", Value::Array(clauses)) = (element.name(), element.value()) {
             for clause in clauses.iter().filter_map(|clause| clause.as_document()) {
-                collect(clause, found)?;
+                collect(clause, known)?;
             }
             continue;
         }
@@ -72,11 +72,11 @@ fn collect<'a>(filter: Document<'a>, found: &mut Option<&'a str>) -> Result<()> 
             continue;
         }
         let name = element.name().split('.').next().unwrap_or("");
-        match *found {
+        match *known {
             Some(other) if other != name => {
                 bail!(FailedToParse, "Expected a single top-level field name, found '{other}' and '{name}'");
             }
-            _ => *found = Some(name),
+            _ => *known = Some(name),
         }
     }
     Ok(())

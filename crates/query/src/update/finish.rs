@@ -74,7 +74,7 @@ fn check_reference(name: &str, document: Document<'_>) -> Result<()> {
     let at = fields.iter().position(|field| field.name() == name).unwrap_or(0);
     let is_named =
         |at: Option<usize>, name| at.and_then(|at| fields.get(at)).is_some_and(|f| f.name() == name);
-    let found = |before: &str| {
+    let misplaced = |before: &str| {
         err!(InvalidDBRef, "Found {name} field without a {before} before it, which is invalid.")
     };
     match name {
@@ -85,8 +85,8 @@ fn check_reference(name: &str, document: Document<'_>) -> Result<()> {
         "$ref" if !is_named(Some(at + 1), "$id") => {
             Err(err!(InvalidDBRef, "The DBRef $ref field must be followed by a $id field"))
         }
-        "$id" if !is_named(at.checked_sub(1), "$ref") => Err(found("$ref")),
-        "$db" if !is_named(at.checked_sub(1), "$id") => Err(found("$id")),
+        "$id" if !is_named(at.checked_sub(1), "$ref") => Err(misplaced("$ref")),
+        "$db" if !is_named(at.checked_sub(1), "$id") => Err(misplaced("$id")),
         "$ref" | "$id" | "$db" => Ok(()),
         _ => Err(dollar_prefixed(name)),
     }

@@ -29,14 +29,14 @@ impl UpdatePipeline {
     /// 40324 for unknown stages, errors of the stages. 40218 for `$meta`, because an update's documents have no
     /// metadata.
     pub(super) fn parse(pipeline: Array<'_>, context: &Context) -> Result<UpdatePipeline> {
-        let mut own = context.with_variables(context.variables.clone());
-        own.metadata = Metadata::default();
+        let mut context = context.with_variables(context.variables.clone());
+        context.metadata = Metadata::default();
         // Parsing evaluates no constants; that happens once a document exists.
-        own.defers_constants = true;
+        context.defers_constants = true;
         check_length(pipeline.len())?;
-        let parse = |stage| Ok((parse_stage(stage, &own)?, growth(stage)));
+        let parse = |stage| Ok((parse_stage(stage, &context)?, growth(stage)));
         let stages = pipeline.iter().map(parse).collect::<Result<_>>()?;
-        own.metadata.refuse_required()?;
+        context.metadata.refuse_required()?;
         Ok(UpdatePipeline { stages })
     }
 

@@ -1,8 +1,8 @@
 //! Accumulators as window functions: each frame's documents are folded.
 //!
-//! The accumulator determines the method ([`WindowMethod`]). Small states slide. Accumulators that need only an end of the
-//! frame receive only that. Results as long as the frame are folded again for each frame, unless the frame only grew at
-//! its end.
+//! The accumulator determines the method ([`WindowMethod`]). Small states slide. Accumulators that need only an end of
+//! the frame receive only that. Results as long as the frame are folded again for each frame, unless the frame only
+//! grew at its end.
 
 use super::frame::{Bounds, bounds_of};
 use super::sliding::{self, Fold, Sliding};

@@ -39,8 +39,8 @@ impl ClientFirst {
     pub fn read(mechanism: Mechanism, message: &[u8]) -> Result<ClientFirst, ScramError> {
         let message = text(message)?;
         let mut parts = message.splitn(3, ',');
-        let (flag, authority, bare) = match (parts.next(), parts.next(), parts.next()) {
-            (Some(flag), Some(authority), Some(bare)) => (flag, authority, bare),
+        let (flag, authzid, bare) = match (parts.next(), parts.next(), parts.next()) {
+            (Some(flag), Some(authzid), Some(bare)) => (flag, authzid, bare),
             _ => return scram_error("the first message is cut short"),
         };
         match flag {
@@ -61,13 +61,13 @@ impl ClientFirst {
         if name.is_empty() {
             return scram_error("the user's name is missing");
         }
-        if !authority.is_empty() && authority.strip_prefix("a=") != Some(name) {
+        if !authzid.is_empty() && authzid.strip_prefix("a=") != Some(name) {
             return scram_error("an authorization identity is not supported");
         }
         Ok(ClientFirst {
             mechanism,
             user: unescaped(name)?,
-            gs2_header: format!("{flag},{authority},"),
+            gs2_header: format!("{flag},{authzid},"),
             bare: bare.to_string(),
             nonce: nonce.to_string(),
         })

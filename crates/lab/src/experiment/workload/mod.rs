@@ -1,4 +1,7 @@
 //! Workloads: operations described by a file. Most of the lab's own experiments are workloads.
+//!
+//! A new built-in workload is a file in `workloads` and a row of [`OWN`]. A new kind of step is a variant of [`Kind`]
+//! and a case in `worker.rs`.
 
 mod concern;
 mod file;

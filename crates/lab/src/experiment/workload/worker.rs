@@ -40,7 +40,8 @@ pub(super) enum WorkerConnection {
 }
 
 impl WorkloadCase {
-    /// Returns the inputs of the values of an operation. Operations of one number get equal inputs, whatever their kind.
+    /// Returns the inputs of the values of an operation. Operations of one number get equal inputs, whatever their
+    /// kind.
     pub(super) fn context<'a>(&self, round: u64, number: u64, database: &'a str) -> ValueContext<'a> {
         let rng = Rng::of((!self.shared.size.seed).wrapping_add(round), number);
         ValueContext { rng, number, key: None, saved: BTreeMap::new(), database }

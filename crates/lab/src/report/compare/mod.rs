@@ -1,5 +1,5 @@
 //! `vellum lab compare`: differences between two runs with their confidence, and checks of limits; or several runs side
-//! by side.
+//! by side. A new figure is a row of `FIGURES` in `limit.rs`.
 
 mod difference;
 mod limit;

@@ -1,5 +1,5 @@
-//! Fingerprints of servers with MongoDB's protocol: Vellum, MongoDB, FerretDB, mongo-java-server, the lab's null server, or
-//! an unknown server.
+//! Fingerprints of servers with MongoDB's protocol: Vellum, MongoDB, FerretDB, mongo-java-server, the lab's null
+//! server, or an unknown server.
 //!
 //! A new kind of server is a branch of [`read`] with a function that states its durability.
 

@@ -3,10 +3,12 @@
 //! ```text
 //! {$map: {input: <array>, as: <name>, arrayIndexAs: <name>, in: <expression>}}
 //! {$filter: {input: <array>, as: <name>, arrayIndexAs: <name>, cond: <expression>, limit: <integer>}}
-//! {$reduce: {input: <array>, initialValue: <expression>, as: <name>, valueAs: <name>, arrayIndexAs: <name>, in: <expression>}}
+//! {$reduce: {input: <array>, initialValue: <expression>, as: <name>, valueAs: <name>, arrayIndexAs: <name>,
+//!            in: <expression>}}
 //! ```
 //!
-//! The position of the element is `$$IDX` by default. A call binds the position, the element and the value, in this order.
+//! The position of the element is `$$IDX` by default. A call binds the position, the element and the value, in this
+//! order.
 //!
 //! Each operator has a parser, an evaluation and a case in [`describe`]. A new argument changes all three.
 

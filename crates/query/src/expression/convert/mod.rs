@@ -97,8 +97,8 @@ struct Form {
     format: Option<Format>,
     /// The byte order of numbers.
     byte_order: ByteOrder,
-    /// Whether the conversions of MongoDB 8.3 exist: any type to a string, strings to documents and arrays, and documents
-    /// and arrays to binaries.
+    /// Whether the conversions of MongoDB 8.3 exist: any type to a string, strings to documents and arrays, and
+    /// documents and arrays to binaries.
     any_type: bool,
 }
 

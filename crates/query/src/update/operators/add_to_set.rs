@@ -69,10 +69,10 @@ impl Operator for AddToSet {
         let collation = &field.context.collation;
         let values = self.values.iter().map(ValueBuf::view);
         let added: Vec<_> = if self.values.len() < MANY {
-            values.filter(|value| !array.iter().any(|held| collation.equal(held, *value))).collect()
+            values.filter(|value| !array.iter().any(|element| collation.equal(element, *value))).collect()
         } else {
-            let held: BTreeSet<_> = array.iter().map(|held| Ordered(held, collation)).collect();
-            values.filter(|value| !held.contains(&Ordered(*value, collation))).collect()
+            let elements: BTreeSet<_> = array.iter().map(|element| Ordered(element, collation)).collect();
+            values.filter(|value| !elements.contains(&Ordered(*value, collation))).collect()
         };
         Ok(if added.is_empty() { Change::Keep } else { Change::Append(array, added) })
     }

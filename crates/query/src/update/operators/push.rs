@@ -77,25 +77,25 @@ fn parse_integer(clause: &Element<'_>, but: &str) -> Result<i64> {
 
 impl Push {
     /// Inserts, sorts and slices. Negative positions and slices count from the end.
-    fn pushed<'v>(&'v self, mut held: Vec<Value<'v>>, collation: &Collation) -> Change<'v> {
+    fn pushed<'v>(&'v self, mut array: Vec<Value<'v>>, collation: &Collation) -> Change<'v> {
         let at = match self.position {
-            None => held.len(),
-            Some(position) if position >= 0 => held.len().min(position as usize),
-            Some(from_end) => held.len().saturating_sub(from_end.unsigned_abs() as usize),
+            None => array.len(),
+            Some(position) if position >= 0 => array.len().min(position as usize),
+            Some(from_end) => array.len().saturating_sub(from_end.unsigned_abs() as usize),
         };
-        held.splice(at..at, self.values.iter().map(ValueBuf::view));
+        array.splice(at..at, self.values.iter().map(ValueBuf::view));
         if let Some(order) = &self.sort {
-            held.sort_by(|a, b| order.compare(*a, *b, collation));
+            array.sort_by(|a, b| order.compare(*a, *b, collation));
         }
         match self.slice {
             None => {}
-            Some(slice) if slice >= 0 => held.truncate(usize::try_from(slice).unwrap_or(usize::MAX)),
+            Some(slice) if slice >= 0 => array.truncate(usize::try_from(slice).unwrap_or(usize::MAX)),
             Some(from_end) => {
-                let cut = held.len().saturating_sub(from_end.unsigned_abs() as usize);
-                held.drain(..cut);
+                let cut = array.len().saturating_sub(from_end.unsigned_abs() as usize);
+                array.drain(..cut);
             }
         }
-        Change::Array(held)
+        Change::Array(array)
     }
 }
 

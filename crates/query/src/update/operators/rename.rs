@@ -80,18 +80,18 @@ impl RenameTo {
 /// Errors: PathNotViable if a value on the path cannot have the next component.
 fn source<'v, 'p>(root: Document<'v>, path: &'p Path) -> Result<(Option<Value<'v>>, Option<&'p str>)> {
     let mut value = Value::Document(root);
-    let mut held = None;
+    let mut parent = None;
     let mut array = None;
     for component in path.components() {
         let (found, name) = match value {
             Value::Document(document) => (document.find(component.name()), component.name()),
             Value::Array(elements) if component.index().is_some() => {
-                array = held.map(|(_, name)| name);
+                array = parent.map(|(_, name)| name);
                 let element = component.index().and_then(|index| elements.elements().nth(index));
                 (element, component.name())
             }
             _ => {
-                let (element, part) = held.map_or_else(
+                let (element, part) = parent.map_or_else(
                     || (String::new(), component.name()),
                     |(element, name): (Element<'_>, _)| (element.to_string(), name),
                 );
@@ -103,7 +103,7 @@ fn source<'v, 'p>(root: Document<'v>, path: &'p Path) -> Result<(Option<Value<'v
         };
         let Some(element) = found else { return Ok((None, array)) };
         value = element.value();
-        held = Some((element, name));
+        parent = Some((element, name));
     }
     Ok((Some(value), array))
 }
