@@ -3,8 +3,8 @@
 //!
 //! Names come from the language's tables and from `listCommands`. Fields come from the sources of the handlers, which
 //! declare each by name. The running server shows which names are refused. The names of the newest MongoDB come from
-//! tests/mongodb-9.0.txt, and the page lists those that do not work. `VELLUM_BLESS=1 cargo test --test it compatibility`
-//! writes the page, and the test fails while the page differs.
+//! tests/mongodb-9.0.txt, and the page lists those that do not work. `VELLUM_BLESS=1 cargo test --test it
+//! compatibility` writes the page, and the test fails while the page differs.
 
 use crate::client::Client;
 use crate::requests::{code, number, run_on};

@@ -421,8 +421,8 @@ const TRANSACTIONS: &str = "replica-set/transactions.script";
 /// Scripts with other replies if two servers get commands in turn, listed in the same format.
 const TWO_DATABASES_DIFFERENCES: &str = "tests/scripts/two-databases.differences";
 
-/// Folders of scripts for a replica set, for a server with users or for another version. Each script gets a new server, since its changes
-/// cannot be reverted.
+/// Folders of scripts for a replica set, for a server with users or for another version. Each script gets a new server,
+/// since its changes cannot be reverted.
 const SET_FOLDERS: [(&str, Kind); 4] = [
     ("tests/scripts/9.0", Kind::Newest),
     ("tests/scripts/replica-set", Kind::Set),

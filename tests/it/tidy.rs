@@ -22,6 +22,9 @@ const EDGES: &[(&str, &[&str])] = &[
 
 const FILE_LINES_MAX: usize = 900;
 
+/// Maximum number of characters in the line of a comment. rustfmt does not wrap comments.
+const COMMENT_WIDTH_MAX: usize = 120;
+
 /// Marks the table on the following lines as sorted by the first string in each.
 const SORTED_MARK: &str = "// tidy: sorted";
 
@@ -51,8 +54,8 @@ fn check_sources(rule: impl Fn(&Path, &str) -> Vec<(usize, String)>) {
     let mut findings = Vec::new();
     for path in files("rs") {
         let name = path.strip_prefix(root()).unwrap_or(&path).to_path_buf();
-        for (line, what) in rule(&name, &read(&path)) {
-            findings.push(format!("{}:{line}: {what}", name.display()));
+        for (line, finding) in rule(&name, &read(&path)) {
+            findings.push(format!("{}:{line}: {finding}", name.display()));
         }
     }
     report(findings);
@@ -111,6 +114,18 @@ fn files_are_not_too_long() {
     check_sources(|_, text| match text.lines().count() {
         0..=FILE_LINES_MAX => Vec::new(),
         lines => vec![(0, format!("{lines} lines, at most {FILE_LINES_MAX}"))],
+    });
+}
+
+#[test]
+fn comments_are_not_too_wide() {
+    check_sources(|_, text| {
+        let lines = text.lines().enumerate();
+        // Rows of tables cannot be wrapped.
+        let comments = lines.filter(|(_, line)| line.trim_start().starts_with("//") && !line.ends_with('|'));
+        let wide = comments.filter(|(_, line)| line.chars().count() > COMMENT_WIDTH_MAX);
+        wide.map(|(at, _)| (at + 1, format!("the comment has more than {COMMENT_WIDTH_MAX} characters")))
+            .collect()
     });
 }
 
@@ -203,7 +218,7 @@ fn marked_tables_are_sorted() {
 
 /// The anchors of a page, as GitHub and mdBook derive them from its headings.
 fn anchors(text: &str) -> Vec<String> {
-    let mut found: Vec<String> = Vec::new();
+    let mut anchors: Vec<String> = Vec::new();
     // Code stands between the fences, at odd places.
     let headings = text.split("```").step_by(2).flat_map(str::lines).filter(|line| line.starts_with('#'));
     for heading in headings {
@@ -212,9 +227,9 @@ fn anchors(text: &str) -> Vec<String> {
         let name: String = characters.map(|c| if c == ' ' { '-' } else { c }).collect();
         let again = (1..).map(|n| format!("{name}-{n}"));
         let mut names = std::iter::once(name.clone()).chain(again);
-        found.extend(names.find(|name| !found.contains(name)));
+        anchors.extend(names.find(|name| !anchors.contains(name)));
     }
-    found
+    anchors
 }
 
 #[test]

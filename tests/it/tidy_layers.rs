@@ -1,7 +1,7 @@
 //! Layers of the modules of `database` and of the folders of `server`: two of them never depend on each other, by
 //! imports or by calls of methods that a later one adds to a type. ARCHITECTURE.md lists the layers from the lowest
-//! up. The modules of `postgres`, `query`, `simulate`, `storage` and of the binary form no import cycle either. The traits of
-//! `storage` have at most ten methods each.
+//! up. The modules of `postgres`, `query`, `simulate`, `storage` and of the binary form no import cycle either. The
+//! traits of `storage` have at most ten methods each.
 
 use crate::root;
 use std::collections::{BTreeMap, BTreeSet};
@@ -88,7 +88,7 @@ fn edges_by(modules: &Modules, re_exports: &BTreeMap<String, String>) -> Edges {
     let methods = added_methods(modules);
     let mut edges = Edges::new();
     for (module, code) in modules {
-        let mut found: BTreeMap<String, String> = BTreeMap::new();
+        let mut targets: BTreeMap<String, String> = BTreeMap::new();
         for rest in code.split("crate::").skip(1) {
             let grouped = rest.starts_with('{').then(|| rest.split('}').next().unwrap_or(""));
             let names: Vec<&str> = match grouped {
@@ -97,17 +97,17 @@ fn edges_by(modules: &Modules, re_exports: &BTreeMap<String, String>) -> Edges {
             };
             let names = names.into_iter().map(|name| re_exports.get(name).map_or(name, String::as_str));
             for name in names.filter(|name| modules.contains_key(*name)) {
-                found.entry(name.to_string()).or_insert_with(|| "an import".to_string());
+                targets.entry(name.to_string()).or_insert_with(|| "an import".to_string());
             }
         }
         for rest in RECEIVERS.iter().flat_map(|receiver| code.split(receiver).skip(1)) {
             let name = name_at(rest);
             if let Some(target) = methods.get(name).filter(|_| rest[name.len()..].starts_with('(')) {
-                found.entry(target.clone()).or_insert_with(|| format!("{name}()"));
+                targets.entry(target.clone()).or_insert_with(|| format!("{name}()"));
             }
         }
-        found.remove(module);
-        edges.insert(module.clone(), found);
+        targets.remove(module);
+        edges.insert(module.clone(), targets);
     }
     edges
 }
@@ -123,17 +123,17 @@ fn modules_of(name: &str) -> Modules {
 fn cycles(mut edges: Edges) -> Vec<String> {
     loop {
         let before = edges.len();
-        let needed: BTreeSet<String> = edges.values().flat_map(|found| found.keys().cloned()).collect();
-        edges.retain(|module, found| needed.contains(module) && !found.is_empty());
+        let needed: BTreeSet<String> = edges.values().flat_map(|targets| targets.keys().cloned()).collect();
+        edges.retain(|module, targets| needed.contains(module) && !targets.is_empty());
         let left: BTreeSet<String> = edges.keys().cloned().collect();
-        edges.values_mut().for_each(|found| found.retain(|name, _| left.contains(name)));
+        edges.values_mut().for_each(|targets| targets.retain(|name, _| left.contains(name)));
         if edges.len() == before {
             break;
         }
     }
-    let describe = |(module, found): (&String, &BTreeMap<String, String>)| {
-        let found: Vec<String> = found.iter().map(|(name, why)| format!("{name} ({why})")).collect();
-        format!("{module} → {}", found.join(", "))
+    let describe = |(module, targets): (&String, &BTreeMap<String, String>)| {
+        let targets: Vec<String> = targets.iter().map(|(name, why)| format!("{name} ({why})")).collect();
+        format!("{module} → {}", targets.join(", "))
     };
     edges.iter().map(describe).collect()
 }

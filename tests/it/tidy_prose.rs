@@ -196,7 +196,7 @@ fn strings(text: &str, language: &str) -> Vec<String> {
     };
     let comment = if comments[0].starts_with('#') { "#" } else { "//" };
     let spans_lines = |quote: &str| language == "rs" || language == "sh" || LONG_QUOTES.contains(&quote);
-    let mut found = Vec::new();
+    let mut strings = Vec::new();
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
         if rest.starts_with(comment) {
@@ -224,13 +224,13 @@ fn strings(text: &str, language: &str) -> Vec<String> {
             quote.is_some_and(|quote| spans_lines(quote)) || !body[..*end].contains('\n')
         }) {
             Some((body, end, length)) => {
-                found.push(body[..end].to_string());
+                strings.push(body[..end].to_string());
                 rest = &body[end + length..];
             }
             None => rest = &rest[first.len_utf8()..],
         }
     }
-    found
+    strings
 }
 
 /// Returns the offset of the closing quote.

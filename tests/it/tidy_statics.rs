@@ -43,11 +43,11 @@ const STATICS: &[(&str, &str)] = &[
 /// Types that make a static mutable.
 const CHANGING: [&str; 6] = ["Atomic", "Cell", "Lazy", "Lock", "Mutex", "mut "];
 
-fn gather(folder: &Path, found: &mut BTreeSet<String>) {
+fn gather(folder: &Path, statics: &mut BTreeSet<String>) {
     for entry in std::fs::read_dir(folder).unwrap().flatten() {
         let path = entry.path();
         if path.is_dir() {
-            gather(&path, found);
+            gather(&path, statics);
             continue;
         }
         let text = std::fs::read_to_string(&path).unwrap();
@@ -59,7 +59,7 @@ fn gather(folder: &Path, found: &mut BTreeSet<String>) {
             let Some((name, of)) = rest.split_once(':').filter(|_| declares) else { continue };
             if CHANGING.iter().any(|kind| of.contains(kind) || name.starts_with(kind)) {
                 let file = path.strip_prefix(root()).unwrap_or(&path).display();
-                found.insert(format!("{file}: {}", name.trim_start_matches("mut ")));
+                statics.insert(format!("{file}: {}", name.trim_start_matches("mut ")));
             }
         }
     }
@@ -67,12 +67,12 @@ fn gather(folder: &Path, found: &mut BTreeSet<String>) {
 
 #[test]
 fn statics_are_listed_with_reasons() {
-    let mut found = BTreeSet::new();
+    let mut statics = BTreeSet::new();
     for name in ["base", "database", "query", "server", "storage"] {
-        gather(&root().join("crates").join(name).join("src"), &mut found);
+        gather(&root().join("crates").join(name).join("src"), &mut statics);
     }
     let known: BTreeSet<String> = STATICS.iter().map(|(place, _)| place.to_string()).collect();
-    let new: Vec<_> = found.difference(&known).collect();
-    let unused: Vec<_> = known.difference(&found).collect();
+    let new: Vec<_> = statics.difference(&known).collect();
+    let unused: Vec<_> = known.difference(&statics).collect();
     assert!(new.is_empty() && unused.is_empty(), "\nnew: {new:#?}\nunused entries: {unused:#?}\n");
 }

@@ -5,9 +5,9 @@
 //! transaction has a write intent of a document, the statement waits for its end without the lock and starts
 //! again.
 //!
-//! `fsync {lock: true}` locks all writes while the files are copied. New commits wait until the last lock is released. The
-//! lock waits for running commits. When [`Database::lock_writes`] returns, the engine has written all data to its files
-//! and does not change them.
+//! `fsync {lock: true}` locks all writes while the files are copied. New commits wait until the last lock is released.
+//! The lock waits for running commits. When [`Database::lock_writes`] returns, the engine has written all data to its
+//! files and does not change them.
 
 use crate::catalog::history::replaced_by;
 use crate::changes::retry_record::note_stored;

@@ -56,7 +56,8 @@ fn sort_members(node: &mut Node, context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// Returns the boundaries of the cases of a `$switch`, if they are adjacent ranges of one field, as `$bucket` makes them.
+/// Returns the boundaries of the cases of a `$switch`, if they are adjacent ranges of one field, as `$bucket` makes
+/// them.
 fn boundaries(operands: &[Node]) -> Option<Vec<&ValueBuf>> {
     let (branches, _) = operands.as_chunks::<2>();
     let (mut first, mut boundaries) = (None, Vec::new());

@@ -1,4 +1,5 @@
-//! Constants in order: the elements of an array for `$in` and `$setIsSubset`, the boundaries of a `$switch` over ranges.
+//! Constants in order: the elements of an array for `$in` and `$setIsSubset`, the boundaries of a `$switch` over
+//! ranges.
 
 use crate::sort_runs::sort_in_runs;
 use crate::{Collation, Context};

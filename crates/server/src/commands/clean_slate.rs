@@ -1,9 +1,9 @@
 //! Commands that copy, compare, reset and back up databases.
 //!
-//! `forkDatabase`, `snapshotDatabase`, `restoreDatabase`, `dropSnapshot`, `listSnapshots`, `resetDatabase`: a prepared or
-//! empty database for each test. The cost does not grow with the number of documents. `diffDatabase` returns the changes
-//! since a snapshot or a fork, in the format of change stream events. `vellumBackup` returns a backup of all data as a
-//! cursor of bytes, for `vellum backup`.
+//! `forkDatabase`, `snapshotDatabase`, `restoreDatabase`, `dropSnapshot`, `listSnapshots`, `resetDatabase`: a prepared
+//! or empty database for each test. The cost does not grow with the number of documents. `diffDatabase` returns the
+//! changes since a snapshot or a fork, in the format of change stream events. `vellumBackup` returns a backup of all
+//! data as a cursor of bytes, for `vellum backup`.
 //!
 //! MongoDB has none of these commands. Their errors use MongoDB's codes, so drivers raise familiar exceptions.
 

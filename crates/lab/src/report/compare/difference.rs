@@ -210,8 +210,8 @@ impl Interval {
 /// A number of quotients, and a confidence.
 type Dropped = (usize, f64);
 
-/// Returns the number of quotients to drop at each end, and the resulting confidence. Rows of a run have equal numbers of
-/// rounds, so a number is computed once.
+/// Returns the number of quotients to drop at each end, and the resulting confidence. Rows of a run have equal numbers
+/// of rounds, so a number is computed once.
 fn dropped_count(before: usize, after: usize) -> Option<Dropped> {
     static KNOWN: Mutex<BTreeMap<(usize, usize), Option<Dropped>>> = Mutex::new(BTreeMap::new());
     *KNOWN.lock().entry((before, after)).or_insert_with(|| count_dropped(before, after))

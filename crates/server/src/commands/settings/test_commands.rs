@@ -1,8 +1,8 @@
 //! Commands for tests. `configureFailPoint` injects failures. `vellumClock` is a clock that tests can set, freeze and
 //! advance.
 //!
-//! The clock drives TTL, `$$NOW`, `$currentDate`, ObjectIds of the server, cluster times and session timeouts. The command
-//! requires test commands, because it can expire every document.
+//! The clock drives TTL, `$$NOW`, `$currentDate`, ObjectIds of the server, cluster times and session timeouts. The
+//! command requires test commands, because it can expire every document.
 
 use crate::access::command::Kind;
 use crate::access::{Action, Requirements};
