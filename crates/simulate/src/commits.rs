@@ -37,8 +37,8 @@ impl World {
         ids
     }
 
-    /// Applies a commit of the engine to the model.
-    pub(crate) fn committed(&self, position: u64, stores: bool) {
+    /// Applies a commit of the engine to the model. `entries` are the collections whose catalog entries it stores.
+    pub(crate) fn committed(&self, position: u64, stores: bool, entries: &[(&'static str, bool)]) {
         let Some(number) = self.current.get() else { return };
         event!(self, "commit {position} of c{number}{}", if stores { ", a document" } else { "" });
         let mut client = self.clients[number].borrow_mut();
@@ -74,10 +74,9 @@ impl World {
             },
             _ => Ok(None),
         };
-        if let (Step::Single(Action::Index(_) | Action::DropIndex(_)), Some((_, place, _))) =
-            (&request.step, request.action())
-        {
-            model.change_indexes(place, position);
+        if let Step::Single(Action::Index(_) | Action::DropIndex(_)) = &request.step {
+            // A collection that was renamed during its build has another name than the request.
+            entries.iter().for_each(|(place, _)| model.change_indexes(place, position));
         }
         request.has_committed = true;
         match result {

@@ -21,7 +21,7 @@ impl storage::Wrapper for Observer {
         let time = batch.time();
         let position = self.wrapped().commit(batch)?;
         world.model.borrow_mut().times.insert(position.0, time);
-        world.committed(position.0, stores);
+        world.committed(position.0, stores, &built);
         if !built.is_empty()
             && let Err(violation) = world.model.borrow_mut().set_built(&built, position.0)
         {
