@@ -65,6 +65,9 @@ pub(crate) struct Mix {
     only_indexes: bool,
     /// True if the statements insert and delete documents, and change their unique field.
     only_keys: bool,
+    /// True if every second client has no transactions, and deletes what it has inserted. So keys return to what a
+    /// transaction has read.
+    pub(crate) returns_keys: bool,
     /// One statement of so many begins a transaction, and one of so many in a transaction ends it.
     pub(crate) begins: u64,
     pub(crate) ends: u64,
@@ -97,6 +100,7 @@ impl Mix {
             catalog_percent: [10, 20, 40][random.index(3)],
             only_indexes: kind == 2,
             only_keys: kind == 1,
+            returns_keys: false,
             begins: [2, 5, 5][random.index(3)],
             ends: [3, 3, 6][random.index(3)],
             batches: [1, 3, 3][random.index(3)],
@@ -104,6 +108,9 @@ impl Mix {
             history: (random.below(4) == 0).then(|| 100 + random.below(900)),
         };
         match kind {
+            1 if random.below(2) == 0 => {
+                Mix { ids: 1, unique: 1, returns_keys: true, begins: 1, ends: 3, pause: pauses[0], ..mix }
+            }
             // A key is free, a transaction takes it, and another client takes it too, or has taken and freed it.
             1 => Mix { ids: 3, unique: 3, begins: 2, pause: pauses[3], ..mix },
             // Index builds need several statements of others in a short time.
@@ -263,6 +270,8 @@ impl Action {
         let kind = match has_catalog && random.below(100) < mix.catalog_percent {
             true if mix.only_indexes => [23, 25, 25][random.index(3)],
             true => 20 + random.below(6),
+            // A read takes the read view, an insert then meets a key that has returned.
+            false if mix.returns_keys => [0, 16][random.index(2)],
             false if mix.only_keys => [0, 9, 11][random.index(3)],
             false => random.below(20),
         };
@@ -292,6 +301,16 @@ impl Action {
             _ => Action::Index("v"),
         };
         (action, place)
+    }
+
+    /// Draws an insert into `p`, or the deletion of the document that the last insert had.
+    pub(crate) fn draw_return((random, mix): (&Random, &Mix), w: i64, inserted: &mut Option<i64>) -> Action {
+        if let Some(id) = inserted.take() {
+            return Action::Delete(Filter::Id(id));
+        }
+        let (id, u) = (random.below(mix.ids) as i64, random.below(mix.unique) as i64);
+        *inserted = Some(id);
+        Action::Insert(Doc { id, n: 0, u, w })
     }
 
     /// Returns true if a driver repeats the statement with a transaction number.

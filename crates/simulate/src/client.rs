@@ -102,6 +102,8 @@ pub(crate) struct Client {
     pub(crate) transaction: Option<Transaction>,
     pub(crate) transaction_number: i64,
     pub(crate) reading: Option<Reading>,
+    /// Id of the document of `p` that the client deletes next.
+    pub(crate) inserted: Option<i64>,
     /// Cluster time of the latest reply of this server process.
     pub(crate) seen_time: u64,
 }
@@ -173,7 +175,8 @@ impl Client {
             let text = format!("{{{get_more}, $db: '{database}', {session}}}");
             return request(Step::More, place, text, false, false);
         }
-        let begins = self.transaction.is_none() && random.below(mix.begins) == 0;
+        let returns_keys = mix.returns_keys && self.number % 2 == 1;
+        let begins = self.transaction.is_none() && !returns_keys && random.below(mix.begins) == 0;
         if begins {
             self.transaction_number += 1;
             self.transaction = Some(Transaction {
@@ -204,7 +207,10 @@ impl Client {
             let text = format!("{{{}, {rest}{start}}}", action.command(place, w));
             return request(Step::Statement(action), place, text, false, false);
         }
-        let (action, place) = Action::draw((random, mix), false, (w, now_millis));
+        let (action, place) = match returns_keys {
+            true => (Action::draw_return((random, mix), w, &mut self.inserted), "p"),
+            false => Action::draw((random, mix), false, (w, now_millis)),
+        };
         let command = action.command(place, w);
         let takes_read_concern = action.is_read();
         let concern = if takes_read_concern { read_concern } else { write_concern };

@@ -17,7 +17,7 @@
 //! - `hooks.rs` has the places where waiting work of the server lets other clients run.
 //! - `machine.rs` has time, stops and starts, `backup.rs` backups and restores.
 //! - `run.rs` has the scheduler, which draws the next step and the faults.
-//! - `marks.rs` lists the code marks of the server.
+//! - `marks.rs` lists the code marks and the faults of the server.
 //!
 //! ARCHITECTURE.md lists the seams of the server that the simulation uses.
 
@@ -39,7 +39,7 @@ mod verify;
 mod watcher;
 mod world;
 
-pub use marks::{UNREACHED, all_marks};
+pub use marks::{UNREACHED, all_marks, all_mutants};
 pub use trace::Report;
 
 use std::collections::BTreeSet;

@@ -9,11 +9,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const USAGE: &str = "simulate [--seed N] [--seeds N | --minutes N] [--steps N] [--threads N] [--show] [--shrink] \
-                     [--every-mark] [--logins]";
+                     [--every-mark] [--logins] [--growth-max MIB]";
+/// Number of seeds after which the resident memory must stay level.
+const WARM_UP_SEEDS: u64 = 100;
 
 fn main() -> ExitCode {
     let mut script = Script::new(0);
     let (mut seeds, mut minutes, mut threads, mut shrinks, mut every_mark) = (1, None, 1, false, false);
+    let mut growth_max = None;
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let mut number = || words.next().and_then(|text| text.parse::<u64>().ok());
@@ -23,6 +26,7 @@ fn main() -> ExitCode {
             "--steps" => number().map(|number| script.steps = number).is_some(),
             "--minutes" => number().map(|number| minutes = Some(number)).is_some(),
             "--threads" => number().map(|number| threads = number).is_some(),
+            "--growth-max" => number().map(|number| growth_max = Some(number)).is_some(),
             "--show" => true.then(|| script.is_shown = true).is_some(),
             "--logins" => true.then(|| script.has_logins = true).is_some(),
             "--shrink" => true.then(|| shrinks = true).is_some(),
@@ -38,6 +42,7 @@ fn main() -> ExitCode {
     }
     let began = Instant::now();
     let (ran, failed, total) = (AtomicU64::new(0), AtomicU64::new(0), Mutex::new(Report::default()));
+    let warm = AtomicU64::new(0);
     let run_some = || {
         loop {
             let number = ran.fetch_add(1, Ordering::Relaxed);
@@ -48,6 +53,9 @@ fn main() -> ExitCode {
             if is_over {
                 ran.fetch_sub(1, Ordering::Relaxed);
                 return;
+            }
+            if number == WARM_UP_SEEDS {
+                warm.store(resident_mib(), Ordering::Relaxed);
             }
             let script = Script { seed: script.seed + number, ..script.clone() };
             match (script.run(), total.lock()) {
@@ -77,8 +85,13 @@ fn main() -> ExitCode {
         total.hash
     );
     let lists_marks = report_marks(&total);
+    let is_level = report_memory(warm.into_inner(), growth_max);
     println!("{} passed, {failed} failed", ran - failed);
-    if failed == 0 && (lists_marks || !every_mark) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if failed == 0 && is_level && (lists_marks || !every_mark) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 /// Prints the code marks that the runs have reached. Returns true if the list of the other marks is right.
@@ -99,6 +112,25 @@ fn report_marks(total: &Report) -> bool {
         println!("no mark has the listed name {name}");
     }
     is_right
+}
+
+/// Returns the resident memory of the process. 0 on systems without `/proc`.
+fn resident_mib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let text = status.split("VmRSS:").nth(1).and_then(|rest| rest.split_whitespace().next());
+    text.and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) / 1024
+}
+
+/// Prints the resident memory after the first seeds and now. Returns true if the growth is within a limit. `warm` is 0
+/// if fewer seeds ran.
+fn report_memory(warm: u64, growth_max: Option<u64>) -> bool {
+    let now = resident_mib();
+    if warm == 0 {
+        println!("{now} MiB of memory at the end");
+        return true;
+    }
+    println!("{warm} MiB of memory after {WARM_UP_SEEDS} seeds, {now} MiB at the end");
+    growth_max.is_none_or(|growth_max| now <= warm + growth_max)
 }
 
 /// Prints a failure, and a short script that fails too.

@@ -1,4 +1,4 @@
-//! The code marks of the server: see `storage::coverage`.
+//! The code marks of the server, see `storage::coverage`, and its faults, see `storage::mutants`.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -19,22 +19,32 @@ pub const UNREACHED: &[(&str, &str)] = &[
 
 /// Returns the names of all marks in the sources.
 pub fn all_marks() -> BTreeSet<String> {
+    all_names("mark!(\"")
+}
+
+/// Returns the names of all faults in the sources: see `storage::mutants`.
+pub fn all_mutants() -> BTreeSet<String> {
+    all_names("mutant!(\"")
+}
+
+/// Returns the strings that follow a macro in the server's sources and tests.
+fn all_names(call: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for name in ["storage", "database", "server"] {
-        gather(&Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name).join("src"), &mut names);
+        gather(&Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name), call, &mut names);
     }
     names
 }
 
-fn gather(path: &Path, names: &mut BTreeSet<String>) {
+fn gather(path: &Path, call: &str, names: &mut BTreeSet<String>) {
     for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
         let path = entry.path();
         if path.is_dir() {
-            gather(&path, names);
+            gather(&path, call, names);
             continue;
         }
         let code = std::fs::read_to_string(&path).unwrap_or_default();
-        let found = code.split("mark!(\"").skip(1).filter_map(|rest| rest.split('"').next());
+        let found = code.split(call).skip(1).filter_map(|rest| rest.split('"').next());
         names.extend(found.map(str::to_string));
     }
 }

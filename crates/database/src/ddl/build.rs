@@ -146,8 +146,11 @@ impl IndexBuild<'_> {
         })?;
         let published = self.database.change_catalog(self.operation, |change| {
             let mut collection = self.registered(change)?;
-            if self.builds.iter().any(|build| build.build.has_failed()) {
-                return Ok(None);
+            if let Some(build) = self.builds.iter().find(|build| build.build.has_failed()) {
+                match mutant!("duplicates of refused writes end index builds") {
+                    true => return Err(self.duplicate(build)),
+                    false => return Ok(None),
+                }
             }
             self.learn_from(&collection);
             publish(change, &mut collection, &self.builds)?;
