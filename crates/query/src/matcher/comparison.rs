@@ -86,6 +86,8 @@ impl Comparison {
     }
 
     /// Whether one value satisfies the comparison.
+    // Every filter of a scan calls this. Without the attribute, a second caller makes the scan 3 % slower.
+    #[inline(always)]
     pub(super) fn test(&self, element: Option<&Element<'_>>, collation: &Collation) -> bool {
         let Some(element) = element else { return self.matches_missing() };
         if let Some(constant) = self.number {
