@@ -350,7 +350,7 @@ const DELETE_PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::
 /// Starts the deletion thread, which runs until the front is closed.
 pub(crate) fn start_deletion(pool: &Arc<Pool>, statements: &Arc<Statements>, lease: &Arc<Lease>) {
     let (pool, statements, lease) = (pool.clone(), statements.clone(), lease.clone());
-    let sweep = move || {
+    let delete_rows = move || {
         let mut pause = DELETE_POLL;
         while !lease.wait(pause) {
             let begin = Instant::now();
@@ -366,7 +366,7 @@ pub(crate) fn start_deletion(pool: &Arc<Pool>, statements: &Arc<Statements>, lea
             };
         }
     };
-    if let Err(error) = threads::spawn("postgres-sweep", None, sweep) {
+    if let Err(error) = threads::spawn("postgres-delete", None, delete_rows) {
         log::error!("dropped data stays in PostgreSQL until another front deletes it: {error}");
     }
 }

@@ -219,14 +219,14 @@ const DISCONNECT_AFTER: Duration = Duration::from_secs(10);
 /// Starts the heartbeat thread, which runs until the front is closed.
 pub(crate) fn start_heartbeat(endpoint: &Arc<Endpoint>, lease: &Arc<Lease>) {
     let (endpoint, lease) = (endpoint.clone(), lease.clone());
-    let query = Statement::new("pulse", "select 1::int8");
+    let query = Statement::new("heartbeat", "select 1::int8");
     let mut heartbeat = Heartbeat { endpoint, query, connection: None, silent_since: None };
     let send_heartbeat = move || {
         while !lease.wait(HEARTBEAT_INTERVAL) {
             heartbeat.send_heartbeat();
         }
     };
-    if let Err(error) = threads::spawn("postgres-pulse", None, send_heartbeat) {
+    if let Err(error) = threads::spawn("pg-heartbeat", None, send_heartbeat) {
         log::error!("the thread that detects unresponsive PostgreSQL servers could not start: {error}");
     }
 }

@@ -289,7 +289,7 @@ impl DiskEngine {
     }
 
     fn start(&self, checkpointer: Checkpointer, interval: Duration) -> Result<()> {
-        self.spawn("storage-keeper", move || checkpointer.run())?;
+        self.spawn("checkpointer", move || checkpointer.run())?;
         let interval = (self.durability != Durability::None).then_some(interval);
         let core = Arc::clone(&self.core);
         self.spawn("storage-flush", move || core.flush_every(interval))

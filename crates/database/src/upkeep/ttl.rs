@@ -27,8 +27,9 @@ impl Database {
                 let (Some(seconds), [part]) = (after, &*index.spec.parts) else { continue };
                 let seconds = if mutant!("documents expire early") { seconds / 2.0 } else { seconds };
                 let before = self.now_millis().saturating_sub((seconds * 1000.0) as i64);
-                let swept = self.sweep(&collection.namespace, part.path.as_str(), &index.spec.name, before);
-                match swept {
+                let deletion =
+                    self.delete_expired(&collection.namespace, part.path.as_str(), &index.spec.name, before);
+                match deletion {
                     Ok(count) => deleted += count,
                     Err(error) => log::warn!("TTL pass over {} failed: {error}", collection.namespace),
                 }
@@ -39,7 +40,13 @@ impl Database {
     }
 
     /// Deletes the documents of one index whose date is at or before a moment, in milliseconds since 1970.
-    fn sweep(self: &Arc<Self>, namespace: &Namespace, path: &str, index: &str, before: i64) -> Result<u64> {
+    fn delete_expired(
+        self: &Arc<Self>,
+        namespace: &Namespace,
+        path: &str,
+        index: &str,
+        before: i64,
+    ) -> Result<u64> {
         let mut filter = Builder::new();
         // A comparison with a date matches only dates, so other values never expire.
         filter.begin_document(FieldName::new(path)?).append(c"$lte", Value::DateTime(before)).end();

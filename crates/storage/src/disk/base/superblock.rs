@@ -148,8 +148,8 @@ pub(super) struct FreeSpace {
     free: BTreeMap<u64, u64>,
     /// End of the used part of the file.
     end: u64,
-    /// Search positions of small and of large pages.
-    sweeps: [u64; 2],
+    /// Offsets at which the next-fit searches continue, for small and for large pages.
+    next_fits: [u64; 2],
     /// Extents that become free once no view is older than the checkpoint of this number.
     waiting: VecDeque<(u64, Vec<Extent>)>,
 }
@@ -157,7 +157,7 @@ pub(super) struct FreeSpace {
 impl FreeSpace {
     /// Creates the state of a file without free space.
     pub(super) fn full(end: u64) -> Self {
-        FreeSpace { free: BTreeMap::new(), end, sweeps: [0; 2], waiting: VecDeque::new() }
+        FreeSpace { free: BTreeMap::new(), end, next_fits: [0; 2], waiting: VecDeque::new() }
     }
 
     /// Creates the state of a partly used file: `begin` units at its front, and extents. Fails if two of them overlap
@@ -220,16 +220,16 @@ impl FreeSpace {
 
     /// Restarts the search at the front of the file.
     pub(super) fn rewind(&mut self) {
-        self.sweeps = [0; 2];
+        self.next_fits = [0; 2];
     }
 
     /// Allocates space for a page.
     pub(super) fn allocate(&mut self, units: u32) -> u64 {
         debug_assert!(units > 0, "a page takes no space");
         let needed = u64::from(units);
-        let [small, large] = &mut self.sweeps;
-        let sweep = if units < LARGE { small } else { large };
-        let hole = self.free.range(*sweep..).find(|(_, free)| **free >= needed);
+        let [small, large] = &mut self.next_fits;
+        let next_fit = if units < LARGE { small } else { large };
+        let hole = self.free.range(*next_fit..).find(|(_, free)| **free >= needed);
         let allocated = match hole.map(|(offset, free)| (*offset, *free)) {
             Some((offset, free)) => {
                 debug_assert!(offset + free <= self.end, "free space is behind the end");
@@ -237,12 +237,12 @@ impl FreeSpace {
                 if free > needed {
                     self.free.insert(offset + needed, free - needed);
                 }
-                *sweep = offset + needed;
+                *next_fit = offset + needed;
                 offset
             }
             None => {
                 // The search has passed all smaller holes.
-                *sweep = self.end;
+                *next_fit = self.end;
                 self.end += needed;
                 self.end - needed
             }
