@@ -121,26 +121,26 @@ async fn targets(common: &Common, scratch: &Scratch) -> Result<Vec<Target>> {
     for given in &common.targets {
         targets.push(Target::connect(given).await?);
     }
-    let places = target::places(&common.data_on, common.journal_on.as_deref(), scratch.path());
+    let placements = target::placements(&common.data_on, common.journal_on.as_deref(), scratch.path());
     if common.targets.is_empty() {
-        targets.extend(target::durability_levels(&places).await?);
+        targets.extend(target::durability_levels(&placements).await?);
     }
     let mongod = target::program("mongod", common.mongod.as_deref());
     if let Some(mongod) = mongod.filter(|_| common.targets.is_empty() || common.mongod.is_some()) {
-        for place in &places {
-            targets.push(target::start_mongod(&mongod, place).await?);
+        for placement in &placements {
+            targets.push(target::start_mongod(&mongod, placement).await?);
         }
     }
     let ferretdb = target::program("ferretdb", common.ferretdb.as_deref());
     let starts = common.ferretdb.is_some() || common.targets.is_empty() && target::has_documentdb();
-    if let Some((program, place)) = ferretdb.zip(places.first()).filter(|_| starts) {
-        targets.push(target::start_ferretdb(&program, place).await?);
+    if let Some((program, placement)) = ferretdb.zip(placements.first()).filter(|_| starts) {
+        targets.push(target::start_ferretdb(&program, placement).await?);
     }
     if common.postgres_here {
-        targets.extend(target::clusters(&places).await?);
+        targets.extend(target::clusters(&placements).await?);
     }
-    if let Some(place) = places.first().filter(|_| common.members_here) {
-        targets.push(target::start_members(place).await?);
+    if let Some(placement) = placements.first().filter(|_| common.members_here) {
+        targets.push(target::start_members(placement).await?);
     }
     check_unique_names(targets.iter().map(|target| target.name.as_str()))?;
     Ok(targets)

@@ -41,8 +41,8 @@ pub(crate) fn user_name(user: i64) -> String {
 }
 
 /// Returns the database and the name of a collection.
-pub(crate) fn namespace(place: &str) -> (&'static str, &str) {
-    match place {
+pub(crate) fn namespace(collection: &str) -> (&'static str, &str) {
+    match collection {
         "f" => ("fork", "s"),
         "s" => ("slate", "s"),
         other => ("test", other),
@@ -57,8 +57,8 @@ pub(crate) struct Mix {
     ids: u64,
     /// Number of different values of the unique field.
     unique: u64,
-    places: &'static [&'static str],
-    transaction_places: &'static [&'static str],
+    collections: &'static [&'static str],
+    transaction_collections: &'static [&'static str],
     /// Statements that change a catalog, in percent of all statements of a collection with such statements.
     catalog_percent: u64,
     /// True if these only build and drop the unique index.
@@ -83,7 +83,7 @@ impl Mix {
     pub(crate) fn new(random: &Random) -> Mix {
         let ids = [2, 3, 8, 8][random.index(4)];
         let kind = random.below(10);
-        let (places, transaction_places): (&[&str], &[&str]) = match kind {
+        let (collections, transaction_collections): (&[&str], &[&str]) = match kind {
             0 => (&["a"], &["a"]),
             1 => (&["p"], &["p"]),
             2 | 3 => (&["b"], &["b"]),
@@ -95,8 +95,8 @@ impl Mix {
         let mix = Mix {
             ids,
             unique: [ids + ids / 2, ids + ids / 2, 2][random.index(3)],
-            places,
-            transaction_places,
+            collections,
+            transaction_collections,
             catalog_percent: [10, 20, 40][random.index(3)],
             only_indexes: kind == 2,
             only_keys: kind == 1,
@@ -120,31 +120,30 @@ impl Mix {
     }
 }
 
-/// The places whose unique index clients build and drop, each with the entry of the state that stands for the index.
+/// The collections whose unique index clients build and drop, each with the entry of the state that stands for the index.
 pub(crate) const BUILT: [(&str, &str); 2] = [("b", "b.v"), ("d", "d.v")];
 
-fn built(place: &str) -> Option<&'static str> {
-    BUILT.iter().find(|(of, _)| *of == place).map(|(_, entry)| *entry)
+fn built(collection: &str) -> Option<&'static str> {
+    BUILT.iter().find(|(of, _)| *of == collection).map(|(_, entry)| *entry)
 }
 
 /// Returns true if an index refuses two documents with equal `u`.
-fn is_unique(state: &State, place: &str) -> bool {
-    matches!(place, "a" | "p") || built(place).is_some_and(|entry| state.contains_key(entry))
+fn is_unique(state: &State, collection: &str) -> bool {
+    matches!(collection, "a" | "p") || built(collection).is_some_and(|entry| state.contains_key(entry))
 }
 
-/// Returns a value of `u` that two documents of a place have.
-pub(crate) fn duplicate(state: &State, place: &str) -> Option<i64> {
+/// Returns a value of `u` that two documents of a collection have.
+pub(crate) fn duplicate(state: &State, collection: &str) -> Option<i64> {
     let mut keys = BTreeSet::new();
-    state.get(place)?.values().map(|doc| doc.u).find(|u| !keys.insert(*u))
+    state.get(collection)?.values().map(|doc| doc.u).find(|u| !keys.insert(*u))
 }
 
 /// Checks all unique indexes. Errors: two documents have the same key.
 pub(crate) fn check_unique(state: &State) -> Result<(), String> {
-    match COLLECTIONS
-        .iter()
-        .find_map(|place| Some((place, duplicate(state, place).filter(|_| is_unique(state, place))?)))
-    {
-        Some((place, key)) => Err(format!("two documents of {place} have the unique key {key}")),
+    match COLLECTIONS.iter().find_map(|collection| {
+        Some((collection, duplicate(state, collection).filter(|_| is_unique(state, collection))?))
+    }) {
+        Some((collection, key)) => Err(format!("two documents of {collection} have the unique key {key}")),
         None => Ok(()),
     }
 }
@@ -257,16 +256,16 @@ impl Action {
         (w, now_millis): (i64, i64),
     ) -> (Action, &'static str) {
         let id = random.below(mix.ids) as i64;
-        let places = if in_transaction { mix.transaction_places } else { mix.places };
-        let place = places[random.index(places.len())];
-        let u = if place == "t" { now_millis } else { random.below(mix.unique) as i64 };
+        let collections = if in_transaction { mix.transaction_collections } else { mix.collections };
+        let collection = collections[random.index(collections.len())];
+        let u = if collection == "t" { now_millis } else { random.below(mix.unique) as i64 };
         let filter = match random.below(3) {
             // Elsewhere several documents may match.
-            0 if matches!(place, "a" | "p") => Filter::Unique(u),
+            0 if matches!(collection, "a" | "p") => Filter::Unique(u),
             1 => Filter::Version(id, random.below(3) as i64),
             _ => Filter::Id(id),
         };
-        let has_catalog = matches!(place, "b" | "d" | "s") && !in_transaction;
+        let has_catalog = matches!(collection, "b" | "d" | "s") && !in_transaction;
         let kind = match has_catalog && random.below(100) < mix.catalog_percent {
             true if mix.only_indexes => [23, 25, 25][random.index(3)],
             true => 20 + random.below(6),
@@ -275,7 +274,7 @@ impl Action {
             false if mix.only_keys => [0, 9, 11][random.index(3)],
             false => random.below(20),
         };
-        let action = match (kind, place) {
+        let action = match (kind, collection) {
             (0..=5, _) | (6..=12, "k") => Action::Insert(Doc { id, n: 0, u, w }),
             (13..=18, "k") => Action::Find(None),
             (6..=8, _) | (9..=10, "t") => Action::Increment(filter),
@@ -300,7 +299,7 @@ impl Action {
             (24, _) => Action::Index("n"),
             _ => Action::Index("v"),
         };
-        (action, place)
+        (action, collection)
     }
 
     /// Draws an insert into `p`, or the deletion of the document that the last insert had.
@@ -326,10 +325,12 @@ impl Action {
     }
 
     /// Returns the collections that the statement creates, replaces or removes.
-    pub(crate) fn replaces(&self, place: &'static str) -> Vec<&'static str> {
+    pub(crate) fn replaces(&self, collection: &'static str) -> Vec<&'static str> {
         match *self {
-            Action::Drop | Action::Create | Action::Index(_) | Action::Reset | Action::Restore => vec![place],
-            Action::Rename(to) => vec![place, to],
+            Action::Drop | Action::Create | Action::Index(_) | Action::Reset | Action::Restore => {
+                vec![collection]
+            }
+            Action::Rename(to) => vec![collection, to],
             Action::Fork => vec!["f"],
             _ => Vec::new(),
         }
@@ -348,9 +349,9 @@ impl Action {
     }
 
     /// Returns the beginning of the command.
-    pub(crate) fn command(&self, place: &str, w: i64) -> String {
+    pub(crate) fn command(&self, collection: &str, w: i64) -> String {
         let increment = format!("{{$inc: {{n: 1}}, $set: {{w: {w}}}}}");
-        let (database, name) = namespace(place);
+        let (database, name) = namespace(collection);
         let mut on = database;
         let mut administer = |text: String| {
             on = "admin";
@@ -359,7 +360,7 @@ impl Action {
         let text = match self {
             Action::Insert(Doc { id, n, u, w }) => {
                 let at = format!(", at: {{$date: {{$numberLong: '{u}'}}}}");
-                let at = if place == "t" { at.as_str() } else { "" };
+                let at = if collection == "t" { at.as_str() } else { "" };
                 format!("insert: '{name}', documents: [{{_id: {id}, n: {n}, u: {u}, w: {w}{at}}}]")
             }
             Action::Increment(filter) => {
@@ -409,26 +410,26 @@ impl Action {
     }
 
     /// Returns the answer of a correct server in this state, and the changes.
-    pub(crate) fn evaluate(&self, state: &State, place: &'static str, w: i64) -> (Outcome, Vec<Change>) {
-        let docs = state.get(place);
+    pub(crate) fn evaluate(&self, state: &State, collection: &'static str, w: i64) -> (Outcome, Vec<Change>) {
+        let docs = state.get(collection);
         let empty = BTreeMap::new();
         let docs_or_none = docs.map_or(&empty, |docs| docs);
         let one = |filter: &Filter| docs_or_none.values().find(|doc| filter.matches(doc)).copied();
         let is_taken = |doc: &Doc| {
-            is_unique(state, place)
+            is_unique(state, collection)
                 && docs_or_none.values().any(|other| other.u == doc.u && other.id != doc.id)
         };
-        let put = |outcome: Outcome, doc: Doc| (outcome, vec![(place, doc.id, Some(doc))]);
-        let remove = |outcome: Outcome, id: i64| (outcome, vec![(place, id, None)]);
+        let put = |outcome: Outcome, doc: Doc| (outcome, vec![(collection, doc.id, Some(doc))]);
+        let remove = |outcome: Outcome, id: i64| (outcome, vec![(collection, id, None)]);
         let increment = |doc: Doc| Doc { n: doc.n + 1, w, ..doc };
         match self {
             Action::Insert(doc) if docs_or_none.contains_key(&doc.id) || is_taken(doc) => {
                 (Outcome::error(DUPLICATE_KEY), Vec::new())
             }
-            Action::Insert(doc) if place == "k" && docs_or_none.len() == CAPPED_MAX => {
+            Action::Insert(doc) if collection == "k" && docs_or_none.len() == CAPPED_MAX => {
                 let oldest = state.get(CAPPED_ORDER).and_then(|order| Some(order.first_key_value()?.1.id));
-                let oldest = oldest.map(|id| (place, id, None));
-                (Outcome::Changed(1), oldest.into_iter().chain([(place, doc.id, Some(*doc))]).collect())
+                let oldest = oldest.map(|id| (collection, id, None));
+                (Outcome::Changed(1), oldest.into_iter().chain([(collection, doc.id, Some(*doc))]).collect())
             }
             Action::Insert(doc) => put(Outcome::Changed(1), *doc),
             Action::Increment(filter) => match one(filter) {
@@ -482,27 +483,27 @@ impl Action {
     }
 
     /// Applies changes of the catalog. Returns true if there are any.
-    pub(crate) fn change_catalog(&self, state: &mut State, place: &'static str) -> bool {
-        let docs = state.get(place).cloned();
+    pub(crate) fn change_catalog(&self, state: &mut State, collection: &'static str) -> bool {
+        let docs = state.get(collection).cloned();
         match (self, docs) {
             (Action::Drop, Some(_)) => {
-                state.remove(place);
-                built(place).and_then(|entry| state.remove(entry));
+                state.remove(collection);
+                built(collection).and_then(|entry| state.remove(entry));
             }
-            (Action::Create | Action::Index(_), None) => _ = state.insert(place, Rc::default()),
+            (Action::Create | Action::Index(_), None) => _ = state.insert(collection, Rc::default()),
             (Action::Rename(to), Some(docs)) if !state.contains_key(to) => {
-                state.remove(place);
+                state.remove(collection);
                 state.insert(to, docs);
-                if let (Some(from), Some(to)) = (built(place), built(to))
+                if let (Some(from), Some(to)) = (built(collection), built(to))
                     && let Some(entry) = state.remove(from)
                 {
                     state.insert(to, entry);
                 }
             }
-            (Action::Reset, Some(docs)) if !docs.is_empty() => _ = state.insert(place, Rc::default()),
+            (Action::Reset, Some(docs)) if !docs.is_empty() => _ = state.insert(collection, Rc::default()),
             (Action::Save, Some(docs)) => _ = state.insert(SAVED, docs),
             (Action::Restore, _) => match state.get(SAVED).cloned() {
-                Some(saved) => _ = state.insert(place, saved),
+                Some(saved) => _ = state.insert(collection, saved),
                 None => return false,
             },
             (Action::Fork, Some(docs)) => _ = state.insert("f", docs),
@@ -547,13 +548,13 @@ impl Action {
 
 /// Applies changes of documents.
 pub(crate) fn apply(state: &mut State, changes: &[Change]) {
-    for (place, id, doc) in changes {
-        let docs = Rc::make_mut(state.entry(place).or_default());
+    for (collection, id, doc) in changes {
+        let docs = Rc::make_mut(state.entry(collection).or_default());
         match doc {
             Some(doc) => _ = docs.insert(*id, *doc),
             None => _ = docs.remove(id),
         }
-        if *place == "k" {
+        if *collection == "k" {
             let order = Rc::make_mut(state.entry(CAPPED_ORDER).or_default());
             match doc {
                 Some(doc) => _ = order.insert(order.last_key_value().map_or(0, |(last, _)| last + 1), *doc),

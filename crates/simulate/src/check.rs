@@ -77,8 +77,8 @@ impl Check<'_> {
                     let (id, docs) = batch(reply.view())?;
                     if id != 0 {
                         let versions = (request.from, self.model.borrow().latest());
-                        let (place, began) = (request.place, self.now);
-                        client.reading = Some(Reading { id, place, docs, versions, began });
+                        let (collection, began) = (request.collection, self.now);
+                        client.reading = Some(Reading { id, collection, docs, versions, began });
                         return Ok(());
                     }
                 }
@@ -163,8 +163,11 @@ impl Check<'_> {
         if let (Action::Index("v"), Outcome::Error(DUPLICATE_KEY, _)) = (statement.0, outcome) {
             self.mark("index builds that found a duplicate");
             // A rename during the build keeps the documents.
-            let places = BUILT.iter().map(|(place, _)| *place);
-            return match places.into_iter().any(|place| model.had_duplicate(request.from, place)) {
+            let collections = BUILT.iter().map(|(collection, _)| *collection);
+            return match collections
+                .into_iter()
+                .any(|collection| model.had_duplicate(request.from, collection))
+            {
                 true => Ok(()),
                 false => Err("no version has the duplicate".to_string()),
             };
@@ -190,12 +193,12 @@ impl Check<'_> {
                 Ok(())
             }
             Outcome::Error(QUERY_PLAN_KILLED, _)
-                if model.has_catalog_changed(request.from, request.place) =>
+                if model.has_catalog_changed(request.from, request.collection) =>
             {
                 Ok(())
             }
             other => {
-                Err(format!("no version explains {other:?}; now {:?}", model.state().get(request.place)))
+                Err(format!("no version explains {other:?}; now {:?}", model.state().get(request.collection)))
             }
         }
     }
@@ -217,7 +220,7 @@ impl Check<'_> {
                 return Ok(false);
             }
             Outcome::Error(SNAPSHOT_UNAVAILABLE, _)
-                if self.model.borrow().has_generation_changed(transaction.from, request.place) =>
+                if self.model.borrow().has_generation_changed(transaction.from, request.collection) =>
             {
                 self.mark("transactions that meet a changed collection");
                 return Ok(false);
@@ -275,7 +278,9 @@ impl Check<'_> {
             Some(Outcome::Error(CURSOR_NOT_FOUND, _)) if self.now - reading.began >= CURSOR_TIMEOUT => {
                 return Ok(None);
             }
-            Some(Outcome::Error(QUERY_PLAN_KILLED, _)) if model.has_catalog_changed(from, reading.place) => {
+            Some(Outcome::Error(QUERY_PLAN_KILLED, _))
+                if model.has_catalog_changed(from, reading.collection) =>
+            {
                 self.mark("cursors of dropped collections");
                 return Ok(None);
             }
@@ -294,7 +299,7 @@ impl Check<'_> {
         self.mark("cursors of several batches");
         reading.docs.sort_by_key(|doc| doc.id);
         let outcome = Outcome::Docs(reading.docs);
-        match model.explain((&Action::Scan, reading.place, 0), (from, until), &outcome) {
+        match model.explain((&Action::Scan, reading.collection, 0), (from, until), &outcome) {
             Some(_) => Ok(None),
             None => Err(format!("a cursor does not show one version: {outcome:?}")),
         }

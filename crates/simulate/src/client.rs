@@ -23,7 +23,7 @@ pub(crate) enum Step {
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) step: Step,
-    pub(crate) place: &'static str,
+    pub(crate) collection: &'static str,
     /// Number of the operation, which its documents contain.
     pub(crate) w: i64,
     /// The command as extended JSON.
@@ -46,7 +46,7 @@ impl Request {
     /// Returns the statement for the model.
     pub(crate) fn action(&self) -> Option<(&Action, &'static str, i64)> {
         match &self.step {
-            Step::Single(action) | Step::Statement(action) => Some((action, self.place, self.w)),
+            Step::Single(action) | Step::Statement(action) => Some((action, self.collection, self.w)),
             Step::More | Step::Commit | Step::Abort => None,
         }
     }
@@ -77,7 +77,7 @@ pub(crate) struct Transaction {
 #[derive(Clone, Debug)]
 pub(crate) struct Reading {
     pub(crate) id: i64,
-    pub(crate) place: &'static str,
+    pub(crate) collection: &'static str,
     pub(crate) docs: Vec<Doc>,
     /// Latest versions when the client sent the find, and at its reply.
     pub(crate) versions: (usize, usize),
@@ -151,9 +151,9 @@ impl Client {
         let session = self.session();
         let (write_concern, write_durable) = WRITE_CONCERNS[random.index(WRITE_CONCERNS.len())];
         let (read_concern, read_durable) = READ_CONCERNS[random.index(READ_CONCERNS.len())];
-        let request = |step, place, text, is_durable, is_repeated| Request {
+        let request = |step, collection, text, is_durable, is_repeated| Request {
             step,
-            place,
+            collection,
             w,
             text,
             from,
@@ -167,13 +167,13 @@ impl Client {
             let text = format!("{{{}, {session}{write_concern}}}", action.command(USERS, w));
             return request(Step::Single(action), USERS, text, write_durable || is_journaled, false);
         }
-        if let Some(Reading { id, place, .. }) = self.reading
+        if let Some(Reading { id, collection, .. }) = self.reading
             && random.below(4) < mix.batches
         {
-            let (database, name) = namespace(place);
+            let (database, name) = namespace(collection);
             let get_more = format!("getMore: {{$numberLong: '{id}'}}, collection: '{name}', batchSize: 2");
             let text = format!("{{{get_more}, $db: '{database}', {session}}}");
-            return request(Step::More, place, text, false, false);
+            return request(Step::More, collection, text, false, false);
         }
         let returns_keys = mix.returns_keys && self.number % 2 == 1;
         let begins = self.transaction.is_none() && !returns_keys && random.below(mix.begins) == 0;
@@ -202,16 +202,16 @@ impl Client {
                 let text = format!("{{commitTransaction: 1, $db: 'admin', {rest}{write_concern}}}");
                 return request(Step::Commit, "admin", text, write_durable || is_journaled, true);
             }
-            let (action, place) = Action::draw((random, mix), true, (w, now_millis));
+            let (action, collection) = Action::draw((random, mix), true, (w, now_millis));
             let start = if begins { ", startTransaction: true" } else { "" };
-            let text = format!("{{{}, {rest}{start}}}", action.command(place, w));
-            return request(Step::Statement(action), place, text, false, false);
+            let text = format!("{{{}, {rest}{start}}}", action.command(collection, w));
+            return request(Step::Statement(action), collection, text, false, false);
         }
-        let (action, place) = match returns_keys {
+        let (action, collection) = match returns_keys {
             true => (Action::draw_return((random, mix), w, &mut self.inserted), "p"),
             false => Action::draw((random, mix), false, (w, now_millis)),
         };
-        let command = action.command(place, w);
+        let command = action.command(collection, w);
         let takes_read_concern = action.is_read();
         let concern = if takes_read_concern { read_concern } else { write_concern };
         let is_durable = match takes_read_concern {
@@ -226,6 +226,6 @@ impl Client {
             String::new()
         };
         let text = format!("{{{command}, {session}{number}{concern}}}");
-        request(Step::Single(action), place, text, is_durable, is_repeated)
+        request(Step::Single(action), collection, text, is_durable, is_repeated)
     }
 }

@@ -50,9 +50,9 @@ impl World {
                 true => Err("it is applied twice".to_string()),
                 false => Ok(None),
             },
-            (Step::Single(action), Some((_, place, _))) if action.stores() && !stores => {
+            (Step::Single(action), Some((_, collection, _))) if action.stores() && !stores => {
                 if matches!(action, Action::Insert(_)) {
-                    model.create(place, position);
+                    model.create(collection, position);
                 }
                 Ok(None)
             }
@@ -76,7 +76,7 @@ impl World {
         };
         if let Step::Single(Action::Index(_) | Action::DropIndex(_)) = &request.step {
             // A collection that was renamed during its build has another name than the request.
-            entries.iter().for_each(|(place, _)| model.change_indexes(place, position));
+            entries.iter().for_each(|(collection, _)| model.change_indexes(collection, position));
         }
         request.has_committed = true;
         match result {
@@ -92,7 +92,7 @@ pub(crate) fn built(batch: &Batch) -> Vec<(&'static str, bool)> {
     let place_of = |entry: Document<'_>| {
         let name = entry.get("ns")?.as_str()?.strip_prefix("test.")?;
         entry.get("generation")?;
-        BUILT.iter().find(|(place, _)| *place == name).map(|(place, _)| *place)
+        BUILT.iter().find(|(collection, _)| *collection == name).map(|(collection, _)| *collection)
     };
     let found = batch.ops().iter().filter_map(|op| {
         let Op::Put { ident: CATALOG, value, .. } = op else { return None };

@@ -14,7 +14,7 @@ pub const UNREACHED: &[(&str, &str)] = &[
     ("changed keys of open transactions are forgotten", "the simulation has few keys"),
     ("recovery cuts a segment that begins with a gap", "seldom: no seed of 1,600"),
     ("the base is compacted", "the simulation has little data"),
-    ("the log is trimmed", "the change stream would lose its place"),
+    ("the log is trimmed", "the change stream would lose its position"),
 ];
 
 /// Returns the names of all marks in the sources.

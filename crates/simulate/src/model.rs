@@ -37,7 +37,7 @@ impl Version {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Event {
     pub(crate) kind: &'static str,
-    pub(crate) place: &'static str,
+    pub(crate) collection: &'static str,
     pub(crate) id: i64,
     /// Number of the operation in the new document.
     pub(crate) w: Option<i64>,
@@ -87,14 +87,14 @@ impl Model {
     ) -> Result<(), String> {
         let mut events = Vec::new();
         for change in changes {
-            let (place, id, doc) = *change;
-            let is_there = state.get(place).is_some_and(|docs| docs.contains_key(&id));
+            let (collection, id, doc) = *change;
+            let is_there = state.get(collection).is_some_and(|docs| docs.contains_key(&id));
             let kind = match (is_there, doc) {
                 (false, _) => "insert",
                 (true, Some(_)) => "update",
                 (true, None) => "delete",
             };
-            events.push(Event { kind, place, id, w: doc.map(|doc| doc.w) });
+            events.push(Event { kind, collection, id, w: doc.map(|doc| doc.w) });
             apply(&mut state, std::slice::from_ref(change));
         }
         check_unique(&state)?;
@@ -105,13 +105,13 @@ impl Model {
     /// Applies a single statement at its commit. Returns its answer, or `None` if it changes nothing here.
     pub(crate) fn commit_statement(
         &mut self,
-        (action, place, w): (&Action, &'static str, i64),
+        (action, collection, w): (&Action, &'static str, i64),
         position: u64,
     ) -> Result<Option<Outcome>, String> {
         let mut state = self.state().clone();
-        let (outcome, changes) = action.evaluate(&state, place, w);
-        let replaced = match action.change_catalog(&mut state, place) {
-            true => action.replaces(place),
+        let (outcome, changes) = action.evaluate(&state, collection, w);
+        let replaced = match action.change_catalog(&mut state, collection) {
+            true => action.replaces(collection),
             false if changes.is_empty() => return Ok(None),
             false => Vec::new(),
         };
@@ -123,21 +123,21 @@ impl Model {
     }
 
     /// Creates the collection of an insert, which is a commit before the insert's.
-    pub(crate) fn create(&mut self, place: &'static str, position: u64) {
+    pub(crate) fn create(&mut self, collection: &'static str, position: u64) {
         let mut state = self.state().clone();
-        if Action::Create.change_catalog(&mut state, place) {
-            self.versions.push(Version { replaced: vec![place], ..Version::new(position, state) });
+        if Action::Create.change_catalog(&mut state, collection) {
+            self.versions.push(Version { replaced: vec![collection], ..Version::new(position, state) });
         }
     }
 
     /// Records a commit that changes indexes.
-    pub(crate) fn change_indexes(&mut self, place: &'static str, position: u64) {
+    pub(crate) fn change_indexes(&mut self, collection: &'static str, position: u64) {
         let Some(last) = self.versions.last_mut() else { return };
         if last.position == position {
-            return last.indexed.push(place);
+            return last.indexed.push(collection);
         }
         let state = last.state.clone();
-        self.versions.push(Version { indexed: vec![place], ..Version::new(position, state) });
+        self.versions.push(Version { indexed: vec![collection], ..Version::new(position, state) });
     }
 
     /// Removes expired documents from `t`. Errors: one has not expired.
@@ -156,48 +156,49 @@ impl Model {
     ///
     /// Errors: another commit has changed one of its documents since its read view.
     pub(crate) fn commit_transaction(&mut self, views: &Views, position: u64) -> Result<(), String> {
-        let touched: Vec<_> = views.changes.iter().map(|(place, id, _)| (*place, *id)).collect();
+        let touched: Vec<_> = views.changes.iter().map(|(collection, id, _)| (*collection, *id)).collect();
         let is_unchanged = |view: usize| {
             let later = self.versions.get(view + 1..).unwrap_or_default();
             let mut changed = later.iter().flat_map(|version| &version.events);
-            !changed.any(|event| touched.contains(&(event.place, event.id)))
+            !changed.any(|event| touched.contains(&(event.collection, event.id)))
         };
         if !views.views.iter().any(|(view, _)| is_unchanged(*view)) {
             return Err(format!("a transaction overwrites newer changes: {:?}", views.changes));
         }
-        let mut created: Vec<&'static str> = views.changes.iter().map(|(place, ..)| *place).collect();
-        created.retain(|place| !self.state().contains_key(place));
+        let mut created: Vec<&'static str> =
+            views.changes.iter().map(|(collection, ..)| *collection).collect();
+        created.retain(|collection| !self.state().contains_key(collection));
         self.push(position, self.state().clone(), (&views.changes, created))
     }
 
     /// Checks a reply without an effect. Returns the position of the earliest version among some that explains it.
     pub(crate) fn explain(
         &self,
-        (action, place, w): (&Action, &'static str, i64),
+        (action, collection, w): (&Action, &'static str, i64),
         (from, until): (usize, usize),
         outcome: &Outcome,
     ) -> Option<u64> {
         let versions = self.versions.get(from.min(until)..=until).unwrap_or_default();
         let found = versions.iter().find(|version| {
             let mut state = version.state.clone();
-            let (expected, changes) = action.evaluate(&state, place, w);
-            expected.is_like(outcome) && changes.is_empty() && !action.change_catalog(&mut state, place)
+            let (expected, changes) = action.evaluate(&state, collection, w);
+            expected.is_like(outcome) && changes.is_empty() && !action.change_catalog(&mut state, collection)
         });
         found.map(|version| version.position)
     }
 
     /// Returns true if the collection was created, replaced or dropped since a version.
-    pub(crate) fn has_catalog_changed(&self, from: usize, place: &str) -> bool {
+    pub(crate) fn has_catalog_changed(&self, from: usize, collection: &str) -> bool {
         let mut later = self.versions.iter().skip(from + 1);
-        later.any(|version| version.replaced.contains(&place))
+        later.any(|version| version.replaced.contains(&collection))
     }
 
     /// Takes over which of the unique indexes exist after a commit. Errors: one has duplicates.
     pub(crate) fn set_built(&mut self, built: &[(&'static str, bool)], position: u64) -> Result<(), String> {
         let mut state = self.state().clone();
         let mut changes = false;
-        for (place, exists) in built {
-            let Some((_, entry)) = BUILT.iter().find(|(of, _)| of == place) else { continue };
+        for (collection, exists) in built {
+            let Some((_, entry)) = BUILT.iter().find(|(of, _)| of == collection) else { continue };
             changes |= match exists {
                 true => state.insert(entry, Rc::default()).is_none(),
                 false => state.remove(entry).is_some(),
@@ -207,20 +208,20 @@ impl Model {
             return Ok(());
         }
         check_unique(&state)?;
-        let indexed = built.iter().map(|(place, _)| *place).collect();
+        let indexed = built.iter().map(|(collection, _)| *collection).collect();
         self.versions.push(Version { indexed, ..Version::new(position, state) });
         Ok(())
     }
 
     /// Returns true if two committed documents of a collection had the same key at some time since a version.
-    pub(crate) fn had_duplicate(&self, from: usize, place: &str) -> bool {
-        self.versions.iter().skip(from).any(|version| duplicate(&version.state, place).is_some())
+    pub(crate) fn had_duplicate(&self, from: usize, collection: &str) -> bool {
+        self.versions.iter().skip(from).any(|version| duplicate(&version.state, collection).is_some())
     }
 
     /// Returns true if the collection or its indexes have changed since a version.
-    pub(crate) fn has_generation_changed(&self, from: usize, place: &str) -> bool {
+    pub(crate) fn has_generation_changed(&self, from: usize, collection: &str) -> bool {
         let mut later = self.versions.iter().skip(from + 1);
-        later.any(|version| version.replaced.contains(&place) || version.indexed.contains(&place))
+        later.any(|version| version.replaced.contains(&collection) || version.indexed.contains(&collection))
     }
 
     /// Returns the least number of bytes that commits after one version, up to another, have replaced.
@@ -271,10 +272,10 @@ impl Model {
 impl Views {
     /// Checks the reply of a statement, and applies it. Returns false if no view explains it.
     pub(crate) fn statement(&mut self, statement: (&Action, &'static str, i64), outcome: &Outcome) -> bool {
-        let (action, place, w) = statement;
+        let (action, collection, w) = statement;
         let mut made = Vec::new();
         self.views.retain_mut(|(_, state)| {
-            let (expected, changes) = action.evaluate(state, place, w);
+            let (expected, changes) = action.evaluate(state, collection, w);
             let fits = expected.is_like(outcome);
             if fits {
                 apply(state, &changes);

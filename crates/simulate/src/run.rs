@@ -163,7 +163,10 @@ impl World {
         process
             .command(&format!("{{create: 'k', capped: true, size: 4096, max: {CAPPED_MAX}, $db: 'test'}}"))?;
         process.command("{create: 'c', $db: 'test', writeConcern: {w: 1, j: true}}")?;
-        let state = ["a", "c", "k", "p", "s", "t"].map(|place| (place, Rc::default())).into_iter().collect();
+        let state = ["a", "c", "k", "p", "s", "t"]
+            .map(|collection| (collection, Rc::default()))
+            .into_iter()
+            .collect();
         *self.model.borrow_mut() = Model::new(process.engine.durable().0, state);
         let opened = process.command(&Watcher::first_request())?;
         self.watcher.borrow_mut().take(opened.view(), &mut self.model.borrow_mut()).map(drop)

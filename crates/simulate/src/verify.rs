@@ -17,31 +17,32 @@ pub(crate) fn verify(process: &Process, model: &Model) -> Result<(), String> {
     if found != expected {
         return Err(format!("the users {found:?} instead of {expected:?}"));
     }
-    let mut found = BTreeSet::new();
-    for database in COLLECTIONS.map(|place| namespace(place).0).into_iter().collect::<BTreeSet<_>>() {
+    let mut existing = BTreeSet::new();
+    for database in COLLECTIONS.map(|collection| namespace(collection).0).into_iter().collect::<BTreeSet<_>>()
+    {
         let list = format!("{{listCollections: 1, nameOnly: true, $db: '{database}'}}");
         let reply = process.command(&list)?;
         let (_, collections) = cursor(reply.view())?;
         let names = collections.iter().filter_map(|collection| collection.get("name")?.as_str());
-        found.extend(names.map(|name| (database, name.to_string())));
+        existing.extend(names.map(|name| (database, name.to_string())));
     }
-    for place in COLLECTIONS {
-        let (database, name) = namespace(place);
-        let exists = found.contains(&(database, name.to_string()));
-        if exists != model.state().contains_key(place) {
-            return Err(format!("{place} exists: {exists}, found {found:?}"));
+    for collection in COLLECTIONS {
+        let (database, name) = namespace(collection);
+        let exists = existing.contains(&(database, name.to_string()));
+        if exists != model.state().contains_key(collection) {
+            return Err(format!("{collection} exists: {exists}, existing {existing:?}"));
         }
         if exists {
-            verify_collection(process, model, place)?;
+            verify_collection(process, model, collection)?;
         }
     }
     Ok(())
 }
 
-fn verify_collection(process: &Process, model: &Model, place: &'static str) -> Result<(), String> {
+fn verify_collection(process: &Process, model: &Model, collection: &'static str) -> Result<(), String> {
     let state = model.state();
-    let (database, name) = namespace(place);
-    let docs: Vec<Doc> = state.get(place).into_iter().flat_map(|docs| docs.values().copied()).collect();
+    let (database, name) = namespace(collection);
+    let docs: Vec<Doc> = state.get(collection).into_iter().flat_map(|docs| docs.values().copied()).collect();
     let mut ways = vec!["$natural", "_id"];
     // The check by `validate` suffices for indexes without entries.
     if !docs.is_empty() {
@@ -55,17 +56,17 @@ fn verify_collection(process: &Process, model: &Model, place: &'static str) -> R
         let reply = process.command(&format!("{{find: '{name}', hint: {{{way}: 1}}, $db: '{database}'}}"))?;
         let found = Action::Find(None).outcome(reply.view())?;
         if found != Outcome::Docs(docs.clone()) {
-            return Err(format!("{place} by {way} has {found:?}, expected {docs:?}"));
+            return Err(format!("{collection} by {way} has {found:?}, expected {docs:?}"));
         }
     }
     let reply = process.command(&format!("{{count: '{name}', $db: '{database}'}}"))?;
     let count = Action::Count.outcome(reply.view())?;
     if count != Outcome::Count(docs.len() as i64) {
-        return Err(format!("{place} has {} documents, and counts {count:?}", docs.len()));
+        return Err(format!("{collection} has {} documents, and counts {count:?}", docs.len()));
     }
     let reply = process.command(&format!("{{validate: '{name}', $db: '{database}'}}"))?;
     match reply.view().get("valid").and_then(|valid| valid.as_bool()) {
         Some(true) => Ok(()),
-        _ => Err(format!("{place} is not valid: {}", extended_json::to_relaxed(reply.view()))),
+        _ => Err(format!("{collection} is not valid: {}", extended_json::to_relaxed(reply.view()))),
     }
 }

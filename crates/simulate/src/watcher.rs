@@ -62,7 +62,8 @@ impl Watcher {
     fn next_event<'a>(&mut self, model: &'a Model) -> Option<(u64, &'a Event)> {
         loop {
             let version = model.versions.get(self.next.0)?;
-            match version.events.iter().filter(|event| matches!(event.place, "a" | "c")).nth(self.next.1) {
+            match version.events.iter().filter(|event| matches!(event.collection, "a" | "c")).nth(self.next.1)
+            {
                 Some(event) => return Some((version.position, event)),
                 None => self.next = (self.next.0 + 1, 0),
             }
@@ -104,6 +105,6 @@ fn read(event: Document<'_>) -> Result<Event, String> {
         "update" => Some(integer(update.ok_or("no updated fields")?, "w")?),
         _ => None,
     };
-    let place = text(inner("ns").get("coll"), &["a", "c"])?;
-    Ok(Event { kind, place, id: integer(inner("documentKey"), "_id")?, w })
+    let collection = text(inner("ns").get("coll"), &["a", "c"])?;
+    Ok(Event { kind, collection, id: integer(inner("documentKey"), "_id")?, w })
 }

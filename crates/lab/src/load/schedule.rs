@@ -57,17 +57,17 @@ impl Schedule {
         if self.rate.is_some() {
             self.due.acquire().await.ok()?.forget();
         }
-        let place = self.taken.fetch_add(1, Relaxed);
-        if place >= self.total {
+        let number = self.taken.fetch_add(1, Relaxed);
+        if number >= self.total {
             return None;
         }
-        let due = self.due_at(place).map(|due| (due, free <= due));
-        Some(ScheduledOperation { number: self.first + place, due })
+        let due = self.due_at(number).map(|due| (due, free <= due));
+        Some(ScheduledOperation { number: self.first + number, due })
     }
 
     /// Open loop: returns the due time of the operation at this position.
-    fn due_at(&self, place: u64) -> Option<Instant> {
-        Some(self.start + duration(place as f64 / self.rate?))
+    fn due_at(&self, number: u64) -> Option<Instant> {
+        Some(self.start + duration(number as f64 / self.rate?))
     }
 
     /// Stops the schedule. Each worker ends after its current operation.

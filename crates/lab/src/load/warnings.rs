@@ -13,7 +13,7 @@ use crate::target::machine::{Clocks, clocks};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Warnings, each with the places of its occurrence.
+/// Warnings, each with the cases that have it.
 #[derive(Debug, Default)]
 pub(crate) struct LoadWarnings(BTreeMap<&'static str, BTreeSet<String>>);
 
@@ -55,8 +55,8 @@ impl Lab {
 
     /// Moves the doubts into the report.
     pub(super) fn report_load_warnings(&mut self) {
-        for (doubt, places) in std::mem::take(&mut self.load_warnings).0 {
-            self.warn(format!("{doubt}: {}", list(&places)));
+        for (doubt, cases) in std::mem::take(&mut self.load_warnings).0 {
+            self.warn(format!("{doubt}: {}", list(&cases)));
         }
     }
 }
@@ -75,11 +75,11 @@ fn others(target: &Target, outcome: &LoadResult, cpu: Option<Duration>) -> Optio
     Some(outcome.shares.machine - outcome.shares.own - server)
 }
 
-/// Returns some of the places by name.
-fn list(places: &BTreeSet<String>) -> String {
+/// Returns some of the cases by name.
+fn list(cases: &BTreeSet<String>) -> String {
     const NAMED: usize = 4;
-    let named = places.iter().take(NAMED).cloned().collect::<Vec<_>>().join("; ");
-    match places.len().saturating_sub(NAMED) {
+    let named = cases.iter().take(NAMED).cloned().collect::<Vec<_>>().join("; ");
+    match cases.len().saturating_sub(NAMED) {
         0 => named,
         more => format!("{named} and {more} more"),
     }
@@ -110,10 +110,10 @@ mod tests {
 
     #[test]
     fn places_are_named_until_they_are_many() {
-        let places: BTreeSet<String> = (1..=6).map(|n| format!("a: case {n}")).collect();
-        let two = places.iter().take(2).cloned().collect();
+        let cases: BTreeSet<String> = (1..=6).map(|n| format!("a: case {n}")).collect();
+        let two = cases.iter().take(2).cloned().collect();
         assert_eq!(list(&two), "a: case 1; a: case 2");
-        assert!(list(&places).ends_with("a: case 4 and 2 more"));
+        assert!(list(&cases).ends_with("a: case 4 and 2 more"));
     }
 }
 

@@ -180,15 +180,15 @@ pub(crate) struct Group<'a> {
 
 /// Returns the groups of a section in the order of measurement.
 pub(crate) fn groups(section: &Section) -> Vec<Group<'_>> {
-    let mut found: Vec<Group> = Vec::new();
+    let mut groups: Vec<Group> = Vec::new();
     for row in &section.rows {
         let label = label(section, row);
-        match found.iter_mut().find(|group| group.label == label) {
+        match groups.iter_mut().find(|group| group.label == label) {
             Some(group) => group.rows.push(row),
-            None => found.push(Group { label, rows: vec![row] }),
+            None => groups.push(Group { label, rows: vec![row] }),
         }
     }
-    found
+    groups
 }
 
 /// Mark after the name of a target whose measurement was cut short.

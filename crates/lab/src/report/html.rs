@@ -126,8 +126,8 @@ fn page(title: &str, data: &Value) -> String {
     ];
     let mut page = String::with_capacity(VEGA.len() + VEGA_LITE.len() + data.len() + (64 << 10));
     let mut rest = TEMPLATE;
-    for (place, text) in parts {
-        let (before, after) = rest.split_once(place).unwrap_or((rest, ""));
+    for (placeholder, text) in parts {
+        let (before, after) = rest.split_once(placeholder).unwrap_or((rest, ""));
         page += before;
         page += text;
         rest = after;

@@ -57,19 +57,19 @@ pub(super) async fn reach(addresses: &[ServerAddress], within: Duration) -> Resu
 
 /// Returns the addresses of this machine.
 pub(super) fn local(addresses: &[ServerAddress]) -> Vec<Local> {
-    let mut found = Vec::new();
+    let mut local = Vec::new();
     for address in addresses {
         match address {
-            ServerAddress::Unix { path } => found.push(Local::Unix(path.clone())),
+            ServerAddress::Unix { path } => local.push(Local::Unix(path.clone())),
             ServerAddress::Tcp { host, port } => {
                 let address = (host.as_str(), port.unwrap_or(MONGO_PORT));
                 let resolved = address.to_socket_addrs().into_iter().flatten();
-                found.extend(resolved.filter(|socket| is_ours(socket.ip())).map(Local::Tcp));
+                local.extend(resolved.filter(|socket| is_ours(socket.ip())).map(Local::Tcp));
             }
             _ => {}
         }
     }
-    found
+    local
 }
 
 /// Returns true for an address of this machine: only such an address can be bound.

@@ -144,24 +144,25 @@ pub(crate) struct DataPlacement {
 }
 
 /// Returns the places of the options; `own` is the default for the data.
-pub(crate) fn places(data_on: &[PathBuf], journal_on: Option<&Path>, own: &Path) -> Vec<DataPlacement> {
+pub(crate) fn placements(data_on: &[PathBuf], journal_on: Option<&Path>, own: &Path) -> Vec<DataPlacement> {
     let journal = journal_on.map(Path::to_path_buf);
     if data_on.is_empty() {
         return vec![DataPlacement { label: None, data: own.to_path_buf(), journal }];
     }
-    let mut places: Vec<DataPlacement> = Vec::new();
+    let mut placements: Vec<DataPlacement> = Vec::new();
     for data in data_on {
         let last = data.file_name().map_or("root".into(), |name| name.to_string_lossy());
         let last = last.replace(char::is_whitespace, "-");
-        let is_taken =
-            |place: &&DataPlacement| place.label.as_ref().is_some_and(|known| known.starts_with(&last));
-        let label = match places.iter().filter(is_taken).count() {
+        let is_taken = |placement: &&DataPlacement| {
+            placement.label.as_ref().is_some_and(|known| known.starts_with(&last))
+        };
+        let label = match placements.iter().filter(is_taken).count() {
             0 => last,
             before => format!("{last}-{}", before + 1),
         };
-        places.push(DataPlacement { label: Some(label), data: data.clone(), journal: journal.clone() });
+        placements.push(DataPlacement { label: Some(label), data: data.clone(), journal: journal.clone() });
     }
-    places
+    placements
 }
 
 impl DataPlacement {
@@ -186,24 +187,24 @@ impl DataPlacement {
 ///
 /// # Errors
 /// A server does not start. Earlier servers are stopped.
-pub(crate) async fn durability_levels(places: &[DataPlacement]) -> Result<Vec<Target>> {
+pub(crate) async fn durability_levels(placements: &[DataPlacement]) -> Result<Vec<Target>> {
     let mut targets = Vec::new();
-    for (at, place) in places.iter().enumerate() {
+    for (at, placement) in placements.iter().enumerate() {
         // In memory the place does not matter, so the first place suffices.
         for (name, durability) in
             DURABILITY_LEVELS.iter().filter(|(_, durability)| at == 0 || durability.is_some())
         {
-            targets.push(start_level(name, *durability, place).await?);
+            targets.push(start_level(name, *durability, placement).await?);
         }
     }
     Ok(targets)
 }
 
 /// Starts Vellum at one durability level.
-async fn start_level(name: &str, durability: Option<&str>, place: &DataPlacement) -> Result<Target> {
-    let scratch = durability.map(|_| Scratch::below(&place.data)).transpose()?;
-    let journal = durability.map_or(Ok(None), |_| place.journal())?;
-    let name = if durability.is_some() { place.name(name) } else { name.to_string() };
+async fn start_level(name: &str, durability: Option<&str>, placement: &DataPlacement) -> Result<Target> {
+    let scratch = durability.map(|_| Scratch::below(&placement.data)).transpose()?;
+    let journal = durability.map_or(Ok(None), |_| placement.journal())?;
+    let name = if durability.is_some() { placement.name(name) } else { name.to_string() };
     let mut command = serve();
     let data = scratch.as_ref().map(|scratch| scratch.path().join("data"));
     if let (Some(data), Some(level)) = (&data, durability) {
@@ -227,8 +228,8 @@ pub(crate) async fn start_copy(target: &Target, directory: &Path) -> Option<Resu
     }
     let kind = target.name.split('@').next().unwrap_or_default();
     let (name, durability) = DURABILITY_LEVELS.iter().find(|(name, _)| *name == kind)?;
-    let place = DataPlacement { label: None, data: directory.to_path_buf(), journal: None };
-    Some(start_level(name, *durability, &place).await)
+    let placement = DataPlacement { label: None, data: directory.to_path_buf(), journal: None };
+    Some(start_level(name, *durability, &placement).await)
 }
 
 /// Starts the null server in a separate process, so that its processor time is separate from the lab's.
@@ -354,11 +355,11 @@ pub(super) fn free_port(name: &str) -> Result<u16> {
 ///
 /// # Errors
 /// It does not start, or does not listen in time; includes the last lines of its log.
-pub(crate) async fn start_mongod(program: &Path, place: &DataPlacement) -> Result<Target> {
-    let name = place.name("mongod");
+pub(crate) async fn start_mongod(program: &Path, placement: &DataPlacement) -> Result<Target> {
+    let name = placement.name("mongod");
     let start_error = |error: io::Error| failed(&name, format!("{}: {error}", program.display()));
-    let scratch = Scratch::below(&place.data)?;
-    let (directory, journal) = (scratch.path().to_path_buf(), place.journal()?);
+    let scratch = Scratch::below(&placement.data)?;
+    let (directory, journal) = (scratch.path().to_path_buf(), placement.journal()?);
     let data = directory.join("data");
     std::fs::create_dir(&data).map_err(start_error)?;
     if let Some(journal) = &journal {
@@ -414,11 +415,11 @@ mod tests {
 
     #[test]
     fn places_have_names_of_their_own_where_there_are_several() {
-        let own = places(&[], None, Path::new("/tmp"));
+        let own = placements(&[], None, Path::new("/tmp"));
         assert_eq!((own.len(), own[0].name("disk-none").as_str()), (1, "disk-none"));
         let given: Vec<PathBuf> = ["/", "/dev/shm", "/x/shm"].map(PathBuf::from).to_vec();
         let names: Vec<_> =
-            places(&given, None, Path::new("/tmp")).iter().map(|place| place.name("a")).collect();
+            placements(&given, None, Path::new("/tmp")).iter().map(|placement| placement.name("a")).collect();
         assert_eq!(names, ["a@root", "a@shm", "a@shm-2"]);
     }
 
@@ -452,9 +453,9 @@ mod mongod_tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn ferretdb_without_its_extension_is_refused() {
-        let place = &super::super::places(&[], None, Path::new("/nowhere"))[0];
+        let placement = &super::super::placements(&[], None, Path::new("/nowhere"))[0];
         let failed =
-            super::super::start_ferretdb(Path::new("/x/ferretdb"), place).await.unwrap_err().to_string();
+            super::super::start_ferretdb(Path::new("/x/ferretdb"), placement).await.unwrap_err().to_string();
         let missing = failed.contains("no extension documentdb");
         assert!(missing != super::super::has_documentdb(), "{failed}");
     }
@@ -474,9 +475,9 @@ mod mongod_tests {
         std::fs::write(&program, NOTES).unwrap();
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
         std::fs::create_dir(&journals).unwrap();
-        let places = super::super::places(&[], Some(&journals), scratch.path());
+        let placements = super::super::placements(&[], Some(&journals), scratch.path());
         let began = Instant::now();
-        let failed = start_mongod(&program, &places[0]).await.unwrap_err().to_string();
+        let failed = start_mongod(&program, &placements[0]).await.unwrap_err().to_string();
         assert!(began.elapsed() < LISTEN_TIMEOUT / 2, "one that ends isn't waited for");
         assert!(failed.contains("doesn't listen"), "{failed}");
         let note = |name: &str| std::fs::read_to_string(scratch.path().join(name)).unwrap();

@@ -16,8 +16,8 @@ mod workspace;
 pub(crate) use address::without_secrets;
 pub(crate) use counters::{Counters, sizes};
 pub(crate) use launch::{
-    backed_up, durability_levels, null_server as start_null_server, places, program, restored, start_copy,
-    start_mongod,
+    backed_up, durability_levels, null_server as start_null_server, placements, program, restored,
+    start_copy, start_mongod,
 };
 pub(crate) use machine::Usage;
 pub(crate) use null_server::COMMAND as NULL_SERVER_ANSWERS;

@@ -60,21 +60,21 @@ const FERRETDB: Cluster = Cluster::new(
 ///
 /// # Errors
 /// PostgreSQL is not installed, or a cluster does not start. Earlier clusters are stopped.
-pub(crate) async fn clusters(places: &[DataPlacement]) -> Result<Vec<Target>> {
+pub(crate) async fn clusters(placements: &[DataPlacement]) -> Result<Vec<Target>> {
     let mut targets = Vec::new();
-    for (at, place) in places.iter().enumerate() {
+    for (at, placement) in placements.iter().enumerate() {
         for cluster in if at == 0 { &[POSTGRES, FSYNC_OFF, ON_RAM_DISK][..] } else { &[POSTGRES] } {
-            let (name, place) = match cluster.on_ram_disk {
-                true => (cluster.name.to_string(), &place.with_data_in(Path::new(RAM_DISK))),
-                false => (place.name(cluster.name), place),
+            let (name, placement) = match cluster.on_ram_disk {
+                true => (cluster.name.to_string(), &placement.with_data_in(Path::new(RAM_DISK))),
+                false => (placement.name(cluster.name), placement),
             };
-            if cluster.on_ram_disk && !place.data.is_dir() {
+            if cluster.on_ram_disk && !placement.data.is_dir() {
                 // Reported at once. Standard error may be closed.
                 let message = "does not exist: no target has PostgreSQL on a RAM disk";
                 let _ = writeln!(std::io::stderr(), "{RAM_DISK} {message}");
                 continue;
             }
-            let (started, uri) = run(cluster, &name, place, "", &password()).await?;
+            let (started, uri) = run(cluster, &name, placement, "", &password()).await?;
             targets.push(Target::reach(&TargetArgument { name, uri }, Some(started)).await?);
         }
     }
@@ -117,12 +117,12 @@ fn password() -> String {
 async fn run(
     cluster: &Cluster,
     name: &str,
-    place: &DataPlacement,
+    placement: &DataPlacement,
     primary: &str,
     password: &str,
 ) -> Result<(Started, String)> {
     let (programs, user, port) = (programs()?, unprivileged()?, free_port(name)?);
-    let (scratch, journal) = (Scratch::below(&place.data)?, place.journal()?);
+    let (scratch, journal) = (Scratch::below(&placement.data)?, placement.journal()?);
     let mut command = Command::new("sh");
     command.args(["-c", SCRIPT, "sh"]).arg(scratch.path()).arg(programs).arg(port.to_string());
     command.arg(journal.as_ref().map_or(Path::new(""), Scratch::path)).args(cluster.options);
@@ -152,19 +152,19 @@ pub(crate) fn has_documentdb() -> bool {
 ///
 /// # Errors
 /// The extension is not installed, or a server does not start.
-pub(crate) async fn start_ferretdb(program: &Path, place: &DataPlacement) -> Result<Target> {
-    let name = place.name(FERRETDB.name);
+pub(crate) async fn start_ferretdb(program: &Path, placement: &DataPlacement) -> Result<Target> {
+    let name = placement.name(FERRETDB.name);
     if !has_documentdb() {
         return Err(failed(&name, "PostgreSQL has no extension documentdb"));
     }
-    let (postgres, uri) = run(&FERRETDB, &name, place, "", &password()).await?;
+    let (postgres, uri) = run(&FERRETDB, &name, placement, "", &password()).await?;
     let created = async {
         let (client, connection) = tokio_postgres::connect(&uri, NoTls).await?;
         tokio::spawn(connection);
         client.batch_execute("CREATE EXTENSION documentdb CASCADE").await
     };
     created.await.map_err(|error| failed(&name, ErrorChain(&error)))?;
-    let (scratch, port) = (Scratch::below(&place.data)?, free_port(&name)?);
+    let (scratch, port) = (Scratch::below(&placement.data)?, free_port(&name)?);
     let directory = scratch.path().to_path_buf();
     let mut command = supervised(&directory);
     command.arg(program).env("FERRETDB_POSTGRESQL_URL", uri);
@@ -182,12 +182,13 @@ pub(crate) async fn start_ferretdb(program: &Path, place: &DataPlacement) -> Res
 ///
 /// # Errors
 /// PostgreSQL is not installed, or a server does not start.
-pub(crate) async fn start_members(place: &DataPlacement) -> Result<Target> {
+pub(crate) async fn start_members(placement: &DataPlacement) -> Result<Target> {
     let (name, password) = (PRIMARY.name, password());
-    let (primary, uri) = run(&PRIMARY, name, place, "", &password).await?;
+    let (primary, uri) = run(&PRIMARY, name, placement, "", &password).await?;
     // Other users can read a command line.
     let address = uri.replace(&format!(":{password}"), "");
-    let (standby, _) = run(&PRIMARY, name, &place.with_data_in(&place.data), &address, &password).await?;
+    let (standby, _) =
+        run(&PRIMARY, name, &placement.with_data_in(&placement.data), &address, &password).await?;
     let mut command = serve();
     command.args(["--engine", "postgres", "--postgres", &address]).env("PGPASSWORD", password);
     start(name, command, ProcessData { backends: vec![primary, standby], ..ProcessData::default() }).await

@@ -13,25 +13,25 @@ const FEW: usize = 16;
 ///
 /// Errors: NotSingleValueField if two of them name one path, or a path and a path below it.
 pub(super) fn equalities(root: &Node) -> Result<Vec<(&Path, Value<'_>)>> {
-    let mut found: Vec<(&Path, Value<'_>)> = Vec::new();
+    let mut equalities: Vec<(&Path, Value<'_>)> = Vec::new();
     let children =
         if let Node::And(children) = root { children.as_slice() } else { std::slice::from_ref(root) };
     for child in children {
         let Node::Field { path, predicate: Predicate::Compare(comparison) } = child else { continue };
         if comparison.op == ComparisonOp::Eq {
-            found.push((path, comparison.operand.view()));
+            equalities.push((path, comparison.operand.view()));
         }
     }
-    check_conflicts(&found)?;
-    Ok(found)
+    check_conflicts(&equalities)?;
+    Ok(equalities)
 }
 
 /// Refuses two equalities whose paths are equal or nested. Errors: NotSingleValueField for the first of them.
-fn check_conflicts(found: &[(&Path, Value<'_>)]) -> Result<()> {
+fn check_conflicts(equalities: &[(&Path, Value<'_>)]) -> Result<()> {
     let mut known = PathConflicts::default();
-    for (at, (path, _)) in found.iter().enumerate() {
-        if found.len() <= FEW || known.add(path.as_str()) {
-            found.iter().take(at).try_for_each(|(other, _)| check_conflict(other, path))?;
+    for (at, (path, _)) in equalities.iter().enumerate() {
+        if equalities.len() <= FEW || known.add(path.as_str()) {
+            equalities.iter().take(at).try_for_each(|(other, _)| check_conflict(other, path))?;
         }
     }
     Ok(())

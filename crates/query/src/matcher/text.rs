@@ -43,16 +43,16 @@ impl Matcher {
         if !self.searches_text {
             return Ok(None);
         }
-        let mut found = Vec::new();
-        collect(&self.root, &mut found);
-        if found.len() > 1 {
+        let mut queries = Vec::new();
+        collect(&self.root, &mut queries);
+        if queries.len() > 1 {
             bail!(BadValue, "Too many text expressions");
         }
         let within = |node: &Node| node.any(&|node| matches!(node, Node::Text(_)));
         if self.root.any(&|node| matches!(node, Node::Nor(_) | Node::Not(_)) && within(node)) {
             bail!(BadValue, "text expression not allowed in nor");
         }
-        Ok(found.pop())
+        Ok(queries.pop())
     }
 
     /// Returns the filter for documents that the text index did not find, for `$text` within `$or`.
@@ -62,9 +62,9 @@ impl Matcher {
     }
 }
 
-fn collect<'n>(node: &'n Node, found: &mut Vec<&'n TextQuery>) {
+fn collect<'n>(node: &'n Node, queries: &mut Vec<&'n TextQuery>) {
     if let Node::Text(query) = node {
-        found.push(query);
+        queries.push(query);
     }
-    node.children().iter().for_each(|child| collect(child, found));
+    node.children().iter().for_each(|child| collect(child, queries));
 }

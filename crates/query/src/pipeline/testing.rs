@@ -81,13 +81,13 @@ impl Collections for Memory {
     fn find(&self, from: &Namespace, matcher: Arc<Matcher>, environment: &Environment) -> Result<Stream> {
         let context = &*environment.context;
         self.log.lock().push(format!("find {} {}", from.collection, matcher.describe().view()));
-        let mut found = Vec::new();
+        let mut documents = Vec::new();
         for document in self.all(from) {
             if matcher.matches(document.view(), context)? {
-                found.push(document);
+                documents.push(document);
             }
         }
-        Ok(from_documents(found))
+        Ok(from_documents(documents))
     }
 
     fn scan(&self, from: &Namespace, _paths: &[Path], _environment: &Environment) -> Result<Option<Stream>> {

@@ -120,12 +120,12 @@ impl Experiment for Run {
             }
         }
         states.iter().for_each(|state| lab.progress.expect(lab.measurements(&cases(lab, state))));
-        let mut places = BTreeMap::new();
+        let mut sections = BTreeMap::new();
         for state in states {
             let Section { id, title, shape, .. } = &state.section;
-            let place =
-                places.entry(id.clone()).or_insert_with(|| lab.section(id, title, &state.about(), *shape));
-            measure_section(lab, *place, &state).await;
+            let section =
+                sections.entry(id.clone()).or_insert_with(|| lab.section(id, title, &state.about(), *shape));
+            measure_section(lab, *section, &state).await;
         }
         Ok(())
     }
@@ -152,20 +152,20 @@ fn cases(lab: &Lab, shared: &Arc<SectionState>) -> Vec<Case<WorkloadCase>> {
     cases
 }
 
-async fn measure_section(lab: &mut Lab, place: usize, shared: &Arc<SectionState>) {
+async fn measure_section(lab: &mut Lab, position: usize, shared: &Arc<SectionState>) {
     let section = &shared.section;
     let cases = cases(lab, shared);
-    lab.measure(place, &cases).await;
+    lab.measure(position, &cases).await;
     if section.each || section.kinds.len() < 2 {
         return;
     }
     let about = "The same operations by kind, each timed from its sending.";
-    let place = lab.section(BY_KIND, "By kind of operation", about, Shape::Bars);
+    let by_kind = lab.section(BY_KIND, "By kind of operation", about, Shape::Bars);
     for at in 0..section.kinds.len() {
         for case in &cases {
             let rows = case.bench.rows.lock();
             let rows = lab.targets.iter().filter_map(|target| rows.get(&target.name)?.get(at));
-            lab.report.sections[place].rows.extend(rows.filter(|row| row.operations > 0).cloned());
+            lab.report.sections[by_kind].rows.extend(rows.filter(|row| row.operations > 0).cloned());
         }
     }
 }
@@ -271,10 +271,10 @@ impl Bench for WorkloadCase {
         if let Some(why) = self.unsupported_reason(target).await? {
             return Ok(Prepared::Unsupported(why));
         }
-        let place = format!("{} {} {}", target.name, section.collection, shared.documents);
+        let key = format!("{} {} {}", target.name, section.collection, shared.documents);
         let changes_documents = operations.iter().any(Step::changes_documents);
         let begins = match section.blocks {
-            0 => shared.loaded.lock().insert(place.clone()) || changes_documents,
+            0 => shared.loaded.lock().insert(key.clone()) || changes_documents,
             _ => self.block == 0 && self.at == Some(0),
         };
         if begins {
@@ -282,7 +282,7 @@ impl Bench for WorkloadCase {
         }
         if changes_documents {
             // Other kinds of operation load the data again.
-            shared.loaded.lock().remove(&place);
+            shared.loaded.lock().remove(&key);
         }
         self.state.documents.store(shared.documents, Relaxed);
         self.state.sent.clear();

@@ -264,15 +264,15 @@ impl StepRunner<'_> {
     /// Reads all batches of a cursor, and keeps the last document if requested. Returns the number of documents.
     async fn read(&self, step: &Step, command: Document, context: &mut ValueContext<'_>) -> Result<u64> {
         let mut cursor = self.link.named(self.link.database.run_cursor_command(command).await)?;
-        let mut found = 0;
+        let mut documents = 0;
         while self.link.named(cursor.advance().await)? {
-            found += 1;
+            documents += 1;
             if let Some(name) = &step.save {
                 let document = self.link.named(cursor.deserialize_current())?;
                 context.saved.insert(name.clone(), Bson::Document(document));
             }
         }
-        Ok(found)
+        Ok(documents)
     }
 
     /// Runs a findAndModify. Returns the number of documents found.

@@ -158,7 +158,7 @@ pub(super) fn measured<'a>(section: &'a Section, row: &Row) -> Option<&'a Row> {
 
 /// Returns the rows of one report without figures in the other, with the reason if known.
 fn unmatched(of: &Report, by: &Report) -> Vec<String> {
-    let mut found = Vec::new();
+    let mut unmatched = Vec::new();
     for section in &of.sections {
         let other = by.sections.iter().find(|other| other.id == section.id);
         for row in section.rows.iter().filter(|row| row.operations > 0) {
@@ -169,10 +169,10 @@ fn unmatched(of: &Report, by: &Report) -> Vec<String> {
             let why =
                 same.and_then(|row| row.note.as_ref()).map(|note| format!(": {note}")).unwrap_or_default();
             let label = label_at(grid::label(section, row), row);
-            found.push(format!("{}, {label}, {}{why}", section.title, row.target));
+            unmatched.push(format!("{}, {label}, {}{why}", section.title, row.target));
         }
     }
-    found
+    unmatched
 }
 
 /// Minimum confidence of a reported interval.
@@ -221,15 +221,15 @@ fn count_dropped(before: usize, after: usize) -> Option<Dropped> {
     let mann_whitney_counts = mann_whitney_counts(before, after);
     let all: f64 = mann_whitney_counts.iter().sum();
     let mut below = 0.0;
-    let mut found = None;
+    let mut dropped = None;
     for (at, count) in mann_whitney_counts.iter().enumerate() {
         below += count / all;
         if 2.0 * below > 1.0 - CONFIDENCE + 1e-9 {
             break;
         }
-        found = Some((at, 1.0 - 2.0 * below));
+        dropped = Some((at, 1.0 - 2.0 * below));
     }
-    found
+    dropped
 }
 
 /// Returns the number of orders of all rounds with 0, 1, 2 … pairs in which the later run is below the earlier one.

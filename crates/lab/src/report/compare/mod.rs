@@ -149,33 +149,33 @@ fn machine(report: &Report) -> String {
 /// Returns the rows that surely exceed a limit. Excludes the null server, which is no server. Includes missing rows,
 /// since they cannot be shown to keep a limit.
 fn exceeded(comparison: &Comparison, limits: &[Limit]) -> Vec<String> {
-    let mut found = Vec::new();
+    let mut violations = Vec::new();
     for limit in limits {
         let past = comparison
             .of(limit.metric)
             .filter(|(_, _, each)| limit.passed(each.ratio()) && each.verdict() != Verdict::Unsure);
-        found.extend(past.map(|(section, pair, each)| {
+        violations.extend(past.map(|(section, pair, each)| {
             let [before, after] = [each.before, each.after].map(|value| each.metric.text(value));
-            let place = format!("{}, {}, {}", section.title, pair.label, pair.target);
-            format!("{}: {place}: {before} → {after}, {}", limit.text, each.describe())
+            let row = format!("{}, {}, {}", section.title, pair.label, pair.target);
+            format!("{}: {row}: {before} → {after}, {}", limit.text, each.describe())
         }));
     }
     if !limits.is_empty() {
-        found.extend(comparison.missing.iter().map(|row| format!("not measured any more: {row}")));
+        violations.extend(comparison.missing.iter().map(|row| format!("not measured any more: {row}")));
     }
-    found
+    violations
 }
 
 /// Returns reasons to doubt the differences.
 fn warnings(before: &Report, after: &Report, comparison: &Comparison) -> Vec<String> {
-    let mut found = Vec::new();
+    let mut warnings = Vec::new();
     if before.experiment != after.experiment {
-        found.push(format!("different experiments: {} → {}", before.experiment, after.experiment));
+        warnings.push(format!("different experiments: {} → {}", before.experiment, after.experiment));
     }
-    found.extend(baseline_moved(after, comparison));
+    warnings.extend(baseline_moved(after, comparison));
     for (when, report) in [("before", before), ("after", after)] {
-        found.extend(report.smoke_test().map(|text| format!("{when}: {text}")));
-        found.extend(report.errors.iter().map(|error| format!("{when}: {error}")));
+        warnings.extend(report.smoke_test().map(|text| format!("{when}: {text}")));
+        warnings.extend(report.errors.iter().map(|error| format!("{when}: {error}")));
     }
     for target in &after.targets {
         let old = before.targets.iter().find(|old| old.name == target.name);
@@ -185,14 +185,14 @@ fn warnings(before: &Report, after: &Report, comparison: &Comparison) -> Vec<Str
         };
         if let Some(old) = old.filter(|old| promises(old) != promises(target)) {
             let [old, new] = [old, target].map(terminal::describe);
-            found.push(format!("{}: {old} → {new}", target.name));
+            warnings.push(format!("{}: {old} → {new}", target.name));
         }
     }
     for (name, value) in &after.environment {
         let old = before.environment.iter().find(|(other, old)| other == name && old != value);
-        found.extend(old.map(|(_, old)| format!("{name}: {old} → {value}")));
+        warnings.extend(old.map(|(_, old)| format!("{name}: {old} → {value}")));
     }
-    found
+    warnings
 }
 
 /// Returns a warning if the null server changed. The null server does equal work in every version, so a change comes

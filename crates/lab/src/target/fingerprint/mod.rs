@@ -81,8 +81,8 @@ async fn probed(properties: &mut ReportedProperties, directory: &Path) {
         }
         properties.detail("file system", kind);
     }
-    let place = directory.to_path_buf();
-    let timed = tokio::task::spawn_blocking(move || sync_microseconds(&place)).await;
+    let directory = directory.to_path_buf();
+    let timed = tokio::task::spawn_blocking(move || sync_microseconds(&directory)).await;
     match timed.unwrap_or_else(|error| Err(error.into())) {
         Ok(median) => properties.fingerprint.sync_microseconds = Some(median),
         Err(error) => properties.detail("fdatasync", format!("could not be timed: {error}")),
