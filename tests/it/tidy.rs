@@ -305,6 +305,20 @@ fn the_table_of_sizes_is_within_its_limits() {
 }
 
 #[test]
+fn the_glossary_has_few_terms_of_the_sources() {
+    let text = read(&root().join("ARCHITECTURE.md"));
+    let (_, glossary) = text.split_once("## Glossary").unwrap();
+    let rows = glossary.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(" | "));
+    let terms: Vec<_> = rows.map(|(term, _)| term).filter(|term| *term != "term").collect();
+    assert!((10..=30).contains(&terms.len()), "{} terms", terms.len());
+    // `write intent` is also `WriteIntent` and `write_intent`.
+    let joined = |text: &str| text.to_lowercase().replace([' ', '_'], "");
+    let sources: String = files("rs").iter().map(|path| joined(&read(path))).collect();
+    let unknown = terms.iter().filter(|term| !sources.contains(&joined(term)));
+    report(unknown.map(|term| format!("the glossary has {term}, which no source has")).collect());
+}
+
+#[test]
 fn the_rules_find_violations() {
     assert_eq!(
         dependencies("[dependencies]\nbase.workspace = true\nx = \"1\"\n[dev-dependencies]\ny = 1\n"),

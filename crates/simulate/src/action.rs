@@ -120,7 +120,8 @@ impl Mix {
     }
 }
 
-/// The collections whose unique index clients build and drop, each with the entry of the state that stands for the index.
+/// The collections whose unique index clients build and drop, each with the entry of the state that stands for the
+/// index.
 pub(crate) const BUILT: [(&str, &str); 2] = [("b", "b.v"), ("d", "d.v")];
 
 fn built(collection: &str) -> Option<&'static str> {
