@@ -65,8 +65,8 @@ pub(crate) struct Mix {
     only_indexes: bool,
     /// True if the statements insert and delete documents, and change their unique field.
     only_keys: bool,
-    /// True if every second client has no transactions, and deletes what it has inserted. So keys return to what a
-    /// transaction has read.
+    /// True if every second client has no transactions, and deletes the document that it has inserted. A key then has
+    /// the same value again that an open transaction has read.
     pub(crate) returns_keys: bool,
     /// One statement of so many begins a transaction, and one of so many in a transaction ends it.
     pub(crate) begins: u64,

@@ -23,8 +23,8 @@ use std::sync::Arc;
 
 /// The order of values: MongoDB's order, with strings compared bytewise or by a language.
 ///
-/// Two collations are equal if all their options, including the locale, are equal. Only then may keys of one be
-/// searched with the other.
+/// Two collations are equal if all their options, including the locale, are equal. An index
+/// serves only conditions with an equal collation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Collation(Option<Arc<Collator>>);
 

@@ -146,7 +146,7 @@ fn is_value(node: &Node, slot: usize) -> bool {
     matches!(node, Node::Field(FieldNode { source: Source::Slot(at), path: None, .. }) if *at == slot)
 }
 
-/// Whether the body reads `$$value` other than as the first operand of an operator that joins the others to it.
+/// Whether the body needs the whole `$$value`. An operator that joins its other operands to `$$value` does not.
 fn reads_value(body: &Node, slot: usize) -> bool {
     let reads = |node: &Node| mentions(node, slot);
     let Node::Call(call) = body else { return reads(body) && !is_value(body, slot) };
