@@ -5,7 +5,7 @@ use crate::print_line;
 use crate::requests::until;
 use crate::server::Server;
 use base::bson::extended_json::parse;
-use base::bson::{Document, DocumentBuf};
+use base::bson::{Document, DocumentBuf, Value};
 use postgres::testing::Cluster;
 
 /// Runs a command that must succeed, and returns the reply.
@@ -33,6 +33,21 @@ fn within(reply: &DocumentBuf, path: &[&str]) -> Option<i64> {
     number(document?, last)
 }
 
+fn time(value: Value<'_>) -> Option<u64> {
+    match value {
+        Value::Timestamp(time) => Some(time),
+        _ => None,
+    }
+}
+
+/// Returns `lastWriteOpTime.ts` of the only document of `config.transactions`.
+fn time_of_write(client: &mut Client) -> Option<u64> {
+    let reply = run(client, "{find: 'transactions', $db: 'config'}");
+    let batch = reply.view().get("cursor")?.as_document()?.get("firstBatch")?.as_array()?;
+    let record = batch.iter().next()?.as_document()?;
+    record.get("lastWriteOpTime")?.as_document()?.get("ts").and_then(time)
+}
+
 #[test]
 fn both_fronts_return_equal_data() {
     let Some(cluster) = Cluster::start().unwrap() else {
@@ -56,7 +71,9 @@ fn both_fronts_return_equal_data() {
     let update = format!(
         "{{update: 'c', updates: [{{q: {{_id: 1, n: 0}}, u: {{$inc: {{n: 1}}}}}}], txnNumber: NumberLong(5), {session}}}"
     );
-    assert_eq!(number(run(&mut a, &update).view(), "n"), Some(1));
+    let first_reply = run(&mut a, &update);
+    assert_eq!(number(first_reply.view(), "n"), Some(1));
+    assert_eq!(time_of_write(&mut b), first_reply.view().get("operationTime").and_then(time));
     let again = run(&mut b, &update);
     assert_eq!((number(again.view(), "n"), number(again.view(), "nModified")), (Some(1), Some(1)));
     assert!(again.view().get("retriedStmtIds").is_some(), "{}", again.view());

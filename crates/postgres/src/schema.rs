@@ -104,6 +104,13 @@ statements! {
     run =>
         "select key, value, long from SCHEMA.kv where ident = $1::int8 and key >= $2::bytea \
         and key < $3::bytea and value is not null",
+    /// Reads the times of the commits that wrote the entries of a tree. A row of `log_order` is written by the
+    /// transaction that writes the entry. A group of commits is one transaction: the entry of a session is in the log
+    /// entry with the session's UUID, which begins its key.
+    commit_times =>
+        "select t.key, coalesce(max(o.time) filter (where position(substr(t.key, 1, 16) in o.value) > 0), max(o.time)) \
+        from SCHEMA.kv t join SCHEMA.log_order o on o.xmin = t.xmin \
+        where t.ident = $1::int8 and t.value is not null and t.long is null group by t.key order by t.key",
     apply => APPLY,
     /// Takes the fence shared, before a statement of `direct`.
     share_fence => "select pg_advisory_xact_lock_shared(FENCE)",

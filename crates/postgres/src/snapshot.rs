@@ -8,8 +8,9 @@ use crate::log::{OneTree, is_log};
 use crate::pages::PAGE_BYTES;
 use crate::scan_group::ScanGroup;
 use crate::session::{PostgresSnapshot, Session, value};
+use crate::times::unsigned;
 use storage::store::LOG;
-use storage::{Cursor, Direction, Error, Hints, Ident, Range, RemoteHints, Result, Snapshot, Value};
+use storage::{Cursor, Direction, Error, Hints, Ident, Key, Range, RemoteHints, Result, Snapshot, Value};
 
 impl PostgresSnapshot {
     /// Returns the number of entries in a tree and their total size.
@@ -135,6 +136,12 @@ impl RemoteHints for PostgresSnapshot {
     fn counts(&self, ident: Ident) -> Result<Option<(i64, i64)>> {
         let rows = self.run(&self.statements.counts, &[Param::Int(keys::stored_ident(ident))])?;
         Ok(rows.first().map(|row| (row.int(0), row.int(1))))
+    }
+
+    fn commit_times(&self, ident: Ident) -> Result<Vec<(Key, u64)>> {
+        let rows = self.run(&self.statements.commit_times, &[Param::Int(keys::stored_ident(ident))])?;
+        let entry = |row: &Row| Some((Key::from(row.bytes(0)?), unsigned(row.int(1))));
+        Ok(rows.iter().filter_map(entry).collect())
     }
 
     fn confirm(&self) -> Result<()> {

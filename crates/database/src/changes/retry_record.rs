@@ -48,8 +48,8 @@ pub struct StoredRetry {
     pub millis: i64,
     /// The answer.
     pub answer: DocumentBuf,
-    /// Time of its commit. `None` for a store without a time before the commit (PostgreSQL), and in
-    /// records of earlier versions.
+    /// Time of its commit. `None` for a store without a time before the commit (PostgreSQL), which returns it by
+    /// [`commit_times`](storage::RemoteHints::commit_times), and in records of earlier versions.
     pub time: Option<u64>,
 }
 

@@ -20,7 +20,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use storage::store::LogCursor;
-use storage::{Cursor, Direction, Range, Snapshot};
+use storage::{Cursor, Direction, Key, Range, Snapshot};
 
 /// Most bytes of documents built ahead.
 const AHEAD_MAX: usize = 1 << 20;
@@ -240,6 +240,8 @@ impl RecordStream for OplogScan {
 pub(crate) struct TransactionsScan {
     operation: Arc<Operation>,
     records: Box<dyn Cursor>,
+    /// Times of the commits that wrote the records, for a store whose records have none.
+    times: Vec<(Key, u64)>,
     /// The first record after the sessions in `ready`.
     next: Option<StoredRetry>,
     /// Sessions with the same UUID. Several users may use one UUID.
@@ -255,10 +257,16 @@ impl TransactionsScan {
         snapshot: &dyn Snapshot,
     ) -> Result<TransactionsScan> {
         let records = snapshot.scan(RETRIES, Range::all(), Direction::Forward).map_err(storage_error)?;
-        let term = i64::from(database.term.load(Relaxed).max(1));
-        let operation = operation.clone();
-        let mut scan =
-            TransactionsScan { operation, records, next: None, ready: VecDeque::new(), term, number: 0 };
+        let times = snapshot.remote().map_or(Ok(Vec::new()), |remote| remote.commit_times(RETRIES));
+        let mut scan = TransactionsScan {
+            operation: operation.clone(),
+            records,
+            times: times.map_err(storage_error)?,
+            next: None,
+            ready: VecDeque::new(),
+            term: i64::from(database.term.load(Relaxed).max(1)),
+            number: 0,
+        };
         scan.next = scan.read()?;
         Ok(scan)
     }
@@ -267,7 +275,12 @@ impl TransactionsScan {
     fn read(&mut self) -> Result<Option<StoredRetry>> {
         while let Some((key, value)) = self.records.next().map_err(storage_error)? {
             self.operation.check()?;
-            let record = from_entry(key, &value)?;
+            let mut record = from_entry(key, &value)?;
+            if record.time.is_none()
+                && let Ok(at) = self.times.binary_search_by(|(other, _)| other[..].cmp(key))
+            {
+                record.time = self.times.get(at).map(|(_, time)| *time);
+            }
             // Another process may have recorded that a transaction will never commit.
             if !record.key.is_commit() || record.answer.view().is_empty() {
                 return Ok(Some(record));

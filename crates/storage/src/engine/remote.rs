@@ -1,7 +1,7 @@
 //! Hints to stores with round trips. A hint never changes what a read returns.
 
 use super::Cursor;
-use crate::{Direction, Ident, Range, Result, Value};
+use crate::{Direction, Ident, Key, Range, Result, Value};
 use std::sync::Arc;
 
 /// Returns true if a scan needs an entry, by its key and value.
@@ -84,6 +84,13 @@ pub trait RemoteHints: Send + Sync {
     fn counts(&self, ident: Ident) -> Result<Option<(i64, i64)>> {
         let _ = ident;
         Ok(None)
+    }
+
+    /// The keys of a tree's entries with the times of the commits that wrote them, in the order of the keys, as far as
+    /// the store's log reaches. If several commits were written together, an entry may have the latest of their times.
+    fn commit_times(&self, ident: Ident) -> Result<Vec<(Key, u64)>> {
+        let _ = ident;
+        Ok(Vec::new())
     }
 
     /// Checks that the catalog of this view belongs to its state. Every read does so. This call serves a
