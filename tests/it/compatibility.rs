@@ -511,58 +511,55 @@ fn source(path: &Path) -> String {
 
 fn declared_in(path: &Path, declared: &mut Declared) {
     let text = source(path);
-    let functions = functions(&without_other_types(&text));
+    let functions = functions(&text);
     for row in text.split("Row::new(").skip(1) {
         let arguments = row.split(';').next().unwrap_or_default();
         let Some(name) = arguments.split('"').nth(1) else { continue };
         let handler = arguments.split('"').nth(4).unwrap_or_default();
-        let handler: String = handler
-            .chars()
-            .skip_while(|c| !c.is_alphanumeric())
-            .take_while(|c| c.is_alphanumeric() || *c == '_')
-            .collect();
+        let handler = name_at(handler.trim_start_matches(|c: char| !c.is_alphanumeric()));
         let (mut taken, mut refused) = (BTreeSet::new(), BTreeSet::new());
         let mut seen = BTreeSet::new();
-        collect(&handler, &functions, &mut seen, &mut taken, &mut refused);
+        collect(handler, &functions, &mut seen, &mut taken, &mut refused);
         declared.insert(name.to_string(), (taken, refused));
     }
 }
 
-/// Removes the names of functions of types that a source does not implement: `read` of `User::read(document)`.
-fn without_other_types(text: &str) -> String {
-    let type_of = |text: &str| {
-        let mut words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
-        words.find(|word| word.starts_with(char::is_uppercase)).unwrap_or_default().to_string()
-    };
-    let implemented =
-        text.split("impl").skip(1).filter_map(|rest| rest.split('{').next()?.rsplit(" for ").next());
-    let implemented: BTreeSet<String> = implemented.map(type_of).collect();
-    let mut kept = String::new();
-    for part in text.split_inclusive("::") {
-        let before = kept.strip_suffix("::").unwrap_or_default();
-        let owner = before.rsplit(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default();
-        let is_other = owner.starts_with(char::is_uppercase)
-            && !["Self", "Row"].contains(&owner)
-            && !implemented.contains(owner);
-        kept.push_str(if is_other {
-            part.trim_start_matches(|c: char| c.is_alphanumeric() || c == '_')
-        } else {
-            part
-        });
-    }
-    kept
-}
-
-/// Returns the functions of a source by name, with their bodies.
+/// Returns the functions of a source with their bodies: `name`, or `Type::name` in an implementation.
 fn functions(text: &str) -> BTreeMap<String, String> {
+    let is_start = |at: &usize| text[..*at].ends_with([' ', '\n']);
+    let starts: Vec<usize> = text.match_indices("fn ").map(|(at, _)| at).filter(is_start).collect();
+    let ends = starts.iter().skip(1).copied().chain([text.len()]);
     let mut functions = BTreeMap::new();
-    for part in text.split("\nfn ").flat_map(|part| part.split(" fn ")).skip(1) {
-        let name: String = part.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+    for (start, end) in starts.iter().zip(ends) {
+        let (before, part) = (&text[..*start], &text[start + "fn ".len()..end]);
         // A row may follow, which names its calls and requirements.
-        let part = part.split("Row::new(").next().unwrap_or_default();
-        functions.entry(name).or_insert_with(String::new).push_str(part);
+        let body = part.split("Row::new(").next().unwrap_or_default();
+        let (name, body) = match implemented(before) {
+            Some(owner) => {
+                (format!("{owner}::{}", name_at(part)), body.replace("Self::", &format!("{owner}::")))
+            }
+            None => (name_at(part).to_string(), body.to_string()),
+        };
+        functions.entry(name).or_insert_with(String::new).push_str(&body);
     }
     functions
+}
+
+/// Returns the type whose implementation is open at the end of a text.
+fn implemented(before: &str) -> Option<&str> {
+    let block = before.rfind("\nimpl")?;
+    if before.rfind("\n}").is_some_and(|end| end > block) {
+        return None;
+    }
+    let head = before[block..].split('{').next()?;
+    let head = head.rsplit(" for ").next()?;
+    Some(name_at(head.get(head.find(char::is_uppercase)?..)?))
+}
+
+/// Returns the name at the start of a text.
+fn name_at(text: &str) -> &str {
+    let end = text.find(|c: char| !c.is_alphanumeric() && c != '_');
+    &text[..end.unwrap_or(text.len())]
 }
 
 fn collect(
@@ -578,11 +575,11 @@ fn collect(
     let Some(body) = functions.get(name) else { return };
     for (at, word) in body.match_indices("fields") {
         let Some(method) = body[at + word.len()..].trim_start().strip_prefix('.') else { continue };
-        let method_name: String = method.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+        let method_name = name_at(method);
         let place = if method_name == "refuse_unless_default" { &mut *refused } else { &mut *taken };
-        match method_name.as_str() {
+        match method_name {
             "wrong_type" | "peek" => {}
-            "hint" | "collation" => drop(place.insert(method_name)),
+            "hint" | "collation" => drop(place.insert(method_name.to_string())),
             "array_filters" => drop(place.insert("arrayFilters".to_string())),
             _ => place.extend(argument(method[method_name.len()..].trim_start_matches('('), &body[..at])),
         }
@@ -592,13 +589,19 @@ fn collect(
     }
 }
 
-/// Returns true if a body calls a function or passes it on.
+/// Returns true if a body calls a function, or passes it to `map`.
 fn is_called(function: &str, body: &str) -> bool {
-    let is_called = |(before, after): (&str, &str)| {
-        after.starts_with('(')
-            || after.starts_with([')', ',']) && is_argument(before) && !is_variable(function, before)
+    let name = function.rsplit("::").next().unwrap_or_default();
+    let is_method = name != function;
+    let called = |(before, after): (&str, &str)| match is_method {
+        true => after.starts_with('('),
+        false => {
+            after.starts_with('(') && !before.ends_with(['.', ':'])
+                || before.ends_with("map(") && after.starts_with(')')
+        }
     };
-    whole(function, body).any(is_called)
+    let by_value = |(before, after): (&str, &str)| before.ends_with('.') && after.starts_with('(');
+    whole(function, body).any(called) || is_method && whole(name, body).any(by_value)
 }
 
 /// Returns the text before and after each place of a name. Longer names that contain it do not count.
@@ -608,31 +611,13 @@ fn whole<'a>(name: &'a str, text: &'a str) -> impl Iterator<Item = (&'a str, &'a
     places.filter(move |(before, after)| !before.ends_with(is_part) && !after.starts_with(is_part))
 }
 
-/// Returns true if the innermost bracket that is open at the end of a text is that of a call.
-fn is_argument(before: &str) -> bool {
-    let mut open = 0;
-    let bracket = before.rfind(|c| {
-        open += i32::from(matches!(c, '(' | '[' | '{')) - i32::from(matches!(c, ')' | ']' | '}'));
-        open > 0
-    });
-    let (callee, call) = before.split_at(bracket.unwrap_or_default());
-    call.starts_with('(') && callee.ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == '>')
-}
-
-/// Returns true if the text before a place binds a variable or a parameter of this name.
-fn is_variable(name: &str, before: &str) -> bool {
-    let bound = before.split("let ").skip(1).filter_map(|binding| binding.split_once('='));
-    bound.flat_map(|(pattern, _)| whole(name, pattern)).next().is_some()
-        || whole(name, before).any(|(before, after)| after.starts_with(": ") || before.ends_with('|'))
-}
-
 /// Returns the field names in a call's argument: a literal, or each literal of the surrounding loop's list.
 fn argument(argument: &str, before: &str) -> Vec<String> {
     let argument = argument.trim_start();
     if let Some(literal) = argument.strip_prefix('"') {
         return literal.split('"').next().map(str::to_string).into_iter().collect();
     }
-    let variable: String = argument.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+    let variable = name_at(argument);
     let Some((_, list)) = before.rsplit_once(&format!("for {variable} in [")) else { return Vec::new() };
     list.split(']').next().unwrap_or_default().split('"').skip(1).step_by(2).map(str::to_string).collect()
 }

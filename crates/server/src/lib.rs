@@ -23,11 +23,12 @@ pub use base::CompatibleWith;
 pub use dispatch::local::LocalConnection;
 pub use listen::http::request_length;
 pub use listen::net::serve;
-#[cfg(any(test, debug_assertions, feature = "testing"))]
-pub use listen::simulated::{Advance, SimulatedBackground, SimulatedConnection};
 pub use process::logging;
-pub use process::memory_limit::MemoryLimit;
+pub use process::memory::MemoryLimit;
 pub use server::{Server, seed};
 pub use state::http::HttpOptions;
 pub use state::settings::{MECHANISMS, Settings};
 pub use state::tls::{Tls, TlsMode, TlsOptions};
+
+#[cfg(any(test, debug_assertions, feature = "testing"))]
+pub use listen::simulated::{Advance, SimulatedBackground, SimulatedConnection};

@@ -1,17 +1,23 @@
-//! Check of a command's needs against the privileges of its connection. Without access control the
-//! check costs one branch.
+//! What a connection may do: the privileges of its user, the logical sessions that it may name, and its writes while
+//! `setUserWriteBlockMode` blocks those of users.
+//!
+//! Without access control the check of privileges costs one branch.
 
 use super::{localhost_exception, redact};
 use crate::access::action::Actions;
-use crate::access::command::Command;
 use crate::access::privilege::Privilege;
 use crate::access::requirements::Authorizer;
 use crate::access::resource::Pattern;
-use crate::access::{Action, Privileges, Resource};
+use crate::access::{Action, Command, Kind, Privileges, Resource};
 use crate::observe::activity::Activities;
+use crate::protocol::session_id::Named;
 use crate::state::auth::Auth;
 use crate::state::connection::ConnectionState;
+use base::bson::{Document, Value};
+use base::namespace::is_internal_database;
 use base::{ErrorCode, Result, err};
+use database::language::{self, Requester, stages_of};
+use database::{NO_USER, SessionId};
 use std::sync::LazyLock;
 use wire::request::Request;
 
@@ -87,4 +93,108 @@ pub(crate) fn authorize(
         }
         _ => error,
     })
+}
+
+/// Refuses a command that writes to a user database, while such writes are blocked.
+///
+/// Errors: UserWritesBlocked.
+pub(crate) fn check_user_writes(
+    auth: &Auth,
+    state: &ConnectionState,
+    command: &Command,
+    request: &Request<'_>,
+) -> Result<()> {
+    if state.is_system || !writes_for_user(command, request) {
+        return Ok(());
+    }
+    let bypasses = state.is_access_controlled(auth)
+        && is_authorized(auth, state, Resource::Cluster, Action::BypassWriteBlockingMode);
+    match bypasses {
+        true => Ok(()),
+        false => Err(err!(UserWritesBlocked, "User writes blocked")),
+    }
+}
+
+/// Returns true if a command writes to a user database.
+fn writes_for_user(command: &Command, request: &Request<'_>) -> bool {
+    let own = request.body.first().map(|first| first.value());
+    match command.name {
+        "aggregate" => output(request).is_some_and(is_of_user),
+        "bulkWrite" => {
+            let listed = request.sequences.iter().flat_map(|sequence| sequence.documents.iter());
+            documents(request.body.get("nsInfo")).chain(listed).any(|info| names_user(info.get("ns")))
+        }
+        "renameCollection" => names_user(own) || names_user(request.body.get("to")),
+        "applyOps" => documents(own).any(|operation| names_user(operation.get("ns"))),
+        // Users and roles are stored in `admin`.
+        name if name.contains("User") || name.contains("Role") => false,
+        _ => command.kind == Kind::Write && command.takes_write_concern && is_of_user(request.database),
+    }
+}
+
+fn is_of_user(database: &str) -> bool {
+    !is_internal_database(database)
+}
+
+/// Returns true if a namespace is in a user database.
+fn names_user(namespace: Option<Value<'_>>) -> bool {
+    let database = namespace.and_then(|namespace| namespace.as_str()?.split('.').next());
+    database.is_some_and(is_of_user)
+}
+
+fn documents(array: Option<Value<'_>>) -> impl Iterator<Item = Document<'_>> {
+    let array = array.and_then(|array| array.as_array());
+    array.into_iter().flat_map(|array| array.iter()).filter_map(|value| value.as_document())
+}
+
+/// Returns the target database of a pipeline's last stage.
+fn output<'a>(request: &Request<'a>) -> Option<&'a str> {
+    let pipeline = request.body.get("pipeline")?.as_array()?;
+    let (stage, spec) = stages_of(pipeline).last().filter(|(stage, _)| stage.writes())?;
+    let requester = Requester { database: request.database, collection: None, is: &|_| false };
+    let mut targets = stage.rights(spec.value(), &requester).into_iter().filter_map(|right| match right.on {
+        language::Resource::Target(target) => target.as_document()?.get("db")?.as_str(),
+        _ => None,
+    });
+    Some(targets.next_back().unwrap_or(request.database))
+}
+
+/// Identifies the user of a session, so that users cannot reach each other's sessions.
+pub(crate) fn session_digest(auth: &Auth, state: &ConnectionState) -> [u8; 32] {
+    match &state.identity {
+        Some(identity) if state.is_access_controlled(auth) => identity.digest,
+        _ => NO_USER,
+    }
+}
+
+/// Returns the session that a connection names; `None` without an authenticated user.
+///
+/// Errors: Unauthorized if the session names another user and this user may not impersonate.
+pub(crate) fn own_session(auth: &Auth, state: &ConnectionState, named: Named) -> Result<Option<SessionId>> {
+    own_session_or(auth, state, named, Action::Impersonate)
+}
+
+/// Does the work of [`own_session`] if another action also allows it.
+///
+/// Errors: as [`own_session`].
+pub(crate) fn own_session_or(
+    auth: &Auth,
+    state: &ConnectionState,
+    named: Named,
+    also: Action,
+) -> Result<Option<SessionId>> {
+    if !state.is_access_controlled(auth) {
+        return Ok(Some(named.id));
+    }
+    let Some(identity) = &state.identity else { return Ok(None) };
+    if !named.has_user {
+        return Ok(Some(SessionId::new(named.id.uuid, identity.digest)));
+    }
+    let privileges = privileges(auth, state);
+    let speaks_for_others =
+        [Action::Impersonate, also].iter().any(|action| privileges.allows(Resource::Cluster, *action));
+    match speaks_for_others || *named.id.user() == identity.digest {
+        true => Ok(Some(named.id)),
+        false => Err(err!(Unauthorized, "Unauthorized to set user digest in LogicalSessionId")),
+    }
 }

@@ -11,15 +11,16 @@ pub(crate) mod login;
 pub(crate) mod redact;
 pub(crate) mod restrictions;
 pub(crate) mod role;
-pub(crate) mod session;
 pub(crate) mod store;
 pub(crate) mod user;
-pub(crate) mod user_writes;
 
-pub(crate) use authorize::{authorize, authorizer, is_authorized, privileges};
+pub(crate) use authorize::{
+    authorize, authorizer, check_user_writes, is_authorized, own_session, own_session_or, privileges,
+    session_digest,
+};
 pub(crate) use conversation::ClientFirst;
 
-use crate::access::command::Command;
+use crate::access::Command;
 use crate::protocol::names::UserName;
 use crate::state::auth::Auth;
 use crate::state::connection::ConnectionState;

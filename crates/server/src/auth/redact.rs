@@ -1,6 +1,6 @@
 //! Commands for logs and listings, with "xxx" in place of secrets.
 
-use crate::access::command::Command;
+use crate::access::Command;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 
 /// Fields of commands that contain secrets.

@@ -3,11 +3,10 @@
 //! These are `$db`, the session, read and write concern, the time limit, read preference and API
 //! version. Handlers honor them through [`Arguments`], or this module refuses them by name.
 
-use crate::access::command::Command;
+use crate::access::Command;
 use crate::call::transaction_rules::{self, Given, Part};
 use crate::protocol::fields::Fields;
-use crate::protocol::read_concern::{ReadConcern, RequestedReadConcern};
-use crate::protocol::read_preference::ReadPreference;
+use crate::protocol::read_concern::{ReadConcern, ReadPreference, RequestedReadConcern};
 use crate::protocol::session_id::{self, Named};
 use crate::protocol::write_concern::WriteConcern;
 use base::bson::{Document, Element, Value};

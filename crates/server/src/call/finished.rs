@@ -3,7 +3,7 @@
 //! An entry is built once and written to `system.profile`, to the log, or to both. A new field of all entries belongs
 //! to [`Finished::finish`].
 
-use crate::access::command::Command;
+use crate::access::Command;
 use crate::auth::redact::{self, is_secret};
 use crate::observe::profiler::{Entry, Filter, Note, Notes, Setting};
 use crate::process::logging::now_millis;

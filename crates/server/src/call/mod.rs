@@ -10,7 +10,7 @@ pub(crate) mod row;
 pub(crate) mod transaction_rules;
 pub(crate) mod waits;
 
-use crate::access::command::Command;
+use crate::access::Command;
 use crate::call::arguments::{Arguments, is_generic};
 use crate::call::progress::Progress;
 use crate::observe::profiler::Notes;
@@ -20,8 +20,7 @@ use crate::server::{InnerStatus, Server};
 use crate::state::connection::ConnectionState;
 use base::bson::{Builder, Document, DocumentBuf};
 use base::{CompatibleWith, Error, ErrorCode, Namespace, Result, err};
-use database::time;
-use database::{OpenTransaction, Operation, Position, QuerySettings, Suspension};
+use database::{OpenTransaction, Operation, Position, QuerySettings, Suspension, time};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::task::Waker;

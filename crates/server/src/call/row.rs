@@ -1,7 +1,6 @@
 //! Row of the command table: a command and its handler.
 
-use crate::access::Requirements;
-use crate::access::command::{Command, Kind};
+use crate::access::{Command, Kind, Requirements};
 use crate::call::{Call, HandlerStatus};
 use base::Result;
 

@@ -1,6 +1,6 @@
 //! Rules for commands with a transaction number: allowed commands, namespaces and concerns.
 
-use crate::access::command::Command;
+use crate::access::Command;
 use crate::protocol::read_concern::{ReadConcern, RequestedReadConcern};
 use base::{Result, bail, err};
 

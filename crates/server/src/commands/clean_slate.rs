@@ -7,11 +7,10 @@
 //!
 //! MongoDB has none of these commands. Their errors use MongoDB's codes, so drivers raise familiar exceptions.
 
-use crate::access::command::Kind;
-use crate::access::{Requirements, requirements};
+use crate::access::{Kind, Requirements, requirements};
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
-use crate::commands::cursors::cursor_reply;
+use crate::commands::cursors;
 use crate::protocol::fields::Fields;
 use base::bson::Value;
 use base::{Result, bail};
@@ -175,7 +174,7 @@ fn diff(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let name = own_database(&mut fields, "diffDatabase")?;
     let snapshot = fields.string("since")?;
     let origin = fields.string("origin")?;
-    let batch_size = cursor_reply::batch_size(fields.document("cursor")?, "diffDatabase")?;
+    let batch_size = cursors::batch_size(fields.document("cursor")?, "diffDatabase")?;
     fields.finish()?;
     let state;
     let since = match (snapshot, origin) {
@@ -196,7 +195,7 @@ fn diff(call: &mut Call<'_>) -> Result<HandlerStatus> {
     };
     let (operation, context) = call.surroundings();
     let cursor = call.server.database.diff_database(&operation, name, &since, &context)?;
-    cursor_reply::first(call, cursor, batch_size.unwrap_or(FIRST_BATCH), false)?;
+    cursors::first(call, cursor, batch_size.unwrap_or(FIRST_BATCH), false)?;
     Ok(HandlerStatus::Done)
 }
 
@@ -213,7 +212,7 @@ pub(crate) const BACKUP: Row = Row::new(
 fn backup(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields().after_name();
     let since = fields.document("since")?;
-    let batch_size = cursor_reply::batch_size(fields.document("cursor")?, "vellumBackup")?;
+    let batch_size = cursors::batch_size(fields.document("cursor")?, "vellumBackup")?;
     fields.finish()?;
     let since = match since {
         Some(since) => {
@@ -228,6 +227,6 @@ fn backup(call: &mut Call<'_>) -> Result<HandlerStatus> {
     };
     let operation = call.operation();
     let cursor = call.server.database.backup_cursor(&operation, since)?;
-    cursor_reply::first(call, cursor, batch_size.unwrap_or(FIRST_BATCH), false)?;
+    cursors::first(call, cursor, batch_size.unwrap_or(FIRST_BATCH), false)?;
     Ok(HandlerStatus::Done)
 }

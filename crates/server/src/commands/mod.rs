@@ -56,5 +56,4 @@ pub(crate) mod sessions;
 pub(crate) mod sets;
 pub(crate) mod settings;
 pub(crate) mod table;
-pub(crate) mod transactions;
 pub(crate) mod users;

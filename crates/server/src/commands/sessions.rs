@@ -1,16 +1,16 @@
-//! Logical sessions: start, refresh, end, kill.
+//! Logical sessions and the ends of their transactions: start, refresh, end, kill, commit, abort.
 
-use crate::access::command::Kind;
-use crate::access::{Action, Requirements, requirements};
-use crate::auth::session;
+use crate::access::{Action, Kind, Requirements, requirements};
+use crate::auth;
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use crate::protocol::session_id::{self, Named};
-use crate::session::TIMEOUT_MINUTES;
+use crate::session::{Session, TIMEOUT_MINUTES};
 use base::bson::{Document, Value};
-use base::{Result, bail, err};
+use base::{ErrorCode, Result, bail, err};
 use database::SessionId;
+use std::sync::Arc;
 
 /// The row of `startSession`.
 pub(crate) const START_SESSION: Row =
@@ -18,7 +18,7 @@ pub(crate) const START_SESSION: Row =
 
 fn start(call: &mut Call<'_>) -> Result<HandlerStatus> {
     call.fields().after_name().finish()?;
-    let id = call.server.sessions.start(session::digest(&call.server.auth, call.connection))?;
+    let id = call.server.sessions.start(auth::session_digest(&call.server.auth, call.connection))?;
     call.reply.begin_document(c"id").append(c"id", Value::Binary { subtype: 4, bytes: &id.uuid }).end();
     call.reply.append(c"timeoutMinutes", TIMEOUT_MINUTES);
     Ok(HandlerStatus::Done)
@@ -68,7 +68,7 @@ pub(crate) const KILL_SESSIONS: Row =
 
 fn kill(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let ids = own_sessions(call, Action::KillAnySession)?;
-    let own = session::digest(&call.server.auth, call.connection);
+    let own = auth::session_digest(&call.server.auth, call.connection);
     // An empty list selects the sessions of the current user.
     kill_sessions(call, |id| match ids.as_slice() {
         [] => *id.user() == own,
@@ -188,7 +188,7 @@ impl Pattern {
 
 /// Returns the session that the client names. Another user's session requires the privilege `also`.
 fn own(call: &Call<'_>, named: Named, also: Action) -> Result<Option<SessionId>> {
-    session::own_or(&call.server.auth, call.connection, named, also)
+    auth::own_session_or(&call.server.auth, call.connection, named, also)
 }
 
 /// Takes the sessions in the command's own field.
@@ -207,4 +207,64 @@ fn wrong_list(call: &Call<'_>, found: &Value<'_>) -> base::Error {
         return err!(IDLFailedToParse, "BSON field '{name}.{name}' is missing but a required field");
     }
     err!(TypeMismatch, "BSON field '{name}.{name}' is the wrong type '{found}', expected type 'array'")
+}
+
+/// The row of `commitTransaction`.
+pub(crate) const COMMIT_TRANSACTION: Row =
+    Row::new("commitTransaction", Kind::Write, "Commits a transaction.", commit, Requirements::Nothing)
+        .admin_only()
+        .stable_api()
+        .in_transactions();
+
+/// The row of `abortTransaction`.
+pub(crate) const ABORT_TRANSACTION: Row =
+    Row::new("abortTransaction", Kind::Write, "Aborts a transaction.", abort, Requirements::Nothing)
+        .admin_only()
+        .stable_api()
+        .in_transactions();
+
+fn commit(call: &mut Call<'_>) -> Result<HandlerStatus> {
+    let (session, number) = transaction(call)?;
+    let operation = call.operation();
+    let (database, counters) = (&call.server.database, &call.server.sessions.transactions);
+    let committed = match session.commit_transaction(database, counters, &operation, number) {
+        // Another server of the shared store may have committed it, or this server may have
+        // lost the reply.
+        Err(error) if error.code() == ErrorCode::NoSuchTransaction && call.server.settings.shared => {
+            database.find_transaction(&operation, session.id, number)?.ok_or(error)?
+        }
+        outcome => outcome?,
+    };
+    match call.acknowledge(Some(committed)) {
+        // The commit may be lost with the servers that had it. The remaining records decide.
+        Err(error) if error.code() == ErrorCode::HostUnreachable && call.server.settings.shared => {
+            match database.find_transaction(&operation, session.id, number)? {
+                Some(found) => call.acknowledge(Some(found)),
+                None => Err(err!(NoSuchTransaction, "the transaction was lost: {}", error.message())),
+            }
+        }
+        outcome => outcome,
+    }
+}
+
+fn abort(call: &mut Call<'_>) -> Result<HandlerStatus> {
+    let (session, number) = transaction(call)?;
+    session.abort_transaction(&call.server.database, &call.server.sessions.transactions, number)?;
+    call.acknowledge(None)
+}
+
+/// Returns the session and the number of the transaction to end.
+fn transaction(call: &mut Call<'_>) -> Result<(Arc<Session>, i64)> {
+    let mut fields = call.fields().after_name();
+    // A token for mongos, which locates the members of a transaction.
+    fields.any("recoveryToken")?;
+    fields.refuse_unless_default("commitTimestamp")?;
+    fields.refuse_unless_default("durableTimestamp")?;
+    fields.refuse_unless_default("prepared")?;
+    fields.finish()?;
+    let number = call.arguments.transaction_number.filter(|_| call.arguments.transaction.is_some());
+    match (call.connection.session.clone(), number) {
+        (Some(session), Some(number)) => Ok((session, number)),
+        _ => Err(err!(CommandFailed, "{} must be run within a transaction", call.command.name)),
+    }
 }

@@ -1,13 +1,15 @@
-//! A connection without a socket: commands run in process.
+//! A server in this process: its construction with the command table, and connections without a socket.
 //!
-//! For scripts and tests without a network, and for fuzzing: [`LocalConnection::frame`] accepts any
-//! bytes.
+//! Scripts, tests without a network and fuzzing use the connections: [`LocalConnection::frame`] accepts any bytes.
 
-use crate::dispatch::request;
+use crate::commands::table;
+use crate::dispatch::request::{self, inner_command};
 use crate::observe::activity::Activity;
-use crate::server::Server;
+use crate::server::{Commands, Server, seed};
 use crate::state::connection::ConnectionState;
+use crate::state::settings::Settings;
 use base::bson::{Document, DocumentBuf};
+use database::Database;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
@@ -53,9 +55,26 @@ impl Drop for LocalConnection {
     }
 }
 
+impl Server {
+    /// Creates a server of this database. It does not listen yet.
+    pub fn new(settings: Settings, database: Arc<Database>) -> Server {
+        Server::with_seed(settings, database, seed())
+    }
+
+    /// Creates a server whose random numbers start from this seed.
+    pub fn with_seed(settings: Settings, database: Arc<Database>, seed: u64) -> Server {
+        let commands = Commands {
+            count: table::ROWS.len(),
+            requirements_of: |name| table::find(name).map(|command| command.requirements),
+            run: inner_command,
+        };
+        Server::with_commands(commands, settings, database, seed)
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::dispatch::local::*;
     use crate::state::settings::Settings;
     use base::bson::Builder;
     use database::{Database, SystemClock};

@@ -5,18 +5,16 @@
 //! of all commands belongs to [`Run::check_and_run`]. A new command is a row of [`table`].
 
 pub(crate) mod local;
-pub(crate) mod open;
 pub(crate) mod request;
 
-use crate::access::command::{Command, Kind};
-use crate::auth::{self, EXTERNAL, login, redact, user_writes};
+use crate::access::{Command, Kind};
+use crate::auth::{self, EXTERNAL, login, redact};
 use crate::call::arguments::{Arguments, Topology};
 use crate::call::finished::{self, Finished};
 use crate::call::progress::{Progress, RequestStart};
 use crate::call::row::{Handler, Row};
 use crate::call::transaction_rules::{self, Part};
-use crate::call::waits;
-use crate::call::{Call, DurabilityWait, HandlerStatus};
+use crate::call::{Call, DurabilityWait, HandlerStatus, waits};
 use crate::commands::table;
 use crate::observe::profiler::{Notes, Setting};
 use crate::process::event::Event;
@@ -31,8 +29,7 @@ use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::namespace::is_internal_database;
 use base::{Error, ErrorCode, Namespace, Result, bail, err};
 use database::language::first_stage;
-use database::time;
-use database::{Database, OpenTransaction, Position, cancellation};
+use database::{Database, OpenTransaction, Position, cancellation, time};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::task::Waker;
@@ -286,7 +283,7 @@ impl<'a> Run<'a, '_> {
             check_cluster_time(server, arguments.cluster_seconds)?;
         }
         if let Some(named) = arguments.named_session {
-            arguments.session = auth::session::own(&server.auth, state, named)?;
+            arguments.session = auth::own_session(&server.auth, state, named)?;
         }
         let in_transaction = arguments.transaction.is_some();
         self.record.context = LabelContext {
@@ -377,7 +374,7 @@ impl<'a> Run<'a, '_> {
         }
         self.check_primary(arguments)?;
         if self.server.set_settings.user_write_block.reason().is_some() {
-            user_writes::check(&self.server.auth, state, self.command, self.request)?;
+            auth::check_user_writes(&self.server.auth, state, self.command, self.request)?;
         }
         if let Some(event) = self.wait(state, arguments)? {
             self.progress.failure = Some(Box::new(failure));

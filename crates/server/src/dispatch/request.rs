@@ -7,8 +7,8 @@
 use crate::call::HandlerStatus;
 use crate::call::progress::{Progress, Stream};
 use crate::dispatch::{self, PendingReply};
-use crate::process::buffers;
 use crate::process::event::Event;
+use crate::process::memory;
 use crate::protocol::reply::{self, Reply};
 use crate::server::{InnerStatus, Server};
 use crate::state::connection::ConnectionState;
@@ -62,7 +62,7 @@ impl Request {
         let answer = parsed.poll(&mut request_state, state, server, out);
         if !matches!(answer, HandlerStatus::Wait(_)) && request_state.progress.stream.is_none() {
             drop(request);
-            buffers::release(bytes);
+            memory::release_buffer(bytes);
             return Ok((answer, None));
         }
         let ranges = request.map(|request| RequestRanges::of(&request, &bytes));

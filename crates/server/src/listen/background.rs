@@ -1,7 +1,7 @@
 //! Background work: TTL deletion, removal of idle cursors, sessions and views, and interruption of
 //! operations of disconnected clients.
 
-use crate::process::heap::{self, MemoryUsage, PurgePolicy};
+use crate::process::memory::{self, MemoryUsage, PurgePolicy};
 use crate::server::Server;
 use crate::state::parameters::Setting;
 use database::time;
@@ -69,7 +69,7 @@ impl Background {
             }
         }
         if self.purge_policy.is_due(server.memory_usage()) {
-            heap::purge();
+            memory::purge();
             self.purge_policy.record_purge(server.memory_usage());
         }
         if time::since(self.closed) >= IDLE_EVERY {
@@ -96,7 +96,7 @@ impl Server {
         let counted = self.database.engine().statistics();
         let engine =
             if self.settings.ephemeral { counted.bytes } else { counted.cache_bytes + counted.changed_bytes };
-        MemoryUsage { engine, resident: heap::process_bytes().map_or(0, |(_, resident)| resident) }
+        MemoryUsage { engine, resident: memory::process_bytes().map_or(0, |(_, resident)| resident) }
     }
 
     /// Returns the time between two TTL passes: the present value of ttlMonitorSleepSecs.

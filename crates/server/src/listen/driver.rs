@@ -9,8 +9,8 @@
 use crate::call::HandlerStatus;
 use crate::dispatch::request::Request;
 use crate::process::blocking::{in_place, network_threads};
-use crate::process::buffers;
 use crate::process::event::Event;
+use crate::process::memory;
 use crate::server::Server;
 use crate::state::connection::ConnectionState;
 use std::sync::Arc;
@@ -95,7 +95,7 @@ impl Driver {
             }
             if self.out.capacity() != 0 {
                 self.sent = 0;
-                buffers::release(std::mem::take(&mut self.out));
+                memory::release_buffer(std::mem::take(&mut self.out));
             }
             if self.closes {
                 return DriverAction::Close;
@@ -116,7 +116,7 @@ impl Driver {
                 },
             };
             self.set_busy(true);
-            self.out = buffers::take();
+            self.out = memory::take_buffer();
             let Driver { server, state, out, .. } = self;
             let done = match thread_kind {
                 ThreadKind::Dedicated => work.run(state, server, out),
@@ -145,7 +145,7 @@ impl Driver {
                 Ok(std::mem::take(&mut self.input))
             }
             Some(length) => {
-                let mut frame = buffers::take();
+                let mut frame = memory::take_buffer();
                 frame.extend_from_slice(rest.get(..length).unwrap_or_default());
                 self.handled += length;
                 Ok(frame)
@@ -154,7 +154,7 @@ impl Driver {
                 self.input.drain(..self.handled);
                 self.handled = 0;
                 if self.input.is_empty() && self.input.capacity() != 0 {
-                    buffers::release(std::mem::take(&mut self.input));
+                    memory::release_buffer(std::mem::take(&mut self.input));
                 }
                 Err(DriverAction::Read)
             }

@@ -11,8 +11,7 @@
 //! room, growth is refused.
 
 use crate::observe::activity::{Activities, Activity};
-use crate::process::heap;
-use crate::process::memory_limit::MemoryLimit;
+use crate::process::memory::{self, MemoryLimit};
 use crate::server::Server;
 use base::ErrorCode;
 use database::{Cursors, Database, Operation};
@@ -74,7 +73,7 @@ pub(crate) fn watch(server: &Weak<Server>, limit: MemoryLimit) {
 
 /// Returns resident bytes; 0 if the system does not report them.
 fn resident() -> u64 {
-    heap::process_bytes().map_or(0, |(_, resident)| resident)
+    memory::process_bytes().map_or(0, |(_, resident)| resident)
 }
 
 impl Watcher {
@@ -85,7 +84,7 @@ impl Watcher {
         // A holder is only ended for memory that it holds, not for free pages of the heap.
         let is_over = now > self.limit.bytes;
         if is_over || now > self.limit.of_data() && started >= self.next_purge {
-            heap::purge();
+            memory::purge();
             now = resident();
             self.next_purge = Instant::now() + (started.elapsed() * KEEP_TIMES).max(KEEP);
         }

@@ -10,7 +10,6 @@
 
 #[cfg(unix)]
 mod pinned;
-mod protocol;
 mod stream;
 mod tls_stream;
 mod web;
@@ -18,15 +17,13 @@ mod web;
 use crate::commands::diagnostics::server_info::host_name;
 use crate::listen::driver::{Driver, DriverAction, ThreadKind};
 use crate::observe::activity::Activity;
-use crate::process::blocking::{STACK_SIZE, network_threads, threads_max};
+use crate::process::blocking::{IdleProcessors, STACK_SIZE, network_threads, threads_max};
 use crate::process::event::Event;
-use crate::process::helpers::IdleProcessors;
 use crate::server::Server;
 use crate::state::connection::{ConnectionState, Peer};
+use crate::state::replica_set::connect_address;
 use crate::state::tls::{Tls, TlsMode};
-use crate::state::topology::connect_address;
 use database::{Database, threads};
-use protocol::Protocol;
 use std::future::{pending, poll_fn};
 use std::io;
 use std::net::SocketAddr;
@@ -37,7 +34,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
 use std::task::Poll;
 use std::time::{Duration, Instant};
-use stream::{SocketHandle, Stream};
+use stream::{Protocol, SocketHandle, Stream};
 use tls_stream::TlsStream;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::{Builder, Runtime};
@@ -292,7 +289,7 @@ impl Connection {
                 }
                 DriverAction::Refuse(_) if Protocol::of(&self.driver.input) == Some(Protocol::Http) => {
                     self.log_close("Client sent an HTTP request over a native MongoDB connection");
-                    return self.stream.send(&protocol::http_response()).await;
+                    return self.stream.send(&stream::http_response()).await;
                 }
                 DriverAction::Refuse(reason) => {
                     self.log_close(&reason);
@@ -416,7 +413,7 @@ impl Connection {
             }
             (Some(Protocol::OldTls), Some(_)) => {
                 self.log_close("SSL handshake failed, as client requested disabled protocol");
-                self.stream.send(&protocol::VERSION_ALERT).await?;
+                self.stream.send(&stream::VERSION_ALERT).await?;
                 Ok(false)
             }
             (Some(Protocol::Tls | Protocol::OldTls), None) => {

@@ -2,7 +2,6 @@
 
 pub(crate) mod activity;
 pub(crate) mod counters;
-pub(crate) mod gauges;
 pub(crate) mod operations;
 pub(crate) mod profiler;
 pub(crate) mod usage;

@@ -4,7 +4,7 @@
 //! A connection caches the counters of its last used database, so counting an operation takes two
 //! additions.
 
-use crate::process::counter::Counter;
+use crate::process::Counter;
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};

@@ -3,7 +3,6 @@
 pub(crate) mod fields;
 pub(crate) mod names;
 pub(crate) mod read_concern;
-pub(crate) mod read_preference;
 pub(crate) mod reply;
 pub(crate) mod session_id;
 pub(crate) mod write_concern;

@@ -1,9 +1,12 @@
-//! Read concerns. On one node all levels except snapshot read the same view.
+//! Read concern and read preference: what a read sees, and which member runs it.
 //!
-//! At the durability level `journaled` the reply of a majority, linearizable or snapshot read waits
-//! for the journal.
+//! On one node all levels except snapshot read the same view. At the durability level `journaled` the reply of a
+//! majority, linearizable or snapshot read waits for the journal.
+//!
+//! A single node ignores read preferences. Over a store with standbys, a read that prefers a secondary runs on
+//! a standby. Drivers leave the choice to a mongos, and a front acts as one.
 
-use base::bson::{Document, Value};
+use base::bson::{Document, Element, Type, Value};
 use base::{Error, Result, bail, err};
 
 /// Levels of a read concern.
@@ -125,4 +128,122 @@ impl RequestedReadConcern {
             _ => Ok(requested),
         }
     }
+}
+
+/// Minimum of maxStalenessSeconds in the driver specification.
+const STALENESS_MIN: i64 = 90;
+
+/// Modes of a read preference.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Mode {
+    #[default]
+    Primary,
+    PrimaryPreferred,
+    Secondary,
+    SecondaryPreferred,
+    Nearest,
+}
+
+/// The read preference of a command.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ReadPreference {
+    pub(crate) mode: Mode,
+    /// True if the preference requires tags. No standby has tags.
+    pub(crate) has_tags: bool,
+}
+
+impl Mode {
+    fn parse(name: &str) -> Option<Mode> {
+        Some(match name {
+            "primary" => Mode::Primary,
+            "primaryPreferred" => Mode::PrimaryPreferred,
+            "secondary" => Mode::Secondary,
+            "secondaryPreferred" => Mode::SecondaryPreferred,
+            "nearest" => Mode::Nearest,
+            _ => return None,
+        })
+    }
+
+    /// Returns the name of the mode.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Mode::Primary => "primary",
+            Mode::PrimaryPreferred => "primaryPreferred",
+            Mode::Secondary => "secondary",
+            Mode::SecondaryPreferred => "secondaryPreferred",
+            Mode::Nearest => "nearest",
+        }
+    }
+}
+
+impl ReadPreference {
+    /// Parses `$readPreference`. `command` is the command's name for errors.
+    ///
+    /// Errors: TypeMismatch, BadValue, IDLFailedToParse and MaxStalenessOutOfRange as MongoDB.
+    pub(crate) fn parse(element: &Element<'_>, command: &str) -> Result<ReadPreference> {
+        let document = element.value().as_document().ok_or_else(|| {
+            Error::wrong_type(format_args!("{}.{}", command, element.name()), element.kind(), "object")
+        })?;
+        let mode = mode(document)?;
+        let has_tags = tags(document)?;
+        if has_tags && mode == Mode::Primary {
+            bail!(BadValue, "Only empty tags are allowed with primary read preference");
+        }
+        if staleness(document)? > 0 && mode == Mode::Primary {
+            bail!(BadValue, "maxStalenessSeconds can not be set for the primary mode");
+        }
+        Ok(ReadPreference { mode, has_tags })
+    }
+
+    /// Returns true if a secondary may run the read.
+    pub(crate) fn secondary_ok(self) -> bool {
+        self.mode != Mode::Primary
+    }
+}
+
+fn mode(document: Document<'_>) -> Result<Mode> {
+    match document.get("mode") {
+        Some(Value::String(name)) => Mode::parse(name).ok_or_else(|| {
+            err!(
+                BadValue,
+                "Enumeration value '{name}' for field '$readPreference.mode' is not a valid value."
+            )
+        }),
+        Some(other) => Err(wrong_type("mode", other.kind(), "'string'")),
+        None => {
+            Err(err!(IDLFailedToParse, "BSON field '$readPreference.mode' is missing but a required field"))
+        }
+    }
+}
+
+/// Returns true if only members with tags match, because no tag set is empty.
+fn tags(document: Document<'_>) -> Result<bool> {
+    let Some(value) = document.get("tags") else { return Ok(false) };
+    let sets = value.as_array().ok_or_else(|| wrong_type("tags", value.kind(), "'array'"))?;
+    let is_any = |set: Value<'_>| set.as_document().is_some_and(|set| set.is_empty());
+    Ok(sets.iter().next().is_some() && !sets.iter().any(is_any))
+}
+
+/// Checks maxStalenessSeconds. Each valid value is satisfied, since no standby lags more than the
+/// minimum.
+fn staleness(document: Document<'_>) -> Result<i64> {
+    let Some(value) = document.get("maxStalenessSeconds") else { return Ok(0) };
+    let number = value.as_number().ok_or_else(|| {
+        wrong_type("maxStalenessSeconds", value.kind(), "types '[long, int, decimal, double']")
+    })?;
+    match number.to_i64_clamped() {
+        i64::MIN..=-1 => Err(err!(BadValue, "maxStalenessSeconds must be a non-negative integer")),
+        1..STALENESS_MIN => {
+            Err(err!(MaxStalenessOutOfRange, "maxStalenessSeconds value cannot be less than {STALENESS_MIN}"))
+        }
+        seconds => Ok(seconds),
+    }
+}
+
+fn wrong_type(name: &str, kind: Type, expected: &str) -> base::Error {
+    err!(
+        TypeMismatch,
+        "BSON field '$readPreference.{name}' is the wrong type '{}', expected type {expected}",
+        kind.alias()
+    )
 }

@@ -1,4 +1,5 @@
-//! State of a connection between its requests.
+//! State of a connection between its requests, and of the network: threads, requests in progress, the end of the
+//! server.
 
 use crate::access::Identity;
 use crate::observe::activity::Activity;
@@ -7,11 +8,15 @@ use crate::protocol::names::UserName;
 use crate::session::Session;
 use crate::state::auth::Auth;
 use crate::state::parameters::Parameters;
+use crate::state::tls::ReportedErrors;
 use base::bson::{Document, DocumentBuf};
+use database::EventCount;
 use rustls::ProtocolVersion;
 use rustls::pki_types::CertificateDer;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use wire::busy_poll::LatestConnection;
 use wire::header::MAX_MESSAGE_SIZE;
 use wire::scram::{Credential, Mechanism, Server as Scram};
 
@@ -135,4 +140,58 @@ impl ConnectionState {
 pub(crate) fn app_name(metadata: Document<'_>) -> &str {
     let application = metadata.get("application").and_then(|value| value.as_document());
     application.and_then(|document| document.get("name")).and_then(|name| name.as_str()).unwrap_or("")
+}
+
+/// State of the network.
+pub(crate) struct Network {
+    /// Connection of the latest request.
+    pub(crate) latest_connection: LatestConnection,
+    /// Addresses and reasons that the log has already reported.
+    pub(crate) reported: ReportedErrors,
+    /// Network threads that handle a request.
+    pub(crate) active_threads: AtomicUsize,
+    /// Dedicated threads.
+    #[cfg(unix)]
+    pub(crate) dedicated_threads: crate::process::dedicated_threads::Threads,
+    /// Requests in progress, from frame to reply.
+    pub(crate) active_requests: AtomicUsize,
+    /// Set when the server accepts no more requests.
+    stopping: AtomicBool,
+    /// Advances to stop the server.
+    pub(crate) stop: Arc<EventCount>,
+    message_ids: AtomicU64,
+}
+
+impl Network {
+    /// Creates the state for a server with a shared store (`is_shared`) or with local data.
+    pub(crate) fn new(is_shared: bool) -> Network {
+        #[cfg(not(unix))]
+        let _ = is_shared;
+        Network {
+            latest_connection: LatestConnection::default(),
+            reported: ReportedErrors::default(),
+            active_threads: AtomicUsize::new(0),
+            #[cfg(unix)]
+            dedicated_threads: crate::process::dedicated_threads::Threads::new(is_shared),
+            active_requests: AtomicUsize::new(0),
+            stopping: AtomicBool::new(false),
+            stop: Arc::default(),
+            message_ids: AtomicU64::new(0),
+        }
+    }
+
+    /// Accepts no more requests.
+    pub(crate) fn refuse_requests(&self) {
+        self.stopping.store(true, Ordering::Release);
+    }
+
+    /// Returns true if the server accepts no more requests.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// Returns the id of the next message.
+    pub(crate) fn next_message_id(&self) -> i32 {
+        self.message_ids.fetch_add(1, Ordering::Relaxed) as i32
+    }
 }

@@ -3,11 +3,8 @@
 pub(crate) mod auth;
 pub(crate) mod cluster_parameters;
 pub(crate) mod connection;
-pub(crate) mod default_concerns;
 pub(crate) mod fail_point;
-pub(crate) mod feature_version;
 pub(crate) mod http;
-pub(crate) mod network;
 pub(crate) mod parameters;
 pub(crate) mod query_knobs;
 pub(crate) mod query_settings;
@@ -17,5 +14,3 @@ pub(crate) mod set_settings;
 pub(crate) mod settings;
 pub(crate) mod system_collections;
 pub(crate) mod tls;
-pub(crate) mod topology;
-pub(crate) mod user_write_block;

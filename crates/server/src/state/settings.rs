@@ -1,6 +1,6 @@
 //! Validated settings of a server.
 
-use crate::process::memory_limit::MemoryLimit;
+use crate::process::memory::MemoryLimit;
 use crate::state::http::HttpOptions;
 use crate::state::tls::Tls;
 use base::CompatibleWith;

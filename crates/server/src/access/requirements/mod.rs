@@ -1,19 +1,17 @@
-//! Privileges that each command needs: its declaration in the command table and the checks that
-//! follow from it.
+//! Privileges that each command needs: its declaration in the command table and the checks that follow from it.
 //!
 //! A row of the table names an action and the kind of its resource, or a function of the request.
 //! The function parses the request as the handler does and errs on the strict side. It checks both
 //! values of a duplicate field, and checks the whole database if the request names no collection.
+//!
+//! A cursor stores the user and the privileges of the command that opened it. Other users cannot
+//! read it. Its owner cannot read it after losing these privileges.
 
-mod catalog;
 mod data;
-mod pipeline;
 mod server;
 mod users;
 
-pub(crate) use catalog::*;
-pub(crate) use data::*;
-pub(crate) use pipeline::aggregate;
+pub(crate) use data::{aggregate, *};
 pub(crate) use server::*;
 pub(crate) use users::*;
 
@@ -24,10 +22,10 @@ use super::resource::{OwnedResource, Resource};
 use crate::observe::activity::Activities;
 use crate::protocol::names::UserName;
 use base::bson::{Document, Value};
-use base::{Result, err};
-use database::Database;
-use wire::request::Documents;
-use wire::request::Sequences;
+use base::{Result, bail, err};
+use database::{Cursor, CursorTag, Database};
+use std::sync::Arc;
+use wire::request::{Documents, Sequences};
 
 /// The needs of a command, as declared in its row.
 #[derive(Clone, Copy)]
@@ -188,4 +186,49 @@ pub(crate) fn values<'a>(document: Document<'a>, name: &str) -> impl Iterator<It
 /// Returns true if a field is true or a nonzero number.
 pub(crate) fn is_set(document: Document<'_>, name: &str) -> bool {
     values(document, name).any(|value| value.is_truthy())
+}
+
+/// User and privileges of the command that opened a cursor.
+struct CursorOwner {
+    user: Option<UserName>,
+    needed: Vec<RequiredPrivilege>,
+}
+
+/// Returns true if this user opened the cursor.
+pub(crate) fn is_cursor_of(tag: &CursorTag, user: Option<&UserName>) -> bool {
+    tag.downcast_ref::<CursorOwner>().is_some_and(|owner| owner.user.as_ref() == user)
+}
+
+/// Returns the user that opened a cursor.
+pub(crate) fn cursor_user(tag: &CursorTag) -> Option<&UserName> {
+    tag.downcast_ref::<CursorOwner>()?.user.as_ref()
+}
+
+/// Returns the tag for a cursor that a command with these needs leaves open.
+pub(crate) fn cursor_tag(mut authorizer: Authorizer<'_>, requirements: &Requirements) -> CursorTag {
+    authorizer.record = Some(Vec::new());
+    // The check passed before the handler. The next batch detects privileges revoked since.
+    let _ = authorizer.check(requirements);
+    let user = authorizer.user().cloned();
+    let Authorizer { record, .. } = authorizer;
+    Arc::new(CursorOwner { user, needed: record.unwrap_or_default() })
+}
+
+/// Checks that the connection may read a cursor.
+///
+/// Errors: Unauthorized.
+pub(crate) fn check_cursor(authorizer: &Authorizer<'_>, id: i64, cursor: &Cursor) -> Result<()> {
+    let Some(identity) = authorizer.identity else {
+        bail!(Unauthorized, "not authorized for getMore on {}", authorizer.database);
+    };
+    let owner = cursor.tag.as_ref().and_then(|tag| tag.downcast_ref::<CursorOwner>());
+    let Some(owner) = owner.filter(|owner| owner.user.as_ref() == Some(&identity.user)) else {
+        bail!(Unauthorized, "cursor id {id} was not created by the authenticated user");
+    };
+    let still =
+        |needed: &RequiredPrivilege| authorizer.privileges.allows_all(needed.resource.view(), needed.actions);
+    match owner.needed.iter().all(still) {
+        true => Ok(()),
+        false => Err(err!(Unauthorized, "not authorized for getMore with cursor id {id}")),
+    }
 }

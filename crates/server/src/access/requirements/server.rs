@@ -40,7 +40,7 @@ pub(crate) fn kill_cursors(authorizer: &mut Authorizer<'_>) -> Result<()> {
     let lists: Vec<_> = values(authorizer.body, "cursors").filter_map(|list| list.as_array()).collect();
     for id in lists.into_iter().flat_map(|list| list.iter()).filter_map(|id| id.as_i64()) {
         let Some((of, owner)) = authorizer.store.cursors.tagged(id) else { continue };
-        if !super::super::cursor::is_of(&owner, authorizer.user()) {
+        if !super::super::requirements::is_cursor_of(&owner, authorizer.user()) {
             let resource = if of == namespace { resource } else { Resource::Cluster };
             authorizer.require(resource, Action::KillAnyCursor)?;
         }

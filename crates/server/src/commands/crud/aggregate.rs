@@ -1,18 +1,22 @@
-//! `aggregate`: a pipeline over a collection or over no collection.
+//! `aggregate`: a pipeline over a collection or over no collection, and the input of the stages that the server feeds.
 
 use super::explain;
-use crate::access::command::Kind;
-use crate::access::{Requirements, requirements};
-use crate::call::arguments;
+use crate::access::{Kind, Requirements, requirements};
+use crate::auth;
 use crate::call::row::Row;
-use crate::call::{Call, HandlerStatus};
-use crate::commands::cursors::cursor_reply;
+use crate::call::{Call, HandlerStatus, arguments};
+use crate::commands::cursors;
+use crate::commands::sessions::listed_users;
+use crate::observe::usage::{CLASSES, CollectionUsage, Latency};
 use crate::protocol::fields::Fields;
 use crate::protocol::read_concern::ReadConcern;
-use base::bson::{Array, Document, Value};
+use crate::server::Server;
+use crate::state::connection::ConnectionState;
+use base::bson::{Array, Builder, Document, DocumentBuf, FieldName, Value};
 use base::{Error, ErrorCode, Namespace, Result, bail, err};
-use database::language::{Collation, StageDefinition, stages_of};
-use database::{AggregateRequest, FIRST_BATCH, Verbosity};
+use database::language::{CollStats, Collation, External, StageDefinition, stages_of};
+use database::{AggregateRequest, FIRST_BATCH, ServerSource, Sources, Verbosity};
+use std::sync::Arc;
 
 /// Position in the command table.
 pub(crate) const AGGREGATE: Row = Row::new(
@@ -92,11 +96,11 @@ fn aggregate(call: &mut Call<'_>) -> Result<HandlerStatus> {
     if cursor.writes {
         // The first read of a document runs all of $out or $merge. An empty first batch leaves that
         // work to getMore, as in MongoDB.
-        cursor_reply::first(call, cursor, parts.batch_size.unwrap_or(FIRST_BATCH), false)?;
+        cursors::first(call, cursor, parts.batch_size.unwrap_or(FIRST_BATCH), false)?;
         call.acknowledge(None)?;
         return Ok(HandlerStatus::Done);
     }
-    cursor_reply::first(call, cursor, parts.batch_size.unwrap_or(FIRST_BATCH), false)?;
+    cursors::first(call, cursor, parts.batch_size.unwrap_or(FIRST_BATCH), false)?;
     Ok(HandlerStatus::Done)
 }
 
@@ -209,7 +213,7 @@ impl<'a> Parts<'a> {
             uuid: fields.uuid("collectionUUID")?,
             settings: fields.document("querySettings")?,
             explain: fields.strict_boolean("explain")?.unwrap_or(false),
-            batch_size: cursor_reply::batch_size(cursor, "aggregate")?,
+            batch_size: cursors::batch_size(cursor, "aggregate")?,
             has_cursor: cursor.is_some(),
         };
         for internal in ["fromMongos", "fromRouter", "needsMerge", "exchange", "encryptionInformation"] {
@@ -235,7 +239,59 @@ impl<'a> Parts<'a> {
             hint: self.hint.clone(),
             allow_disk_use: self.allow_disk_use,
             bypass_validation: self.bypass_validation,
-            sources: Some(super::sources::for_server(call.server, call.connection, self.pipeline)),
+            sources: Some(for_server(call.server, call.connection, self.pipeline)),
         }
     }
+}
+
+/// Returns the current state for `$currentOp`, `$listLocalSessions` or the latencies of
+/// `$collStats`, if the first stage of the pipeline needs it.
+pub(crate) fn for_server(server: &Server, state: &ConnectionState, pipeline: Array<'_>) -> Sources {
+    let first = External::first_of(pipeline);
+    let operations = match &first {
+        Some(External::CurrentOp(options)) => {
+            crate::commands::diagnostics::current_op::documents(server, state, options.view())
+        }
+        _ => Vec::new(),
+    };
+    let latencies_asked = matches!(&first, Some(External::CollStats(CollStats { latencies: Some(_), .. })));
+    let settings = match first {
+        Some(External::QuerySettings { shows_shape }) => {
+            server.set_settings.query_settings.documents(shows_shape)
+        }
+        _ => Vec::new(),
+    };
+    let usage = latencies_asked.then(|| server.activities.usage());
+    let sessions = server.sessions.clone();
+    let own = auth::session_digest(&server.auth, state);
+    Arc::new(move |source| match source {
+        ServerSource::CurrentOp => Ok(operations.clone()),
+        ServerSource::QuerySettings => Ok(settings.clone()),
+        ServerSource::ListLocalSessions(options) => {
+            Ok(sessions.documents(listed_users(options, own)?.as_deref()))
+        }
+        ServerSource::Latencies { namespace, histograms } => {
+            Ok(vec![latencies(usage.as_ref().and_then(|usage| usage.of(namespace)), histograms)])
+        }
+    })
+}
+
+/// Returns the number of operations on a collection and their time in microseconds, optionally as a
+/// histogram.
+fn latencies(collection_usage: Option<&CollectionUsage>, with_histograms: bool) -> DocumentBuf {
+    let collection_usage = collection_usage.cloned().unwrap_or_default();
+    let transactions = ("transactions", Latency::default());
+    let mut out = Builder::new();
+    for (name, latency) in CLASSES.into_iter().zip(collection_usage.classes).chain([transactions]) {
+        out.begin_document(FieldName::literal(name));
+        if with_histograms {
+            out.begin_array(c"histogram");
+            for (micros, count) in latency.histogram.counts() {
+                out.push_document().append(c"micros", micros).append(c"count", count).end();
+            }
+            out.end();
+        }
+        out.append(c"latency", latency.sum.micros).append(c"ops", latency.sum.count).end();
+    }
+    out.finish()
 }

@@ -3,19 +3,18 @@
 use super::retry::Retryable;
 use super::update::Statement;
 use super::write_batch::{ends_command, is_suspended, run_in_order};
-use crate::access::command::Kind;
-use crate::access::{Requirements, requirements};
+use crate::access::{Kind, Requirements, requirements};
 use crate::call::row::Row;
-use crate::call::transaction_rules;
-use crate::call::{Call, HandlerStatus};
-use crate::commands::cursors::cursor_reply;
-use crate::process::counter::Counter;
+use crate::call::{Call, HandlerStatus, transaction_rules};
+use crate::commands::cursors;
+use crate::process::Counter;
 use crate::protocol::fields::Fields;
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Value, ValueBuf};
 use base::{Error, Namespace, Result, bail, err};
-use database::Scope;
 use database::language::Collation;
-use database::{Committed, Hint, InsertRequest, RetryKey, UpdateOutcome, WriteProgress, check_writable};
+use database::{
+    Committed, Hint, InsertRequest, RetryKey, Scope, UpdateOutcome, WriteProgress, check_writable,
+};
 use std::mem;
 
 /// Maximum number of operations in a command.
@@ -70,7 +69,7 @@ fn bulk_write(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let bypass_validation = fields.flag("bypassDocumentValidation")?.unwrap_or(false);
     let keeps_timestamps = fields.boolean("bypassEmptyTsReplacement")?.unwrap_or(false);
     let variables = fields.document("let")?;
-    let batch_size = cursor_reply::batch_size(fields.document("cursor")?, "bulkWrite")?;
+    let batch_size = cursors::batch_size(fields.document("cursor")?, "bulkWrite")?;
     fields.finish()?;
     if !(1..=OPERATIONS_MAX).contains(&operations.len()) {
         bail!(
@@ -103,7 +102,7 @@ fn bulk_write(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let finish = |call: &mut Call<'_>, bulk: &mut Bulk| {
         let Bulk { retryable, totals, replies, committed, .. } = bulk;
         let (namespace, replies) = (bulk_namespace.clone(), mem::take(replies));
-        cursor_reply::listing(call, namespace, replies, batch_size.unwrap_or(u64::MAX))?;
+        cursors::listing(call, namespace, replies, batch_size.unwrap_or(u64::MAX))?;
         totals.append_to(call.reply);
         Retryable::append_retried(retryable.as_ref(), call.reply);
         call.acknowledge(*committed)

@@ -3,18 +3,15 @@
 use crate::call::{Call, DurabilityWait, HandlerStatus};
 use crate::process::blocking;
 use crate::protocol::fields::Fields;
-use crate::protocol::read_concern::ReadConcern;
-use crate::protocol::read_preference::{Mode, ReadPreference};
+use crate::protocol::read_concern::{Mode, ReadConcern, ReadPreference};
 use crate::protocol::reply;
 use crate::protocol::write_concern::Effective;
 use base::bson::Document;
 use base::{Error, Namespace, Result, bail, err};
-use database::language::Interrupt;
-use database::language::{Collation, Context};
-use database::time;
+use database::language::{Collation, Context, Interrupt};
 use database::{
     AcknowledgmentLevel, Committed, Hint, MemberPreference, Operation, Position, Scope, StandbyRead,
-    WriteConcernStatus,
+    WriteConcernStatus, time,
 };
 use std::sync::Arc;
 

@@ -2,16 +2,14 @@
 
 use super::retry::Retryable;
 use super::write_batch::{WriteBatch, is_suspended, run_in_order};
-use crate::access::command::Kind;
-use crate::access::{Action, Requirements};
+use crate::access::{Action, Kind, Requirements};
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use base::bson::Document;
 use base::{ErrorCode, Result, bail};
-use database::Scope;
 use database::language::{Collation, Matcher};
-use database::{DeleteRequest, Hint, UpdateOutcome, WriteProgress, delete_answer};
+use database::{DeleteRequest, Hint, Scope, UpdateOutcome, WriteProgress, delete_answer};
 use std::sync::Arc;
 
 /// Position in the command table.

@@ -3,9 +3,8 @@
 //! The handlers' own parsers read the inner command, so both refuse the same fields. The database
 //! then explains the plan. Explain accepts one statement of a write command.
 
-use super::{aggregate as aggregation, count, delete, distinct, find, find_and_modify, update};
-use crate::access::command::Kind;
-use crate::access::{Requirements, requirements};
+use super::{aggregate as aggregation, delete, find, find_and_modify, update};
+use crate::access::{Kind, Requirements, requirements};
 use crate::call::arguments::is_generic;
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
@@ -113,7 +112,7 @@ fn explain_aggregate(
 }
 
 fn explain_count(call: &Call<'_>, fields: &mut Fields<'_>, verbosity: Verbosity) -> Result<DocumentBuf> {
-    let parts = count::Parts::read(fields)?;
+    let parts = find::CountParts::read(fields)?;
     call.check_uuid(&parts.namespace, parts.uuid)?;
     let scope = call.scope_to_read_here(&parts.namespace, parts.collation.as_ref(), None)?;
     let window = (parts.skip, parts.limit);
@@ -121,7 +120,7 @@ fn explain_count(call: &Call<'_>, fields: &mut Fields<'_>, verbosity: Verbosity)
 }
 
 fn explain_distinct(call: &Call<'_>, fields: &mut Fields<'_>, verbosity: Verbosity) -> Result<DocumentBuf> {
-    let parts = distinct::Parts::read(fields)?;
+    let parts = find::DistinctParts::read(fields)?;
     let scope = call.scope_to_read_here(&parts.namespace, parts.collation.as_ref(), None)?;
     call.server.database.explain_distinct(&scope, parts.key, parts.query, parts.hint, verbosity)
 }

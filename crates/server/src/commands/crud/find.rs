@@ -1,16 +1,16 @@
-//! `find`: matching documents through a cursor.
+//! Reads of one collection by a filter: `find` returns documents through a cursor, `count` their number, `distinct` the
+//! values of a field.
 
-use crate::access::command::Kind;
-use crate::access::{Action, Requirements};
+use crate::access::{Action, Kind, Requirements};
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
-use crate::commands::cursors::cursor_reply;
+use crate::commands::cursors;
 use crate::protocol::fields::Fields;
 use crate::protocol::read_concern::ReadConcern;
-use base::bson::Document;
+use base::bson::{Document, Value};
 use base::{Namespace, Result, bail};
 use database::language::Collation;
-use database::{FIRST_BATCH, FindRequest};
+use database::{FIRST_BATCH, FindRequest, Hint};
 
 /// Position in the command table.
 pub(crate) const FIND: Row =
@@ -44,7 +44,7 @@ fn find(call: &mut Call<'_>) -> Result<HandlerStatus> {
     };
     let mut cursor = call.server.database.find(&scope, &parts.request)?;
     if cursor.missing {
-        cursor_reply::nothing(call, &cursor);
+        cursors::nothing(call, &cursor);
         return Ok(HandlerStatus::Done);
     }
     cursor.no_timeout = parts.no_timeout;
@@ -52,7 +52,7 @@ fn find(call: &mut Call<'_>) -> Result<HandlerStatus> {
     // the journal.
     cursor.durable =
         cursor.tailable && call.arguments.read_concern.level.is_some_and(ReadConcern::is_durable);
-    cursor_reply::first(call, cursor, parts.batch_size, parts.single_batch)?;
+    cursors::first(call, cursor, parts.batch_size, parts.single_batch)?;
     Ok(HandlerStatus::Done)
 }
 
@@ -110,5 +110,115 @@ impl<'a> Parts<'a> {
             bail!(FailedToParse, "cannot use tailable option with the 'singleBatch' option");
         }
         Ok(())
+    }
+}
+
+/// Position in the command table.
+pub(crate) const COUNT: Row = Row::new(
+    "count",
+    Kind::Read,
+    "Counts the documents that match.",
+    count,
+    Requirements::Collection(Action::Find),
+)
+.stable_api()
+.takes_read_concern();
+
+/// Parsed fields of the command. `explain` uses them too.
+pub(crate) struct CountParts<'a> {
+    pub(crate) namespace: Namespace,
+    pub(crate) collation: Option<Collation>,
+    pub(crate) query: Document<'a>,
+    pub(crate) limit: u64,
+    pub(crate) skip: u64,
+    pub(crate) hint: Option<Hint>,
+    pub(crate) uuid: Option<[u8; 16]>,
+}
+
+fn count(call: &mut Call<'_>) -> Result<HandlerStatus> {
+    let parts = CountParts::read(&mut call.fields())?;
+    call.check_uuid(&parts.namespace, parts.uuid)?;
+    let scope = call.scope_to_read(&parts.namespace, parts.collation.as_ref(), None)?;
+    let n = call.server.database.count(&scope, parts.query, parts.hint, parts.skip, parts.limit)?;
+    match i32::try_from(n) {
+        Ok(small) => call.reply.append(c"n", small),
+        Err(_) => call.reply.append(c"n", n as i64),
+    };
+    Ok(HandlerStatus::Done)
+}
+
+impl<'a> CountParts<'a> {
+    /// Parses the fields of the command.
+    ///
+    /// Errors: invalid, missing or unknown fields.
+    pub(crate) fn read(fields: &mut Fields<'a>) -> Result<CountParts<'a>> {
+        let parts = CountParts {
+            namespace: fields.namespace()?,
+            query: fields.document("query")?.unwrap_or(Document::EMPTY),
+            // A negative limit equals its absolute value.
+            limit: fields.integer("limit")?.unwrap_or(0).unsigned_abs(),
+            skip: fields.natural("skip")?.unwrap_or(0),
+            hint: fields.hint()?,
+            collation: fields.collation()?,
+            uuid: fields.uuid("collectionUUID")?,
+        };
+        // Old clients send a projection here. MongoDB accepts and ignores it.
+        fields.any("fields")?;
+        fields.finish()?;
+        Ok(parts)
+    }
+}
+
+/// Position in the command table.
+pub(crate) const DISTINCT: Row = Row::new(
+    "distinct",
+    Kind::Read,
+    "Lists the distinct values of a field.",
+    distinct,
+    Requirements::Collection(Action::Find),
+)
+.takes_read_concern()
+.in_transactions();
+
+/// Parsed fields of the command. `explain` uses them too.
+pub(crate) struct DistinctParts<'a> {
+    pub(crate) namespace: Namespace,
+    pub(crate) collation: Option<Collation>,
+    pub(crate) key: &'a str,
+    pub(crate) query: Document<'a>,
+    pub(crate) hint: Option<Hint>,
+    pub(crate) settings: Option<Document<'a>>,
+}
+
+fn distinct(call: &mut Call<'_>) -> Result<HandlerStatus> {
+    let parts = DistinctParts::read(&mut call.fields())?;
+    call.apply_query_settings(parts.settings)?;
+    let scope = call.scope_to_read(&parts.namespace, parts.collation.as_ref(), None)?;
+    let values = call.server.database.distinct(&scope, parts.key, parts.query, parts.hint)?;
+    call.reply.append_all(values.view());
+    if let Some((time, _)) = scope.operation.snapshot() {
+        call.reply.append(c"atClusterTime", Value::Timestamp(*time));
+    }
+    Ok(HandlerStatus::Done)
+}
+
+impl<'a> DistinctParts<'a> {
+    /// Parses the fields of the command.
+    ///
+    /// Errors: invalid, missing or unknown fields.
+    pub(crate) fn read(fields: &mut Fields<'a>) -> Result<DistinctParts<'a>> {
+        let parts = DistinctParts {
+            namespace: fields.namespace()?,
+            key: fields.required("key", Fields::string)?,
+            query: fields.document("query")?.unwrap_or(Document::EMPTY),
+            hint: fields.hint()?,
+            settings: fields.document("querySettings")?,
+            collation: fields.collation()?,
+        };
+        fields.finish()?;
+        if parts.key.contains('\0') {
+            bail!(31032, "Distinct key contains embedded null byte");
+        }
+        Ok(parts)
     }
 }

@@ -2,16 +2,16 @@
 
 use super::retry::Retryable;
 use super::update::Statement;
-use crate::access::command::Kind;
-use crate::access::{Requirements, requirements};
+use crate::access::{Kind, Requirements, requirements};
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::{Namespace, Result, bail, err};
-use database::Scope;
 use database::language::{Arena, Collation, Context, Matcher, Projection, SortPattern};
-use database::{Action, Committed, FindAndModifyOutcome, FindAndModifyRequest, ReplyBuilder, RetryKey};
+use database::{
+    Action, Committed, FindAndModifyOutcome, FindAndModifyRequest, ReplyBuilder, RetryKey, Scope,
+};
 use std::sync::Arc;
 
 /// Position in the command table.

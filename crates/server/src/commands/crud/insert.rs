@@ -1,8 +1,7 @@
 //! `insert`: inserts documents into a collection, which is created if missing.
 
 use super::write_batch::{WriteBatch, run_suspendable};
-use crate::access::command::Kind;
-use crate::access::{Requirements, requirements};
+use crate::access::{Kind, Requirements, requirements};
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;

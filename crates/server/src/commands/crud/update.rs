@@ -2,16 +2,14 @@
 
 use super::retry::Retryable;
 use super::write_batch::{WriteBatch, is_suspended, run_in_order};
-use crate::access::command::Kind;
-use crate::access::{Requirements, requirements};
+use crate::access::{Kind, Requirements, requirements};
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use base::bson::{Document, Value, ValueBuf};
 use base::{ErrorCode, Result, bail};
-use database::Scope;
 use database::language::{Collation, Context, Matcher, SortPattern, Update, mentions_expr};
-use database::{Hint, UpdateOutcome, UpdateRequest, WriteProgress};
+use database::{Hint, Scope, UpdateOutcome, UpdateRequest, WriteProgress};
 use std::borrow::Cow;
 use std::sync::Arc;
 

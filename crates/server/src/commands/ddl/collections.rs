@@ -3,8 +3,7 @@
 //! Each command has a row for the command table and a handler below it. The handler reads the command's fields and
 //! calls `Database`, which has the rules of the catalog.
 
-use crate::access::command::Kind;
-use crate::access::{Action, Requirements, requirements};
+use crate::access::{Action, Kind, Requirements, requirements};
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::{Fields, uuid};

@@ -5,11 +5,10 @@
 //!
 //! MongoDB needs its search process for search indexes. This server has no search indexes.
 
-use crate::access::command::Kind;
-use crate::access::{Action, Requirements, requirements};
+use crate::access::{Action, Kind, Requirements, requirements};
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
-use crate::commands::cursors::cursor_reply;
+use crate::commands::cursors;
 use crate::protocol::fields::Fields;
 use base::bson::{Builder, Document, Value, equal};
 use base::{Namespace, Result, bail, err};
@@ -174,7 +173,7 @@ pub(crate) const LIST_INDEXES: Row = Row::new(
 fn list_indexes(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let namespace = fields.namespace()?;
-    let batch_size = cursor_reply::batch_size(fields.document("cursor")?, "listIndexes")?;
+    let batch_size = cursors::batch_size(fields.document("cursor")?, "listIndexes")?;
     fields.check_flags(&["includeBuildUUIDs", "includeIndexBuildInfo"])?;
     if ["includeBuildUUIDs", "includeIndexBuildInfo"]
         .iter()
@@ -192,7 +191,7 @@ fn list_indexes(call: &mut Call<'_>) -> Result<HandlerStatus> {
         bail!(CommandNotSupportedOnView, "Namespace {namespace} is a view, not a collection");
     };
     let documents = data.indexes.iter().map(|index| index.spec.to_document()).collect();
-    cursor_reply::listing(call, namespace, documents, batch_size.unwrap_or(u64::MAX))?;
+    cursors::listing(call, namespace, documents, batch_size.unwrap_or(u64::MAX))?;
     Ok(HandlerStatus::Done)
 }
 

@@ -1,11 +1,10 @@
 //! `listDatabases` and `listCollections`.
 
-use crate::access::command::Kind;
-use crate::access::{Action, Requirements, Resource, requirements};
+use crate::access::{Action, Kind, Requirements, Resource, requirements};
 use crate::auth;
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
-use crate::commands::cursors::cursor_reply;
+use crate::commands::cursors;
 use base::bson::{Builder, Document, DocumentBuf};
 use base::{Namespace, Result, err};
 use database::language::Matcher;
@@ -101,7 +100,7 @@ fn list_collections(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let filter = fields.document("filter")?.unwrap_or(Document::EMPTY);
     let name_only = fields.boolean("nameOnly")?.unwrap_or(false);
     let authorized = fields.boolean("authorizedCollections")?.unwrap_or(false);
-    let batch_size = cursor_reply::batch_size(fields.document("cursor")?, "listCollections")?;
+    let batch_size = cursors::batch_size(fields.document("cursor")?, "listCollections")?;
     // MongoDB ignores this flag since 4.2.
     fields.flag("includePendingDrops")?;
     fields.finish()?;
@@ -134,7 +133,7 @@ fn list_collections(call: &mut Call<'_>) -> Result<HandlerStatus> {
         }
     }
     let namespace = Namespace::new(call.request.database, "$cmd.listCollections")?;
-    cursor_reply::listing(call, namespace, listed, batch_size.unwrap_or(u64::MAX))?;
+    cursors::listing(call, namespace, listed, batch_size.unwrap_or(u64::MAX))?;
     Ok(HandlerStatus::Done)
 }
 

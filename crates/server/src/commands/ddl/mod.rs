@@ -4,4 +4,3 @@ pub(crate) mod collections;
 pub(crate) mod indexes;
 pub(crate) mod listings;
 pub(crate) mod validate;
-pub(crate) mod validate_metadata;

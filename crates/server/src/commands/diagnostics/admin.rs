@@ -1,10 +1,8 @@
 //! Commands for operators: log, profiler, feature version, shutdown.
 
-use crate::access::command::Kind;
-use crate::access::{Action, Requirements, requirements};
-use crate::call::finished;
+use crate::access::{Action, Kind, Requirements, requirements};
 use crate::call::row::Row;
-use crate::call::{Call, HandlerStatus};
+use crate::call::{Call, HandlerStatus, finished};
 use crate::observe::profiler::{Filter, Setting};
 use crate::process::logging;
 use base::bson::Value;

@@ -1,7 +1,6 @@
 //! `currentOp` and `killOp`: the running operations, and their interruption.
 
-use crate::access::command::Kind;
-use crate::access::{self, Requirements, requirements};
+use crate::access::{self, Kind, Requirements, requirements};
 use crate::auth;
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
@@ -17,8 +16,7 @@ use crate::state::connection::ConnectionState;
 use crate::state::parameters::Parameters;
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Value};
 use base::{Result, bail};
-use database::SessionId;
-use database::time;
+use database::{SessionId, time};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -114,7 +112,7 @@ impl VisibleUsers {
     fn by(auth: &Auth, state: &ConnectionState, own_only: bool) -> VisibleUsers {
         let user = || state.identity.as_ref().map(|identity| identity.user.clone());
         let only = own_only && state.is_access_controlled(auth);
-        VisibleUsers { only: only.then(|| (user(), auth::session::digest(auth, state))) }
+        VisibleUsers { only: only.then(|| (user(), auth::session_digest(auth, state))) }
     }
 
     fn shows(&self, activity: &Activity) -> bool {
@@ -127,7 +125,7 @@ impl VisibleUsers {
 
     fn shows_cursor(&self, cursor: &database::IdleCursor) -> bool {
         let is_own = |user: &Option<UserName>| {
-            cursor.tag.as_ref().is_some_and(|tag| access::cursor::is_of(tag, user.as_ref()))
+            cursor.tag.as_ref().is_some_and(|tag| access::requirements::is_cursor_of(tag, user.as_ref()))
         };
         self.only.as_ref().is_none_or(|(user, _)| is_own(user))
     }
@@ -145,7 +143,7 @@ fn idle_cursor(cursor: &database::IdleCursor) -> DocumentBuf {
     let mut entry = Builder::new();
     entry.append(c"type", "idleCursor").append(c"ns", cursor.namespace.as_str());
     entry.append(c"active", false).append(c"currentOpTime", &format_time(now_millis()));
-    append_user(&mut entry, cursor.tag.as_ref().and_then(access::cursor::user_of));
+    append_user(&mut entry, cursor.tag.as_ref().and_then(access::requirements::cursor_user));
     if let Some(session) = &cursor.session {
         session_id::append(entry.begin_document(c"lsid"), session);
         entry.end();

@@ -2,10 +2,8 @@
 
 pub(crate) mod admin;
 pub(crate) mod current_op;
-pub(crate) mod fsync;
 pub(crate) mod maintenance;
 pub(crate) mod plan_cache;
-pub(crate) mod reports;
 pub(crate) mod server_info;
 pub(crate) mod server_status;
 pub(crate) mod statistics;

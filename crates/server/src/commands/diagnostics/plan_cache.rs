@@ -3,8 +3,7 @@
 //! An index filter limits the indexes for queries of one shape. The cache keeps the winning plan of
 //! a shape after a trial between indexes.
 
-use crate::access::command::Kind;
-use crate::access::{Action, Requirements};
+use crate::access::{Action, Kind, Requirements};
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;

@@ -1,7 +1,6 @@
 //! Small commands about the server and the machine: ping, buildInfo, hostInfo, ….
 
-use crate::access::command::Kind;
-use crate::access::{Action, Requirements, requirements};
+use crate::access::{Action, Kind, Requirements, requirements};
 use crate::auth::role;
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};

@@ -1,20 +1,17 @@
 //! `serverStatus` and `top`: counters of this server.
 
-use crate::access::command::Kind;
-use crate::access::{Action, Requirements};
+use crate::access::{Action, Kind, Requirements};
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
 use crate::commands::diagnostics::server_info::host_name;
 use crate::commands::sets::hello;
 use crate::commands::table;
 use crate::observe::activity::Activities;
-use crate::observe::counters::{Counters, PROTOCOLS};
-use crate::observe::counters::{LOGINS, TryCounter};
-use crate::observe::gauges::{Collections, Connections, Process};
+use crate::observe::counters::{Collections, Connections, Counters, LOGINS, PROTOCOLS, Process, TryCounter};
 use crate::observe::operations::Operations;
 use crate::observe::usage::{KINDS, Sum};
-use crate::process::heap::process_bytes;
 use crate::process::logging::now_millis;
+use crate::process::memory::process_bytes;
 use crate::server::Server;
 use crate::session::Sessions;
 use crate::state::auth::Auth;
@@ -23,8 +20,8 @@ use crate::state::tls::Tls;
 use base::bson::{Builder, FieldName, Value};
 use base::{Namespace, Result};
 use database::{Database, time};
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{self, Relaxed};
 use std::time::Instant;
 
 /// The row of `serverStatus`.

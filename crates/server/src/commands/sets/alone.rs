@@ -2,8 +2,7 @@
 //! these.
 
 use super::replication::replica_set;
-use crate::access::command::Kind;
-use crate::access::{Action, Requirements};
+use crate::access::{Action, Kind, Requirements};
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;

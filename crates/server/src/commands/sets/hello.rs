@@ -3,8 +3,7 @@
 //! With topologyVersion and maxAwaitTimeMS the reply waits for a change or the timeout. If the
 //! client allows exhaust replies, later replies follow without further requests.
 
-use crate::access::Requirements;
-use crate::access::command::Kind;
+use crate::access::{Kind, Requirements};
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
 use crate::commands::users::login;

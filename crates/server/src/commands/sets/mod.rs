@@ -5,4 +5,3 @@ pub(crate) mod apply_ops;
 pub(crate) mod hello;
 pub(crate) mod replication;
 pub(crate) mod replication_changes;
-pub(crate) mod replication_member;

@@ -1,8 +1,7 @@
 //! Commands that read the state of the replica set. The set has one member. A standalone refuses
 //! them.
 
-use crate::access::command::Kind;
-use crate::access::{Action, Requirements};
+use crate::access::{Action, Kind, Requirements};
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
 use crate::process::logging::now_millis;

@@ -1,11 +1,10 @@
 //! `setQuerySettings` and `removeQuerySettings`: what holds for all queries of one shape.
 
-use crate::access::command::Kind;
-use crate::access::{Action, Requirements};
+use crate::access::{Action, Kind, Requirements};
 use crate::call::arguments::is_generic;
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
-use crate::commands::crud::{aggregate, distinct, find};
+use crate::commands::crud::{aggregate, find};
 use crate::protocol::fields::Fields;
 use crate::state::query_settings::hash_of;
 use base::bson::{Document, Value};
@@ -147,7 +146,7 @@ fn hash_of_query(query: Document<'_>) -> Result<String> {
     let mut fields = Fields::of_command(&request, is_generic);
     match name {
         "find" => _ = find::Parts::read(&mut fields)?,
-        "distinct" => _ = distinct::Parts::read(&mut fields)?,
+        "distinct" => _ = find::DistinctParts::read(&mut fields)?,
         _ => _ = aggregate::Parts::read(&mut fields, database)?,
     }
     query_shape::of_command(database, query).map(|shape| hash_of(shape.view())).ok_or_else(no_shape)

@@ -4,8 +4,7 @@
 //! The clock drives TTL, `$$NOW`, `$currentDate`, ObjectIds of the server, cluster times and session timeouts. The
 //! command requires test commands, because it can expire every document.
 
-use crate::access::command::Kind;
-use crate::access::{Action, Requirements};
+use crate::access::{Action, Kind, Requirements};
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;

@@ -1,7 +1,6 @@
 //! Commands that create, change and drop users, and grant roles to them: documents in `admin.system.users`.
 
-use crate::access::command::Kind;
-use crate::access::{Action, Requirements, requirements};
+use crate::access::{Action, Kind, Requirements, requirements};
 use crate::auth::user::{User, append_credential, append_roles};
 use crate::auth::{self, EXTERNAL, restrictions, role, store};
 use crate::call::row::Row;

@@ -1,8 +1,7 @@
 //! `_mergeAuthzCollections`: moves users and roles of a dump from mongorestore's temporary
 //! collections to the system collections.
 
-use crate::access::command::Kind;
-use crate::access::{Requirements, requirements};
+use crate::access::{Kind, Requirements, requirements};
 use crate::auth::store;
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};

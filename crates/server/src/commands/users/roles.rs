@@ -1,8 +1,7 @@
 //! Commands that create, change and drop roles: documents in `admin.system.roles`.
 
-use crate::access::command::Kind;
 use crate::access::privilege::{self, Privilege};
-use crate::access::{Action, Requirements, builtin, requirements};
+use crate::access::{Action, Kind, Requirements, builtin, requirements};
 use crate::auth::store::{ROLES, USERS};
 use crate::auth::{restrictions, role};
 use crate::call::row::Row;

@@ -2,17 +2,16 @@
 //! seconds, sizes in bytes. A new metric is a line in the function of its subject.
 
 use super::Response;
-use super::exposition::{CONTENT_TYPE, Exposition, Kind::*};
+use super::exposition::Kind::*;
+use super::exposition::{CONTENT_TYPE, Exposition};
 use super::users::HttpClient;
 use crate::access::{Action, Resource};
 use crate::auth;
 use crate::commands::table;
-use crate::observe::counters::LOGINS;
-use crate::observe::counters::{Counters, PROTOCOLS};
-use crate::observe::gauges::{Collections, Connections, Process};
+use crate::observe::counters::{Collections, Connections, Counters, LOGINS, PROTOCOLS, Process};
 use crate::observe::operations::{BUCKETS, DatabaseOperations};
-use crate::process::heap::process_bytes;
 use crate::process::logging::now_millis;
+use crate::process::memory::process_bytes;
 use crate::server::Server;
 use crate::session::Sessions;
 use crate::state::auth::Auth;

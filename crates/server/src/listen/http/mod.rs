@@ -6,20 +6,18 @@
 
 mod commands;
 mod exposition;
-mod history;
 mod metrics;
-mod origin_check;
-mod page;
 mod request;
 mod response;
 mod users;
 
+pub(crate) use commands::sample;
+pub(crate) use request::{Malformed, Request};
+pub(crate) use response::Response;
+
 use crate::server::Server;
 use crate::state::http::PATHS;
 use base::bson::Builder;
-pub(crate) use history::sample;
-pub(crate) use request::{Malformed, Request};
-pub(crate) use response::Response;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -102,10 +100,10 @@ fn route(exchange: Exchange<'_>) -> Result<Response, Answer> {
         _ => {}
     }
     let names = server.settings.http.as_ref().map_or(&[][..], |options| &options.names);
-    origin_check::check(request, names)?;
+    request::check_origin(request, names)?;
     match request.path {
-        "/" => Ok(page::answer()),
-        "/history" => history::answer(exchange),
+        "/" => Ok(response::page()),
+        "/history" => commands::history(exchange),
         "/kill" => commands::kill(exchange),
         "/login" => commands::log_in(exchange),
         "/logout" => commands::log_out(exchange),

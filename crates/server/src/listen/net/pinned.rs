@@ -13,9 +13,9 @@ use super::Connection;
 use super::stream::{Stream, is_readable};
 use crate::listen::driver::{Driver, DriverAction, ThreadKind};
 use crate::process::blocking::in_place;
-use crate::process::buffers;
 use crate::process::dedicated_threads::{ThreadPermit, Threads};
 use crate::process::event::Event;
+use crate::process::memory;
 use rustix::buffer::spare_capacity;
 use std::future::pending;
 use std::io::{self, ErrorKind, Write};
@@ -67,7 +67,7 @@ impl PinnedStream {
         loop {
             let mut ready = watched.readable().await?;
             if input.capacity() == 0 {
-                *input = buffers::take();
+                *input = memory::take_buffer();
             }
             match ready.try_io(|socket| read(socket.get_ref(), input)) {
                 Ok(read) => {
@@ -78,7 +78,7 @@ impl PinnedStream {
                     }
                     return read;
                 }
-                Err(_) if input.is_empty() => buffers::release(std::mem::take(input)),
+                Err(_) if input.is_empty() => memory::release_buffer(std::mem::take(input)),
                 Err(_) => {}
             }
         }
@@ -147,7 +147,7 @@ impl BlockingSocket<'_> {
     /// Waits briefly for bytes and reads them. Returns their number; `None` if no bytes arrive.
     pub(super) fn fill(&mut self, input: &mut Vec<u8>) -> io::Result<Option<usize>> {
         if input.capacity() == 0 {
-            *input = buffers::take();
+            *input = memory::take_buffer();
         }
         match read(&self.stream.socket, input) {
             Ok(read) => Ok(Some(read)),

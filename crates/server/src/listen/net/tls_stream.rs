@@ -4,7 +4,7 @@
 //! therefore holds no buffer. No call blocks its thread: all waits are for the socket.
 
 use super::stream;
-use crate::process::buffers;
+use crate::process::memory;
 use rustls::{ProtocolVersion, ServerConfig, ServerConnection};
 use std::future::pending;
 use std::io::{self, BufRead, ErrorKind, IoSlice, Write};
@@ -117,7 +117,7 @@ impl TlsStream {
                 return Ok(true);
             }
             let Some(mut rest) = self.raw.get(self.consumed..).filter(|rest| !rest.is_empty()) else {
-                buffers::release(std::mem::take(&mut self.raw));
+                memory::release_buffer(std::mem::take(&mut self.raw));
                 self.consumed = 0;
                 return Ok(false);
             };
@@ -130,7 +130,7 @@ impl TlsStream {
         let mut reader = self.session.reader();
         let bytes = reader.fill_buf()?;
         if input.capacity() == 0 {
-            *input = buffers::take();
+            *input = memory::take_buffer();
         }
         input.extend_from_slice(bytes);
         let count = bytes.len();

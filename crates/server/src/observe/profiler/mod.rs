@@ -5,7 +5,6 @@
 //! filter, an operation costs two more comparisons. The module `finished` builds the entry of an
 //! operation after its end. Results of single statements are recorded while they run ([`Notes`]).
 
-mod advice;
 mod shapes;
 
 pub(crate) use shapes::Shapes;
@@ -16,7 +15,8 @@ use database::{Operation, time};
 use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 use std::time::{Duration, Instant};
 
 /// Profiler settings of a database.

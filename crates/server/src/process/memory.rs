@@ -1,10 +1,16 @@
-//! Return of freed memory to the system.
+//! The memory of the process: its limit, the buffers of connections, and the return of freed memory to the system.
 //!
 //! An allocator keeps freed memory for reuse. jemalloc, the allocator on Linux, returns it after a
 //! short time, but only while the program allocates. A call returns all free pages at once. The
 //! background thread makes this call when much memory was freed and the server is quiet. An earlier
 //! call would cost page faults for memory that is soon used again.
+//!
+//! Connections hold a buffer only while a request is in progress, so thousands of idle connections cost little. Each
+//! network thread caches a few buffers, which are still in the processor's cache.
 
+use crate::process::Counter;
+use std::cell::RefCell;
+use std::sync::atomic::AtomicU64;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 use std::{ffi::CStr, ptr::null_mut};
 
@@ -127,6 +133,76 @@ const PURGE: &CStr = c"arena.4096.purge";
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub(crate) fn purge() {}
 
+/// Maximum default memory of an operation.
+const OPERATION_MAX: u64 = 1 << 30;
+
+/// Memory limit of the process.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MemoryLimit {
+    /// Limit in bytes.
+    pub bytes: u64,
+    /// Source of the limit, for the log and serverStatus.
+    pub from: String,
+}
+
+impl MemoryLimit {
+    /// Returns the default memory limit of an operation in bytes.
+    pub(crate) fn of_operation(limit: Option<&MemoryLimit>) -> u64 {
+        limit.map_or(OPERATION_MAX, |limit| (limit.bytes / 2).min(OPERATION_MAX))
+    }
+
+    /// Returns the limit of the memory engine's data in bytes.
+    pub(crate) fn of_data(&self) -> u64 {
+        self.bytes / 8 * 7
+    }
+
+    /// Returns the amount in bytes below which refused writes are accepted again.
+    pub(crate) fn of_data_again(&self) -> u64 {
+        self.bytes / 32 * 27
+    }
+}
+
+/// Counts of ended operations and cursors for serverStatus.
+#[derive(Default)]
+pub(crate) struct MemoryLimitStats {
+    pub(crate) operations: Counter,
+    pub(crate) cursors: Counter,
+    pub(crate) connections: Counter,
+    /// Resident bytes at the last check.
+    pub(crate) resident: AtomicU64,
+}
+
+/// Capacity of a new buffer in bytes. Enough for most requests.
+const CAPACITY: usize = 8 * 1024;
+
+/// Maximum capacity of a cached buffer. Larger buffers are freed.
+const CACHED_CAPACITY_MAX: usize = 64 * 1024;
+
+/// Number of cached buffers for each thread.
+const CACHED_MAX: usize = 4;
+
+thread_local! {
+    static CACHE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Returns an empty buffer.
+pub(crate) fn take_buffer() -> Vec<u8> {
+    CACHE.with_borrow_mut(|cache| cache.pop()).unwrap_or_else(|| Vec::with_capacity(CAPACITY))
+}
+
+/// Returns a buffer to the cache.
+pub(crate) fn release_buffer(mut buffer: Vec<u8>) {
+    if !(CAPACITY..=CACHED_CAPACITY_MAX).contains(&buffer.capacity()) {
+        return;
+    }
+    buffer.clear();
+    CACHE.with_borrow_mut(|cache| {
+        if cache.len() < CACHED_MAX {
+            cache.push(buffer);
+        }
+    });
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -183,5 +259,17 @@ mod tests {
             })
             .collect();
         assert_eq!(due.len(), 2, "{due:?}");
+    }
+
+    #[test]
+    fn small_buffers_are_reused_and_large_buffers_freed() {
+        release_buffer(Vec::with_capacity(10 * CACHED_CAPACITY_MAX));
+        let mut buffer = take_buffer();
+        assert!(buffer.capacity() <= CACHED_CAPACITY_MAX);
+        buffer.push(1);
+        let address = buffer.as_ptr();
+        release_buffer(buffer);
+        let again = take_buffer();
+        assert!(again.is_empty() && again.as_ptr() == address);
     }
 }

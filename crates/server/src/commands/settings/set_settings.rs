@@ -1,13 +1,13 @@
-//! `getDefaultRWConcern` and `setDefaultRWConcern`: the defaults for commands without a read or
-//! write concern.
+//! Commands on settings that all members of a set share: the default concerns (`setDefaultRWConcern`,
+//! `getDefaultRWConcern`) and `setUserWriteBlockMode`.
 
-use crate::access::command::Kind;
-use crate::access::{Action, Requirements};
+use crate::access::{Action, Kind, Requirements};
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use crate::protocol::read_concern::ReadConcern;
 use crate::protocol::write_concern::WriteConcern;
+use crate::state::set_settings::BlockReason;
 use base::bson::{Document, FieldName, Value};
 use base::{Result, bail, err};
 
@@ -103,4 +103,27 @@ fn append_defaults(call: &mut Call<'_>) {
     }
     let now = call.server.database.now_millis();
     call.reply.append(c"localUpdateWallClockTime", Value::DateTime(now));
+}
+
+/// Position in the command table.
+pub(crate) const SET_BLOCK: Row = Row::new(
+    "setUserWriteBlockMode",
+    Kind::Admin,
+    "Blocks or allows the writes of users.",
+    set_block,
+    Requirements::Cluster(Action::SetUserWriteBlockMode),
+)
+.admin_only()
+.takes_write_concern();
+
+fn set_block(call: &mut Call<'_>) -> Result<HandlerStatus> {
+    let mut fields = call.fields().after_name();
+    let blocks = fields.required("global", Fields::boolean)?;
+    let reason = fields.string("reason")?.map_or(Ok(BlockReason::Unspecified), BlockReason::parse)?;
+    fields.finish()?;
+    if !call.server.is_replica_set() {
+        bail!(IllegalOperation, "setUserWriteBlockMode cannot be run on standalones");
+    }
+    call.server.set_settings.user_write_block.change(&call.server.database, blocks, reason)?;
+    call.acknowledge(None)
 }
