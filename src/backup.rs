@@ -5,7 +5,7 @@
 //! journals.
 
 use crate::cli::{BackupOptions, RestoreOptions};
-use crate::data_errors::{Purpose, error_message};
+use crate::failure::{Purpose, error_message};
 use crate::server_client;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use jiff::Timestamp;

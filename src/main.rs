@@ -4,15 +4,12 @@
 //! A new verb is a variant of [`cli::Verb`] and a case in `main`.
 
 mod advise;
-mod background;
 mod backup;
 mod banner;
 mod cli;
 mod config;
-mod data_errors;
 mod failure;
 mod first_user;
-mod heap;
 mod init_scripts;
 mod lab;
 mod mongod;

@@ -5,9 +5,8 @@
 
 use crate::banner::{self, Start};
 use crate::config::{Config, StartupOutput};
-use crate::data_errors::{Purpose, error_message};
-use crate::failure::{Failure, Kind};
-use crate::{background, init_scripts, process};
+use crate::failure::{Failure, Kind, Purpose, error_message};
+use crate::{init_scripts, process};
 use base::bson::{Builder, FieldName, Value};
 use database::{Clock, Database, SettableClock};
 use postgres::PostgresStore;
@@ -32,9 +31,9 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
     server::logging::start(&config.log)
         .map_err(|error| Failure::new(Kind::Options, format!("cannot open the log: {error}")))?;
     log_panics();
-    background::leave_terminal();
+    process::leave_terminal();
     if config.repair {
-        return crate::data_errors::repair(&config).map_err(|why| Failure::new(Kind::Data, why));
+        return crate::failure::repair(&config).map_err(|why| Failure::new(Kind::Data, why));
     }
     process::watch_signals(config.settings.tls.clone())
         .map_err(|error| Failure::new(Kind::Other, format!("cannot watch for signals: {error}")))?;
@@ -172,7 +171,7 @@ fn announce(address: SocketAddr, config: &Config, start: Start, server: &Server)
         // A closed standard output is not an error.
         let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     }
-    background::ready();
+    process::ready();
 }
 
 /// Returns the default limit of replaced documents for old snapshots, in bytes: the cache size, at

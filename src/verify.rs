@@ -6,7 +6,7 @@
 //! directory.
 
 use crate::cli::VerifyOptions;
-use crate::data_errors::{Purpose, error_message};
+use crate::failure::{Purpose, error_message};
 use crate::print_error;
 use base::bson::{Builder, DocumentBuf, Value};
 use database::{Database, SystemClock};

@@ -7,9 +7,9 @@
 mod options;
 mod settings;
 
-use crate::background::{is_child, start_child};
 use crate::failure::{Failure, Kind};
 use crate::first_user::FirstUser;
+use crate::process::{is_child, start_child};
 use crate::serve::serve;
 use server::logging::{self, Destination};
 use settings::Options;

@@ -18,7 +18,6 @@ mod histogram;
 mod load;
 mod options;
 mod progress;
-mod record;
 mod replay;
 mod report;
 mod result;

@@ -5,10 +5,10 @@ use crate::experiment::{self, Experiment};
 use crate::load::Lab;
 use crate::options::{Common, Verb, check_unique_names};
 use crate::progress::Progress;
-use crate::replay::Replay;
+use crate::replay::{self, Replay};
 use crate::result::{FORMAT, Part, Report, TargetInfo};
 use crate::target::{self, Scratch, Target, Workspace};
-use crate::{Error, Result, record, report};
+use crate::{Error, Result, report};
 use base::random::Random;
 use jiff::Timestamp;
 use std::io::Write as _;
@@ -50,7 +50,7 @@ async fn run_verb(verb: Verb) -> Result<ExitCode> {
         }
         Verb::All(common) => return run(common, experiment::All).await,
         Verb::Suite { command, common } => return run(common, experiment::Suite { command }).await,
-        Verb::Record(record) => return record::run(&record).await,
+        Verb::Record(record) => return replay::run(&record).await,
         Verb::Replay { recording, replay, common } => {
             return run(common, Replay::open(&recording, replay)?).await;
         }

@@ -5,10 +5,9 @@
 //! `read_` method here.
 
 use crate::connection::{Param, Row};
-use crate::excerpts::Excerpts;
 use crate::keys::{self, bounds, prefix_end};
 use crate::log::{is_log, log_bounds, scan_of};
-use crate::pages::{IdIn, PAGE_BYTES, PageLimits, column, search_column};
+use crate::pages::{Excerpts, IdIn, PAGE_BYTES, PageLimits, column, search_column};
 use crate::scan_group::{FirstPage, ScanGroup};
 use crate::session::PostgresSnapshot;
 use crate::times::unpack;

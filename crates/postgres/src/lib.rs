@@ -9,7 +9,7 @@
 //! 2. `schema.sql` defines the stored schema: one table of keys and values for all trees, and functions that check and
 //!    apply a whole change. `schema.rs` creates it and holds every statement that uses it.
 //! 3. `session.rs` and `snapshot.rs` read one state: a REPEATABLE READ transaction, begun at its first read.
-//!    `cursor.rs` reads through the statements of `pages.rs`, many ranges at a time, `excerpts.rs` reads only the start
+//!    `cursor.rs` reads through the statements of `pages.rs`, many ranges at a time, or only the start
 //!    of each document, and `scan_group.rs` starts several scans at once. `standby.rs` reads from a standby that has
 //!    caught up far enough; `members.rs` lists the hosts.
 //! 4. `change.rs` and `commit.rs` turn a prepared change into one call, mostly by a statement of `direct.rs`.
@@ -35,7 +35,6 @@ mod connection;
 mod cursor;
 mod direct;
 mod engine;
-mod excerpts;
 mod exclusive;
 mod failure;
 mod front;

@@ -1,13 +1,15 @@
-//! Statements that read a page of a scan: a range of keys, many ranges, or the first pages of many scans.
+//! Statements that read a page of a scan: a range of keys, many ranges, or the first pages of many scans; and excerpts.
 //!
 //! A row has the key, the value, the long key, and the record that the entry names. A page without records has the
 //! value in that place. A record longer than the limit is replaced by its length. All statements read kv in the order
 //! of its primary key. Conditions name the tree and the ends of its keys separately: for a row range `(ident, key)`,
 //! PostgreSQL would scan on to the end of the tree.
+//!
+//! An excerpt page has the first bytes of each value, once the values of a scan have shown how many it needs.
 
-use crate::connection::Statement;
+use crate::connection::{Row, Statement};
 use std::sync::Arc;
-use storage::Direction;
+use storage::{Direction, Excerpt, Value};
 
 /// Approximate maximum of document bytes in a page.
 pub(crate) const PAGE_BYTES: usize = 4 << 20;
@@ -219,4 +221,57 @@ fn scan_group(direction: &str) -> String {
          left join SCHEMA.kv r on w.named > 0 and r.ident = $7::int8 \
          and r.key = case w.named when {by_key} then {IN_KEY} when {by_value} then {IN_VALUE} end"
     )
+}
+
+/// Minimum number of values that decide the length of the starts.
+const SAMPLE_MIN: usize = 16;
+
+/// Bytes of a start beyond the longest start that the sample needed.
+const RESERVE: usize = 16;
+
+/// A scan pays for excerpts while at most one value of this many does not fit into its start.
+const MISSES: usize = 8;
+
+/// The excerpts of one scan.
+pub(crate) struct Excerpts {
+    excerpt: Arc<dyn Excerpt>,
+    /// Length of the starts; `None` before the first page.
+    length: Option<usize>,
+}
+
+impl Excerpts {
+    pub(crate) fn new(excerpt: Arc<dyn Excerpt>) -> Excerpts {
+        Excerpts { excerpt, length: None }
+    }
+
+    /// Returns the length of the starts that the next page has; `None` for a page of whole values.
+    pub(crate) fn length(&self) -> Option<usize> {
+        self.length
+    }
+
+    /// Returns the excerpt of a value that is longer than its start.
+    pub(crate) fn of(&self, row: &Row) -> Option<Value> {
+        self.excerpt.of_start(row.bytes(column::FETCHED)?)
+    }
+
+    /// Learns from a page with this number of values beyond their excerpts. Returns false if further pages need whole
+    /// values.
+    pub(crate) fn learn(&mut self, rows: &[Row], misses: usize) -> bool {
+        if self.length.is_some() {
+            return misses * MISSES <= rows.len();
+        }
+        let values = rows.iter().filter_map(|row| row.bytes(column::FETCHED));
+        let (mut bytes, mut longest, mut count) = (0, 0, 0);
+        for value in values {
+            bytes += value.len();
+            longest = longest.max(self.excerpt.bytes_needed(value));
+            count += 1;
+        }
+        let length = longest + RESERVE;
+        if count < SAMPLE_MIN || 2 * length * count > bytes {
+            return false;
+        }
+        self.length = Some(length);
+        true
+    }
 }

@@ -21,15 +21,13 @@ mod redact;
 mod script;
 mod start;
 mod tally;
-mod upstream;
-
 #[cfg(test)]
 mod tests;
 
 pub use order::Order;
 pub use player::{Observation, Recording, Round, Speed};
+pub use proxy::{Upstream, select_server};
 pub use record::{Recorder, RecordingSummary, Settings};
 pub use script::{Exchange, Reply, Script};
 pub use start::copy;
 pub use tally::{Grouping, Tally};
-pub use upstream::{Upstream, select_server};

@@ -6,9 +6,8 @@
 //! bounded. Each reason is reported once, and the traffic continues.
 
 use super::format::{Event, EventKind, encode, encode_start};
-use super::proxy::{Shared, serve_connection};
+use super::proxy::{Shared, Upstream, serve_connection};
 use super::redact::Redactor;
-use super::upstream::Upstream;
 use base::bson::{Builder, DocumentBuf};
 use jiff::Timestamp;
 use std::collections::HashSet;
@@ -16,7 +15,8 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write, stderr};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;

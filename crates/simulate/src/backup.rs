@@ -2,7 +2,7 @@
 
 use crate::action::cursor;
 use crate::model::Model;
-use crate::verify::verify;
+use crate::process::verify;
 use crate::world::World;
 use base::bson::Value;
 use std::path::{Path, PathBuf};

@@ -10,11 +10,11 @@
 //! - `action.rs` has the statements and what a correct server answers.
 //! - `model.rs` has the expected state after each commit, `trace.rs` the events of a run.
 //! - `client.rs` has the clients' commands, `watcher.rs` the client of a change stream.
-//! - `check.rs` checks replies. `process.rs` has a server process, `verify.rs` compares its data with the model.
+//! - `check.rs` checks replies. `process.rs` has a server process, and compares its data with the model.
 //! - `world.rs` has the state of a simulation.
 //! - `logins.rs` has the users and their logins.
-//! - `commits.rs` applies the engine's commits to the model, `requests.rs` runs the clients' requests.
-//! - `hooks.rs` has the places where waiting work of the server lets other clients run.
+//! - `commits.rs` applies the engine's commits to the model, and lets other clients run while the server waits.
+//! - `requests.rs` runs the clients' requests.
 //! - `machine.rs` has time, stops and starts, `backup.rs` backups and restores.
 //! - `run.rs` has the scheduler, which draws the next step and the faults.
 //! - `marks.rs` lists the code marks and the faults of the server.
@@ -26,7 +26,6 @@ mod backup;
 mod check;
 mod client;
 mod commits;
-mod hooks;
 mod logins;
 mod machine;
 mod marks;
@@ -35,7 +34,6 @@ mod process;
 mod requests;
 mod run;
 mod trace;
-mod verify;
 mod watcher;
 mod world;
 

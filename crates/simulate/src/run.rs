@@ -3,7 +3,7 @@
 use crate::Script;
 use crate::action::{CAPPED_MAX, Mix};
 use crate::client::Client;
-use crate::hooks::{meanwhile, observe, wait};
+use crate::commits::{meanwhile, observe, wait};
 use crate::machine::JUMP_MILLIS;
 use crate::model::Model;
 use crate::process::Starter;

@@ -1,16 +1,15 @@
 //! The state of a simulation, and what all of its parts use.
 //!
 //! Clients interleave at four kinds of points: between the polls of a request, before a commit, where a statement waits
-//! for a transaction, and during slow syncs. At all but the first kind `hooks.rs` runs other clients inside of the
+//! for a transaction, and during slow syncs. At all but the first kind `commits.rs` runs other clients inside of the
 //! waiting request. The innermost request cannot wait for an outer one, so it fails instead.
 
 use crate::Script;
 use crate::action::{FIRST_USER, Mix, USERS};
 use crate::client::Client;
 use crate::model::Model;
-use crate::process::{Process, Starter};
+use crate::process::{Process, Starter, verify};
 use crate::trace::Trace;
-use crate::verify::verify;
 use crate::watcher::Watcher;
 use base::bson::DocumentBuf;
 use base::random::Random;

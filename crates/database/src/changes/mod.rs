@@ -7,15 +7,14 @@
 //! condition no longer holds (optimistic concurrency control). A new kind of write is a function of [`Changes`], which
 //! adds its expectations first.
 
-pub(crate) mod duplicate;
 pub(crate) mod logged;
 pub(crate) mod open_transaction;
 pub(crate) mod retry_record;
 
 use crate::catalog::collection::{Collection, Data};
-use crate::changes::duplicate::duplicate_key;
 use crate::changes::logged::Logged;
 use crate::changes::retry_record::RetryKey;
+use crate::index::duplicate_key;
 use crate::index::{DocumentKeys, Index, KeyOf};
 use crate::keys::{IndexEntry, RETRIES, RecordId};
 use base::bson::DocumentBuf;

@@ -14,9 +14,9 @@
 //! removes them, because the collection's entry names the trees.
 
 use crate::catalog::collection::{Collection, Data};
-use crate::changes::duplicate::duplicate_key;
 use crate::commit::catalog_change::CatalogChange;
 use crate::database::Database;
+use crate::index::duplicate_key;
 use crate::index::{Building, Index, KeyOf};
 use crate::keys::{IndexEntry, RecordId};
 use crate::operation::Operation;

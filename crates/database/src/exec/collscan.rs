@@ -1,8 +1,7 @@
 //! Reads of a whole collection: COLLSCAN in natural order or backward, and EOF, which reads
 //! nothing.
 
-use super::excerpt::required_bytes;
-use super::prefetch::clustered;
+use super::prefetch::{clustered, required_bytes};
 use super::{
     ExecContext, Fields, RecordStream, Report, SEARCH_BUDGET, Stats, record_of, search_within_budget, stored,
 };

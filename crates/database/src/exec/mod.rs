@@ -7,30 +7,24 @@
 
 mod bounds;
 mod collscan;
-mod counters;
 mod covered;
 mod describe;
-mod distinct_scan;
-mod excerpt;
 mod fetch;
 mod geo_near;
 mod ixscan;
 mod node;
-mod open;
 mod or;
 mod prefetch;
 mod sort;
-mod text;
 
 pub(crate) use bounds::KeyBounds;
 pub(crate) use collscan::NaturalOrder;
-pub(crate) use counters::{Report, Stats};
 pub(crate) use covered::Covering;
-pub(crate) use describe::Explainer;
-pub(crate) use excerpt::Fields;
+pub(crate) use describe::{Explainer, Report, Stats};
 pub(crate) use fetch::{PeekedStream, SingleRecord, finish_lookup, lookup};
 pub(crate) use geo_near::NearAccess;
 pub(crate) use node::{Fetches, Ids, Keys, Node, Scan, ScanKeys, TextSearch};
+pub(crate) use prefetch::Fields;
 pub(crate) use sort::{Limit, SortOptions};
 
 use crate::index::IndexSpec;

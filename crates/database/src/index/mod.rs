@@ -9,6 +9,7 @@ mod wildcard;
 pub use geo::GeoIndex;
 pub(crate) use geo::{KeyRange, elements, hashes};
 pub use keys::{DocumentKeys, KeyOf};
+pub(crate) use keys::{duplicate_key, shown};
 pub use spec::{IndexSpec, KeyKind, KeyPart};
 pub use text::TextIndex;
 pub use wildcard::Wildcard;

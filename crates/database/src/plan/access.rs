@@ -3,8 +3,7 @@
 
 use super::bounds::is_positional;
 use super::conjuncts::{Arrays, Conjunct, Conjuncts};
-use super::interval::{Interval, Intervals};
-use crate::access::Access;
+use crate::access::{Access, Interval, Intervals};
 use crate::index::{Index, IndexSpec, KeyKind};
 use base::bson::{Path, Value};
 use query::Collation;

@@ -1,6 +1,6 @@
 //! Index bounds of one predicate, including comparisons in `$expr`.
 
-use super::interval::{Endpoint, Interval, Intervals};
+use crate::access::{Endpoint, Interval, Intervals};
 use base::bson::{Document, Path, Type, Value, ValueBuf};
 use query::collation::{Collation, depends_on_collation};
 use query::expression::{Dependencies, Expression};

@@ -13,7 +13,7 @@
 //! `$and` and `$or`. Geospatial conditions must be identical.
 
 use super::bounds::{self, Bounds, Strings};
-use super::interval::Intervals;
+use crate::access::Intervals;
 use base::bson::{FieldName, Path, Type, Value};
 use query::Context;
 use query::collation::{Collation, depends_on_collation};

@@ -23,7 +23,7 @@ pub(crate) use build::{Plan, by_id, plan, sort_document};
 pub use hint::Hint;
 pub(crate) use text::read_missing;
 
-use crate::access::{Access, interval};
+use crate::access::Access;
 use base::bson::{DocumentBuf, Path};
 use base::{Error, Result, err};
 use query::matcher::Matcher;

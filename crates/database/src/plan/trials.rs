@@ -1,9 +1,8 @@
 //! Trials between candidates with equal rank: the candidate with the fewest keys within its bounds
 //! wins.
 
-use super::Access;
 use super::choose::{Candidate, Planning};
-use super::shape;
+use super::{Access, shape};
 use crate::catalog::cached_plans::{PlanCache, Trial, fingerprint};
 use crate::exec::KeyBounds;
 use crate::storage_error;

@@ -10,8 +10,8 @@
 use super::bounds::is_positional;
 use super::choose::Candidate;
 use super::conjuncts::{Conjunct, Conjuncts};
-use super::interval::{Endpoint, Interval, Intervals};
 use super::{Access, Read, access};
+use crate::access::{Endpoint, Interval, Intervals};
 use crate::index::{Index, Wildcard};
 use base::bson::{Document, FieldName, Path, Type, Value};
 use std::sync::Arc;

@@ -4,23 +4,21 @@ mod aggregate;
 mod collections;
 mod distinct;
 mod find;
-mod hash;
-mod measure;
 mod oplog;
+mod sums;
 
 pub use aggregate::{AggregateRequest, ServerSource, Sources};
 pub(crate) use aggregate::{PlannedPipeline, check_first_stage};
 pub(crate) use collections::OtherCollections;
 pub use find::FindRequest;
 pub(crate) use find::stages;
-pub use measure::MeasuredRange;
+pub use sums::MeasuredRange;
 
 use crate::cursor::Cursor;
 use crate::database::Database;
 use crate::exec::RecordStream;
 use crate::plan::note_sort_key;
-use base::encoding;
-use base::{Result, bail, err};
+use base::{Result, bail, encoding, err};
 use query::pipeline::Split;
 use query::{Context, MetaKind, Row, SortPattern, Stage};
 use std::sync::Arc;

@@ -1,6 +1,5 @@
 //! Work beside statements: expiry, checks, repair, backups, and copies of databases.
 
-mod backup;
 mod clean_slate;
 pub(crate) mod difference;
 pub(crate) mod plan_cache;

@@ -12,9 +12,9 @@ use super::{
 };
 use crate::catalog::collection::Collection;
 use crate::changes::Changes;
-use crate::changes::duplicate::shown;
 use crate::changes::retry_record::RetryKey;
 use crate::database::Database;
+use crate::index::shown;
 use crate::plan::{Hint, Read, read_missing};
 use crate::scope::Scope;
 use base::bson::{Builder, Document, DocumentCow, Element, Path, Value, ValueBuf};

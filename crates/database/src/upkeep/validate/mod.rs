@@ -10,7 +10,6 @@
 //! Findings have MongoDB's texts, in the places of MongoDB's reply.
 
 mod checks;
-mod constraint;
 #[cfg(test)]
 mod tests;
 

@@ -6,7 +6,7 @@
 //! distribution gives the number of quotients to drop at each end. Three rounds on each side are the minimum for 90 %.
 //! With three, the interval spans all quotients, so a difference is certain exactly if the rounds do not overlap.
 
-use super::limit::Metric;
+use super::Metric;
 use crate::report::{figures, grid};
 use crate::result::{Report, Row, Section};
 use parking_lot::Mutex;

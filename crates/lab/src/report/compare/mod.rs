@@ -1,21 +1,18 @@
-//! `vellum lab compare`: differences between two runs with their confidence, and checks of limits; or several runs side
-//! by side. A new figure is a row of `FIGURES` in `limit.rs`.
+//! `vellum lab compare`: differences between two runs with their confidence, and checks of limits (`p99>+10%`,
+//! `rate<-5%`); or several runs side by side. A new figure is a row of [`FIGURES`].
 
 mod difference;
-mod limit;
 
 pub(super) use difference::Comparison;
-pub(super) use limit::Metric;
 
-use super::grid::{Grid, NOTHING};
+use super::grid::{self, Grid, NOTHING};
 use super::terminal::{self, Page};
-use super::{figures, grid, html, print, read_json, save};
+use super::{figures, html, print, read_json, save};
 use crate::options::Compare;
-use crate::result::{Report, TargetInfo};
+use crate::result::{Report, Round, Row, TargetInfo};
 use crate::{Error, Result};
 use console::Style;
 use difference::{Difference, Pair, Verdict};
-use limit::Limit;
 use serde_json::json;
 use std::fmt::Write as _;
 use std::io::Write;
@@ -206,6 +203,108 @@ fn baseline_moved(after: &Report, comparison: &Comparison) -> Option<String> {
     let typical = *ratios.get(ratios.len() / 2)?;
     let moved = !(0.95..=1.05).contains(&typical);
     moved.then(|| format!("{baseline}: p50 {}: the machine itself differs as much", figures::change(typical)))
+}
+
+/// A figure of a row.
+pub(crate) struct Figure {
+    /// Name in a limit.
+    pub(crate) name: &'static str,
+    /// Title in a table.
+    pub(crate) title: &'static str,
+    of: fn(&Round) -> Option<f64>,
+}
+
+/// A figure, by its index in the list of all figures.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Metric(usize);
+
+const FIGURES: [Figure; 8] = [
+    Figure { name: "rate", title: "ops/s", of: |round| Some(round.rate()) },
+    Figure { name: "p50", title: "p50", of: |round| Some(round.latency.p50) },
+    Figure { name: "p90", title: "p90", of: |round| Some(round.latency.p90) },
+    Figure { name: "p95", title: "p95", of: |round| Some(round.latency.p95) },
+    Figure { name: "p99", title: "p99", of: |round| Some(round.latency.p99) },
+    Figure { name: "p999", title: "p99.9", of: |round| Some(round.latency.p999) },
+    Figure { name: "max", title: "max", of: |round| Some(round.latency.max) },
+    Figure { name: "cpu", title: "CPU/op", of: |round| round.cpu_microseconds },
+];
+
+impl Metric {
+    pub(crate) const RATE: Metric = Metric(0);
+    pub(crate) const P50: Metric = Metric(1);
+
+    /// The figures shown by default.
+    pub(crate) const SHOWN: [Metric; 3] = [Metric::RATE, Metric::P50, Metric(4)];
+
+    pub(crate) fn all() -> impl Iterator<Item = Metric> {
+        (0..FIGURES.len()).map(Metric)
+    }
+
+    pub(crate) fn figure(self) -> &'static Figure {
+        &FIGURES[self.0]
+    }
+
+    /// Returns the figure over all rounds, if available.
+    pub(crate) fn of(self, row: &Row) -> Option<f64> {
+        self.of_round(&row.totals()).filter(|_| row.operations > 0)
+    }
+
+    /// Returns the figure of one round.
+    pub(crate) fn of_round(self, round: &Round) -> Option<f64> {
+        (self.figure().of)(round).filter(|value| *value > 0.0)
+    }
+
+    /// Formats the figure.
+    pub(crate) fn text(self, value: f64) -> String {
+        if self == Metric::RATE { figures::number(value) } else { figures::latency(value) }
+    }
+}
+
+/// A limit of a change.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Limit {
+    pub(crate) metric: Metric,
+    /// True if larger ratios exceed it.
+    above: bool,
+    /// Limit of the ratio of after to before.
+    ratio: f64,
+    /// Original text.
+    pub(crate) text: String,
+}
+
+impl Limit {
+    /// Parses a limit.
+    ///
+    /// # Errors
+    /// A message with the error and the correct syntax.
+    pub(crate) fn parse(text: &str) -> std::result::Result<Limit, String> {
+        let invalid = |message: &str| {
+            format!(
+                "'{text}' is not a limit: {message}. Write a metric, > or <, and a change in percent, such as \
+                 'p99>+10%' or 'rate<-5%'"
+            )
+        };
+        let compact: String = text.chars().filter(|c| !c.is_whitespace()).collect();
+        let at = compact.find(['>', '<']).ok_or_else(|| invalid("it has neither > nor <"))?;
+        let (name, rest) = compact.split_at(at);
+        let metric =
+            Metric::all().find(|metric| [metric.figure().name, metric.figure().title].contains(&name));
+        let names = FIGURES.map(|figure| figure.name.to_string());
+        let metric =
+            metric.ok_or_else(|| invalid(&format!("'{name}' is not one of {}", figures::list(&names))))?;
+        let percent = rest[1..].strip_suffix('%').ok_or_else(|| invalid("it doesn't end with %"))?;
+        let number: f64 = percent.parse().map_err(|_| invalid(&format!("'{percent}' is not a number")))?;
+        if !number.is_finite() || number <= -100.0 {
+            return Err(invalid("a change must be above -100%"));
+        }
+        let above = rest.starts_with('>');
+        Ok(Limit { metric, above, ratio: 1.0 + number / 100.0, text: compact })
+    }
+
+    /// Returns true if a ratio of after to before exceeds the limit.
+    pub(crate) fn passed(&self, ratio: f64) -> bool {
+        if self.above { ratio > self.ratio } else { ratio < self.ratio }
+    }
 }
 
 #[cfg(test)]

@@ -158,3 +158,33 @@ fn each_run_has_its_column_beside_the_others() {
         compare(&Compare { report: Some(files.0.join("page")), ..options }, &mut Vec::new()).unwrap_err();
     assert!(error.to_string().contains("two runs"), "{error}");
 }
+
+#[test]
+fn limits_are_read_with_and_without_spaces() {
+    let limit = Limit::parse("p99 > +10 %").unwrap();
+    assert_eq!((limit.metric, limit.text.as_str()), (Metric(4), "p99>+10%"));
+    assert!(limit.passed(1.11) && !limit.passed(1.1) && !limit.passed(0.5));
+    let limit = Limit::parse("rate<-5%").unwrap();
+    assert!(limit.passed(0.94) && !limit.passed(0.96) && !limit.passed(2.0));
+    assert_eq!(Limit::parse("p99.9>0%").unwrap().metric, Metric(5));
+    for metric in Metric::all() {
+        assert_eq!(Limit::parse(&format!("{}>1%", metric.figure().name)).unwrap().metric, metric);
+    }
+}
+
+#[test]
+fn errors_of_limits_name_the_reason() {
+    for (text, message) in [
+        ("p99", "neither > nor <"),
+        ("p98>+1%", "'p98' is not one of rate, p50, p90, p95, p99, p999, max and cpu"),
+        ("p99>10", "doesn't end with %"),
+        ("p99>ten%", "'ten' is not a number"),
+        ("p99>=10%", "'=10' is not a number"),
+        ("rate<-100%", "above -100%"),
+        ("rate<nan%", "above -100%"),
+        ("p99>é%", "'é' is not a number"),
+    ] {
+        let error = Limit::parse(text).unwrap_err();
+        assert!(error.contains(message) && error.contains("such as 'p99>+10%'"), "{text}: {error}");
+    }
+}

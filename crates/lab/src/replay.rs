@@ -1,23 +1,25 @@
-//! `replay`: sends a recording of `record` to each target, and compares times and answers.
+//! `lab record` and `lab replay`: record an application's traffic, send it to each target, and compare times and
+//! answers.
 //!
-//! The crate `replay` reads and plays the recording. This module holds the options, the targets and the source of the
-//! initial data: a running server, or a server started on a backup. It converts the observations into rows of the lab's
-//! report.
+//! The crate `replay` records, reads and plays. This module holds the options, the targets and the source of the
+//! initial data: a running server, or a server started on a backup. It converts the observations into rows of the
+//! lab's report.
 
 use crate::experiment::Experiment;
 use crate::histogram::Latencies;
 use crate::load::Lab;
-use crate::options::{Common, ReplayOptions as Options, TargetArgument};
-use crate::progress::Progress;
-use crate::report::figures::plural;
+use crate::options::{Common, Record, ReplayOptions as Options, TargetArgument};
+use crate::progress::{Progress, signal};
+use crate::report::figures::{self, plural};
 use crate::result::{Fingerprint, Kind, Part, Row, TargetInfo};
-use crate::target::{Target, Usage, restored};
+use crate::target::{Target, Usage, backed_up, restored, without_secrets};
 use crate::{Error, Result};
 use base::random::Random;
-use replay::{Grouping, Observation, Recording, Round, Script, Speed, Tally};
+use replay::{Grouping, Observation, Recorder, Recording, Round, Script, Settings, Speed, Tally};
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{BufReader, Write, stderr, stdout};
 use std::path::Path;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use wire::uri::ConnectionString;
@@ -311,9 +313,88 @@ fn add_to(row: &mut Row, tally: Tally, around: RoundContext, is_total: bool) {
     }
 }
 
+/// Records until a signal ends it. The exit code is 0 if the file is complete up to that moment.
+///
+/// # Errors
+/// Wrong options, a server that does not answer, or an existing file.
+pub(crate) async fn run(options: &Record) -> Result<ExitCode> {
+    let uri = ConnectionString::parse(&options.upstream).map_err(|why| upstream_error(&why))?;
+    if uri.login.is_some() {
+        let why = "it contains a user: omit it, because the application logs in through the recorder";
+        return Err(upstream_error(&why));
+    }
+    let from = uri.clone();
+    let chosen = tokio::task::spawn_blocking(move || replay::select_server(&from)).await;
+    let chosen = chosen
+        .map_err(|error| upstream_error(&error))?
+        .map_err(|why| upstream_error(&format!("cannot connect: {why}")))?;
+    if let Some(snapshot) = &options.snapshot {
+        if !chosen.server.starts_with("Vellum") {
+            let why = format!(
+                "--snapshot works only for Vellum, and {} is {}: copy its data with its own tools, and give \
+                 a server with the copy to replay --start",
+                chosen.host, chosen.server
+            );
+            return Err(Error::Input(why));
+        }
+        backed_up(&options.upstream, snapshot)?;
+    }
+    let settings = Settings {
+        file: options.file.clone(),
+        max_size: options.max_size,
+        redact: options.redact.clone(),
+        redacted_uri: without_secrets(&options.upstream),
+    };
+    let recorder = Recorder::start(&options.listen, &uri, &chosen, &settings).await.map_err(Error::Input)?;
+    let address = recorder.address().map_err(|error| upstream_error(&error))?;
+    // The first line is the connection string, for programs that start this one.
+    let _ = writeln!(
+        stdout(),
+        "mongodb://{address}/\nrecording {} at {} into {}; Ctrl-C stops the recording",
+        chosen.server,
+        chosen.host,
+        options.file.display()
+    );
+    let end = async {
+        tokio::select! {
+            () = signal() => {}
+            () = end_of_input(options.parent_pipe) => {}
+        }
+    };
+    let (written, connections) = recorder.record(end).await;
+    let early = written.why.as_ref().map(|why| format!("; it ended early: {why}")).unwrap_or_default();
+    let _ = writeln!(
+        stderr(),
+        "{}: {} of {}, {}{early}",
+        options.file.display(),
+        figures::plural(written.events, "event"),
+        figures::plural(connections.into(), "connection"),
+        figures::bytes(written.bytes)
+    );
+    Ok(if written.why.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn upstream_error(why: &dyn std::fmt::Display) -> Error {
+    Error::Input(format!("--upstream: {why}"))
+}
+
+/// Returns when standard input closes, if `is_awaited`.
+async fn end_of_input(is_awaited: bool) {
+    if !is_awaited {
+        return std::future::pending().await;
+    }
+    let (sender, closed) = tokio::sync::oneshot::channel();
+    // A thread, since the runtime would wait for a blocking read at its end.
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        let _ = sender.send(());
+    });
+    let _ = closed.await;
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::replay::*;
 
     #[test]
     fn a_start_is_a_server_or_a_directory() {
