@@ -2,7 +2,7 @@
 
 use super::retry::Retryable;
 use super::update::Statement;
-use super::write_batch::{ends_command, is_suspended, run_in_order};
+use super::write_batch::{WriteCommand, check_count, ends_command, is_suspended};
 use crate::access::{Kind, Requirements, requirements};
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus, transaction_rules};
@@ -16,9 +16,6 @@ use database::{
     Committed, Hint, InsertRequest, RetryKey, Scope, UpdateOutcome, WriteProgress, check_writable,
 };
 use std::mem;
-
-/// Maximum number of operations in a command.
-const OPERATIONS_MAX: usize = 100_000;
 
 /// Position in the command table.
 pub(crate) const BULK_WRITE: Row = Row::new(
@@ -60,57 +57,22 @@ struct Totals {
     deleted: i32,
 }
 
-fn bulk_write(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    let mut fields = call.fields().after_name();
-    let operations = fields.required("ops", Fields::documents)?;
-    let namespaces = fields.required("nsInfo", Fields::documents)?;
-    let ordered = fields.boolean("ordered")?.unwrap_or(true);
-    let errors_only = fields.boolean("errorsOnly")?.unwrap_or(false);
-    let bypass_validation = fields.flag("bypassDocumentValidation")?.unwrap_or(false);
-    let keeps_timestamps = fields.boolean("bypassEmptyTsReplacement")?.unwrap_or(false);
-    let variables = fields.document("let")?;
-    let batch_size = cursors::batch_size(fields.document("cursor")?, "bulkWrite")?;
-    fields.finish()?;
-    if !(1..=OPERATIONS_MAX).contains(&operations.len()) {
-        bail!(
-            InvalidLength,
-            "Write batch sizes must be between 1 and {OPERATIONS_MAX}. Got {} operations.",
-            operations.len()
-        );
-    }
-    let namespaces: Vec<Target> = namespaces.iter().map(namespace).collect::<Result<_>>()?;
-    let in_transaction = call.arguments.transaction.is_some();
-    if in_transaction {
-        namespaces.iter().try_for_each(|Target { namespace, .. }| {
-            transaction_rules::check_namespace(namespace.database(), namespace.collection(), true)
-        })?;
-    }
-    let bulk_namespace = Namespace::new("admin", "$cmd.bulkWrite")?;
-    let begin = |call: &Call<'_>| {
-        let scope =
-            call.scope_to_write(&bulk_namespace, None, variables)?.keep_empty_timestamps(keeps_timestamps);
-        scope.operation.keep_progress();
-        let retryable = Retryable::begin(call, operations.len())?;
-        let (totals, replies, committed) = Default::default();
-        Ok(Bulk { scope, retryable, totals, replies, committed, progress: WriteProgress::default() })
-    };
-    let run = |call: &mut Call<'_>, bulk: &mut Bulk, position: usize, operation: &(Target, Operation<'_>)| {
-        let goes_on = bulk.run(call, position, operation, bypass_validation, errors_only)?;
-        Ok(goes_on || !(ordered || in_transaction))
-    };
-    let parse = |operation| read(operation, &namespaces);
-    let finish = |call: &mut Call<'_>, bulk: &mut Bulk| {
-        let Bulk { retryable, totals, replies, committed, .. } = bulk;
-        let (namespace, replies) = (bulk_namespace.clone(), mem::take(replies));
-        cursors::listing(call, namespace, replies, batch_size.unwrap_or(u64::MAX))?;
-        totals.append_to(call.reply);
-        Retryable::append_retried(retryable.as_ref(), call.reply);
-        call.acknowledge(*committed)
-    };
-    run_in_order(call, operations, parse, begin, run, finish)
+/// Parsed fields of the command.
+struct BulkWrite<'a> {
+    /// Number of operations.
+    count: usize,
+    targets: Vec<Target>,
+    ordered: bool,
+    errors_only: bool,
+    bypass_validation: bool,
+    keeps_timestamps: bool,
+    variables: Option<Document<'a>>,
+    batch_size: Option<u64>,
+    /// Namespace of the command itself.
+    namespace: Namespace,
 }
 
-/// A running command. It continues after a wait.
+/// A running command.
 struct Bulk {
     scope: Scope,
     retryable: Option<Retryable>,
@@ -122,20 +84,57 @@ struct Bulk {
     progress: WriteProgress,
 }
 
-impl Bulk {
-    /// Runs an operation. Returns false if it fails.
-    ///
-    /// Errors: an error that ends the whole command: interruption, a suspended statement, a transient error in a
-    /// transaction.
+fn bulk_write(call: &mut Call<'_>) -> Result<HandlerStatus> {
+    let mut fields = call.fields().after_name();
+    let operations = fields.required("ops", Fields::documents)?;
+    let infos = fields.required("nsInfo", Fields::documents)?;
+    let mut command = BulkWrite {
+        count: operations.len(),
+        targets: Vec::new(),
+        ordered: fields.boolean("ordered")?.unwrap_or(true),
+        errors_only: fields.boolean("errorsOnly")?.unwrap_or(false),
+        bypass_validation: fields.flag("bypassDocumentValidation")?.unwrap_or(false),
+        keeps_timestamps: fields.boolean("bypassEmptyTsReplacement")?.unwrap_or(false),
+        variables: fields.document("let")?,
+        batch_size: cursors::batch_size(fields.document("cursor")?, "bulkWrite")?,
+        namespace: Namespace::new("admin", "$cmd.bulkWrite")?,
+    };
+    fields.finish()?;
+    check_count(operations.len())?;
+    command.targets = infos.iter().map(target).collect::<Result<_>>()?;
+    if call.arguments.transaction.is_some() {
+        command.targets.iter().try_for_each(|Target { namespace, .. }| {
+            transaction_rules::check_namespace(namespace.database(), namespace.collection(), true)
+        })?;
+    }
+    command.run_list(call, operations)
+}
+
+impl<'d> WriteCommand<'d> for BulkWrite<'_> {
+    type Statement = (Target, Operation<'d>);
+    type State = Bulk;
+
+    fn parse(&self, operation: Document<'d>) -> Result<(Target, Operation<'d>)> {
+        read(operation, &self.targets)
+    }
+
+    fn begin(&self, call: &Call<'_>) -> Result<Bulk> {
+        let scope = call.scope_to_write(&self.namespace, None, self.variables)?;
+        let scope = scope.keep_empty_timestamps(self.keeps_timestamps);
+        scope.operation.keep_progress();
+        let retryable = Retryable::begin(call, self.count)?;
+        let (totals, replies, committed) = Default::default();
+        Ok(Bulk { scope, retryable, totals, replies, committed, progress: WriteProgress::default() })
+    }
+
     fn run(
-        &mut self,
+        &self,
         call: &mut Call<'_>,
+        state: &mut Bulk,
         position: usize,
-        (target, operation): &(Target, Operation<'_>),
-        bypass_validation: bool,
-        errors_only: bool,
+        (target, operation): &(Target, Operation<'d>),
     ) -> Result<bool> {
-        let Bulk { scope, retryable, totals, replies, committed, progress } = self;
+        let Bulk { scope, retryable, totals, replies, committed, progress } = state;
         let is_multi = match operation {
             Operation::Update(statement) => statement.multi,
             Operation::Delete { single, .. } => !single,
@@ -144,7 +143,7 @@ impl Bulk {
         Retryable::check_single(retryable.as_ref(), is_multi)?;
         let recall = |answer: Document<'_>| recalled(operation, answer);
         let run = |key| {
-            let run = || operation.run(call, target, scope, bypass_validation, key, progress);
+            let run = || operation.run(call, target, scope, self.bypass_validation, key, progress);
             call.server.database.by_latest_catalog(run)
         };
         let done =
@@ -160,7 +159,7 @@ impl Bulk {
                 }
                 *committed = done.committed.or(*committed);
                 totals.add(operation, &done);
-                if !errors_only {
+                if !self.errors_only {
                     replies.push(done.to_reply(position));
                 }
                 Ok(true)
@@ -171,9 +170,22 @@ impl Bulk {
                 call.progress.statement_failed = call.transaction.is_some();
                 totals.errors += 1;
                 replies.push(failure(position, &error));
-                Ok(false)
+                Ok(!self.ordered && call.arguments.transaction.is_none())
             }
         }
+    }
+
+    fn finish(&self, call: &mut Call<'_>, state: &mut Bulk) -> Result<HandlerStatus> {
+        let Bulk { retryable, totals, replies, committed, .. } = state;
+        cursors::listing(
+            call,
+            self.namespace.clone(),
+            mem::take(replies),
+            self.batch_size.unwrap_or(u64::MAX),
+        )?;
+        totals.append_to(call.reply);
+        Retryable::append_retried(retryable.as_ref(), call.reply);
+        call.acknowledge(*committed)
     }
 }
 
@@ -184,7 +196,7 @@ struct Target {
     uuid: Option<[u8; 16]>,
 }
 
-fn namespace(info: Document<'_>) -> Result<Target> {
+fn target(info: Document<'_>) -> Result<Target> {
     let mut fields = Fields::of_document("bulkWrite.nsInfo", info);
     let namespace = Namespace::parse(fields.required("ns", Fields::string)?)?;
     let uuid = fields.uuid("collectionUUID")?;
@@ -194,11 +206,11 @@ fn namespace(info: Document<'_>) -> Result<Target> {
     Ok(Target { namespace, uuid })
 }
 
-fn read<'a>(operation: Document<'a>, namespaces: &[Target]) -> Result<(Target, Operation<'a>)> {
+fn read<'a>(operation: Document<'a>, targets: &[Target]) -> Result<(Target, Operation<'a>)> {
     let kind = operation.first().map_or("", |element| element.name());
     let mut fields = Fields::of_document(format!("bulkWrite.ops.{kind}"), operation);
     let index = fields.required(kind, Fields::natural)?;
-    let target = namespaces
+    let target = targets
         .get(index as usize)
         .cloned()
         .ok_or_else(|| err!(BadValue, "BulkWrite ops entry {operation} has an invalid nsInfo index."))?;

@@ -1,13 +1,13 @@
 //! `delete`: statements that remove documents.
 
 use super::retry::Retryable;
-use super::write_batch::{WriteBatch, is_suspended, run_in_order};
+use super::write_batch::{WriteBatch, WriteCommand, is_suspended};
 use crate::access::{Action, Kind, Requirements};
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use base::bson::Document;
-use base::{ErrorCode, Result, bail};
+use base::{ErrorCode, Namespace, Result, bail};
 use database::language::{Collation, Matcher};
 use database::{DeleteRequest, Hint, Scope, UpdateOutcome, WriteProgress, delete_answer};
 use std::sync::Arc;
@@ -29,6 +29,26 @@ pub(crate) struct Statement<'a> {
     pub(crate) collation: Option<Collation>,
 }
 
+/// Parsed fields of the command.
+struct Delete<'a> {
+    namespace: Namespace,
+    /// Number of statements.
+    count: usize,
+    ordered: bool,
+    variables: Option<Document<'a>>,
+    uuid: Option<[u8; 16]>,
+}
+
+/// A running delete command.
+struct Deleting {
+    scope: Scope,
+    batch: WriteBatch,
+    /// Number of deleted documents.
+    deleted: i64,
+    /// Progress of the running statement.
+    progress: WriteProgress,
+}
+
 fn delete(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let namespace = fields.writable_namespace()?;
@@ -42,50 +62,40 @@ fn delete(call: &mut Call<'_>) -> Result<HandlerStatus> {
     fields.refuse_unless_default("isTimeseriesNamespace")?;
     fields.refuse_unless_default("encryptionInformation")?;
     fields.finish()?;
+    Delete { namespace, count: statements.len(), ordered, variables, uuid }.run_list(call, statements)
+}
 
-    let scope_of = |call: &Call<'_>| -> Result<Scope> {
-        let scope = call.scope_to_write(&namespace, None, variables)?;
+impl Delete<'_> {
+    fn scope(&self, call: &Call<'_>) -> Result<Scope> {
+        let scope = call.scope_to_write(&self.namespace, None, self.variables)?;
         scope.operation.keep_progress();
         Ok(scope)
-    };
-    let begin = |call: &Call<'_>| {
-        call.check_uuid(&namespace, uuid)?;
-        let scope = scope_of(call)?;
-        let batch = WriteBatch::begin(call, statements.len(), ordered)?;
+    }
+}
+
+impl<'d> WriteCommand<'d> for Delete<'_> {
+    type Statement = Statement<'d>;
+    type State = Deleting;
+
+    fn parse(&self, document: Document<'d>) -> Result<Statement<'d>> {
+        read(document)
+    }
+
+    fn begin(&self, call: &Call<'_>) -> Result<Deleting> {
+        call.check_uuid(&self.namespace, self.uuid)?;
+        let scope = self.scope(call)?;
+        let batch = WriteBatch::begin(call, self.count, self.ordered)?;
         Ok(Deleting { scope, batch, deleted: 0, progress: WriteProgress::default() })
-    };
-    let run = |call: &mut Call<'_>, deleting: &mut Deleting, position: usize, statement: &Statement<'_>| {
-        deleting.run(call, position, statement, &scope_of)
-    };
-    let finish = |call: &mut Call<'_>, deleting: &mut Deleting| {
-        call.reply.append(c"n", deleting.deleted as i32);
-        deleting.batch.finish(call)
-    };
-    run_in_order(call, statements, read, begin, run, finish)
-}
+    }
 
-/// A running delete command. It continues after a wait.
-struct Deleting {
-    scope: Scope,
-    batch: WriteBatch,
-    /// Number of deleted documents.
-    deleted: i64,
-    /// Progress of the running statement.
-    progress: WriteProgress,
-}
-
-impl Deleting {
-    /// Runs a statement. Returns false if the command must stop.
-    ///
-    /// Errors: as [`WriteBatch::failed`].
     fn run(
-        &mut self,
+        &self,
         call: &mut Call<'_>,
+        state: &mut Deleting,
         position: usize,
         statement: &Statement<'_>,
-        scope_of: &dyn Fn(&Call<'_>) -> Result<Scope>,
     ) -> Result<bool> {
-        let Deleting { scope, batch, deleted, progress } = self;
+        let Deleting { scope, batch, deleted, progress } = state;
         Retryable::check_single(batch.retryable.as_ref(), !statement.single)?;
         let run = |key| loop {
             let own = scope.collated(statement.collation.as_ref());
@@ -94,7 +104,7 @@ impl Deleting {
                 .and_then(|request| call.server.database.delete_retryable(&own, &request, key, progress));
             match outcome {
                 // The latest catalog may have another collation for the collection.
-                Err(error) if error.code() == ErrorCode::StaleConfig => *scope = scope_of(call)?,
+                Err(error) if error.code() == ErrorCode::StaleConfig => *scope = self.scope(call)?,
                 outcome => break outcome,
             }
         };
@@ -117,6 +127,11 @@ impl Deleting {
             }
             Err(error) => batch.failed(position, error),
         }
+    }
+
+    fn finish(&self, call: &mut Call<'_>, state: &mut Deleting) -> Result<HandlerStatus> {
+        call.reply.append(c"n", state.deleted as i32);
+        state.batch.finish(call)
     }
 }
 

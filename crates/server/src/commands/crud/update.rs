@@ -1,13 +1,13 @@
 //! `update`: changes documents, or inserts a document if none matches.
 
 use super::retry::Retryable;
-use super::write_batch::{WriteBatch, is_suspended, run_in_order};
+use super::write_batch::{WriteBatch, WriteCommand, is_suspended};
 use crate::access::{Kind, Requirements, requirements};
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use base::bson::{Document, Value, ValueBuf};
-use base::{ErrorCode, Result, bail};
+use base::{ErrorCode, Namespace, Result, bail};
 use database::language::{Collation, Context, Matcher, SortPattern, Update, mentions_expr};
 use database::{Hint, Scope, UpdateOutcome, UpdateRequest, WriteProgress};
 use std::borrow::Cow;
@@ -39,90 +39,90 @@ pub(crate) struct Statement<'a> {
     pub(crate) collation: Option<Collation>,
 }
 
-fn update(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    let mut fields = call.fields();
-    let namespace = fields.writable_namespace()?;
-    let statements = fields.required("updates", Fields::documents)?;
-    let ordered = fields.flag("ordered")?.unwrap_or(true);
-    let bypass_validation = fields.flag("bypassDocumentValidation")?.unwrap_or(false);
-    let keeps_timestamps = fields.boolean("bypassEmptyTsReplacement")?.unwrap_or(false);
-    let variables = fields.document("let")?;
-    let uuid = fields.uuid("collectionUUID")?;
-    fields.refuse_unless_default("isTimeseriesNamespace")?;
-    fields.refuse_unless_default("encryptionInformation")?;
-    fields.finish()?;
-
-    let scope_of = |call: &Call<'_>| -> Result<Scope> {
-        let scope = call.scope_to_write(&namespace, None, variables)?.keep_empty_timestamps(keeps_timestamps);
-        scope.operation.keep_progress();
-        Ok(scope)
-    };
-    let begin = |call: &Call<'_>| {
-        call.check_uuid(&namespace, uuid)?;
-        let scope = scope_of(call)?;
-        let batch = WriteBatch::begin(call, statements.len(), ordered)?;
-        Ok(Updating { scope, batch, done: Updated::default(), progress: WriteProgress::default() })
-    };
-    let run = |call: &mut Call<'_>, updating: &mut Updating, position: usize, statement: &Statement<'_>| {
-        updating.run(call, position, statement, bypass_validation, &scope_of)
-    };
-    run_in_order(call, statements, Statement::read, begin, run, Updating::finish)
+/// Parsed fields of the command.
+struct UpdateCommand<'a> {
+    namespace: Namespace,
+    /// Number of statements.
+    count: usize,
+    ordered: bool,
+    bypass_validation: bool,
+    keeps_timestamps: bool,
+    variables: Option<Document<'a>>,
+    uuid: Option<[u8; 16]>,
 }
 
-/// A running update command. It continues after a wait.
+/// A running update command.
 struct Updating {
     scope: Scope,
     batch: WriteBatch,
-    done: Updated,
+    matched: i32,
+    modified: i32,
+    upserted: Vec<(usize, ValueBuf)>,
     /// Progress of the running statement.
     progress: WriteProgress,
 }
 
-/// Counts of the reply.
-#[derive(Default)]
-struct Updated {
-    matched: i32,
-    modified: i32,
-    upserted: Vec<(usize, ValueBuf)>,
+fn update(call: &mut Call<'_>) -> Result<HandlerStatus> {
+    let mut fields = call.fields();
+    let namespace = fields.writable_namespace()?;
+    let statements = fields.required("updates", Fields::documents)?;
+    let command = UpdateCommand {
+        namespace,
+        count: statements.len(),
+        ordered: fields.flag("ordered")?.unwrap_or(true),
+        bypass_validation: fields.flag("bypassDocumentValidation")?.unwrap_or(false),
+        keeps_timestamps: fields.boolean("bypassEmptyTsReplacement")?.unwrap_or(false),
+        variables: fields.document("let")?,
+        uuid: fields.uuid("collectionUUID")?,
+    };
+    fields.refuse_unless_default("isTimeseriesNamespace")?;
+    fields.refuse_unless_default("encryptionInformation")?;
+    fields.finish()?;
+    command.run_list(call, statements)
 }
 
-impl Updating {
-    /// Appends the counts to the reply.
-    fn finish(call: &mut Call<'_>, updating: &mut Updating) -> Result<HandlerStatus> {
-        let Updating { batch, done: Updated { matched, modified, upserted }, .. } = updating;
-        call.reply.append(c"n", *matched + upserted.len() as i32);
-        if !upserted.is_empty() {
-            call.reply.begin_array(c"upserted");
-            for (position, id) in upserted {
-                call.reply.push_document().append(c"index", *position as i32).append(c"_id", &*id).end();
-            }
-            call.reply.end();
-        }
-        call.reply.append(c"nModified", *modified);
-        batch.finish(call)
+impl UpdateCommand<'_> {
+    fn scope(&self, call: &Call<'_>) -> Result<Scope> {
+        let scope = call.scope_to_write(&self.namespace, None, self.variables)?;
+        let scope = scope.keep_empty_timestamps(self.keeps_timestamps);
+        scope.operation.keep_progress();
+        Ok(scope)
+    }
+}
+
+impl<'d> WriteCommand<'d> for UpdateCommand<'_> {
+    type Statement = Statement<'d>;
+    type State = Updating;
+
+    fn parse(&self, document: Document<'d>) -> Result<Statement<'d>> {
+        Statement::read(document)
     }
 
-    /// Runs a statement. Returns false if the command must stop.
-    ///
-    /// Errors: as [`WriteBatch::failed`].
+    fn begin(&self, call: &Call<'_>) -> Result<Updating> {
+        call.check_uuid(&self.namespace, self.uuid)?;
+        let scope = self.scope(call)?;
+        let batch = WriteBatch::begin(call, self.count, self.ordered)?;
+        let progress = WriteProgress::default();
+        Ok(Updating { scope, batch, matched: 0, modified: 0, upserted: Vec::new(), progress })
+    }
+
     fn run(
-        &mut self,
+        &self,
         call: &mut Call<'_>,
+        state: &mut Updating,
         position: usize,
         statement: &Statement<'_>,
-        bypass_validation: bool,
-        scope_of: &dyn Fn(&Call<'_>) -> Result<Scope>,
     ) -> Result<bool> {
-        let Updating { scope, batch, done, progress } = self;
+        let Updating { scope, batch, progress, .. } = state;
         Retryable::check_single(batch.retryable.as_ref(), statement.multi)?;
         let run = |key| loop {
             let own = statement.scope(scope);
             let outcome = statement
-                .parse(&own.context, bypass_validation)
+                .parse(&own.context, self.bypass_validation)
                 .and_then(|request| call.server.database.update_retryable(&own, &request, key, progress));
             match outcome {
                 // The latest catalog may have another collation for the collection.
-                Err(error) if error.code() == ErrorCode::StaleConfig => *scope = scope_of(call)?,
+                Err(error) if error.code() == ErrorCode::StaleConfig => *scope = self.scope(call)?,
                 outcome => break outcome,
             }
         };
@@ -145,14 +145,28 @@ impl Updating {
                         counts.append_number(c"nUpserted", 1).append(c"upsert", true);
                     }
                 });
-                done.matched += outcome.matched as i32;
-                done.modified += outcome.modified as i32;
-                done.upserted.extend(outcome.upserted.map(|id| (position, id)));
+                state.matched += outcome.matched as i32;
+                state.modified += outcome.modified as i32;
+                state.upserted.extend(outcome.upserted.map(|id| (position, id)));
                 Ok(true)
             }
             Err(error) if is_unknown_stage(&error, statement) => Err(error),
             Err(error) => batch.failed(position, error),
         }
+    }
+
+    fn finish(&self, call: &mut Call<'_>, state: &mut Updating) -> Result<HandlerStatus> {
+        let Updating { batch, matched, modified, upserted, .. } = state;
+        call.reply.append(c"n", *matched + upserted.len() as i32);
+        if !upserted.is_empty() {
+            call.reply.begin_array(c"upserted");
+            for (position, id) in upserted {
+                call.reply.push_document().append(c"index", *position as i32).append(c"_id", &*id).end();
+            }
+            call.reply.end();
+        }
+        call.reply.append(c"nModified", *modified);
+        batch.finish(call)
     }
 }
 

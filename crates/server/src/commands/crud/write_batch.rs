@@ -12,7 +12,9 @@ use wire::request::Documents;
 const STATEMENTS_MAX: usize = 100_000;
 
 /// Checks the number of statements of a command.
-fn check_count(count: usize) -> Result<()> {
+///
+/// Errors: InvalidLength for no statements or too many.
+pub(crate) fn check_count(count: usize) -> Result<()> {
     if !(1..=STATEMENTS_MAX).contains(&count) {
         bail!(
             InvalidLength,
@@ -37,44 +39,70 @@ pub(crate) fn run_suspendable<W: Send + 'static>(
     run(call, &mut state).map_err(|error| call.keep(state, error))
 }
 
-/// Runs the statements of a list in order, while `run` returns true, and then `finish`. All statements are parsed
-/// before `begin` creates the state of the command. A suspended command continues with its state at the same statement,
-/// and parses the remaining statements again. `run` gets the position of its statement.
-///
-/// Errors: errors of all functions.
-pub(crate) fn run_in_order<'d, S, W: Send + 'static>(
-    call: &mut Call<'_>,
-    list: Documents<'d>,
-    parse: impl Fn(Document<'d>) -> Result<S>,
-    begin: impl FnOnce(&Call<'_>) -> Result<W>,
-    mut run: impl FnMut(&mut Call<'_>, &mut W, usize, &S) -> Result<bool>,
-    finish: impl FnOnce(&mut Call<'_>, &mut W) -> Result<HandlerStatus>,
-) -> Result<HandlerStatus> {
-    let mut parsed = Vec::new();
-    let (mut state, mut position) = match call.resume() {
-        Some(progress) => progress,
-        None => {
-            parsed.reserve_exact(list.len());
-            for document in list.iter() {
-                parsed.push(parse(document)?);
+/// A write command with a list of statements: its parsed fields, and the steps of its run.
+pub(crate) trait WriteCommand<'d> {
+    /// A parsed element of the list.
+    type Statement;
+    /// The running command. It is kept while a statement is suspended.
+    type State: Send + 'static;
+
+    /// Parses an element of the list.
+    ///
+    /// Errors: invalid fields.
+    fn parse(&self, document: Document<'d>) -> Result<Self::Statement>;
+
+    /// Creates the state, once all statements are parsed.
+    ///
+    /// Errors: those that precede the first statement.
+    fn begin(&self, call: &Call<'_>) -> Result<Self::State>;
+
+    /// Runs the statement at a position. Returns false if the command must stop.
+    ///
+    /// Errors: an error that ends the whole command, also the suspension of the statement.
+    fn run(
+        &self,
+        call: &mut Call<'_>,
+        state: &mut Self::State,
+        position: usize,
+        statement: &Self::Statement,
+    ) -> Result<bool>;
+
+    /// Appends the reply.
+    ///
+    /// Errors: an interrupted wait for the write concern.
+    fn finish(&self, call: &mut Call<'_>, state: &mut Self::State) -> Result<HandlerStatus>;
+
+    /// Runs the command on a list. A suspended command continues at the same statement, and parses the remaining
+    /// statements again.
+    ///
+    /// Errors: errors of all steps.
+    fn run_list(&self, call: &mut Call<'_>, list: Documents<'d>) -> Result<HandlerStatus> {
+        let mut parsed = Vec::new();
+        let (mut state, mut position) = match call.resume() {
+            Some(progress) => progress,
+            None => {
+                parsed.reserve_exact(list.len());
+                for document in list.iter() {
+                    parsed.push(self.parse(document)?);
+                }
+                (self.begin(call)?, 0)
             }
-            (begin(call)?, 0)
-        }
-    };
-    let run_remaining = || {
-        for document in list.iter().skip(position) {
-            let should_continue = match parsed.get(position) {
-                Some(statement) => run(call, &mut state, position, statement)?,
-                None => run(call, &mut state, position, &parse(document)?)?,
-            };
-            if !should_continue {
-                break;
+        };
+        let mut run_remaining = || {
+            for document in list.iter().skip(position) {
+                let should_continue = match parsed.get(position) {
+                    Some(statement) => self.run(call, &mut state, position, statement)?,
+                    None => self.run(call, &mut state, position, &self.parse(document)?)?,
+                };
+                if !should_continue {
+                    break;
+                }
+                position += 1;
             }
-            position += 1;
-        }
-        finish(call, &mut state)
-    };
-    run_remaining().map_err(|error| call.keep((state, position), error))
+            self.finish(call, &mut state)
+        };
+        run_remaining().map_err(|error| call.keep((state, position), error))
+    }
 }
 
 /// Running statements of a write command.
