@@ -5,11 +5,14 @@ use crate::auth::user::{User, append_credential, append_roles};
 use crate::auth::{self, EXTERNAL, restrictions, role, store};
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
+use crate::commands::crud::delete;
+use crate::commands::crud::write_batch::{is_suspended, run_suspendable};
 use crate::protocol::fields::Fields;
 use crate::protocol::names::{RoleName, UserName};
 use base::bson::{Array, Builder, Document, DocumentBuf, FieldName, Value};
 use base::random::Random;
-use base::{Error, ErrorCode, Result, bail, err};
+use base::{Error, ErrorCode, Namespace, Result, bail, err};
+use database::WriteProgress;
 use wire::scram::{Credential, Mechanism};
 use wire::secret;
 
@@ -323,7 +326,12 @@ fn drop_user(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let user = named_user(call, &mut fields)?;
     fields.finish()?;
-    if remove(call, Some(&user.name))? == 0 {
+    let _changing = call.server.auth.changing.lock();
+    let mut delete = Builder::new();
+    delete.append(c"delete", store::USERS).begin_array(c"deletes").push_document();
+    delete.begin_document(c"q").append(c"user", &user.name).append(c"db", &user.db).end();
+    delete.append(c"limit", 1).end().end();
+    if count(&call.run_inner(admin(delete).view())?) == 0 {
         bail!(UserNotFound, "User '{user}' not found");
     }
     call.acknowledge(None)
@@ -340,27 +348,27 @@ pub(crate) const DROP_ALL: Row = Row::new(
 
 fn drop_all(call: &mut Call<'_>) -> Result<HandlerStatus> {
     call.fields().after_name().finish()?;
-    // A delete of one user is atomic, so that the count is exact also if a delete waits.
-    let mut removed = call.resume::<i64>().unwrap_or_default();
-    loop {
-        match remove(call, None) {
-            Ok(0) => break,
-            Ok(count) => removed += count,
-            Err(error) => return Err(call.keep(removed, error)),
+    let begin = |call: &Call<'_>| {
+        let scope = call.scope(Namespace::new("admin", store::USERS)?);
+        scope.operation.keep_progress();
+        Ok((scope, WriteProgress::default()))
+    };
+    run_suspendable(call, begin, |call, (scope, progress)| {
+        let _changing = call.server.auth.changing.lock();
+        let mut filter = Builder::new();
+        filter.append(c"db", call.request.database);
+        let request = delete::parse(filter.finish().view(), false, None, scope)?;
+        let database = &call.server.database;
+        let deleted =
+            database.by_latest_catalog(|| database.delete_retryable(scope, &request, None, progress));
+        if !is_suspended(&deleted) {
+            call.leave_queue();
         }
-    }
-    call.reply.append_number(c"n", removed);
-    call.acknowledge(None)
-}
-
-/// Removes the named user, or one user of the command's database. Returns the number of removed users.
-fn remove(call: &Call<'_>, name: Option<&str>) -> Result<i64> {
-    let _changing = call.server.auth.changing.lock();
-    let mut delete = Builder::new();
-    delete.append(c"delete", store::USERS).begin_array(c"deletes").push_document();
-    delete.begin_document(c"q").append_optional(c"user", name).append(c"db", call.request.database).end();
-    delete.append(c"limit", 1).end().end();
-    Ok(count(&call.run_inner(admin(delete).view())?))
+        let (count, committed) = deleted?;
+        call.server.counters.deleted.add(1);
+        call.reply.append_number(c"n", count as i64);
+        call.acknowledge(committed)
+    })
 }
 
 /// The row of `grantRolesToUser`.
