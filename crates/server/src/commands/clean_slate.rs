@@ -15,6 +15,7 @@ use crate::protocol::fields::Fields;
 use base::bson::Value;
 use base::{Result, bail};
 use database::{FIRST_BATCH, Since, StateName};
+use std::sync::Arc;
 
 /// The row of `forkDatabase`.
 pub(crate) const FORK_DATABASE: Row = Row::new(
@@ -193,7 +194,8 @@ fn diff(call: &mut Call<'_>) -> Result<HandlerStatus> {
             bail!(InvalidOptions, "diffDatabase takes 'since' or 'origin', and not both");
         }
     };
-    let (operation, context) = call.surroundings();
+    let operation = call.operation();
+    let context = Arc::new(call.context(&operation));
     let cursor = call.server.database.diff_database(&operation, name, &since, &context)?;
     cursors::first(call, cursor, batch_size.unwrap_or(FIRST_BATCH), false)?;
     Ok(HandlerStatus::Done)

@@ -80,16 +80,10 @@ impl Call<'_> {
         Scope::new(&operation, &namespace, &context)
     }
 
-    /// Returns operation and context of a command without a namespace: cancellation, time and
-    /// randomness.
-    pub(crate) fn surroundings(&self) -> (Arc<Operation>, Arc<Context>) {
-        let operation = self.operation();
-        let context = Arc::new(self.context(&operation));
-        (operation, context)
-    }
-
+    /// Returns the context in which the query language is parsed and evaluated: the operation's cancellation, the time,
+    /// randomness, limits, the user.
     #[inline]
-    fn context(&self, operation: &Arc<Operation>) -> Context {
+    pub(crate) fn context(&self, operation: &Arc<Operation>) -> Context {
         let database = &self.server.database;
         let (times, spills) = (database.timestamps.clone(), database.spill_folder());
         let random = self.server.random();

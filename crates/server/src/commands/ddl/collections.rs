@@ -10,6 +10,7 @@ use crate::protocol::fields::{Fields, uuid};
 use base::bson::{Builder, Value};
 use base::{CompatibleWith, Error, Namespace, Result, bail, err};
 use database::{RenameRequest, ValidatorChange};
+use std::sync::Arc;
 
 /// The row of `create`.
 pub(crate) const CREATE: Row = Row::new(
@@ -37,7 +38,8 @@ fn create(call: &mut Call<'_>) -> Result<HandlerStatus> {
             call.reply.append(c"note", note);
         }
     }
-    let (operation, context) = call.surroundings();
+    let operation = call.operation();
+    let context = Arc::new(call.context(&operation));
     let options = options.finish();
     let committed =
         call.server.database.create_collection(&operation, &namespace, options.view(), &context)?;
@@ -215,7 +217,8 @@ fn convert_to_capped(call: &mut Call<'_>) -> Result<HandlerStatus> {
     if size <= 0 {
         bail!(InvalidOptions, "Capped collection size must be greater than zero");
     }
-    let (operation, context) = call.surroundings();
+    let operation = call.operation();
+    let context = Arc::new(call.context(&operation));
     let committed = call.server.database.convert_to_capped(&operation, &namespace, size, &context)?;
     call.acknowledge(Some(committed))
 }
@@ -309,7 +312,8 @@ fn coll_mod(call: &mut Call<'_>) -> Result<HandlerStatus> {
     fields.finish()?;
     call.check_uuid(&namespace, uuid)?;
 
-    let (operation, context) = call.surroundings();
+    let operation = call.operation();
+    let context = Arc::new(call.context(&operation));
     let (context, interrupt) = (&context, operation.as_ref());
     let database = call.server.database.clone();
     let change = ValidatorChange { filter: validator, level, action, prepares };
@@ -350,7 +354,7 @@ fn coll_mod(call: &mut Call<'_>) -> Result<HandlerStatus> {
         committed = Some(database.change_nothing(interrupt, &namespace)?);
     }
     if let Some(index) = index {
-        committed = super::indexes::change(call, (&operation, context), &namespace, index, dry_run)?;
+        committed = super::indexes::change(call, &operation, &namespace, index, dry_run)?;
     }
     call.acknowledge(committed)
 }

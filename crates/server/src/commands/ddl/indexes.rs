@@ -13,7 +13,6 @@ use crate::protocol::fields::Fields;
 use base::bson::{Builder, Document, Value, equal};
 use base::{Namespace, Result, bail, err};
 use database::index::{Index, IndexSpec};
-use database::language::Context;
 use database::{Committed, Operation};
 use std::sync::Arc;
 
@@ -211,7 +210,8 @@ fn re_index(call: &mut Call<'_>) -> Result<HandlerStatus> {
     if call.server.is_replica_set() {
         bail!(IllegalOperation, "reIndex is only allowed on a standalone mongod instance.");
     }
-    let (operation, context) = call.surroundings();
+    let operation = call.operation();
+    let context = call.context(&operation);
     let database = &call.server.database;
     let Some(collection) = database.collection(&namespace) else {
         bail!(NamespaceNotFound, "collection does not exist");
@@ -233,7 +233,7 @@ fn re_index(call: &mut Call<'_>) -> Result<HandlerStatus> {
 /// duplicates, or makes the index unique.
 pub(crate) fn change(
     call: &mut Call<'_>,
-    surroundings: (&Arc<Operation>, &Context),
+    operation: &Arc<Operation>,
     namespace: &Namespace,
     index: Document<'_>,
     dry_run: bool,
@@ -276,13 +276,13 @@ pub(crate) fn change(
         bail!(IndexNotFound, "cannot find index {name} for ns {namespace}, which is clustered by it");
     }
     if unique.is_some() && alone {
-        return make_unique(call, surroundings, namespace, &name, dry_run);
+        return make_unique(call, operation, namespace, &name, dry_run);
     }
     if unique.is_some() {
-        make_unique(call, surroundings, namespace, &name, false)?;
+        make_unique(call, operation, namespace, &name, false)?;
     }
     let mut reported = Builder::new();
-    let changed = database.change_index(surroundings.0.as_ref(), namespace, &name, |spec| {
+    let changed = database.change_index(operation.as_ref(), namespace, &name, |spec| {
         reported = Builder::new();
         let reply = &mut reported;
         let prepares = prepare_unique == Some(true) && !spec.prepare_unique;
@@ -330,12 +330,13 @@ fn check_preparable(spec: &IndexSpec) -> Result<()> {
 
 fn make_unique(
     call: &mut Call<'_>,
-    (operation, context): (&Arc<Operation>, &Context),
+    operation: &Arc<Operation>,
     namespace: &Namespace,
     name: &str,
     dry_run: bool,
 ) -> Result<Option<Committed>> {
-    let committed = call.server.database.convert_to_unique(operation, namespace, name, dry_run, context)?;
+    let context = call.context(operation);
+    let committed = call.server.database.convert_to_unique(operation, namespace, name, dry_run, &context)?;
     if committed.is_some() {
         call.reply.append(c"unique_new", true);
     }

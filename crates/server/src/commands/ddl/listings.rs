@@ -23,7 +23,7 @@ fn list_databases(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let authorized = fields.boolean("authorizedDatabases")?;
     fields.finish()?;
     let only_own = shows_only_own(call, authorized)?;
-    let (_, context) = call.surroundings();
+    let context = call.context(&call.operation());
     let matcher = Matcher::parse(filter, &context)?;
     let database = call.server.database.clone();
     let catalog = database.catalog();
@@ -104,7 +104,7 @@ fn list_collections(call: &mut Call<'_>) -> Result<HandlerStatus> {
     // MongoDB ignores this flag since 4.2.
     fields.flag("includePendingDrops")?;
     fields.finish()?;
-    let (_, context) = call.surroundings();
+    let context = call.context(&call.operation());
     let matcher = Matcher::parse(filter, &context)?;
     let catalog = call.server.database.catalog();
     let mut listed = Vec::new();

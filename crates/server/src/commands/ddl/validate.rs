@@ -60,7 +60,7 @@ fn validate(call: &mut Call<'_>) -> Result<HandlerStatus> {
         (false, false) => Depth::Data,
         (false, true) => Depth::Full,
     };
-    let (_, context) = call.surroundings();
+    let context = call.context(&call.operation());
     let mut validation = call.server.database.validate(&namespace, depth, &context)?;
     call.reply.append(c"ns", namespace.as_str());
     call.reply.append(c"uuid", Value::Binary { subtype: 4, bytes: &validation.uuid });

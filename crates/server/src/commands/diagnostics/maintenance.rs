@@ -9,6 +9,7 @@ use crate::protocol::fields::Fields;
 use base::bson::{Builder, FieldName, Value};
 use base::{Namespace, Result, bail, err};
 use database::time;
+use std::sync::Arc;
 
 /// The row of `compact`.
 pub(crate) const COMPACT: Row = Row::new(
@@ -57,7 +58,8 @@ fn db_hash(call: &mut Call<'_>) -> Result<HandlerStatus> {
     fields.flag("skipTempCollections")?;
     fields.ignore_rest();
     let began = time::now();
-    let (operation, context) = call.surroundings();
+    let operation = call.operation();
+    let context = Arc::new(call.context(&operation));
     let database = &call.server.database;
     let catalog = database.catalog();
     let is_selected = |name: &str| {
@@ -120,7 +122,8 @@ fn file_md5(call: &mut Call<'_>) -> Result<HandlerStatus> {
     fields.refuse_unless_default("partialOk")?;
     fields.finish()?;
     let namespace = Namespace::new(call.request.database, &format!("{root}.chunks"))?;
-    let (operation, context) = call.surroundings();
+    let operation = call.operation();
+    let context = Arc::new(call.context(&operation));
     let (chunks, hash) = call.server.database.hash_file(&operation, &namespace, id.view(), &context)?;
     call.reply.append(c"numChunks", chunks).append(c"md5", &hash);
     Ok(HandlerStatus::Done)

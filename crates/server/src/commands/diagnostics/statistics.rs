@@ -13,6 +13,7 @@ use base::bson::{Builder, Document, FieldName, Value};
 use base::{Namespace, Result, bail};
 use database::{MeasuredRange, Reads, Span, time};
 use std::path::Path;
+use std::sync::Arc;
 
 /// The row of `collStats`.
 pub(crate) const COLL_STATS: Row = Row::new(
@@ -150,7 +151,8 @@ fn data_size(call: &mut Call<'_>) -> Result<HandlerStatus> {
             (statistics.size, statistics.count)
         }
         [Some(min), Some(max)] => {
-            let (operation, context) = call.surroundings();
+            let operation = call.operation();
+            let context = Arc::new(call.context(&operation));
             let range = MeasuredRange { key, min, max };
             call.server.database.measure_range(&operation, &namespace, &range, &context)?
         }

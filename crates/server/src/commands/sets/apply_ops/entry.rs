@@ -132,7 +132,8 @@ fn create(call: &mut Call<'_>, database: &str, object: Document<'_>, uuid: Optio
     }
     let mut options = Builder::new();
     object.iter().skip(1).for_each(|option| _ = options.append_element(&option));
-    let ((operation, context), options) = (call.surroundings(), options.finish());
+    let operation = call.operation();
+    let (context, options) = (call.context(&operation), options.finish());
     server
         .database
         .create_collection_as(&operation, &namespace, options.view(), Some(uuid), &context)
