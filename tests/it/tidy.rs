@@ -10,7 +10,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("base", &[]),
     ("database", &["base", "query", "storage"]),
     ("lab", &["base", "replay", "wire"]),
-    ("postgres", &["storage", "wire"]),
+    ("postgres", &["base", "storage", "wire"]),
     ("query", &["base"]),
     ("replay", &["base", "wire"]),
     ("server", &["base", "database", "wire"]),

@@ -4,6 +4,7 @@
 //! of the password: the string, the file of `passfile`, the environment.
 
 use crate::stream::{Tls, TlsOptions};
+use base::encoding::from_percent;
 use std::fmt;
 use std::time::Duration;
 
@@ -240,20 +241,8 @@ fn uri_words(rest: &str) -> Result<Vec<(String, String)>, String> {
 
 /// Decodes percent signs.
 fn decoded(text: &str) -> Result<String, String> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut bytes = text.bytes();
-    while let Some(byte) = bytes.next() {
-        if byte != b'%' {
-            out.push(byte);
-            continue;
-        }
-        let mut digit = || bytes.next().and_then(|byte| char::from(byte).to_digit(16));
-        match (digit(), digit()) {
-            (Some(high), Some(low)) => out.push((high * 16 + low) as u8),
-            _ => return Err(format!("{text:?} has a percent sign without two digits")),
-        }
-    }
-    String::from_utf8(out).map_err(|_| format!("{text:?} is not UTF-8"))
+    from_percent(text)
+        .ok_or_else(|| format!("{text:?} has a percent sign without a byte of UTF-8 in two digits"))
 }
 
 #[cfg(test)]
