@@ -28,8 +28,8 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_
 /// Time for an ended holder to free its memory before another holder is ended.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// Time that free pages may stay in the heap while memory is short, also as a multiple of the time
-/// to return them.
+/// Minimum time that free pages may stay in the heap while memory is short, also as a multiple of the time
+/// to return them. The maximum is [`GRACE`].
 const KEEP: Duration = Duration::from_millis(20);
 const KEEP_TIMES: u32 = 10;
 
@@ -80,13 +80,10 @@ impl Watcher {
     /// Ends holders if necessary. Returns resident bytes.
     fn check(&mut self, server: &Server) -> u64 {
         let mut now = resident();
-        let started = Instant::now();
-        // A holder is only ended for memory that it holds, not for free pages of the heap.
-        let is_over = now > self.limit.bytes;
-        if is_over || now > self.limit.of_data() && started >= self.next_purge {
-            memory::purge();
+        let is_short = now > self.limit.of_data();
+        let is_purged = is_short && self.purge();
+        if is_purged {
             now = resident();
-            self.next_purge = Instant::now() + (started.elapsed() * KEEP_TIMES).max(KEEP);
         }
         server.memory_limit_stats.resident.store(now, Relaxed);
         // Stored data leaves less room for operations, but never less than their share.
@@ -94,6 +91,10 @@ impl Watcher {
         let operations_limit =
             self.limit.of_data().saturating_sub(data_bytes).max(self.limit.bytes / OPERATIONS_SHARE);
         server.database.set_memory_limit(operations_limit);
+        if is_short && !is_purged {
+            // Free pages of the heap would count as held: a holder is only ended for memory that it holds.
+            return now;
+        }
         if now < self.limit.of_data_again() && !server.database.refuses_growth() {
             return now;
         }
@@ -105,6 +106,17 @@ impl Watcher {
             self.end_one(server, now, holders);
         }
         now
+    }
+
+    /// Returns the free pages of the heap to the system. Does nothing and returns false shortly after the last time.
+    fn purge(&mut self) -> bool {
+        let started = Instant::now();
+        if started < self.next_purge {
+            return false;
+        }
+        memory::purge();
+        self.next_purge = Instant::now() + (started.elapsed() * KEEP_TIMES).clamp(KEEP, GRACE);
+        true
     }
 
     /// Refuses writes that grow the data, or accepts them again.
@@ -200,4 +212,20 @@ fn holders(cursors: &Cursors, activities: &Activities) -> Vec<(u64, MemoryConsum
         }
     }
     holders
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn free_pages_are_returned_seldom() {
+        let limit = MemoryLimit { bytes: 1 << 30, from: "a test".to_string() };
+        let mut watcher = Watcher { limit, next_purge: Instant::now(), ending: None, last_report: None };
+        assert!(watcher.purge() && !watcher.purge());
+        let pause = watcher.next_purge.saturating_duration_since(Instant::now());
+        assert!(pause <= GRACE, "{pause:?}");
+        std::thread::sleep(pause);
+        assert!(watcher.purge());
+    }
 }
