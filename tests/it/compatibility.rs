@@ -512,10 +512,13 @@ fn source(path: &Path) -> String {
 fn declared_in(path: &Path, declared: &mut Declared) {
     let text = source(path);
     let functions = functions(&text);
-    for row in text.split("Row::new(").skip(1) {
-        let arguments = row.split(';').next().unwrap_or_default();
-        let Some(name) = arguments.split('"').nth(1) else { continue };
-        let handler = arguments.split('"').nth(4).unwrap_or_default();
+    let rows = ["Row::read(", "Row::write(", "Row::admin("];
+    for row in rows.iter().flat_map(|row| text.split(row).skip(1)) {
+        // The table itself makes rows of unknown names.
+        let Some((name, handler)) = row.trim_start().strip_prefix('"').and_then(|row| row.split_once('"'))
+        else {
+            continue;
+        };
         let handler = name_at(handler.trim_start_matches(|c: char| !c.is_alphanumeric()));
         let (mut taken, mut refused) = (BTreeSet::new(), BTreeSet::new());
         let mut seen = BTreeSet::new();
@@ -533,7 +536,7 @@ fn functions(text: &str) -> BTreeMap<String, String> {
     for (start, end) in starts.iter().zip(ends) {
         let (before, part) = (&text[..*start], &text[start + "fn ".len()..end]);
         // A row may follow, which names its calls and requirements.
-        let body = part.split("Row::new(").next().unwrap_or_default();
+        let body = part.split("Row::").next().unwrap_or_default();
         let (name, body) = match implemented(before) {
             Some(owner) => {
                 (format!("{owner}::{}", name_at(part)), body.replace("Self::", &format!("{owner}::")))
@@ -589,19 +592,17 @@ fn collect(
     }
 }
 
-/// Returns true if a body calls a function, or passes it to `map`.
+/// Returns true if a body calls a function, passes it to `map`, or creates a value with it as a method.
 fn is_called(function: &str, body: &str) -> bool {
-    let name = function.rsplit("::").next().unwrap_or_default();
-    let is_method = name != function;
-    let called = |(before, after): (&str, &str)| match is_method {
-        true => after.starts_with('('),
-        false => {
+    let Some((owner, name)) = function.split_once("::") else {
+        return whole(function, body).any(|(before, after)| {
             after.starts_with('(') && !before.ends_with(['.', ':'])
-                || before.ends_with("map(") && after.starts_with(')')
-        }
+                || after.starts_with(')') && before.ends_with("map(")
+        });
     };
-    let by_value = |(before, after): (&str, &str)| before.ends_with('.') && after.starts_with('(');
-    whole(function, body).any(called) || is_method && whole(name, body).any(by_value)
+    whole(function, body).any(|(_, after)| after.starts_with('('))
+        || whole(name, body).any(|(before, after)| before.ends_with('.') && after.starts_with('('))
+        || whole(owner, body).any(|(_, after)| after.starts_with(" {"))
 }
 
 /// Returns the text before and after each place of a name. Longer names that contain it do not count.

@@ -6,9 +6,11 @@
 pub(crate) mod arguments;
 pub(crate) mod finished;
 pub(crate) mod progress;
-pub(crate) mod row;
+mod row;
 pub(crate) mod transaction_rules;
 pub(crate) mod waits;
+
+pub(crate) use row::{Handler, Row};
 
 use crate::access::Command;
 use crate::call::arguments::{Arguments, is_generic};

@@ -14,24 +14,32 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// Creates a row. The methods below add properties. Writes support a write concern.
-    pub(crate) const fn new(
-        name: &'static str,
-        kind: Kind,
-        help: &'static str,
-        run: Handler,
-        requirements: Requirements,
-    ) -> Row {
+    /// Creates the row of a command that reads documents or the catalog. The methods below add properties.
+    pub(crate) const fn read(name: &'static str, run: Handler, requirements: Requirements) -> Row {
+        Row::new(name, Kind::Read, run, requirements)
+    }
+
+    /// Creates the row of a command that changes documents or the catalog. It supports a write concern.
+    pub(crate) const fn write(name: &'static str, run: Handler, requirements: Requirements) -> Row {
+        Row::new(name, Kind::Write, run, requirements).takes_write_concern()
+    }
+
+    /// Creates the row of a command that concerns the server, a connection or a session.
+    pub(crate) const fn admin(name: &'static str, run: Handler, requirements: Requirements) -> Row {
+        Row::new(name, Kind::Admin, run, requirements)
+    }
+
+    const fn new(name: &'static str, kind: Kind, run: Handler, requirements: Requirements) -> Row {
         let command = Command {
             name,
-            help,
+            help: "",
             kind,
             requirements,
             admin_only: false,
             without_auth: false,
             stable_api: false,
             takes_read_concern: false,
-            takes_write_concern: matches!(kind, Kind::Write),
+            takes_write_concern: false,
             in_transactions: false,
             retryable_write: false,
             restarts: false,
@@ -41,9 +49,10 @@ impl Row {
         Row { command, run }
     }
 
-    /// Returns the row of a MongoDB command that this server does not implement. `run` refuses it.
-    pub(crate) const fn refused(name: &'static str, run: Handler, requirements: Requirements) -> Row {
-        Row::new(name, Kind::Admin, "Not implemented.", run, requirements)
+    /// Describes the command in one sentence, for `listCommands`.
+    pub(crate) const fn help(mut self, help: &'static str) -> Row {
+        self.command.help = help;
+        self
     }
 
     /// Restricts the command to `admin`.

@@ -7,9 +7,8 @@
 //!
 //! MongoDB has none of these commands. Their errors use MongoDB's codes, so drivers raise familiar exceptions.
 
-use crate::access::{Kind, Requirements, requirements};
-use crate::call::row::Row;
-use crate::call::{Call, HandlerStatus};
+use crate::access::{Requirements, requirements};
+use crate::call::{Call, HandlerStatus, Row};
 use crate::commands::cursors;
 use crate::protocol::fields::Fields;
 use base::bson::Value;
@@ -18,15 +17,11 @@ use database::{FIRST_BATCH, Since, StateName};
 use std::sync::Arc;
 
 /// The row of `forkDatabase`.
-pub(crate) const FORK_DATABASE: Row = Row::new(
-    "forkDatabase",
-    Kind::Write,
-    "Forks a database under another name (copy-on-write).",
-    fork,
-    Requirements::By(requirements::fork_database),
-)
-.admin_only()
-.restarts();
+pub(crate) const FORK_DATABASE: Row =
+    Row::write("forkDatabase", fork, Requirements::By(requirements::fork_database))
+        .help("Forks a database under another name (copy-on-write).")
+        .admin_only()
+        .restarts();
 
 fn fork(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -39,15 +34,11 @@ fn fork(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// The row of `snapshotDatabase`.
-pub(crate) const SNAPSHOT_DATABASE: Row = Row::new(
-    "snapshotDatabase",
-    Kind::Write,
-    "Creates a named snapshot of a database.",
-    snapshot,
-    Requirements::By(requirements::snapshot_database),
-)
-.admin_only()
-.restarts();
+pub(crate) const SNAPSHOT_DATABASE: Row =
+    Row::write("snapshotDatabase", snapshot, Requirements::By(requirements::snapshot_database))
+        .help("Creates a named snapshot of a database.")
+        .admin_only()
+        .restarts();
 
 fn snapshot(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -59,15 +50,11 @@ fn snapshot(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// The row of `restoreDatabase`.
-pub(crate) const RESTORE_DATABASE: Row = Row::new(
-    "restoreDatabase",
-    Kind::Write,
-    "Restores a database to a snapshot. The snapshot stays.",
-    restore,
-    Requirements::By(requirements::restore_database),
-)
-.admin_only()
-.restarts();
+pub(crate) const RESTORE_DATABASE: Row =
+    Row::write("restoreDatabase", restore, Requirements::By(requirements::restore_database))
+        .help("Restores a database to a snapshot. The snapshot stays.")
+        .admin_only()
+        .restarts();
 
 fn restore(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -78,15 +65,11 @@ fn restore(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// The row of `dropSnapshot`.
-pub(crate) const DROP_SNAPSHOT: Row = Row::new(
-    "dropSnapshot",
-    Kind::Write,
-    "Drops a snapshot of a database.",
-    drop_snapshot,
-    Requirements::By(requirements::snapshot_database),
-)
-.admin_only()
-.restarts();
+pub(crate) const DROP_SNAPSHOT: Row =
+    Row::write("dropSnapshot", drop_snapshot, Requirements::By(requirements::snapshot_database))
+        .help("Drops a snapshot of a database.")
+        .admin_only()
+        .restarts();
 
 fn drop_snapshot(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -97,14 +80,10 @@ fn drop_snapshot(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// The row of `listSnapshots`.
-pub(crate) const LIST_SNAPSHOTS: Row = Row::new(
-    "listSnapshots",
-    Kind::Read,
-    "Lists the snapshots of all databases or of one database.",
-    list,
-    Requirements::By(requirements::list_snapshots),
-)
-.admin_only();
+pub(crate) const LIST_SNAPSHOTS: Row =
+    Row::read("listSnapshots", list, Requirements::By(requirements::list_snapshots))
+        .help("Lists the snapshots of all databases or of one database.")
+        .admin_only();
 
 fn list(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields().after_name();
@@ -126,15 +105,11 @@ fn list(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// The row of `resetDatabase`.
-pub(crate) const RESET_DATABASE: Row = Row::new(
-    "resetDatabase",
-    Kind::Write,
-    "Empties every collection of a database; collections and indexes stay.",
-    reset,
-    Requirements::By(requirements::reset_database),
-)
-.admin_only()
-.restarts();
+pub(crate) const RESET_DATABASE: Row =
+    Row::write("resetDatabase", reset, Requirements::By(requirements::reset_database))
+        .help("Empties every collection of a database; collections and indexes stay.")
+        .admin_only()
+        .restarts();
 
 fn reset(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -161,14 +136,10 @@ fn state_name(fields: &mut Fields<'_>, command: &str) -> Result<StateName> {
 }
 
 /// Position in the command table.
-pub(crate) const DIFF_DATABASE: Row = Row::new(
-    "diffDatabase",
-    Kind::Read,
-    "Lists the changes of a database since a snapshot or since its fork.",
-    diff,
-    Requirements::By(requirements::diff_database),
-)
-.admin_only();
+pub(crate) const DIFF_DATABASE: Row =
+    Row::read("diffDatabase", diff, Requirements::By(requirements::diff_database))
+        .help("Lists the changes of a database since a snapshot or since its fork.")
+        .admin_only();
 
 fn diff(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -202,14 +173,9 @@ fn diff(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// The row of `vellumBackup`.
-pub(crate) const BACKUP: Row = Row::new(
-    "vellumBackup",
-    Kind::Admin,
-    "Returns a cursor over the bytes of a full or incremental backup.",
-    backup,
-    Requirements::By(requirements::backup),
-)
-.admin_only();
+pub(crate) const BACKUP: Row = Row::admin("vellumBackup", backup, Requirements::By(requirements::backup))
+    .help("Returns a cursor over the bytes of a full or incremental backup.")
+    .admin_only();
 
 fn backup(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields().after_name();

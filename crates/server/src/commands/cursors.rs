@@ -2,10 +2,9 @@
 //!
 //! A tailable cursor may wait for its next batch.
 
-use crate::access::{self, Kind, Requirements, requirements};
+use crate::access::{self, Requirements, requirements};
 use crate::auth;
-use crate::call::row::Row;
-use crate::call::{Call, HandlerStatus};
+use crate::call::{Call, HandlerStatus, Row};
 use crate::protocol::fields::Fields;
 use crate::state::fail_point::Target;
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Value};
@@ -17,12 +16,12 @@ use std::time::Duration;
 const AWAIT_DEFAULT: Duration = Duration::from_secs(1);
 
 /// Position in the command table.
-pub(crate) const GET_MORE: Row =
-    Row::new("getMore", Kind::Read, "Fetches the next batch of a cursor.", get_more, Requirements::Nothing)
-        .stable_api()
-        .takes_read_concern()
-        .in_transactions()
-        .continues_cursor();
+pub(crate) const GET_MORE: Row = Row::read("getMore", get_more, Requirements::Nothing)
+    .help("Fetches the next batch of a cursor.")
+    .stable_api()
+    .takes_read_concern()
+    .in_transactions()
+    .continues_cursor();
 
 fn get_more(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -179,15 +178,11 @@ fn fail_on_demand(call: &Call<'_>, namespace: &Namespace) -> Result<()> {
 }
 
 /// Position in the command table.
-pub(crate) const KILL_CURSORS: Row = Row::new(
-    "killCursors",
-    Kind::Admin,
-    "Kills cursors.",
-    kill_cursors,
-    Requirements::By(requirements::kill_cursors),
-)
-.stable_api()
-.in_transactions();
+pub(crate) const KILL_CURSORS: Row =
+    Row::admin("killCursors", kill_cursors, Requirements::By(requirements::kill_cursors))
+        .help("Kills cursors.")
+        .stable_api()
+        .in_transactions();
 
 fn kill_cursors(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();

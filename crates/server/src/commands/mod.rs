@@ -8,17 +8,11 @@
 //!    //! `count`: the number of matching documents.
 //!
 //!    /// The row in the command table.
-//!    pub(crate) const COUNT: Row =
-//!        Row::new(
-//!            "count",
-//!            Kind::Read,
-//!            "Counts the documents that match.",
-//!            count,
-//!            Requirements::Collection(Action::Find),       // the required privilege
-//!        )
+//!    pub(crate) const COUNT: Row = Row::read("count", count, Requirements::Collection(Action::Find))
+//!        .help("Counts the documents that match.")
 //!        .stable_api();
 //!
-//!    fn count(call: &mut Call<'_>) -> Result<Answer> {
+//!    fn count(call: &mut Call<'_>) -> Result<HandlerStatus> {
 //!        let mut fields = call.fields();                   // without $db, lsid, maxTimeMS, …
 //!        let namespace = fields.namespace()?;              // the command's own field
 //!        let query = fields.document("query")?.unwrap_or(Document::EMPTY);
@@ -33,7 +27,7 @@
 //!    }
 //!    ```
 //!
-//!    `Kind` decides which concern the command accepts: reads accept a readConcern, writes a writeConcern.
+//!    A write accepts a write concern. The third argument is the required privilege.
 //!    [`Fields::required`](crate::protocol::fields::Fields::required) takes a mandatory field.
 //!    [`Fields::documents`](crate::protocol::fields::Fields::documents) reads an array or a document sequence.
 //!    [`Fields::of_document`](crate::protocol::fields::Fields::of_document) reads nested documents

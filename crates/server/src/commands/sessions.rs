@@ -1,9 +1,8 @@
 //! Logical sessions and the ends of their transactions: start, refresh, end, kill, commit, abort.
 
-use crate::access::{Action, Kind, Requirements, requirements};
+use crate::access::{Action, Requirements, requirements};
 use crate::auth;
-use crate::call::row::Row;
-use crate::call::{Call, HandlerStatus};
+use crate::call::{Call, HandlerStatus, Row};
 use crate::protocol::fields::Fields;
 use crate::protocol::session_id::{self, Named};
 use crate::session::{Session, TIMEOUT_MINUTES};
@@ -14,7 +13,7 @@ use std::sync::Arc;
 
 /// The row of `startSession`.
 pub(crate) const START_SESSION: Row =
-    Row::new("startSession", Kind::Admin, "Starts a logical session.", start, Requirements::Nothing);
+    Row::admin("startSession", start, Requirements::Nothing).help("Starts a logical session.");
 
 fn start(call: &mut Call<'_>) -> Result<HandlerStatus> {
     call.fields().after_name().finish()?;
@@ -26,8 +25,7 @@ fn start(call: &mut Call<'_>) -> Result<HandlerStatus> {
 
 /// The row of `refreshSessions`.
 pub(crate) const REFRESH_SESSIONS: Row =
-    Row::new("refreshSessions", Kind::Admin, "Refreshes sessions.", refresh, Requirements::Nothing)
-        .stable_api();
+    Row::admin("refreshSessions", refresh, Requirements::Nothing).help("Refreshes sessions.").stable_api();
 
 fn refresh(call: &mut Call<'_>) -> Result<HandlerStatus> {
     for id in own_sessions(call, Action::Impersonate)? {
@@ -37,11 +35,11 @@ fn refresh(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// The row of `endSessions`.
-pub(crate) const END_SESSIONS: Row =
-    Row::new("endSessions", Kind::Admin, "Ends sessions.", end, Requirements::Nothing)
-        .stable_api()
-        .without_auth()
-        .takes_write_concern();
+pub(crate) const END_SESSIONS: Row = Row::admin("endSessions", end, Requirements::Nothing)
+    .help("Ends sessions.")
+    .stable_api()
+    .without_auth()
+    .takes_write_concern();
 
 fn end(call: &mut Call<'_>) -> Result<HandlerStatus> {
     for id in own_sessions(call, Action::Impersonate)? {
@@ -64,7 +62,7 @@ fn kill_sessions(call: &Call<'_>, is_wanted: impl Fn(&SessionId) -> bool) {
 
 /// The row of `killSessions`.
 pub(crate) const KILL_SESSIONS: Row =
-    Row::new("killSessions", Kind::Admin, "Kills the operations of sessions.", kill, Requirements::Nothing);
+    Row::admin("killSessions", kill, Requirements::Nothing).help("Kills the operations of sessions.");
 
 fn kill(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let ids = own_sessions(call, Action::KillAnySession)?;
@@ -78,13 +76,9 @@ fn kill(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// The row of `killAllSessions`.
-pub(crate) const KILL_ALL_SESSIONS: Row = Row::new(
-    "killAllSessions",
-    Kind::Admin,
-    "Kills the operations in the sessions of all users.",
-    kill_all,
-    Requirements::Cluster(Action::KillAnySession),
-);
+pub(crate) const KILL_ALL_SESSIONS: Row =
+    Row::admin("killAllSessions", kill_all, Requirements::Cluster(Action::KillAnySession))
+        .help("Kills the operations in the sessions of all users.");
 
 fn kill_all(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -139,13 +133,9 @@ pub(crate) fn listed_users(specification: Document<'_>, own: [u8; 32]) -> Result
 }
 
 /// The row of `killAllSessionsByPattern`.
-pub(crate) const KILL_ALL_SESSIONS_BY_PATTERN: Row = Row::new(
-    "killAllSessionsByPattern",
-    Kind::Admin,
-    "Kills the operations in the sessions that match.",
-    kill_by_pattern,
-    Requirements::By(requirements::kill_by_pattern),
-);
+pub(crate) const KILL_ALL_SESSIONS_BY_PATTERN: Row =
+    Row::admin("killAllSessionsByPattern", kill_by_pattern, Requirements::By(requirements::kill_by_pattern))
+        .help("Kills the operations in the sessions that match.");
 
 fn kill_by_pattern(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -210,18 +200,18 @@ fn wrong_list(call: &Call<'_>, found: &Value<'_>) -> base::Error {
 }
 
 /// The row of `commitTransaction`.
-pub(crate) const COMMIT_TRANSACTION: Row =
-    Row::new("commitTransaction", Kind::Write, "Commits a transaction.", commit, Requirements::Nothing)
-        .admin_only()
-        .stable_api()
-        .in_transactions();
+pub(crate) const COMMIT_TRANSACTION: Row = Row::write("commitTransaction", commit, Requirements::Nothing)
+    .help("Commits a transaction.")
+    .admin_only()
+    .stable_api()
+    .in_transactions();
 
 /// The row of `abortTransaction`.
-pub(crate) const ABORT_TRANSACTION: Row =
-    Row::new("abortTransaction", Kind::Write, "Aborts a transaction.", abort, Requirements::Nothing)
-        .admin_only()
-        .stable_api()
-        .in_transactions();
+pub(crate) const ABORT_TRANSACTION: Row = Row::write("abortTransaction", abort, Requirements::Nothing)
+    .help("Aborts a transaction.")
+    .admin_only()
+    .stable_api()
+    .in_transactions();
 
 fn commit(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let (session, number) = transaction(call)?;

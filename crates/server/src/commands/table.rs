@@ -11,8 +11,7 @@ use super::settings::*;
 use super::users::*;
 use super::{clean_slate, cursors, sessions};
 use crate::access::{Action, Command, Requirements, requirements};
-use crate::call::row::Row;
-use crate::call::{Call, HandlerStatus};
+use crate::call::{Call, HandlerStatus, Row};
 use base::{Result, err};
 use foldhash::fast::FixedState;
 use std::collections::HashMap;
@@ -188,7 +187,7 @@ static ALIASES: &[(&str, &str)] = &[
 
 /// Creates a row for a MongoDB command that is not implemented. Its handler refuses it by name.
 const fn refused(name: &'static str, requirements: Requirements) -> Row {
-    Row::refused(name, not_implemented, requirements)
+    Row::admin(name, not_implemented, requirements).help("Not implemented.")
 }
 
 /// Returns all commands in the order of [`ROWS`].

@@ -1,10 +1,9 @@
 //! `aggregate`: a pipeline over a collection or over no collection, and the input of the stages that the server feeds.
 
 use super::explain;
-use crate::access::{Kind, Requirements, requirements};
+use crate::access::{Requirements, requirements};
 use crate::auth;
-use crate::call::row::Row;
-use crate::call::{Call, HandlerStatus, arguments};
+use crate::call::{Call, HandlerStatus, Row, arguments};
 use crate::commands::cursors;
 use crate::commands::sessions::listed_users;
 use crate::observe::usage::{CLASSES, CollectionUsage, Latency};
@@ -19,17 +18,13 @@ use database::{AggregateRequest, FIRST_BATCH, ServerSource, Sources, Verbosity};
 use std::sync::Arc;
 
 /// Position in the command table.
-pub(crate) const AGGREGATE: Row = Row::new(
-    "aggregate",
-    Kind::Read,
-    "Runs an aggregation pipeline.",
-    aggregate,
-    Requirements::By(requirements::aggregate),
-)
-.stable_api()
-.takes_read_concern()
-.takes_write_concern()
-.in_transactions();
+pub(crate) const AGGREGATE: Row =
+    Row::read("aggregate", aggregate, Requirements::By(requirements::aggregate))
+        .help("Runs an aggregation pipeline.")
+        .stable_api()
+        .takes_read_concern()
+        .takes_write_concern()
+        .in_transactions();
 
 /// Parsed fields of the command. `explain` uses them too.
 pub(crate) struct Parts<'a> {

@@ -3,9 +3,8 @@
 use super::retry::Retryable;
 use super::update::Statement;
 use super::write_batch::{WriteCommand, check_count, ends_command, is_suspended};
-use crate::access::{Kind, Requirements, requirements};
-use crate::call::row::Row;
-use crate::call::{Call, HandlerStatus, transaction_rules};
+use crate::access::{Requirements, requirements};
+use crate::call::{Call, HandlerStatus, Row, transaction_rules};
 use crate::commands::cursors;
 use crate::process::Counter;
 use crate::protocol::fields::Fields;
@@ -18,17 +17,13 @@ use database::{
 use std::mem;
 
 /// Position in the command table.
-pub(crate) const BULK_WRITE: Row = Row::new(
-    "bulkWrite",
-    Kind::Write,
-    "Inserts, updates and deletes in several collections.",
-    bulk_write,
-    Requirements::By(requirements::bulk_write),
-)
-.admin_only()
-.stable_api()
-.retryable_write()
-.restarts();
+pub(crate) const BULK_WRITE: Row =
+    Row::write("bulkWrite", bulk_write, Requirements::By(requirements::bulk_write))
+        .help("Inserts, updates and deletes in several collections.")
+        .admin_only()
+        .stable_api()
+        .retryable_write()
+        .restarts();
 
 /// An unparsed element of `ops`.
 enum Operation<'a> {

@@ -2,9 +2,8 @@
 
 use super::retry::Retryable;
 use super::write_batch::{WriteBatch, WriteCommand, is_suspended};
-use crate::access::{Action, Kind, Requirements};
-use crate::call::row::Row;
-use crate::call::{Call, HandlerStatus};
+use crate::access::{Action, Requirements};
+use crate::call::{Call, HandlerStatus, Row};
 use crate::protocol::fields::Fields;
 use base::bson::Document;
 use base::{ErrorCode, Namespace, Result, bail};
@@ -13,11 +12,11 @@ use database::{DeleteRequest, Hint, Scope, UpdateOutcome, WriteProgress, delete_
 use std::sync::Arc;
 
 /// Position in the command table.
-pub(crate) const DELETE: Row =
-    Row::new("delete", Kind::Write, "Removes documents.", delete, Requirements::Collection(Action::Remove))
-        .stable_api()
-        .retryable_write()
-        .restarts();
+pub(crate) const DELETE: Row = Row::write("delete", delete, Requirements::Collection(Action::Remove))
+    .help("Removes documents.")
+    .stable_api()
+    .retryable_write()
+    .restarts();
 
 /// An unparsed element of `deletes`.
 pub(crate) struct Statement<'a> {

@@ -4,10 +4,9 @@
 //! then explains the plan. Explain accepts one statement of a write command.
 
 use super::{aggregate as aggregation, delete, find, find_and_modify, update};
-use crate::access::{Kind, Requirements, requirements};
+use crate::access::{Requirements, requirements};
 use crate::call::arguments::is_generic;
-use crate::call::row::Row;
-use crate::call::{Call, HandlerStatus};
+use crate::call::{Call, HandlerStatus, Row};
 use crate::commands::diagnostics::server_info::host_name;
 use crate::protocol::fields::Fields;
 use crate::state::query_settings::hash_of;
@@ -32,15 +31,10 @@ const SHOWN: [&str; 7] = [
 ];
 
 /// Position in the command table.
-pub(crate) const EXPLAIN: Row = Row::new(
-    "explain",
-    Kind::Read,
-    "Explains the plan of a command.",
-    explain,
-    Requirements::By(requirements::explain),
-)
-.stable_api()
-.takes_read_concern();
+pub(crate) const EXPLAIN: Row = Row::read("explain", explain, Requirements::By(requirements::explain))
+    .help("Explains the plan of a command.")
+    .stable_api()
+    .takes_read_concern();
 
 fn explain(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();

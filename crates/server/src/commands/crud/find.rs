@@ -1,9 +1,8 @@
 //! Reads of one collection by a filter: `find` returns documents through a cursor, `count` their number, `distinct` the
 //! values of a field.
 
-use crate::access::{Action, Kind, Requirements};
-use crate::call::row::Row;
-use crate::call::{Call, HandlerStatus};
+use crate::access::{Action, Requirements};
+use crate::call::{Call, HandlerStatus, Row};
 use crate::commands::cursors;
 use crate::protocol::fields::Fields;
 use crate::protocol::read_concern::ReadConcern;
@@ -13,11 +12,11 @@ use database::language::Collation;
 use database::{FIRST_BATCH, FindRequest, Hint};
 
 /// Position in the command table.
-pub(crate) const FIND: Row =
-    Row::new("find", Kind::Read, "Finds documents.", find, Requirements::Collection(Action::Find))
-        .stable_api()
-        .takes_read_concern()
-        .in_transactions();
+pub(crate) const FIND: Row = Row::read("find", find, Requirements::Collection(Action::Find))
+    .help("Finds documents.")
+    .stable_api()
+    .takes_read_concern()
+    .in_transactions();
 
 /// Parsed fields of the command. `explain` uses them too.
 pub(crate) struct Parts<'a> {
@@ -114,15 +113,10 @@ impl<'a> Parts<'a> {
 }
 
 /// Position in the command table.
-pub(crate) const COUNT: Row = Row::new(
-    "count",
-    Kind::Read,
-    "Counts the documents that match.",
-    count,
-    Requirements::Collection(Action::Find),
-)
-.stable_api()
-.takes_read_concern();
+pub(crate) const COUNT: Row = Row::read("count", count, Requirements::Collection(Action::Find))
+    .help("Counts the documents that match.")
+    .stable_api()
+    .takes_read_concern();
 
 /// Parsed fields of the command. `explain` uses them too.
 pub(crate) struct CountParts<'a> {
@@ -170,15 +164,10 @@ impl<'a> CountParts<'a> {
 }
 
 /// Position in the command table.
-pub(crate) const DISTINCT: Row = Row::new(
-    "distinct",
-    Kind::Read,
-    "Lists the distinct values of a field.",
-    distinct,
-    Requirements::Collection(Action::Find),
-)
-.takes_read_concern()
-.in_transactions();
+pub(crate) const DISTINCT: Row = Row::read("distinct", distinct, Requirements::Collection(Action::Find))
+    .help("Lists the distinct values of a field.")
+    .takes_read_concern()
+    .in_transactions();
 
 /// Parsed fields of the command. `explain` uses them too.
 pub(crate) struct DistinctParts<'a> {

@@ -2,9 +2,8 @@
 
 use super::retry::Retryable;
 use super::update::Statement;
-use crate::access::{Kind, Requirements, requirements};
-use crate::call::row::Row;
-use crate::call::{Call, HandlerStatus};
+use crate::access::{Requirements, requirements};
+use crate::call::{Call, HandlerStatus, Row};
 use crate::protocol::fields::Fields;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::{Namespace, Result, bail, err};
@@ -15,16 +14,12 @@ use database::{
 use std::sync::Arc;
 
 /// Position in the command table.
-pub(crate) const FIND_AND_MODIFY: Row = Row::new(
-    "findAndModify",
-    Kind::Write,
-    "Changes or removes one document and returns it.",
-    run,
-    Requirements::By(requirements::find_and_modify),
-)
-.stable_api()
-.retryable_write()
-.restarts();
+pub(crate) const FIND_AND_MODIFY: Row =
+    Row::write("findAndModify", run, Requirements::By(requirements::find_and_modify))
+        .help("Changes or removes one document and returns it.")
+        .stable_api()
+        .retryable_write()
+        .restarts();
 
 /// Parsed fields of the command. `explain` uses them too.
 pub(crate) struct Parts<'a> {

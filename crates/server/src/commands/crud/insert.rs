@@ -1,9 +1,8 @@
 //! `insert`: inserts documents into a collection, which is created if missing.
 
 use super::write_batch::{WriteBatch, run_suspendable};
-use crate::access::{Kind, Requirements, requirements};
-use crate::call::row::Row;
-use crate::call::{Call, HandlerStatus};
+use crate::access::{Requirements, requirements};
+use crate::call::{Call, HandlerStatus, Row};
 use crate::protocol::fields::Fields;
 use base::bson::{Document, DocumentBuf};
 use base::{ErrorCode, Result};
@@ -11,11 +10,11 @@ use database::{InsertProgress, InsertRequest, Insertion, Scope};
 use smallvec::SmallVec;
 
 /// Position in the command table.
-pub(crate) const INSERT: Row =
-    Row::new("insert", Kind::Write, "Inserts documents.", insert, Requirements::By(requirements::insert))
-        .stable_api()
-        .retryable_write()
-        .restarts();
+pub(crate) const INSERT: Row = Row::write("insert", insert, Requirements::By(requirements::insert))
+    .help("Inserts documents.")
+    .stable_api()
+    .retryable_write()
+    .restarts();
 
 fn insert(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();

@@ -2,9 +2,8 @@
 
 use super::retry::Retryable;
 use super::write_batch::{WriteBatch, WriteCommand, is_suspended};
-use crate::access::{Kind, Requirements, requirements};
-use crate::call::row::Row;
-use crate::call::{Call, HandlerStatus};
+use crate::access::{Requirements, requirements};
+use crate::call::{Call, HandlerStatus, Row};
 use crate::protocol::fields::Fields;
 use base::bson::{Document, Value, ValueBuf};
 use base::{ErrorCode, Namespace, Result, bail};
@@ -14,11 +13,11 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Position in the command table.
-pub(crate) const UPDATE: Row =
-    Row::new("update", Kind::Write, "Updates documents.", update, Requirements::By(requirements::update))
-        .stable_api()
-        .retryable_write()
-        .restarts();
+pub(crate) const UPDATE: Row = Row::write("update", update, Requirements::By(requirements::update))
+    .help("Updates documents.")
+    .stable_api()
+    .retryable_write()
+    .restarts();
 
 /// An unparsed element of `updates`.
 pub(crate) struct Statement<'a> {

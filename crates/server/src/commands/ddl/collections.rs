@@ -3,9 +3,8 @@
 //! Each command has a row for the command table and a handler below it. The handler reads the command's fields and
 //! calls `Database`, which has the rules of the catalog.
 
-use crate::access::{Action, Kind, Requirements, requirements};
-use crate::call::row::Row;
-use crate::call::{Call, HandlerStatus};
+use crate::access::{Action, Requirements, requirements};
+use crate::call::{Call, HandlerStatus, Row};
 use crate::protocol::fields::{Fields, uuid};
 use base::bson::{Builder, Value};
 use base::{CompatibleWith, Error, Namespace, Result, bail, err};
@@ -13,16 +12,11 @@ use database::{RenameRequest, ValidatorChange};
 use std::sync::Arc;
 
 /// The row of `create`.
-pub(crate) const CREATE: Row = Row::new(
-    "create",
-    Kind::Write,
-    "Creates a collection or a view.",
-    create,
-    Requirements::By(requirements::create),
-)
-.stable_api()
-.in_transactions()
-.restarts();
+pub(crate) const CREATE: Row = Row::write("create", create, Requirements::By(requirements::create))
+    .help("Creates a collection or a view.")
+    .stable_api()
+    .in_transactions()
+    .restarts();
 
 fn create(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -55,15 +49,11 @@ fn check_constraint_level(call: &Call<'_>) -> Result<()> {
 }
 
 /// The row of `drop`.
-pub(crate) const DROP: Row = Row::new(
-    "drop",
-    Kind::Write,
-    "Drops a collection or a view.",
-    drop_collection,
-    Requirements::Collection(Action::DropCollection),
-)
-.stable_api()
-.restarts();
+pub(crate) const DROP: Row =
+    Row::write("drop", drop_collection, Requirements::Collection(Action::DropCollection))
+        .help("Drops a collection or a view.")
+        .stable_api()
+        .restarts();
 
 fn drop_collection(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -88,15 +78,11 @@ fn drop_collection(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// The row of `dropDatabase`.
-pub(crate) const DROP_DATABASE: Row = Row::new(
-    "dropDatabase",
-    Kind::Write,
-    "Drops a database.",
-    drop_database,
-    Requirements::Database(Action::DropDatabase),
-)
-.stable_api()
-.restarts();
+pub(crate) const DROP_DATABASE: Row =
+    Row::write("dropDatabase", drop_database, Requirements::Database(Action::DropDatabase))
+        .help("Drops a database.")
+        .stable_api()
+        .restarts();
 
 fn drop_database(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -128,15 +114,11 @@ fn check_is_one(value: Value<'_>) -> Result<()> {
 }
 
 /// The row of `renameCollection`.
-pub(crate) const RENAME_COLLECTION: Row = Row::new(
-    "renameCollection",
-    Kind::Write,
-    "Renames a collection.",
-    rename,
-    Requirements::By(requirements::rename),
-)
-.admin_only()
-.restarts();
+pub(crate) const RENAME_COLLECTION: Row =
+    Row::write("renameCollection", rename, Requirements::By(requirements::rename))
+        .help("Renames a collection.")
+        .admin_only()
+        .restarts();
 
 fn rename(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -199,14 +181,10 @@ fn check_renamable(namespace: &Namespace) -> Result<()> {
 }
 
 /// The row of `convertToCapped`.
-pub(crate) const CONVERT_TO_CAPPED: Row = Row::new(
-    "convertToCapped",
-    Kind::Write,
-    "Makes a collection capped.",
-    convert_to_capped,
-    Requirements::Collection(Action::ConvertToCapped),
-)
-.restarts();
+pub(crate) const CONVERT_TO_CAPPED: Row =
+    Row::write("convertToCapped", convert_to_capped, Requirements::Collection(Action::ConvertToCapped))
+        .help("Makes a collection capped.")
+        .restarts();
 
 fn convert_to_capped(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -224,13 +202,9 @@ fn convert_to_capped(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// The row of `cloneCollectionAsCapped`.
-pub(crate) const CLONE_COLLECTION_AS_CAPPED: Row = Row::new(
-    "cloneCollectionAsCapped",
-    Kind::Write,
-    "Copies a collection's newest documents into a new capped one.",
-    clone_as_capped,
-    Requirements::By(requirements::clone_as_capped),
-);
+pub(crate) const CLONE_COLLECTION_AS_CAPPED: Row =
+    Row::write("cloneCollectionAsCapped", clone_as_capped, Requirements::By(requirements::clone_as_capped))
+        .help("Copies a collection's newest documents into a new capped one.");
 
 fn clone_as_capped(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -256,15 +230,10 @@ fn clone_as_capped(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// The row of `collMod`.
-pub(crate) const COLL_MOD: Row = Row::new(
-    "collMod",
-    Kind::Write,
-    "Changes a collection, a view or an index.",
-    coll_mod,
-    Requirements::By(requirements::coll_mod),
-)
-.stable_api()
-.restarts();
+pub(crate) const COLL_MOD: Row = Row::write("collMod", coll_mod, Requirements::By(requirements::coll_mod))
+    .help("Changes a collection, a view or an index.")
+    .stable_api()
+    .restarts();
 
 /// Parses `expireAfterSeconds`. The value `off` is `None`.
 fn expiry(value: Value<'_>) -> Result<Option<i64>> {

@@ -5,9 +5,8 @@
 //!
 //! MongoDB needs its search process for search indexes. This server has no search indexes.
 
-use crate::access::{Action, Kind, Requirements, requirements};
-use crate::call::row::Row;
-use crate::call::{Call, HandlerStatus};
+use crate::access::{Action, Requirements, requirements};
+use crate::call::{Call, HandlerStatus, Row};
 use crate::commands::cursors;
 use crate::protocol::fields::Fields;
 use base::bson::{Builder, Document, Value, equal};
@@ -17,16 +16,12 @@ use database::{Committed, Operation};
 use std::sync::Arc;
 
 /// The row of `createIndexes`.
-pub(crate) const CREATE_INDEXES: Row = Row::new(
-    "createIndexes",
-    Kind::Write,
-    "Creates indexes.",
-    create_indexes,
-    Requirements::Collection(Action::CreateIndex),
-)
-.stable_api()
-.in_transactions()
-.restarts();
+pub(crate) const CREATE_INDEXES: Row =
+    Row::write("createIndexes", create_indexes, Requirements::Collection(Action::CreateIndex))
+        .help("Creates indexes.")
+        .stable_api()
+        .in_transactions()
+        .restarts();
 
 fn create_indexes(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -101,15 +96,11 @@ fn in_specification(error: base::Error, spec: Document<'_>) -> base::Error {
 }
 
 /// The row of `dropIndexes`.
-pub(crate) const DROP_INDEXES: Row = Row::new(
-    "dropIndexes",
-    Kind::Write,
-    "Drops indexes.",
-    drop_indexes,
-    Requirements::Collection(Action::DropIndex),
-)
-.stable_api()
-.restarts();
+pub(crate) const DROP_INDEXES: Row =
+    Row::write("dropIndexes", drop_indexes, Requirements::Collection(Action::DropIndex))
+        .help("Drops indexes.")
+        .stable_api()
+        .restarts();
 
 /// Returns true for `"*"` and `["*"]`, which name all indexes.
 fn is_all(index: Value<'_>) -> bool {
@@ -160,14 +151,10 @@ fn drop_indexes(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// The row of `listIndexes`.
-pub(crate) const LIST_INDEXES: Row = Row::new(
-    "listIndexes",
-    Kind::Read,
-    "Lists the indexes of a collection.",
-    list_indexes,
-    Requirements::Collection(Action::ListIndexes),
-)
-.stable_api();
+pub(crate) const LIST_INDEXES: Row =
+    Row::read("listIndexes", list_indexes, Requirements::Collection(Action::ListIndexes))
+        .help("Lists the indexes of a collection.")
+        .stable_api();
 
 fn list_indexes(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -195,13 +182,8 @@ fn list_indexes(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// The row of `reIndex`.
-pub(crate) const RE_INDEX: Row = Row::new(
-    "reIndex",
-    Kind::Write,
-    "Rebuilds the indexes of a collection.",
-    re_index,
-    Requirements::Collection(Action::ReIndex),
-);
+pub(crate) const RE_INDEX: Row = Row::write("reIndex", re_index, Requirements::Collection(Action::ReIndex))
+    .help("Rebuilds the indexes of a collection.");
 
 fn re_index(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -344,13 +326,9 @@ fn make_unique(
 }
 
 /// Position in the command table.
-pub(crate) const CHECK_SHARDING_INDEX: Row = Row::new(
-    "checkShardingIndex",
-    Kind::Admin,
-    "Checks that a collection has an index for a shard key.",
-    check_sharding_index,
-    Requirements::By(requirements::find_in_named),
-);
+pub(crate) const CHECK_SHARDING_INDEX: Row =
+    Row::admin("checkShardingIndex", check_sharding_index, Requirements::By(requirements::find_in_named))
+        .help("Checks that a collection has an index for a shard key.");
 
 fn check_sharding_index(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -394,37 +372,21 @@ fn suits(index: &Index, key: Document<'_>) -> bool {
 const SEARCH_HELP: &str = "Manages search indexes. Refused, as by MongoDB without a search process.";
 
 /// The row of `createSearchIndexes`.
-pub(crate) const CREATE_SEARCH_INDEXES: Row = Row::new(
-    "createSearchIndexes",
-    Kind::Admin,
-    SEARCH_HELP,
-    refuse_search,
-    Requirements::Collection(Action::CreateSearchIndexes),
-);
+pub(crate) const CREATE_SEARCH_INDEXES: Row =
+    Row::admin("createSearchIndexes", refuse_search, Requirements::Collection(Action::CreateSearchIndexes))
+        .help(SEARCH_HELP);
 /// The row of `dropSearchIndex`.
-pub(crate) const DROP_SEARCH_INDEX: Row = Row::new(
-    "dropSearchIndex",
-    Kind::Admin,
-    SEARCH_HELP,
-    refuse_search,
-    Requirements::Collection(Action::DropSearchIndex),
-);
+pub(crate) const DROP_SEARCH_INDEX: Row =
+    Row::admin("dropSearchIndex", refuse_search, Requirements::Collection(Action::DropSearchIndex))
+        .help(SEARCH_HELP);
 /// The row of `listSearchIndexes`.
-pub(crate) const LIST_SEARCH_INDEXES: Row = Row::new(
-    "listSearchIndexes",
-    Kind::Admin,
-    SEARCH_HELP,
-    refuse_search,
-    Requirements::Collection(Action::ListSearchIndexes),
-);
+pub(crate) const LIST_SEARCH_INDEXES: Row =
+    Row::admin("listSearchIndexes", refuse_search, Requirements::Collection(Action::ListSearchIndexes))
+        .help(SEARCH_HELP);
 /// The row of `updateSearchIndex`.
-pub(crate) const UPDATE_SEARCH_INDEX: Row = Row::new(
-    "updateSearchIndex",
-    Kind::Admin,
-    SEARCH_HELP,
-    refuse_search,
-    Requirements::Collection(Action::UpdateSearchIndex),
-);
+pub(crate) const UPDATE_SEARCH_INDEX: Row =
+    Row::admin("updateSearchIndex", refuse_search, Requirements::Collection(Action::UpdateSearchIndex))
+        .help(SEARCH_HELP);
 
 /// Refuses the command.
 ///

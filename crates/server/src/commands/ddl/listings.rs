@@ -1,9 +1,8 @@
 //! `listDatabases` and `listCollections`.
 
-use crate::access::{Action, Kind, Requirements, Resource, requirements};
+use crate::access::{Action, Requirements, Resource, requirements};
 use crate::auth;
-use crate::call::row::Row;
-use crate::call::{Call, HandlerStatus};
+use crate::call::{Call, HandlerStatus, Row};
 use crate::commands::cursors;
 use base::bson::{Builder, Document, DocumentBuf};
 use base::{Namespace, Result, err};
@@ -11,10 +10,10 @@ use database::language::Matcher;
 use std::collections::BTreeSet;
 
 /// The row of `listDatabases`.
-pub(crate) const LIST_DATABASES: Row =
-    Row::new("listDatabases", Kind::Read, "Lists the databases.", list_databases, Requirements::Nothing)
-        .admin_only()
-        .stable_api();
+pub(crate) const LIST_DATABASES: Row = Row::read("listDatabases", list_databases, Requirements::Nothing)
+    .help("Lists the databases.")
+    .admin_only()
+    .stable_api();
 
 fn list_databases(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields().after_name();
@@ -86,14 +85,10 @@ fn with_system_databases<'a>(names: impl IntoIterator<Item = &'a str>) -> BTreeS
 }
 
 /// The row of `listCollections`.
-pub(crate) const LIST_COLLECTIONS: Row = Row::new(
-    "listCollections",
-    Kind::Read,
-    "Lists the collections and views of a database.",
-    list_collections,
-    Requirements::By(requirements::list_collections),
-)
-.stable_api();
+pub(crate) const LIST_COLLECTIONS: Row =
+    Row::read("listCollections", list_collections, Requirements::By(requirements::list_collections))
+        .help("Lists the collections and views of a database.")
+        .stable_api();
 
 fn list_collections(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields().after_name();

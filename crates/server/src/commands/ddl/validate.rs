@@ -4,9 +4,8 @@
 //! Both commands change nothing, even if a repair is requested. Problems appear in the reply and in the log.
 //! `vellum --repair` repairs them.
 
-use crate::access::{Action, Kind, Requirements, requirements};
-use crate::call::row::Row;
-use crate::call::{Call, HandlerStatus};
+use crate::access::{Action, Requirements, requirements};
+use crate::call::{Call, HandlerStatus, Row};
 use crate::commands::crud::aggregate;
 use crate::protocol::fields::Fields;
 use base::bson::{Array, Builder, FieldName, Value};
@@ -15,13 +14,8 @@ use database::catalog::collection::Collection;
 use database::validate::{Depth, IndexFindings};
 
 /// The row of `validate`.
-pub(crate) const VALIDATE: Row = Row::new(
-    "validate",
-    Kind::Read,
-    "Checks the consistency of a collection and its indexes.",
-    validate,
-    Requirements::Collection(Action::Validate),
-);
+pub(crate) const VALIDATE: Row = Row::read("validate", validate, Requirements::Collection(Action::Validate))
+    .help("Checks the consistency of a collection and its indexes.");
 
 fn validate(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -133,13 +127,9 @@ fn strings(reply: &mut Builder, name: &str, texts: &[String]) {
 const ERRORS_MAX: usize = 15 * 1024 * 1024;
 
 /// The row of `validateDBMetadata`.
-pub(crate) const VALIDATE_METADATA: Row = Row::new(
-    "validateDBMetadata",
-    Kind::Read,
-    "Lists views and indexes that a version of the stable API does not support.",
-    validate_metadata,
-    Requirements::By(requirements::validate_metadata),
-);
+pub(crate) const VALIDATE_METADATA: Row =
+    Row::read("validateDBMetadata", validate_metadata, Requirements::By(requirements::validate_metadata))
+        .help("Lists views and indexes that a version of the stable API does not support.");
 
 fn validate_metadata(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields().after_name();

@@ -1,8 +1,7 @@
 //! Commands for operators: log, profiler, feature version, shutdown.
 
-use crate::access::{Action, Kind, Requirements, requirements};
-use crate::call::row::Row;
-use crate::call::{Call, HandlerStatus, finished};
+use crate::access::{Action, Requirements, requirements};
+use crate::call::{Call, HandlerStatus, Row, finished};
 use crate::observe::profiler::{Filter, Setting};
 use crate::process::logging;
 use base::bson::Value;
@@ -11,14 +10,9 @@ use database::language::Matcher;
 use std::sync::Arc;
 
 /// The row of `getLog`.
-pub(crate) const GET_LOG: Row = Row::new(
-    "getLog",
-    Kind::Admin,
-    "Shows the last lines of the log.",
-    get_log,
-    Requirements::Cluster(Action::GetLog),
-)
-.admin_only();
+pub(crate) const GET_LOG: Row = Row::admin("getLog", get_log, Requirements::Cluster(Action::GetLog))
+    .help("Shows the last lines of the log.")
+    .admin_only();
 
 fn get_log(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -49,14 +43,10 @@ fn get_log(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// The row of `rotateCertificates`.
-pub(crate) const ROTATE_CERTIFICATES: Row = Row::new(
-    "rotateCertificates",
-    Kind::Admin,
-    "Reloads certificates and keys for new connections.",
-    rotate_certificates,
-    Requirements::Cluster(Action::RotateCertificates),
-)
-.admin_only();
+pub(crate) const ROTATE_CERTIFICATES: Row =
+    Row::admin("rotateCertificates", rotate_certificates, Requirements::Cluster(Action::RotateCertificates))
+        .help("Reloads certificates and keys for new connections.")
+        .admin_only();
 
 fn rotate_certificates(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields().after_name();
@@ -75,14 +65,10 @@ fn rotate_certificates(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// The row of `logRotate`.
-pub(crate) const LOG_ROTATE: Row = Row::new(
-    "logRotate",
-    Kind::Admin,
-    "Starts a new log file if the log is a file.",
-    log_rotate,
-    Requirements::Cluster(Action::LogRotate),
-)
-.admin_only();
+pub(crate) const LOG_ROTATE: Row =
+    Row::admin("logRotate", log_rotate, Requirements::Cluster(Action::LogRotate))
+        .help("Starts a new log file if the log is a file.")
+        .admin_only();
 
 fn log_rotate(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -110,13 +96,8 @@ fn log_rotate(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// The row of `profile`.
-pub(crate) const PROFILE: Row = Row::new(
-    "profile",
-    Kind::Admin,
-    "Sets which operations system.profile and the log contain.",
-    profile,
-    Requirements::By(requirements::profile),
-);
+pub(crate) const PROFILE: Row = Row::admin("profile", profile, Requirements::By(requirements::profile))
+    .help("Sets which operations system.profile and the log contain.");
 
 fn profile(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -173,13 +154,12 @@ fn profile(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// The row of `setFeatureCompatibilityVersion`.
-pub(crate) const SET_FEATURE_COMPATIBILITY_VERSION: Row = Row::new(
+pub(crate) const SET_FEATURE_COMPATIBILITY_VERSION: Row = Row::admin(
     "setFeatureCompatibilityVersion",
-    Kind::Admin,
-    "Sets the feature compatibility version. Data formats do not depend on it.",
     set_feature_compatibility_version,
     Requirements::Cluster(Action::SetFeatureCompatibilityVersion),
 )
+.help("Sets the feature compatibility version. Data formats do not depend on it.")
 .admin_only()
 .takes_write_concern();
 
@@ -204,9 +184,9 @@ fn set_feature_compatibility_version(call: &mut Call<'_>) -> Result<HandlerStatu
 }
 
 /// The row of `shutdown`.
-pub(crate) const SHUTDOWN: Row =
-    Row::new("shutdown", Kind::Admin, "Stops the server.", shutdown, Requirements::Cluster(Action::Shutdown))
-        .admin_only();
+pub(crate) const SHUTDOWN: Row = Row::admin("shutdown", shutdown, Requirements::Cluster(Action::Shutdown))
+    .help("Stops the server.")
+    .admin_only();
 
 fn shutdown(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields().after_name();

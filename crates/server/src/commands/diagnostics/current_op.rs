@@ -1,9 +1,8 @@
 //! `currentOp` and `killOp`: the running operations, and their interruption.
 
-use crate::access::{self, Kind, Requirements, requirements};
+use crate::access::{self, Requirements, requirements};
 use crate::auth;
-use crate::call::row::Row;
-use crate::call::{Call, HandlerStatus};
+use crate::call::{Call, HandlerStatus, Row};
 use crate::observe::activity::{Activity, Current};
 use crate::process::logging::{format_time, now_millis};
 use crate::protocol::fields::Fields;
@@ -21,14 +20,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The row of `currentOp`.
-pub(crate) const CURRENT_OP: Row = Row::new(
-    "currentOp",
-    Kind::Admin,
-    "Lists the running operations.",
-    current_op,
-    Requirements::By(requirements::current_op),
-)
-.admin_only();
+pub(crate) const CURRENT_OP: Row =
+    Row::admin("currentOp", current_op, Requirements::By(requirements::current_op))
+        .help("Lists the running operations.")
+        .admin_only();
 
 fn current_op(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields().after_name();
@@ -263,14 +258,9 @@ fn operation_kind(command: &str) -> &'static str {
 }
 
 /// The row of `killOp`.
-pub(crate) const KILL_OP: Row = Row::new(
-    "killOp",
-    Kind::Admin,
-    "Interrupts an operation.",
-    kill_op,
-    Requirements::By(requirements::kill_op),
-)
-.admin_only();
+pub(crate) const KILL_OP: Row = Row::admin("killOp", kill_op, Requirements::By(requirements::kill_op))
+    .help("Interrupts an operation.")
+    .admin_only();
 
 fn kill_op(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields().after_name();

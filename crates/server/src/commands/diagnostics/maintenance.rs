@@ -1,8 +1,7 @@
 //! Maintenance commands for operators: `compact`, `dbHash`, `fsync`, `connPoolStats`, `lockInfo` and similar commands.
 
-use crate::access::{Action, Kind, Requirements, requirements};
-use crate::call::row::Row;
-use crate::call::{Call, HandlerStatus};
+use crate::access::{Action, Requirements, requirements};
+use crate::call::{Call, HandlerStatus, Row};
 use crate::commands::diagnostics::server_info::host_name;
 use crate::process::blocking;
 use crate::protocol::fields::Fields;
@@ -12,14 +11,9 @@ use database::time;
 use std::sync::Arc;
 
 /// The row of `compact`.
-pub(crate) const COMPACT: Row = Row::new(
-    "compact",
-    Kind::Write,
-    "Releases the free space of a collection. Has no effect here.",
-    compact,
-    Requirements::Collection(Action::Compact),
-)
-.without_write_concern();
+pub(crate) const COMPACT: Row = Row::write("compact", compact, Requirements::Collection(Action::Compact))
+    .help("Releases the free space of a collection. Has no effect here.")
+    .without_write_concern();
 
 /// Frees nothing: trees release unused pages when they shrink.
 fn compact(call: &mut Call<'_>) -> Result<HandlerStatus> {
@@ -40,13 +34,8 @@ fn compact(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// The row of `dbHash`.
-pub(crate) const DB_HASH: Row = Row::new(
-    "dbHash",
-    Kind::Read,
-    "Hashes the documents of a database.",
-    db_hash,
-    Requirements::Database(Action::DbHash),
-);
+pub(crate) const DB_HASH: Row = Row::read("dbHash", db_hash, Requirements::Database(Action::DbHash))
+    .help("Hashes the documents of a database.");
 
 fn db_hash(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields().after_name();
@@ -107,13 +96,8 @@ fn push(reply: &mut Builder, text: &str) {
 }
 
 /// The row of `filemd5`.
-pub(crate) const FILE_MD5: Row = Row::new(
-    "filemd5",
-    Kind::Read,
-    "Hashes a file of GridFS.",
-    file_md5,
-    Requirements::By(requirements::file_md5),
-);
+pub(crate) const FILE_MD5: Row =
+    Row::read("filemd5", file_md5, Requirements::By(requirements::file_md5)).help("Hashes a file of GridFS.");
 
 fn file_md5(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -130,14 +114,10 @@ fn file_md5(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// The row of `getDiagnosticData`.
-pub(crate) const GET_DIAGNOSTIC_DATA: Row = Row::new(
-    "getDiagnosticData",
-    Kind::Admin,
-    "Returns collected diagnostic data, which is always empty.",
-    get_diagnostic_data,
-    Requirements::By(requirements::diagnostic_data),
-)
-.admin_only();
+pub(crate) const GET_DIAGNOSTIC_DATA: Row =
+    Row::admin("getDiagnosticData", get_diagnostic_data, Requirements::By(requirements::diagnostic_data))
+        .help("Returns collected diagnostic data, which is always empty.")
+        .admin_only();
 
 /// Returns MongoDB's reply for a server without diagnostic data collection.
 fn get_diagnostic_data(call: &mut Call<'_>) -> Result<HandlerStatus> {
@@ -147,13 +127,9 @@ fn get_diagnostic_data(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// The row of `connPoolStats`.
-pub(crate) const CONN_POOL_STATS: Row = Row::new(
-    "connPoolStats",
-    Kind::Admin,
-    "Describes connections to other servers, which is always empty.",
-    conn_pool_stats,
-    Requirements::Cluster(Action::ConnPoolStats),
-);
+pub(crate) const CONN_POOL_STATS: Row =
+    Row::admin("connPoolStats", conn_pool_stats, Requirements::Cluster(Action::ConnPoolStats))
+        .help("Describes connections to other servers, which is always empty.");
 
 fn conn_pool_stats(call: &mut Call<'_>) -> Result<HandlerStatus> {
     no_fields(call)?;
@@ -171,14 +147,10 @@ fn conn_pool_stats(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// The row of `lockInfo`.
-pub(crate) const LOCK_INFO: Row = Row::new(
-    "lockInfo",
-    Kind::Admin,
-    "Lists locks, which is always empty.",
-    lock_info,
-    Requirements::Cluster(Action::ServerStatus),
-)
-.admin_only();
+pub(crate) const LOCK_INFO: Row =
+    Row::admin("lockInfo", lock_info, Requirements::Cluster(Action::ServerStatus))
+        .help("Lists locks, which is always empty.")
+        .admin_only();
 
 fn lock_info(call: &mut Call<'_>) -> Result<HandlerStatus> {
     no_fields(call)?;
@@ -187,13 +159,9 @@ fn lock_info(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// The row of `refreshLogicalSessionCacheNow`.
-pub(crate) const REFRESH_SESSION_CACHE: Row = Row::new(
-    "refreshLogicalSessionCacheNow",
-    Kind::Admin,
-    "Refreshes the cache of sessions. Has no effect here.",
-    refresh_session_cache,
-    Requirements::Nothing,
-);
+pub(crate) const REFRESH_SESSION_CACHE: Row =
+    Row::admin("refreshLogicalSessionCacheNow", refresh_session_cache, Requirements::Nothing)
+        .help("Refreshes the cache of sessions. Has no effect here.");
 
 fn refresh_session_cache(call: &mut Call<'_>) -> Result<HandlerStatus> {
     no_fields(call)?;
@@ -207,14 +175,9 @@ fn no_fields(call: &Call<'_>) -> Result<()> {
 }
 
 /// The row of `fsync`.
-pub(crate) const FSYNC: Row = Row::new(
-    "fsync",
-    Kind::Admin,
-    "Syncs all data to disk, and optionally locks writes.",
-    fsync,
-    Requirements::Cluster(Action::Fsync),
-)
-.admin_only();
+pub(crate) const FSYNC: Row = Row::admin("fsync", fsync, Requirements::Cluster(Action::Fsync))
+    .help("Syncs all data to disk, and optionally locks writes.")
+    .admin_only();
 
 fn fsync(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields().after_name();
@@ -256,14 +219,10 @@ fn blocking<T>(work: impl Fn() -> Result<T>) -> Result<T> {
 }
 
 /// The row of `fsyncUnlock`.
-pub(crate) const FSYNC_UNLOCK: Row = Row::new(
-    "fsyncUnlock",
-    Kind::Admin,
-    "Unlocks writes after fsync.",
-    fsync_unlock,
-    Requirements::Cluster(Action::Unlock),
-)
-.admin_only();
+pub(crate) const FSYNC_UNLOCK: Row =
+    Row::admin("fsyncUnlock", fsync_unlock, Requirements::Cluster(Action::Unlock))
+        .help("Unlocks writes after fsync.")
+        .admin_only();
 
 fn fsync_unlock(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let fields = call.fields().after_name();

@@ -3,9 +3,8 @@
 //! An index filter limits the indexes for queries of one shape. The cache keeps the winning plan of
 //! a shape after a trial between indexes.
 
-use crate::access::{Action, Kind, Requirements};
-use crate::call::row::Row;
-use crate::call::{Call, HandlerStatus};
+use crate::access::{Action, Requirements};
+use crate::call::{Call, HandlerStatus, Row};
 use crate::protocol::fields::Fields;
 use base::bson::{Document, DocumentBuf, Value};
 use base::{Result, bail, err};
@@ -13,13 +12,9 @@ use database::ShapeRequest;
 use database::language::Collation;
 
 /// The row of `planCacheClear`.
-pub(crate) const CLEAR: Row = Row::new(
-    "planCacheClear",
-    Kind::Admin,
-    "Clears the cached plans of a query shape or of a collection.",
-    clear_plans,
-    Requirements::Collection(Action::PlanCacheWrite),
-);
+pub(crate) const CLEAR: Row =
+    Row::admin("planCacheClear", clear_plans, Requirements::Collection(Action::PlanCacheWrite))
+        .help("Clears the cached plans of a query shape or of a collection.");
 
 fn clear_plans(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -47,13 +42,9 @@ fn clear_plans(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// The row of `planCacheSetFilter`.
-pub(crate) const SET_FILTER: Row = Row::new(
-    "planCacheSetFilter",
-    Kind::Admin,
-    "Sets the index filter of a query shape.",
-    set_filter,
-    Requirements::Collection(Action::PlanCacheIndexFilter),
-);
+pub(crate) const SET_FILTER: Row =
+    Row::admin("planCacheSetFilter", set_filter, Requirements::Collection(Action::PlanCacheIndexFilter))
+        .help("Sets the index filter of a query shape.");
 
 fn set_filter(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -94,13 +85,12 @@ fn allowed_indexes(fields: &mut Fields<'_>) -> Result<(Vec<DocumentBuf>, Vec<Str
 }
 
 /// The row of `planCacheClearFilters`.
-pub(crate) const CLEAR_FILTERS: Row = Row::new(
+pub(crate) const CLEAR_FILTERS: Row = Row::admin(
     "planCacheClearFilters",
-    Kind::Admin,
-    "Clears the index filter of a query shape or all filters of a collection.",
     clear_filters,
     Requirements::Collection(Action::PlanCacheIndexFilter),
-);
+)
+.help("Clears the index filter of a query shape or all filters of a collection.");
 
 fn clear_filters(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -123,13 +113,9 @@ fn clear_filters(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// The row of `planCacheListFilters`.
-pub(crate) const LIST_FILTERS: Row = Row::new(
-    "planCacheListFilters",
-    Kind::Read,
-    "Lists the index filters of a collection.",
-    list_filters,
-    Requirements::Collection(Action::PlanCacheIndexFilter),
-);
+pub(crate) const LIST_FILTERS: Row =
+    Row::read("planCacheListFilters", list_filters, Requirements::Collection(Action::PlanCacheIndexFilter))
+        .help("Lists the index filters of a collection.");
 
 fn list_filters(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();

@@ -2,8 +2,7 @@
 
 use crate::access::{Action, Kind, Requirements, requirements};
 use crate::auth::role;
-use crate::call::row::Row;
-use crate::call::{Call, HandlerStatus};
+use crate::call::{Call, HandlerStatus, Row};
 use crate::commands::table;
 use crate::process::logging::now_millis;
 use crate::protocol::names::UserName;
@@ -13,15 +12,10 @@ use std::collections::BTreeSet;
 use std::fs;
 
 /// The row of `ping`.
-pub(crate) const PING: Row = Row::new(
-    "ping",
-    Kind::Admin,
-    "Returns ok, to test that the server responds.",
-    ping,
-    Requirements::Nothing,
-)
-.stable_api()
-.without_auth();
+pub(crate) const PING: Row = Row::admin("ping", ping, Requirements::Nothing)
+    .help("Returns ok, to test that the server responds.")
+    .stable_api()
+    .without_auth();
 
 fn ping(call: &mut Call<'_>) -> Result<HandlerStatus> {
     call.fields().after_name().finish()?;
@@ -29,14 +23,9 @@ fn ping(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// The row of `buildInfo`.
-pub(crate) const BUILD_INFO: Row = Row::new(
-    "buildInfo",
-    Kind::Admin,
-    "Returns the version and build information.",
-    build_info,
-    Requirements::Nothing,
-)
-.without_auth();
+pub(crate) const BUILD_INFO: Row = Row::admin("buildInfo", build_info, Requirements::Nothing)
+    .help("Returns the version and build information.")
+    .without_auth();
 
 fn build_info(call: &mut Call<'_>) -> Result<HandlerStatus> {
     call.fields().after_name().finish()?;
@@ -61,13 +50,8 @@ fn build_info(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// The row of `hostInfo`.
-pub(crate) const HOST_INFO: Row = Row::new(
-    "hostInfo",
-    Kind::Admin,
-    "Returns information about the machine.",
-    host_info,
-    Requirements::Cluster(Action::HostInfo),
-);
+pub(crate) const HOST_INFO: Row = Row::admin("hostInfo", host_info, Requirements::Cluster(Action::HostInfo))
+    .help("Returns information about the machine.");
 
 fn host_info(call: &mut Call<'_>) -> Result<HandlerStatus> {
     call.fields().after_name().finish()?;
@@ -178,14 +162,10 @@ fn open_files_max() -> Option<i32> {
 }
 
 /// The row of `getCmdLineOpts`.
-pub(crate) const GET_CMD_LINE_OPTS: Row = Row::new(
-    "getCmdLineOpts",
-    Kind::Admin,
-    "Returns the options of the server's start.",
-    get_cmd_line_opts,
-    Requirements::Cluster(Action::GetCmdLineOpts),
-)
-.admin_only();
+pub(crate) const GET_CMD_LINE_OPTS: Row =
+    Row::admin("getCmdLineOpts", get_cmd_line_opts, Requirements::Cluster(Action::GetCmdLineOpts))
+        .help("Returns the options of the server's start.")
+        .admin_only();
 
 fn get_cmd_line_opts(call: &mut Call<'_>) -> Result<HandlerStatus> {
     call.fields().after_name().finish()?;
@@ -208,14 +188,10 @@ fn get_cmd_line_opts(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// The row of `connectionStatus`.
-pub(crate) const CONNECTION_STATUS: Row = Row::new(
-    "connectionStatus",
-    Kind::Admin,
-    "Returns the users and roles of this connection.",
-    connection_status,
-    Requirements::Nothing,
-)
-.without_auth();
+pub(crate) const CONNECTION_STATUS: Row =
+    Row::admin("connectionStatus", connection_status, Requirements::Nothing)
+        .help("Returns the users and roles of this connection.")
+        .without_auth();
 
 /// Returns the UUID of a connection: the id of the process and the number of the connection, marked as version 4.
 fn connection_uuid(process: ObjectId, connection: i32) -> [u8; 16] {
@@ -254,9 +230,9 @@ fn connection_status(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// The row of `whatsmyuri`.
-pub(crate) const WHATS_MY_URI: Row =
-    Row::new("whatsmyuri", Kind::Admin, "Returns the client's address.", whats_my_uri, Requirements::Nothing)
-        .without_auth();
+pub(crate) const WHATS_MY_URI: Row = Row::admin("whatsmyuri", whats_my_uri, Requirements::Nothing)
+    .help("Returns the client's address.")
+    .without_auth();
 
 fn whats_my_uri(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let fields = call.fields().after_name();
@@ -266,13 +242,8 @@ fn whats_my_uri(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// The row of `features`.
-pub(crate) const FEATURES: Row = Row::new(
-    "features",
-    Kind::Admin,
-    "Returns the features of this server.",
-    features,
-    Requirements::By(requirements::features),
-);
+pub(crate) const FEATURES: Row = Row::admin("features", features, Requirements::By(requirements::features))
+    .help("Returns the features of this server.");
 
 fn features(call: &mut Call<'_>) -> Result<HandlerStatus> {
     call.fields().after_name().finish()?;
@@ -281,9 +252,9 @@ fn features(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// The row of `listCommands`.
-pub(crate) const LIST_COMMANDS: Row =
-    Row::new("listCommands", Kind::Admin, "Lists the commands.", list_commands, Requirements::Nothing)
-        .without_auth();
+pub(crate) const LIST_COMMANDS: Row = Row::admin("listCommands", list_commands, Requirements::Nothing)
+    .help("Lists the commands.")
+    .without_auth();
 
 fn list_commands(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let fields = call.fields().after_name();

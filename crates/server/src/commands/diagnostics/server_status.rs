@@ -1,8 +1,7 @@
 //! `serverStatus` and `top`: counters of this server.
 
 use crate::access::{Action, Kind, Requirements};
-use crate::call::row::Row;
-use crate::call::{Call, HandlerStatus};
+use crate::call::{Call, HandlerStatus, Row};
 use crate::commands::diagnostics::server_info::host_name;
 use crate::commands::sets::hello;
 use crate::commands::table;
@@ -25,13 +24,9 @@ use std::sync::atomic::Ordering::{self, Relaxed};
 use std::time::Instant;
 
 /// The row of `serverStatus`.
-pub(crate) const SERVER_STATUS: Row = Row::new(
-    "serverStatus",
-    Kind::Admin,
-    "Returns counters and the state of the server.",
-    server_status,
-    Requirements::Cluster(Action::ServerStatus),
-);
+pub(crate) const SERVER_STATUS: Row =
+    Row::admin("serverStatus", server_status, Requirements::Cluster(Action::ServerStatus))
+        .help("Returns counters and the state of the server.");
 
 /// A section of the reply: its name and the function that appends it.
 type Section = (&'static str, fn(&Server, &mut Builder));
@@ -366,14 +361,9 @@ fn metrics(counters: &Counters, database: &Database, reply: &mut Builder) {
 }
 
 /// The row of `top`.
-pub(crate) const TOP: Row = Row::new(
-    "top",
-    Kind::Admin,
-    "Returns the time spent in each collection.",
-    top,
-    Requirements::Cluster(Action::Top),
-)
-.admin_only();
+pub(crate) const TOP: Row = Row::admin("top", top, Requirements::Cluster(Action::Top))
+    .help("Returns the time spent in each collection.")
+    .admin_only();
 
 fn top(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let fields = call.fields().after_name();

@@ -5,9 +5,8 @@
 //! - `vellumSlowQueries`: slow operations by query shape, with their plans and suggested indexes;
 //! - `strictReport`: the findings of `--strict` since the start.
 
-use crate::access::{Action, Kind, Requirements, requirements};
-use crate::call::row::Row;
-use crate::call::{Call, HandlerStatus};
+use crate::access::{Action, Requirements, requirements};
+use crate::call::{Call, HandlerStatus, Row};
 use crate::protocol::fields::Fields;
 use base::bson::{Builder, Document, FieldName, Value};
 use base::{Namespace, Result, bail};
@@ -16,13 +15,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// The row of `collStats`.
-pub(crate) const COLL_STATS: Row = Row::new(
-    "collStats",
-    Kind::Read,
-    "Returns the sizes of a collection.",
-    coll_stats,
-    Requirements::Collection(Action::CollStats),
-);
+pub(crate) const COLL_STATS: Row =
+    Row::read("collStats", coll_stats, Requirements::Collection(Action::CollStats))
+        .help("Returns the sizes of a collection.");
 
 fn coll_stats(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -48,13 +43,8 @@ fn scale(fields: &mut Fields<'_>) -> Result<i64> {
 }
 
 /// The row of `dbStats`.
-pub(crate) const DB_STATS: Row = Row::new(
-    "dbStats",
-    Kind::Read,
-    "Returns the sizes of a database.",
-    db_stats,
-    Requirements::Database(Action::DbStats),
-);
+pub(crate) const DB_STATS: Row = Row::read("dbStats", db_stats, Requirements::Database(Action::DbStats))
+    .help("Returns the sizes of a database.");
 
 fn db_stats(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields().after_name();
@@ -120,13 +110,9 @@ fn disk_bytes(_: &Path) -> Option<(i64, i64)> {
 }
 
 /// The row of `dataSize`.
-pub(crate) const DATA_SIZE: Row = Row::new(
-    "dataSize",
-    Kind::Read,
-    "Returns the size of a collection's documents.",
-    data_size,
-    Requirements::By(requirements::find_in_named),
-);
+pub(crate) const DATA_SIZE: Row =
+    Row::read("dataSize", data_size, Requirements::By(requirements::find_in_named))
+        .help("Returns the size of a collection's documents.");
 
 fn data_size(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -167,14 +153,10 @@ fn data_size(call: &mut Call<'_>) -> Result<HandlerStatus> {
 const CLOSE: f64 = 0.002;
 
 /// The row of `vellumWorkingSet`.
-pub(crate) const WORKING_SET: Row = Row::new(
-    "vellumWorkingSet",
-    Kind::Admin,
-    "Estimates the cache hit ratio of other cache sizes, by collection and index.",
-    working_set,
-    Requirements::Cluster(Action::ServerStatus),
-)
-.admin_only();
+pub(crate) const WORKING_SET: Row =
+    Row::admin("vellumWorkingSet", working_set, Requirements::Cluster(Action::ServerStatus))
+        .help("Estimates the cache hit ratio of other cache sizes, by collection and index.")
+        .admin_only();
 
 fn working_set(call: &mut Call<'_>) -> Result<HandlerStatus> {
     call.fields().after_name().finish()?;
@@ -236,14 +218,10 @@ fn append_span(out: &mut Builder, span: &Span) {
 }
 
 /// The row of `vellumSlowQueries`.
-pub(crate) const SLOW_QUERIES: Row = Row::new(
-    "vellumSlowQueries",
-    Kind::Admin,
-    "Shows slow operations by query shape, with suggested indexes.",
-    slow_queries,
-    Requirements::Cluster(Action::Inprog),
-)
-.admin_only();
+pub(crate) const SLOW_QUERIES: Row =
+    Row::admin("vellumSlowQueries", slow_queries, Requirements::Cluster(Action::Inprog))
+        .help("Shows slow operations by query shape, with suggested indexes.")
+        .admin_only();
 
 fn slow_queries(call: &mut Call<'_>) -> Result<HandlerStatus> {
     call.fields().after_name().finish()?;
@@ -254,14 +232,10 @@ fn slow_queries(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// The row of `strictReport`.
-pub(crate) const STRICT_REPORT: Row = Row::new(
-    "strictReport",
-    Kind::Admin,
-    "Shows collection scans, in-memory sorts, unused and duplicate indexes.",
-    report,
-    Requirements::Cluster(Action::VellumStrictReport),
-)
-.admin_only();
+pub(crate) const STRICT_REPORT: Row =
+    Row::admin("strictReport", report, Requirements::Cluster(Action::VellumStrictReport))
+        .help("Shows collection scans, in-memory sorts, unused and duplicate indexes.")
+        .admin_only();
 
 fn report(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields().after_name();

@@ -2,21 +2,16 @@
 //! these.
 
 use super::replication::replica_set;
-use crate::access::{Action, Kind, Requirements};
-use crate::call::row::Row;
-use crate::call::{Call, HandlerStatus};
+use crate::access::{Action, Requirements};
+use crate::call::{Call, HandlerStatus, Row};
 use crate::protocol::fields::Fields;
 use base::Result;
 
 /// The row of `dropConnections`.
-pub(crate) const DROP_CONNECTIONS: Row = Row::new(
-    "dropConnections",
-    Kind::Admin,
-    "Closes connections to other servers. Has no effect here.",
-    drop_connections,
-    Requirements::Cluster(Action::DropConnections),
-)
-.admin_only();
+pub(crate) const DROP_CONNECTIONS: Row =
+    Row::admin("dropConnections", drop_connections, Requirements::Cluster(Action::DropConnections))
+        .help("Closes connections to other servers. Has no effect here.")
+        .admin_only();
 
 fn drop_connections(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields().after_name();
@@ -29,14 +24,10 @@ fn drop_connections(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// The row of `invalidateUserCache`.
-pub(crate) const INVALIDATE_USER_CACHE: Row = Row::new(
-    "invalidateUserCache",
-    Kind::Admin,
-    "Clears the cache of users. Has no effect here.",
-    no_options,
-    Requirements::Cluster(Action::InvalidateUserCache),
-)
-.admin_only();
+pub(crate) const INVALIDATE_USER_CACHE: Row =
+    Row::admin("invalidateUserCache", no_options, Requirements::Cluster(Action::InvalidateUserCache))
+        .help("Clears the cache of users. Has no effect here.")
+        .admin_only();
 
 fn no_options(call: &mut Call<'_>) -> Result<HandlerStatus> {
     call.fields().after_name().finish()?;
@@ -44,14 +35,10 @@ fn no_options(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// The row of `replSetGetRBID`.
-pub(crate) const GET_ROLLBACK_ID: Row = Row::new(
-    "replSetGetRBID",
-    Kind::Admin,
-    "Returns the number of the latest rollback, which is always the same here.",
-    rollback_id,
-    Requirements::Cluster(Action::Internal),
-)
-.admin_only();
+pub(crate) const GET_ROLLBACK_ID: Row =
+    Row::admin("replSetGetRBID", rollback_id, Requirements::Cluster(Action::Internal))
+        .help("Returns the number of the latest rollback, which is always the same here.")
+        .admin_only();
 
 fn rollback_id(call: &mut Call<'_>) -> Result<HandlerStatus> {
     no_options(call)?;
@@ -61,14 +48,10 @@ fn rollback_id(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// The row of `shardingState`.
-pub(crate) const SHARDING_STATE: Row = Row::new(
-    "shardingState",
-    Kind::Admin,
-    "Returns whether this server is a shard, which is always false.",
-    sharding_state,
-    Requirements::Cluster(Action::ShardingState),
-)
-.admin_only();
+pub(crate) const SHARDING_STATE: Row =
+    Row::admin("shardingState", sharding_state, Requirements::Cluster(Action::ShardingState))
+        .help("Returns whether this server is a shard, which is always false.")
+        .admin_only();
 
 fn sharding_state(call: &mut Call<'_>) -> Result<HandlerStatus> {
     no_options(call)?;

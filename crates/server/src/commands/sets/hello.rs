@@ -3,9 +3,8 @@
 //! With topologyVersion and maxAwaitTimeMS the reply waits for a change or the timeout. If the
 //! client allows exhaust replies, later replies follow without further requests.
 
-use crate::access::{Kind, Requirements};
-use crate::call::row::Row;
-use crate::call::{Call, HandlerStatus};
+use crate::access::Requirements;
+use crate::call::{Call, HandlerStatus, Row};
 use crate::commands::users::login;
 use crate::process::logging::now_millis;
 use crate::protocol::fields::Fields;
@@ -28,22 +27,17 @@ const METADATA_MAX: usize = 512;
 const APP_NAME_MAX: usize = 128;
 
 /// The row of `hello`.
-pub(crate) const HELLO: Row = Row::new(
-    "hello",
-    Kind::Admin,
-    "Describes this server, its role and its limits.",
-    hello,
-    Requirements::Nothing,
-)
-.stable_api()
-.without_auth()
-.has_secrets();
+pub(crate) const HELLO: Row = Row::admin("hello", hello, Requirements::Nothing)
+    .help("Describes this server, its role and its limits.")
+    .stable_api()
+    .without_auth()
+    .has_secrets();
 
 /// The row of `isMaster`, the older name of hello.
-pub(crate) const IS_MASTER: Row =
-    Row::new("isMaster", Kind::Admin, "The older name of hello.", is_master, Requirements::Nothing)
-        .without_auth()
-        .has_secrets();
+pub(crate) const IS_MASTER: Row = Row::admin("isMaster", is_master, Requirements::Nothing)
+    .help("The older name of hello.")
+    .without_auth()
+    .has_secrets();
 
 fn hello(call: &mut Call<'_>) -> Result<HandlerStatus> {
     answer(call, "isWritablePrimary")

@@ -1,9 +1,8 @@
 //! Commands that read the state of the replica set. The set has one member. A standalone refuses
 //! them.
 
-use crate::access::{Action, Kind, Requirements};
-use crate::call::row::Row;
-use crate::call::{Call, HandlerStatus};
+use crate::access::{Action, Requirements};
+use crate::call::{Call, HandlerStatus, Row};
 use crate::process::logging::now_millis;
 use crate::state::replica_set::ReplicaSet;
 use base::bson::{Builder, FieldName, Value};
@@ -22,14 +21,10 @@ pub(crate) fn replica_set<'a>(call: &Call<'a>) -> Result<&'a ReplicaSet> {
 }
 
 /// The row of `replSetGetStatus`.
-pub(crate) const GET_STATUS: Row = Row::new(
-    "replSetGetStatus",
-    Kind::Admin,
-    "Returns the state of the replica set's members.",
-    get_status,
-    Requirements::Cluster(Action::ReplSetGetStatus),
-)
-.admin_only();
+pub(crate) const GET_STATUS: Row =
+    Row::admin("replSetGetStatus", get_status, Requirements::Cluster(Action::ReplSetGetStatus))
+        .help("Returns the state of the replica set's members.")
+        .admin_only();
 
 /// Values that the status of both the set and the member needs.
 #[derive(Clone, Copy)]
@@ -149,14 +144,10 @@ fn append_election(out: &mut Builder, status: &Status, priority: f64, timeout_mi
 }
 
 /// The row of `replSetGetConfig`.
-pub(crate) const GET_CONFIG: Row = Row::new(
-    "replSetGetConfig",
-    Kind::Admin,
-    "Returns the configuration of the replica set.",
-    get_config,
-    Requirements::Cluster(Action::ReplSetGetConfig),
-)
-.admin_only();
+pub(crate) const GET_CONFIG: Row =
+    Row::admin("replSetGetConfig", get_config, Requirements::Cluster(Action::ReplSetGetConfig))
+        .help("Returns the configuration of the replica set.")
+        .admin_only();
 
 fn get_config(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields().after_name();

@@ -2,8 +2,7 @@
 
 use super::replication::replica_set;
 use crate::access::{Action, Kind, Requirements};
-use crate::call::row::Row;
-use crate::call::{Call, HandlerStatus};
+use crate::call::{Call, HandlerStatus, Row};
 use crate::commands::diagnostics::server_info::host_name;
 use crate::commands::table;
 use crate::process::logging::format_time;
@@ -16,14 +15,10 @@ use std::time::Duration;
 const SECONDS_MAX: i64 = 1 << 31;
 
 /// The row of `replSetInitiate`.
-pub(crate) const INITIATE: Row = Row::new(
-    "replSetInitiate",
-    Kind::Admin,
-    "Initiates a replica set.",
-    initiate,
-    Requirements::Cluster(Action::ReplSetConfigure),
-)
-.admin_only();
+pub(crate) const INITIATE: Row =
+    Row::admin("replSetInitiate", initiate, Requirements::Cluster(Action::ReplSetConfigure))
+        .help("Initiates a replica set.")
+        .admin_only();
 
 fn initiate(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -74,14 +69,10 @@ fn default_address(call: &Call<'_>) -> String {
 }
 
 /// The row of `replSetReconfig`.
-pub(crate) const RECONFIG: Row = Row::new(
-    "replSetReconfig",
-    Kind::Admin,
-    "Changes the configuration of the replica set.",
-    reconfig,
-    Requirements::Cluster(Action::ReplSetConfigure),
-)
-.admin_only();
+pub(crate) const RECONFIG: Row =
+    Row::admin("replSetReconfig", reconfig, Requirements::Cluster(Action::ReplSetConfigure))
+        .help("Changes the configuration of the replica set.")
+        .admin_only();
 
 fn reconfig(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -112,14 +103,10 @@ fn reconfig(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// The row of `replSetStepDown`.
-pub(crate) const STEP_DOWN: Row = Row::new(
-    "replSetStepDown",
-    Kind::Admin,
-    "Makes the primary a secondary for a period.",
-    step_down,
-    Requirements::Cluster(Action::ReplSetStateChange),
-)
-.admin_only();
+pub(crate) const STEP_DOWN: Row =
+    Row::admin("replSetStepDown", step_down, Requirements::Cluster(Action::ReplSetStateChange))
+        .help("Makes the primary a secondary for a period.")
+        .admin_only();
 
 fn step_down(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -165,14 +152,10 @@ fn step_down(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// The row of `replSetFreeze`.
-pub(crate) const FREEZE: Row = Row::new(
-    "replSetFreeze",
-    Kind::Admin,
-    "Prevents a secondary from becoming the primary.",
-    freeze,
-    Requirements::Cluster(Action::ReplSetStateChange),
-)
-.admin_only();
+pub(crate) const FREEZE: Row =
+    Row::admin("replSetFreeze", freeze, Requirements::Cluster(Action::ReplSetStateChange))
+        .help("Prevents a secondary from becoming the primary.")
+        .admin_only();
 
 fn freeze(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -203,13 +186,12 @@ const OPLOG_MEGABYTES_MIN: f64 = 16.0;
 const OPLOG_MEGABYTES_MAX: f64 = 1_073_741_824.0;
 
 /// The row of `replSetAbortPrimaryCatchUp`.
-pub(crate) const ABORT_CATCH_UP: Row = Row::new(
+pub(crate) const ABORT_CATCH_UP: Row = Row::admin(
     "replSetAbortPrimaryCatchUp",
-    Kind::Admin,
-    "Ends the catch-up of a new primary. A set of one member has none.",
     abort_catch_up,
     Requirements::Cluster(Action::ReplSetStateChange),
 )
+.help("Ends the catch-up of a new primary. A set of one member has none.")
 .admin_only();
 
 fn abort_catch_up(call: &mut Call<'_>) -> Result<HandlerStatus> {
@@ -219,14 +201,10 @@ fn abort_catch_up(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// The row of `replSetMaintenance`.
-pub(crate) const MAINTENANCE: Row = Row::new(
-    "replSetMaintenance",
-    Kind::Admin,
-    "Puts a secondary into maintenance mode.",
-    maintenance,
-    Requirements::Cluster(Action::ReplSetStateChange),
-)
-.admin_only();
+pub(crate) const MAINTENANCE: Row =
+    Row::admin("replSetMaintenance", maintenance, Requirements::Cluster(Action::ReplSetStateChange))
+        .help("Puts a secondary into maintenance mode.")
+        .admin_only();
 
 fn maintenance(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -243,14 +221,10 @@ fn maintenance(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// The row of `replSetSyncFrom`.
-pub(crate) const SYNC_FROM: Row = Row::new(
-    "replSetSyncFrom",
-    Kind::Admin,
-    "Sets the sync source of a secondary.",
-    sync_from,
-    Requirements::Cluster(Action::ReplSetStateChange),
-)
-.admin_only();
+pub(crate) const SYNC_FROM: Row =
+    Row::admin("replSetSyncFrom", sync_from, Requirements::Cluster(Action::ReplSetStateChange))
+        .help("Sets the sync source of a secondary.")
+        .admin_only();
 
 fn sync_from(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -270,14 +244,10 @@ fn sync_from(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// The row of `replSetResizeOplog`.
-pub(crate) const RESIZE_OPLOG: Row = Row::new(
-    "replSetResizeOplog",
-    Kind::Admin,
-    "Changes the size of the oplog.",
-    resize_oplog,
-    Requirements::Cluster(Action::ReplSetResizeOplog),
-)
-.admin_only();
+pub(crate) const RESIZE_OPLOG: Row =
+    Row::admin("replSetResizeOplog", resize_oplog, Requirements::Cluster(Action::ReplSetResizeOplog))
+        .help("Changes the size of the oplog.")
+        .admin_only();
 
 fn resize_oplog(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields().after_name();

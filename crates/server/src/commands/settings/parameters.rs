@@ -1,8 +1,7 @@
 //! `getParameter`, `setParameter`, and the same for parameters of the cluster.
 
-use crate::access::{Action, Kind, Requirements};
-use crate::call::row::Row;
-use crate::call::{Call, HandlerStatus};
+use crate::access::{Action, Requirements};
+use crate::call::{Call, HandlerStatus, Row};
 use crate::process::logging::components;
 use crate::state::cluster_parameters::{CHANGE_STREAM_OPTIONS, ChangeStreamOptions, PLAIN, PlainParameter};
 use crate::state::parameters::{HISTORY_AGE, HISTORY_BYTES, SYNC_DELAY, SYNC_EVERY, Setting, elsewhere};
@@ -28,14 +27,10 @@ const TLS_MODES: [(&str, [&str; 4]); 2] = [
 ];
 
 /// The row of `getParameter`.
-pub(crate) const GET_PARAMETER: Row = Row::new(
-    "getParameter",
-    Kind::Admin,
-    "Returns the values of server parameters.",
-    get_parameter,
-    Requirements::Cluster(Action::GetParameter),
-)
-.admin_only();
+pub(crate) const GET_PARAMETER: Row =
+    Row::admin("getParameter", get_parameter, Requirements::Cluster(Action::GetParameter))
+        .help("Returns the values of server parameters.")
+        .admin_only();
 
 fn get_parameter(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -150,14 +145,10 @@ fn append_value(reply: &mut Builder, name: &str, value: &ParameterValue) {
 }
 
 /// The row of `setParameter`.
-pub(crate) const SET_PARAMETER: Row = Row::new(
-    "setParameter",
-    Kind::Admin,
-    "Changes a server parameter.",
-    set_parameter,
-    Requirements::Cluster(Action::SetParameter),
-)
-.admin_only();
+pub(crate) const SET_PARAMETER: Row =
+    Row::admin("setParameter", set_parameter, Requirements::Cluster(Action::SetParameter))
+        .help("Changes a server parameter.")
+        .admin_only();
 
 fn set_parameter(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let fields = call.fields().after_name();
@@ -262,14 +253,10 @@ fn set_tls_mode(call: &mut Call<'_>, name: &str, value: Value<'_>) -> Result<()>
 }
 
 /// The row of `getClusterParameter`.
-pub(crate) const GET: Row = Row::new(
-    "getClusterParameter",
-    Kind::Admin,
-    "Returns the values of cluster parameters.",
-    get,
-    Requirements::Cluster(Action::GetClusterParameter),
-)
-.admin_only();
+pub(crate) const GET: Row =
+    Row::admin("getClusterParameter", get, Requirements::Cluster(Action::GetClusterParameter))
+        .help("Returns the values of cluster parameters.")
+        .admin_only();
 
 fn get(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -328,14 +315,10 @@ fn check_known(name: &str) -> Result<()> {
 }
 
 /// The row of `setClusterParameter`.
-pub(crate) const SET: Row = Row::new(
-    "setClusterParameter",
-    Kind::Write,
-    "Changes a cluster parameter.",
-    set,
-    Requirements::Cluster(Action::SetClusterParameter),
-)
-.admin_only();
+pub(crate) const SET: Row =
+    Row::write("setClusterParameter", set, Requirements::Cluster(Action::SetClusterParameter))
+        .help("Changes a cluster parameter.")
+        .admin_only();
 
 fn set(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();

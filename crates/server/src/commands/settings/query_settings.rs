@@ -1,9 +1,8 @@
 //! `setQuerySettings` and `removeQuerySettings`: what holds for all queries of one shape.
 
-use crate::access::{Action, Kind, Requirements};
+use crate::access::{Action, Requirements};
 use crate::call::arguments::is_generic;
-use crate::call::row::Row;
-use crate::call::{Call, HandlerStatus};
+use crate::call::{Call, HandlerStatus, Row};
 use crate::commands::crud::{aggregate, find};
 use crate::protocol::fields::Fields;
 use crate::state::query_settings::hash_of;
@@ -17,14 +16,9 @@ use wire::request::Request;
 const HASH_DIGITS: usize = 64;
 
 /// The row of `setQuerySettings`.
-pub(crate) const SET: Row = Row::new(
-    "setQuerySettings",
-    Kind::Admin,
-    "Sets index hints or a rejection for all queries of a shape.",
-    set,
-    Requirements::Cluster(Action::QuerySettings),
-)
-.admin_only();
+pub(crate) const SET: Row = Row::admin("setQuerySettings", set, Requirements::Cluster(Action::QuerySettings))
+    .help("Sets index hints or a rejection for all queries of a shape.")
+    .admin_only();
 
 fn set(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -47,14 +41,10 @@ fn set(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// The row of `removeQuerySettings`.
-pub(crate) const REMOVE: Row = Row::new(
-    "removeQuerySettings",
-    Kind::Admin,
-    "Removes the settings of a query shape.",
-    remove,
-    Requirements::Cluster(Action::QuerySettings),
-)
-.admin_only();
+pub(crate) const REMOVE: Row =
+    Row::admin("removeQuerySettings", remove, Requirements::Cluster(Action::QuerySettings))
+        .help("Removes the settings of a query shape.")
+        .admin_only();
 
 fn remove(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();

@@ -1,9 +1,8 @@
 //! Commands on settings that all members of a set share: the default concerns (`setDefaultRWConcern`,
 //! `getDefaultRWConcern`) and `setUserWriteBlockMode`.
 
-use crate::access::{Action, Kind, Requirements};
-use crate::call::row::Row;
-use crate::call::{Call, HandlerStatus};
+use crate::access::{Action, Requirements};
+use crate::call::{Call, HandlerStatus, Row};
 use crate::protocol::fields::Fields;
 use crate::protocol::read_concern::ReadConcern;
 use crate::protocol::write_concern::WriteConcern;
@@ -12,14 +11,10 @@ use base::bson::{Document, FieldName, Value};
 use base::{Result, bail, err};
 
 /// The row of `getDefaultRWConcern`.
-pub(crate) const GET: Row = Row::new(
-    "getDefaultRWConcern",
-    Kind::Admin,
-    "Returns the default read and write concerns.",
-    show,
-    Requirements::Cluster(Action::GetDefaultRWConcern),
-)
-.admin_only();
+pub(crate) const GET: Row =
+    Row::admin("getDefaultRWConcern", show, Requirements::Cluster(Action::GetDefaultRWConcern))
+        .help("Returns the default read and write concerns.")
+        .admin_only();
 
 fn show(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields().after_name();
@@ -34,14 +29,10 @@ fn show(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// The row of `setDefaultRWConcern`.
-pub(crate) const SET: Row = Row::new(
-    "setDefaultRWConcern",
-    Kind::Write,
-    "Changes the default read and write concerns.",
-    change,
-    Requirements::Cluster(Action::SetDefaultRWConcern),
-)
-.admin_only();
+pub(crate) const SET: Row =
+    Row::write("setDefaultRWConcern", change, Requirements::Cluster(Action::SetDefaultRWConcern))
+        .help("Changes the default read and write concerns.")
+        .admin_only();
 
 fn change(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields().after_name();
@@ -106,15 +97,11 @@ fn append_defaults(call: &mut Call<'_>) {
 }
 
 /// Position in the command table.
-pub(crate) const SET_BLOCK: Row = Row::new(
-    "setUserWriteBlockMode",
-    Kind::Admin,
-    "Blocks or allows the writes of users.",
-    set_block,
-    Requirements::Cluster(Action::SetUserWriteBlockMode),
-)
-.admin_only()
-.takes_write_concern();
+pub(crate) const SET_BLOCK: Row =
+    Row::admin("setUserWriteBlockMode", set_block, Requirements::Cluster(Action::SetUserWriteBlockMode))
+        .help("Blocks or allows the writes of users.")
+        .admin_only()
+        .takes_write_concern();
 
 fn set_block(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields().after_name();

@@ -4,24 +4,19 @@
 //! The clock drives TTL, `$$NOW`, `$currentDate`, ObjectIds of the server, cluster times and session timeouts. The
 //! command requires test commands, because it can expire every document.
 
-use crate::access::{Action, Kind, Requirements};
-use crate::call::row::Row;
-use crate::call::{Call, HandlerStatus};
+use crate::access::{Action, Requirements};
+use crate::call::{Call, HandlerStatus, Row};
 use crate::protocol::fields::Fields;
 use base::bson::{Document, Value};
 use base::{Error, Result, bail, err};
 use database::SettableClock;
 
 /// The row of `configureFailPoint`.
-pub(crate) const CONFIGURE_FAIL_POINT: Row = Row::new(
-    "configureFailPoint",
-    Kind::Admin,
-    "Configures a fail point.",
-    configure,
-    Requirements::Cluster(Action::VellumSetFailPoint),
-)
-.admin_only()
-.takes_write_concern();
+pub(crate) const CONFIGURE_FAIL_POINT: Row =
+    Row::admin("configureFailPoint", configure, Requirements::Cluster(Action::VellumSetFailPoint))
+        .help("Configures a fail point.")
+        .admin_only()
+        .takes_write_concern();
 
 fn configure(call: &mut Call<'_>) -> Result<HandlerStatus> {
     // MongoDB without test commands does not know this command either.
@@ -40,14 +35,10 @@ fn configure(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// The row of `vellumClock`.
-pub(crate) const VELLUM_CLOCK: Row = Row::new(
-    "vellumClock",
-    Kind::Admin,
-    "Shows, sets, freezes and advances the clock.",
-    clock,
-    Requirements::Cluster(Action::VellumSetClock),
-)
-.admin_only();
+pub(crate) const VELLUM_CLOCK: Row =
+    Row::admin("vellumClock", clock, Requirements::Cluster(Action::VellumSetClock))
+        .help("Shows, sets, freezes and advances the clock.")
+        .admin_only();
 
 fn clock(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let no_such_command = || err!(CommandNotFound, "no such command: '{}'", call.request.name);

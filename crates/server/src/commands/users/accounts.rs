@@ -1,10 +1,9 @@
 //! Commands that create, change and drop users, and grant roles to them: documents in `admin.system.users`.
 
-use crate::access::{Action, Kind, Requirements, requirements};
+use crate::access::{Action, Requirements, requirements};
 use crate::auth::user::{User, append_credential, append_roles};
 use crate::auth::{self, EXTERNAL, restrictions, role, store};
-use crate::call::row::Row;
-use crate::call::{Call, HandlerStatus};
+use crate::call::{Call, HandlerStatus, Row};
 use crate::commands::crud::delete;
 use crate::commands::crud::write_batch::{is_suspended, run_suspendable};
 use crate::protocol::fields::Fields;
@@ -20,14 +19,9 @@ use wire::secret;
 const SCHEMA_VERSION: i32 = 5;
 
 /// The row of `createUser`.
-pub(crate) const CREATE: Row = Row::new(
-    "createUser",
-    Kind::Write,
-    "Creates a user.",
-    create,
-    Requirements::By(requirements::create_user),
-)
-.has_secrets();
+pub(crate) const CREATE: Row = Row::write("createUser", create, Requirements::By(requirements::create_user))
+    .help("Creates a user.")
+    .has_secrets();
 
 /// Parsed fields of a command about a user.
 struct Parts<'a> {
@@ -217,14 +211,9 @@ fn external_password() -> Error {
 }
 
 /// The row of `updateUser`.
-pub(crate) const UPDATE: Row = Row::new(
-    "updateUser",
-    Kind::Write,
-    "Changes a user.",
-    update,
-    Requirements::By(requirements::update_user),
-)
-.has_secrets();
+pub(crate) const UPDATE: Row = Row::write("updateUser", update, Requirements::By(requirements::update_user))
+    .help("Changes a user.")
+    .has_secrets();
 
 fn update(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let parts = Parts::read(call, false)?;
@@ -320,7 +309,7 @@ pub(super) fn not_found(user: &UserName) -> Error {
 
 /// The row of `dropUser`.
 pub(crate) const DROP: Row =
-    Row::new("dropUser", Kind::Write, "Drops a user.", drop_user, Requirements::Database(Action::DropUser));
+    Row::write("dropUser", drop_user, Requirements::Database(Action::DropUser)).help("Drops a user.");
 
 fn drop_user(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -338,13 +327,9 @@ fn drop_user(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// The row of `dropAllUsersFromDatabase`.
-pub(crate) const DROP_ALL: Row = Row::new(
-    "dropAllUsersFromDatabase",
-    Kind::Write,
-    "Drops all users of a database.",
-    drop_all,
-    Requirements::Database(Action::DropUser),
-);
+pub(crate) const DROP_ALL: Row =
+    Row::write("dropAllUsersFromDatabase", drop_all, Requirements::Database(Action::DropUser))
+        .help("Drops all users of a database.");
 
 fn drop_all(call: &mut Call<'_>) -> Result<HandlerStatus> {
     call.fields().after_name().finish()?;
@@ -372,13 +357,9 @@ fn drop_all(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// The row of `grantRolesToUser`.
-pub(crate) const GRANT_ROLES: Row = Row::new(
-    "grantRolesToUser",
-    Kind::Write,
-    "Grants roles to a user.",
-    grant_roles,
-    Requirements::By(requirements::grant_roles),
-);
+pub(crate) const GRANT_ROLES: Row =
+    Row::write("grantRolesToUser", grant_roles, Requirements::By(requirements::grant_roles))
+        .help("Grants roles to a user.");
 
 fn grant_roles(call: &mut Call<'_>) -> Result<HandlerStatus> {
     change_roles(call, |roles, named| {
@@ -391,13 +372,9 @@ fn grant_roles(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// The row of `revokeRolesFromUser`.
-pub(crate) const REVOKE_ROLES: Row = Row::new(
-    "revokeRolesFromUser",
-    Kind::Write,
-    "Revokes roles from a user.",
-    revoke_roles,
-    Requirements::By(requirements::revoke_roles),
-);
+pub(crate) const REVOKE_ROLES: Row =
+    Row::write("revokeRolesFromUser", revoke_roles, Requirements::By(requirements::revoke_roles))
+        .help("Revokes roles from a user.");
 
 fn revoke_roles(call: &mut Call<'_>) -> Result<HandlerStatus> {
     change_roles(call, |roles, named| roles.retain(|role| !named.contains(role)))

@@ -1,10 +1,9 @@
 //! `usersInfo` and `rolesInfo`: users, by default without credentials, and roles, with their effective privileges.
 
-use crate::access::{Kind, Requirements, builtin, requirements};
+use crate::access::{Requirements, builtin, requirements};
 use crate::auth::role;
 use crate::auth::store::{self, ROLES};
-use crate::call::row::Row;
-use crate::call::{Call, HandlerStatus};
+use crate::call::{Call, HandlerStatus, Row};
 use crate::protocol::fields::Fields;
 use crate::protocol::names::{RoleName, UserName};
 use base::bson::{Builder, Document, DocumentBuf, Value};
@@ -13,13 +12,8 @@ use database::Database;
 use std::sync::Arc;
 
 /// Position in the command table.
-pub(crate) const USERS_INFO: Row = Row::new(
-    "usersInfo",
-    Kind::Read,
-    "Returns users.",
-    users_info,
-    Requirements::By(requirements::users_info),
-);
+pub(crate) const USERS_INFO: Row =
+    Row::read("usersInfo", users_info, Requirements::By(requirements::users_info)).help("Returns users.");
 
 /// The selected users.
 enum SelectedUsers {
@@ -222,7 +216,7 @@ fn by_pipeline(call: &Call<'_>, requested: &Parts<'_>) -> Result<Vec<DocumentBuf
 
 /// Position in the command table.
 pub(crate) const INFO: Row =
-    Row::new("rolesInfo", Kind::Read, "Returns roles.", info, Requirements::By(requirements::roles_info));
+    Row::read("rolesInfo", info, Requirements::By(requirements::roles_info)).help("Returns roles.");
 
 /// Optional parts of a role's description.
 #[derive(Clone, Copy)]

@@ -3,11 +3,10 @@
 //! `authenticate` checks the client certificate of the connection (MONGODB-X509). The user is the certificate's
 //! subject on `$external`, without a password. A client may send a user name, which then must equal the subject.
 
-use crate::access::{Kind, Requirements};
+use crate::access::Requirements;
 use crate::auth::login::{self, Failure, Login};
 use crate::auth::{self, ClientFirst, EXTERNAL, X509};
-use crate::call::row::Row;
-use crate::call::{Call, HandlerStatus};
+use crate::call::{Call, HandlerStatus, Row};
 use crate::protocol::fields::Fields;
 use crate::protocol::names::UserName;
 use base::bson::{Builder, Document, Value};
@@ -21,11 +20,11 @@ use std::time::Duration;
 const CONVERSATION_ID: i32 = 1;
 
 /// The row of `saslStart`.
-pub(crate) const START: Row =
-    Row::new("saslStart", Kind::Admin, "Starts a SASL authentication.", start, Requirements::Nothing)
-        .without_auth()
-        .stable_api()
-        .has_secrets();
+pub(crate) const START: Row = Row::admin("saslStart", start, Requirements::Nothing)
+    .help("Starts a SASL authentication.")
+    .without_auth()
+    .stable_api()
+    .has_secrets();
 
 fn start(call: &mut Call<'_>) -> Result<HandlerStatus> {
     if auth::is_pointless(&call.server.auth) {
@@ -117,16 +116,11 @@ fn append_server_message(reply: &mut Builder, done: bool, message: &str, is_text
 }
 
 /// The row of `saslContinue`.
-pub(crate) const CONTINUE: Row = Row::new(
-    "saslContinue",
-    Kind::Admin,
-    "Continues a SASL authentication.",
-    sasl_continue,
-    Requirements::Nothing,
-)
-.without_auth()
-.stable_api()
-.has_secrets();
+pub(crate) const CONTINUE: Row = Row::admin("saslContinue", sasl_continue, Requirements::Nothing)
+    .help("Continues a SASL authentication.")
+    .without_auth()
+    .stable_api()
+    .has_secrets();
 
 fn sasl_continue(call: &mut Call<'_>) -> Result<HandlerStatus> {
     if auth::is_pointless(&call.server.auth) {
@@ -197,10 +191,10 @@ pub(crate) fn append_mechanisms(call: &mut Call<'_>, user: &str) -> Result<()> {
 }
 
 /// The row of `logout`.
-pub(crate) const LOGOUT: Row =
-    Row::new("logout", Kind::Admin, "Logs out the users of this connection.", logout, Requirements::Nothing)
-        .stable_api()
-        .without_auth();
+pub(crate) const LOGOUT: Row = Row::admin("logout", logout, Requirements::Nothing)
+    .help("Logs out the users of this connection.")
+    .stable_api()
+    .without_auth();
 
 fn logout(call: &mut Call<'_>) -> Result<HandlerStatus> {
     call.fields().after_name().finish()?;
@@ -223,15 +217,10 @@ pub(crate) fn no_users() -> Error {
 }
 
 /// The row of `authenticate`.
-pub(crate) const AUTHENTICATE: Row = Row::new(
-    "authenticate",
-    Kind::Admin,
-    "Authenticates with a certificate.",
-    authenticate,
-    Requirements::Nothing,
-)
-.without_auth()
-.has_secrets();
+pub(crate) const AUTHENTICATE: Row = Row::admin("authenticate", authenticate, Requirements::Nothing)
+    .help("Authenticates with a certificate.")
+    .without_auth()
+    .has_secrets();
 
 fn authenticate(call: &mut Call<'_>) -> Result<HandlerStatus> {
     if auth::is_pointless(&call.server.auth) {

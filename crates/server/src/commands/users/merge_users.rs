@@ -1,24 +1,19 @@
 //! `_mergeAuthzCollections`: moves users and roles of a dump from mongorestore's temporary
 //! collections to the system collections.
 
-use crate::access::{Kind, Requirements, requirements};
+use crate::access::{Requirements, requirements};
 use crate::auth::store;
-use crate::call::row::Row;
-use crate::call::{Call, HandlerStatus};
+use crate::call::{Call, HandlerStatus, Row};
 use crate::protocol::fields::Fields;
 use crate::state::system_collections;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::{Namespace, Result, bail, err};
 
 /// Position in the command table.
-pub(crate) const MERGE: Row = Row::new(
-    "_mergeAuthzCollections",
-    Kind::Write,
-    "Imports the users and roles of a dump.",
-    merge,
-    Requirements::By(requirements::merge_users),
-)
-.admin_only();
+pub(crate) const MERGE: Row =
+    Row::write("_mergeAuthzCollections", merge, Requirements::By(requirements::merge_users))
+        .help("Imports the users and roles of a dump.")
+        .admin_only();
 
 /// A kind of documents that the command moves: users or roles.
 struct Part {

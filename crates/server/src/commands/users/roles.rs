@@ -1,11 +1,10 @@
 //! Commands that create, change and drop roles: documents in `admin.system.roles`.
 
 use crate::access::privilege::{self, Privilege};
-use crate::access::{Action, Kind, Requirements, builtin, requirements};
+use crate::access::{Action, Requirements, builtin, requirements};
 use crate::auth::store::{ROLES, USERS};
 use crate::auth::{restrictions, role};
-use crate::call::row::Row;
-use crate::call::{Call, HandlerStatus};
+use crate::call::{Call, HandlerStatus, Row};
 use crate::protocol::fields::Fields;
 use crate::protocol::names::RoleName;
 use base::bson::{Array, Builder, Document, DocumentBuf, Value};
@@ -14,13 +13,8 @@ use database::Database;
 use std::sync::Arc;
 
 /// The row of `createRole`.
-pub(crate) const CREATE: Row = Row::new(
-    "createRole",
-    Kind::Write,
-    "Creates a role.",
-    create,
-    Requirements::By(requirements::create_role),
-);
+pub(crate) const CREATE: Row =
+    Row::write("createRole", create, Requirements::By(requirements::create_role)).help("Creates a role.");
 
 fn create(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -60,13 +54,8 @@ fn create(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// The row of `updateRole`.
-pub(crate) const UPDATE: Row = Row::new(
-    "updateRole",
-    Kind::Write,
-    "Changes a role.",
-    update,
-    Requirements::By(requirements::update_role),
-);
+pub(crate) const UPDATE: Row =
+    Row::write("updateRole", update, Requirements::By(requirements::update_role)).help("Changes a role.");
 
 fn update(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -97,13 +86,8 @@ fn update(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// The row of `dropRole`.
-pub(crate) const DROP: Row = Row::new(
-    "dropRole",
-    Kind::Write,
-    "Drops a role and revokes it from all users and roles.",
-    drop_role,
-    Requirements::Database(Action::DropRole),
-);
+pub(crate) const DROP: Row = Row::write("dropRole", drop_role, Requirements::Database(Action::DropRole))
+    .help("Drops a role and revokes it from all users and roles.");
 
 fn drop_role(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -119,13 +103,9 @@ fn drop_role(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// The row of `dropAllRolesFromDatabase`.
-pub(crate) const DROP_ALL: Row = Row::new(
-    "dropAllRolesFromDatabase",
-    Kind::Write,
-    "Drops all user-defined roles of a database.",
-    drop_all,
-    Requirements::Database(Action::DropRole),
-);
+pub(crate) const DROP_ALL: Row =
+    Row::write("dropAllRolesFromDatabase", drop_all, Requirements::Database(Action::DropRole))
+        .help("Drops all user-defined roles of a database.");
 
 fn drop_all(call: &mut Call<'_>) -> Result<HandlerStatus> {
     call.fields().after_name().finish()?;
@@ -139,22 +119,17 @@ fn drop_all(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// The row of `grantPrivilegesToRole`.
-pub(crate) const GRANT_PRIVILEGES: Row = Row::new(
-    "grantPrivilegesToRole",
-    Kind::Write,
-    "Adds privileges to a role.",
-    grant_privileges,
-    Requirements::By(requirements::grant_privileges),
-);
+pub(crate) const GRANT_PRIVILEGES: Row =
+    Row::write("grantPrivilegesToRole", grant_privileges, Requirements::By(requirements::grant_privileges))
+        .help("Adds privileges to a role.");
 
 /// The row of `revokePrivilegesFromRole`.
-pub(crate) const REVOKE_PRIVILEGES: Row = Row::new(
+pub(crate) const REVOKE_PRIVILEGES: Row = Row::write(
     "revokePrivilegesFromRole",
-    Kind::Write,
-    "Revokes privileges from a role.",
     revoke_privileges,
     Requirements::By(requirements::revoke_privileges),
-);
+)
+.help("Revokes privileges from a role.");
 
 fn grant_privileges(call: &mut Call<'_>) -> Result<HandlerStatus> {
     change_privileges(call, true)
@@ -191,22 +166,14 @@ fn change_privileges(call: &mut Call<'_>, grants: bool) -> Result<HandlerStatus>
 }
 
 /// The row of `grantRolesToRole`.
-pub(crate) const GRANT_ROLES: Row = Row::new(
-    "grantRolesToRole",
-    Kind::Write,
-    "Grants roles to a role.",
-    grant_roles,
-    Requirements::By(requirements::grant_roles),
-);
+pub(crate) const GRANT_ROLES: Row =
+    Row::write("grantRolesToRole", grant_roles, Requirements::By(requirements::grant_roles))
+        .help("Grants roles to a role.");
 
 /// The row of `revokeRolesFromRole`.
-pub(crate) const REVOKE_ROLES: Row = Row::new(
-    "revokeRolesFromRole",
-    Kind::Write,
-    "Revokes roles from a role.",
-    revoke_roles,
-    Requirements::By(requirements::revoke_roles),
-);
+pub(crate) const REVOKE_ROLES: Row =
+    Row::write("revokeRolesFromRole", revoke_roles, Requirements::By(requirements::revoke_roles))
+        .help("Revokes roles from a role.");
 
 fn grant_roles(call: &mut Call<'_>) -> Result<HandlerStatus> {
     change_roles(call, true)

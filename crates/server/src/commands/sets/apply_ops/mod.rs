@@ -6,21 +6,16 @@
 
 mod entry;
 
-use crate::access::{Kind, Requirements, requirements};
-use crate::call::row::Row;
-use crate::call::{Call, HandlerStatus};
+use crate::access::{Requirements, requirements};
+use crate::call::{Call, HandlerStatus, Row};
 use crate::protocol::fields::Fields;
 use base::bson::{Builder, Document, Element, Type, Value};
 use base::{CompatibleWith, Error, ErrorCode, Result, bail, err};
 
 /// Position in the command table.
-pub(crate) const APPLY_OPS: Row = Row::new(
-    "applyOps",
-    Kind::Write,
-    "Applies entries of an oplog.",
-    apply_ops,
-    Requirements::By(requirements::apply_ops),
-);
+pub(crate) const APPLY_OPS: Row =
+    Row::write("applyOps", apply_ops, Requirements::By(requirements::apply_ops))
+        .help("Applies entries of an oplog.");
 
 /// Options that apply to all operations of a command.
 #[derive(Clone, Copy)]
