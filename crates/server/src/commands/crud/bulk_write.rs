@@ -231,18 +231,20 @@ fn read_update<'a>(fields: &mut Fields<'a>) -> Result<Operation<'a>> {
     if !matches!(update, Value::Document(_) | Value::Array(_)) {
         bail!(FailedToParse, "Update argument must be either an object or an array");
     }
-    let multi = fields.boolean("multi")?.unwrap_or(false);
-    let upsert = fields.boolean("upsert")?.unwrap_or(false);
-    let hint = fields.hint()?;
-    let array_filters = fields.array_filters()?;
-    let sort = fields.document("sort")?;
-    let constants = fields.document("constants")?;
-    let collation = fields.collation()?;
-    if multi && sort.is_some_and(|sort| !sort.is_empty()) {
+    let statement = Statement {
+        multi: fields.boolean("multi")?.unwrap_or(false),
+        upsert: fields.boolean("upsert")?.unwrap_or(false),
+        hint: fields.hint()?,
+        array_filters: fields.array_filters()?,
+        sort: fields.document("sort")?,
+        constants: fields.document("constants")?,
+        collation: fields.collation()?,
+        ..Statement::new(filter, update)
+    };
+    if statement.multi && statement.sort.is_some_and(|sort| !sort.is_empty()) {
         bail!(FailedToParse, "Cannot specify sort with multi=true");
     }
-    let statement = Statement::new(filter, update, (multi, upsert), hint, array_filters);
-    Ok(Operation::Update(statement.with(sort, constants, collation)))
+    Ok(Operation::Update(statement))
 }
 
 impl Operation<'_> {

@@ -115,8 +115,12 @@ impl<'a> Parts<'a> {
             bail!(FailedToParse, "Update argument must be either an object or an array");
         }
         check(remove, update, upsert, return_new, &array_filters)?;
-        let statement =
-            update.map(|update| Statement::new(query, update, (false, upsert), hint.clone(), array_filters));
+        let statement = update.map(|update| Statement {
+            upsert,
+            hint: hint.clone(),
+            array_filters,
+            ..Statement::new(query, update)
+        });
         Ok(Parts {
             namespace,
             query,

@@ -24,17 +24,17 @@ pub(crate) struct Statement<'a> {
     /// Filter of the documents to change.
     pub(crate) filter: Document<'a>,
     /// The whole statement, as sent.
-    document: Document<'a>,
+    pub(super) document: Document<'a>,
     /// Update operators, replacement or pipeline.
     pub(crate) update: Value<'a>,
     /// True to change all matching documents.
     pub(crate) multi: bool,
     /// True to insert a document if none matches.
     pub(crate) upsert: bool,
-    hint: Option<Hint>,
-    sort: Option<Document<'a>>,
-    array_filters: Vec<Document<'a>>,
-    constants: Option<Document<'a>>,
+    pub(super) hint: Option<Hint>,
+    pub(super) sort: Option<Document<'a>>,
+    pub(super) array_filters: Vec<Document<'a>>,
+    pub(super) constants: Option<Document<'a>>,
     pub(crate) collation: Option<Collation>,
 }
 
@@ -204,36 +204,20 @@ impl<'a> Statement<'a> {
         Ok(statement)
     }
 
-    /// Creates a statement for another command with equal fields.
-    pub(crate) fn new(
-        filter: Document<'a>,
-        update: Value<'a>,
-        (multi, upsert): (bool, bool),
-        hint: Option<Hint>,
-        array_filters: Vec<Document<'a>>,
-    ) -> Statement<'a> {
+    /// Creates a statement with default options, for other commands that update.
+    pub(super) fn new(filter: Document<'a>, update: Value<'a>) -> Statement<'a> {
         Statement {
             filter,
             document: Document::EMPTY,
             update,
-            multi,
-            upsert,
-            hint,
+            multi: false,
+            upsert: false,
+            hint: None,
             sort: None,
-            array_filters,
+            array_filters: Vec::new(),
             constants: None,
             collation: None,
         }
-    }
-
-    /// Adds a sort, constants and a collation, which updates of bulkWrite may have.
-    pub(crate) fn with(
-        self,
-        sort: Option<Document<'a>>,
-        constants: Option<Document<'a>>,
-        collation: Option<Collation>,
-    ) -> Statement<'a> {
-        Statement { sort, constants, collation, ..self }
     }
 
     /// Returns the scope that parses and runs the statement. Constants become variables.
