@@ -22,24 +22,19 @@ use wire::uri::ConnectionString;
 /// Default source of a backup.
 const LOCAL: &str = "mongodb://127.0.0.1:27017/";
 
-/// Makes a backup. Returns the output.
+/// Makes a backup. Returns the output. Creates nothing if a data directory cannot be read.
 pub(crate) fn back_up(options: &BackupOptions) -> Result<String, String> {
-    let (uri, to) = match (options.arguments.as_slice(), &options.data) {
-        ([to], None) => (Some(LOCAL), to),
-        ([to], Some(_)) => (None, to),
-        ([uri, to], None) => (Some(uri.as_str()), to),
+    let (source, to) = match (options.arguments.as_slice(), &options.data) {
+        ([to], Some(data)) => (Source::open(data, options)?, to),
+        ([to], None) => (Source::Server(LOCAL), to),
+        ([uri, to], None) => (Source::Server(uri), to),
         _ => return Err("give one directory to write the backup to, besides --data".to_string()),
     };
     let mut directory = BackupDirectory::open(Arc::new(SystemFiles), Path::new(to))
         .map_err(|error| error_message(&error, Path::new(to), Purpose::Target))?;
     let since = directory.since().filter(|_| !options.full);
     let mut part = directory.begin().map_err(|error| error.to_string())?;
-    let copied = match (uri, &options.data) {
-        (Some(uri), _) => from_server(uri, options, since, &mut part),
-        (None, Some(data)) => from_directory(data, options, since, &mut part),
-        (None, None) => return Err("give a connection string or --data".to_string()),
-    };
-    let why = match copied {
+    let why = match source.copy(options, since, &mut part) {
         Ok(why) => why,
         Err(error) => {
             part.discard();
@@ -61,39 +56,53 @@ pub(crate) fn back_up(options: &BackupOptions) -> Result<String, String> {
     ))
 }
 
-/// Reads a data directory that is not in use. Returns the reason for a full backup if changes were
-/// requested.
-fn from_directory(
-    data: &Path,
-    options: &BackupOptions,
-    since: Option<Since>,
-    part: &mut PartWriter<'_>,
-) -> Result<Option<String>, String> {
-    let archive =
-        options.journal_archive.clone().map(|directory: PathBuf| ArchiveOptions { directory, keep: None });
-    let journal_directory = options.journal_dir.clone();
-    let engine = ReadOnlyEngine::open(&DiskOptions { journal_directory, archive, ..DiskOptions::new(data) });
-    let engine = engine.map_err(|error| error_message(&error, data, Purpose::Backup))?;
-    // Later commits get a later second, as long as the directory is not in use.
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let mut backup =
-        engine.backup(since, (now << 32).saturating_sub(1)).map_err(|error| error.to_string())?;
-    while let Some(piece) = backup.piece().map_err(|error| error.to_string())? {
-        part.write(&piece).map_err(|error| error.to_string())?;
-    }
-    Ok(backup.why_full().map(str::to_string))
+/// What a backup copies.
+enum Source<'a> {
+    /// A data directory that is not in use.
+    Directory(Box<ReadOnlyEngine>),
+    /// The first reachable server of a connection string.
+    Server(&'a str),
 }
 
-/// Reads from the first reachable server of a connection string.
-fn from_server(
-    uri: &str,
-    options: &BackupOptions,
-    since: Option<Since>,
-    part: &mut PartWriter<'_>,
-) -> Result<Option<String>, String> {
-    let (client, host) = server_client::connect(&ConnectionString::parse(uri)?, options.timeout)?;
-    let timeout = Duration::from_millis(options.timeout);
-    receive(client, timeout, since, part).map_err(|why| format!("{host}: {why}"))
+impl Source<'_> {
+    /// Opens a data directory.
+    fn open(data: &Path, options: &BackupOptions) -> Result<Self, String> {
+        let archive = options
+            .journal_archive
+            .clone()
+            .map(|directory: PathBuf| ArchiveOptions { directory, keep: None });
+        let journal_directory = options.journal_dir.clone();
+        let options = DiskOptions { journal_directory, archive, ..DiskOptions::new(data) };
+        let engine = ReadOnlyEngine::open(&options);
+        engine
+            .map(|engine| Source::Directory(Box::new(engine)))
+            .map_err(|error| error_message(&error, data, Purpose::Backup))
+    }
+
+    /// Copies the data into a part. Returns the reason for a full backup if changes were requested.
+    fn copy(
+        self,
+        options: &BackupOptions,
+        since: Option<Since>,
+        part: &mut PartWriter<'_>,
+    ) -> Result<Option<String>, String> {
+        let engine = match self {
+            Source::Directory(engine) => engine,
+            Source::Server(uri) => {
+                let (client, host) = server_client::connect(&ConnectionString::parse(uri)?, options.timeout)?;
+                let timeout = Duration::from_millis(options.timeout);
+                return receive(client, timeout, since, part).map_err(|why| format!("{host}: {why}"));
+            }
+        };
+        // Later commits get a later second, as long as the directory is not in use.
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let mut backup =
+            engine.backup(since, (now << 32).saturating_sub(1)).map_err(|error| error.to_string())?;
+        while let Some(piece) = backup.piece().map_err(|error| error.to_string())? {
+            part.write(&piece).map_err(|error| error.to_string())?;
+        }
+        Ok(backup.why_full().map(str::to_string))
+    }
 }
 
 fn receive(
