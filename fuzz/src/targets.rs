@@ -230,7 +230,7 @@ fn scram(data: &[u8]) {
 
 fn certificates() -> Vec<Vec<u8>> {
     let file = include_str!("../../crates/wire/tests/fixtures/plain.pem");
-    wire::pem::sections(file).unwrap_or_default().into_iter().map(|section| section.bytes).collect()
+    wire::certificates::sections(file).unwrap_or_default().into_iter().map(|section| section.bytes).collect()
 }
 
 /// A client's certificate has a subject, or is rejected.

@@ -6,17 +6,15 @@
 //! every engine passes.
 
 mod backup;
-mod differences;
-mod remote;
 mod snapshot;
 mod statistics;
 
 pub use backup::{Backup, End, Kind, Since};
 pub(crate) use backup::{END_BYTES, HEAD_BYTES, PartHeader, Pieces};
-pub use differences::{Difference, Differences};
-pub(crate) use differences::{alike, merged};
-pub use remote::{Excerpt, Hints, Ranges, RecordFilter, RemoteHints};
-pub use snapshot::{Cursor, Damage, Snapshot};
+pub use snapshot::{
+    Cursor, Damage, Difference, Differences, Excerpt, Hints, Ranges, RecordFilter, RemoteHints, Snapshot,
+};
+pub(crate) use snapshot::{alike, merged};
 pub use statistics::{ArchiveCounts, Durability, JournalWait, SYNC_SPANS, Statistics};
 
 use crate::{Batch, Error, Position, Result, WorkingSet};

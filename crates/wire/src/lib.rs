@@ -10,12 +10,10 @@ pub mod compression;
 pub mod frame;
 pub mod header;
 pub mod message;
-pub mod pem;
 pub mod query;
 pub mod request;
 pub mod scram;
 pub mod secret;
-mod subject;
 #[cfg(test)]
 mod tests;
 pub mod tls_client;

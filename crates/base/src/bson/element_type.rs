@@ -1,7 +1,7 @@
 //! BSON element types: tags, aliases for `$type`, and ranks in the order of values.
 //!
-//! A new type starts here. The compiler then reports each `match` that lacks it, except in `key_string/skip.rs` and
-//! `key_string/decode.rs`, which match on bytes.
+//! A new type starts here. The compiler then reports each `match` that lacks it, except in
+//! `key_string/decode.rs`, which matches on bytes.
 
 /// A BSON element type; the discriminant is the tag byte on the wire.
 #[allow(missing_docs)]

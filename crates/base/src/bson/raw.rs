@@ -6,6 +6,7 @@
 use super::value::utf8;
 use super::{FieldName, Type, Value};
 use std::fmt;
+use std::sync::Arc;
 
 /// A borrowed document. A copy copies only a pointer.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -314,6 +315,32 @@ pub(super) fn value_length(kind: Type, bytes: &[u8]) -> Option<usize> {
 pub(super) fn read_length(bytes: &[u8]) -> Option<usize> {
     let raw = i32::from_le_bytes(*bytes.first_chunk::<4>()?);
     usize::try_from(raw).ok()
+}
+
+/// A document that shares the engine's bytes or owns new bytes. A clone of a shared document increments a reference
+/// count. A move copies nothing.
+#[derive(Clone, Debug)]
+pub enum DocumentCow {
+    /// The stored bytes themselves.
+    Shared(Arc<[u8]>),
+    /// A document made by the plan or pipeline.
+    Owned(DocumentBuf),
+}
+
+impl DocumentCow {
+    /// The document, borrowed.
+    pub fn view(&self) -> Document<'_> {
+        match self {
+            DocumentCow::Shared(bytes) => Document::from_valid(bytes),
+            DocumentCow::Owned(document) => document.view(),
+        }
+    }
+}
+
+impl From<DocumentBuf> for DocumentCow {
+    fn from(document: DocumentBuf) -> Self {
+        DocumentCow::Owned(document)
+    }
 }
 
 #[cfg(test)]

@@ -25,15 +25,13 @@
 mod decode;
 mod encode;
 mod number;
-mod skip;
 mod tags;
 #[cfg(test)]
 mod tests;
 mod type_bits;
 
-pub use decode::{Decoder, decode};
+pub use decode::{Decoder, component_length, decode};
 pub use encode::{Collate, KeyBuilder, encode, encode_collated, encode_while};
-pub use skip::component_length;
 
 /// Returns the smallest bytes that sort after every key with this prefix. `None` if the prefix is empty or consists of
 /// FF only.

@@ -25,8 +25,7 @@ use std::sync::{Arc, Weak};
 use foldhash::fast::FixedState;
 use parking_lot::RwLock;
 
-use super::control::Control;
-use super::files::Files;
+use super::files::{Control, Files};
 use super::journal::during;
 use super::reuse::Reuse;
 use super::state::Table;

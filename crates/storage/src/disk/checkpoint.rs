@@ -12,8 +12,8 @@
 //! of the two files.
 
 use super::base::{self, Base, Changes, Copied, Numbers, Share, Source, View};
-use super::control::Control;
 use super::directory::NEW_BASE_FILE;
+use super::files::Control;
 use super::journal::during;
 use super::state::{Change, Freeze, Frozen, Table, each_ident};
 use crate::memory::TreeCursor;

@@ -4,8 +4,7 @@
 //! writers, the freeze of changes for a checkpoint and the timed syncs are methods here too. State of one thread alone
 //! belongs to its module: `checkpointer.rs`, `journal.rs`.
 
-use crate::mark;
-use crate::time;
+use crate::{mark, time};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -15,8 +14,7 @@ use parking_lot::{Condvar, Mutex};
 use super::base::{Base, CacheCounts, View};
 use super::checkpoint::Plan;
 use super::checkpointer::CheckpointQueue;
-use super::control::Control;
-use super::files::File;
+use super::files::{Control, File};
 use super::journal::{Appender, Journal};
 use super::state::{Freeze, State, Table};
 use crate::record::Encoded;

@@ -5,14 +5,12 @@
 //! Opening the base writes nothing, and the journal is replayed into memory. Commits to a read-only engine are visible
 //! and never written, so a database can repair its catalog on it. A read-only engine locks the directory like a server.
 
-use super::base::Base;
-use super::control::Control;
-use super::files::Files;
+use super::base::{self, Base};
+use super::files::{Control, Files};
 use super::journal::{Segments, during};
 use super::state::State;
 use super::{
-    Backup, CHANGES_SHARE, DiskOptions, Since, SystemFiles, archive, backup_of_state, base, ownership,
-    recovery,
+    Backup, CHANGES_SHARE, DiskOptions, Since, SystemFiles, archive, backup_of_state, ownership, recovery,
 };
 use crate::{Batch, Engine, Error, Ident, Journaling, Position, Result, Snapshot, Statistics};
 use parking_lot::Mutex;

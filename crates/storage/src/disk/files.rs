@@ -2,7 +2,11 @@
 //!
 //! All writes of the engine use it. A test can substitute a file system that stops at any write or sync, loses unsynced
 //! data, or is full ([`crate::testing::FaultyFiles`]).
+//!
+//! A write to the base's file without space is repeated until it succeeds ([`Control`]), and only its checkpoint waits.
+//! Meanwhile readers continue, and writers continue until the memory for changes is full.
 
+use parking_lot::{Condvar, Mutex};
 use std::any::Any;
 use std::fmt::Debug;
 use std::fs;
@@ -10,6 +14,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 /// Block size of direct I/O: at least the block size of any disk.
 pub const BLOCK: usize = 4096;
@@ -212,4 +217,66 @@ impl File for SystemFile {
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.file.set_len(len)
     }
+}
+
+/// Pause before a retry.
+const RETRY: Duration = Duration::from_millis(50);
+
+/// Write state of the base's file, shared with other threads.
+#[derive(Debug, Default)]
+pub(super) struct Control {
+    condition: Mutex<Condition>,
+    changed: Condvar,
+}
+
+/// Shared flags of the writes.
+#[derive(Debug, Default)]
+struct Condition {
+    /// Error text of a write that waits for space.
+    full: Option<String>,
+    /// The engine is closing: writes fail instead of waiting.
+    closing: bool,
+}
+
+impl Control {
+    /// Creates a control whose writes never wait.
+    pub(super) fn impatient() -> Self {
+        let control = Control::default();
+        control.close();
+        control
+    }
+
+    /// Returns the error text of a write that waits for space.
+    pub(super) fn full(&self) -> Option<String> {
+        self.condition.lock().full.clone()
+    }
+
+    /// Makes waiting writes fail.
+    pub(super) fn close(&self) {
+        self.condition.lock().closing = true;
+        self.changed.notify_all();
+    }
+
+    /// Repeats an operation until it has space.
+    pub(super) fn with_space(&self, attempt: impl Fn() -> io::Result<()>) -> io::Result<()> {
+        loop {
+            let result = attempt();
+            let mut condition = self.condition.lock();
+            match &result {
+                Err(error) if is_full(error) && !condition.closing => {
+                    condition.full = Some(error.to_string());
+                    self.changed.wait_for(&mut condition, RETRY);
+                }
+                _ => {
+                    condition.full = None;
+                    return result;
+                }
+            }
+        }
+    }
+}
+
+/// Returns true for an error that means a full disk.
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

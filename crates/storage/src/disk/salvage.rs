@@ -10,14 +10,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::base::{Base, Loaded, TableItem, View};
-use super::control::Control;
 use super::directory::{self, BASE_FILE, Directory};
-use super::files::Files;
+use super::files::{Control, Files};
 use super::journal::{SEGMENT_HEADER_BYTES, Segments};
-use super::recovery;
 use super::state::Table;
 use super::swap::{self, SwapPaths};
-use super::{DiskEngine, DiskOptions, SystemFiles, ownership};
+use super::{DiskEngine, DiskOptions, SystemFiles, ownership, recovery};
 use crate::{Batch, Compression, Durability, Engine, Error, Ident, Key, Op, Result, Value};
 
 /// Maximum number of entries in a batch of the copy; a second limit is in bytes.

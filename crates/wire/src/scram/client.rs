@@ -1,8 +1,7 @@
 //! The client's side of SCRAM: the first message, the proof, and the check of the server's signature.
 
 use super::keys::{Keys, prepared_password};
-use super::message::{decoded, encoded, escaped, text, value};
-use super::{Mechanism, ScramError, scram_error};
+use super::{Mechanism, ScramError, decoded, encoded, escaped, scram_error, text, value};
 use crate::secret;
 
 /// Minimum iteration count that a client accepts. The drivers' authentication specification requires it.

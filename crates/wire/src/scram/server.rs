@@ -1,7 +1,6 @@
 //! The server's side of SCRAM: reads the user's name, sends the salt and verifies the proof.
 
-use super::message::{decoded, encoded, text, unescaped, value};
-use super::{Credential, Mechanism, ScramError, scram_error};
+use super::{Credential, Mechanism, ScramError, decoded, encoded, scram_error, text, unescaped, value};
 use crate::secret;
 
 /// Minimum length of a client's nonce in characters, as in MongoDB.

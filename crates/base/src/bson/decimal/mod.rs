@@ -5,8 +5,6 @@
 
 mod arithmetic;
 mod convert;
-mod exact;
-mod library;
 mod rounding;
 #[cfg(test)]
 mod tests;
@@ -129,8 +127,8 @@ impl Decimal128 {
     /// MongoDB's order: by value, NaN before all others and equal to itself, zeros equal.
     pub fn compare(self, other: Decimal128) -> Ordering {
         match (self.rank(), other.rank()) {
-            (3, 3) => exact::compare_magnitudes(self.magnitude(), other.magnitude()),
-            (-3, -3) => exact::compare_magnitudes(other.magnitude(), self.magnitude()),
+            (3, 3) => convert::compare_magnitudes(self.magnitude(), other.magnitude()),
+            (-3, -3) => convert::compare_magnitudes(other.magnitude(), self.magnitude()),
             (a, b) => a.cmp(&b),
         }
     }

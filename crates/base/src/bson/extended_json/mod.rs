@@ -8,14 +8,12 @@
 //! are excluded because they are query operators. The older form of extended JSON that used them differently is not
 //! supported.
 
-mod date;
 mod parse;
-mod shell;
 #[cfg(test)]
 mod tests;
 mod typed;
 mod write;
 
-pub use date::{format_millis, parse_millis};
 pub use parse::{parse, parse_prefix, parse_value};
+pub use typed::{format_millis, parse_millis};
 pub use write::{to_canonical, to_relaxed, to_shell, value_to_canonical, value_to_relaxed, value_to_shell};

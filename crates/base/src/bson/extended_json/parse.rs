@@ -1,6 +1,6 @@
 //! Parser of extended JSON and of the shell's syntax, as text becomes BSON in one pass.
 
-use super::{shell, typed};
+use super::typed;
 use crate::bson::{Builder, DocumentBuf, FieldName, FieldNameBuf, Value, ValueBuf};
 use crate::{Error, Result, err};
 
@@ -278,7 +278,7 @@ impl<'t> Parser<'t> {
             self.skip_space();
             word = self.take_while(is_name_char);
         }
-        if let Some(constant) = shell::constant(word)
+        if let Some(constant) = typed::constant(word)
             && self.peek() != Some('(')
         {
             return Ok(constant.to_owned());
@@ -294,7 +294,7 @@ impl<'t> Parser<'t> {
                 break;
             }
         }
-        shell::construct(word, &arguments)
+        typed::construct(word, &arguments)
             .ok_or_else(|| self.error(&format!("{word}(…) does not accept these arguments, before")))
     }
 }

@@ -1,6 +1,6 @@
 //! Writer of extended JSON (both formats of the specification) and of the shell's syntax.
 
-use super::date;
+use super::typed;
 use crate::bson::{Array, Document, Value};
 use crate::encoding;
 use std::fmt::Write;
@@ -197,7 +197,7 @@ impl Writer {
     }
 
     fn date(&mut self, millis: i64) {
-        let text = date::format_millis(millis).filter(|_| (0..YEAR_10000).contains(&millis));
+        let text = typed::format_millis(millis).filter(|_| (0..YEAR_10000).contains(&millis));
         match text {
             Some(text) if self.format == Format::Relaxed => self.wrapped("$date", &text),
             _ => self.raw(&format!("{{\"$date\":{{\"$numberLong\":\"{millis}\"}}}}")),
@@ -216,7 +216,7 @@ impl Writer {
             Value::MinKey => self.raw("MinKey"),
             Value::MaxKey => self.raw("MaxKey"),
             Value::Undefined => self.raw("undefined"),
-            Value::DateTime(millis) => match date::format_millis(millis) {
+            Value::DateTime(millis) => match typed::format_millis(millis) {
                 Some(text) => self.call("ISODate", &[&text]),
                 None => self.raw(&format!("Date({millis})")),
             },

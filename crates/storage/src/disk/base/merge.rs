@@ -11,7 +11,7 @@ use super::cache::PageFile;
 use super::page::{Framer, Page, PageHandle, UNIT};
 use super::superblock::{Extent, FreeSpace, SLOTS_UNITS};
 use super::tree::Tree;
-use crate::disk::control::Control;
+use crate::disk::files::Control;
 use crate::disk::journal::during;
 use crate::{Compression, Error, Key, Result, Value};
 
