@@ -24,7 +24,6 @@ pub mod query_shape;
 pub mod regex;
 mod row;
 pub mod sort;
-mod sort_runs;
 pub mod sorter;
 pub mod spill;
 pub mod text;

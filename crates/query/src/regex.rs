@@ -5,24 +5,22 @@
 //! instead of stalling its thread ([`bounded`]).
 
 mod bounded;
-mod cache;
 mod literal;
-mod needles;
 mod pcre;
-mod pcre_memory;
 mod prefix;
 mod search;
-
-pub(crate) use literal::Literals;
-pub use search::Searcher;
 
 use crate::Interrupt;
 use base::{Result, bail, err};
 use bounded::Compiled;
+pub(crate) use literal::Literals;
+use parking_lot::Mutex;
 use pcre::{Code, Failure};
 use pcre2_sys::{PCRE2_CASELESS, PCRE2_DOTALL, PCRE2_EXTENDED, PCRE2_MULTILINE, PCRE2_UTF};
+pub use search::Searcher;
+use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// Maximum memory of backtracking without machine code, in KiB.
 const HEAP_LIMIT_KIB: u32 = 64 * 1024;
@@ -93,11 +91,11 @@ impl Regex {
             );
         }
         let flags = Flags::parse(options)?;
-        if let Some(compiled) = cache::get(pattern, flags) {
+        if let Some(compiled) = cached(pattern, flags) {
             return Ok(Regex { compiled });
         }
         let compiled = Arc::new(compile(pattern, flags)?);
-        cache::put(pattern, flags, &compiled);
+        add_to_cache(pattern, flags, &compiled);
         Ok(Regex { compiled })
     }
 
@@ -179,6 +177,56 @@ fn no_memory() -> base::Error {
     err!(ExceededMemoryLimit, "the system has no memory for a regular expression")
 }
 
+/// Maximum number of cached patterns.
+const CAPACITY: usize = 256;
+
+/// Longer patterns are not cached, because they are rare and their code is large.
+const CACHED_BYTES_MAX: usize = 1024;
+
+/// The cache of the process.
+static CACHE: LazyLock<Mutex<Cache>> = LazyLock::new(|| Mutex::new(Cache::default()));
+
+/// Compiled patterns by pattern and options.
+#[derive(Default)]
+struct Cache {
+    entries: HashMap<(Box<str>, Flags), Entry>,
+    /// Number of look-ups, the time unit of `used`.
+    clock: u64,
+}
+
+/// A compiled pattern and the time of its last use, in look-ups.
+struct Entry {
+    compiled: Arc<Compiled>,
+    used: u64,
+}
+
+/// Returns the cached code of a pattern.
+fn cached(pattern: &str, flags: Flags) -> Option<Arc<Compiled>> {
+    let mut cache = CACHE.lock();
+    cache.clock += 1;
+    let now = cache.clock;
+    let entry = cache.entries.get_mut(&(Box::from(pattern), flags))?;
+    entry.used = now;
+    Some(entry.compiled.clone())
+}
+
+/// Caches the code of a pattern and evicts the least recently used pattern if the cache is full.
+fn add_to_cache(pattern: &str, flags: Flags, compiled: &Arc<Compiled>) {
+    if pattern.len() > CACHED_BYTES_MAX {
+        return;
+    }
+    let mut cache = CACHE.lock();
+    if cache.entries.len() >= CAPACITY {
+        let oldest = cache.entries.iter().min_by_key(|(_, entry)| entry.used).map(|(key, _)| key.clone());
+        if let Some(key) = oldest {
+            cache.entries.remove(&key);
+        }
+    }
+    let used = cache.clock;
+    cache.entries.insert((pattern.into(), flags), Entry { compiled: compiled.clone(), used });
+    debug_assert!(cache.entries.len() <= CAPACITY);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -247,5 +295,18 @@ mod tests {
         assert_eq!((second.span, second.groups), (3..4, vec![None, Some(3..4)]));
         assert_eq!(regex.find_at("xéb", 4, &Uninterrupted).unwrap(), None);
         assert_eq!(regex.find_at("xéb", 5, &Uninterrupted).unwrap(), None);
+    }
+
+    #[test]
+    fn the_same_pattern_is_compiled_once_and_the_cache_stays_bounded() {
+        let first = Regex::new("cached once", "i").unwrap();
+        let second = Regex::new("cached once", "i").unwrap();
+        assert!(std::sync::Arc::ptr_eq(&first.compiled, &second.compiled));
+        let other = Regex::new("cached once", "").unwrap();
+        assert!(!std::sync::Arc::ptr_eq(&first.compiled, &other.compiled));
+        for number in 0..super::CAPACITY * 2 {
+            Regex::new(&format!("filler {number}"), "").unwrap();
+        }
+        assert!(super::CACHE.lock().entries.len() <= super::CAPACITY);
     }
 }

@@ -10,8 +10,8 @@
 //! {$min: <expression>}    {$minN: {input: <expression>, n: <expression>}}
 //! ```
 
-use super::best::{Best, Ranked};
 use super::parse::input_and_count;
+use super::top::{Best, Ranked};
 use super::{Accumulation, Argument};
 use crate::accumulator_state::{Accumulator, FEW, WindowMethod, array, check_memory, merge_each, only_value};
 use crate::{Collation, Context};

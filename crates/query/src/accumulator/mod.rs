@@ -6,7 +6,6 @@
 //!
 //! The module also has the table of accumulators, sorted by name.
 
-mod best;
 mod collect;
 mod extreme;
 mod parse;

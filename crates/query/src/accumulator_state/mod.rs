@@ -3,12 +3,10 @@
 //! Expressions use the states in this module, too (`{$sum: [1, 2]}`), so the module lies below both. The other states
 //! are beside the accumulators that they belong to.
 
-mod deviation;
-mod ranked;
+mod statistics;
 mod total;
 
-pub(crate) use deviation::Deviation;
-pub(crate) use ranked::Ranked;
+pub(crate) use statistics::{Deviation, Ranked};
 pub(crate) use total::Total;
 
 use base::bson::{Builder, Value, ValueBuf};

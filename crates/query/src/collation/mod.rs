@@ -8,7 +8,6 @@ mod ascii;
 mod collator;
 mod locales;
 mod parse;
-mod provider;
 #[cfg(test)]
 mod tests;
 

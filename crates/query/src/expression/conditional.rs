@@ -6,8 +6,8 @@
 //! {$switch: {branches: [{case: <expression>, then: <expression>}, …], default: <expression>}}
 //! ```
 
-use super::boolean::truthy;
 use super::evaluate::{Call, Computed};
+use super::logic::truthy;
 use super::node::{CallNode, Node};
 use super::parse::Parser;
 use super::table::Operator;

@@ -6,7 +6,7 @@
 
 use super::node::{CallNode, Node};
 use super::table::Operator;
-use super::{array_literal, field_path, object_literal};
+use super::{literal, reference};
 use crate::{Arena, Collation, Context, RowView};
 use base::bson::{Array, Builder, Document, Number, Value, ValueBuf};
 use base::{Result, bail};
@@ -237,9 +237,9 @@ impl Node {
         match self {
             Node::Absent => Ok(None),
             Node::Constant(value) => Ok(value.as_ref().map(ValueBuf::view)),
-            Node::Field(field) => field_path::evaluate(field, scope),
-            Node::Object(fields) => object_literal::evaluate(fields, scope),
-            Node::Array(nodes) => array_literal::evaluate(nodes, scope),
+            Node::Field(field) => reference::evaluate(field, scope),
+            Node::Object(fields) => literal::document(fields, scope),
+            Node::Array(nodes) => literal::array(nodes, scope),
             Node::Call(call) => {
                 scope.context.steps(1)?;
                 (call.operator.evaluate)(&Call::new(call, scope))

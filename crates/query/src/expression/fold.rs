@@ -3,8 +3,8 @@
 //! As in MongoDB, the whole expression is parsed before any part is computed. Any malformed part is therefore reported
 //! before an error of a constant.
 
-use super::boolean::truthy;
 use super::evaluate::{Call, Scope};
+use super::logic::truthy;
 use super::members::Members;
 use super::node::{FieldNode, Node};
 use crate::{Arena, Context};

@@ -1,16 +1,19 @@
-//! `$literal` (and its internal form `$const`) and `$let`.
+//! Literals and variables: `$literal` (and its internal form `$const`), documents, arrays, `$let`.
 //!
 //! ```text
 //! {$literal: <value>}
+//! {<name>: <expression>, …}    [<expression>, …]
 //! {$let: {vars: {<name>: <expression>, …}, in: <expression>}}
 //! ```
 
-use super::evaluate::{Call, Computed};
+use super::evaluate::{Call, Computed, Scope};
 use super::node::{CallNode, Node};
+use super::object::OrderedFields;
 use super::parse::Parser;
+use super::reference;
 use super::table::Operator;
-use super::variables;
-use base::bson::{Builder, FieldName, Value};
+use crate::field_path::check_field_name;
+use base::bson::{Builder, Document, FieldName, FieldNameBuf, Value};
 use base::{Result, bail, err};
 
 /// Parses `$literal`, whose argument is not evaluated.
@@ -49,7 +52,7 @@ pub(super) fn parse_let(
     };
     let (mut names, mut operands) = (Vec::new(), Vec::new());
     for element in variables {
-        variables::check_name_for_binding(element.name())?;
+        reference::check_name_for_binding(element.name())?;
         names.push(element.name());
         operands.push(parser.operand(element.value())?);
     }
@@ -83,6 +86,48 @@ pub(super) fn describe_let(
     out.end();
 }
 
+/// Parses the fields of a document without an operator.
+///
+/// Errors: errors of field names; 16406 for a duplicate name.
+pub(super) fn parse_document(parser: &mut Parser<'_>, document: Document<'_>) -> Result<Node> {
+    let mut fields: Vec<(FieldNameBuf, Node)> = Vec::new();
+    let mut names = OrderedFields::default();
+    for element in document {
+        let name = element.name();
+        check_field_name(name)?;
+        if names.set(element.field_name(), Value::Null) {
+            bail!(16406, "duplicate field name specified in object literal: {document}");
+        }
+        fields.push((element.field_name().to_owned(), parser.operand(element.value())?));
+    }
+    Ok(Node::Object(fields))
+}
+
+/// Builds the document; fields with missing values are omitted.
+pub(super) fn document<'a>(fields: &'a [(FieldNameBuf, Node)], scope: &Scope<'_, 'a>) -> Computed<'a> {
+    let mut builder = Builder::new();
+    for (name, node) in fields {
+        if let Some(value) = node.evaluate(scope)? {
+            let before = builder.len();
+            builder.append(name, value);
+            scope.charge_growth(before, &builder)?;
+        }
+    }
+    scope.document(builder)
+}
+
+/// Builds the array; missing values become null, which keeps the positions.
+pub(super) fn array<'a>(nodes: &'a [Node], scope: &Scope<'_, 'a>) -> Computed<'a> {
+    let mut builder = Builder::new();
+    for node in nodes {
+        let value = node.evaluate(scope)?.unwrap_or(Value::Null);
+        let before = builder.len();
+        builder.push(value);
+        scope.charge_growth(before, &builder)?;
+    }
+    scope.array(builder)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::testing::{check, check_parse_error};
@@ -107,5 +152,12 @@ mod tests {
         check_parse_error("{$let: {vars: {}}}", 16877);
         check_parse_error("{$let: {in: 1}}", 16876);
         check_parse_error("{$let: {vars: {}, in: 1, x: 1}}", 16875);
+    }
+
+    #[test]
+    fn missing_fields_are_left_out() {
+        check("{a: '$x', b: {c: '$y', d: 1}, e: {}}", "{x: 1}", "{a: 1, b: {d: 1}, e: {}}");
+        check_parse_error("{a: 1, $b: 2}", 16410);
+        check_parse_error("{a: 1, a: 2}", 16406);
     }
 }

@@ -1,7 +1,7 @@
 //! Constants in order: the elements of an array for `$in` and `$setIsSubset`, the boundaries of a `$switch` over
 //! ranges.
 
-use crate::sort_runs::sort_in_runs;
+use crate::interrupt_check::sort_in_runs;
 use crate::{Collation, Context};
 use base::Result;
 use base::bson::{Array, Value, ValueBuf};

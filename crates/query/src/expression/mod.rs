@@ -11,43 +11,35 @@
 mod accumulators;
 mod arithmetic;
 mod array;
-mod array_literal;
-mod bits;
-mod boolean;
-mod comparison;
 mod conditional;
 mod convert;
 pub(crate) mod date;
-mod dependencies;
-mod describe;
 mod evaluate;
 mod extended_json;
-mod field_path;
 mod fold;
 mod literal;
+mod logic;
 mod members;
 mod misc;
 mod named;
 mod node;
 mod object;
-mod object_literal;
-mod ordered_fields;
 mod parse;
+mod reference;
 mod set;
 mod show;
 mod string;
 mod table;
-mod variables;
 
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
 
-pub use dependencies::Dependencies;
 pub use named::{ErrorTemplate, Named, Parameter};
+pub use node::Dependencies;
+pub use reference::check_name_for_binding;
 pub use table::{Arity, OPERATORS, Operator};
-pub use variables::check_name_for_binding;
 
 use crate::{Arena, Context, RowView};
 use base::Result;
@@ -145,12 +137,12 @@ impl Expression {
 
     /// Returns the paths that the expression reads.
     pub fn dependencies(&self) -> Dependencies {
-        dependencies::of(&self.node)
+        node::dependencies(&self.node)
     }
 
     /// Formats the expression as explain prints it: constants as `{$const: …}`, arguments as arrays.
     pub fn describe(&self) -> ValueBuf {
-        describe::describe(&self.node)
+        node::describe(&self.node)
     }
 
     /// Returns the name and the operands of a call at the top, for planning `$expr`.

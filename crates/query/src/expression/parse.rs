@@ -2,7 +2,7 @@
 
 use super::node::{Bindings, CallNode, FieldNode, Node, Source};
 use super::table::{self, Arity, Operator};
-use super::{named, object_literal, variables};
+use super::{literal, named, reference};
 use crate::Context;
 use crate::field_path::checked_path;
 use base::bson::{Array, Document, FieldName, Path, Value};
@@ -59,7 +59,7 @@ impl<'c> Parser<'c> {
                 }
                 self.call(first.name(), first.value())
             }
-            _ => object_literal::parse(self, document),
+            _ => literal::parse_document(self, document),
         }
     }
 
@@ -102,7 +102,7 @@ impl<'c> Parser<'c> {
             Some((name, rest)) => (name, Some(rest)),
             None => (variable, None),
         };
-        variables::check_name_for_reading(name)?;
+        reference::check_name_for_reading(name)?;
         checked_path(variable)?;
         let rest = rest.map(FieldName::new).transpose()?;
         self.variable(name, rest.map(Path::new))

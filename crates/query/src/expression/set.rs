@@ -1,7 +1,7 @@
 //! Operators on arrays as sets, without order and duplicates.
 
-use super::boolean::truthy;
 use super::evaluate::{Call, Computed, null, type_name, value};
+use super::logic::truthy;
 use super::node::Node;
 use super::parse::Parser;
 use super::table::Operator;

@@ -1,6 +1,6 @@
 //! Formats the tree as a filter, in the normalised form that explain prints as `parsedQuery`.
 
-use super::element::type_number;
+use super::array::type_number;
 use super::node::{Node, Predicate};
 use super::regex_match::RegexMatch;
 use base::bson::{Builder, FieldName, Value, ValueBuf};

@@ -5,9 +5,9 @@
 //! each predicate tests a value. A new predicate is a case in [`Evaluation::test`].
 
 use super::Matcher;
-use super::expr::Expr;
 use super::node::{Node, Predicate};
 use super::siblings::{FieldIndex, MANY, Siblings};
+use super::top_level::Expr;
 use super::walk::{self, LeafArrays, nested};
 use crate::{Collation, Context};
 use base::Result;

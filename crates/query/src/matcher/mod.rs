@@ -5,49 +5,39 @@
 //! of operators has a file that parses its arguments and tests a value. [`operators`] lists all operators.
 
 mod array;
-mod bits;
 mod comparison;
-mod constant;
 mod describe;
-mod element;
-mod equalities;
 mod evaluate;
-mod expr;
 mod geo;
+mod integer;
 mod json_schema;
-mod logical;
 mod membership;
-mod modulo;
 mod near;
 mod node;
-mod number;
 pub mod operators;
 mod optimize;
 mod parse;
 mod part;
-mod refused;
 mod regex_match;
 mod siblings;
-mod special;
 #[cfg(test)]
 mod tests;
-mod text;
+mod top_level;
+pub(crate) mod unparsed;
 mod walk;
 
-pub use array::Size;
-pub use bits::{BitTest, BitsOp};
+pub use array::{Size, TypeSet};
 pub use comparison::{Comparison, ComparisonOp};
-pub use element::TypeSet;
-pub use expr::Expr;
 pub use geo::{Geo, Relation};
+pub use integer::{BitTest, BitsOp, Modulo};
 pub use json_schema::Schema;
 pub use membership::In;
-pub use modulo::Modulo;
 pub use near::{Center, Near};
 pub use node::{Node, Predicate};
 pub use part::Part;
 pub use regex_match::RegexMatch;
-pub use special::mentions_expr;
+pub use top_level::Expr;
+pub use unparsed::mentions_expr;
 
 use crate::{Collation, Context};
 use base::bson::{Builder, Document, DocumentBuf, Path, Value};
@@ -144,7 +134,7 @@ impl Matcher {
     /// Errors: QueryFeatureNotAllowed for `$expr` and `$jsonSchema`, BadValue for `$text` and `$where`, and the errors
     /// of [`parse`](Self::parse).
     pub fn parse_plain(filter: Document<'_>, context: &Context) -> Result<Matcher> {
-        match special::first(filter) {
+        match unparsed::first_special(filter) {
             Some(name @ ("$text" | "$where")) => Err(err!(BadValue, "{name} is not allowed in this context")),
             Some(name) => Err(err!(QueryFeatureNotAllowed, "{name} is not allowed in this context")),
             None => Matcher::parse(filter, context),
@@ -237,6 +227,6 @@ impl Matcher {
     ///
     /// Errors: NotSingleValueField if two of them name one path, or a path and a path below it.
     pub fn equalities(&self) -> Result<Vec<(&Path, Value<'_>)>> {
-        equalities::equalities(&self.root)
+        part::equalities(&self.root)
     }
 }

@@ -7,17 +7,15 @@
 //! - An `$in` or `$or` of one constant is an equality.
 //! - An `$or` of equalities of one path is an `$in`.
 
-use super::array::Size;
-use super::bits::BitTest;
+use super::array::{Size, TypeSet};
 use super::comparison::Comparison;
-use super::element::TypeSet;
-use super::expr::Expr;
 use super::geo::Geo;
+use super::integer::{BitTest, Modulo};
 use super::json_schema::Schema;
 use super::membership::In;
-use super::modulo::Modulo;
 use super::near::Near;
 use super::regex_match::RegexMatch;
+use super::top_level::Expr;
 use super::walk::LeafArrays;
 use crate::text::TextQuery;
 use base::bson::Path;

@@ -1,8 +1,8 @@
 //! Normalises the tree: different spellings of a filter become one shape, which simplifies the planner. Evaluation
 //! returns equal results before and after.
 
-use super::bits::BitsOp;
 use super::comparison::{Comparison, ComparisonOp};
+use super::integer::BitsOp;
 use super::membership::In;
 use super::node::{Node, Predicate};
 use crate::Context;

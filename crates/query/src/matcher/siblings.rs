@@ -8,7 +8,7 @@
 use super::comparison::{ComparisonOp, order};
 use super::node::{Node, Predicate};
 use super::walk::{Found, nested};
-use crate::sort_runs::sort_in_runs;
+use crate::interrupt_check::sort_in_runs;
 use crate::{Collation, Context};
 use base::Result;
 use base::bson::{Document, Element, Path, Type};

@@ -5,8 +5,8 @@
 
 use super::{External, Pipeline, Stream};
 use crate::{Collation, Context, Matcher, Sorter, Update};
-use base::bson::{Document, DocumentBuf, DocumentCow, Path};
-use base::{Result, bail, err};
+use base::bson::{Document, DocumentBuf, DocumentCow, Element, Path, Value};
+use base::{Error, ErrorCode, Result, bail, err};
 use std::sync::Arc;
 
 /// Maximum number of stages that wait for one another, in nested pipelines and pipelines of views together.
@@ -153,5 +153,62 @@ impl Namespace {
     /// Returns a collection of the command's database.
     pub fn local(collection: &str) -> Namespace {
         Namespace { database: None, collection: collection.to_string() }
+    }
+
+    /// Parses `{db, coll}`; `prefix` is its name in messages.
+    ///
+    /// Errors: 40415 for an unknown field, 40414 without a collection, TypeMismatch, NotImplemented for a time-series
+    /// target.
+    pub(super) fn parse(prefix: &str, target: Document<'_>) -> Result<Namespace> {
+        let (mut database, mut collection) = (None, None);
+        for field in target {
+            match field.name() {
+                "db" if prefix.starts_with("$merge") && left_out(field.value()) => {}
+                "db" => database = Some(text(prefix, &field)?),
+                "coll" if prefix.starts_with("$merge") && left_out(field.value()) => {
+                    bail!(5786801, "Invalid {prefix}: the name of the collection is empty");
+                }
+                "coll" => collection = Some(text(prefix, &field)?),
+                "timeseries" => bail!(NotImplemented, "{prefix}.timeseries is not implemented"),
+                other => bail!(40415, "BSON field '{prefix}.{other}' is an unknown field."),
+            }
+        }
+        match collection {
+            Some(collection) => Ok(Namespace { database, collection }),
+            None => Err(err!(40414, "BSON field '{prefix}.coll' is missing but a required field")),
+        }
+    }
+
+    /// Refuses collections that a pipeline must not write to.
+    ///
+    /// Errors: the first code for a system collection, the second for an internal database.
+    pub(super) fn check_target(&self, stage: &str, codes: (i32, i32)) -> Result<()> {
+        let error = |code, message| Err(Error::new(ErrorCode::Location(code), message));
+        if self.collection.starts_with("system.") {
+            return error(
+                codes.0,
+                format!("{stage} cannot write to the special collection {}", self.collection),
+            );
+        }
+        match self.database.as_deref() {
+            Some(database @ ("admin" | "config" | "local")) => {
+                error(codes.1, format!("{stage} cannot write to the internal database {database}"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Null and an empty string mean an absent value.
+fn left_out(value: Value<'_>) -> bool {
+    value.is_nullish() || value.as_str() == Some("")
+}
+
+/// Returns a non-empty string. Errors: InvalidNamespace if empty, TypeMismatch for other types.
+fn text(prefix: &str, field: &Element<'_>) -> Result<String> {
+    match field.value() {
+        Value::String(text) if !text.is_empty() => Ok(text.to_string()),
+        Value::String(_) => Err(err!(InvalidNamespace, "{prefix}.{} cannot be empty", field.name())),
+        other => Err(Error::wrong_type(format_args!("{prefix}.{}", field.name()), other.kind(), "string")),
     }
 }

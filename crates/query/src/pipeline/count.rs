@@ -1,7 +1,8 @@
-//! `$count`: one document with the number of documents; no document for an empty input.
+//! Counts of documents: `$count` for the whole input, `$sortByCount` for each value of an expression.
 //!
 //! ```text
-//! {$count: <field>}
+//! {$count: <field>}                           one document; no document for an empty input
+//! {$sortByCount: <expression>}                a $group and a $sort by the size of the groups, descending
 //! ```
 
 use super::operator::{Operator, Reads};
@@ -18,7 +19,7 @@ use std::sync::Arc;
 struct Count(FieldNameBuf);
 
 /// Parses `$count`. Errors: 40156 to 40160 for an invalid name.
-pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
+pub(crate) fn parse_count(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
     let Some(name) = spec.value().as_str() else {
         bail!(40156, "the count field must be a non-empty string");
     };
@@ -41,7 +42,7 @@ pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
 }
 
 /// Returns the `$group` and the `$project` that MongoDB expands it to.
-pub(crate) fn explained(specification: Value<'_>) -> Vec<DocumentBuf> {
+pub(crate) fn explained_count(specification: Value<'_>) -> Vec<DocumentBuf> {
     let name = FieldName::trusted(specification.as_str().unwrap_or_default());
     let mut group = Builder::new();
     group.begin_document(c"$group").begin_document(c"_id").append(c"$const", Value::Null).end();
@@ -94,6 +95,34 @@ impl Stage for Running {
     }
 }
 
+/// Parses `$sortByCount`. Errors: 40147 to 40149 as in MongoDB, and errors of expressions.
+pub(crate) fn parse_sort_by_count(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
+    match spec.value() {
+        Value::Document(expression) => {
+            if !expression.first().is_some_and(|first| first.name().starts_with('$')) {
+                bail!(
+                    40147,
+                    "the sortByCount field must be defined as a $-prefixed path or an expression inside an object"
+                );
+            }
+        }
+        Value::String(path) if path.starts_with('$') => {}
+        Value::String(_) => {
+            bail!(
+                40148,
+                "the sortByCount field must be defined as a $-prefixed path or an expression inside an object"
+            );
+        }
+        _ => bail!(40149, "the sortByCount field must be specified as a string or as an object"),
+    }
+    let mut stages = Builder::new();
+    stages.begin_array(c"stages");
+    stages.push_document().begin_document(c"$group").append_renamed(c"_id", spec);
+    stages.begin_document(c"count").append(c"$sum", 1i32).end().end().end();
+    stages.push_document().begin_document(c"$sort").append(c"count", -1i32).end().end();
+    Parsed::stages(stages, scope)
+}
+
 #[cfg(test)]
 mod tests {
     use crate::pipeline::testing::{fails, gives};
@@ -110,5 +139,22 @@ mod tests {
         fails("[{$count: ''}]", 40157, "the count field must be a non-empty string");
         fails("[{$count: '$a'}]", 40158, "the count field cannot be a $-prefixed path");
         fails("[{$count: 'a.b'}]", 40160, "the count field cannot contain '.'");
+    }
+
+    #[test]
+    fn counts_values_the_most_frequent_first() {
+        gives(
+            "[{a: 1}, {a: 2}, {a: 2}]",
+            "[{$sortByCount: '$a'}]",
+            "[{_id: 2, count: 2}, {_id: 1, count: 1}]",
+        );
+        gives("[{a: -1}, {a: 1}]", "[{$sortByCount: {$abs: '$a'}}]", "[{_id: 1, count: 2}]");
+    }
+
+    #[test]
+    fn refuses_values_other_than_expressions() {
+        fails("[{$sortByCount: {a: 1}}]", 40147, "$-prefixed path or an expression inside an object");
+        fails("[{$sortByCount: 'a'}]", 40148, "$-prefixed path or an expression inside an object");
+        fails("[{$sortByCount: 1}]", 40149, "must be specified as a string or as an object");
     }
 }

@@ -1,12 +1,28 @@
-//! Sources of documents in the database or the server: statistics, cursors, operations.
+//! Sources of documents in the database or the server: statistics, plans, sessions, operations.
+//!
+//! ```text
+//! {$collStats: {
+//!     latencyStats: {histograms: <boolean>}, storageStats: {scale: <number>}, count: {}, queryExecStats: {},
+//! }}
+//! {$currentOp: {
+//!     allUsers: <boolean>, idleConnections: <boolean>, idleCursors: <boolean>, idleSessions: <boolean>,
+//!     localOps: <boolean>, truncateOps: <boolean>,
+//! }}
+//! {$indexStats: {}}
+//! {$listLocalSessions: {users: [{user: <string>, db: <string>}, …], allUsers: <boolean>}}
+//! {$listSessions: <as $listLocalSessions>}
+//! {$planCacheStats: {}}
+//! {$querySettings: {showDebugQueryShape: <boolean>}}
+//! {$queryStats: {transformIdentifiers: {algorithm: "hmac-sha-256", hmacKey: <binary>}}}
+//! ```
+//!
+//! All options are optional. `targetAllNodes` and `allHosts` are for sharded clusters and are refused if true.
 
-use super::coll_stats::CollStats;
-use super::definition::Parser;
+use super::definition::{Parser, Requester, Resource, Right, is_set, values};
 use super::operator::{Kind, Operator};
 use super::{Environment, Stream, registry};
-use base::ErrorCode;
 use base::bson::{Array, Document, DocumentBuf, Element, Value};
-use base::{Error, Result, bail, err};
+use base::{Error, ErrorCode, Result, bail, err};
 use std::sync::Arc;
 
 /// A parsed source.
@@ -91,6 +107,244 @@ pub(super) fn refuse_sharded(name: &str, options: Document<'_>, flag: &str) -> R
         }
         _ => Ok(()),
     }
+}
+
+/// The requested parts of the statistics.
+#[derive(Clone, Debug, Default)]
+pub struct CollStats {
+    /// Latencies; true adds histograms.
+    pub latencies: Option<bool>,
+    /// Sizes, divided by this number.
+    pub scale: Option<i64>,
+    /// The number of documents.
+    pub count: bool,
+    /// The number of collection scans.
+    pub scans: bool,
+}
+
+/// Parses `$collStats`.
+///
+/// Errors: 5447000 unless the options are a document, TypeMismatch, 40415 and BadValue for invalid options,
+/// 31170 for an unexpected argument.
+pub(crate) fn parse_coll_stats(spec: &Element<'_>) -> Result<External> {
+    let Value::Document(options) = spec.value() else {
+        bail!(5447000, "$collStats must take a nested object but found: {spec}");
+    };
+    Ok(External::CollStats(CollStats::parse(options)?))
+}
+
+/// Whether only the count is requested, which the stable API allows.
+pub(crate) fn only_counts(options: Document<'_>) -> bool {
+    options.iter().all(|part| part.name() == "count")
+}
+
+impl CollStats {
+    /// Parses the requested parts, each an object.
+    fn parse(spec: Document<'_>) -> Result<CollStats> {
+        let mut asked = CollStats::default();
+        for element in spec {
+            match element.name() {
+                "count" | "storageStats" | "latencyStats" | "queryExecStats"
+                    if element.value().is_nullish() => {}
+                "count" => asked.count = empty(&element)?,
+                "queryExecStats" => asked.scans = empty(&element)?,
+                "storageStats" => {
+                    asked.scale = Some(parse_storage_stats(object(&element)?)?);
+                }
+                "latencyStats" => {
+                    asked.latencies = Some(parse_latency_stats(object(&element)?)?);
+                }
+                name => bail!(40415, "BSON field '$collStats.{name}' is an unknown field."),
+            }
+        }
+        Ok(asked)
+    }
+}
+
+/// Returns the divisor of sizes. The other options concern sections of WiredTiger, and locks that this server does not
+/// take. MongoDB ignores unknown options here.
+fn parse_storage_stats(argument: Document<'_>) -> Result<i64> {
+    let mut scale = 1;
+    for element in argument {
+        match (element.name(), element.value()) {
+            ("scale" | "verbose" | "waitForLock" | "numericOnly", value) if value.is_nullish() => {}
+            ("scale", value) => scale = parse_scale(value)?,
+            (name @ ("verbose" | "waitForLock" | "numericOnly"), value) if value.as_bool().is_none() => {
+                return Err(Error::wrong_type(
+                    format_args!("$collStats.storageStats.{name}"),
+                    element.kind(),
+                    "bool",
+                ));
+            }
+            _ => {}
+        }
+    }
+    Ok(scale)
+}
+
+/// Whether histograms are requested.
+fn parse_latency_stats(argument: Document<'_>) -> Result<bool> {
+    let mut histograms = false;
+    for element in argument {
+        match (element.name(), element.value()) {
+            ("histograms", Value::Boolean(enabled)) => histograms = enabled,
+            ("histograms", _) => {
+                bail!(
+                    TypeMismatch,
+                    "Field 'histograms' should be a boolean value, but found: {}",
+                    element.kind().alias()
+                );
+            }
+            (name, _) => {
+                bail!(40415, "BSON field '$collStats.latencyStats.{name}' is an unknown field.");
+            }
+        }
+    }
+    Ok(histograms)
+}
+
+/// Checks a part without arguments. Errors: TypeMismatch, 31170 for an argument.
+fn empty(element: &Element<'_>) -> Result<bool> {
+    match object(element)?.is_empty() {
+        true => Ok(true),
+        false => Err(err!(31170, "{} argument must be an empty object", element.name())),
+    }
+}
+
+/// Returns the argument of an option. Errors: TypeMismatch unless it is a document.
+fn object<'a>(element: &Element<'a>) -> Result<Document<'a>> {
+    element.value().as_document().ok_or_else(|| {
+        Error::wrong_type(format_args!("$collStats.{}", element.name()), element.kind(), "object")
+    })
+}
+
+/// Parses the divisor of sizes, at least 1. Errors: TypeMismatch and BadValue.
+fn parse_scale(scale: Value<'_>) -> Result<i64> {
+    let number = scale.as_number().ok_or_else(|| {
+        Error::wrong_type("$collStats.storageStats.scale", scale.kind(), "[long, int, decimal, double")
+    })?;
+    // A greater value counts as the maximum of an int32.
+    match number.to_i64_coerced().min(i64::from(i32::MAX)) {
+        scale if scale < 1 => {
+            Err(err!(BadValue, "BSON field 'scale' value must be >= 1, actual value '{scale}'"))
+        }
+        scale => Ok(scale),
+    }
+}
+
+const CURRENT_OP_FLAGS: &[&str] = &[
+    "allUsers",
+    "idleConnections",
+    "idleCursors",
+    "idleSessions",
+    "localOps",
+    "truncateOps",
+    "targetAllNodes",
+];
+
+/// Parses `$currentOp`. Errors: TypeMismatch unless the options are a document; the errors of flags.
+pub(crate) fn parse_current_op(spec: &Element<'_>) -> Result<External> {
+    let options = options(spec, ErrorCode::TypeMismatch)?;
+    check_flags(spec.name(), options, CURRENT_OP_FLAGS)?;
+    refuse_sharded(spec.name(), options, "targetAllNodes")?;
+    Ok(External::CurrentOp(options.to_owned()))
+}
+
+/// Returns the required current_op_rights. A user's own operations need no action.
+pub(crate) fn current_op_rights<'v>(specification: Value<'v>, _requester: &Requester<'_>) -> Vec<Right<'v>> {
+    match is_set(specification, "allUsers") {
+        true => vec![Right { on: Resource::Cluster, actions: &["inprog"] }],
+        false => Vec::new(),
+    }
+}
+
+/// Parses `$indexStats`. Errors: 28803 for anything but an empty document.
+pub(crate) fn parse_index_stats(spec: &Element<'_>) -> Result<External> {
+    match spec.value().as_document() {
+        Some(options) if options.is_empty() => Ok(External::IndexStats),
+        _ => Err(err!(28803, "The $indexStats stage specification must be an empty object")),
+    }
+}
+
+/// Parses the stage. Errors: FailedToParse unless the options are a document.
+pub(crate) fn parse_list_sessions(spec: &Element<'_>) -> Result<External> {
+    Ok(External::ListLocalSessions(options(spec, ErrorCode::FailedToParse)?.to_owned()))
+}
+
+/// Returns the required list_sessions_rights. A user's own sessions need no action.
+pub(crate) fn list_sessions_rights<'v>(
+    specification: Value<'v>,
+    requester: &Requester<'_>,
+) -> Vec<Right<'v>> {
+    let options = specification.as_document().unwrap_or(Document::EMPTY);
+    let mut users = values(options, "users").filter_map(|users| users.as_array());
+    let only_own = users.all(|users| users.iter().all(|user| (requester.is)(user)));
+    match is_set(specification, "allUsers") || !only_own {
+        true => vec![Right { on: Resource::Cluster, actions: &["listSessions"] }],
+        false => Vec::new(),
+    }
+}
+
+/// Parses the stage. Errors: FailedToParse unless the options are a document; the errors of flags.
+pub(crate) fn parse_plan_cache_stats(spec: &Element<'_>) -> Result<External> {
+    let options = options(spec, ErrorCode::FailedToParse)?;
+    check_flags(spec.name(), options, &["allHosts"])?;
+    refuse_sharded(spec.name(), options, "allHosts")?;
+    Ok(External::PlanCacheStats)
+}
+
+/// Errors: 7746800 unless the options are a document; those of flags.
+pub(crate) fn parse_query_settings(spec: &Element<'_>) -> Result<External> {
+    let Value::Document(options) = spec.value() else {
+        bail!(
+            7746800,
+            "The {} stage specification must be an object. Found: {}",
+            spec.name(),
+            spec.kind().alias()
+        );
+    };
+    check_flags(spec.name(), options, &["showDebugQueryShape"])?;
+    let shows_shape = options.get("showDebugQueryShape").and_then(|flag| flag.as_bool()) == Some(true);
+    Ok(External::QuerySettings { shows_shape })
+}
+
+/// Errors: FailedToParse unless the options are a document; 40415 and TypeMismatch for bad options; 40414 for
+/// `transformIdentifiers` without an algorithm; BadValue for an unknown algorithm.
+pub(crate) fn parse_query_stats(spec: &Element<'_>) -> Result<External> {
+    let name = spec.name();
+    let Value::Document(options) = spec.value() else {
+        let found = spec.value();
+        bail!(FailedToParse, "{name} value must be an object. Found: {}", found.kind().alias());
+    };
+    for option in options {
+        let field = option.name();
+        if field != "transformIdentifiers" {
+            bail!(40415, "BSON field '{name}.{field}' is an unknown field.");
+        }
+        let Value::Document(transform) = option.value() else {
+            return Err(Error::wrong_type(format_args!("{name}.{field}"), option.kind(), "object"));
+        };
+        let Some(algorithm) = transform.get("algorithm") else {
+            bail!(40414, "BSON field '{name}.{field}.algorithm' is missing but a required field");
+        };
+        match algorithm.as_str() {
+            Some("hmac-sha-256") => {}
+            Some(other) => {
+                bail!(
+                    BadValue,
+                    "Enumeration value '{other}' for field '{name}.{field}.algorithm' is not a valid value."
+                );
+            }
+            None => {
+                return Err(Error::wrong_type(
+                    format_args!("{name}.{field}.algorithm"),
+                    algorithm.kind(),
+                    "string",
+                ));
+            }
+        }
+    }
+    Ok(External::QueryStats)
 }
 
 #[cfg(test)]

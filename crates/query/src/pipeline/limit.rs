@@ -1,9 +1,14 @@
-//! `$limit`: passes on the first documents.
+//! `$limit` passes on the first documents; `$skip` drops them.
+//!
+//! ```text
+//! {$limit: <number>}    {$skip: <number>}
+//! ```
 
 use super::operator::{Kind, Operator, Reads};
 use super::parse::{Parsed, Scope, non_negative};
 use super::{Environment, Stage, Step, Stream};
 use crate::Row;
+use crate::interrupt_check::InterruptCheck;
 use base::bson::{Builder, Element};
 use base::{Result, bail, err};
 use std::sync::Arc;
@@ -12,7 +17,7 @@ use std::sync::Arc;
 struct Limit(u64);
 
 /// Parses `$limit`. Errors: 5107201 unless the number is integral and not negative, 15958 for zero.
-pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
+pub(crate) fn parse_limit(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
     let limit = non_negative(spec).map_err(|why| err!(5107201, "invalid argument to $limit stage: {why}"))?;
     if limit == 0 {
         bail!(15958, "the limit must be positive");
@@ -21,7 +26,7 @@ pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
 }
 
 /// Returns a step with another limit.
-pub(crate) fn step(like: &Step, limit: u64) -> Step {
+pub(crate) fn limit_step(like: &Step, limit: u64) -> Step {
     let mut builder = Builder::new();
     builder.append(c"$limit", i64::try_from(limit).unwrap_or(i64::MAX));
     Step::new(like.definition, builder.finish(), Arc::new(Limit(limit)))
@@ -37,22 +42,77 @@ impl Operator for Limit {
     }
 
     fn start(self: Arc<Self>, input: Stream, _environment: &Environment) -> Result<Stream> {
-        Ok(Box::new(Running { input, left: self.0 }))
+        Ok(Box::new(RunningLimit { input, left: self.0 }))
     }
 }
 
 /// Counts down. It never pulls a document beyond the limit.
-struct Running {
+struct RunningLimit {
     input: Stream,
     left: u64,
 }
 
-impl Stage for Running {
+impl Stage for RunningLimit {
     fn next(&mut self) -> Result<Option<Row>> {
         if self.left == 0 {
             return Ok(None);
         }
         self.left -= 1;
+        self.input.next()
+    }
+}
+
+/// A parsed `$skip`.
+struct Skip(u64);
+
+/// Parses `$skip`. Errors: 5107200 unless the number is integral and not negative.
+pub(crate) fn parse_skip(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
+    let skip = non_negative(spec).map_err(|why| err!(5107200, "invalid argument to $skip stage: {why}"))?;
+    Ok(Parsed::one(Skip(skip)))
+}
+
+/// Returns a step with another number.
+pub(crate) fn skip_step(like: &Step, skip: u64) -> Step {
+    let mut builder = Builder::new();
+    builder.append(c"$skip", i64::try_from(skip).unwrap_or(i64::MAX));
+    Step::new(like.definition, builder.finish(), Arc::new(Skip(skip)))
+}
+
+impl Operator for Skip {
+    fn kind(&self) -> Kind<'_> {
+        Kind::Skip(self.0)
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::Also(Vec::new())
+    }
+
+    fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
+        Ok(Box::new(RunningSkip {
+            input,
+            left: self.0,
+            interrupts: InterruptCheck::new(&environment.context),
+        }))
+    }
+}
+
+/// Drops the first documents when the first document is pulled.
+struct RunningSkip {
+    input: Stream,
+    left: u64,
+    interrupts: InterruptCheck,
+}
+
+impl Stage for RunningSkip {
+    fn next(&mut self) -> Result<Option<Row>> {
+        while self.left > 0 {
+            self.left -= 1;
+            self.interrupts.check()?;
+            if self.input.next()?.is_none() {
+                self.left = 0;
+                return Ok(None);
+            }
+        }
         self.input.next()
     }
 }
@@ -73,5 +133,18 @@ mod tests {
         fails("[{$limit: 'x'}]", 5107201, "Expected a number in: $limit: \"x\"");
         fails("[{$limit: -1}]", 5107201, "Expected a non-negative number in: $limit: -1");
         fails("[{$limit: 1.5}]", 5107201, "Expected an integer: $limit: 1.5");
+    }
+
+    #[test]
+    fn drops_the_first_documents() {
+        gives("[{a: 1}, {a: 2}, {a: 3}]", "[{$skip: 2}]", "[{a: 3}]");
+        gives("[{a: 1}]", "[{$skip: 0}]", "[{a: 1}]");
+        gives("[{a: 1}]", "[{$skip: NumberLong(5)}]", "[]");
+    }
+
+    #[test]
+    fn refuses_values_other_than_counts() {
+        fails("[{$skip: -1}]", 5107200, "Expected a non-negative number in: $skip: -1");
+        fails("[{$skip: {}}]", 5107200, "Expected a number in: $skip: {}");
     }
 }

@@ -3,7 +3,8 @@
 //! The join is by equality (`localField`, `foreignField`), by a pipeline with variables (`let`), or both; the equality
 //! then comes first in the pipeline. The equality is a normal filter, so the foreign collection's indexes serve it.
 //! Without an index, a hash join runs ([`lookup_table`](super::lookup_table)). A following `$unwind` of the output runs
-//! within this stage ([`lookup_unwind`]). A new option is a case in [`parse`].
+//! within this stage. Its matches are never collected, so a document may have more matches than an array can hold.
+//! A new option is a case in [`parse`].
 //!
 //! ```text
 //! {$lookup: {
@@ -26,7 +27,7 @@ use super::parse::{Parsed, Scope, SubPipelineStage};
 use super::source::from_documents;
 use super::unwind::Unwind;
 use super::variables::{Let, parse_let};
-use super::{Environment, Pipeline, Stage, Stream, lookup_unwind};
+use super::{Environment, Pipeline, Stage, Stream};
 use crate::field_path::checked_path;
 use crate::interrupt_check::InterruptCheck;
 use crate::{Arena, Matcher, Row, RowView};
@@ -109,7 +110,7 @@ pub(crate) fn inputs(specification: Value<'_>) -> Inputs<'_> {
 /// collections of a cluster, which do not exist here.
 fn from_option<'a>(option: &Element<'a>) -> Result<&'a str> {
     let Value::Document(named) = option.value() else { return text_option("$lookup", option) };
-    let named = super::target::from_document("$lookup.from", named)?;
+    let named = Namespace::parse("$lookup.from", named)?;
     Err(err!(
         FailedToParse,
         "$lookup with syntax {{from: {{db:<>, coll:<>}},..}} is not supported for db: {} and coll: {}",
@@ -233,7 +234,7 @@ impl Operator for Lookup {
             join: Join::NestedLoop(0),
         };
         match self.unwind.clone() {
-            Some(unwind) => Ok(lookup_unwind::start(self, unwind, input, search)),
+            Some(unwind) => Ok(start_unwind(self, unwind, input, search)),
             None => Ok(Box::new(Running { stage: self, input, search, uncorrelated: None })),
         }
     }
@@ -329,6 +330,52 @@ impl Stage for Running {
             self.uncorrelated = Some(collected);
         }
         Ok(Some(row.with(joined)))
+    }
+}
+
+/// Joins one input document at a time, and returns its matches one by one.
+struct RunningUnwind {
+    stage: Arc<Lookup>,
+    unwind: Unwind,
+    input: Stream,
+    search: Search,
+    current: Option<Current>,
+}
+
+/// The row being joined, the remaining matches and the number of matches so far.
+struct Current {
+    row: Row,
+    matches: Stream,
+    position: i64,
+}
+
+pub(super) fn start_unwind(stage: Arc<Lookup>, unwind: Unwind, input: Stream, search: Search) -> Stream {
+    Box::new(RunningUnwind { stage, unwind, input, search, current: None })
+}
+
+impl Stage for RunningUnwind {
+    fn next(&mut self) -> Result<Option<Row>> {
+        loop {
+            self.search.interrupts.check()?;
+            if let Some(current) = &mut self.current {
+                let document = current.row.document.view();
+                if let Some(found) = current.matches.next()? {
+                    let found = Value::Document(found.document.view());
+                    let joined = self.unwind.output(document, Some(found), Some(current.position));
+                    current.position += 1;
+                    return Ok(Some(current.row.copy(joined)));
+                }
+                let unmatched = current.position == 0 && self.unwind.preserve;
+                let alone = unmatched.then(|| current.row.copy(self.unwind.output(document, None, None)));
+                self.current = None;
+                if let Some(alone) = alone {
+                    return Ok(Some(alone));
+                }
+            }
+            let Some(row) = self.input.next()? else { return Ok(None) };
+            let matches = self.search.matches(&self.stage, row.view())?;
+            self.current = Some(Current { row, matches, position: 0 });
+        }
     }
 }
 

@@ -6,13 +6,11 @@
 
 use super::collections::Namespace;
 use super::fields::visit_values;
-use super::filter_paths;
 use super::lookup::Lookup;
 use super::operator::Kind;
 use super::{Environment, Pipeline};
 use crate::expression::{Dependencies, Expression};
-use crate::interrupt_check::InterruptCheck;
-use crate::sort_runs::sort_in_runs;
+use crate::interrupt_check::{InterruptCheck, sort_in_runs};
 use crate::{Arena, Context};
 use base::Result;
 use base::bson::{Document, DocumentBuf, Path, PathComponent, Value};
@@ -67,7 +65,7 @@ impl Equality {
 
 /// Returns the paths that a condition reads.
 fn read_by(filter: Document<'_>, context: &Context) -> Option<Vec<Path>> {
-    let Some(expression) = filter.get("$expr") else { return filter_paths::paths(filter) };
+    let Some(expression) = filter.get("$expr") else { return crate::matcher::unparsed::paths(filter) };
     match Expression::parse(expression, context).ok()?.dependencies() {
         Dependencies::Paths(paths) => Some(paths.into_iter().collect()),
         Dependencies::Whole => None,

@@ -1,11 +1,11 @@
 //! `$match`: passes on the documents that match a filter.
 
 use super::definition::StageDefinition;
-use super::filter_paths::{ForbiddenOperators, check_filter, has_text, paths};
 use super::operator::{Effect, Kind, Operator, Reads};
 use super::parse::{Parsed, Scope, SubPipelineStage};
 use super::{Environment, Split, Stage, Step, Stream, registry};
 use crate::interrupt_check::InterruptCheck;
+use crate::matcher::unparsed::{ForbiddenOperators, check_filter, has_text, paths};
 use crate::{Context, Matcher, Row};
 use base::bson::{Builder, Document, DocumentBuf, Element, Path, Value};
 use base::{Result, bail};

@@ -12,7 +12,6 @@
 //! ```
 
 use super::collections::Namespace;
-use super::target;
 use super::variables::{Let, parse_let};
 use crate::field_path::checked_path;
 use crate::{Context, Update};
@@ -54,7 +53,7 @@ impl Merge {
     /// Parses the specification.
     ///
     /// Errors: 51182 unless it is a string or a document, 40414 and 40415 for missing and unknown fields. 51134, 51178,
-    /// 51181, 51186, 51187, 51191, 51199, 5786800 and the errors of [`target`] for invalid fields.
+    /// 51181, 51186, 51187, 51191, 51199, 5786800 and the errors of [`Namespace::parse`] for invalid fields.
     pub(super) fn parse(spec: &Element<'_>, context: &Context) -> Result<Merge> {
         let options = match spec.value() {
             Value::String("") => bail!(InvalidNamespace, "$merge needs the name of a collection"),
@@ -149,20 +148,20 @@ impl NotMatched {
     }
 }
 
-/// Parses the target. Errors: 5786800 for an empty name, 51178 for other types, errors of [`target`].
+/// Parses the target. Errors: 5786800 for an empty name, 51178 for other types, errors of [`Namespace::parse`].
 fn parse_into(into: &Element<'_>) -> Result<Namespace> {
     let into = match into.value() {
         Value::String("") => {
             bail!(5786800, "Invalid $merge namespace: the name of the collection is empty");
         }
         Value::String(collection) => Namespace::local(collection),
-        Value::Document(into) => target::from_document("$merge.into", into)?,
+        Value::Document(into) => Namespace::parse("$merge.into", into)?,
         other => {
             let found = other.kind().alias();
             bail!(51178, "$merge 'into' field  must be either a string or an object, but found {found}");
         }
     };
-    target::check(&into, "$merge", (31319, 31320))?;
+    into.check_target("$merge", (31319, 31320))?;
     Ok(into)
 }
 

@@ -4,8 +4,8 @@
 //! that a pipeline asks for.
 
 use super::Pipeline;
-use super::filter_paths::has_text;
 use super::operator::Kind;
+use crate::matcher::unparsed::has_text;
 use crate::{Context, MetaKind};
 use base::{Result, err};
 

@@ -4,39 +4,29 @@
 //! the running stages on a source. A running stage is a pull iterator ([`Stage`]) that owns all its state, so a cursor
 //! can keep it between requests. [`Collections`], which the database implements, gives access to other collections.
 //!
-//! A stage of the language is one file here and one row of the table in [`registry`]. The row has all other facts about
-//! the stage ([`StageDefinition`]). The server and the database match no names of stages.
+//! A stage of the language is a file here, or a part of a file of related stages, and one row of the table in
+//! [`registry`]. The row has all other facts about the stage ([`StageDefinition`]). The server and the database match
+//! no names of stages.
 
 mod bucket;
 mod bucket_auto;
 mod change_stream;
-mod change_stream_split_large_event;
-mod coll_stats;
 mod collections;
 mod count;
-mod current_op;
 mod definition;
 mod densify;
-mod densify_spec;
 pub(crate) mod depth;
-mod documents;
 mod external;
 mod facet;
 mod fields;
 mod fill;
-mod filter_paths;
 mod geo_near;
 mod granularity;
 mod graph_lookup;
 mod group;
-mod index_stats;
-mod internal;
 mod limit;
-mod list_cluster_catalog;
-mod list_local_sessions;
 mod lookup;
 mod lookup_table;
-mod lookup_unwind;
 mod r#match;
 mod merge;
 mod merge_spec;
@@ -46,21 +36,15 @@ mod optimize;
 mod out;
 mod parallel;
 mod parse;
-mod plan_cache_stats;
 mod planner;
 mod project;
-mod query_settings;
-mod query_stats;
 mod redact;
 mod registry;
 mod replace_root;
 mod sample;
 mod set_window_fields;
-mod skip;
 mod sort;
-mod sort_by_count;
 mod source;
-mod target;
 mod union_with;
 mod unwind;
 mod variables;
@@ -70,10 +54,9 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
-pub use coll_stats::CollStats;
 pub use collections::{Collections, Environment, Namespace, Sink, UniqueIndex};
 pub use definition::{Inputs, Requester, Resource, Right, RunsOn, StageDefinition};
-pub use external::External;
+pub use external::{CollStats, External};
 pub(crate) use fill::in_update as fill_in_update;
 pub use geo_near::GeoNear;
 pub use r#match::matching;

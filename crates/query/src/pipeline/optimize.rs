@@ -3,12 +3,18 @@
 //! Filters move towards the source past stages that do not change the fields they read, so a plan may execute them.
 //! Limits follow, and join a sort on their way. Adjacent stages of one kind are merged. Each rule examines two or three
 //! adjacent stages. The rules are applied until none matches. A new rule is a function in `RULES`.
+//!
+//! MongoDB's own tests insert stages without effect. `$_internalInhibitOptimization` prevents stages from moving past
+//! it. `$_internalSplitPipeline` marks where a sharded cluster would split a pipeline.
 
 use super::r#match::{Condition, Match};
-use super::operator::{Effect, Kind};
-use super::{Pipeline, Step, limit, skip};
+use super::operator::{Effect, Kind, Operator, Reads};
+use super::parse::{Parsed, Scope};
+use super::{Environment, Pipeline, Step, Stream, limit};
 use crate::Context;
-use base::Result;
+use base::bson::{Element, Value};
+use base::{Result, err};
+use std::sync::Arc;
 
 /// Maximum number of stages that a rule examines.
 const RULE_STEPS_MAX: usize = 3;
@@ -109,12 +115,12 @@ fn is_untouched(condition: &Condition, effect: &Effect) -> bool {
 
 fn join_limits(steps: &[Step]) -> Rewrite {
     let (Kind::Limit(first), Kind::Limit(second)) = (kind(steps, 0), kind(steps, 1)) else { return None };
-    Some((2, vec![limit::step(steps.first()?, first.min(second))]))
+    Some((2, vec![limit::limit_step(steps.first()?, first.min(second))]))
 }
 
 fn join_skips(steps: &[Step]) -> Rewrite {
     let (Kind::Skip(first), Kind::Skip(second)) = (kind(steps, 0), kind(steps, 1)) else { return None };
-    Some((2, vec![skip::step(steps.first()?, sum(first, second)?)]))
+    Some((2, vec![limit::skip_step(steps.first()?, sum(first, second)?)]))
 }
 
 /// Joins `$sort` `$limit`, or `$sort` `$skip` `$limit`, into a sort with a limit.
@@ -123,7 +129,7 @@ fn join_sort_limit(steps: &[Step]) -> Rewrite {
     match (kind(steps, 1), kind(steps, 2)) {
         (Kind::Limit(count), _) => Some((2, vec![sort.limited(step, count)])),
         (Kind::Skip(skipped), Kind::Limit(count)) => {
-            Some((3, vec![sort.limited(step, sum(skipped, count)?), skip::step(next, skipped)]))
+            Some((3, vec![sort.limited(step, sum(skipped, count)?), limit::skip_step(next, skipped)]))
         }
         _ => None,
     }
@@ -149,10 +155,34 @@ fn pull_limit(steps: &[Step]) -> Rewrite {
     (one_for_one && counts).then(|| (2, vec![second.clone(), first.clone()]))
 }
 
+/// A stage without effect, which no rule of the optimiser moves or joins.
+struct Barrier;
+
+/// Parses both stages. Errors: TypeMismatch unless the specification is a document.
+pub(crate) fn parse_barrier(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
+    let name = spec.name();
+    match spec.value() {
+        Value::Document(_) => Ok(Parsed::one(Barrier)),
+        other => {
+            Err(err!(TypeMismatch, "{name} must take a nested object but found: {}", other.kind().alias()))
+        }
+    }
+}
+
+impl Operator for Barrier {
+    fn reads(&self) -> Reads {
+        Reads::Also(Vec::new())
+    }
+
+    fn start(self: Arc<Self>, input: Stream, _environment: &Environment) -> Result<Stream> {
+        Ok(input)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pipeline::testing::{Run, pipeline};
+    use crate::pipeline::testing::{Run, fails, gives, pipeline};
 
     #[track_caller]
     fn becomes(before: &str, after: &str) {
@@ -235,5 +265,15 @@ mod tests {
             let run = Run::new(&format!("[{documents}]"), &format!("[{}]", stages.join(", ")));
             run.result().ok();
         }
+    }
+
+    #[test]
+    fn documents_pass() {
+        gives(
+            "[{a: 2}, {a: 1}]",
+            "[{$_internalInhibitOptimization: {}}, {$sort: {a: 1}}]",
+            "[{a: 1}, {a: 2}]",
+        );
+        fails("[{$_internalInhibitOptimization: 1}]", 14, "must take a nested object but found: int");
     }
 }

@@ -9,7 +9,7 @@ use super::collections::Namespace;
 use super::definition::{Requester, Resource, Right};
 use super::operator::Operator;
 use super::parse::{Parsed, Scope};
-use super::{Environment, Stage, Stream, target};
+use super::{Environment, Stage, Stream};
 use crate::Row;
 use crate::interrupt_check::InterruptCheck;
 use base::bson::{Element, Value};
@@ -29,13 +29,13 @@ struct Out(Namespace);
 pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
     let into = match spec.value() {
         Value::String(collection) => Namespace::local(collection),
-        Value::Document(into) => target::from_document("$out", into)?,
+        Value::Document(into) => Namespace::parse("$out", into)?,
         other => {
             let found = other.kind().alias();
             bail!(16990, "$out only supports a string or object argument, but found {found}");
         }
     };
-    target::check(&into, "$out", (17385, 31321))?;
+    into.check_target("$out", (17385, 31321))?;
     if into.collection.starts_with('$') {
         bail!(IllegalOperation, "$out cannot write to the invalid name '{}'", into.collection);
     }

@@ -2,14 +2,12 @@
 
 use super::definition::Documents::{Events, Own};
 use super::definition::{Parser, Rights, RunsOn, Stable, StageDefinition};
-use super::external::External;
+use super::external::{self, External};
 use super::parse::{Parsed, Scope};
 use super::{
-    bucket, bucket_auto, change_stream, change_stream_split_large_event, coll_stats, count, current_op,
-    densify, documents, facet, fill, geo_near, graph_lookup, group, index_stats, internal, limit,
-    list_cluster_catalog, list_local_sessions, lookup, r#match, merge, out, plan_cache_stats, project,
-    query_settings, query_stats, redact, replace_root, sample, set_window_fields, skip, sort, sort_by_count,
-    union_with, unwind,
+    bucket, bucket_auto, change_stream, count, densify, facet, fill, geo_near, graph_lookup, group, limit,
+    lookup, r#match, merge, optimize, out, project, redact, replace_root, sample, set_window_fields, sort,
+    source, union_with, unwind,
 };
 use base::bson::{Array, Element};
 use base::{Error, Result, err};
@@ -36,12 +34,12 @@ const fn refused(name: &'static str) -> StageDefinition {
 
 /// All of MongoDB's stages by name, including refused stages.
 pub(crate) static STAGES: &[StageDefinition] = &[
-    stage("$_internalInhibitOptimization", internal::parse).in_streams(),
-    stage("$_internalSplitPipeline", internal::parse),
+    stage("$_internalInhibitOptimization", optimize::parse_barrier).in_streams(),
+    stage("$_internalSplitPipeline", optimize::parse_barrier),
     stage("$addFields", project::parse_add_fields).in_streams(),
     stage("$bucket", bucket::parse),
     stage("$bucketAuto", bucket_auto::parse).creates_documents(),
-    stage("$changeStream", change_stream::parse)
+    stage("$changeStream", change_stream::parse_change_stream)
         .documents_from(Events)
         .runs_on(RunsOn::Any)
         .in_streams()
@@ -50,59 +48,61 @@ pub(crate) static STAGES: &[StageDefinition] = &[
         .only_read_concern("majority")
         .stable(Stable::If(change_stream::is_stable))
         .requires(Rights::By(change_stream::rights)),
-    stage("$changeStreamSplitLargeEvent", change_stream_split_large_event::parse).only_in_streams(),
-    external("$collStats", coll_stats::parse)
+    stage("$changeStreamSplitLargeEvent", change_stream::parse_split_large_event).only_in_streams(),
+    external("$collStats", external::parse_coll_stats)
         .requires(Rights::Collection("collStats"))
-        .stable(Stable::If(coll_stats::only_counts)),
-    stage("$count", count::parse).creates_documents().explained_by(count::explained),
-    external("$currentOp", current_op::parse)
+        .stable(Stable::If(external::only_counts)),
+    stage("$count", count::parse_count).creates_documents().explained_by(count::explained_count),
+    external("$currentOp", external::parse_current_op)
         .runs_on(RunsOn::Admin)
         .only_read_concern("local")
-        .requires(Rights::By(current_op::rights))
+        .requires(Rights::By(external::current_op_rights))
         .stable(Stable::No),
     stage("$densify", densify::parse),
-    stage("$documents", documents::parse).documents_from(Own).runs_on(RunsOn::Database),
+    stage("$documents", source::parse_documents).documents_from(Own).runs_on(RunsOn::Database),
     stage("$facet", facet::parse).not_in_facet().creates_documents().reads(facet::inputs),
     stage("$fill", fill::parse),
     stage("$geoNear", geo_near::parse).first(),
     stage("$graphLookup", graph_lookup::parse).reads(graph_lookup::inputs),
     stage("$group", group::parse).creates_documents(),
-    external("$indexStats", index_stats::parse).requires(Rights::Collection("indexStats")).stable(Stable::No),
-    stage("$limit", limit::parse),
+    external("$indexStats", external::parse_index_stats)
+        .requires(Rights::Collection("indexStats"))
+        .stable(Stable::No),
+    stage("$limit", limit::parse_limit),
     refused("$listCatalog").documents_from(Own).requires(Rights::Collection("listCollections")),
-    stage("$listClusterCatalog", list_cluster_catalog::parse)
+    stage("$listClusterCatalog", source::parse_list_cluster_catalog)
         .documents_from(Own)
         .runs_on(RunsOn::Any)
         .only_read_concern("local")
         .not_in_transactions()
-        .requires(Rights::By(list_cluster_catalog::rights))
+        .requires(Rights::By(source::list_cluster_catalog_rights))
         .stable(Stable::No),
-    external("$listLocalSessions", list_local_sessions::parse)
+    external("$listLocalSessions", external::parse_list_sessions)
         .runs_on(RunsOn::Database)
         .only_read_concern("local")
-        .requires(Rights::By(list_local_sessions::rights))
+        .requires(Rights::By(external::list_sessions_rights))
         .stable(Stable::No),
     refused("$listSampledQueries").documents_from(Own).requires(Rights::Cluster("listSampledQueries")),
     search("$listSearchIndexes").documents_from(Own).requires(Rights::Collection("listSearchIndexes")),
-    external("$listSessions", list_local_sessions::parse)
+    external("$listSessions", external::parse_list_sessions)
         .runs_on(RunsOn::Sessions)
-        .requires(Rights::By(list_local_sessions::rights))
+        .requires(Rights::By(external::list_sessions_rights))
         .stable(Stable::No),
     stage("$lookup", lookup::parse).reads(lookup::inputs),
     stage("$match", r#match::parse).in_streams(),
     stage("$merge", merge::parse).writes_documents().requires(Rights::By(merge::rights)),
     stage("$out", out::parse).writes_documents().requires(Rights::By(out::rights)),
-    external("$planCacheStats", plan_cache_stats::parse)
+    external("$planCacheStats", external::parse_plan_cache_stats)
         .only_read_concern("local")
         .requires(Rights::Collection("planCacheRead"))
         .stable(Stable::No),
     stage("$project", project::parse_project).in_streams(),
-    external("$querySettings", query_settings::parse)
+    external("$querySettings", external::parse_query_settings)
         .runs_on(RunsOn::Admin)
         .only_read_concern("local")
         .requires(Rights::Cluster("querySettings"))
         .stable(Stable::No),
-    external("$queryStats", query_stats::parse)
+    external("$queryStats", external::parse_query_stats)
         .runs_on(RunsOn::Admin)
         .only_read_concern("local")
         .requires(Rights::Cluster("queryStatsRead"))
@@ -121,9 +121,9 @@ pub(crate) static STAGES: &[StageDefinition] = &[
     refused("$shardedDataDistribution")
         .documents_from(Own)
         .requires(Rights::Cluster("shardedDataDistribution")),
-    stage("$skip", skip::parse),
+    stage("$skip", limit::parse_skip),
     stage("$sort", sort::parse),
-    stage("$sortByCount", sort_by_count::parse),
+    stage("$sortByCount", count::parse_sort_by_count),
     stage("$unionWith", union_with::parse).reads(union_with::inputs),
     stage("$unset", project::parse_unset).in_streams(),
     stage("$unwind", unwind::parse),

@@ -5,7 +5,6 @@
 
 mod apply;
 mod parse;
-mod positional;
 mod tree;
 
 #[cfg(test)]
@@ -102,7 +101,7 @@ impl Projection {
         }
         match &self.positional {
             None => Ok(projected),
-            Some(path) => positional::apply(projected.view(), path.components(), position),
+            Some(path) => apply::apply(projected.view(), path.components(), position),
         }
     }
 

@@ -14,7 +14,6 @@ mod oplog;
 mod pipeline;
 mod replacement;
 mod tree;
-mod upsert;
 
 use crate::{Context, Matcher};
 use apply::Walk;
@@ -25,7 +24,7 @@ use finish::Updated;
 use oplog::OplogDiff;
 use pipeline::UpdatePipeline;
 use replacement::Replacement;
-use tree::Fields;
+use tree::{Fields, check_components};
 
 /// A parsed update.
 #[derive(Debug)]
@@ -88,7 +87,7 @@ impl Update {
     ///
     /// Errors: NotSingleValueField if the filter contradicts itself; the errors of [`apply`](Update::apply).
     pub fn upsert(&self, matcher: &Matcher, context: &Context) -> Result<DocumentBuf> {
-        let seed = upsert::seed(matcher, self.is_replacement(), context)?;
+        let seed = seed(matcher, self.is_replacement(), context)?;
         Ok(self.apply(seed.view(), None, true, context)?.unwrap_or(seed))
     }
 
@@ -125,6 +124,22 @@ impl Update {
         };
         finish::finish(document, updated, is_insert, context)
     }
+}
+
+/// Returns the document of the filter's equalities, `_id` first. For a replacement only the `_id` counts.
+///
+/// Errors: NotSingleValueField for two values of one path, or of a path and a path below it.
+fn seed(matcher: &Matcher, only_id: bool, context: &Context) -> Result<DocumentBuf> {
+    let mut tree = Fields::default();
+    for (path, value) in matcher.equalities()? {
+        if only_id && path.first() != "_id" {
+            continue;
+        }
+        check_components(path.as_str())?;
+        tree.add(path.as_str(), operators::set_to(value))?;
+    }
+    let walk = Walk::new(context, Document::EMPTY, None, true, &[]);
+    Ok(finish::id_first(walk.apply(&tree)?))
 }
 
 /// Whether an update document contains operators; an empty document is a replacement.

@@ -9,20 +9,15 @@ mod derivative;
 mod exp_moving_avg;
 mod fill;
 mod frame;
-mod integral;
 mod min_max_scaler;
 mod partition;
-mod partition_buffer;
 mod rank;
-mod shift;
 mod sliding;
 mod table;
-mod unit;
 
-pub(crate) use partition::{Partition, Results, SortBy};
-pub(crate) use partition_buffer::{BufferedRows, PartitionBuffer};
+pub(crate) use frame::Unit;
+pub(crate) use partition::{BufferedRows, Partition, PartitionBuffer, Results, SortBy};
 pub(crate) use table::parse_output;
-pub(crate) use unit::Unit;
 
 use crate::Context;
 use crate::interrupt_check::InterruptCheck;

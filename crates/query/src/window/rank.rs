@@ -1,15 +1,18 @@
-//! `$rank`, `$denseRank`, `$documentNumber`: the rank of a document in its partition.
+//! Window functions of a document's position in its partition: its rank, and a value of a document at a distance.
 //!
 //! ```text
 //! {$rank: {}}    {$denseRank: {}}    {$documentNumber: {}}
+//! {$shift: {output: <expression>, by: <integer>, default: <constant>}}    the default is null
 //! ```
 //!
-//! A sort pattern of one field is required, and a window is not allowed.
+//! A sort pattern is required, of one field for the ranks. A window is not allowed.
 
+use super::frame::window_of;
 use super::{Function, FunctionSpec, Partition};
 use crate::interrupt_check::InterruptCheck;
+use crate::{Context, Expression};
 use base::bson::{Value, ValueBuf};
-use base::{Result, bail};
+use base::{Result, bail, err};
 
 /// The kind of rank.
 #[derive(Clone, Copy)]
@@ -25,7 +28,7 @@ enum Rank {
 /// Parses the function.
 ///
 /// Errors: 5371603 for arguments, 5371601 for a window or another field, 5371602 without a sort pattern of one field.
-pub(super) fn parse(given: &FunctionSpec<'_>) -> Result<Box<dyn Function>> {
+pub(super) fn parse_rank(given: &FunctionSpec<'_>) -> Result<Box<dyn Function>> {
     let FunctionSpec { function, spec, sort_by, .. } = *given;
     let rank = match function.name() {
         "$rank" => Rank::Standard,
@@ -64,5 +67,66 @@ impl Function for Rank {
             ranks.push(rank.to_owned());
         }
         Ok(ranks)
+    }
+}
+
+/// A parsed `$shift`. `by` is negative for earlier documents.
+struct Shift {
+    output: Expression,
+    by: i64,
+    default: ValueBuf,
+}
+
+/// Parses the function. Errors: FailedToParse for bad and missing arguments.
+pub(super) fn parse_shift(given: &FunctionSpec<'_>) -> Result<Box<dyn Function>> {
+    let FunctionSpec { function, spec, sort_by, context } = *given;
+    if spec.find("window").is_some() {
+        bail!(FailedToParse, "$shift does not accept a 'window' field");
+    }
+    window_of(spec, false)?;
+    if sort_by.is_none() {
+        bail!(FailedToParse, "'$shift' requires a sortBy");
+    }
+    let Value::Document(arguments) = function.value() else {
+        bail!(FailedToParse, "Argument to $shift must be an object");
+    };
+    let (mut output, mut by, mut default) = (None, None, ValueBuf::null());
+    for argument in arguments {
+        match argument.name() {
+            "output" => output = Some(Expression::parse(argument.value(), context)?),
+            "by" => by = Some(offset(argument.value())?),
+            "default" => default = constant(argument.value(), context)?,
+            other => bail!(FailedToParse, "Unknown argument in $shift: {other}"),
+        }
+    }
+    let output = output.ok_or_else(|| err!(FailedToParse, "'$shift' requires an 'output' expression"))?;
+    let by = by.ok_or_else(|| err!(FailedToParse, "'$shift' requires 'by' as an integer value"))?;
+    Ok(Box::new(Shift { output, by, default }))
+}
+
+fn offset(value: Value<'_>) -> Result<i64> {
+    let offset = value.as_i64().filter(|offset| i32::try_from(*offset).is_ok());
+    offset.ok_or_else(|| err!(FailedToParse, "'$shift:by' field must be an integer, but found {value}"))
+}
+
+fn constant(value: Value<'_>, context: &Context) -> Result<ValueBuf> {
+    let expression = Expression::parse(value, context)?;
+    if !expression.is_constant() {
+        bail!(FailedToParse, "'$shift:default' expression must yield a constant value");
+    }
+    Ok(expression.constant().map_or_else(ValueBuf::null, |value| value.to_owned()))
+}
+
+impl Function for Shift {
+    fn compute(&self, partition: &Partition<'_>, _interrupts: &mut InterruptCheck) -> Result<Vec<ValueBuf>> {
+        let values = partition.values(&self.output)?;
+        let shifted = |at: usize| {
+            let from = usize::try_from((at as i64).saturating_add(self.by)).ok();
+            match from.and_then(|from| values.get(from)) {
+                Some(value) => value.clone().unwrap_or_else(ValueBuf::null),
+                None => self.default.clone(),
+            }
+        };
+        Ok((0..partition.len()).map(shifted).collect())
     }
 }

@@ -1,8 +1,8 @@
 //! The table of window functions, sorted by name.
 
 use super::{
-    Function, FunctionSpec, SortBy, accumulate, covariance, derivative, exp_moving_avg, fill, integral,
-    min_max_scaler, rank, shift,
+    Function, FunctionSpec, SortBy, accumulate, covariance, derivative, exp_moving_avg, fill, min_max_scaler,
+    rank,
 };
 use crate::Context;
 use base::bson::{Element, Value};
@@ -21,13 +21,13 @@ const FUNCTIONS: &[(&str, Parse)] = &[
     ("$count", accumulate::parse),
     ("$covariancePop", covariance::parse),
     ("$covarianceSamp", covariance::parse),
-    ("$denseRank", rank::parse),
-    ("$derivative", derivative::parse),
-    ("$documentNumber", rank::parse),
+    ("$denseRank", rank::parse_rank),
+    ("$derivative", derivative::parse_derivative),
+    ("$documentNumber", rank::parse_rank),
     ("$expMovingAvg", exp_moving_avg::parse),
     ("$first", accumulate::parse),
     ("$firstN", accumulate::parse),
-    ("$integral", integral::parse),
+    ("$integral", derivative::parse_integral),
     ("$last", accumulate::parse),
     ("$lastN", accumulate::parse),
     ("$linearFill", fill::parse_linear),
@@ -41,9 +41,9 @@ const FUNCTIONS: &[(&str, Parse)] = &[
     ("$minN", accumulate::parse),
     ("$percentile", accumulate::parse),
     ("$push", accumulate::parse),
-    ("$rank", rank::parse),
+    ("$rank", rank::parse_rank),
     ("$setUnion", accumulate::parse),
-    ("$shift", shift::parse),
+    ("$shift", rank::parse_shift),
     ("$stdDevPop", accumulate::parse),
     ("$stdDevSamp", accumulate::parse),
     ("$sum", accumulate::parse),

@@ -9,14 +9,12 @@
 //! applies a diff, and [`describe`](super::describe) converts it for change streams.
 
 mod apply;
-mod between;
 mod reader;
 #[cfg(test)]
 mod tests;
 
-pub use apply::apply;
 pub(super) use apply::apply_diff;
-pub use between::between;
+pub use apply::{apply, between};
 pub(super) use reader::{ArrayDiff, ArrayEntry, DocumentDiff, SubDiff};
 
 use base::bson::{Builder, DocumentBuf, Element, FieldName, FieldNameBuf, Value};

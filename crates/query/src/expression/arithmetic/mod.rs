@@ -2,7 +2,6 @@
 //!
 //! An int32 overflow becomes int64, an int64 overflow double. A decimal operand makes the result a decimal.
 
-pub(super) mod decimals;
 pub(super) mod divide;
 pub(super) mod power;
 pub(super) mod rounding;

@@ -2,9 +2,8 @@
 
 use super::super::evaluate::{Call, Computed, null, number};
 use super::super::show;
-use super::decimals::round_to_places;
 use super::{non_null, numeric_operand};
-use base::bson::{Decimal128, Number, Rounding, Value};
+use base::bson::{Decimal128, DecimalParts, Number, Rounding, Value};
 use base::{Result, bail, err};
 
 /// `$abs`. Errors: 28765 for a value that is not a number, 28680 for the smallest int64.
@@ -102,6 +101,22 @@ fn round_integer(value: Number, places: i32, rounding: Rounding) -> Option<Numbe
         (Number::Int32(_), Ok(narrow)) => Number::Int32(narrow),
         _ => Number::Int64(wide),
     })
+}
+
+/// Maximum number of digits of a decimal.
+const DIGITS_MAX: u32 = 34;
+
+/// Rounds to `places` decimal places, or to as many as fit into 34 digits.
+pub(crate) fn round_to_places(value: Decimal128, places: i32, rounding: Rounding) -> Decimal128 {
+    let rounded = value.quantize(-places, rounding);
+    if !rounded.is_nan() {
+        return rounded;
+    }
+    let DecimalParts::Finite { coefficient, exponent, .. } = value.parts() else { return value };
+    let digits = coefficient.checked_ilog10().map_or(1, |log| log + 1);
+    let spare_digits = i32::try_from(DIGITS_MAX.saturating_sub(digits)).unwrap_or(0);
+    let padded = value.quantize(exponent - spare_digits, rounding);
+    if padded.is_nan() { value } else { padded }
 }
 
 #[cfg(test)]

@@ -13,12 +13,12 @@
 //! Each operator has a parser, an evaluation and a case in [`describe`]. A new argument changes all three.
 
 use super::super::arithmetic::divide::as_int32;
-use super::super::boolean::truthy;
 use super::super::evaluate::{Call, Computed, null};
+use super::super::logic::truthy;
 use super::super::node::{CallNode, Node};
 use super::super::parse::Parser;
 use super::super::table::Operator;
-use super::super::{show, variables};
+use super::super::{reference, show};
 use super::array_or_null;
 use crate::Arena;
 use base::bson::{Array, Builder, FieldName, Value};
@@ -76,7 +76,7 @@ fn variable<'v>(argument: &str, name: Option<Value<'v>>, default: &'static str) 
             bail!(FailedToParse, "'{argument}' must be a string, found: {}", other.kind().alias());
         }
     };
-    variables::check_name_for_binding(name)?;
+    reference::check_name_for_binding(name)?;
     Ok(name)
 }
 

@@ -1,12 +1,9 @@
 //! Array operators: access, concatenation and tests. Submodules hold iteration, sorting, selection and conversion.
 
-pub(super) mod index_of;
 pub(super) mod iterate;
-pub(super) mod pick;
-pub(super) mod range;
+pub(super) mod order;
+pub(super) mod position;
 pub(super) mod reduce;
-pub(super) mod slice;
-pub(super) mod sort;
 pub(super) mod to_object;
 pub(super) mod zip;
 

@@ -1,7 +1,7 @@
 //! Evaluation of `$reduce`. [`iterate`](super::iterate) parses it.
 
-use super::super::boolean::truthy;
 use super::super::evaluate::{Call, Computed, Scope, null};
+use super::super::logic::truthy;
 use super::super::node::{FieldNode, Node, Source};
 use super::super::table::Operator;
 use super::array_or_null;

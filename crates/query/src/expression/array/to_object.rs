@@ -1,7 +1,7 @@
 //! `$arrayToObject` and `$objectToArray`.
 
 use super::super::evaluate::{Call, Computed, null};
-use super::super::ordered_fields::OrderedFields;
+use super::super::object::OrderedFields;
 use super::super::show;
 use super::array_or_null;
 use base::bson::{Builder, Document, FieldName, Value};

@@ -4,8 +4,8 @@
 //! {$zip: {inputs: [<array>, …], useLongestLength: <boolean>, defaults: [<expression>, …]}}
 //! ```
 
-use super::super::boolean::truthy;
 use super::super::evaluate::{Call, Computed, null};
+use super::super::logic::truthy;
 use super::super::node::{CallNode, Node};
 use super::super::parse::Parser;
 use super::super::table::Operator;

@@ -16,24 +16,18 @@
 //! ```
 
 pub(super) mod binary;
-mod byte_order;
 mod json;
 pub(super) mod number;
-mod target;
-mod text;
-mod vector;
+#[cfg(test)]
+mod tests;
 
-pub(super) use binary::Format;
-pub(super) use text::to_text;
-
-use super::date;
 use super::evaluate::{Call, Computed, Scope, null, type_name, value};
 use super::named::{ErrorTemplate, Named, Parameter, optional};
+use super::{date, show};
 use base::bson::{ObjectId, Type, Value};
-use base::{CompatibleWith, ErrorCode, Result, err};
-use binary::UUID;
-use byte_order::ByteOrder;
-use target::Target;
+use base::{CompatibleWith, ErrorCode, Result, bail, err};
+pub(super) use binary::Format;
+use binary::{ByteOrder, UUID};
 
 /// The arguments in the order of their evaluation.
 pub(super) static ARGUMENTS: Named = Named {
@@ -118,10 +112,10 @@ fn convert<'a>(input: Value<'a>, target: Target, form: Form, scope: &Scope<'_, '
             return json::read(text, target.kind, scope);
         }
         (Type::Array, Value::Binary { subtype, bytes }) if form.any_type => {
-            return vector::to_array(subtype, bytes, form.byte_order, scope);
+            return binary::to_array(subtype, bytes, form.byte_order, scope);
         }
         (Type::Binary, Value::Array(array)) if form.any_type => {
-            return vector::to_binary(array, form.byte_order, scope);
+            return binary::to_vector(array, form.byte_order, scope);
         }
         (Type::Binary, Value::Document(document)) if form.any_type => {
             let bytes = scope.bytes(document.bytes())?;
@@ -134,11 +128,11 @@ fn convert<'a>(input: Value<'a>, target: Target, form: Form, scope: &Scope<'_, '
             Some(number::parse_in_base(text, base, kind)?)
         }
         (kind, Value::Binary { bytes, .. }) if kind.is_numeric() => {
-            byte_order::number_of(bytes, kind, form.byte_order)?
+            binary::number_of(bytes, kind, form.byte_order)?
         }
         // A number has fewer bytes than a UUID.
         (Type::Binary, Value::Int32(_) | Value::Int64(_) | Value::Double(_)) if target.subtype != UUID => {
-            let bytes = byte_order::bytes_of(input, form.byte_order);
+            let bytes = binary::bytes_of(input, form.byte_order);
             let copied = bytes.map(|bytes| scope.bytes(&bytes)).transpose()?;
             copied.map(|bytes| Value::Binary { subtype: target.subtype, bytes })
         }
@@ -271,5 +265,97 @@ pub(super) fn is_number<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     value(call.get(0)?.is_some_and(|value| value.as_number().is_some()))
 }
 
-#[cfg(test)]
-mod tests;
+/// The target type of a conversion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Target {
+    kind: Type,
+    /// The subtype of a binary.
+    subtype: u8,
+}
+
+impl Target {
+    /// Parses the target.
+    ///
+    /// Errors: FailedToParse for a value that is not a type's name or number, BadValue for an unknown name, 4341106 to
+    /// 4341108 for the subtype.
+    fn read(to: Value<'_>) -> Result<Target> {
+        let Value::Document(document) = to else { return Ok(Target { kind: target_type(to)?, subtype: 0 }) };
+        let (mut found, mut subtype) = (None, 0);
+        for element in document {
+            match element.name() {
+                "type" => found = Some(target_type(element.value())?),
+                "subtype" => subtype = read_subtype(element.value())?,
+                // MongoDB ignores all other fields.
+                _ => {}
+            }
+        }
+        let kind = found.ok_or_else(|| err!(FailedToParse, "Missing 'type' parameter to $convert"))?;
+        Ok(Target { kind, subtype })
+    }
+}
+
+/// Parses a type by name or number. Errors: BadValue and FailedToParse; ConversionFailure for 0.
+fn target_type(to: Value<'_>) -> Result<Type> {
+    if let Value::String(name) = to {
+        return Type::from_alias(name).ok_or_else(|| err!(BadValue, "Unknown type name: {name}"));
+    }
+    let Some(number) = to.as_number() else {
+        let found = to.kind().alias();
+        bail!(FailedToParse, "$convert's 'to' argument must be a string or number, but is {found}");
+    };
+    let code = number
+        .to_i64_exact()
+        .ok_or_else(|| err!(FailedToParse, "In $convert, numeric 'to' argument is not an integer"))?;
+    if code == 0 {
+        // This number marks the end of a document and is not a value's type.
+        bail!(ConversionFailure, "Unsupported conversion to missing in $convert with no onError value");
+    }
+    i32::try_from(code).ok().and_then(Type::from_number).ok_or_else(|| {
+        let found = show::value(to);
+        err!(FailedToParse, "In $convert, numeric value for 'to' does not correspond to a BSON type: {found}")
+    })
+}
+
+/// Reads the subtype of a binary: 0 to 9, or 128 and more. Errors: 4341106 to 4341108.
+fn read_subtype(found: Value<'_>) -> Result<u8> {
+    if found.as_number().is_none() {
+        let kind = found.kind().alias();
+        bail!(4341108, "In $convert, 'subtype' must be a number, but is {kind}");
+    }
+    let integer = found.as_i64().ok_or_else(|| {
+        err!(4341106, "In $convert, 'subtype' must be an integer, found: {}", show::value(found))
+    })?;
+    u8::try_from(integer).ok().filter(|subtype| *subtype <= 9 || *subtype >= 128).ok_or_else(|| {
+        err!(
+            4341107,
+            "In $convert, numeric value for 'subtype' does not correspond to a BinData type: {integer}"
+        )
+    })
+}
+
+/// Returns the text that `$toString` prints; `None` for types without a text form.
+pub(super) fn to_text(value: Value<'_>) -> Option<String> {
+    Some(match value {
+        Value::String(text) | Value::Symbol(text) => text.to_string(),
+        Value::Double(number) => double(number),
+        Value::Boolean(value) => value.to_string(),
+        Value::Int32(number) => number.to_string(),
+        Value::Int64(number) => number.to_string(),
+        Value::Decimal128(number) => number.to_string(),
+        Value::DateTime(millis) => show::date(millis),
+        Value::Timestamp(time) => show::value(Value::Timestamp(time)),
+        Value::ObjectId(id) => id.to_string(),
+        _ => return None,
+    })
+}
+
+/// Prints a double with the fewest digits that parse to it again; scientific below 1e-4 and from 1e16 on.
+fn double(number: f64) -> String {
+    if number.is_nan() {
+        "NaN".to_string()
+    } else if number.is_infinite() {
+        if number > 0.0 { "Infinity" } else { "-Infinity" }.to_string()
+    } else {
+        show::shortest(number)
+    }
+}

@@ -1,6 +1,8 @@
 //! Tests of `$convert` for all pairs of types, and of its errors.
 
 use super::super::testing::{check, check_error, check_parse_error};
+use super::to_text;
+use base::bson::Value;
 
 fn converts(input: &str, to: &str, expected: &str) {
     check(&format!("{{$convert: {{input: {input}, to: '{to}'}}}}"), "{}", expected);
@@ -157,4 +159,17 @@ fn types_have_names() {
     check("{$type: [[]]}", "{}", "'array'");
     check("{$isNumber: '$a'}", "{a: NumberLong(1)}", "true");
     check("{$isNumber: '1'}", "{}", "false");
+}
+
+#[test]
+fn doubles_have_as_many_digits_as_they_need() {
+    assert_eq!(to_text(Value::Double(0.1)).as_deref(), Some("0.1"));
+    assert_eq!(to_text(Value::Double(2.0)).as_deref(), Some("2"));
+    assert_eq!(to_text(Value::Double(0.1 + 0.2)).as_deref(), Some("0.30000000000000004"));
+    assert_eq!(to_text(Value::Double(1e15)).as_deref(), Some("1000000000000000"));
+    assert_eq!(to_text(Value::Double(-9e-5)).as_deref(), Some("-9e-05"));
+    assert_eq!(to_text(Value::Double(5e-324)).as_deref(), Some("5e-324"));
+    assert_eq!(to_text(Value::Double(1e21)).as_deref(), Some("1e+21"));
+    assert_eq!(to_text(Value::Double(f64::NAN)).as_deref(), Some("NaN"));
+    assert_eq!(to_text(Value::Null), None);
 }

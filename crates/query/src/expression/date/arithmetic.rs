@@ -1,17 +1,24 @@
-//! `$dateAdd` and `$dateSubtract`.
+//! Arithmetic of dates in units: `$dateAdd $dateSubtract $dateDiff $dateTrunc`.
 //!
 //! ```text
 //! {$dateAdd: {startDate: <date>, unit: <unit>, amount: <integer>, timezone: <zone>}}
+//! {$dateDiff: {startDate: <date>, endDate: <date>, unit: <unit>, timezone: <zone>, startOfWeek: <day>}}
+//! {$dateTrunc: {date: <date>, unit: <unit>, binSize: <integer>, timezone: <zone>, startOfWeek: <day>}}
 //! ```
+//!
+//! `$dateDiff` counts the boundaries of units between two dates. `$dateTrunc` returns the start of a date's bin. Bins
+//! are counted from 2000-01-01, as MongoDB documents. Bins of weeks are counted from the first start of a week on or
+//! after it.
 
 use super::super::evaluate::{Call, Computed, null, value};
 use super::super::named::{Named, error_template, optional, required};
-use super::calendar::{Civil, DAY, days_in_month};
-use super::unit::{Length, Unit};
+use super::super::show;
+use super::calendar::{self, Civil, DAY, HOUR, Length, MINUTE, SECOND, Unit, days_in_month, to_days};
+use super::to_millis;
+use super::zone;
 use super::zone::Zone;
-use super::{to_millis, zone};
 use base::bson::Value;
-use base::{bail, err};
+use base::{Error, ErrorCode, Result, bail, err};
 
 macro_rules! arguments {
     ($name:ident, $operator:literal) => {
@@ -111,6 +118,169 @@ pub(crate) fn shift(start: i64, unit: Unit, amount: i64, zone: &Zone) -> Option<
     }
 }
 
+/// The arguments in the order of their evaluation.
+pub(in super::super) static DIFFERENCE: Named = Named {
+    parameters: &[
+        required("startDate", 5166303, "Missing 'startDate' parameter to $dateDiff"),
+        required("endDate", 5166304, "Missing 'endDate' parameter to $dateDiff"),
+        required("unit", 5166305, "Missing 'unit' parameter to $dateDiff"),
+        optional("timezone"),
+        optional("startOfWeek"),
+    ],
+    no_object: error_template(5166301, "$dateDiff only supports an object as its argument"),
+    unknown: error_template(5166302, "Unrecognized argument to $dateDiff: {}"),
+};
+
+/// Evaluates `$dateDiff`. Errors: 5166307 for a value that is not a date, errors of units, zones and days of the week.
+pub(in super::super) fn difference<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    let (start, end) = (date(call, 0, "startDate")?, date(call, 1, "endDate")?);
+    let unit = calendar::operand(call, 2)?;
+    let zone = zone(call, 3)?;
+    let (Some(start), Some(end), Some(unit), Some(zone)) = (start, end, unit, zone) else { return null() };
+    let first_day = if unit == Unit::Week { calendar::start_of_week(call, 4)? } else { Some(0) };
+    let Some(first_day) = first_day else { return null() };
+    match bounds_between(start, end, unit, &zone, first_day) {
+        Some(count) => value(count),
+        None => Err(err!(DurationOverflow, "$dateDiff overflowed")),
+    }
+}
+
+fn date(call: &Call<'_, '_>, position: usize, which: &str) -> Result<Option<i64>> {
+    let Some(found) = call.get_non_null(position)? else { return Ok(None) };
+    to_millis(found).map(Some).ok_or_else(|| {
+        let message = format!("$dateDiff requires '{which}' to be a date, but got {}", found.kind().alias());
+        Error::new(ErrorCode::Location(5166307), message)
+    })
+}
+
+/// Counts the boundaries between two instants, negative if `end` is earlier. Days and longer units count on the local
+/// calendar, shorter units in elapsed time.
+fn bounds_between(start: i64, end: i64, unit: Unit, zone: &Zone, first_day: i64) -> Option<i64> {
+    let (a, b) = (zone.to_local(start), zone.to_local(end));
+    let months = |local: i64| {
+        let civil = Civil::from_local(local);
+        civil.year * 12 + civil.month - 1
+    };
+    let count = |per: i64, offset: i64| {
+        let bound = |local: i64| (local.div_euclid(DAY) + offset).div_euclid(per);
+        Some(bound(b) - bound(a))
+    };
+    match unit {
+        Unit::Year => Some(months(b).div_euclid(12) - months(a).div_euclid(12)),
+        Unit::Quarter => Some(months(b).div_euclid(3) - months(a).div_euclid(3)),
+        Unit::Month => Some(months(b) - months(a)),
+        // 1970-01-01 was a Thursday, day 3 if Monday is 0.
+        Unit::Week => count(7, 3 - first_day),
+        Unit::Day => count(1, 0),
+        // The elapsed time counts, between the boundaries of the local clock.
+        Unit::Hour => elapsed(start, end, a, b, HOUR),
+        Unit::Minute => elapsed(start, end, a, b, MINUTE),
+        Unit::Second => elapsed(start, end, a, b, SECOND),
+        Unit::Millisecond => end.checked_sub(start),
+    }
+}
+
+fn elapsed(start: i64, end: i64, local_start: i64, local_end: i64, unit: i64) -> Option<i64> {
+    let from = start.checked_sub(local_start.rem_euclid(unit))?;
+    let to = end.checked_sub(local_end.rem_euclid(unit))?;
+    Some(to.checked_sub(from)?.div_euclid(unit))
+}
+
+/// The arguments in the order of their evaluation.
+pub(in super::super) static TRUNCATE: Named = Named {
+    parameters: &[
+        required("date", 5439009, "Missing 'date' parameter to $dateTrunc"),
+        required("unit", 5439010, "Missing 'unit' parameter to $dateTrunc"),
+        optional("binSize"),
+        optional("timezone"),
+        optional("startOfWeek"),
+    ],
+    no_object: error_template(5439007, "$dateTrunc only supports an object as its argument"),
+    unknown: error_template(
+        5439008,
+        "Unrecognized argument to $dateTrunc: {}. Expected arguments are date, unit, and optionally, binSize, timezone, startOfWeek",
+    ),
+};
+
+/// Evaluates `$dateTrunc`.
+///
+/// Errors: 5166307 for a value that is not a date, 5439013 and FailedToParse for the unit, 5439017 and 5439018 for the
+/// bin, errors of zones and days of the week.
+pub(in super::super) fn truncate<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    let date = match call.get_non_null(0)? {
+        None => None,
+        Some(found) => Some(to_millis(found).ok_or_else(|| {
+            err!(5166307, "$dateTrunc requires 'date' to be a date, but got {}", found.kind().alias())
+        })?),
+    };
+    let unit = calendar::operand(call, 1).map_err(|error| match error.code() {
+        // MongoDB 8.2 reports an unknown unit with the error of its unit parser.
+        ErrorCode::Location(5439014) => err!(FailedToParse, "{}", error.message()),
+        _ => error,
+    })?;
+    let (bin, zone) = (bin_size(call)?, zone(call, 3)?);
+    let (Some(date), Some(unit), Some(bin), Some(zone)) = (date, unit, bin, zone) else { return null() };
+    if call.has_argument(4) && call.get_non_null(4)?.is_none() {
+        return null();
+    }
+    let first_day = if unit == Unit::Week { calendar::start_of_week(call, 4)? } else { Some(0) };
+    let Some(first_day) = first_day else { return null() };
+    match bin_start(date, unit, bin, &zone, first_day) {
+        Some(start) => value(Value::DateTime(start)),
+        None => Err(err!(DurationOverflow, "$dateTrunc overflowed")),
+    }
+}
+
+/// Evaluates the bin size: 1 by default, `None` for null. Errors: 5439017 for a value that is not an int64, 5439018
+/// unless positive.
+fn bin_size(call: &Call<'_, '_>) -> Result<Option<i64>> {
+    if !call.has_argument(2) {
+        return Ok(Some(1));
+    }
+    let Some(found) = call.get_non_null(2)? else { return Ok(None) };
+    let size = found.as_i64().ok_or_else(|| {
+        let (value, kind) = (show::value(found), found.kind().alias());
+        err!(
+            5439017,
+            "$dateTrunc requires 'binSize' to be a 64-bit integer, but got value '{value}' of type {kind}"
+        )
+    })?;
+    if size <= 0 {
+        bail!(5439018, "$dateTrunc requires 'binSize' to be greater than 0, but got value {size}");
+    }
+    Ok(Some(size))
+}
+
+/// Returns the start of the bin; `None` out of range.
+pub(crate) fn bin_start(date: i64, unit: Unit, bin: i64, zone: &Zone, first_day: i64) -> Option<i64> {
+    let local = zone.to_local(date);
+    let reference = to_days(2000, 1, 1)?;
+    match unit.length() {
+        Length::Millis(millis) => {
+            let origin = zone.to_utc(reference * DAY);
+            let size = bin.checked_mul(millis)?;
+            let since = date.checked_sub(origin)?;
+            origin.checked_add(since.checked_sub(since.rem_euclid(size))?)
+        }
+        Length::Days(days) => {
+            // 2000-01-01 was a Saturday, day 5 if Monday is 0.
+            let origin = if days == 7 { reference + (first_day - 5).rem_euclid(7) } else { reference };
+            let size = bin.checked_mul(days)?;
+            let since = local.div_euclid(DAY) - origin;
+            let day = origin.checked_add(since.div_euclid(size).checked_mul(size)?)?;
+            Some(zone.to_utc(day.checked_mul(DAY)?))
+        }
+        Length::Months(months) => {
+            let civil = Civil::from_local(local);
+            let size = bin.checked_mul(months)?;
+            let since = (civil.year - 2000) * 12 + civil.month - 1;
+            let start = since.div_euclid(size).checked_mul(size)?;
+            let day = to_days(2000, start.checked_add(1)?, 1)?;
+            Some(zone.to_utc(day.checked_mul(DAY)?))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::super::testing::{check, check_error, check_parse_error};
@@ -167,5 +337,81 @@ mod tests {
         check_parse_error("{$dateAdd: 1}", 5166400);
         check_parse_error("{$dateAdd: {x: 1}}", 5166401);
         check_parse_error("{$dateAdd: {unit: 'day'}}", 5166402);
+    }
+
+    const DATES: &str = "{a: ISODate('2020-12-31T23:59:59.999Z'), b: ISODate('2021-01-01T00:00:00Z')}";
+
+    #[test]
+    fn bounds_are_counted() {
+        for unit in ["year", "quarter", "month", "day", "hour", "minute", "second", "millisecond"] {
+            let text = format!("{{$dateDiff: {{startDate: '$a', endDate: '$b', unit: '{unit}'}}}}");
+            check(&text, DATES, "NumberLong(1)");
+            let back = format!("{{$dateDiff: {{startDate: '$b', endDate: '$a', unit: '{unit}'}}}}");
+            check(&back, DATES, "NumberLong(-1)");
+        }
+        check("{$dateDiff: {startDate: '$a', endDate: '$b', unit: 'week'}}", DATES, "NumberLong(0)");
+        check(
+            "{$dateDiff: {startDate: '$a', endDate: '$b', unit: 'week', startOfWeek: 'fri'}}",
+            DATES,
+            "NumberLong(1)",
+        );
+        check("{$dateDiff: {startDate: '$a', endDate: '$x', unit: 'week'}}", DATES, "null");
+        check(
+            "{$dateDiff: {startDate: '$a', endDate: '$b', unit: 'day', timezone: '+01'}}",
+            DATES,
+            "NumberLong(0)",
+        );
+    }
+
+    #[test]
+    fn errors_of_differences() {
+        check_error("{$dateDiff: {startDate: 1, endDate: '$b', unit: 'day'}}", DATES, 5166307);
+        check_error("{$dateDiff: {startDate: '$a', endDate: '$b', unit: 'eon'}}", DATES, 5439014);
+        check_error(
+            "{$dateDiff: {startDate: '$a', endDate: '$b', unit: 'week', startOfWeek: 'x'}}",
+            DATES,
+            5439016,
+        );
+        check_parse_error("{$dateDiff: {startDate: 1, endDate: 1}}", 5166305);
+        check_parse_error("{$dateDiff: 1}", 5166301);
+    }
+
+    const BIN_DATE: &str = "{d: ISODate('2021-03-20T11:30:05.123Z')}";
+
+    #[test]
+    fn bins() {
+        let cases = [
+            ("unit: 'year'", "2021-01-01T00:00:00Z"),
+            ("unit: 'quarter'", "2021-01-01T00:00:00Z"),
+            ("unit: 'month', binSize: 2", "2021-03-01T00:00:00Z"),
+            ("unit: 'week'", "2021-03-14T00:00:00Z"),
+            ("unit: 'week', startOfWeek: 'monday'", "2021-03-15T00:00:00Z"),
+            ("unit: 'week', startOfWeek: 'monday', binSize: 2", "2021-03-15T00:00:00Z"),
+            ("unit: 'day'", "2021-03-20T00:00:00Z"),
+            ("unit: 'hour', binSize: 2", "2021-03-20T10:00:00Z"),
+            ("unit: 'minute'", "2021-03-20T11:30:00Z"),
+            ("unit: 'second'", "2021-03-20T11:30:05Z"),
+            ("unit: 'millisecond'", "2021-03-20T11:30:05.123Z"),
+            ("unit: 'day', timezone: 'America/New_York'", "2021-03-20T04:00:00Z"),
+        ];
+        for (arguments, expected) in cases {
+            check(
+                &format!("{{$dateTrunc: {{date: '$d', {arguments}}}}}"),
+                BIN_DATE,
+                &format!("ISODate('{expected}')"),
+            );
+        }
+        check("{$dateTrunc: {date: '$d', unit: 'day', startOfWeek: null}}", BIN_DATE, "null");
+        check("{$dateTrunc: {date: null, unit: 'day'}}", BIN_DATE, "null");
+    }
+
+    #[test]
+    fn errors_of_bins() {
+        check_error("{$dateTrunc: {date: 1, unit: 'day'}}", BIN_DATE, 5166307);
+        check_error("{$dateTrunc: {date: '$d', unit: 1}}", BIN_DATE, 5439013);
+        check_error("{$dateTrunc: {date: '$d', unit: 'eon'}}", BIN_DATE, 9);
+        check_error("{$dateTrunc: {date: '$d', unit: 'day', binSize: 'x'}}", BIN_DATE, 5439017);
+        check_error("{$dateTrunc: {date: '$d', unit: 'day', binSize: 0}}", BIN_DATE, 5439018);
+        check_parse_error("{$dateTrunc: {date: '$d'}}", 5439010);
     }
 }

@@ -4,8 +4,8 @@
 //! may occur once.
 
 use super::calendar::{HOUR, SECOND};
-use super::format::month_number;
 use super::from_string::{ParseError, Read, ZoneRead, parse_error};
+use super::to_string::month_number;
 use super::zone::parse_offset;
 
 /// Result of parsing a part of a date string.

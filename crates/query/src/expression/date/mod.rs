@@ -2,15 +2,10 @@
 
 pub(super) mod arithmetic;
 pub(super) mod calendar;
-pub(super) mod difference;
-pub(super) mod format;
 pub(super) mod free_form;
-pub(super) mod from_parts;
 pub(super) mod from_string;
 pub(super) mod parts;
 pub(super) mod to_string;
-pub(super) mod truncate;
-pub(super) mod unit;
 pub(super) mod zone;
 
 use super::evaluate::Call;

@@ -1,4 +1,4 @@
-//! `$dateToString`.
+//! `$dateToString`, and the format strings that it shares with `$dateFromString`: literal text and `%` specifiers.
 //!
 //! ```text
 //! {$dateToString: {date: <date>, format: <string>, timezone: <zone>, onNull: <expression>}}
@@ -8,9 +8,9 @@ use super::super::evaluate::{Call, Computed, null};
 use super::super::named::{Named, error_template, optional, required};
 use super::super::show;
 use super::calendar::{self, Civil, DAY, MINUTE};
-use super::format::{MONTHS, Piece, for_printing};
+use super::instant;
+use super::zone;
 use super::zone::Zone;
-use super::{instant, zone};
 use base::bson::Value;
 use base::{Result, bail, err};
 use std::fmt::Write;
@@ -122,6 +122,78 @@ fn four_digits(year: i64) -> Result<i64> {
         return Ok(year);
     }
     Err(err!(18537, "$dateToString is only defined on year 0-9999, tried to use year {year}"))
+}
+
+/// A piece of a format string.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Piece {
+    /// Literal text.
+    Literal(char),
+    /// `%` followed by this letter.
+    Specifier(char),
+}
+
+/// The letters that both operators accept.
+const BOTH: &str = "bBdGHjLmMSuVYzZ";
+
+/// Splits a format for printing, which also accepts `%U` and `%w`.
+///
+/// Errors: 18535 for a lone `%` at the end, 18536 for an unknown letter.
+pub(super) fn for_printing(format: &str) -> Result<Vec<Piece>> {
+    pieces(format, |letter| BOTH.contains(letter) || matches!(letter, 'U' | 'w'))
+}
+
+/// Splits a format for parsing.
+///
+/// Errors: as [`for_printing`].
+pub(super) fn for_parsing(format: &str) -> Result<Vec<Piece>> {
+    pieces(format, |letter| BOTH.contains(letter))
+}
+
+/// Splits a format; `known` decides which letters are allowed.
+fn pieces(format: &str, known: impl Fn(char) -> bool) -> Result<Vec<Piece>> {
+    let mut pieces = Vec::new();
+    let mut rest = format.chars();
+    while let Some(c) = rest.next() {
+        if c != '%' {
+            pieces.push(Piece::Literal(c));
+            continue;
+        }
+        pieces.push(match rest.next() {
+            None => bail!(18535, "Unmatched '%' at end of format string"),
+            Some('%') => Piece::Literal('%'),
+            Some(letter) if known(letter) => Piece::Specifier(letter),
+            Some(letter) => bail!(18536, "Invalid format character '%{letter}' in format string"),
+        });
+    }
+    Ok(pieces)
+}
+
+/// The months' names, from January.
+pub(super) const MONTHS: [&str; 12] = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+];
+
+/// Returns the number of a month by its name or its first three letters.
+pub(super) fn month_number(name: &str) -> Option<i64> {
+    let found = MONTHS.iter().position(|month| {
+        let short = month.get(..3).unwrap_or(month);
+        month.eq_ignore_ascii_case(name)
+            || short.eq_ignore_ascii_case(name)
+            || (*month == "September" && name.eq_ignore_ascii_case("sept"))
+    })?;
+    Some(found as i64 + 1)
 }
 
 #[cfg(test)]

@@ -1,12 +1,9 @@
 //! String operators: concatenation, case, length and comparison. Submodules hold substrings, trimming, search,
 //! replacement and regular expressions.
 
-pub(super) mod index_of;
+pub(super) mod edit;
 pub(super) mod regex;
-pub(super) mod replace;
-pub(super) mod split;
 pub(super) mod substring;
-pub(super) mod trim;
 
 use super::convert::to_text;
 use super::evaluate::{Call, Computed, null, type_name, value};

@@ -1,10 +1,12 @@
 //! Evaluates a schema against a value.
+//!
+//! `enum` and `uniqueItems` ignore the order of fields: every document in a value is rewritten with its fields sorted
+//! by name. The normal comparison then applies.
 
 use super::super::siblings::{MANY, fields_by_name};
-use super::keywords::{Additional, Arrays, Dependency, Items, Keywords, Numbers, Objects, Strings};
-use super::unordered;
+use super::{Additional, Arrays, Dependency, Items, Keywords, Numbers, Objects, Strings};
 use crate::Interrupt;
-use base::bson::{Array, Document, Number, Value, compare};
+use base::bson::{Array, Builder, Document, FieldName, Number, Value, ValueBuf, compare, equal};
 use base::{Result, err};
 use std::cmp::Ordering;
 use std::sync::OnceLock;
@@ -48,7 +50,7 @@ impl Keywords {
 
     fn allows_constant(&self, value: Value<'_>) -> bool {
         let Some(allowed) = &self.allowed else { return true };
-        let value = unordered::normalise(value);
+        let value = normalise(value);
         allowed.binary_search_by(|constant| compare(constant.view(), value.view())).is_ok()
     }
 
@@ -159,9 +161,9 @@ impl Arrays {
 }
 
 fn all_different(array: Array<'_>) -> bool {
-    let mut values: Vec<_> = array.iter().map(unordered::normalise).collect();
+    let mut values: Vec<_> = array.iter().map(normalise).collect();
     let count = values.len();
-    unordered::sort_unique(&mut values);
+    sort_unique(&mut values);
     values.len() == count
 }
 
@@ -245,4 +247,48 @@ impl Objects {
         }
         Ok(true)
     }
+}
+
+/// Returns the value with the fields of every nested document sorted by name.
+pub(super) fn normalise(value: Value<'_>) -> ValueBuf {
+    match value {
+        Value::Document(_) | Value::Array(_) => {
+            let mut builder = Builder::new();
+            append(c"".into(), value, &mut builder);
+            let wrapped = builder.finish();
+            wrapped.view().get("").map_or_else(ValueBuf::null, |value| value.to_owned())
+        }
+        scalar => scalar.to_owned(),
+    }
+}
+
+/// Sorts normalised values and removes duplicates.
+pub(super) fn sort_unique(values: &mut Vec<ValueBuf>) {
+    values.sort_by(|a, b| compare(a.view(), b.view()));
+    values.dedup_by(|a, b| equal(a.view(), b.view()));
+}
+
+/// Appends a normalised copy. Recursion is bounded by the depth of the value, which validation limits.
+fn append(name: FieldName<'_>, value: Value<'_>, out: &mut Builder) {
+    match value {
+        Value::Document(document) => {
+            out.begin_document(name);
+            append_sorted(document, out);
+            out.end();
+        }
+        Value::Array(array) => {
+            out.begin_array(name);
+            array.elements().for_each(|element| append(element.field_name(), element.value(), out));
+            out.end();
+        }
+        scalar => {
+            out.append(name, scalar);
+        }
+    }
+}
+
+fn append_sorted(document: Document<'_>, out: &mut Builder) {
+    let mut elements: Vec<_> = document.iter().collect();
+    elements.sort_by_key(|element| element.name_bytes());
+    elements.iter().for_each(|element| append(element.field_name(), element.value(), out));
 }

@@ -1,9 +1,9 @@
-//! Parser of schemas: the table of keywords and the simple keywords.
+//! Parser of schemas: the table of keywords, simple keywords, and keywords that contain schemas (`properties`, `items`,
+//! `allOf` and so on).
 
-use super::keywords::Keywords;
-use super::{subschemas, unordered};
-use crate::matcher::element::TypeSet;
-use crate::matcher::number;
+use super::{Additional, Dependency, Items, Keywords, evaluate};
+use crate::matcher::array::TypeSet;
+use crate::matcher::integer;
 use crate::regex::Regex;
 use base::bson::{Document, MAX_DEPTH, Number, Type, Value};
 use base::{Result, bail, err};
@@ -58,14 +58,14 @@ type Parse = fn(&mut Keywords, &Argument<'_>) -> Result<()>;
 const KEYWORDS: &[(&str, Parse)] = &[
     ("$ref", unsupported),
     ("$schema", unsupported),
-    ("additionalItems", subschemas::additional_items),
-    ("additionalProperties", subschemas::additional_properties),
-    ("allOf", |k, a| set(&mut k.all_of, subschemas::list(a))),
-    ("anyOf", |k, a| set(&mut k.any_of, subschemas::list(a))),
+    ("additionalItems", additional_items),
+    ("additionalProperties", additional_properties),
+    ("allOf", |k, a| set(&mut k.all_of, list(a))),
+    ("anyOf", |k, a| set(&mut k.any_of, list(a))),
     ("bsonType", bson_type),
     ("default", unsupported),
     ("definitions", unsupported),
-    ("dependencies", subschemas::dependencies),
+    ("dependencies", dependencies),
     ("description", text_only),
     ("encrypt", encryption),
     ("encryptMetadata", encryption),
@@ -74,7 +74,7 @@ const KEYWORDS: &[(&str, Parse)] = &[
     ("exclusiveMinimum", |k, a| set(&mut k.numbers.exclusive_minimum, flag(a))),
     ("format", unsupported),
     ("id", unsupported),
-    ("items", subschemas::items),
+    ("items", items),
     ("maxItems", |k, a| set(&mut k.arrays.count_max, count(a).map(Some))),
     ("maxLength", |k, a| set(&mut k.strings.length_max, count(a).map(Some))),
     ("maxProperties", |k, a| set(&mut k.objects.count_max, count(a).map(Some))),
@@ -84,11 +84,11 @@ const KEYWORDS: &[(&str, Parse)] = &[
     ("minProperties", |k, a| set(&mut k.objects.count_min, count(a).map(Some))),
     ("minimum", |k, a| set(&mut k.numbers.minimum, bound(a).map(Some))),
     ("multipleOf", multiple_of),
-    ("not", subschemas::not),
-    ("oneOf", |k, a| set(&mut k.one_of, subschemas::list(a))),
+    ("not", not),
+    ("oneOf", |k, a| set(&mut k.one_of, list(a))),
     ("pattern", pattern),
-    ("patternProperties", subschemas::pattern_properties),
-    ("properties", subschemas::properties),
+    ("patternProperties", pattern_properties),
+    ("properties", properties),
     ("required", |k, a| set(&mut k.objects.required, a.strings().map(owned))),
     ("title", text_only),
     ("type", json_type),
@@ -166,7 +166,7 @@ fn flag(argument: &Argument<'_>) -> Result<bool> {
 }
 
 fn count(argument: &Argument<'_>) -> Result<u64> {
-    Ok(number::parse_non_negative(argument.name, argument.value)?.unsigned_abs())
+    Ok(integer::parse_non_negative(argument.name, argument.value)?.unsigned_abs())
 }
 
 fn bound(argument: &Argument<'_>) -> Result<Number> {
@@ -198,9 +198,9 @@ fn enumeration(keywords: &mut Keywords, argument: &Argument<'_>) -> Result<()> {
     let array = argument.value.as_array().ok_or_else(|| {
         argument.mismatch(&format!("must be an array, but found an element of type {kind}"))
     })?;
-    let mut values: Vec<_> = array.iter().map(unordered::normalise).collect();
+    let mut values: Vec<_> = array.iter().map(evaluate::normalise).collect();
     let given = values.len();
-    unordered::sort_unique(&mut values);
+    evaluate::sort_unique(&mut values);
     if values.is_empty() {
         return Err(argument.unfit("cannot be an empty array"));
     }
@@ -267,6 +267,131 @@ fn types(argument: &Argument<'_>, read: impl Fn(&str) -> Result<Option<Type>>) -
         return Err(argument.unfit("must name at least one type"));
     }
     Ok(set)
+}
+
+impl<'a> Argument<'a> {
+    fn object(&self) -> Result<Document<'a>> {
+        self.value.as_document().ok_or_else(|| self.mismatch("must be an object"))
+    }
+
+    fn deeper(&self, schema: Document<'_>) -> Result<Keywords> {
+        parse(schema, self.depth + 1)
+    }
+}
+
+/// `allOf anyOf oneOf`: one or more schemas.
+pub(super) fn list(argument: &Argument<'_>) -> Result<Vec<Keywords>> {
+    let array = argument.value.as_array().ok_or_else(|| argument.mismatch("must be an array"))?;
+    if array.is_empty() {
+        bail!(BadValue, "$jsonSchema keyword '{}' must be a non-empty array", argument.name);
+    }
+    let schemas = array.iter().map(|value| {
+        let kind = value.kind().alias();
+        let must = || format!("must be an array of objects, but found an element of type {kind}");
+        argument.deeper(value.as_document().ok_or_else(|| argument.mismatch(&must()))?)
+    });
+    schemas.collect()
+}
+
+pub(super) fn not(keywords: &mut Keywords, argument: &Argument<'_>) -> Result<()> {
+    let kind = argument.value.kind().alias();
+    let must = || format!("must be an object, but found an element of type {kind}");
+    let schema = argument.value.as_document().ok_or_else(|| argument.mismatch(&must()))?;
+    keywords.not = Some(Box::new(argument.deeper(schema)?));
+    Ok(())
+}
+
+/// `items`: one schema for all elements, or a schema for each position.
+pub(super) fn items(keywords: &mut Keywords, argument: &Argument<'_>) -> Result<()> {
+    keywords.arrays.items = Some(match argument.value {
+        Value::Document(schema) => Items::Each(Box::new(argument.deeper(schema)?)),
+        Value::Array(array) => {
+            let schemas = array.iter().map(|value| {
+                let kind = value.kind().alias();
+                let must =
+                    || format!("requires that each element of the array is an object, but found a {kind}");
+                argument.deeper(value.as_document().ok_or_else(|| argument.mismatch(&must()))?)
+            });
+            Items::List(schemas.collect::<Result<_>>()?)
+        }
+        other => {
+            let must = format!("must be an array or an object, not {}", other.kind().alias());
+            return Err(argument.mismatch(&must));
+        }
+    });
+    Ok(())
+}
+
+pub(super) fn additional_items(keywords: &mut Keywords, argument: &Argument<'_>) -> Result<()> {
+    let kind = argument.value.kind().alias();
+    let must = format!("must be either an object or a boolean, but got a {kind}");
+    keywords.arrays.additional = additional(argument, &must)?;
+    Ok(())
+}
+
+pub(super) fn additional_properties(keywords: &mut Keywords, argument: &Argument<'_>) -> Result<()> {
+    keywords.objects.additional = additional(argument, "must be an object or a boolean")?;
+    Ok(())
+}
+
+fn additional(argument: &Argument<'_>, must: &str) -> Result<Additional> {
+    match argument.value {
+        Value::Boolean(true) => Ok(Additional::Allowed),
+        Value::Boolean(false) => Ok(Additional::Refused),
+        Value::Document(schema) => Ok(Additional::Schema(Box::new(argument.deeper(schema)?))),
+        _ => Err(argument.mismatch(must)),
+    }
+}
+
+/// `properties`: schemas of fields by name.
+pub(super) fn properties(keywords: &mut Keywords, argument: &Argument<'_>) -> Result<()> {
+    for element in argument.object()? {
+        let name = element.name();
+        let schema = element.value().as_document().ok_or_else(|| {
+            err!(TypeMismatch, "Nested schema for $jsonSchema property '{name}' must be an object")
+        })?;
+        keywords.objects.properties.push((name.to_string(), argument.deeper(schema)?));
+    }
+    keywords.objects.properties.sort_by(|(a, _), (b, _)| a.cmp(b));
+    Ok(())
+}
+
+/// `patternProperties`: schemas of fields whose names match a pattern.
+pub(super) fn pattern_properties(keywords: &mut Keywords, argument: &Argument<'_>) -> Result<()> {
+    for element in argument.object()? {
+        let name = element.name();
+        let schema = element
+            .value()
+            .as_document()
+            .ok_or_else(|| argument.mismatch(&format!("has property '{name}' which is not an object")))?;
+        let pattern = Regex::new(name, "").map_err(|error| {
+            err!(BadValue, "Invalid regular expression in $jsonSchema patternProperties: {}", error.message())
+        })?;
+        keywords.objects.pattern_properties.push((pattern, argument.deeper(schema)?));
+    }
+    Ok(())
+}
+
+/// `dependencies`: names of required fields, or a schema for the whole document.
+pub(super) fn dependencies(keywords: &mut Keywords, argument: &Argument<'_>) -> Result<()> {
+    for element in argument.object()? {
+        let name = element.name();
+        let dependency = match element.value() {
+            Value::Document(schema) => Dependency::Schema(Box::new(argument.deeper(schema)?)),
+            value @ Value::Array(_) => {
+                let inner = Argument { name: argument.name, value, depth: argument.depth };
+                Dependency::Fields(owned(inner.strings()?))
+            }
+            other => {
+                let kind = other.kind().alias();
+                let must =
+                    format!("property '{name}' must be either an object or an array, but got a {kind}");
+                return Err(argument.mismatch(&must));
+            }
+        };
+        keywords.objects.dependencies.push((name.to_string(), dependency));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

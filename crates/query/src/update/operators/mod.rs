@@ -1,19 +1,13 @@
-//! The update operators: one file per operator or small family, and the table of all operators.
+//! The update operators: a file for each kind of operator, and the table of all operators.
 //!
 //! An operator is parsed once per path into a leaf of the update's tree. Its application returns a [`Change`] of one
 //! field. It neither walks, writes nor creates paths.
 
-mod add_to_set;
-mod arithmetic;
-mod bit;
-mod current_date;
-mod extremum;
-mod pop;
-mod pull;
-mod push;
-mod rename;
-pub(super) mod set;
-mod unset;
+mod array;
+mod field;
+mod number;
+
+pub(super) use field::set_to;
 
 use super::apply::FieldContext;
 use super::tree::Fields;
@@ -82,21 +76,21 @@ enum Entry {
 
 /// Every update operator, sorted by name.
 const TABLE: &[(&str, Entry)] = &[
-    ("$addToSet", Entry::Leaf(add_to_set::parse)),
-    ("$bit", Entry::Leaf(bit::parse)),
-    ("$currentDate", Entry::Leaf(current_date::parse)),
-    ("$inc", Entry::Leaf(arithmetic::parse_inc)),
-    ("$max", Entry::Leaf(extremum::parse_max)),
-    ("$min", Entry::Leaf(extremum::parse_min)),
-    ("$mul", Entry::Leaf(arithmetic::parse_mul)),
-    ("$pop", Entry::Leaf(pop::parse)),
-    ("$pull", Entry::Leaf(pull::parse)),
-    ("$pullAll", Entry::Leaf(pull::parse_all)),
-    ("$push", Entry::Leaf(push::parse)),
+    ("$addToSet", Entry::Leaf(array::parse_add_to_set)),
+    ("$bit", Entry::Leaf(number::parse_bit)),
+    ("$currentDate", Entry::Leaf(field::parse_current_date)),
+    ("$inc", Entry::Leaf(number::parse_inc)),
+    ("$max", Entry::Leaf(number::parse_max)),
+    ("$min", Entry::Leaf(number::parse_min)),
+    ("$mul", Entry::Leaf(number::parse_mul)),
+    ("$pop", Entry::Leaf(array::parse_pop)),
+    ("$pull", Entry::Leaf(array::parse_pull)),
+    ("$pullAll", Entry::Leaf(array::parse_pull_all)),
+    ("$push", Entry::Leaf(array::parse_push)),
     ("$rename", Entry::Rename),
-    ("$set", Entry::Leaf(set::parse)),
-    ("$setOnInsert", Entry::Leaf(set::parse_on_insert)),
-    ("$unset", Entry::Leaf(unset::parse)),
+    ("$set", Entry::Leaf(field::parse_set)),
+    ("$setOnInsert", Entry::Leaf(field::parse_set_on_insert)),
+    ("$unset", Entry::Leaf(field::parse_unset)),
 ];
 
 /// The names of all update operators, sorted.
@@ -142,7 +136,7 @@ fn add(tree: &mut Fields, entry: &Entry, argument: &Element<'_>, context: &Conte
             super::tree::check_path(argument.name())?;
             tree.add(argument.name(), parse(argument, context)?)
         }
-        Entry::Rename => rename::add(tree, argument),
+        Entry::Rename => field::add_rename(tree, argument),
     }
 }
 
