@@ -9,6 +9,7 @@
 mod cache;
 mod check;
 mod delta;
+mod free_space;
 mod merge;
 mod page;
 mod superblock;
@@ -31,7 +32,8 @@ use super::reuse::Reuse;
 use super::state::Table;
 use crate::{Compression, Direction, Error, Ident, Range, Result, Value};
 use cache::{PageCache, PageFile};
-use superblock::{Extent, FreeSpace, SLOTS_UNITS, Superblock};
+use free_space::{Extent, FreeSpace};
+use superblock::{SLOTS_UNITS, Superblock};
 use table::{OpenTable, TableRoots};
 use tree::{OpenTree, Tree, Walk};
 

@@ -8,8 +8,9 @@
 //! The module also builds pages from sorted entries.
 
 use super::cache::PageFile;
+use super::free_space::{Extent, FreeSpace};
 use super::page::{Framer, Page, PageHandle, UNIT};
-use super::superblock::{Extent, FreeSpace, SLOTS_UNITS};
+use super::superblock::SLOTS_UNITS;
 use super::tree::Tree;
 use crate::disk::files::Control;
 use crate::disk::journal::during;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::View;
 use super::cache::PageFile;
-use super::superblock::Extent;
+use super::free_space::Extent;
 use super::tree::{OpenTree, Tree, Walk, collect_extents};
 use crate::{Direction, Range, Result};
 

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::superblock::{FreeSpace, SLOTS_UNITS};
+use super::free_space::FreeSpace;
+use super::superblock::SLOTS_UNITS;
 use super::write::Numbers;
 use super::*;
 use crate::Key;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::View;
 use super::cache::PageFile;
+use super::free_space::Extent;
 use super::page::{Page, PageHandle};
-use super::superblock::Extent;
 use crate::disk::reuse::TableReads;
 use crate::{Direction, Key, Range, Result};
 
