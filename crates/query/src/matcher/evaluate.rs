@@ -59,7 +59,7 @@ impl<'c> Evaluation<'c> {
                 self.matches_many(node, children, subject)
             }
             Node::Or(branches) | Node::Nor(branches) => self.matches_branches(node, branches, subject),
-            _ => self.combine(node, |this, child| this.matches(child, subject)),
+            _ => self.combine(node, |this, _, child| this.matches(child, subject)),
         }
     }
 
@@ -70,24 +70,20 @@ impl<'c> Evaluation<'c> {
             Subject::Value(_) => None,
         };
         let Some(siblings) = siblings else {
-            return self.combine(node, |this, child| this.matches(child, subject));
+            return self.combine(node, |this, _, child| this.matches(child, subject));
         };
-        let mut evaluated = 0;
-        self.combine(node, |this, child| {
-            evaluated += 1;
-            match (child, siblings.of(evaluated - 1)) {
-                (Node::Field { path, predicate }, Some(Some(element)))
-                    if element.kind() != Type::Array && path.components().len() == 1 =>
-                {
-                    this.test(predicate, Some(&element))
-                }
-                (Node::Field { path, predicate }, Some(found)) => {
-                    let rest = path.components().get(1..).unwrap_or_default();
-                    let mut visit = |found: walk::Found<'_>| this.visit(predicate, found);
-                    walk::walk_found(rest, found, predicate.leaf_arrays(), None, &mut visit)
-                }
-                _ => this.matches(child, subject),
+        self.combine(node, |this, at, child| match (child, siblings.of(at)) {
+            (Node::Field { path, predicate }, Some(Some(element)))
+                if element.kind() != Type::Array && path.components().len() == 1 =>
+            {
+                this.test(predicate, Some(&element))
             }
+            (Node::Field { path, predicate }, Some(found)) => {
+                let rest = path.components().get(1..).unwrap_or_default();
+                let mut visit = |found: walk::Found<'_>| this.visit(predicate, found);
+                walk::walk_found(rest, found, predicate.leaf_arrays(), None, &mut visit)
+            }
+            _ => this.matches(child, subject),
         })
     }
 
@@ -99,11 +95,11 @@ impl<'c> Evaluation<'c> {
         subject: Subject<'_>,
     ) -> Result<bool> {
         let Subject::Document(document) = subject else {
-            return self.combine(node, |this, child| this.matches(child, subject));
+            return self.combine(node, |this, _, child| this.matches(child, subject));
         };
-        let (mut index, mut remaining) = (None, children.iter().enumerate());
-        self.combine(node, |this, child| {
-            let Some((at @ MANY.., child @ Node::Field { path, predicate })) = remaining.next() else {
+        let mut index = None;
+        self.combine(node, |this, at, child| {
+            let (MANY.., Node::Field { path, predicate }) = (at, child) else {
                 return this.matches(child, subject);
             };
             let index = index.get_or_insert_with(|| FieldIndex::new(document));
@@ -136,32 +132,32 @@ impl<'c> Evaluation<'c> {
             Node::Field { predicate, .. } => self.test(predicate, Some(element)),
             // The parser refuses both here.
             Node::Expr(_) | Node::Schema(_) => Ok(false),
-            _ => self.combine(node, |this, child| this.matches_element(child, element)),
+            _ => self.combine(node, |this, _, child| this.matches_element(child, element)),
         }
     }
 
-    /// Evaluates a condition that combines other conditions. As in MongoDB, array positions from failing branches,
+    /// Evaluates a condition that combines other conditions; `matches` also gets the position of each. As in MongoDB, array positions from failing branches,
     /// `$or` and negations are discarded.
-    fn combine(
+    fn combine<'n>(
         &mut self,
-        node: &Node,
-        mut matches: impl FnMut(&mut Self, &Node) -> Result<bool>,
+        node: &'n Node,
+        mut matches: impl FnMut(&mut Self, usize, &'n Node) -> Result<bool>,
     ) -> Result<bool> {
         let before = self.position;
         let matched = match node {
-            Node::And(children) => all(children, |child| matches(self, child))?,
+            Node::And(children) => all(children, |at, child| matches(self, at, child))?,
             Node::Or(children) => {
-                let any = !all(children, |child| Ok(!matches(self, child)?))?;
+                let any = !all(children, |at, child| Ok(!matches(self, at, child)?))?;
                 self.position = before;
                 any
             }
             Node::Nor(children) => {
-                let none = all(children, |child| Ok(!matches(self, child)?))?;
+                let none = all(children, |at, child| Ok(!matches(self, at, child)?))?;
                 self.position = before;
                 none
             }
             Node::Not(child) => {
-                let matched = matches(self, child)?;
+                let matched = matches(self, 0, child)?;
                 self.position = before;
                 !matched
             }
@@ -243,9 +239,9 @@ impl Predicate {
     }
 }
 
-fn all(children: &[Node], mut holds: impl FnMut(&Node) -> Result<bool>) -> Result<bool> {
-    for child in children {
-        if !holds(child)? {
+fn all<'n>(children: &'n [Node], mut holds: impl FnMut(usize, &'n Node) -> Result<bool>) -> Result<bool> {
+    for (at, child) in children.iter().enumerate() {
+        if !holds(at, child)? {
             return Ok(false);
         }
     }
