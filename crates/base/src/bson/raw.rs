@@ -165,12 +165,6 @@ impl DocumentBuf {
         DocumentBuf(bytes)
     }
 
-    /// Makes a document of encoded elements, as [`Elements::rest`] returns them.
-    pub fn of_elements(elements: &[u8]) -> DocumentBuf {
-        let size = (EMPTY.len() + elements.len()) as i32;
-        DocumentBuf([&size.to_le_bytes(), elements, &[0]].concat())
-    }
-
     /// The document, borrowed.
     pub fn view(&self) -> Document<'_> {
         Document(&self.0)
@@ -240,14 +234,35 @@ impl fmt::Debug for Element<'_> {
 }
 
 impl<'a> Elements<'a> {
-    /// The complete elements in the first bytes of a document.
-    pub fn of_start(start: &'a [u8]) -> Elements<'a> {
-        Elements { rest: start.get(4..).unwrap_or(&[]) }
-    }
-
     /// The bytes not yet iterated over: elements only, without the document's terminator.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
+    }
+}
+
+/// Complete elements at the start of a document whose end may be missing.
+#[derive(Clone, Copy, Default)]
+pub struct LeadingElements<'a>(&'a [u8]);
+
+impl<'a> LeadingElements<'a> {
+    /// Reads the first bytes of a document up to the first element for which `is_last` returns true. `None` if these
+    /// bytes do not contain it.
+    pub fn read(start: &'a [u8], is_last: impl FnMut(&Element<'a>) -> bool) -> Option<LeadingElements<'a>> {
+        let all = start.get(4..)?;
+        let mut elements = Elements { rest: all };
+        elements.by_ref().find(is_last)?;
+        all.get(..all.len() - elements.rest.len()).map(LeadingElements)
+    }
+
+    /// The size in bytes of the document of these elements.
+    pub fn document_size(self) -> usize {
+        EMPTY.len() + self.0.len()
+    }
+
+    /// Returns the document of these elements.
+    pub fn to_document(self) -> DocumentBuf {
+        let size = self.document_size() as i32;
+        DocumentBuf([&size.to_le_bytes(), self.0, &[0]].concat())
     }
 }
 

@@ -1,8 +1,8 @@
-//! A single value: borrowed as [`Value`], owned as [`ValueBuf`]. The size of an encoded value is in
-//! `raw::value_length`.
+//! A single value: borrowed as [`Value`], owned as [`ValueBuf`], growing in a [`ValueBuffer`]. The size of an encoded
+//! value is in `raw::value_length`.
 
 use super::raw::read_length;
-use super::{Array, Decimal128, Document, Number, RegexText, Type};
+use super::{Array, Builder, Decimal128, Document, FieldNameBuf, Number, RegexText, Type};
 use crate::encoding;
 use std::fmt;
 
@@ -342,6 +342,99 @@ impl fmt::Debug for ObjectId {
     }
 }
 
+/// A value in a reusable buffer. A string, document or array can grow at its end.
+#[derive(Default)]
+pub struct ValueBuffer {
+    kind: Option<Type>,
+    bytes: Vec<u8>,
+    /// Number of elements of an array, once it has grown.
+    length: Option<usize>,
+}
+
+/// Encoded content for the end of a string, document or array.
+pub struct ValueContent {
+    /// The bytes, and the terminator after them.
+    bytes: Vec<u8>,
+    /// Number of elements of the array that gets the content.
+    length: usize,
+}
+
+impl ValueBuffer {
+    /// Replaces the value; `None` is a missing value.
+    pub fn set(&mut self, value: Option<Value<'_>>) {
+        self.bytes.clear();
+        self.length = None;
+        self.kind = value.map(|value| value.kind());
+        if let Some(value) = value {
+            value.write_to(&mut self.bytes);
+        }
+    }
+
+    /// The value.
+    pub fn get(&self) -> Option<Value<'_>> {
+        self.kind.map(|kind| Value::decode(kind, &self.bytes))
+    }
+
+    /// The type of the value.
+    pub fn kind(&self) -> Option<Type> {
+        self.kind
+    }
+
+    /// The size of the value in bytes.
+    pub fn size(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Encodes the content of values of the same type for the end of this string, document or array. Elements of arrays
+    /// get the next positions as names. Without a value, the content is for an empty document or array.
+    pub fn encode(&self, values: &[Value<'_>]) -> ValueContent {
+        let mut length = self.length.unwrap_or_else(|| match self.get() {
+            Some(Value::Array(array)) => array.len(),
+            _ => 0,
+        });
+        let (mut elements, mut text) = (Builder::new(), Vec::new());
+        for value in values {
+            match value {
+                Value::Array(array) => {
+                    for element in array.elements() {
+                        elements.append_renamed(&FieldNameBuf::of_number(length), &element);
+                        length += 1;
+                    }
+                }
+                Value::Document(document) => {
+                    elements.append_all(*document);
+                }
+                Value::String(part) => text.extend_from_slice(part.as_bytes()),
+                _ => {}
+            }
+        }
+        let bytes = if self.kind == Some(Type::String) {
+            text.push(0);
+            text
+        } else {
+            elements.into_buffer().split_off(SIZE_BYTES)
+        };
+        ValueContent { bytes, length }
+    }
+
+    /// Adds encoded content.
+    pub fn extend(&mut self, content: &ValueContent) {
+        self.length = Some(content.length);
+        // A string, document or array starts with its size and ends with a zero byte. Only the size of a string does
+        // not count itself.
+        self.bytes.pop();
+        self.bytes.extend_from_slice(&content.bytes);
+        let uncounted = if self.kind == Some(Type::String) { SIZE_BYTES } else { 0 };
+        let size = (self.bytes.len() - uncounted) as i32;
+        if let Some(start) = self.bytes.first_chunk_mut() {
+            *start = size.to_le_bytes();
+        }
+    }
+}
+
+/// Size of the length of a string, document or array.
+const SIZE_BYTES: usize = 4;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -354,5 +447,26 @@ mod tests {
         assert_eq!(ObjectId::parse(&"f".repeat(24)).map(|id| id.timestamp_millis()), Some(-1000));
         assert_eq!(ObjectId::parse("zz"), None);
         assert_eq!(ObjectId::parse(&"g".repeat(24)), None);
+    }
+
+    #[test]
+    fn values_grow_at_their_end() {
+        let grown = |first: &str, more: &str, expected: &str| {
+            let parse = |text: &str| crate::bson::extended_json::parse_value(text).unwrap();
+            let (first, more) = (parse(first), parse(more));
+            let mut buffer = ValueBuffer::default();
+            buffer.set(Some(first.view()));
+            for _ in 0..2 {
+                buffer.extend(&buffer.encode(&[more.view(), more.view()]));
+            }
+            let mut bytes = Vec::new();
+            parse(expected).view().write_to(&mut bytes);
+            assert_eq!((buffer.size(), buffer.bytes), (bytes.len(), bytes));
+        };
+        grown("'a'", "'bc'", "'abcbcbcbc'");
+        grown("{a: 1}", "{b: {}}", "{a: 1, b: {}, b: {}, b: {}, b: {}}");
+        grown("['a']", "[1, 'x']", "['a', 1, 'x', 1, 'x', 1, 'x', 1, 'x']");
+        grown("[]", "[]", "[]");
+        assert!(ValueBuffer::default().get().is_none());
     }
 }

@@ -10,7 +10,7 @@ use super::{ExecContext, Scan};
 use crate::keys::{IndexEntry, RecordId};
 use crate::storage_error;
 use base::Result;
-use base::bson::{Document, DocumentBuf, Elements, Value as BsonValue};
+use base::bson::{LeadingElements, Value as BsonValue};
 use query::matcher::Matcher;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -185,18 +185,20 @@ impl Fields {
         (names.len() <= FIELDS_MAX).then(|| Fields(names.into()))
     }
 
-    /// Returns the elements up to the last of the fields; `None` if a field is missing.
-    fn elements<'a>(&self, mut elements: Elements<'a>) -> Option<&'a [u8]> {
-        let whole = elements.rest();
+    /// Returns the elements up to the last of the fields; `None` if a field is missing in these first bytes of a
+    /// document.
+    fn elements<'a>(&self, start: &'a [u8]) -> Option<LeadingElements<'a>> {
         let mut missing = u64::MAX.checked_shr((FIELDS_MAX - self.0.len()) as u32).unwrap_or(0);
-        while missing != 0 {
-            let element = elements.next()?;
+        if missing == 0 {
+            return Some(LeadingElements::default());
+        }
+        LeadingElements::read(start, |element| {
             let name = element.name_bytes();
             if let Some(position) = self.0.iter().position(|field| field.as_bytes() == name) {
                 missing &= !(1 << position);
             }
-        }
-        whole.get(..whole.len() - elements.rest().len())
+            missing == 0
+        })
     }
 }
 
@@ -206,36 +208,29 @@ pub(super) fn required_bytes(filter: &Matcher) -> Option<Box<[u8]>> {
     if !filter.collation().is_simple() {
         return None;
     }
-    let encoded = |value: BsonValue<'_>| {
-        let mut bytes = Vec::new();
-        value.write_to(&mut bytes);
-        bytes
-    };
     let is_distinctive = |value: &BsonValue<'_>| match value {
         BsonValue::String(text) => !text.is_empty(),
         value => matches!(value, BsonValue::ObjectId(_)),
     };
     let equalities = filter.equalities().ok()?.into_iter().map(|(_, value)| value);
-    let longest = equalities.filter(is_distinctive).map(encoded).max_by_key(Vec::len);
-    longest.map(Vec::into_boxed_slice)
+    let encoded = equalities.filter(is_distinctive).map(|value| value.to_owned());
+    encoded.max_by_key(|value| value.bytes().len()).map(|longest| longest.bytes().into())
 }
 
 impl Excerpt for Fields {
     fn bytes_needed(&self, value: &[u8]) -> usize {
-        let elements = self.elements(Document::from_valid(value).iter());
-        elements.map_or(value.len(), |elements| Document::EMPTY.bytes().len() + elements.len())
+        self.elements(value).map_or(value.len(), LeadingElements::document_size)
     }
 
     fn of_start(&self, start: &[u8]) -> Option<Value> {
-        let elements = self.elements(Elements::of_start(start))?;
-        Some(Value::from(DocumentBuf::of_elements(elements).into_bytes()))
+        Some(Value::from(self.elements(start)?.to_document().into_bytes()))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::bson::Builder;
+    use base::bson::{Builder, Document};
     use base::bson::extended_json::parse;
     use query::Context;
     use query::context::Uninterrupted;

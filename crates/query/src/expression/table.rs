@@ -50,6 +50,20 @@ pub struct Operator {
     /// Checks constant operands even if other operands are not constant.
     pub(crate) check: Option<Check>,
     pub(crate) form: Form,
+    pub(crate) composition: Composition,
+}
+
+/// The composition of an operator's value from its operands, which lets `$reduce` change a value without a copy.
+#[derive(Clone, Copy)]
+pub(crate) enum Composition {
+    /// Not known.
+    Opaque,
+    /// The second or the third operand, depending on the truth of the first.
+    Choice,
+    /// The content of operands of this type, one after the other.
+    Concatenation(Type),
+    /// A join of operands of this type, for which `op(op(a, b), c)` is `op(a, b, c)`.
+    Join(Type),
 }
 
 /// The accepted arguments of an operator.
@@ -73,7 +87,15 @@ pub enum Arity {
 
 impl Operator {
     const fn new(name: &'static str, arity: Arity, evaluate: Evaluate) -> Operator {
-        Operator { name, arity, pure: true, evaluate, check: None, form: Form::Positional }
+        Operator {
+            name,
+            arity,
+            pure: true,
+            evaluate,
+            check: None,
+            form: Form::Positional,
+            composition: Composition::Opaque,
+        }
     }
 
     const fn described(mut self, describe: Describe) -> Operator {
@@ -93,6 +115,11 @@ impl Operator {
 
     const fn impure(mut self) -> Operator {
         self.pure = false;
+        self
+    }
+
+    const fn composed(mut self, composition: Composition) -> Operator {
+        self.composition = composition;
         self
     }
 
@@ -135,6 +162,7 @@ const fn op(name: &'static str, arity: Arity, evaluate: Evaluate) -> Operator {
 }
 
 use Arity::{Any, Between, Converted, Exactly, Named, Own};
+use Composition::{Choice, Concatenation, Join};
 
 /// Every operator, sorted by name.
 pub static OPERATORS: &[Operator] = &[
@@ -161,9 +189,9 @@ pub static OPERATORS: &[Operator] = &[
     op("$bsonSize", Exactly(1), misc::bson_size),
     op("$ceil", Exactly(1), rounding::ceil),
     op("$cmp", Exactly(2), logic::cmp),
-    op("$concat", Any, string::concat),
-    op("$concatArrays", Any, array::concat),
-    op("$cond", Own(conditional::parse_cond), conditional::cond),
+    op("$concat", Any, string::concat).composed(Concatenation(Type::String)),
+    op("$concatArrays", Any, array::concat).composed(Concatenation(Type::Array)),
+    op("$cond", Own(conditional::parse_cond), conditional::cond).composed(Choice),
     op("$const", Own(literal::parse_literal), misc::never),
     op("$convert", Named(&convert::ARGUMENTS), convert::operator),
     op("$cos", Exactly(1), trigonometry::cos),
@@ -225,7 +253,7 @@ pub static OPERATORS: &[Operator] = &[
     op("$max", Any, |call| accumulators::extreme(call, Ordering::Greater)),
     op("$maxN", Named(&order::EXTREMES), order::max_n),
     op("$median", Named(&ranks::MEDIAN), ranks::median),
-    op("$mergeObjects", Any, object::merge),
+    op("$mergeObjects", Any, object::merge).composed(Join(Type::Document)),
     op("$meta", Own(misc::parse_meta), misc::meta).described(misc::describe_meta).impure(),
     op("$millisecond", Own(parts::parse), parts::millisecond).with_names(parts::NAMES),
     op("$min", Any, |call| accumulators::extreme(call, Ordering::Less)),
@@ -259,7 +287,7 @@ pub static OPERATORS: &[Operator] = &[
     op("$setField", Own(object::parse_set), object::set).with_names(&["field", "input", "value"]),
     op("$setIntersection", Any, set::intersection),
     op("$setIsSubset", Exactly(2), set::is_subset),
-    op("$setUnion", Any, set::union),
+    op("$setUnion", Any, set::union).composed(Join(Type::Array)),
     op("$sigmoid", Own(power::parse_sigmoid), power::sigmoid),
     op("$sin", Exactly(1), trigonometry::sin),
     op("$sinh", Exactly(1), trigonometry::sinh),

@@ -2,12 +2,12 @@
 
 use super::super::evaluate::{Call, Computed, Scope, null};
 use super::super::logic::truthy;
-use super::super::node::{FieldNode, Node, Source};
-use super::super::table::Operator;
+use super::super::node::{CallNode, FieldNode, Node, Source};
+use super::super::table::{Composition, Operator};
 use super::array_or_null;
 use super::iterate::with_positions;
 use crate::Arena;
-use base::bson::{Builder, FieldNameBuf, MAX_DEPTH, Type, Value, nests_deeper};
+use base::bson::{Array, Document, MAX_DEPTH, Type, Value, ValueBuffer, ValueContent, nests_deeper};
 use base::{Result, bail, err};
 
 /// Evaluates `$reduce`. The accumulated value alternates between two buffers, so memory does not grow with the
@@ -27,14 +27,15 @@ pub(in super::super) fn reduce<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let reads = reads_value(body, slot);
     for (position, element) in with_positions(input) {
         call.scope.context.steps(1)?;
-        let rules = Rules { slot, reads, kind: accumulated.value.kind, waiting: accumulated.waiting_for() };
+        let rules = Rules { slot, reads, kind: accumulated.value.kind(), waiting: accumulated.operator };
         let value = if reads { accumulated.value.get() } else { None };
         let step = call.with(&[position, Some(element), value], &arena, |scope| step(body, rules, scope))?;
         let (mut joined, mut replaced) = (None, false);
         match step {
             Step::Keep => {}
             Step::Join(operator, operands) => {
-                joined = Some((operator, accumulated.target(operator).encode(call, &operands)?));
+                check_operands(call, &operands)?;
+                joined = Some((operator, accumulated.target(operator).encode(&operands)));
             }
             Step::Replace(value) => {
                 next.set(value);
@@ -80,14 +81,14 @@ struct Rules {
     /// The type of the accumulated value.
     kind: Option<Type>,
     /// The operator whose operands wait.
-    waiting: Option<&'static str>,
+    waiting: Option<&'static Operator>,
 }
 
 impl Rules {
     /// Whether an operator may join operands to the accumulated value.
     fn allow(&self, operator: &Operator) -> bool {
         let may_wait = extends(operator) || !self.reads;
-        let fits = self.waiting.is_none_or(|waiting| waiting == operator.name);
+        let fits = self.waiting.is_none_or(|waiting| std::ptr::eq(waiting, operator));
         self.kind.is_some() && joined_type(operator) == self.kind && may_wait && fits
     }
 }
@@ -103,12 +104,12 @@ fn step<'n: 'b, 'b>(body: &'n Node, rules: Rules, scope: &Scope<'_, 'b>) -> Resu
         false => Ok(Step::Evaluate(body)),
     };
     let Node::Call(call) = body else { return evaluated() };
+    if let Some((condition, then, otherwise)) = choice(call) {
+        scope.context.steps(1)?;
+        let chosen = if truthy(condition.evaluate(scope)?) { then } else { otherwise };
+        return step(chosen, rules, scope);
+    }
     match call.operands.as_slice() {
-        [condition, then, otherwise] if call.operator.name == "$cond" => {
-            scope.context.steps(1)?;
-            let chosen = if truthy(condition.evaluate(scope)?) { then } else { otherwise };
-            step(chosen, rules, scope)
-        }
         [first, rest @ ..]
             if !rest.is_empty() && is_value(first, rules.slot) && rules.allow(call.operator) =>
         {
@@ -127,19 +128,25 @@ fn step<'n: 'b, 'b>(body: &'n Node, rules: Rules, scope: &Scope<'_, 'b>) -> Resu
     }
 }
 
-/// The type of the operands of an operator for which `op(op(a, b), c)` is `op(a, b, c)`.
+/// Returns the type of the operands that an operator joins.
 fn joined_type(operator: &Operator) -> Option<Type> {
-    match operator.name {
-        "$concat" => Some(Type::String),
-        "$concatArrays" | "$setUnion" => Some(Type::Array),
-        "$mergeObjects" => Some(Type::Document),
-        _ => None,
+    match operator.composition {
+        Composition::Concatenation(kind) | Composition::Join(kind) => Some(kind),
+        Composition::Choice | Composition::Opaque => None,
     }
 }
 
 /// Whether an operator adds its operands at the end of the first one.
 fn extends(operator: &Operator) -> bool {
-    matches!(operator.name, "$concat" | "$concatArrays")
+    matches!(operator.composition, Composition::Concatenation(_))
+}
+
+/// Returns the condition and the operands of a call that has the value of one of two operands.
+fn choice(call: &CallNode) -> Option<(&Node, &Node, &Node)> {
+    match (call.operator.composition, call.operands.as_slice()) {
+        (Composition::Choice, [condition, then, otherwise]) => Some((condition, then, otherwise)),
+        _ => None,
+    }
 }
 
 fn is_value(node: &Node, slot: usize) -> bool {
@@ -150,10 +157,10 @@ fn is_value(node: &Node, slot: usize) -> bool {
 fn reads_value(body: &Node, slot: usize) -> bool {
     let reads = |node: &Node| mentions(node, slot);
     let Node::Call(call) = body else { return reads(body) && !is_value(body, slot) };
+    if let Some((condition, then, otherwise)) = choice(call) {
+        return reads(condition) || reads_value(then, slot) || reads_value(otherwise, slot);
+    }
     match call.operands.as_slice() {
-        [condition, then, otherwise] if call.operator.name == "$cond" => {
-            reads(condition) || reads_value(then, slot) || reads_value(otherwise, slot)
-        }
         [first, rest @ ..] if joined_type(call.operator).is_some() && is_value(first, slot) => {
             rest.is_empty() || rest.iter().any(reads)
         }
@@ -180,28 +187,30 @@ struct Accumulated {
 const WAITING: usize = 4 << 10;
 
 impl Accumulated {
-    fn waiting_for(&self) -> Option<&'static str> {
-        self.operator.map(|operator| operator.name)
-    }
-
     /// The buffer that gets the operands of an operator.
     fn target(&self, operator: &Operator) -> &ValueBuffer {
         if extends(operator) { &self.value } else { &self.waiting }
     }
 
     /// Adds encoded operands of an operator. Errors: memory limit, and errors of [`join`](Self::join).
-    fn add(&mut self, call: &Call<'_, '_>, operator: &'static Operator, operands: &Operands) -> Result<()> {
+    fn add(
+        &mut self,
+        call: &Call<'_, '_>,
+        operator: &'static Operator,
+        operands: &ValueContent,
+    ) -> Result<()> {
         if extends(operator) {
             self.value.extend(operands);
-            return call.scope.check_memory(self.value.bytes.len());
+            return call.scope.check_memory(self.value.size());
         }
         if self.operator.replace(operator).is_none() {
-            self.waiting.kind = self.value.kind;
-            self.waiting.bytes.clear();
-            self.waiting.bytes.extend_from_slice(&EMPTY);
+            self.waiting.set(Some(match self.value.kind() {
+                Some(Type::Array) => Value::Array(Array::EMPTY),
+                _ => Value::Document(Document::EMPTY),
+            }));
         }
         self.waiting.extend(operands);
-        match self.waiting.bytes.len() > self.value.bytes.len().max(WAITING) {
+        match self.waiting.size() > self.value.size().max(WAITING) {
             true => self.join(call),
             false => Ok(()),
         }
@@ -221,90 +230,16 @@ impl Accumulated {
     }
 }
 
-/// An empty document or array.
-const EMPTY: [u8; 5] = [5, 0, 0, 0, 0];
-
-/// The content of operands, with the end of a string, document or array, and the number of elements of the array that
-/// they extend.
-type Operands = (Vec<u8>, Option<usize>);
-
-/// Bytes of the size of a string, document or array.
-const SIZE: usize = 4;
-
-/// A value copied into a reusable buffer.
-#[derive(Default)]
-struct ValueBuffer {
-    kind: Option<Type>,
-    bytes: Vec<u8>,
-    /// Number of elements of an array, once it has grown.
-    length: Option<usize>,
-}
-
-impl ValueBuffer {
-    fn set(&mut self, value: Option<Value<'_>>) {
-        self.bytes.clear();
-        self.length = None;
-        self.kind = value.map(|value| value.kind());
-        if let Some(value) = value {
-            value.write_to(&mut self.bytes);
-        }
-    }
-
-    /// Encodes operands for the end of this string, document or array.
-    ///
-    /// Errors: Overflow if an element nests too deeply, interruption.
-    fn encode(&self, call: &Call<'_, '_>, operands: &[Value<'_>]) -> Result<Operands> {
-        let mut length = match (self.length, self.kind) {
-            (None, Some(Type::Array)) => {
-                self.get().and_then(|value| value.as_array()).map_or(0, |array| array.len())
-            }
-            (length, _) => length.unwrap_or(0),
-        };
-        let (mut elements, mut text) = (Builder::new(), Vec::new());
-        for operand in operands {
-            check_depth(Some(*operand))?;
-            match operand {
-                Value::Array(array) => {
-                    for element in array.iter() {
-                        call.scope.context.steps(1)?;
-                        elements.append(&FieldNameBuf::of_number(length), element);
-                        length += 1;
-                    }
-                }
-                Value::Document(document) => {
-                    for element in document.iter() {
-                        call.scope.context.steps(1)?;
-                        elements.append(element.field_name(), element.value());
-                    }
-                }
-                Value::String(part) => text.extend_from_slice(part.as_bytes()),
-                _ => {}
-            }
-        }
-        if self.kind == Some(Type::String) {
-            text.push(0);
-            return Ok((text, None));
-        }
-        Ok((elements.into_buffer().split_off(SIZE), Some(length)))
-    }
-
-    /// Adds encoded operands.
-    fn extend(&mut self, (bytes, length): &Operands) {
-        self.length = *length;
-        // A string, document or array starts with its size and ends with a zero byte. Only the size of a string does
-        // not count itself.
-        self.bytes.pop();
-        self.bytes.extend_from_slice(bytes);
-        let prefix = if self.kind == Some(Type::String) { SIZE } else { 0 };
-        let size = (self.bytes.len() - prefix) as i32;
-        if let Some(start) = self.bytes.first_chunk_mut() {
-            *start = size.to_le_bytes();
-        }
-    }
-
-    fn get(&self) -> Option<Value<'_>> {
-        self.kind.map(|kind| Value::decode(kind, &self.bytes))
-    }
+/// Checks operands before they are encoded. Errors: Overflow if one nests too deeply, interruption.
+fn check_operands(call: &Call<'_, '_>, operands: &[Value<'_>]) -> Result<()> {
+    operands.iter().try_for_each(|operand| {
+        check_depth(Some(*operand))?;
+        call.scope.context.steps(match operand {
+            Value::Array(array) => array.len(),
+            Value::Document(document) => document.iter().count(),
+            _ => 0,
+        })
+    })
 }
 
 /// Refuses values that nest too deeply, because a reduction can add a level per iteration.
