@@ -35,6 +35,16 @@ impl Error {
         )
     }
 
+    /// Returns the error for a field that is not known.
+    pub fn unknown_field(path: impl fmt::Display) -> Error {
+        crate::err!(40415, "BSON field '{path}' is an unknown field.")
+    }
+
+    /// Returns the error for a field that is required.
+    pub fn missing_field(path: impl fmt::Display) -> Error {
+        crate::err!(40414, "BSON field '{path}' is missing but a required field")
+    }
+
     /// Adds fields to the error reply, such as keyPattern and keyValue of a duplicate key or errInfo of a failed
     /// validation.
     pub fn with_info(mut self, info: DocumentBuf) -> Error {

@@ -32,10 +32,10 @@ pub(super) fn parse(name: &'static str, spec: &Element<'_>, context: &Context) -
             "input" => input = Some(Expression::parse(field.value(), context)?),
             "p" if !median => ranked = Some(parse_ranks(&field, context)?),
             "method" => method = check_method(&field)?,
-            other => bail!(40415, "BSON field '{name}.{other}' is an unknown field."),
+            other => return Err(Error::unknown_field(format_args!("{name}.{other}"))),
         }
     }
-    let missing = |field: &str| err!(40414, "BSON field '{name}.{field}' is missing but a required field");
+    let missing = |field: &str| Error::missing_field(format_args!("{name}.{field}"));
     let input = input.ok_or_else(|| missing("input"))?;
     let ranked = ranked.ok_or_else(|| missing("p"))?.limited(context.limits.several);
     if !method {

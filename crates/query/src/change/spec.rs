@@ -14,7 +14,7 @@
 
 use super::token::{ResumeToken, TokenParts};
 use base::bson::{Document, Element, Type, Value};
-use base::{Namespace, Result, bail, err};
+use base::{Error, Namespace, Result, bail, err};
 
 /// `fullDocument`: the document returned with updates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -120,7 +120,7 @@ impl Spec {
                 // Accepted without effect: chunks migrate only between shards.
                 "showMigrationEvents" => drop(flag(&field)?),
                 other => {
-                    bail!(40415, "BSON field '$changeStream.{other}' is an unknown field.");
+                    return Err(Error::unknown_field(format_args!("$changeStream.{other}")));
                 }
             }
         }

@@ -170,12 +170,12 @@ impl Namespace {
                 }
                 "coll" => collection = Some(text(prefix, &field)?),
                 "timeseries" => bail!(NotImplemented, "{prefix}.timeseries is not implemented"),
-                other => bail!(40415, "BSON field '{prefix}.{other}' is an unknown field."),
+                other => return Err(Error::unknown_field(format_args!("{prefix}.{other}"))),
             }
         }
         match collection {
             Some(collection) => Ok(Namespace { database, collection }),
-            None => Err(err!(40414, "BSON field '{prefix}.coll' is missing but a required field")),
+            None => Err(Error::missing_field(format_args!("{prefix}.coll"))),
         }
     }
 

@@ -15,7 +15,7 @@
 //! Documents are sorted by partition and field. A counter advances along the steps and creates a document for each step
 //! without one.
 
-use super::fields::set_path;
+use super::fields::{check_options, required_option, set_path};
 use super::operator::Operator;
 use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Stream};
@@ -25,7 +25,7 @@ use crate::row::RowCodec;
 use crate::window::Unit;
 use crate::{Collation, Row, Sorter};
 use base::bson::{Array, Document, DocumentBuf, Element, Number, Path, Value, ValueBuf, compare};
-use base::{Result, bail, err};
+use base::{Error, Result, bail, err};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -282,28 +282,30 @@ impl Densify {
             let found = spec.kind().alias();
             bail!(FailedToParse, "the $densify stage specification must be an object, found {found}");
         };
-        check_fields("$densify", options, &["field", "partitionByFields", "range"])?;
-        let field = parse_field(required("$densify", options, "field")?)?;
+        check_options("$densify", options, &["field", "partitionByFields", "range"])?;
+        let field = parse_field(required_option("$densify", options, "field")?)?;
         let partition_by = match options.get("partitionByFields") {
             None => Vec::new(),
             Some(Value::Array(fields)) => fields.iter().map(parse_field).collect::<Result<_>>()?,
-            Some(other) => return Err(wrong_type("$densify.partitionByFields", other, "array")),
+            Some(other) => {
+                return Err(Error::wrong_type("$densify.partitionByFields", other.kind(), "array"));
+            }
         };
         if partition_by.iter().any(|path| path.starts_with(&field) || field.starts_with(path)) {
             bail!(8993000, "BSON field '$densify.partitionByFields' contains the field that is densified");
         }
-        let range = required("$densify", options, "range")?;
+        let range = required_option("$densify", options, "range")?;
         let Value::Document(range) = range else {
-            return Err(wrong_type("$densify.range", range, "object"));
+            return Err(Error::wrong_type("$densify.range", range.kind(), "object"));
         };
-        check_fields("$densify.range", range, &["step", "bounds", "unit"])?;
+        check_options("$densify.range", range, &["step", "bounds", "unit"])?;
         let unit = match range.get("unit") {
             None => None,
             Some(Value::String(unit)) => Some(Unit::parse(unit)?),
-            Some(other) => return Err(wrong_type("$densify.range.unit", other, "string")),
+            Some(other) => return Err(Error::wrong_type("$densify.range.unit", other.kind(), "string")),
         };
-        let step = parse_step(required("$densify.range", range, "step")?, unit)?;
-        let ends = parse_ends(required("$densify.range", range, "bounds")?, unit)?;
+        let step = parse_step(required_option("$densify.range", range, "step")?, unit)?;
+        let ends = parse_ends(required_option("$densify.range", range, "bounds")?, unit)?;
         if matches!(ends, DensifyBounds::Partition) && partition_by.is_empty() {
             bail!(
                 5733408,
@@ -344,26 +346,10 @@ impl Densify {
     }
 }
 
-fn check_fields(name: &str, document: Document<'_>, known: &[&str]) -> Result<()> {
-    match document.iter().find(|field| !known.contains(&field.name())) {
-        Some(field) => Err(err!(40415, "BSON field '{name}.{}' is an unknown field.", field.name())),
-        None => Ok(()),
-    }
-}
-
-fn required<'a>(name: &str, document: Document<'a>, field: &str) -> Result<Value<'a>> {
-    document
-        .get(field)
-        .ok_or_else(|| err!(40414, "BSON field '{name}.{field}' is missing but a required field"))
-}
-
-fn wrong_type(name: &str, found: Value<'_>, expected: &str) -> base::Error {
-    let found = found.kind().alias();
-    err!(TypeMismatch, "BSON field '{name}' is the wrong type '{found}', expected type '{expected}'")
-}
-
 fn parse_field(value: Value<'_>) -> Result<Path> {
-    let Value::String(text) = value else { return Err(wrong_type("$densify.field", value, "string")) };
+    let Value::String(text) = value else {
+        return Err(Error::wrong_type("$densify.field", value.kind(), "string"));
+    };
     checked_path(text)
 }
 

@@ -19,6 +19,7 @@
 //! All options are optional. `targetAllNodes` and `allHosts` are for sharded clusters and are refused if true.
 
 use super::definition::{Parser, Requester, Resource, Right, is_set, values};
+use super::fields::required_option;
 use super::operator::{Kind, Operator};
 use super::{Environment, Stream, registry};
 use base::bson::{Array, Document, DocumentBuf, Element, Value};
@@ -86,12 +87,12 @@ pub(super) fn options<'v>(spec: &Element<'v>, no_document: ErrorCode) -> Result<
 /// Errors: 40415 and TypeMismatch for other options.
 pub(super) fn check_flags(name: &str, options: Document<'_>, flags: &[&str]) -> Result<()> {
     for option in options {
-        let flag = option.name();
-        if !flags.contains(&flag) {
-            bail!(40415, "BSON field '{name}.{flag}' is an unknown field.");
+        let path = format_args!("{name}.{}", option.name());
+        if !flags.contains(&option.name()) {
+            return Err(Error::unknown_field(path));
         }
         if option.value().as_bool().is_none() {
-            return Err(Error::wrong_type(format_args!("{name}.{flag}"), option.kind(), "bool"));
+            return Err(Error::wrong_type(path, option.kind(), "bool"));
         }
     }
     Ok(())
@@ -154,7 +155,7 @@ impl CollStats {
                 "latencyStats" => {
                     asked.latencies = Some(parse_latency_stats(object(&element)?)?);
                 }
-                name => bail!(40415, "BSON field '$collStats.{name}' is an unknown field."),
+                name => return Err(Error::unknown_field(format_args!("$collStats.{name}"))),
             }
         }
         Ok(asked)
@@ -195,9 +196,7 @@ fn parse_latency_stats(argument: Document<'_>) -> Result<bool> {
                     element.kind().alias()
                 );
             }
-            (name, _) => {
-                bail!(40415, "BSON field '$collStats.latencyStats.{name}' is an unknown field.");
-            }
+            (name, _) => return Err(Error::unknown_field(format_args!("$collStats.latencyStats.{name}"))),
         }
     }
     Ok(histograms)
@@ -313,34 +312,27 @@ pub(crate) fn parse_query_settings(spec: &Element<'_>) -> Result<External> {
 pub(crate) fn parse_query_stats(spec: &Element<'_>) -> Result<External> {
     let name = spec.name();
     let Value::Document(options) = spec.value() else {
-        let found = spec.value();
-        bail!(FailedToParse, "{name} value must be an object. Found: {}", found.kind().alias());
+        bail!(FailedToParse, "{name} value must be an object. Found: {}", spec.kind().alias());
     };
     for option in options {
-        let field = option.name();
-        if field != "transformIdentifiers" {
-            bail!(40415, "BSON field '{name}.{field}' is an unknown field.");
+        let path = format!("{name}.{}", option.name());
+        if option.name() != "transformIdentifiers" {
+            return Err(Error::unknown_field(path));
         }
         let Value::Document(transform) = option.value() else {
-            return Err(Error::wrong_type(format_args!("{name}.{field}"), option.kind(), "object"));
+            return Err(Error::wrong_type(path, option.kind(), "object"));
         };
-        let Some(algorithm) = transform.get("algorithm") else {
-            bail!(40414, "BSON field '{name}.{field}.algorithm' is missing but a required field");
-        };
+        let algorithm = required_option(&path, transform, "algorithm")?;
         match algorithm.as_str() {
             Some("hmac-sha-256") => {}
             Some(other) => {
                 bail!(
                     BadValue,
-                    "Enumeration value '{other}' for field '{name}.{field}.algorithm' is not a valid value."
+                    "Enumeration value '{other}' for field '{path}.algorithm' is not a valid value."
                 );
             }
             None => {
-                return Err(Error::wrong_type(
-                    format_args!("{name}.{field}.algorithm"),
-                    algorithm.kind(),
-                    "string",
-                ));
+                return Err(Error::wrong_type(format_args!("{path}.algorithm"), algorithm.kind(), "string"));
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Sets a value at a path of a document, and reads options of specifications.
 
 use base::bson::{Builder, Document, DocumentBuf, Element, FieldName, Path, PathComponent, Value, ValueBuf};
-use base::{Result, err};
+use base::{Error, Result, err};
 use foldhash::HashMap;
 
 /// Returns the document with a value at the path, or without it for `None`. Values on the path that are not documents
@@ -112,6 +112,19 @@ pub(crate) fn visit_values<'a>(
         }
         _ => {}
     }
+}
+
+/// Refuses options other than `known`. Errors: 40415, naming the stage and the option.
+pub(crate) fn check_options(stage: &str, options: Document<'_>, known: &[&str]) -> Result<()> {
+    match options.iter().find(|option| !known.contains(&option.name())) {
+        Some(option) => Err(Error::unknown_field(format_args!("{stage}.{}", option.name()))),
+        None => Ok(()),
+    }
+}
+
+/// Returns an option. Errors: 40414, naming the stage and the option, if it is absent.
+pub(crate) fn required_option<'a>(stage: &str, options: Document<'a>, name: &str) -> Result<Value<'a>> {
+    options.get(name).ok_or_else(|| Error::missing_field(format_args!("{stage}.{name}")))
 }
 
 /// Returns a string option.

@@ -10,6 +10,7 @@
 //! }}
 //! ```
 
+use super::fields::{check_options, required_option};
 use super::parse::{Parsed, Scope};
 use base::bson::{Builder, Document, DocumentBuf, Element, FieldName, FieldNameBuf, Value};
 use base::{Error, Result, bail, err};
@@ -44,14 +45,8 @@ fn output_of<'v>(spec: &Element<'v>) -> Result<(Document<'v>, Document<'v>)> {
         let found = spec.kind().alias();
         bail!(FailedToParse, "the $fill stage specification must be an object, found {found}");
     };
-    for option in options {
-        if !matches!(option.name(), "partitionBy" | "partitionByFields" | "sortBy" | "output") {
-            bail!(40415, "BSON field '$fill.{}' is an unknown field.", option.name());
-        }
-    }
-    let Some(output) = options.get("output") else {
-        bail!(40414, "BSON field '$fill.output' is missing but a required field");
-    };
+    check_options("$fill", options, &["partitionBy", "partitionByFields", "sortBy", "output"])?;
+    let output = required_option("$fill", options, "output")?;
     let Some(output) = output.as_document().filter(|output| !output.is_empty()) else {
         bail!(6050203, "$fill 'output' must be an object with at least one field");
     };

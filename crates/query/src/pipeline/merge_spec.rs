@@ -12,6 +12,7 @@
 //! ```
 
 use super::collections::Namespace;
+use super::fields::check_options;
 use super::variables::{Let, parse_let};
 use crate::field_path::checked_path;
 use crate::{Context, Update};
@@ -64,24 +65,14 @@ impl Merge {
                 bail!(51182, "$merge only supports a string or object argument, not {found}");
             }
         };
-        for option in options {
-            if !matches!(option.name(), "into" | "on" | "let" | "whenMatched" | "whenNotMatched") {
-                bail!(40415, "BSON field '$merge.{}' is an unknown field.", option.name());
-            }
-        }
+        check_options("$merge", options, &["into", "on", "let", "whenMatched", "whenNotMatched"])?;
         let find = |name| options.find(name).filter(|option| !option.value().is_nullish());
         if let Some(variables) = find("let")
             && variables.value().as_document().is_none()
         {
-            let found = variables.kind().alias();
-            bail!(
-                TypeMismatch,
-                "BSON field '$merge.let' is the wrong type '{found}', expected type 'object'"
-            );
+            return Err(Error::wrong_type("$merge.let", variables.kind(), "object"));
         }
-        let Some(into) = options.find("into") else {
-            bail!(40414, "BSON field '$merge.into' is missing but a required field");
-        };
+        let into = options.find("into").ok_or_else(|| Error::missing_field("$merge.into"))?;
         let mut merge = Merge::by_default(parse_into(&into)?);
         if let Some(on) = options.find("on") {
             merge.on = parse_on(on.value())?;

@@ -30,12 +30,11 @@ pub(crate) fn parse_replace_root(spec: &Element<'_>, scope: &Scope<'_>) -> Resul
     let mut new_root = None;
     for option in options {
         if option.name() != "newRoot" {
-            bail!(40415, "BSON field '$replaceRoot.{}' is an unknown field.", option.name());
+            return Err(Error::unknown_field(format_args!("$replaceRoot.{}", option.name())));
         }
         new_root = Some(Expression::parse(option.value(), scope.context)?);
     }
-    let new_root = new_root
-        .ok_or_else(|| err!(40414, "BSON field '$replaceRoot.newRoot' is missing but a required field"))?;
+    let new_root = new_root.ok_or_else(|| Error::missing_field("$replaceRoot.newRoot"))?;
     Ok(Parsed::one(ReplaceRoot { operand: "'newRoot' expression ", new_root }))
 }
 

@@ -12,7 +12,7 @@
 //! }}
 //! ```
 
-use super::fields::{Positions, set_fields, set_path};
+use super::fields::{Positions, check_options, required_option, set_fields, set_path};
 use super::operator::Operator;
 use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Stream};
@@ -42,11 +42,7 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
         let found = spec.kind().alias();
         bail!(FailedToParse, "the $setWindowFields stage specification must be an object, found {found}");
     };
-    for option in options {
-        if !matches!(option.name(), "partitionBy" | "sortBy" | "output") {
-            bail!(40415, "BSON field '$setWindowFields.{}' is an unknown field.", option.name());
-        }
-    }
+    check_options("$setWindowFields", options, &["partitionBy", "sortBy", "output"])?;
     let partition_by =
         options.get("partitionBy").map(|value| Expression::parse(value, scope.context)).transpose()?;
     let sort_by = options
@@ -54,9 +50,7 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
         .filter(|value| !value.is_nullish())
         .map(|value| parse_sort_by(value, scope.context))
         .transpose()?;
-    let Some(output) = options.get("output") else {
-        bail!(40414, "BSON field '$setWindowFields.output' is missing but a required field");
-    };
+    let output = required_option("$setWindowFields", options, "output")?;
     let outputs = parse_outputs(output, sort_by.as_ref(), scope.context)?;
     let are_top_level = outputs.iter().all(|(path, _)| path.components().len() == 1);
     let positions = (outputs.len() > 1 && are_top_level)

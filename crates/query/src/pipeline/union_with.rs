@@ -14,7 +14,7 @@ use super::source::from_documents;
 use super::{Environment, Pipeline, Stage, Stream};
 use crate::Row;
 use base::bson::{Element, Value};
-use base::{Result, bail};
+use base::{Error, Result, bail};
 use std::sync::Arc;
 
 /// A parsed `$unionWith`.
@@ -44,9 +44,7 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
                     ("pipeline", _) => {
                         bail!(TypeMismatch, "'pipeline' option must be specified as an array");
                     }
-                    (other, _) => {
-                        bail!(40415, "BSON field '$unionWith.{other}' is an unknown field.");
-                    }
+                    (other, _) => return Err(Error::unknown_field(format_args!("$unionWith.{other}"))),
                 }
             }
         }
