@@ -8,7 +8,8 @@
 
 use super::evaluate::{Call, Computed};
 use super::logic::truthy;
-use super::node::{CallNode, Node};
+use super::named::{self, error_template, required};
+use super::node::{CallNode, Node, append};
 use super::parse::Parser;
 use super::table::Operator;
 use base::bson::{Builder, FieldName, Value};
@@ -31,20 +32,13 @@ pub(super) fn parse_cond(
             Err(err!(16020, "Expression $cond takes exactly 3 arguments. {count} were passed in."))
         };
     };
-    let (mut condition, mut then, mut otherwise) = (None, None, None);
-    for element in argument {
-        let slot = match element.name() {
-            "if" => &mut condition,
-            "then" => &mut then,
-            "else" => &mut otherwise,
-            other => bail!(17083, "Unrecognized parameter to $cond: {other}"),
-        };
-        *slot = Some(parser.operand(element.value())?);
-    }
-    let condition = condition.ok_or_else(|| err!(17080, "Missing 'if' parameter to $cond"))?;
-    let then = then.ok_or_else(|| err!(17081, "Missing 'then' parameter to $cond"))?;
-    let otherwise = otherwise.ok_or_else(|| err!(17082, "Missing 'else' parameter to $cond"))?;
-    Ok(Node::call(operator, vec![condition, then, otherwise]))
+    let parameters = [
+        required("if", 17080, "Missing 'if' parameter to $cond"),
+        required("then", 17081, "Missing 'then' parameter to $cond"),
+        required("else", 17082, "Missing 'else' parameter to $cond"),
+    ];
+    let unknown = error_template(17083, "Unrecognized parameter to $cond: {}");
+    Ok(Node::call(operator, named::operands(parser, &parameters, unknown, argument)?))
 }
 
 pub(super) fn cond<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
@@ -117,17 +111,12 @@ fn parse_branch(parser: &mut Parser<'_>, branch: Value<'_>, operands: &mut Vec<N
         let found = branch.kind().alias();
         bail!(40062, "$switch expected each branch to be an object, found: {found}");
     };
-    let (mut case, mut then) = (None, None);
-    for element in branch {
-        let slot = match element.name() {
-            "case" => &mut case,
-            "then" => &mut then,
-            other => bail!(40063, "$switch found an unknown argument to a branch: {other}"),
-        };
-        *slot = Some(parser.operand(element.value())?);
-    }
-    operands.push(case.ok_or_else(|| err!(40064, "$switch requires each branch have a 'case' expression"))?);
-    operands.push(then.ok_or_else(|| err!(40065, "$switch requires each branch have a 'then' expression."))?);
+    let parameters = [
+        required("case", 40064, "$switch requires each branch have a 'case' expression"),
+        required("then", 40065, "$switch requires each branch have a 'then' expression."),
+    ];
+    let unknown = error_template(40063, "$switch found an unknown argument to a branch: {}");
+    operands.extend(named::operands(parser, &parameters, unknown, branch)?);
     Ok(())
 }
 
@@ -168,12 +157,7 @@ pub(super) fn switch<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
 }
 
 /// Formats `$switch` as BSON.
-pub(super) fn describe_switch(
-    call: &CallNode,
-    name: FieldName<'_>,
-    out: &mut Builder,
-    append: &dyn Fn(&Node, FieldName<'_>, &mut Builder),
-) {
+pub(super) fn describe_switch(call: &CallNode, name: FieldName<'_>, out: &mut Builder) {
     out.begin_document(name).begin_array(c"branches");
     for branch in call.operands.chunks_exact(2) {
         out.push_document();

@@ -7,7 +7,7 @@
 //! ```
 
 use super::evaluate::{Call, Computed, Scope};
-use super::node::{CallNode, Node};
+use super::node::{CallNode, Node, append};
 use super::object::OrderedFields;
 use super::parse::Parser;
 use super::reference;
@@ -69,12 +69,7 @@ pub(super) fn r#let<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
 }
 
 /// Formats `$let` as BSON.
-pub(super) fn describe_let(
-    call: &CallNode,
-    name: FieldName<'_>,
-    out: &mut Builder,
-    append: &dyn Fn(&Node, FieldName<'_>, &mut Builder),
-) {
+pub(super) fn describe_let(call: &CallNode, name: FieldName<'_>, out: &mut Builder) {
     out.begin_document(name).begin_document(c"vars");
     for (variable, node) in call.bindings.names.iter().zip(&call.operands) {
         append(node, FieldName::trusted(variable), out);

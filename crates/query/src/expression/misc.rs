@@ -180,12 +180,7 @@ pub(super) fn meta<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
 }
 
 /// Formats `$meta` with its name as given.
-pub(super) fn describe_meta(
-    call: &CallNode,
-    name: FieldName<'_>,
-    out: &mut Builder,
-    _: &dyn Fn(&Node, FieldName<'_>, &mut Builder),
-) {
+pub(super) fn describe_meta(call: &CallNode, name: FieldName<'_>, out: &mut Builder) {
     if let Some(Node::Constant(Some(kind))) = call.operands.first() {
         out.append(name, kind);
     }

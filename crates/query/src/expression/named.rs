@@ -3,7 +3,7 @@
 use super::node::Node;
 use super::parse::Parser;
 use super::table::Operator;
-use base::bson::Value;
+use base::bson::{Document, Value};
 use base::{Error, ErrorCode, Result};
 
 /// The named arguments of an operator. In messages, `{}` is the argument's name or the type found.
@@ -93,16 +93,28 @@ pub(super) fn parse(
         let message = message.replace("{}", argument.kind().alias()).replace("{element}", &element);
         return Err(Error::new(code, message));
     };
-    let mut operands = vec![Node::Absent; declared.parameters.len()];
+    operands(parser, declared.parameters, declared.unknown, argument)
+        .map(|operands| Node::call(operator, operands))
+}
+
+/// Parses the fields of an argument into operands in the declared order. Errors: `unknown` for another field, and the
+/// errors of missing ones.
+pub(super) fn operands(
+    parser: &mut Parser<'_>,
+    parameters: &[Parameter],
+    unknown: ErrorTemplate,
+    argument: Document<'_>,
+) -> Result<Vec<Node>> {
+    let mut operands = vec![Node::Absent; parameters.len()];
     for element in argument {
-        let position = declared.parameters.iter().position(|parameter| parameter.name == element.name());
+        let position = parameters.iter().position(|parameter| parameter.name == element.name());
         let slot = position.and_then(|index| operands.get_mut(index));
-        *slot.ok_or_else(|| declared.unknown.about(element.name()))? = parser.operand(element.value())?;
+        *slot.ok_or_else(|| unknown.about(element.name()))? = parser.operand(element.value())?;
     }
-    for (parameter, operand) in declared.parameters.iter().zip(&operands) {
+    for (parameter, operand) in parameters.iter().zip(&operands) {
         if let (Some(missing), Node::Absent) = (parameter.missing, operand) {
             return Err(missing.about(parameter.name));
         }
     }
-    Ok(Node::call(operator, operands))
+    Ok(operands)
 }

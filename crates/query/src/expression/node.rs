@@ -146,7 +146,7 @@ pub(super) fn describe(node: &Node) -> ValueBuf {
 }
 
 /// Appends a node as an element. Absent arguments are omitted, and a missing constant is `$$REMOVE`.
-fn append(node: &Node, name: FieldName<'_>, out: &mut Builder) {
+pub(super) fn append(node: &Node, name: FieldName<'_>, out: &mut Builder) {
     match node {
         Node::Absent => {}
         Node::Constant(None) => {
@@ -186,7 +186,7 @@ fn append_call(call: &CallNode, name: FieldName<'_>, out: &mut Builder) {
             append_named(declared.parameters.iter().map(|parameter| parameter.name), call, out);
         }
         (_, Form::Named(names)) => append_named(names.iter().copied(), call, out),
-        (_, Form::Own(describe)) => describe(call, operator_name, out, &append),
+        (_, Form::Own(describe)) => describe(call, operator_name, out),
         (_, Form::Positional) => append_array(&call.operands, operator_name, out),
     }
     out.end();

@@ -8,6 +8,7 @@
 //! ```
 
 use super::evaluate::{Call, Computed, null, type_name};
+use super::named::{self, error_template, required};
 use super::node::{FieldNode, Node, Source};
 use super::parse::Parser;
 use super::show;
@@ -70,18 +71,12 @@ pub(super) fn parse_get(
         let field = parser.operand(argument)?;
         return Ok(Node::call(operator, vec![field, current]));
     };
-    let (mut field, mut input) = (None, None);
-    for element in argument {
-        let slot = match element.name() {
-            "field" => &mut field,
-            "input" => &mut input,
-            other => bail!(3041701, "$getField found an unknown argument: {other}"),
-        };
-        *slot = Some(parser.operand(element.value())?);
-    }
-    let field = field.ok_or_else(|| err!(3041702, "$getField requires 'field' to be specified"))?;
-    let input = input.ok_or_else(|| err!(3041703, "$getField requires 'input' to be specified"))?;
-    Ok(Node::call(operator, vec![field, input]))
+    let parameters = [
+        required("field", 3041702, "$getField requires 'field' to be specified"),
+        required("input", 3041703, "$getField requires 'input' to be specified"),
+    ];
+    let unknown = error_template(3041701, "$getField found an unknown argument: {}");
+    Ok(Node::call(operator, named::operands(parser, &parameters, unknown, argument)?))
 }
 
 /// `$getField`: the field with this name, which may contain dots and dollar signs. Null for null input, missing for

@@ -25,7 +25,7 @@ type Parse = fn(&mut Parser<'_>, &'static Operator, Value<'_>) -> Result<Node>;
 /// Checks constant operands while parsing.
 type Check = for<'e, 'a> fn(&Call<'e, 'a>) -> Result<()>;
 /// Formats a call as BSON.
-type Describe = fn(&CallNode, FieldName<'_>, &mut Builder, &dyn Fn(&Node, FieldName<'_>, &mut Builder));
+type Describe = fn(&CallNode, FieldName<'_>, &mut Builder);
 
 /// The form in which a call is formatted as BSON. Its parser accepts this form.
 pub(crate) enum Form {

@@ -177,43 +177,35 @@ impl<V> LeafPosition<V> {
 
     /// Returns the leaf of a key, which may be missing.
     fn of(root: &Node<V>, key: &[u8]) -> Self {
-        let (mut node, mut parent, mut child) = (root, None, 0);
-        loop {
-            match node {
-                Node::Leaf(leaf) => {
-                    return LeafPosition {
-                        leaf: Some(Arc::clone(leaf)),
-                        parent: parent.map(Arc::clone),
-                        child,
-                    };
-                }
-                Node::Inner(inner) => {
-                    child = inner.child_at(key);
-                    parent = Some(inner);
-                    node = &inner.children[child];
-                }
-            }
-        }
+        LeafPosition::below(None, 0, root, |inner| inner.child_at(key))
     }
 
     /// Returns the first leaf, in the given direction, of the subtree at position `child` of its
     /// parent.
     fn edge(parent: Option<&Arc<Inner<V>>>, child: usize, node: &Node<V>, direction: Direction) -> Self {
-        let (mut node, mut parent, mut child) = (node, parent, child);
+        LeafPosition::below(parent, child, node, |inner| match direction {
+            Direction::Forward => 0,
+            Direction::Backward => inner.children.len() - 1,
+        })
+    }
+
+    /// Descends from the node at position `child` of its parent, through the children that `choose` returns, to a
+    /// leaf.
+    #[inline]
+    fn below<'n>(
+        mut parent: Option<&'n Arc<Inner<V>>>,
+        mut child: usize,
+        mut node: &'n Node<V>,
+        choose: impl Fn(&Inner<V>) -> usize,
+    ) -> Self {
         loop {
             match node {
                 Node::Leaf(leaf) => {
-                    return LeafPosition {
-                        leaf: Some(Arc::clone(leaf)),
-                        parent: parent.map(Arc::clone),
-                        child,
-                    };
+                    let (leaf, parent) = (Some(Arc::clone(leaf)), parent.map(Arc::clone));
+                    return LeafPosition { leaf, parent, child };
                 }
                 Node::Inner(inner) => {
-                    child = match direction {
-                        Direction::Forward => 0,
-                        Direction::Backward => inner.children.len() - 1,
-                    };
+                    child = choose(inner);
                     parent = Some(inner);
                     node = &inner.children[child];
                 }

@@ -15,7 +15,7 @@
 use super::super::arithmetic::divide::as_int32;
 use super::super::evaluate::{Call, Computed, null};
 use super::super::logic::truthy;
-use super::super::node::{CallNode, Node};
+use super::super::node::{CallNode, Node, append};
 use super::super::parse::Parser;
 use super::super::table::Operator;
 use super::super::{reference, show};
@@ -212,12 +212,7 @@ fn check_size(call: &Call<'_, '_>, builder: &Builder) -> Result<()> {
 }
 
 /// Formats `$map`, `$filter` and `$reduce` as BSON.
-pub(in super::super) fn describe(
-    call: &CallNode,
-    name: FieldName<'_>,
-    out: &mut Builder,
-    append: &dyn Fn(&Node, FieldName<'_>, &mut Builder),
-) {
+pub(in super::super) fn describe(call: &CallNode, name: FieldName<'_>, out: &mut Builder) {
     let names: &[&CStr] = match name.as_str() {
         "$map" => &[c"input", c"in"],
         "$filter" => &[c"input", c"limit", c"cond"],

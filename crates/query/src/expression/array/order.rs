@@ -7,7 +7,7 @@
 
 use super::super::evaluate::{Call, Computed, null};
 use super::super::named::{Named, Parameter, error_template, required};
-use super::super::node::{CallNode, Node};
+use super::super::node::{CallNode, Node, append};
 use super::super::parse::Parser;
 use super::super::show;
 use super::super::table::Operator;
@@ -72,12 +72,7 @@ pub(in super::super) fn sort<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
 }
 
 /// Formats `$sortArray` as BSON.
-pub(in super::super) fn describe_sort(
-    call: &CallNode,
-    name: FieldName<'_>,
-    out: &mut Builder,
-    append: &dyn Fn(&Node, FieldName<'_>, &mut Builder),
-) {
+pub(in super::super) fn describe_sort(call: &CallNode, name: FieldName<'_>, out: &mut Builder) {
     out.begin_document(name);
     if let [input, Node::Constant(Some(by))] = &call.operands[..] {
         append(input, c"input".into(), out);

@@ -6,7 +6,7 @@
 
 use super::super::evaluate::{Call, Computed, null};
 use super::super::logic::truthy;
-use super::super::node::{CallNode, Node};
+use super::super::node::{CallNode, Node, append};
 use super::super::parse::Parser;
 use super::super::table::Operator;
 use base::bson::{Builder, FieldName, Value};
@@ -101,12 +101,7 @@ pub(in super::super) fn zip<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
 }
 
 /// Formats `$zip` as BSON.
-pub(in super::super) fn describe(
-    call: &CallNode,
-    name: FieldName<'_>,
-    out: &mut Builder,
-    append: &dyn Fn(&Node, FieldName<'_>, &mut Builder),
-) {
+pub(in super::super) fn describe(call: &CallNode, name: FieldName<'_>, out: &mut Builder) {
     out.begin_document(name);
     for (parameter, node) in [c"inputs", c"defaults", c"useLongestLength"].into_iter().zip(&call.operands) {
         match node {

@@ -11,7 +11,7 @@
 use super::super::arithmetic::divide::as_int32;
 use super::super::evaluate::{Call, Computed, null, value};
 use super::super::named::{self, Named, error_template, optional, required};
-use super::super::node::{CallNode, Node};
+use super::super::node::{CallNode, Node, append};
 use super::super::parse::Parser;
 use super::super::show;
 use super::super::table::Operator;
@@ -261,12 +261,7 @@ pub(in super::super) fn from_parts<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
 }
 
 /// Formats `$dateFromParts` as BSON.
-pub(in super::super) fn describe_from_parts(
-    call: &CallNode,
-    name: FieldName<'_>,
-    out: &mut Builder,
-    append: &dyn Fn(&Node, FieldName<'_>, &mut Builder),
-) {
+pub(in super::super) fn describe_from_parts(call: &CallNode, name: FieldName<'_>, out: &mut Builder) {
     out.begin_document(name);
     for (parameter, node) in ARGUMENTS.parameters.iter().zip(&call.operands) {
         append(node, FieldName::literal(parameter.name), out);
