@@ -60,10 +60,6 @@ impl Accumulator for Push {
         check_memory("$push", self.values.len(), self.limit)
     }
 
-    fn finish(&self) -> Result<ValueBuf> {
-        Ok(self.values.array())
-    }
-
     fn save(&self) -> ValueBuf {
         self.values.array()
     }
@@ -148,10 +144,6 @@ impl Accumulator for AddToSet {
         check_memory("$addToSet", self.0.memory(), self.0.limit)
     }
 
-    fn finish(&self) -> Result<ValueBuf> {
-        Ok(self.0.values.array())
-    }
-
     fn save(&self) -> ValueBuf {
         self.0.values.array()
     }
@@ -179,16 +171,8 @@ impl Accumulator for SetUnion {
         check_memory("$setUnion", self.0.memory(), self.0.limit)
     }
 
-    fn finish(&self) -> Result<ValueBuf> {
-        Ok(self.0.values.array())
-    }
-
     fn save(&self) -> ValueBuf {
         self.0.values.array()
-    }
-
-    fn merge(&mut self, saved: Value<'_>) -> Result<()> {
-        self.add(Some(saved))
     }
 
     fn memory(&self) -> usize {
@@ -224,16 +208,8 @@ impl Accumulator for Concat {
         }
     }
 
-    fn finish(&self) -> Result<ValueBuf> {
-        Ok(self.values.array())
-    }
-
     fn save(&self) -> ValueBuf {
         self.values.array()
-    }
-
-    fn merge(&mut self, saved: Value<'_>) -> Result<()> {
-        self.add(Some(saved))
     }
 
     fn memory(&self) -> usize {
@@ -310,16 +286,8 @@ impl Accumulator for Merged {
         }
     }
 
-    fn finish(&self) -> Result<ValueBuf> {
-        Ok(self.document())
-    }
-
     fn save(&self) -> ValueBuf {
         self.document()
-    }
-
-    fn merge(&mut self, saved: Value<'_>) -> Result<()> {
-        self.add(Some(saved))
     }
 
     fn memory(&self) -> usize {

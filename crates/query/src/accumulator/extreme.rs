@@ -53,16 +53,8 @@ impl Accumulator for Extreme {
         Ok(())
     }
 
-    fn finish(&self) -> Result<ValueBuf> {
-        Ok(self.best.clone().unwrap_or_else(ValueBuf::null))
-    }
-
     fn save(&self) -> ValueBuf {
         self.best.clone().unwrap_or_else(ValueBuf::null)
-    }
-
-    fn merge(&mut self, saved: Value<'_>) -> Result<()> {
-        self.add(Some(saved))
     }
 
     fn window_method(&self) -> WindowMethod {
@@ -135,10 +127,6 @@ impl Accumulator for ExtremeN {
         check_memory(self.name, self.memory(), self.limit)
     }
 
-    fn finish(&self) -> Result<ValueBuf> {
-        Ok(self.save())
-    }
-
     fn save(&self) -> ValueBuf {
         array(self.best.sorted().map(|candidate| candidate.value.view()))
     }
@@ -162,11 +150,8 @@ pub(super) fn parse_first_last(
     spec: &Element<'_>,
     context: &Context,
 ) -> Result<Accumulation> {
-    if name == "$first" {
-        Accumulation::unary(name, spec, context, || Box::new(End { last: false, seen: false, value: None }))
-    } else {
-        Accumulation::unary(name, spec, context, || Box::new(End { last: true, seen: false, value: None }))
-    }
+    let last = name == "$last";
+    Accumulation::unary(name, spec, context, move || Box::new(End { last, seen: false, value: None }))
 }
 
 /// The state of `$first` and `$last`. `seen` distinguishes a missing value from no document.
@@ -252,10 +237,6 @@ impl Accumulator for EndN {
         self.held += value.bytes().len();
         self.values.push_back(value);
         check_memory(self.name, self.memory(), self.limit)
-    }
-
-    fn finish(&self) -> Result<ValueBuf> {
-        Ok(array(self.values.iter().map(ValueBuf::view)))
     }
 
     fn save(&self) -> ValueBuf {

@@ -35,14 +35,19 @@ pub(crate) trait Accumulator: Send {
     /// Adds the argument of one document; `None` means missing.
     fn add(&mut self, argument: Option<Value<'_>>) -> Result<()>;
 
-    /// Returns the result so far.
-    fn finish(&self) -> Result<ValueBuf>;
+    /// Returns the result so far: the saved state by default.
+    fn finish(&self) -> Result<ValueBuf> {
+        Ok(self.save())
+    }
 
     /// Returns the state as a value for [`merge`](Self::merge), to spill groups and to merge partial results.
     fn save(&self) -> ValueBuf;
 
-    /// Adds a saved state, as if its arguments had been added after the present ones.
-    fn merge(&mut self, saved: Value<'_>) -> Result<()>;
+    /// Adds a saved state, as if its arguments had been added after the present ones. By default, a saved state is an
+    /// argument.
+    fn merge(&mut self, saved: Value<'_>) -> Result<()> {
+        self.add(Some(saved))
+    }
 
     /// Announces, before any argument is added, the frames of a sliding window: arguments will be removed and
     /// intermediate results read.
