@@ -136,8 +136,8 @@ impl<'c> Evaluation<'c> {
         }
     }
 
-    /// Evaluates a condition that combines other conditions; `matches` also gets the position of each. As in MongoDB, array positions from failing branches,
-    /// `$or` and negations are discarded.
+    /// Evaluates a condition that combines other conditions; `matches` also gets the position of each. As in MongoDB,
+    /// array positions from failing branches, `$or` and negations are discarded.
     fn combine<'n>(
         &mut self,
         node: &'n Node,

@@ -65,10 +65,7 @@ impl Granularity {
     pub(super) fn round_up(&self, value: Number) -> Number {
         match (self, value) {
             _ if value.is_zero() => value,
-            (Granularity::Series(series), Number::Decimal128(value)) => {
-                Number::Decimal128(above(series, value))
-            }
-            (Granularity::Series(series), value) => Number::Double(above(series, value.to_f64())),
+            (Granularity::Series(series), value) => above(series, value),
             (Granularity::PowersOfTwo, value) => match to_integer(value) {
                 Some(integer) => power_of_two(value, f64::from(integer.ilog2()) + 1.0),
                 None => power_of_two(value, value.to_f64().log2().floor() + 1.0),
@@ -80,10 +77,7 @@ impl Granularity {
     pub(super) fn round_down(&self, value: Number) -> Number {
         match (self, value) {
             _ if value.is_zero() => value,
-            (Granularity::Series(series), Number::Decimal128(value)) => {
-                Number::Decimal128(below(series, value))
-            }
-            (Granularity::Series(series), value) => Number::Double(below(series, value.to_f64())),
+            (Granularity::Series(series), value) => below(series, value),
             (Granularity::PowersOfTwo, value) => match to_integer(value) {
                 Some(integer) => {
                     let itself = f64::from(u8::from(integer.is_power_of_two()));
@@ -141,87 +135,59 @@ fn e192() -> Vec<u16> {
     (0..192).map(number).collect()
 }
 
-/// The number type of a computation.
-trait Float: Copy {
-    /// Converts a number of a series; decimals get the fifteen digits of the double.
-    fn of(value: f64) -> Self;
-    fn power_of_ten(power: u32) -> Self;
-    fn times(self, other: Self) -> Self;
-    fn tenth(self) -> Self;
-    fn below(self, other: Self) -> bool;
+/// Returns a double as a number of the same type as `like`, which is a double or a decimal. Decimals get the fifteen
+/// digits of the double.
+fn like(like: Number, value: f64) -> Number {
+    if like.is_decimal() { Number::Decimal128(Decimal128::from_f64(value)) } else { Number::Double(value) }
 }
 
-impl Float for f64 {
-    fn of(value: f64) -> f64 {
-        value
-    }
-
-    fn power_of_ten(power: u32) -> f64 {
-        10f64.powi(power as i32)
-    }
-
-    fn times(self, other: f64) -> f64 {
-        self * other
-    }
-
-    fn tenth(self) -> f64 {
-        self / 10.0
-    }
-
-    fn below(self, other: f64) -> bool {
-        self < other
-    }
-}
-
-impl Float for Decimal128 {
-    fn of(value: f64) -> Decimal128 {
-        Decimal128::from_f64(value)
-    }
-
-    fn power_of_ten(power: u32) -> Decimal128 {
-        Decimal128::from_i64(10i64.saturating_pow(power))
-    }
-
-    fn times(self, other: Decimal128) -> Decimal128 {
-        Decimal128::times(self, other)
-    }
-
-    fn tenth(self) -> Decimal128 {
-        self.divided_by(Decimal128::from_i64(10))
-    }
-
-    fn below(self, other: Decimal128) -> bool {
-        self.compare(other).is_lt()
+/// Divides a double or a decimal by ten.
+fn tenth(value: Number) -> Number {
+    match value {
+        Number::Decimal128(value) => Number::Decimal128(value.divided_by(Decimal128::from_i64(10))),
+        value => Number::Double(value.to_f64() / 10.0),
     }
 }
 
 /// Returns the powers of ten that scale a series to the decade of a positive number and to the adjacent decades,
 /// ascending. The exponents of the number's type bound the loops.
-fn decades<R: Float>(series: &[f64], value: R) -> [R; 3] {
+fn decades(series: &[f64], value: Number) -> [Number; 3] {
     let (first, last) = (series.first().map_or(1.0, |first| *first), series.last().map_or(1.0, |last| *last));
-    let (first, last, ten) = (R::of(first), R::of(last), R::power_of_ten(1));
-    let mut scale = R::power_of_ten(0);
-    while last.times(scale).below(value) {
+    let (first, last, ten) = (like(value, first), like(value, last), Number::Int32(10));
+    let mut scale = match value {
+        Number::Decimal128(_) => Number::Decimal128(Decimal128::from_i64(1)),
+        _ => Number::Double(1.0),
+    };
+    while last.times(scale).compare(value).is_lt() {
         scale = scale.times(ten);
     }
-    while value.below(first.times(scale)) {
-        scale = scale.tenth();
+    while value.compare(first.times(scale)).is_lt() {
+        scale = tenth(scale);
     }
-    [scale.tenth(), scale, scale.times(ten)]
+    [tenth(scale), scale, scale.times(ten)]
 }
 
 /// Returns the series' multiples in the decades around a number, ascending.
-fn around<R: Float>(series: &[f64], value: R) -> impl DoubleEndedIterator<Item = R> + use<'_, R> {
+fn around(series: &[f64], value: Number) -> impl DoubleEndedIterator<Item = Number> + use<'_> {
     let decades = decades(series, value);
-    decades.into_iter().flat_map(move |scale| series.iter().map(move |number| R::of(*number).times(scale)))
+    decades
+        .into_iter()
+        .flat_map(move |scale| series.iter().map(move |number| like(value, *number).times(scale)))
 }
 
-fn above<R: Float>(series: &[f64], value: R) -> R {
-    around(series, value).find(|candidate| value.below(*candidate)).unwrap_or(value)
+fn above(series: &[f64], value: Number) -> Number {
+    let value = computed(value);
+    around(series, value).find(|candidate| value.compare(*candidate).is_lt()).unwrap_or(value)
 }
 
-fn below<R: Float>(series: &[f64], value: R) -> R {
-    around(series, value).rev().find(|candidate| candidate.below(value)).unwrap_or(value)
+fn below(series: &[f64], value: Number) -> Number {
+    let value = computed(value);
+    around(series, value).rev().find(|candidate| candidate.compare(value).is_lt()).unwrap_or(value)
+}
+
+/// Returns a decimal, or any other number as a double.
+fn computed(value: Number) -> Number {
+    if value.is_decimal() { value } else { Number::Double(value.to_f64()) }
 }
 
 /// Returns the value of an integer.
