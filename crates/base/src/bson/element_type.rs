@@ -3,6 +3,8 @@
 //! A new type starts here. The compiler then reports each `match` that lacks it, except in
 //! `key_string/decode.rs`, which matches on bytes.
 
+use std::fmt;
+
 /// A BSON element type; the discriminant is the tag byte on the wire.
 #[allow(missing_docs)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -134,6 +136,13 @@ impl Type {
             Type::JavaScriptWithScope => 65,
             Type::MaxKey => 127,
         }
+    }
+}
+
+/// Prints the alias, as messages name types.
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.alias())
     }
 }
 

@@ -230,8 +230,8 @@ impl Excerpt for Fields {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::bson::{Builder, Document};
     use base::bson::extended_json::parse;
+    use base::bson::{Builder, Document};
     use query::Context;
     use query::context::Uninterrupted;
 

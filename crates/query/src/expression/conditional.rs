@@ -79,8 +79,7 @@ pub(super) fn parse_switch(
     argument: Value<'_>,
 ) -> Result<Node> {
     let Value::Document(argument) = argument else {
-        let found = argument.kind().alias();
-        bail!(40060, "$switch requires an object as an argument, found: {found}");
+        bail!(40060, "$switch requires an object as an argument, found: {}", argument.kind());
     };
     let (mut operands, mut default) = (Vec::new(), Node::Absent);
     for element in argument {
@@ -91,8 +90,7 @@ pub(super) fn parse_switch(
                 }
             }
             ("branches", other) => {
-                let found = other.kind().alias();
-                bail!(40061, "$switch expected an array for 'branches', found: {found}");
+                bail!(40061, "$switch expected an array for 'branches', found: {}", other.kind());
             }
             ("default", value) => default = parser.operand(value)?,
             (other, _) => bail!(40067, "$switch found an unknown argument: {other}"),
@@ -108,8 +106,7 @@ pub(super) fn parse_switch(
 /// Parses a branch and pushes its `case` and `then`. Errors: 40062 to 40065.
 fn parse_branch(parser: &mut Parser<'_>, branch: Value<'_>, operands: &mut Vec<Node>) -> Result<()> {
     let Value::Document(branch) = branch else {
-        let found = branch.kind().alias();
-        bail!(40062, "$switch expected each branch to be an object, found: {found}");
+        bail!(40062, "$switch expected each branch to be an object, found: {}", branch.kind());
     };
     let parameters = [
         required("case", 40064, "$switch requires each branch have a 'case' expression"),

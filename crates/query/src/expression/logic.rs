@@ -86,10 +86,7 @@ pub(super) fn bit_not<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
         None => null(),
         Some(Value::Int32(operand)) => value(!operand),
         Some(Value::Int64(operand)) => value(!operand),
-        Some(other) => {
-            let found = other.kind().alias();
-            Err(err!(TypeMismatch, "$bitNot only supports int and long, not: {found}."))
-        }
+        Some(other) => Err(err!(TypeMismatch, "$bitNot only supports int and long, not: {}.", other.kind())),
     }
 }
 

@@ -106,8 +106,7 @@ pub(super) fn parse_set(
 ) -> Result<Node> {
     let name = operator.name;
     let Value::Document(argument) = argument else {
-        let found = argument.kind().alias();
-        bail!(4161100, "{name} only supports an object as an argument, found {found}");
+        bail!(4161100, "{name} only supports an object as an argument, found {}", argument.kind());
     };
     let takes_value = name == "$setField";
     let (mut field, mut input, mut value) = (None, None, None);

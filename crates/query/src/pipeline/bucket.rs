@@ -69,8 +69,7 @@ pub(super) fn parse_group_by<'a>(stage: &str, code: i32, value: Value<'a>) -> Re
 /// Parses the boundaries: at least two constants, ascending and of one type. Errors: 40200 and 40191 to 40194.
 fn parse_boundaries(value: Value<'_>, scope: &Scope<'_>) -> Result<Vec<ValueBuf>> {
     let Value::Array(array) = value else {
-        let found = value.kind().alias();
-        bail!(40200, "The $bucket 'boundaries' field must be an array, but found type: {found}.");
+        bail!(40200, "The $bucket 'boundaries' field must be an array, but found type: {}.", value.kind());
     };
     let mut boundaries: Vec<ValueBuf> = Vec::new();
     for boundary in array.iter() {

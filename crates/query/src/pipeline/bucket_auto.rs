@@ -37,8 +37,7 @@ struct BucketAuto {
 /// Parses `$bucketAuto`. Errors: 40239 to 40246 as in MongoDB; the errors of granularities.
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let Value::Document(options) = spec.value() else {
-        let found = spec.kind().alias();
-        bail!(40240, "The argument to $bucketAuto must be an object, but found type: {found}.");
+        bail!(40240, "The argument to $bucketAuto must be an object, but found type: {}.", spec.kind());
     };
     let (mut group_by, mut buckets, mut output, mut granularity) = (None, None, None, None);
     for option in options {
@@ -85,8 +84,7 @@ fn parse_buckets(value: Value<'_>) -> Result<u64> {
 /// Parses the output fields. Errors: 40244 unless it is a document, and errors of accumulators.
 fn parse_output(value: Value<'_>, context: &Context) -> Result<Vec<(FieldNameBuf, Accumulation)>> {
     let Value::Document(fields) = value else {
-        let found = value.kind().alias();
-        bail!(40244, "The $bucketAuto 'output' field must be an object, but found type: {found}.");
+        bail!(40244, "The $bucketAuto 'output' field must be an object, but found type: {}.", value.kind());
     };
     fields.iter().map(|field| parse_field(&field, context)).collect()
 }

@@ -279,8 +279,7 @@ impl Densify {
     /// 5733402 and 5733403 for invalid bounds, 8993000 for overlapping paths.
     pub(super) fn parse(spec: &Element<'_>) -> Result<Densify> {
         let Value::Document(options) = spec.value() else {
-            let found = spec.kind().alias();
-            bail!(FailedToParse, "the $densify stage specification must be an object, found {found}");
+            bail!(FailedToParse, "the $densify stage specification must be an object, found {}", spec.kind());
         };
         check_options("$densify", options, &["field", "partitionByFields", "range"])?;
         let field = parse_field(required_option("$densify", options, "field")?)?;

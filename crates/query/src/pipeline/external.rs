@@ -249,7 +249,7 @@ pub(crate) fn parse_current_op(spec: &Element<'_>) -> Result<External> {
     Ok(External::CurrentOp(options.to_owned()))
 }
 
-/// Returns the required current_op_rights. A user's own operations need no action.
+/// Returns the required rights. A user's own operations need no action.
 pub(crate) fn current_op_rights<'v>(specification: Value<'v>, _requester: &Requester<'_>) -> Vec<Right<'v>> {
     match is_set(specification, "allUsers") {
         true => vec![Right { on: Resource::Cluster, actions: &["inprog"] }],
@@ -270,7 +270,7 @@ pub(crate) fn parse_list_sessions(spec: &Element<'_>) -> Result<External> {
     Ok(External::ListLocalSessions(options(spec, ErrorCode::FailedToParse)?.to_owned()))
 }
 
-/// Returns the required list_sessions_rights. A user's own sessions need no action.
+/// Returns the required rights. A user's own sessions need no action.
 pub(crate) fn list_sessions_rights<'v>(
     specification: Value<'v>,
     requester: &Requester<'_>,

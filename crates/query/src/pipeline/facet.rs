@@ -30,8 +30,7 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     for facet in facets {
         let name = facet.name();
         let Value::Array(stages) = facet.value() else {
-            let found = facet.kind().alias();
-            bail!(40170, "arguments to $facet must be arrays, {name} is type {found}");
+            bail!(40170, "arguments to $facet must be arrays, {name} is type {}", facet.kind());
         };
         check_field_name(name)?;
         let mut pipeline = scope.within(SubPipelineStage::Facet, scope.context)?.pipeline(stages)?;

@@ -42,8 +42,7 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
 /// Returns the options and the field `output`. Errors: as [`parse`].
 fn output_of<'v>(spec: &Element<'v>) -> Result<(Document<'v>, Document<'v>)> {
     let Value::Document(options) = spec.value() else {
-        let found = spec.kind().alias();
-        bail!(FailedToParse, "the $fill stage specification must be an object, found {found}");
+        bail!(FailedToParse, "the $fill stage specification must be an object, found {}", spec.kind());
     };
     check_options("$fill", options, &["partitionBy", "partitionByFields", "sortBy", "output"])?;
     let output = required_option("$fill", options, "output")?;

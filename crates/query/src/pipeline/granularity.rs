@@ -135,10 +135,10 @@ fn e192() -> Vec<u16> {
     (0..192).map(number).collect()
 }
 
-/// Returns a double as a number of the same type as `like`, which is a double or a decimal. Decimals get the fifteen
+/// Returns a double as a number of the same type as `model`, which is a double or a decimal. Decimals get the fifteen
 /// digits of the double.
-fn like(like: Number, value: f64) -> Number {
-    if like.is_decimal() { Number::Decimal128(Decimal128::from_f64(value)) } else { Number::Double(value) }
+fn like(model: Number, value: f64) -> Number {
+    if model.is_decimal() { Number::Decimal128(Decimal128::from_f64(value)) } else { Number::Double(value) }
 }
 
 /// Divides a double or a decimal by ten.

@@ -105,8 +105,7 @@ fn parse_depth(value: Value<'_>) -> Result<u64> {
 
 fn parse_restriction(value: Value<'_>, scope: &Scope<'_>) -> Result<Arc<Matcher>> {
     let Value::Document(filter) = value else {
-        let found = value.kind().alias();
-        bail!(40185, "restrictSearchWithMatch must be an object, found {found}");
+        bail!(40185, "restrictSearchWithMatch must be an object, found {}", value.kind());
     };
     Ok(Arc::new(Matcher::parse(filter, scope.context)?))
 }

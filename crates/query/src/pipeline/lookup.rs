@@ -56,8 +56,7 @@ pub(super) struct Lookup {
 /// errors of the pipeline.
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let Value::Document(options) = spec.value() else {
-        let found = spec.kind().alias();
-        bail!(FailedToParse, "the $lookup specification must be an Object, but found {found}");
+        bail!(FailedToParse, "the $lookup specification must be an Object, but found {}", spec.kind());
     };
     let (mut from, mut output, mut local, mut foreign) = (None, None, None, None);
     let (mut stages, mut variables) = (None, None);
@@ -123,8 +122,7 @@ fn from_option<'a>(option: &Element<'a>) -> Result<&'a str> {
 /// paths.
 fn field_option(option: &Element<'_>) -> Result<Path> {
     let Value::String(text) = option.value() else {
-        let found = option.kind().alias();
-        bail!(TypeMismatch, "$lookup argument '{option}' must be a string, is type {found}");
+        bail!(TypeMismatch, "$lookup argument '{option}' must be a string, is type {}", option.kind());
     };
     match text {
         "" => Err(err!(FailedToParse, "$lookup argument '{}' must not be empty", option.name())),

@@ -61,8 +61,7 @@ impl Merge {
             Value::String(_) => return Ok(Merge::by_default(parse_into(spec)?)),
             Value::Document(options) => options,
             other => {
-                let found = other.kind().alias();
-                bail!(51182, "$merge only supports a string or object argument, not {found}");
+                bail!(51182, "$merge only supports a string or object argument, not {}", other.kind());
             }
         };
         check_options("$merge", options, &["into", "on", "let", "whenMatched", "whenNotMatched"])?;

@@ -31,8 +31,7 @@ pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
         Value::String(collection) => Namespace::local(collection),
         Value::Document(into) => Namespace::parse("$out", into)?,
         other => {
-            let found = other.kind().alias();
-            bail!(16990, "$out only supports a string or object argument, but found {found}");
+            bail!(16990, "$out only supports a string or object argument, but found {}", other.kind());
         }
     };
     into.check_target("$out", (17385, 31321))?;

@@ -24,8 +24,7 @@ struct ReplaceRoot {
 /// Parses `$replaceRoot`. Errors: 40229, 40414 and 40415 as in MongoDB, and errors of expressions.
 pub(crate) fn parse_replace_root(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let Value::Document(options) = spec.value() else {
-        let found = spec.kind().alias();
-        bail!(40229, "expected an object as specification for $replaceRoot stage, got {found}");
+        bail!(40229, "expected an object as specification for $replaceRoot stage, got {}", spec.kind());
     };
     let mut new_root = None;
     for option in options {

@@ -16,8 +16,7 @@ pub(crate) struct Let {
 /// Parses `let`. Errors: TypeMismatch unless it is a document, FailedToParse for an invalid name.
 pub(crate) fn parse_let(stage: &str, option: &Element<'_>, context: &Context) -> Result<Let> {
     let Value::Document(spec) = option.value() else {
-        let found = option.kind().alias();
-        bail!(TypeMismatch, "{stage} argument '{option}' must be an object, is type {found}");
+        bail!(TypeMismatch, "{stage} argument '{option}' must be an object, is type {}", option.kind());
     };
     let mut variables = IndexMap::default();
     for variable in spec {

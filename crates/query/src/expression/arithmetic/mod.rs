@@ -31,8 +31,7 @@ pub(super) fn add<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
             }
             Some(other) => {
                 let number = other.as_number().ok_or_else(|| {
-                    let found = other.kind().alias();
-                    err!(TypeMismatch, "$add only supports numeric or date types, not {found}")
+                    err!(TypeMismatch, "$add only supports numeric or date types, not {}", other.kind())
                 })?;
                 only_decimals &= matches!(number, Number::Decimal128(_));
                 sum.add(number);

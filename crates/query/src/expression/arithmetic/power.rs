@@ -41,8 +41,7 @@ pub(in super::super) fn parse_sigmoid(
 pub(in super::super) fn sigmoid<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let Some(operand) = call.get_non_null(0)? else { return null() };
     let Some(operand) = operand.as_number() else {
-        let found = operand.kind().alias();
-        bail!(TypeMismatch, "$sigmoid only supports numeric types, not {found}");
+        bail!(TypeMismatch, "$sigmoid only supports numeric types, not {}", operand.kind());
     };
     let one = Decimal128::from_i64(1);
     match operand {

@@ -176,8 +176,7 @@ pub(in super::super) fn parse_reduce(
     argument: Value<'_>,
 ) -> Result<Node> {
     let Value::Document(argument) = argument else {
-        let found = argument.kind().alias();
-        bail!(40075, "$reduce requires an object as an argument, found: {found}");
+        bail!(40075, "$reduce requires an object as an argument, found: {}", argument.kind());
     };
     let (mut input, mut initial, mut body) = (None, None, None);
     let (mut name, mut value, mut index) = (None, None, None);

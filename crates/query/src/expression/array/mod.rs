@@ -35,12 +35,10 @@ fn push_all<'a>(
 pub(super) fn element_at<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let (Some(array), Some(position)) = (call.get_non_null(0)?, call.get_non_null(1)?) else { return null() };
     let Value::Array(array) = array else {
-        let found = array.kind().alias();
-        bail!(28689, "$arrayElemAt's first argument must be an array, but is {found}");
+        bail!(28689, "$arrayElemAt's first argument must be an array, but is {}", array.kind());
     };
     if position.as_number().is_none() {
-        let found = position.kind().alias();
-        bail!(28690, "$arrayElemAt's second argument must be a numeric value, but is {found}");
+        bail!(28690, "$arrayElemAt's second argument must be a numeric value, but is {}", position.kind());
     }
     let position = as_int32(position).ok_or_else(|| {
         let found = show::value(position);
@@ -133,8 +131,7 @@ pub(super) fn reverse<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
         None => return null(),
         Some(Value::Array(array)) => array,
         Some(other) => {
-            let found = other.kind().alias();
-            bail!(34435, "The argument to $reverseArray must be an array, but was of type: {found}");
+            bail!(34435, "The argument to $reverseArray must be an array, but was of type: {}", other.kind());
         }
     };
     let mut elements = Vec::new();

@@ -26,8 +26,7 @@ pub(in super::super) fn parse_sort(
     argument: Value<'_>,
 ) -> Result<Node> {
     let Value::Document(argument) = argument else {
-        let found = argument.kind().alias();
-        bail!(2942500, "$sortArray requires an object as an argument, found: {found}");
+        bail!(2942500, "$sortArray requires an object as an argument, found: {}", argument.kind());
     };
     let (mut input, mut by) = (None, None);
     for element in argument {

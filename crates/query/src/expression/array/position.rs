@@ -39,8 +39,7 @@ fn integer_argument(found: Value<'_>, codes: (i32, i32), which: &str, kind: &str
 pub(in super::super) fn slice<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let (Some(array), Some(second)) = (call.get_non_null(0)?, call.get_non_null(1)?) else { return null() };
     let Value::Array(array) = array else {
-        let found = array.kind().alias();
-        bail!(28724, "First argument to $slice must be an array, but is of type: {found}");
+        bail!(28724, "First argument to $slice must be an array, but is of type: {}", array.kind());
     };
     let second = integer_argument(second, (28725, 28726), "Second", "a numeric value")?;
     let length = array.len();

@@ -13,8 +13,7 @@ pub(in super::super) fn object_to_array<'a>(call: &Call<'_, 'a>) -> Computed<'a>
         None => return null(),
         Some(Value::Document(document)) => document,
         Some(other) => {
-            let found = other.kind().alias();
-            bail!(40390, "$objectToArray requires a document input, found: {found}");
+            bail!(40390, "$objectToArray requires a document input, found: {}", other.kind());
         }
     };
     let mut builder = Builder::new();

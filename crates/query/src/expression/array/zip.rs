@@ -22,21 +22,18 @@ pub(in super::super) fn parse(
     argument: Value<'_>,
 ) -> Result<Node> {
     let Value::Document(argument) = argument else {
-        let found = argument.kind().alias();
-        bail!(34460, "$zip only supports an object as an argument, found {found}");
+        bail!(34460, "$zip only supports an object as an argument, found {}", argument.kind());
     };
     let (mut inputs, mut defaults, mut longest) = (Vec::new(), None, false);
     for element in argument {
         match (element.name(), element.value()) {
             ("inputs", Value::Array(array)) => inputs = parser.operands(array)?,
             ("inputs", other) => {
-                let found = other.kind().alias();
-                bail!(34461, "inputs must be an array of expressions, found {found}");
+                bail!(34461, "inputs must be an array of expressions, found {}", other.kind());
             }
             ("defaults", Value::Array(array)) => defaults = Some(parser.operands(array)?),
             ("defaults", other) => {
-                let found = other.kind().alias();
-                bail!(34462, "defaults must be an array of expressions, found {found}");
+                bail!(34462, "defaults must be an array of expressions, found {}", other.kind());
             }
             ("useLongestLength", Value::Boolean(value)) => longest = value,
             ("useLongestLength", other) => {
@@ -74,8 +71,7 @@ pub(in super::super) fn zip<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
                 Value::Array(array) => columns.push(array.iter().collect::<Vec<_>>()),
                 nullish if nullish.is_nullish() => return null(),
                 other => {
-                    let found = other.kind().alias();
-                    bail!(34468, "$zip found a non-array expression in input: {found}");
+                    bail!(34468, "$zip found a non-array expression in input: {}", other.kind());
                 }
             }
         }

@@ -300,8 +300,7 @@ fn target_type(to: Value<'_>) -> Result<Type> {
         return Type::from_alias(name).ok_or_else(|| err!(BadValue, "Unknown type name: {name}"));
     }
     let Some(number) = to.as_number() else {
-        let found = to.kind().alias();
-        bail!(FailedToParse, "$convert's 'to' argument must be a string or number, but is {found}");
+        bail!(FailedToParse, "$convert's 'to' argument must be a string or number, but is {}", to.kind());
     };
     let code = number
         .to_i64_exact()
@@ -319,8 +318,7 @@ fn target_type(to: Value<'_>) -> Result<Type> {
 /// Reads the subtype of a binary: 0 to 9, or 128 and more. Errors: 4341106 to 4341108.
 fn read_subtype(found: Value<'_>) -> Result<u8> {
     if found.as_number().is_none() {
-        let kind = found.kind().alias();
-        bail!(4341108, "In $convert, 'subtype' must be a number, but is {kind}");
+        bail!(4341108, "In $convert, 'subtype' must be a number, but is {}", found.kind());
     }
     let integer = found.as_i64().ok_or_else(|| {
         err!(4341106, "In $convert, 'subtype' must be an integer, found: {}", show::value(found))

@@ -169,10 +169,7 @@ pub(super) fn operand(call: &Call<'_, '_>, position: usize) -> Result<Option<Uni
         Some(Value::String(text)) => Unit::parse(text).map(Some).ok_or_else(|| {
             err!(5439014, "{name} parameter 'unit' value cannot be recognized as a time unit: {text}")
         }),
-        Some(other) => {
-            let found = other.kind().alias();
-            Err(err!(5439013, "{name} requires 'unit' to be a string, but got {found}"))
-        }
+        Some(other) => Err(err!(5439013, "{name} requires 'unit' to be a string, but got {}", other.kind())),
     }
 }
 
