@@ -17,19 +17,22 @@ fn number(reply: &DocumentBuf, name: &str) -> Option<i64> {
 }
 
 #[test]
-fn six_hundred_merges_wait_for_fsync_unlock_and_the_server_stops() {
+fn six_hundred_aggregates_wait_for_fsync_unlock_and_the_server_stops() {
     let Some(mut server) = Server::start() else { return };
     let mut client = server.connect().unwrap();
     run(&mut client, "{insert: 'c', documents: [{_id: 1}], $db: 'test'}");
     assert_eq!(number(&run(&mut client, "{fsync: 1, lock: true, $db: 'admin'}"), "lockCount"), Some(1));
-    let merge = "{aggregate: 'c', pipeline: [{$merge: 'd'}], cursor: {}, $db: 'test'}";
+    let aggregate = |number: usize| {
+        let stage = if (number / 2).is_multiple_of(2) { "$merge: 'd'" } else { "$out: 'e'" };
+        let limit = if number.is_multiple_of(2) { "" } else { "maxTimeMS: 300, " };
+        format!("{{aggregate: 'c', pipeline: [{{{stage}}}], {limit}cursor: {{}}, $db: 'test'}}")
+    };
     thread::scope(|scope| {
         let waiting: Vec<_> = (0..WAITING)
             .map(|number| {
                 let mut own = server.connect().unwrap();
-                let limited = merge.replace("cursor", "maxTimeMS: 300, cursor");
-                let merge = if number % 2 == 0 { merge.to_string() } else { limited };
-                scope.spawn(move || own.command(&parse(&merge).unwrap()))
+                let aggregate = aggregate(number);
+                scope.spawn(move || own.command(&parse(&aggregate).unwrap()))
             })
             .collect();
         // Commands with a time limit end; others continue to wait, and no client is blocked.
@@ -37,6 +40,9 @@ fn six_hundred_merges_wait_for_fsync_unlock_and_the_server_stops() {
         let requested = Instant::now();
         assert_eq!(number(&run(&mut server.connect().unwrap(), "{ping: 1, $db: 'admin'}"), "ok"), Some(1));
         assert!(requested.elapsed() < Duration::from_secs(10));
+        if cfg!(target_os = "linux") {
+            until("no thread waits", || threads_of(server.pid()) < WAITING / 4);
+        }
         server_ends(&mut server, client);
         for (number_of, waited) in waiting.into_iter().enumerate() {
             let reply = waited.join().unwrap();
@@ -110,6 +116,89 @@ fn statements_that_wait_after_their_first_change_hold_no_thread() {
         let count = format!("{{count: 'c', query: {{_id: {id}, n: {n}}}, $db: 'test'}}");
         assert_eq!(number(&run(&mut client, &count), "n"), Some(1), "{count}");
     }
+}
+
+/// Number of aggregates that wait for a transaction, for each way to end them.
+const WAITING_AGGREGATES: usize = 40;
+
+#[test]
+fn aggregates_that_write_wait_for_a_transaction_without_threads_and_can_be_ended() {
+    if !cfg!(target_os = "linux") {
+        return println!("skipped: the system does not list the threads of a process");
+    }
+    let Some(server) = Server::start_with(&["--replset", "rs"]) else { return };
+    let mut client = server.connect().unwrap();
+    for collection in ["from", "to", "out"] {
+        let documents: Vec<String> = (0..10).map(|id| format!("{{_id: {id}, n: 0}}")).collect();
+        run(
+            &mut client,
+            &format!("{{insert: '{collection}', documents: [{}], $db: 'test'}}", documents.join(",")),
+        );
+    }
+    let transaction = "lsid: {id: {$uuid: '00000000-0000-4000-8000-000000000001'}}, \
+                       txnNumber: {$numberLong: '1'}, autocommit: false";
+    for (collection, starts) in [("to", "startTransaction: true, "), ("out", "")] {
+        let held = format!(
+            "{{update: '{collection}', updates: [{{q: {{_id: 5}}, u: {{$inc: {{n: 1}}}}}}], {transaction}, {starts}\
+             $db: 'test'}}"
+        );
+        assert_eq!(number(&run(&mut client, &held), "nModified"), Some(1));
+    }
+    let merge = "{$merge: {into: 'to', whenMatched: [{$set: {n: {$add: ['$n', 1]}}}]}}";
+    let aggregate =
+        |stage: &str, rest: &str| format!("{{aggregate: 'from', pipeline: [{stage}], {rest}, $db: 'test'}}");
+    thread::scope(|scope| {
+        let start = |command: String| {
+            let mut own = server.connect().unwrap();
+            scope.spawn(move || run(&mut own, &command))
+        };
+        let mut waiting = Vec::new();
+        let mut cursors = Vec::new();
+        for _ in 0..WAITING_AGGREGATES {
+            waiting.push(start(aggregate(merge, "cursor: {}")));
+            waiting.push(start(aggregate("{$out: 'out'}", "cursor: {}")));
+            let opened = run(&mut client, &aggregate(merge, "cursor: {batchSize: 0}"));
+            let cursor = opened.view().get("cursor").and_then(|cursor| cursor.as_document()).unwrap();
+            let id = cursor.get("id").and_then(|id| id.as_i64()).unwrap();
+            cursors.push((
+                id,
+                start(format!("{{getMore: {{$numberLong: '{id}'}}, collection: 'from', $db: 'test'}}")),
+            ));
+        }
+        until("all of them wait", || {
+            running(&mut client, "aggregate") == 2 * WAITING_AGGREGATES
+                && running(&mut client, "getMore") == WAITING_AGGREGATES
+        });
+        until("no thread waits", || threads_of(server.pid()) < WAITING_AGGREGATES);
+        let limited = start(aggregate(merge, "maxTimeMS: 2000, cursor: {}"));
+        assert_eq!(number(&limited.join().unwrap(), "code"), Some(50));
+        let (id, killed) = cursors.pop().unwrap();
+        run(
+            &mut client,
+            &format!("{{killCursors: 'from', cursors: [{{$numberLong: '{id}'}}], $db: 'test'}}"),
+        );
+        assert_eq!(number(&killed.join().unwrap(), "code"), Some(11601));
+        let current = run(&mut client, "{currentOp: 1, $db: 'admin', 'command.getMore': {$exists: true}}");
+        let list = current.view().get("inprog").and_then(|list| list.as_array()).unwrap();
+        let operation = list.iter().next().and_then(|entry| entry.as_document()).unwrap();
+        let id = operation.get("opid").and_then(|id| id.as_i64()).unwrap();
+        run(&mut client, &format!("{{killOp: 1, op: {id}, $db: 'admin'}}"));
+        until("killOp ends one", || running(&mut client, "getMore") == WAITING_AGGREGATES - 2);
+        run(&mut client, &format!("{{commitTransaction: 1, {transaction}, $db: 'admin'}}"));
+        let is_done = |reply: DocumentBuf| usize::from(number(&reply, "ok") == Some(1));
+        let aggregates: usize = waiting.into_iter().map(|waited| is_done(waited.join().unwrap())).sum();
+        assert_eq!(aggregates, 2 * WAITING_AGGREGATES);
+        let batches: usize = cursors.into_iter().map(|(_, waited)| is_done(waited.join().unwrap())).sum();
+        assert_eq!(batches, WAITING_AGGREGATES - 2);
+    });
+    // Each of them has changed each document once, except that the three ended ones have not changed the held one.
+    let all = 2 * WAITING_AGGREGATES as i64;
+    for (collection, id, n) in [("to", 4, all + 1), ("to", 5, all - 1), ("to", 6, all - 2), ("out", 5, 0)] {
+        let count = format!("{{count: '{collection}', query: {{_id: {id}, n: {n}}}, $db: 'test'}}");
+        assert_eq!(number(&run(&mut client, &count), "n"), Some(1), "{count}");
+    }
+    let left = "{listCollections: 1, filter: {name: /tmp/}, $db: 'test'}";
+    assert!(!format!("{:?}", run(&mut client, left)).contains("tmp"));
 }
 
 #[test]

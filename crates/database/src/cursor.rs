@@ -174,9 +174,10 @@ impl Cursor {
             batch.as_ref().map_or(true, |(found, _)| *found <= count),
             "more than {count} documents"
         );
+        let (count, ended) = batch?;
         self.batches += 1;
-        self.documents += batch.as_ref().map_or(0, |(count, _)| *count);
-        batch
+        self.documents += count;
+        Ok((count, ended))
     }
 
     /// Returns true if the batch should end before the next document: memory is scarce, and more

@@ -60,6 +60,8 @@ pub struct Database {
     pub(crate) operations: Arc<Shared>,
     pub(crate) write_queues: WriteQueues,
     pub(crate) transactions: Transactions,
+    /// Temporary collections of unfinished `$out` stages, which are not dropped yet.
+    pub(crate) unfinished: Mutex<Vec<Namespace>>,
     /// Memory limit of an index build, in bytes.
     build_memory: AtomicUsize,
     /// Directory of temporary files.
@@ -144,6 +146,7 @@ impl Database {
             blocking: OnceLock::new(),
             write_queues: WriteQueues::default(),
             transactions: Transactions::default(),
+            unfinished: Mutex::default(),
             build_memory: AtomicUsize::new(BUILD_MEMORY),
             spills: OnceLock::new(),
             files: OnceLock::new(),

@@ -17,6 +17,7 @@ pub use query::context::Ready;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 #[cfg(debug_assertions)]
 use storage::cpu_slice::{self, CpuSlice};
@@ -72,6 +73,8 @@ enum Waits {
     Suspendable(Option<RecordTicket>),
     /// The caller must suspend the statement.
     Suspended(Suspension),
+    /// The statement is suspended. The waker is woken if the operation is killed.
+    Waiting(Option<Waker>),
 }
 
 /// State of a command for all layers. Every loop checks it for termination.
@@ -330,7 +333,7 @@ impl Operation {
         if !self.may_suspend.load(Relaxed) {
             return None;
         }
-        match std::mem::take(&mut *self.waits.lock()) {
+        match std::mem::replace(&mut *self.waits.lock(), Waits::Waiting(None)) {
             Waits::Suspended(suspension) => {
                 self.memory.pause(&self.shared);
                 #[cfg(debug_assertions)]
@@ -339,6 +342,13 @@ impl Operation {
             }
             _ => None,
         }
+    }
+
+    /// Returns the reason of a kill while the statement is suspended. Otherwise registers the waker for one.
+    pub fn killed_while_suspended(&self, waker: &Waker) -> Option<ErrorCode> {
+        let Waits::Waiting(waiting) = &mut *self.waits.lock() else { return None };
+        *waiting = Some(waker.clone());
+        Some(self.killed.load(Relaxed)).filter(|reason| *reason != 0).map(ErrorCode::from_number)
     }
 
     /// Returns the ticket of a suspended statement that runs again.
@@ -531,6 +541,12 @@ impl Operation {
     /// Ends the operation at its next check with another error code.
     pub fn kill_with(&self, reason: ErrorCode) {
         self.killed.store(reason.number(), Relaxed);
+        if self.suspends()
+            && let Waits::Waiting(waiting) = &mut *self.waits.lock()
+            && let Some(waker) = waiting.take()
+        {
+            waker.wake();
+        }
     }
 
     /// Returns the reason of the operation's termination, for waits. [`check`](Interrupt::check) tests further

@@ -139,10 +139,10 @@ impl Builder {
         self.bytes.len() - self.open.first().map_or(0, |frame| frame.start)
     }
 
-    /// Truncates the outermost document, which must be the only open document, to an earlier length; 0 removes all
+    /// Truncates the outermost document to a length that it had while no document within it was open; 0 removes all
     /// elements.
     pub fn truncate(&mut self, length: usize) {
-        debug_assert!(self.open.len() == 1, "truncate with an open document");
+        self.open.truncate(1);
         let start = self.open.first().map_or(0, |frame| frame.start);
         self.bytes.truncate(start + length.max(4));
     }

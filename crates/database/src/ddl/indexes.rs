@@ -103,6 +103,27 @@ impl Database {
         }
     }
 
+    /// Creates an empty collection with the options and indexes of another collection, if given.
+    ///
+    /// Errors: CommandNotSupportedOnView; interrupted waits; LockBusy for a statement that its caller suspends.
+    pub(crate) fn create_like(
+        &self,
+        operation: &Operation,
+        namespace: &Namespace,
+        other: Option<&Collection>,
+    ) -> Result<Committed> {
+        let data = other.map(Collection::data).transpose()?;
+        let options = other.map(|other| other.options.clone()).unwrap_or_default();
+        let indexes = data.iter().flat_map(|data| data.indexes.iter().skip(1));
+        let specs: Vec<Arc<IndexSpec>> = indexes.map(|index| index.spec.clone()).collect();
+        self.must_change_catalog(operation, |change| {
+            change.create(namespace, options.clone())?;
+            change
+                .register(namespace, &specs, self.now_millis(), &mut CreateIndexesOutcome::default())
+                .map(drop)
+        })
+    }
+
     /// Adds the failed build to an error's message, except to errors that ended the command.
     fn prefix_build_error(&self, build: &IndexBuild<'_>, error: base::Error) -> base::Error {
         if matches!(error.code(), ErrorCode::Interrupted | ErrorCode::MaxTimeMSExpired) {

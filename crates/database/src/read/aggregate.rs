@@ -12,14 +12,13 @@ use crate::catalog::history::View;
 use crate::cursor::{Cursor, Opener};
 use crate::database::Database;
 use crate::ddl::RenameRequest;
-use crate::index::{IndexSpec, KeyKind};
+use crate::index::KeyKind;
 use crate::operation::{Operation, PlanUse};
 use crate::plan::{Grouped, Hint, Read, no_sort};
 use crate::scope::Scope;
 use crate::write::InsertRequest;
-use base::bson::{Array, Document, DocumentBuf, DocumentCow, FieldName, Path};
+use base::bson::{Array, Document, DocumentBuf, FieldName, Path};
 use base::{Namespace, Result, bail, err};
-use query::context::Uninterrupted;
 use query::field_path::check_field_name;
 use query::matcher::Matcher;
 use query::pipeline::{Environment, RunsOn, Sink, first_stage};
@@ -271,6 +270,8 @@ impl Database {
         let writes = pipeline.writes();
         if writes {
             operation.mark_writes();
+            // The stages keep their progress.
+            operation.keep_progress();
             // The pipeline may create its target collection, which changes the catalog.
             self.confirmed(view, Ok(()))?;
         }
@@ -354,24 +355,14 @@ impl Replacement {
             finished: false,
         };
         let existing = database.collection(target);
-        let options = existing.as_ref().map(|now| now.options_document()).unwrap_or_default();
-        if let Some(existing) = &existing {
-            existing.data()?;
-        }
-        database.create_collection(operation, &temporary, options.view(), context)?;
-        if let Some(data) = existing.as_ref().and_then(|existing| existing.data.as_ref()) {
-            let specs: Vec<IndexSpec> =
-                data.indexes.iter().skip(1).map(|index| IndexSpec::clone(&index.spec)).collect();
-            database.create_indexes(operation, &temporary, specs, context)?;
-        }
+        database.create_like(operation, &temporary, existing.as_deref())?;
         Ok(replacement)
     }
 }
 
 impl Sink for Replacement {
-    fn write(&mut self, document: DocumentCow) -> Result<()> {
-        let bypass_validation = self.bypass_validation;
-        let insert = InsertRequest { document: document.view(), bypass_validation };
+    fn write(&mut self, document: Document<'_>) -> Result<()> {
+        let insert = InsertRequest { document, bypass_validation: self.bypass_validation };
         self.database.insert(&self.scope, insert).map(drop)
     }
 
@@ -385,10 +376,9 @@ impl Sink for Replacement {
 
 impl Drop for Replacement {
     fn drop(&mut self) {
-        if !self.finished
-            && let Err(error) = self.database.drop_collection(&Uninterrupted, &self.scope.namespace)
-        {
-            log::warn!("dropping {} failed: {error}", self.scope.namespace);
+        if !self.finished {
+            self.database.unfinished.lock().push(self.scope.namespace.clone());
+            self.database.drop_unfinished();
         }
     }
 }

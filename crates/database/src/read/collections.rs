@@ -106,6 +106,33 @@ impl OtherCollections {
         Ok(pipeline)
     }
 
+    /// Updates a document. Inserts another if none matches. Returns true if one matched.
+    fn update_or_insert(
+        &self,
+        scope: &Scope,
+        request: &UpdateRequest,
+        insert: Option<Document<'_>>,
+    ) -> Result<bool> {
+        let database = &self.database;
+        let update = || database.by_latest_catalog(|| database.update(scope, request));
+        let mut outcome = update()?;
+        if outcome.matched == 0
+            && let Some(document) = insert
+        {
+            let insert = InsertRequest { document, bypass_validation: self.bypass_validation };
+            if let Err(error) = database.insert(scope, insert) {
+                // Another client may have inserted the document. It can then be updated.
+                if error.code() == ErrorCode::DuplicateKey {
+                    outcome = update()?;
+                }
+                if outcome.matched == 0 {
+                    return Err(error);
+                }
+            }
+        }
+        Ok(outcome.matched > 0)
+    }
+
     /// Runs the leading stages of a pipeline as a plan over a collection, then the remaining
     /// stages.
     fn through(
@@ -256,7 +283,9 @@ impl Collections for OtherCollections {
 
     fn insert(&self, into: &Named, document: Document<'_>, context: &Arc<Context>) -> Result<()> {
         let insert = InsertRequest { document, bypass_validation: self.bypass_validation };
-        self.database.insert(&self.scope(into, context)?, insert).map(drop)
+        let inserted = self.database.insert(&self.scope(into, context)?, insert);
+        self.operation.leave_queue();
+        inserted.map(drop)
     }
 
     fn update(
@@ -277,25 +306,9 @@ impl Collections for OtherCollections {
             hint: None,
             bypass_validation: self.bypass_validation,
         };
-        let database = &self.database;
-        let update = || database.by_latest_catalog(|| database.update(&scope, &request));
-        let mut outcome = update()?;
-        if outcome.matched == 0
-            && let Some(document) = insert
-        {
-            let insert = InsertRequest { document, bypass_validation: self.bypass_validation };
-            let inserted = self.database.insert(&scope, insert);
-            if let Err(error) = inserted {
-                // Another client may have inserted the document. It can then be updated.
-                if error.code() == ErrorCode::DuplicateKey {
-                    outcome = update()?;
-                }
-                if outcome.matched == 0 {
-                    return Err(error);
-                }
-            }
-        }
-        Ok(outcome.matched > 0)
+        let updated = self.update_or_insert(&scope, &request, insert);
+        self.operation.leave_queue();
+        updated
     }
 }
 

@@ -5,7 +5,7 @@
 
 use super::{External, Pipeline, Stream};
 use crate::{Collation, Context, Matcher, Sorter, Update};
-use base::bson::{Document, DocumentBuf, DocumentCow, Element, Path, Value};
+use base::bson::{Document, DocumentBuf, Element, Path, Value};
 use base::{Error, ErrorCode, Result, bail, err};
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub struct Namespace {
 /// The target of `$out`. Documents become visible in [`finish`](Sink::finish).
 pub trait Sink: Send {
     /// Writes a document; a document without `_id` gets one.
-    fn write(&mut self, document: DocumentCow) -> Result<()>;
+    fn write(&mut self, document: Document<'_>) -> Result<()>;
     /// Replaces the collection's content by the written documents, atomically.
     fn finish(&mut self) -> Result<()>;
 }

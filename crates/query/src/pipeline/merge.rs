@@ -10,6 +10,7 @@ use crate::interrupt_check::InterruptCheck;
 use crate::{Arena, Context, Row, RowView, Update};
 use base::bson::{Builder, Document, DocumentBuf, Element, Path, Value};
 use base::{ErrorCode, Result, bail, err};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Parses `$merge`. Errors: see [`Merge::parse`].
@@ -57,6 +58,8 @@ impl Operator for Merge {
             stage: self,
             input: Some(input),
             takes_null,
+            batch: Batch::default(),
+            failure: None,
             environment: environment.clone(),
         }))
     }
@@ -66,12 +69,16 @@ impl Operator for Merge {
     }
 }
 
-/// Writes the input in batches.
+/// Writes the input in batches. A call after LockBusy continues.
 struct Running {
     stage: Arc<Merge>,
+    /// `None` after its end.
     input: Option<Stream>,
     /// Whether a null or missing field matches null: the unique index has a key for it.
     takes_null: bool,
+    batch: Batch,
+    /// First error of a document of the batch.
+    failure: Option<base::Error>,
     environment: Environment,
 }
 
@@ -79,17 +86,22 @@ struct Running {
 const BATCH_DOCUMENTS: usize = 1000;
 const BATCH_BYTES: usize = 16 * 1024 * 1024;
 
-/// Documents to write, each with its filter.
+/// Documents that are not written yet, each with its filter.
 #[derive(Default)]
 struct Batch {
-    writes: Vec<(Option<DocumentBuf>, Row)>,
+    writes: VecDeque<(Option<DocumentBuf>, Row)>,
     bytes: usize,
 }
 
 impl Batch {
     fn push(&mut self, filter: Option<DocumentBuf>, row: Row) {
         self.bytes += row.document.view().bytes().len();
-        self.writes.push((filter, row));
+        self.writes.push_back((filter, row));
+    }
+
+    fn pop(&mut self) {
+        let written = self.writes.pop_front();
+        self.bytes -= written.map_or(0, |(_, row)| row.document.view().bytes().len());
     }
 
     fn is_full(&self) -> bool {
@@ -100,18 +112,20 @@ impl Batch {
 impl Stage for Running {
     /// Merges all documents and returns none.
     fn next(&mut self) -> Result<Option<Row>> {
-        let Some(mut input) = self.input.take() else { return Ok(None) };
         let mut interrupts = InterruptCheck::new(&self.environment.context);
-        let mut batch = Batch::default();
-        while let Some(row) = input.next()? {
-            interrupts.check()?;
-            let filter = filter(&self.stage.on, row.document.view(), self.takes_null)?;
-            batch.push(filter, row);
-            if batch.is_full() {
-                self.write(std::mem::take(&mut batch))?;
+        self.write()?;
+        while let Some(input) = &mut self.input {
+            while !self.batch.is_full() {
+                let Some(row) = input.next()? else {
+                    self.input = None;
+                    break;
+                };
+                interrupts.check()?;
+                let filter = filter(&self.stage.on, row.document.view(), self.takes_null)?;
+                self.batch.push(filter, row);
             }
+            self.write()?;
         }
-        self.write(batch)?;
         Ok(None)
     }
 }
@@ -121,18 +135,18 @@ impl Running {
         &self.stage.into
     }
 
-    /// Writes a whole batch and returns the first error, as MongoDB does.
-    fn write(&self, batch: Batch) -> Result<()> {
+    /// Writes the rest of the batch and returns the first error of the batch, as MongoDB does.
+    fn write(&mut self) -> Result<()> {
         let mut arena = Arena::new();
-        let mut result = Ok(());
-        for (filter, row) in batch.writes {
+        while let Some((filter, row)) = self.batch.writes.front() {
             arena.reset();
             match self.merge(filter.as_ref(), row.view(), &arena).map_err(|error| self.explained(error)) {
-                Err(error) if concerns_one_document(error.code()) => result = result.and(Err(error)),
+                Err(error) if concerns_one_document(error.code()) => _ = self.failure.get_or_insert(error),
                 outcome => outcome?,
             }
+            self.batch.pop();
         }
-        result
+        self.failure.take().map_or(Ok(()), Err)
     }
 
     /// Adds MongoDB's context to an error of a write.

@@ -5,7 +5,7 @@
 //! {$out: {db: <string>, coll: <string>}}
 //! ```
 
-use super::collections::Namespace;
+use super::collections::{Namespace, Sink};
 use super::definition::{Requester, Resource, Right};
 use super::operator::Operator;
 use super::parse::{Parsed, Scope};
@@ -51,28 +51,48 @@ pub(crate) fn rights<'v>(specification: Value<'v>, _requester: &Requester<'_>) -
 
 impl Operator for Out {
     fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
-        Ok(Box::new(Running { stage: self, input: Some(input), environment: environment.clone() }))
+        let environment = environment.clone();
+        Ok(Box::new(Running { stage: self, input: Some(input), sink: None, pending: None, environment }))
     }
 }
 
-/// Writes the whole input in one call.
+/// Writes the whole input in one call. A call after LockBusy continues.
 struct Running {
     stage: Arc<Out>,
+    /// `None` after its end.
     input: Option<Stream>,
+    /// `None` before the first call, and after the end.
+    sink: Option<Box<dyn Sink>>,
+    /// A row that is not written yet.
+    pending: Option<Row>,
     environment: Environment,
 }
 
 impl Stage for Running {
     /// Writes all documents and returns none. After an error the collection keeps its old content.
     fn next(&mut self) -> Result<Option<Row>> {
-        let Some(mut input) = self.input.take() else { return Ok(None) };
-        let mut interrupts = InterruptCheck::new(&self.environment.context);
-        let mut sink = self.environment.collections.out(&self.stage.0, &self.environment.context)?;
-        while let Some(row) = input.next()? {
-            interrupts.check()?;
-            sink.write(row.document)?;
+        let Running { stage, input, sink: open, pending, environment } = self;
+        let sink = match open {
+            Some(sink) => sink,
+            None if input.is_none() => return Ok(None),
+            None => open.insert(environment.collections.out(&stage.0, &environment.context)?),
+        };
+        let mut interrupts = InterruptCheck::new(&environment.context);
+        while let Some(rows) = input {
+            if pending.is_none() {
+                *pending = rows.next()?;
+            }
+            match pending {
+                Some(row) => {
+                    interrupts.check()?;
+                    sink.write(row.document.view())?;
+                    *pending = None;
+                }
+                None => *input = None,
+            }
         }
         sink.finish()?;
+        *open = None;
         Ok(None)
     }
 }

@@ -66,8 +66,8 @@ struct Replacement {
 }
 
 impl Sink for Replacement {
-    fn write(&mut self, document: DocumentCow) -> Result<()> {
-        self.documents.push(document.view().to_owned());
+    fn write(&mut self, document: Document<'_>) -> Result<()> {
+        self.documents.push(document.to_owned());
         Ok(())
     }
 

@@ -211,12 +211,13 @@ impl<'a> Call<'a> {
     ///
     /// Errors: MaxTimeMSExpired.
     pub(crate) fn suspension(&mut self, error: &Error) -> Result<Option<Event>> {
-        let suspension = match self.inner_wait.take() {
-            Some(event) => Some(Suspension { ready: event.into_ready(), turn: None }),
-            None => {
-                let operation = self.connection.activity.operation();
-                operation.and_then(|used| used.operation.take_suspension())
-            }
+        let (suspension, millis) = match self.inner_wait.take() {
+            Some(event) => (Some(Suspension { ready: event.into_ready(), turn: None }), 0),
+            None => match self.connection.activity.operation() {
+                // The operation of a cursor has the limit of the command that opened it.
+                Some(used) => (used.operation.take_suspension(), used.operation.remaining_millis()),
+                None => (None, 0),
+            },
         };
         let Some(Suspension { ready, turn }) = suspension else { return Ok(None) };
         let suspended = self.progress.suspended.get_or_insert_default();
@@ -224,7 +225,11 @@ impl<'a> Call<'a> {
         suspended.context = context.map(|(context, _)| context.to_string());
         suspended.turn.set(turn);
         self.reply.truncate(0);
-        Ok(Some(Event::Other { until: waits::for_suspended(self.progress, self.arguments)?, ready }))
+        let mut until = waits::for_suspended(self.progress, self.arguments)?;
+        if millis > 0 {
+            until = until.min(time::now() + Duration::from_millis(millis));
+        }
+        Ok(Some(Event::Other { until, ready }))
     }
 
     /// Applies the settings of the command's query shape, and the settings `given` by the command.

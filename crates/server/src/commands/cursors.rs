@@ -9,7 +9,8 @@ use crate::protocol::fields::Fields;
 use crate::state::fail_point::Target;
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Value};
 use base::{Error, Namespace, Result, bail};
-use database::Cursor;
+use database::{Cursor, Database};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Default wait of a tailable cursor with awaitData.
@@ -39,30 +40,55 @@ fn get_more(call: &mut Call<'_>) -> Result<HandlerStatus> {
     fields.finish()?;
     let namespace = Namespace::new(call.request.database, collection)?;
 
-    let cursors = &call.server.database.cursors;
-    let mut cursor = cursors.take(id, &namespace)?;
+    let (mut taken, is_resumed) = match call.resume() {
+        Some(taken) => (taken, true),
+        None => {
+            let database = call.server.database.clone();
+            let cursor = database.cursors.take(id, &namespace)?;
+            (TakenCursor { database, id, cursor: Some(cursor) }, false)
+        }
+    };
+    let Some(cursor) = taken.cursor.as_deref_mut() else { bail!(CursorNotFound, "cursor id {id} not found") };
     call.reads_stream = cursor.resume_token().is_some();
-    if let Err(error) = check(call, id, &cursor) {
+    if !is_resumed && let Err(error) = check(call, id, cursor) {
         // The error is in the request, so the cursor stays open.
-        cursors.put_back(id, cursor);
+        taken.put_back();
         return Err(error);
     }
-    match answer(call, id, &mut cursor, &namespace, batch_size) {
+    let begun = if is_resumed { Ok(()) } else { begin(call, cursor, &namespace) };
+    match begun.and_then(|()| answer(call, id, cursor, &namespace, batch_size)) {
         Ok(Next::Wait(answer)) => {
-            call.server.database.cursors.put_back(id, cursor);
+            taken.put_back();
             Ok(answer)
         }
         Ok(Next::Open) => {
-            call.server.database.cursors.put_back(id, cursor);
+            taken.put_back();
             Ok(HandlerStatus::Done)
         }
-        Ok(Next::Ended) => {
-            call.server.database.cursors.close(id);
-            Ok(HandlerStatus::Done)
+        Ok(Next::Ended) => Ok(HandlerStatus::Done),
+        Err(error) => Err(call.keep(taken, error)),
+    }
+}
+
+/// A cursor in use. It closes if it is not put back.
+struct TakenCursor {
+    database: Arc<Database>,
+    id: i64,
+    cursor: Option<Box<Cursor>>,
+}
+
+impl TakenCursor {
+    fn put_back(mut self) {
+        if let Some(cursor) = self.cursor.take() {
+            self.database.cursors.put_back(self.id, cursor);
         }
-        Err(error) => {
-            call.server.database.cursors.close(id);
-            Err(error)
+    }
+}
+
+impl Drop for TakenCursor {
+    fn drop(&mut self) {
+        if self.cursor.is_some() {
+            self.database.cursors.close(self.id);
         }
     }
 }
@@ -121,6 +147,19 @@ enum Next {
     Wait(HandlerStatus),
 }
 
+/// Begins the use of a cursor.
+///
+/// Errors: those of fail points; the reason why the cursor has no contents.
+fn begin(call: &Call<'_>, cursor: &Cursor, namespace: &Namespace) -> Result<()> {
+    fail_on_demand(call, namespace)?;
+    call.server.database.check_cursor(cursor)?;
+    if cursor.operation.remaining_millis() > 0 {
+        call.server.fail_points.check_max_time()?;
+    }
+    call.set_operation(&cursor.operation);
+    Ok(())
+}
+
 fn answer(
     call: &mut Call<'_>,
     id: i64,
@@ -128,12 +167,6 @@ fn answer(
     namespace: &Namespace,
     batch_size: Option<u64>,
 ) -> Result<Next> {
-    fail_on_demand(call, namespace)?;
-    call.server.database.check_cursor(cursor)?;
-    if cursor.operation.remaining_millis() > 0 {
-        call.server.fail_points.check_max_time()?;
-    }
-    call.set_operation(&cursor.operation);
     call.durable = cursor.durable;
     // The watch starts before the check, so no insert is lost between them.
     let watch = waits(cursor).then(|| call.server.database.watch(cursor.interest.clone()));
@@ -237,7 +270,10 @@ pub(crate) fn first(
     let snapshot = cursor.operation.snapshot().map(|(time, _)| *time);
     cursor.may_end_early = !single_batch;
     call.reply.begin_document(c"cursor").begin_array(c"firstBatch");
-    let (count, ended) = cursor.next_batch(batch_size, call.reply)?;
+    let (count, ended) = match cursor.next_batch(batch_size, call.reply) {
+        Ok(batch) => batch,
+        Err(error) => return Err(call.keep(cursor, error)),
+    };
     call.reply.end();
     call.server.counters.returned.add(count);
     let keeps = !single_batch && (!ended || (cursor.stays_open() && batch_size > 0));

@@ -570,23 +570,21 @@ impl<'a> Run<'a, '_> {
         {
             return Ok(Some(event));
         }
-        match self.command.kind {
-            Kind::Write => {
-                let is_statement = arguments.transaction.is_some() && !self.command.ends_transactions();
-                let wait = waits::for_unlock(self.progress, self.server, arguments, is_statement);
-                if let (Err(_), true, Some(session), Some(number)) =
-                    (&wait, is_statement, &state.session, arguments.transaction_number)
-                {
-                    // A failed statement aborts its transaction, also before it begins. The number may be of no open
-                    // one.
-                    let (database, counters) = (&self.server.database, &self.server.sessions.transactions);
-                    _ = session.abort_transaction(database, counters, number);
-                    database.cursors.kill_transaction(&session.id);
-                }
-                wait
-            }
-            _ => Ok(None),
+        // A suspended aggregate or getMore writes, too.
+        if self.command.kind != Kind::Write && !self.progress.is_kept() {
+            return Ok(None);
         }
+        let is_statement = arguments.transaction.is_some() && !self.command.ends_transactions();
+        let wait = waits::for_unlock(self.progress, self.server, arguments, is_statement);
+        if let (Err(_), true, Some(session), Some(number)) =
+            (&wait, is_statement, &state.session, arguments.transaction_number)
+        {
+            // A failed statement aborts its transaction, also before it begins. The number may be of no open one.
+            let (database, counters) = (&self.server.database, &self.server.sessions.transactions);
+            _ = session.abort_transaction(database, counters, number);
+            database.cursors.kill_transaction(&session.id);
+        }
+        wait
     }
 
     /// Appends the reply of a failed command.

@@ -210,7 +210,7 @@ impl Activity {
         if current.killed.is_none() {
             current.waiting = Some(waker.clone());
         }
-        current.killed
+        current.killed.or_else(|| current.operation.as_ref()?.killed_while_suspended(waker))
     }
 
     /// Returns the reason of an interruption for a waiting command.

@@ -14,7 +14,7 @@ use crate::state::connection::ConnectionState;
 use base::bson::{Array, Builder, Document, DocumentBuf, FieldName, Value};
 use base::{Error, ErrorCode, Namespace, Result, bail, err};
 use database::language::{CollStats, Collation, External, StageDefinition, stages_of};
-use database::{AggregateRequest, FIRST_BATCH, ServerSource, Sources, Verbosity};
+use database::{AggregateRequest, Cursor, FIRST_BATCH, ServerSource, Sources, Verbosity};
 use std::sync::Arc;
 
 /// Position in the command table.
@@ -24,7 +24,8 @@ pub(crate) const AGGREGATE: Row =
         .stable_api()
         .takes_read_concern()
         .takes_write_concern()
-        .in_transactions();
+        .in_transactions()
+        .restarts();
 
 /// Parsed fields of the command. `explain` uses them too.
 pub(crate) struct Parts<'a> {
@@ -44,6 +45,10 @@ pub(crate) struct Parts<'a> {
 
 fn aggregate(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let parts = Parts::read(&mut call.fields(), call.request.database)?;
+    let batch_size = parts.batch_size.unwrap_or(FIRST_BATCH);
+    if let Some(cursor) = call.resume() {
+        return reply(call, cursor, batch_size);
+    }
     if parts.explain {
         call.plan_by_query_settings(call.request, parts.settings)?;
         check_explained(call.arguments.write_concern.is_some())?;
@@ -88,14 +93,17 @@ fn aggregate(call: &mut Call<'_>) -> Result<HandlerStatus> {
     if call.arguments.read_concern.level == Some(ReadConcern::Linearizable) {
         arguments::check_linearizable(call.server.is_replica_set())?;
     }
-    if cursor.writes {
-        // The first read of a document runs all of $out or $merge. An empty first batch leaves that
-        // work to getMore, as in MongoDB.
-        cursors::first(call, cursor, parts.batch_size.unwrap_or(FIRST_BATCH), false)?;
+    reply(call, cursor, batch_size)
+}
+
+/// Replies with the first batch. The first read of a document runs all of $out or $merge. An empty first batch leaves
+/// that work to getMore, as in MongoDB.
+fn reply(call: &mut Call<'_>, cursor: Cursor, batch_size: u64) -> Result<HandlerStatus> {
+    let writes = cursor.writes;
+    cursors::first(call, cursor, batch_size, false)?;
+    if writes {
         call.acknowledge(None)?;
-        return Ok(HandlerStatus::Done);
     }
-    cursors::first(call, cursor, parts.batch_size.unwrap_or(FIRST_BATCH), false)?;
     Ok(HandlerStatus::Done)
 }
 
