@@ -59,8 +59,10 @@ pub type RecordTicket = Ticket<Arc<Queue>>;
 pub struct Suspension {
     /// The end of the wait.
     pub ready: Ready,
-    /// Ticket of the statement in the queue of its record, for [`Operation::allow_suspension`].
+    /// Ticket of the statement in the queue of its record, for [`Operation::resume`].
     pub turn: Option<RecordTicket>,
+    /// Latest end of the wait: a delay, or the limit of the operation.
+    pub until: Option<Instant>,
 }
 
 /// Kind of a statement's waits.
@@ -124,8 +126,8 @@ pub struct Operation {
     may_suspend: AtomicBool,
     /// True if its caller keeps the progress of its statements.
     keeps_progress: AtomicBool,
-    /// Number of suspensions.
-    suspensions: AtomicU32,
+    /// True if the statement has waited before its next commit, so that it is not delayed.
+    delayed: AtomicBool,
     waits: Mutex<Waits>,
     /// Unique number among the operations of this process.
     #[cfg(debug_assertions)]
@@ -203,8 +205,6 @@ const YIELD_PAUSE: Duration = Duration::from_micros(300);
 /// Maximum number of plans recorded for one operation. It may run one plan for each document joined by
 /// `$lookup`.
 const PLANS_MAX: usize = 32;
-/// Number of suspensions after which waits in the queue of a record hold their thread.
-const QUEUE_SUSPENSIONS_MAX: u32 = 64;
 /// Number of checks between two reads of the clock.
 const CHECKS_PER_CLOCK_READ: u32 = 16;
 
@@ -263,7 +263,7 @@ impl Operation {
             transaction: OnceLock::new(),
             may_suspend: AtomicBool::new(false),
             keeps_progress: AtomicBool::new(false),
-            suspensions: AtomicU32::new(0),
+            delayed: AtomicBool::new(false),
             waits: Mutex::default(),
             #[cfg(debug_assertions)]
             serial: next_serial(),
@@ -304,10 +304,9 @@ impl Operation {
         helped.memory.adopt(&self.memory);
     }
 
-    /// Allows the statement to be suspended while it has changed nothing. `turn` is the ticket of a suspended statement
-    /// that runs again.
-    pub fn allow_suspension(&self, turn: Option<RecordTicket>) {
-        *self.waits.lock() = Waits::Suspendable(turn);
+    /// Allows the statement to be suspended while it has changed nothing.
+    pub fn allow_suspension(&self) {
+        *self.waits.lock() = Waits::Suspendable(None);
         self.may_suspend.store(true, Relaxed);
     }
 
@@ -316,11 +315,20 @@ impl Operation {
         self.keeps_progress.store(true, Relaxed);
     }
 
-    /// Resumes a suspended operation whose caller has kept the progress of the statement, possibly on another thread.
-    /// `turn` is the ticket of the statement.
+    /// Holds the thread in later waits: the statement cannot continue after a suspension.
+    pub fn hold_thread(&self) {
+        if self.may_suspend.swap(false, Relaxed) {
+            *self.waits.lock() = Waits::OnThread;
+        }
+    }
+
+    /// Allows the statement to be suspended again, possibly on another thread. `turn` is the ticket of the statement,
+    /// which continues or begins again. Its next commit is not delayed.
     pub fn resume(&self, turn: Option<RecordTicket>) {
         self.memory.resume();
-        self.allow_suspension(turn);
+        self.delayed.store(true, Relaxed);
+        *self.waits.lock() = Waits::Suspendable(turn);
+        self.may_suspend.store(true, Relaxed);
     }
 
     /// Leaves the queue of a record, after the statement that was suspended in it.
@@ -338,7 +346,11 @@ impl Operation {
                 self.memory.pause(&self.shared);
                 #[cfg(debug_assertions)]
                 LAST_CHECK.set(Default::default());
-                Some(suspension)
+                let limit = match self.remaining_millis() {
+                    0 => None,
+                    millis => Some(time::now() + Duration::from_millis(millis)),
+                };
+                Some(Suspension { until: suspension.until.into_iter().chain(limit).min(), ..suspension })
             }
             _ => None,
         }
@@ -364,18 +376,15 @@ impl Operation {
         self.may_suspend.load(Relaxed)
     }
 
-    /// Returns true if the wait in the queue of a record must suspend the statement. A command reads its list again
-    /// after a suspension. After many suspensions, these short waits therefore hold their thread.
-    pub(crate) fn suspends_in_queue(&self) -> bool {
-        self.suspends() && self.suspensions.load(Relaxed) < QUEUE_SUSPENSIONS_MAX
-    }
-
     /// Suspends the statement. Returns the error that ends it.
     pub(crate) fn suspend(&self, ready: Ready, turn: Option<RecordTicket>) -> Error {
+        self.suspend_with(Suspension { ready, turn, until: None })
+    }
+
+    fn suspend_with(&self, suspension: Suspension) -> Error {
         let mut waits = self.waits.lock();
         if !matches!(*waits, Waits::Suspended(_)) {
-            *waits = Waits::Suspended(Suspension { ready, turn });
-            self.suspensions.fetch_add(1, Relaxed);
+            *waits = Waits::Suspended(suspension);
         }
         suspended()
     }
@@ -754,10 +763,21 @@ impl Interrupt for Operation {
         Some(self.suspend(ready?, None))
     }
 
+    fn suspend_for(&self, delay: Duration) -> Option<Result<()>> {
+        if !self.suspends() {
+            return None;
+        }
+        if self.delayed.swap(false, Relaxed) {
+            return Some(Ok(()));
+        }
+        let until = Some(time::now() + delay);
+        Some(Err(self.suspend_with(Suspension { ready: Box::new(|_| false), turn: None, until })))
+    }
+
     /// Holds the thread in later waits, unless the caller keeps the progress of the statement.
     fn note_change(&self) {
-        if !self.keeps_progress.load(Relaxed) && self.may_suspend.swap(false, Relaxed) {
-            *self.waits.lock() = Waits::OnThread;
+        if !self.keeps_progress.load(Relaxed) {
+            self.hold_thread();
         }
     }
 }

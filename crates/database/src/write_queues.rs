@@ -63,7 +63,7 @@ impl WriteQueues {
         if turn.is_admitted() {
             return Ok(turn);
         }
-        if operation.suspends_in_queue() {
+        if operation.suspends() {
             return Err(operation.suspend(Box::new(turn.admission_check()), Some(turn)));
         }
         wait_interruptibly(hook, operation, |should_continue| turn.wait(should_continue))?;

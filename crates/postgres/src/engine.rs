@@ -66,10 +66,6 @@ impl Engine for PostgresEngine {
         }
     }
 
-    fn wait_for_space(&self, _: &mut dyn FnMut() -> bool) -> Result<()> {
-        Ok(())
-    }
-
     fn latest_time(&self) -> u64 {
         self.front.time(0)
     }

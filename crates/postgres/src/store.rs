@@ -27,7 +27,7 @@ use storage::store::{
     Exclusive, Expect, IndexBuilds, Intents, Member, ReadView, ReadViews, Replication, StandbyRead, Store,
     TransactionId, WriteConcernStatus, WriteIntent,
 };
-use storage::{Engine, Error, Ident, Position, Result, Snapshot};
+use storage::{Engine, Error, Ident, Position, Result, Room, Snapshot};
 
 /// Pause before a retry after a lock conflict with an unknown owner.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -158,8 +158,8 @@ impl Commits for PostgresStore {
         Ok(lock.map(|lock| Box::new(lock) as Box<dyn Exclusive + 'a>))
     }
 
-    fn must_wait(&self) -> Result<bool> {
-        Ok(self.frozen() > 0)
+    fn room(&self) -> Result<Room> {
+        Ok(if self.frozen() > 0 { Room::Frozen } else { Room::Free })
     }
 
     fn wait_for_space(&self, should_continue: &mut dyn FnMut() -> bool) -> Result<()> {

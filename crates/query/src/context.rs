@@ -9,6 +9,7 @@ use base::{CompatibleWith, Error, Result, err};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::task::Waker;
+use std::time::Duration;
 
 /// Interruption check, called in every loop (maxTimeMS, killOp, shutdown).
 pub trait Interrupt: Send + Sync {
@@ -26,6 +27,14 @@ pub trait Interrupt: Send + Sync {
     /// Suspends the statement until the returned function returns true. Returns the error that ends the statement;
     /// `None` if the statement cannot continue later, so that it must hold its thread.
     fn suspend_until(&self, _ready: &mut dyn FnMut() -> Option<Ready>) -> Option<Error> {
+        None
+    }
+
+    /// Suspends the statement for this delay before its next commit. Returns `Ok` if it has just waited; `None` if it
+    /// must hold its thread.
+    ///
+    /// Errors: the error that ends the statement.
+    fn suspend_for(&self, _delay: Duration) -> Option<Result<()>> {
         None
     }
 

@@ -5,7 +5,7 @@ use crate::client::{Client, Step};
 use crate::world::{World, event, world};
 use base::bson::Document;
 use std::sync::Arc;
-use storage::{Batch, DiskEngine, Engine, Ident, Op, Position};
+use storage::{Batch, DiskEngine, Engine, Ident, Op, Position, Room};
 
 /// The tree of the catalog.
 const CATALOG: Ident = Ident(0);
@@ -147,11 +147,11 @@ impl storage::Wrapper for Observer {
         Ok(position)
     }
 
-    fn wait_for_space(&self, should_continue: &mut dyn FnMut() -> bool) -> storage::Result<()> {
+    fn room(&self) -> storage::Result<Room> {
         if let Some(world) = world() {
             world.pause();
         }
-        self.wrapped().wait_for_space(should_continue)
+        self.wrapped().room()
     }
 }
 

@@ -51,7 +51,7 @@ use parking_lot::Mutex;
 
 use crate::{
     Backup, Batch, Curve, Durability, End, Engine, Error, JournalWait, Journaling, Position, Reads, Result,
-    Since, Snapshot, Span, Statistics, WorkingSet, threads,
+    Room, Since, Snapshot, Span, Statistics, WorkingSet, threads,
 };
 use archive::Archive;
 use backup::{Changes, FrameStream, Source};
@@ -100,7 +100,7 @@ pub struct DiskOptions {
     /// Interval of journal syncs at [`Durability::Relaxed`].
     pub journal_commit_interval: Duration,
     /// Memory for read and changed data, in bytes. Three quarters are for pages of the base. A
-    /// checkpoint begins when changes take a quarter, and [`Engine::wait_for_space`] waits at twice
+    /// checkpoint begins when changes take a quarter, and [`Engine::room`] waits at twice
     /// that. Changes never take more than four times that plus 64 MiB and one batch.
     pub cache_bytes: u64,
     /// Archive of the journal beyond checkpoints, if any.
@@ -417,13 +417,13 @@ impl Engine for DiskEngine {
         self.core.commit(batch)
     }
 
-    fn wait_for_space(&self, should_continue: &mut dyn FnMut() -> bool) -> Result<()> {
+    fn room(&self) -> Result<Room> {
         #[cfg(any(test, debug_assertions, feature = "testing"))]
         if self.core.needs_checkpoint() {
-            // A failure is reported by the wait.
+            // The next line reports a failure.
             let _ = self.step_checkpoint();
         }
-        self.core.wait_for_space(should_continue)
+        self.core.room()
     }
 
     fn latest_time(&self) -> u64 {

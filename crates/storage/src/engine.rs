@@ -17,10 +17,22 @@ pub use snapshot::{
 pub(crate) use snapshot::{alike, merged};
 pub use statistics::{ArchiveCounts, Durability, JournalWait, SYNC_SPANS, Statistics};
 
-use crate::{Batch, Error, Position, Result, WorkingSet};
+use crate::{Batch, Error, Listener, Position, Result, WorkingSet, time};
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
+
+/// What a commit must wait for.
+pub enum Room {
+    /// Nothing.
+    Free,
+    /// This delay, at most 10 milliseconds, because checkpoints lag a little.
+    After(Duration),
+    /// This event of a checkpoint. Then the caller asks again.
+    Checkpoint(Listener),
+    /// The end of a lock of writes: see [`Commits::freeze`](crate::store::Commits::freeze).
+    Frozen,
+}
 
 /// Ordered trees of bytes, changed by atomic batches.
 pub trait Engine: Journaling {
@@ -34,17 +46,37 @@ pub trait Engine: Journaling {
     /// `IdentExists` if it creates a tree that exists, and with `KeyTooLong`.
     ///
     /// The call never waits for a sync or a checkpoint, so the caller may hold locks. The caller
-    /// calls [`Engine::wait_for_space`] before it takes them. Fails with `Full` if the changes are
+    /// calls [`Engine::room`] before it takes them. Fails with `Full` if the changes are
     /// far beyond the bound that that call waits for.
     fn commit(&self, batch: Batch) -> Result<Position>;
 
-    /// Waits until the engine has space for a commit. Call it before a commit, without locks. It
-    /// slows writers down to the speed at which the engine writes changes to its files.
+    /// Returns what a commit must wait for. Call it before a commit, without locks. It slows writers down to the speed
+    /// at which the engine writes changes to its files. An engine without files always has room.
+    ///
+    /// Fails with `Full` if only a user can free space, with the error of the files, and with `Closed`.
+    fn room(&self) -> Result<Room> {
+        Ok(Room::Free)
+    }
+
+    /// Waits on this thread until the engine has [`room`](Self::room) for a commit.
     ///
     /// Calls `should_continue` at least every 10 ms. Returns `Ok` once that returns false; the
-    /// caller knows the reason. Fails with `Full` if only a user can free space, with the error of
-    /// the files, and with `Closed`.
-    fn wait_for_space(&self, should_continue: &mut dyn FnMut() -> bool) -> Result<()>;
+    /// caller knows the reason. Fails as `room`.
+    fn wait_for_space(&self, should_continue: &mut dyn FnMut() -> bool) -> Result<()> {
+        loop {
+            match self.room()? {
+                Room::Free => return Ok(()),
+                _ if !should_continue() => return Ok(()),
+                Room::After(delay) => {
+                    time::sleep(delay);
+                    return Ok(());
+                }
+                Room::Checkpoint(progress) => progress.wait_briefly(),
+                // An engine has no locks of writes.
+                Room::Frozen => return Ok(()),
+            }
+        }
+    }
 
     /// The greatest time of any committed batch ([`Batch::set_time`]), also from before a restart or a crash; 0 if no
     /// batch had a time.
@@ -147,9 +179,9 @@ pub trait Wrapper: Send + Sync {
         self.wrapped().commit(batch)
     }
 
-    /// See [`Engine::wait_for_space`].
-    fn wait_for_space(&self, should_continue: &mut dyn FnMut() -> bool) -> Result<()> {
-        self.wrapped().wait_for_space(should_continue)
+    /// See [`Engine::room`].
+    fn room(&self) -> Result<Room> {
+        self.wrapped().room()
     }
 
     /// See [`Engine::latest_time`].
@@ -195,8 +227,8 @@ impl<W: Wrapper> Engine for W {
         Wrapper::commit(self, batch)
     }
 
-    fn wait_for_space(&self, should_continue: &mut dyn FnMut() -> bool) -> Result<()> {
-        Wrapper::wait_for_space(self, should_continue)
+    fn room(&self) -> Result<Room> {
+        Wrapper::room(self)
     }
 
     fn latest_time(&self) -> u64 {

@@ -179,6 +179,11 @@ impl Listener {
         &self.events
     }
 
+    /// Holds this thread until the event has happened, for 10 milliseconds at most.
+    pub fn wait_briefly(&self) {
+        self.events.wait_briefly(self.count);
+    }
+
     /// Returns true if the event has happened. Otherwise registers the waker.
     pub fn has_happened(&mut self, waker: &Waker) -> bool {
         self.events.has_reached_as(self.count, &mut self.number, waker)

@@ -43,7 +43,7 @@ pub use disk::{
 };
 pub use engine::{
     ArchiveCounts, Backup, Cursor, Damage, Difference, Differences, Durability, End, Engine, Excerpt, Hints,
-    JournalWait, Journaling, Kind, Ranges, RecordFilter, RemoteHints, SYNC_SPANS, Since, Snapshot,
+    JournalWait, Journaling, Kind, Ranges, RecordFilter, RemoteHints, Room, SYNC_SPANS, Since, Snapshot,
     Statistics, Wrapper,
 };
 pub use error::{Error, Result};

@@ -92,10 +92,6 @@ impl Engine for MemoryEngine {
         Ok(position)
     }
 
-    fn wait_for_space(&self, _go_on: &mut dyn FnMut() -> bool) -> Result<()> {
-        Ok(())
-    }
-
     fn latest_time(&self) -> u64 {
         self.time.load(Ordering::Acquire)
     }

@@ -23,7 +23,7 @@ pub use local::Local;
 pub use log::{LOG, LOG_TREES, LogCursor, LogEntry, LogOptions};
 pub use marks::{Build, Marks};
 
-use crate::{Batch, Direction, Engine, Ident, Key, Position, Range, Result, Snapshot, Value};
+use crate::{Batch, Direction, Engine, Ident, Key, Position, Range, Result, Room, Snapshot, Value};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -379,18 +379,18 @@ pub trait Commits: Send + Sync {
     fn commit(&self, change: &mut Change) -> Result<CommitResult>;
 
     /// Takes the commit lock for a short change of the catalog. `None` if `should_continue` returned false while
-    /// commits were frozen.
+    /// commits were frozen. Does not wait for [`room`](Self::room).
     ///
-    /// Errors: the engine's, if there is no room.
+    /// Errors: those of a remote store.
     fn lock<'a>(
         &'a self,
         should_continue: &mut dyn FnMut() -> bool,
     ) -> Result<Option<Box<dyn Exclusive + 'a>>>;
 
-    /// Whether commits are frozen or have no room.
+    /// What a change must wait for: the end of a freeze, or [`Engine::room`].
     ///
     /// Errors: the engine's, if there is no room.
-    fn must_wait(&self) -> Result<bool>;
+    fn room(&self) -> Result<Room>;
 
     /// Waits until a change probably finds room, or until `should_continue` returns false, which it calls at least
     /// every ten milliseconds.

@@ -134,6 +134,20 @@ impl<'a> Documents<'a> {
             Source::Sequence(bytes) => DocumentsIter::Sequence(bytes),
         }
     }
+
+    /// The documents that an earlier iteration had left: see [`DocumentsIter::rest`]. Constant time for a sequence.
+    pub fn iter_from(&self, rest: usize) -> DocumentsIter<'a> {
+        let mut documents = self.iter();
+        match &mut documents {
+            DocumentsIter::Array(elements) => {
+                while elements.rest().len() > rest && elements.next().is_some() {}
+            }
+            DocumentsIter::Sequence(bytes) => {
+                *bytes = bytes.len().checked_sub(rest).and_then(|at| bytes.get(at..)).unwrap_or_default();
+            }
+        }
+        documents
+    }
 }
 
 /// Iterates over [`Documents`].
@@ -142,6 +156,16 @@ pub enum DocumentsIter<'a> {
     Array(base::bson::Elements<'a>),
     /// Remaining bytes of a sequence.
     Sequence(&'a [u8]),
+}
+
+impl DocumentsIter<'_> {
+    /// The length of the remaining documents, in bytes of the list's encoding.
+    pub fn rest(&self) -> usize {
+        match self {
+            DocumentsIter::Array(elements) => elements.rest().len(),
+            DocumentsIter::Sequence(bytes) => bytes.len(),
+        }
+    }
 }
 
 impl<'a> Iterator for DocumentsIter<'a> {
@@ -155,6 +179,32 @@ impl<'a> Iterator for DocumentsIter<'a> {
                 *rest = behind;
                 Some(Document::from_valid(document))
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::bson::extended_json::parse;
+
+    #[test]
+    fn an_iteration_continues_after_documents_of_another() {
+        let body = parse("{list: [{a: 1}, {a: 'two'}, {a: 3}]}").unwrap();
+        let array = body.view().get("list").and_then(|list| list.as_array()).unwrap();
+        let in_body = Documents::from_array(array);
+        let bytes: Vec<u8> = in_body.iter().flat_map(|document| document.bytes().to_vec()).collect();
+        for list in [in_body, Documents::from_sequence(&bytes, 3)] {
+            let all: Vec<Document<'_>> = list.iter().collect();
+            let mut documents = list.iter();
+            for done in 0..=3 {
+                let rest: Vec<Document<'_>> = list.iter_from(documents.rest()).collect();
+                assert!(
+                    rest.iter().map(|document| document.bytes()).eq(all[done..].iter().map(|d| d.bytes()))
+                );
+                documents.next();
+            }
+            assert_eq!(documents.rest(), 0);
         }
     }
 }

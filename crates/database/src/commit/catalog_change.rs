@@ -80,18 +80,13 @@ impl Database {
         Ok(changed.map(|(_, committed)| committed).unwrap_or_default())
     }
 
-    /// Takes the commit lock. Waits while writes are locked.
+    /// Takes the commit lock. Waits while writes are locked or checkpoints lag.
     ///
-    /// Errors: an interrupted wait, and errors of the engine.
+    /// Errors: as [`wait_for_room`](Self::wait_for_room).
     pub(crate) fn exclusive(&self, interrupt: &dyn Interrupt) -> Result<Box<dyn Exclusive + '_>> {
         loop {
-            let lock = match self.store.must_wait().map_err(storage_error)? {
-                false => self.store.lock(&mut || true),
-                true => {
-                    self.check_unlocked(interrupt)?;
-                    self.waiting(interrupt, |should_continue| self.store.lock(should_continue))?
-                }
-            };
+            self.wait_for_room(interrupt)?;
+            let lock = self.store.lock(&mut || self.store.frozen() == 0);
             if let Some(lock) = lock.map_err(storage_error)? {
                 return Ok(lock);
             }

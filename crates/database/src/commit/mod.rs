@@ -23,7 +23,7 @@ use std::time::Duration;
 use storage::store::{
     AcknowledgmentLevel, CommitError, Committed, Member, TransactionId, WriteConcernStatus,
 };
-use storage::{JournalWait, Position, mark};
+use storage::{JournalWait, Position, Room, mark};
 
 pub(crate) mod catalog_change;
 pub(crate) mod transaction;
@@ -60,11 +60,7 @@ impl Database {
         let expected = changes.change.expect.len();
         loop {
             changes.change.earliest = self.earliest_cluster_time();
-            if self.store.must_wait().map_err(storage_error)? {
-                self.check_unlocked(operation)?;
-                self.waiting(operation, |should_continue| self.store.wait_for_space(should_continue))?
-                    .map_err(storage_error)?;
-            }
+            self.wait_for_room(operation)?;
             let refusal = match self.store.commit(&mut changes.change).map_err(storage_error)? {
                 Ok(written) => {
                     debug_assert!(written.position <= self.latest_position(), "{written:?} is not visible");
@@ -107,15 +103,32 @@ impl Database {
         Some(Box::new(move |waker: &Waker| store.has_released(owner, waker) != Some(false)))
     }
 
-    /// Suspends a statement while writes are locked. The caller waits for the unlock before it continues the statement.
+    /// Waits while writes are locked or checkpoints lag.
     ///
-    /// Errors: LockBusy.
-    pub(crate) fn check_unlocked(&self, interrupt: &dyn Interrupt) -> Result<()> {
-        if self.store.frozen() == 0 {
-            return Ok(());
+    /// Errors: storage errors, interrupted waits; LockBusy for a statement that its caller suspends.
+    pub fn wait_for_room(&self, interrupt: &dyn Interrupt) -> Result<()> {
+        let suspended = match self.store.room().map_err(storage_error)? {
+            Room::Free => return Ok(()),
+            // The caller waits for the unlock before it continues the statement.
+            Room::Frozen => interrupt.suspend_until(&mut || Some(Box::new(|_: &Waker| true))),
+            Room::After(delay) => match interrupt.suspend_for(delay) {
+                Some(Ok(())) => return Ok(()),
+                suspended => suspended.and_then(Result::err),
+            },
+            Room::Checkpoint(progress) => {
+                let mut progress = Some(progress);
+                let mut ready = || {
+                    let mut progress = progress.take()?;
+                    Some(Box::new(move |waker: &Waker| progress.has_happened(waker)) as Ready)
+                };
+                interrupt.suspend_until(&mut ready)
+            }
+        };
+        if let Some(suspended) = suspended {
+            return Err(suspended);
         }
-        let suspended = interrupt.suspend_until(&mut || Some(Box::new(|_: &Waker| true)));
-        suspended.map_or(Ok(()), Err)
+        self.waiting(interrupt, |should_continue| self.store.wait_for_space(should_continue))?
+            .map_err(storage_error)
     }
 
     /// Waits until an open transaction has ended.

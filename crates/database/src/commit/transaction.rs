@@ -117,10 +117,7 @@ impl Database {
         }
         loop {
             change.earliest = self.earliest_cluster_time();
-            if self.store.must_wait().map_err(storage_error)? {
-                self.waiting(operation, |should_continue| self.store.wait_for_space(should_continue))?
-                    .map_err(storage_error)?;
-            }
+            self.wait_for_room(operation)?;
             match self.store.commit(&mut change).map_err(storage_error)? {
                 Ok(written) => return Ok(written),
                 Err(CommitError::Frozen) => operation.check()?,

@@ -12,6 +12,7 @@ use base::bson::{Builder, Document};
 use base::{Namespace, Result};
 use query::Context;
 use std::sync::Arc;
+use storage::Room;
 
 /// Size of a new profiler collection, in bytes.
 const BYTES: i64 = 1024 * 1024;
@@ -37,7 +38,7 @@ impl Database {
     pub fn profile(&self, database: &str, entry: Document<'_>, context: Context) -> Result<()> {
         let namespace = Namespace::new(database, PROFILE)?;
         let is_there = self.known_catalog().get(&namespace).is_some();
-        if !is_there || self.store.must_wait().unwrap_or(true) {
+        if !is_there || !matches!(self.store.room(), Ok(Room::Free)) {
             return Ok(());
         }
         let request = InsertRequest { document: entry, bypass_validation: true };

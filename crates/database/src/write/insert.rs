@@ -16,7 +16,7 @@ use crate::storage_error;
 use base::bson::{
     Builder, Document, Element, MAX_DOCUMENT_SIZE, MAX_STORED_DEPTH, Type, Value, nests_deeper,
 };
-use base::{Error, Namespace, Result, bail, err};
+use base::{Error, ErrorCode, Namespace, Result, bail, err};
 use query::{Context, Interrupt};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -144,8 +144,11 @@ impl Database {
                 }
                 Err(error) => inserted.error = Some(error),
             }
-            if inserted.error.is_some() {
-                progress.reset();
+            if let Some(error) = &inserted.error {
+                // A suspended group is tried again as a whole.
+                if error.code() != ErrorCode::LockBusy {
+                    progress.reset();
+                }
                 break;
             }
         }

@@ -4,7 +4,7 @@
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use storage::{Batch, Engine, Op, Position, Result};
+use storage::{Batch, Engine, Op, Position, Result, Room};
 
 /// A batch and its result.
 #[derive(Clone, Debug)]
@@ -74,8 +74,8 @@ impl storage::Wrapper for Recorder {
         committed
     }
 
-    fn wait_for_space(&self, should_continue: &mut dyn FnMut() -> bool) -> Result<()> {
+    fn room(&self) -> Result<Room> {
         (self.pause)();
-        self.wrapped().wait_for_space(should_continue)
+        self.wrapped().room()
     }
 }

@@ -142,8 +142,12 @@ impl<'a> Call<'a> {
             operation.set_transaction(transaction.clone());
         }
         if self.may_suspend.replace(false) {
-            let suspended = self.progress.suspended.as_ref();
-            operation.allow_suspension(suspended.and_then(|suspended| suspended.turn.take()));
+            match &self.progress.suspended {
+                Some(suspended) => operation.resume(suspended.turn.take()),
+                // The command around it begins again after each wait.
+                None if self.connection.is_inner => operation.resume(None),
+                None => operation.allow_suspension(),
+            }
         }
         self.set_operation(&operation);
         operation
@@ -211,25 +215,21 @@ impl<'a> Call<'a> {
     ///
     /// Errors: MaxTimeMSExpired.
     pub(crate) fn suspension(&mut self, error: &Error) -> Result<Option<Event>> {
-        let (suspension, millis) = match self.inner_wait.take() {
-            Some(event) => (Some(Suspension { ready: event.into_ready(), turn: None }), 0),
-            None => match self.connection.activity.operation() {
-                // The operation of a cursor has the limit of the command that opened it.
-                Some(used) => (used.operation.take_suspension(), used.operation.remaining_millis()),
-                None => (None, 0),
-            },
+        let suspension = match self.inner_wait.take() {
+            Some(event) => Some(Suspension { until: event.until(), ready: event.into_ready(), turn: None }),
+            None => {
+                let operation = self.connection.activity.operation();
+                operation.and_then(|used| used.operation.take_suspension())
+            }
         };
-        let Some(Suspension { ready, turn }) = suspension else { return Ok(None) };
+        let Some(Suspension { ready, turn, until }) = suspension else { return Ok(None) };
         let suspended = self.progress.suspended.get_or_insert_default();
         let context = error.message().rsplit_once(" :: caused by :: ");
         suspended.context = context.map(|(context, _)| context.to_string());
         suspended.turn.set(turn);
         self.reply.truncate(0);
-        let mut until = waits::for_suspended(self.progress, self.arguments)?;
-        if millis > 0 {
-            until = until.min(time::now() + Duration::from_millis(millis));
-        }
-        Ok(Some(Event::Other { until, ready }))
+        let limit = waits::for_suspended(self.progress, self.arguments)?;
+        Ok(Some(Event::Other { until: until.map_or(limit, |until| until.min(limit)), ready }))
     }
 
     /// Applies the settings of the command's query shape, and the settings `given` by the command.

@@ -204,7 +204,8 @@ pub(crate) const COMMIT_TRANSACTION: Row = Row::write("commitTransaction", commi
     .help("Commits a transaction.")
     .admin_only()
     .stable_api()
-    .in_transactions();
+    .in_transactions()
+    .restarts();
 
 /// The row of `abortTransaction`.
 pub(crate) const ABORT_TRANSACTION: Row = Row::write("abortTransaction", abort, Requirements::Nothing)
@@ -217,6 +218,8 @@ fn commit(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let (session, number) = transaction(call)?;
     let operation = call.operation();
     let (database, counters) = (&call.server.database, &call.server.sessions.transactions);
+    database.wait_for_room(operation.as_ref())?;
+    operation.hold_thread();
     let committed = match session.commit_transaction(database, counters, &operation, number) {
         // Another server of the shared store may have committed it, or this server may have
         // lost the reply.

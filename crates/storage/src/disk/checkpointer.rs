@@ -116,13 +116,9 @@ impl CheckpointQueue {
         }
     }
 
-    /// Waits a limited time for a checkpoint to end. Returns the error of the latest attempt if it failed.
-    pub(super) fn wait_for_end(&self, timeout: Duration) -> Option<Error> {
-        let mut queue = self.state.lock();
-        if queue.error.is_none() {
-            self.done.wait_for(&mut queue, timeout);
-        }
-        queue.error.clone()
+    /// Returns the error of the latest attempt if it failed.
+    pub(super) fn error(&self) -> Option<Error> {
+        self.state.lock().error.clone()
     }
 
     /// Returns true if the engine is closing.
@@ -216,6 +212,8 @@ impl Checkpointer {
         }
         queue.error = result.clone().err();
         self.core.checkpoint_queue.done.notify_all();
+        drop(queue);
+        self.core.control.progress.advance();
         result
     }
 

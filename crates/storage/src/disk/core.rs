@@ -4,7 +4,7 @@
 //! writers, the freeze of changes for a checkpoint and the timed syncs are methods here too. State of one thread alone
 //! belongs to its module: `checkpointer.rs`, `journal.rs`.
 
-use crate::{mark, time};
+use crate::mark;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -18,12 +18,10 @@ use super::files::{Control, File};
 use super::journal::{Appender, Journal};
 use super::state::{Freeze, State, Table};
 use crate::record::Encoded;
-use crate::{Batch, Error, Position, Result};
+use crate::{Batch, Error, Position, Result, Room};
 
 /// Number of operations above which a batch is applied to a copy of the state, so that readers do not wait.
 const LARGE_BATCH: usize = 512;
-/// Interval at which a waiting writer checks for cancellation.
-const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 /// Maximum delay of a writer while a checkpoint runs and space remains.
 const DELAY_MAX: Duration = Duration::from_millis(10);
 
@@ -206,30 +204,27 @@ impl Core {
 
     /// Delays a writer while checkpoints lag: a little at first, completely at twice the limit. Fails only if a
     /// checkpoint cannot be made.
-    pub(super) fn wait_for_space(&self, should_continue: &mut dyn FnMut() -> bool) -> Result<()> {
-        loop {
-            let fullness = self.fullness();
-            if fullness < 1000 {
-                return Ok(());
-            }
-            mark!("a writer meets the checkpoint limit");
-            self.checkpoint_queue.request();
-            if !should_continue() {
-                return Ok(());
-            }
-            if fullness < 2000 {
-                time::sleep(DELAY_MAX * (fullness - 1000) as u32 / 1000);
-                return Ok(());
-            }
-            if let Some(message) = self.control.full() {
-                return Err(Error::Full(message));
-            }
-            if let Some(error) = self.checkpoint_queue.wait_for_end(CHECK_INTERVAL) {
-                return Err(error);
-            }
-            if self.writer.lock().closed {
-                return Err(Error::Closed);
-            }
+    pub(super) fn room(&self) -> Result<Room> {
+        // Read before the conditions, so that no event is missed.
+        let seen = self.control.progress.read();
+        let fullness = self.fullness();
+        if fullness < 1000 {
+            return Ok(Room::Free);
+        }
+        mark!("a writer meets the checkpoint limit");
+        self.checkpoint_queue.request();
+        if fullness < 2000 {
+            return Ok(Room::After(DELAY_MAX * (fullness - 1000) as u32 / 1000));
+        }
+        if let Some(message) = self.control.full() {
+            return Err(Error::Full(message));
+        }
+        if let Some(error) = self.checkpoint_queue.error() {
+            return Err(error);
+        }
+        match self.writer.lock().closed {
+            true => Err(Error::Closed),
+            false => Ok(Room::Checkpoint(self.control.progress.listen(seen))),
         }
     }
 
@@ -261,7 +256,11 @@ impl Core {
         let mut state = self.state.lock();
         debug_assert_eq!(state.position, writer.appender.position(), "the older segments lack a commit");
         self.changed_bytes.store(0, Ordering::Relaxed);
-        Arc::make_mut(&mut state).freeze()
+        let freeze = Arc::make_mut(&mut state).freeze();
+        drop(state);
+        drop(writer);
+        self.control.progress.advance();
+        freeze
     }
 
     /// Replaces the changes that a checkpoint has written by the base.

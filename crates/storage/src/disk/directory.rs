@@ -232,10 +232,6 @@ impl Engine for ReadOnlyEngine {
         Ok(Position(position))
     }
 
-    fn wait_for_space(&self, _: &mut dyn FnMut() -> bool) -> Result<()> {
-        Ok(())
-    }
-
     fn latest_time(&self) -> u64 {
         self.latest.lock().time
     }

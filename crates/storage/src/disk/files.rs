@@ -6,6 +6,7 @@
 //! A write to the base's file without space is repeated until it succeeds ([`Control`]), and only its checkpoint waits.
 //! Meanwhile readers continue, and writers continue until the memory for changes is full.
 
+use crate::EventCount;
 use parking_lot::{Condvar, Mutex};
 use std::any::Any;
 use std::fmt::Debug;
@@ -227,6 +228,9 @@ const RETRY: Duration = Duration::from_millis(50);
 pub(super) struct Control {
     condition: Mutex<Condition>,
     changed: Condvar,
+    /// Counts what ends the waits of writers for space: a checkpoint begins or ends, the disk is full, the engine
+    /// closes.
+    pub(super) progress: Arc<EventCount>,
 }
 
 /// Shared flags of the writes.
@@ -255,6 +259,7 @@ impl Control {
     pub(super) fn close(&self) {
         self.condition.lock().closing = true;
         self.changed.notify_all();
+        self.progress.advance();
     }
 
     /// Repeats an operation until it has space.
@@ -264,7 +269,9 @@ impl Control {
             let mut condition = self.condition.lock();
             match &result {
                 Err(error) if is_full(error) && !condition.closing => {
-                    condition.full = Some(error.to_string());
+                    if condition.full.replace(error.to_string()).is_none() {
+                        self.progress.advance();
+                    }
                     self.changed.wait_for(&mut condition, RETRY);
                 }
                 _ => {

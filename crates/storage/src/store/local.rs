@@ -10,7 +10,9 @@ use super::{
 use crate::cpu_slice::{self, CpuSlice};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, MutexGuard, RwLock};
-use crate::{Durability, Engine, EventCount, Ident, Position, Result, Snapshot, Value, mark, mutant, time};
+use crate::{
+    Durability, Engine, EventCount, Ident, Position, Result, Room, Snapshot, Value, mark, mutant, time,
+};
 use std::collections::{HashMap, VecDeque};
 use std::mem;
 use std::sync::Arc;
@@ -340,7 +342,7 @@ impl Commits for Local {
         should_continue: &mut dyn FnMut() -> bool,
     ) -> Result<Option<Box<dyn Exclusive + 'a>>> {
         loop {
-            self.wait_for_space(should_continue)?;
+            self.wait_until(&|| self.frozen() == 0, should_continue);
             let writer = self.writer.lock();
             if self.frozen() == 0 {
                 return Ok(Some(Box::new(CommitGuard { local: self, writer, slice: CpuSlice::begin() })));
@@ -352,16 +354,11 @@ impl Commits for Local {
         }
     }
 
-    fn must_wait(&self) -> Result<bool> {
-        if self.frozen() > 0 {
-            return Ok(true);
+    fn room(&self) -> Result<Room> {
+        match self.frozen() {
+            0 => self.engine.room(),
+            _ => Ok(Room::Frozen),
         }
-        let mut requested = false;
-        self.engine.wait_for_space(&mut || {
-            requested = true;
-            false
-        })?;
-        Ok(requested)
     }
 
     fn wait_for_space(&self, should_continue: &mut dyn FnMut() -> bool) -> Result<()> {

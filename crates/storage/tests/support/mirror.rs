@@ -10,7 +10,7 @@
 
 use crate::bytes::Text;
 use crate::{
-    Batch, Cursor, Damage, Direction, Engine, Ident, Journaling, Op, Position, Range, Result, Snapshot,
+    Batch, Cursor, Damage, Direction, Engine, Ident, Journaling, Op, Position, Range, Result, Room, Snapshot,
     Statistics, Value, ValueRef, WorkingSet,
 };
 use parking_lot::Mutex;
@@ -61,9 +61,11 @@ impl<A: Engine, B: Engine> Engine for Mirror<A, B> {
         Ok(a)
     }
 
-    fn wait_for_space(&self, should_continue: &mut dyn FnMut() -> bool) -> Result<()> {
-        self.a.wait_for_space(should_continue)?;
-        self.b.wait_for_space(should_continue)
+    fn room(&self) -> Result<Room> {
+        match self.a.room()? {
+            Room::Free => self.b.room(),
+            room => Ok(room),
+        }
     }
 
     fn latest_time(&self) -> u64 {

@@ -9,8 +9,8 @@ use crate::store::{
     IndexBuilds, Intents, Local, ReadView, ReadViews, Replication, Store, TransactionId, WriteIntent,
 };
 use crate::{
-    Cursor, Direction, Engine, Error, Hints, Ident, Position, Range, RemoteHints, Result, Snapshot, Value,
-    ValueRef, mutant,
+    Cursor, Direction, Engine, Error, Hints, Ident, Position, Range, RemoteHints, Result, Room, Snapshot,
+    Value, ValueRef, mutant,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -124,8 +124,8 @@ impl Commits for Shared {
         Ok(lock.map(|lock| Box::new(HeardExclusive { lock, shared: self }) as Box<dyn Exclusive + 'a>))
     }
 
-    fn must_wait(&self) -> Result<bool> {
-        self.store.must_wait()
+    fn room(&self) -> Result<Room> {
+        self.store.room()
     }
 
     fn wait_for_space(&self, should_continue: &mut dyn FnMut() -> bool) -> Result<()> {

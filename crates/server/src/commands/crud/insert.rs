@@ -16,6 +16,9 @@ pub(crate) const INSERT: Row = Row::write("insert", insert, Requirements::By(req
     .retryable_write()
     .restarts();
 
+/// Maximum number of documents that are read again after a suspension.
+const PART_MAX: usize = 2000;
+
 fn insert(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let namespace = fields.writable_namespace()?;
@@ -28,20 +31,28 @@ fn insert(call: &mut Call<'_>) -> Result<HandlerStatus> {
     fields.refuse_unless_default("encryptionInformation")?;
     fields.finish()?;
 
-    let mut all: SmallVec<[Document<'_>; 1]> = SmallVec::with_capacity(documents.len());
-    all.extend(documents.iter());
+    let count = documents.len();
     let begin = |call: &Call<'_>| {
         call.check_uuid(&namespace, uuid)?;
         let scope = call.scope(namespace).keep_empty_timestamps(keeps_timestamps);
         scope.operation.keep_progress();
-        let batch = WriteBatch::begin_presuming(call, all.len(), ordered)?;
-        let progress = InsertProgress::of_write(batch.key(0).filter(|_| all.len() > 1));
-        Ok(Inserting { scope, batch, inserted: 0, position: 0, progress })
+        let batch = WriteBatch::begin_presuming(call, count, ordered)?;
+        let progress = InsertProgress::of_write(batch.key(0).filter(|_| count > 1));
+        let rest = documents.iter().rest();
+        Ok(Inserting { scope, batch, inserted: 0, begin: 0, rest, position: 0, progress })
     };
     let run = |call: &mut Call<'_>, inserting: &mut Inserting| {
-        inserting.run(call, &all, bypass_validation)?;
+        while inserting.rest > 0 {
+            let mut remaining = documents.iter_from(inserting.rest);
+            let mut part: SmallVec<[Document<'_>; 1]> = SmallVec::with_capacity(count.min(PART_MAX));
+            part.extend(remaining.by_ref().take(PART_MAX));
+            if !inserting.run(call, &part, bypass_validation)? {
+                break;
+            }
+            (inserting.begin, inserting.rest) = (inserting.position, remaining.rest());
+        }
         let Inserting { batch, inserted, position, .. } = inserting;
-        let (position, count) = (*position, all.len());
+        let position = *position;
         call.server.counters.inserted.add(position.min(count) as u64 + u64::from(position < count));
         call.reply.append(c"n", *inserted);
         batch.finish(call)
@@ -54,35 +65,40 @@ struct Inserting {
     scope: Scope,
     batch: WriteBatch,
     inserted: i32,
+    /// Number of documents before the present part of the list.
+    begin: usize,
+    /// Bytes of the list from the present part on.
+    rest: usize,
     /// Number of documents that are done.
     position: usize,
     progress: InsertProgress,
 }
 
 impl Inserting {
-    /// Inserts the remaining documents.
+    /// Inserts the remaining documents of a part of the list. Returns false if the command must stop.
     ///
     /// Errors: as [`WriteBatch::failed`].
-    fn run(&mut self, call: &Call<'_>, all: &[Document<'_>], bypass_validation: bool) -> Result<()> {
-        let Inserting { scope, batch, inserted, position, progress } = self;
-        let mut insertions: SmallVec<[Insertion<'_>; 1]> = SmallVec::with_capacity(all.len());
-        while *position < all.len() {
+    fn run(&mut self, call: &Call<'_>, part: &[Document<'_>], bypass_validation: bool) -> Result<bool> {
+        let Inserting { scope, batch, inserted, begin, position, progress, .. } = self;
+        let begin = *begin;
+        let mut insertions: SmallVec<[Insertion<'_>; 1]> = SmallVec::with_capacity(part.len());
+        while *position < begin + part.len() {
             if batch.recorded_result(*position).is_some() {
                 *inserted += 1;
                 *position += 1;
                 continue;
             }
-            if insertions.len() <= *position {
+            if begin + insertions.len() <= *position {
                 // The documents before the next one that the retry record already contains. Earlier ones are not read
                 // again.
-                let unanswered = all.iter().enumerate().skip(insertions.len());
+                let unanswered = (begin..).zip(part).skip(insertions.len());
                 let unanswered = unanswered.take_while(|(at, _)| *at <= *position || !batch.has_result(*at));
                 insertions.extend(unanswered.map(|(at, document)| Insertion {
                     request: InsertRequest { document: *document, bypass_validation },
                     record: batch.key(at).map(|key| (key, Document::EMPTY)),
                 }));
             }
-            let rest = insertions.get(*position..).unwrap_or_default();
+            let rest = insertions.get(*position - begin..).unwrap_or_default();
             let outcome = call.server.database.insert_many(scope, rest, progress);
             *inserted += outcome.count as i32;
             batch.committed(outcome.committed);
@@ -97,15 +113,15 @@ impl Inserting {
                 }
                 if batch.is_decided_again(call, *position, &error)? {
                     // The record may have further statements.
-                    insertions.truncate(*position);
+                    insertions.truncate(*position - begin);
                     continue;
                 }
                 if !batch.failed(*position, error)? {
-                    break;
+                    return Ok(false);
                 }
                 *position += 1;
             }
         }
-        Ok(())
+        Ok(true)
     }
 }

@@ -78,18 +78,19 @@ pub(crate) trait WriteCommand<'d> {
     /// Errors: errors of all steps.
     fn run_list(&self, call: &mut Call<'_>, list: Documents<'d>) -> Result<HandlerStatus> {
         let mut parsed = Vec::new();
-        let (mut state, mut position) = match call.resume() {
+        let (mut state, mut position, mut rest) = match call.resume() {
             Some(progress) => progress,
             None => {
                 parsed.reserve_exact(list.len());
                 for document in list.iter() {
                     parsed.push(self.parse(document)?);
                 }
-                (self.begin(call)?, 0)
+                (self.begin(call)?, 0, list.iter().rest())
             }
         };
         let mut run_remaining = || {
-            for document in list.iter().skip(position) {
+            let mut documents = list.iter_from(rest);
+            while let Some(document) = documents.next() {
                 let should_continue = match parsed.get(position) {
                     Some(statement) => self.run(call, &mut state, position, statement)?,
                     None => self.run(call, &mut state, position, &self.parse(document)?)?,
@@ -98,10 +99,11 @@ pub(crate) trait WriteCommand<'d> {
                     break;
                 }
                 position += 1;
+                rest = documents.rest();
             }
             self.finish(call, &mut state)
         };
-        run_remaining().map_err(|error| call.keep((state, position), error))
+        run_remaining().map_err(|error| call.keep((state, position, rest), error))
     }
 }
 

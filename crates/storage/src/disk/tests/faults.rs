@@ -8,7 +8,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 
 use super::*;
-use crate::{JournalWait, Position};
+use crate::{JournalWait, Position, Room};
 
 /// Returns a checkpointed tree with some entries.
 fn filled(files: &FaultyFiles) -> DiskEngine {
@@ -157,12 +157,15 @@ fn a_wait_for_space_is_interruptible_and_other_writes_are_refused() {
     });
     assert_eq!((waited, requested), (Ok(()), 4));
     assert!(started.elapsed() < Duration::from_millis(250), "{:?}", started.elapsed());
+    let Ok(Room::Checkpoint(mut progress)) = engine.room() else { panic!("the engine has room") };
     let refused = (numbers..).find_map(|number| engine.commit(one(number)).err());
     assert!(matches!(&refused, Some(Error::Full(why)) if why.contains("checkpoints")), "{refused:?}");
     let (longest, started) = (Duration::from_secs(20), Instant::now());
     files.slow_syncs(Duration::ZERO);
     assert_eq!(engine.wait_for_space(&mut || started.elapsed() < longest), Ok(()));
     assert!(started.elapsed() < longest);
+    // The checkpoint has ended.
+    assert!(progress.has_happened(Waker::noop()));
     engine.commit(one(u64::MAX)).unwrap();
 }
 
