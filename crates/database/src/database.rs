@@ -60,8 +60,8 @@ pub struct Database {
     pub(crate) operations: Arc<Shared>,
     pub(crate) write_queues: WriteQueues,
     pub(crate) transactions: Transactions,
-    /// Temporary collections of unfinished `$out` stages, which are not dropped yet.
-    pub(crate) unfinished: Mutex<Vec<Namespace>>,
+    /// Removals of temporary data that would have had to wait.
+    removals: Mutex<Vec<Removal>>,
     /// Memory limit of an index build, in bytes.
     build_memory: AtomicUsize,
     /// Directory of temporary files.
@@ -99,6 +99,9 @@ pub struct Database {
     process: [u8; 5],
     object_ids: AtomicU32,
 }
+
+/// Removes temporary data of an operation that has ended. Fails with LockBusy if it must wait.
+pub(crate) type Removal = Box<dyn Fn(&Database) -> Result<()> + Send + Sync>;
 
 /// Collections of users and roles.
 const ACCESS: [&str; 2] = ["admin.system.users", "admin.system.roles"];
@@ -146,7 +149,7 @@ impl Database {
             blocking: OnceLock::new(),
             write_queues: WriteQueues::default(),
             transactions: Transactions::default(),
-            unfinished: Mutex::default(),
+            removals: Mutex::default(),
             build_memory: AtomicUsize::new(BUILD_MEMORY),
             spills: OnceLock::new(),
             files: OnceLock::new(),
@@ -274,6 +277,23 @@ impl Database {
     /// Returns the latest catalog known to this process.
     pub(crate) fn latest_catalog(&self) -> Arc<Catalog> {
         self.published.read().current.1.clone()
+    }
+
+    /// Adds a removal for the next [`clean_up`](Self::clean_up).
+    pub(crate) fn remove_later(&self, removal: Removal) {
+        self.removals.lock().push(removal);
+    }
+
+    /// Removes temporary data of operations that have ended. What must wait stays for the next call.
+    pub fn clean_up(&self) {
+        let removals = std::mem::take(&mut *self.removals.lock());
+        for removal in removals {
+            match removal(self) {
+                Ok(()) => {}
+                Err(error) if error.code() == ErrorCode::LockBusy => self.remove_later(removal),
+                Err(error) => log::warn!("temporary data was left behind: {error}"),
+            }
+        }
     }
 
     /// Returns an operation on this database. It ends at

@@ -38,7 +38,7 @@ pub use changes::retry_record::{NO_USER, RetryKey, SessionId, StoredRetry};
 pub use clock::{Clock, ManualClock, SettableClock, SystemClock};
 pub use cursor::{Cursor, CursorTag, Cursors, FIRST_BATCH, IdleCursor};
 pub use database::{Counters, Database};
-pub use ddl::{CreateIndexesOutcome, RenameRequest, Resolved, check_writable};
+pub use ddl::{CreateIndexesOutcome, IndexProgress, RenameRequest, Resolved, check_writable};
 pub use exec::RecordStream;
 pub use explain::Verbosity;
 pub use memory::OPERATION_MEMORY;

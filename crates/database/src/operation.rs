@@ -701,6 +701,23 @@ fn interrupted(reason: ErrorCode) -> Error {
     }
 }
 
+/// Ends a wait at once with LockBusy.
+pub(crate) struct NeverWaits;
+
+impl Interrupt for NeverWaits {
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn suspend_until(&self, _: &mut dyn FnMut() -> Option<Ready>) -> Option<Error> {
+        Some(suspended())
+    }
+
+    fn suspend_for(&self, _: Duration) -> Option<Result<()>> {
+        Some(Ok(()))
+    }
+}
+
 /// Runs a function that may wait long, without blocking a network thread.
 ///
 /// Errors: interruption.

@@ -40,7 +40,12 @@ impl World {
 
     /// Applies a commit of the engine to the model. `entries` are the collections whose catalog entries it stores.
     pub(crate) fn committed(&self, position: u64, stores: bool, entries: &[(&'static str, bool)]) {
-        let Some(number) = self.current.get() else { return };
+        let Some(number) = self.current.get() else {
+            // The background work removes an index build.
+            let mut model = self.model.borrow_mut();
+            entries.iter().for_each(|(collection, _)| model.change_indexes(collection, position));
+            return;
+        };
         event!(self, "commit {position} of c{number}{}", if stores { ", a document" } else { "" });
         let mut client = self.clients[number].borrow_mut();
         let Client { request, transaction, .. } = &mut *client;

@@ -162,3 +162,40 @@ fn each_commit_is_delayed_once_while_checkpoints_lag_a_little() {
     thread::sleep(Duration::from_millis(6));
     assert_eq!(number(&reply(&mut create), "ok"), Some(1));
 }
+
+#[test]
+fn an_index_build_waits_in_its_middle_without_a_thread() {
+    let (engine, server) = start();
+    let documents: Vec<String> = (0..20).map(|id| format!("{{_id: {id}, a: {}}}", 100 - id)).collect();
+    let insert = format!("{{insert: 'c', documents: [{}], $db: 'd'}}", documents.join(","));
+    assert_eq!(number(&reply(&mut send(&server, &insert)), "n"), Some(20));
+    let create = "{createIndexes: 'c', indexes: [{key: {a: 1}, name: 'a', unique: true}, {key: {b: 1}, name: 'b'}], $db: 'd'}";
+    // A build loads three entries in a commit.
+    engine.commits_left.store(9, Relaxed);
+    let mut build = send(&server, create);
+    assert_eq!(build.advance(), Advance::Waiting);
+    let transaction = "lsid: {id: {$uuid: '00000000-0000-4000-8000-000000000001'}}, \
+                       txnNumber: {$numberLong: '1'}, autocommit: false";
+    let insert = format!(
+        "{{insert: 'c', documents: [{{_id: 30, a: 30}}], {transaction}, startTransaction: true, $db: 'd'}}"
+    );
+    assert_eq!(number(&reply(&mut send(&server, &insert)), "n"), Some(1));
+    engine.set(Lag::None);
+    // Now it waits for the transaction.
+    assert_eq!(build.advance(), Advance::Waiting);
+    let commit = format!("{{commitTransaction: 1, {transaction}, $db: 'admin'}}");
+    assert_eq!(number(&reply(&mut send(&server, &commit)), "ok"), Some(1));
+    assert_eq!(number(&reply(&mut build), "numIndexesAfter"), Some(3));
+    let valid = reply(&mut send(&server, "{validate: 'c', full: true, $db: 'd'}"));
+    assert_eq!(valid.view().get("valid").and_then(|valid| valid.as_bool()), Some(true), "{valid}");
+    // A build that is killed while it waits leaves nothing.
+    reply(&mut send(&server, "{dropIndexes: 'c', index: '*', $db: 'd'}"));
+    engine.commits_left.store(4, Relaxed);
+    let mut build = send(&server, create);
+    assert_eq!(build.advance(), Advance::Waiting);
+    engine.set(Lag::None);
+    kill(&server, "createIndexes");
+    assert_eq!(number(&reply(&mut build), "code"), Some(11601));
+    let mut again = send(&server, create);
+    assert_eq!(number(&reply(&mut again), "numIndexesBefore"), Some(1));
+}

@@ -15,14 +15,14 @@
 
 use crate::catalog::collection::{Collection, Data};
 use crate::commit::catalog_change::CatalogChange;
-use crate::database::Database;
+use crate::database::{Database, Removal};
 use crate::index::duplicate_key;
 use crate::index::{Building, Index, KeyOf};
 use crate::keys::{IndexEntry, RecordId};
-use crate::operation::Operation;
+use crate::operation::{NeverWaits, Operation};
 use crate::storage_error;
 use base::bson::{Document, DocumentBuf, DocumentCow};
-use base::{Error, Namespace, Result, err};
+use base::{Error, ErrorCode, Namespace, Result, err};
 use query::context::Uninterrupted;
 use query::{Context, Interrupt, Sorter};
 use std::ops::Bound;
@@ -51,10 +51,76 @@ pub(super) struct IndexBuild<'a> {
     pub(super) database: &'a Database,
     pub(super) operation: &'a Operation,
     pub(super) context: &'a Context,
+    pub(super) state: BuildState,
+}
+
+/// State of index builds between two calls of a command that waits.
+pub(super) struct BuildState {
     pub(super) namespace: Namespace,
     /// UUID of the collection, which may have been renamed.
     pub(super) uuid: [u8; 16],
-    pub(super) builds: Vec<Arc<Building>>,
+    builds: Vec<Arc<Building>>,
+    /// Number of attempts that writes have ended.
+    restarts: usize,
+    /// True if the builds must be registered again.
+    is_failed: bool,
+    /// Entries of each index, after the scan.
+    sorted: Option<Vec<Sorter>>,
+    /// Number of loaded indexes.
+    loaded: usize,
+    /// Entries that are loaded next.
+    chunk: Vec<Loaded>,
+}
+
+impl BuildState {
+    /// Returns the state of builds that were just registered.
+    pub(super) fn new(namespace: Namespace, uuid: [u8; 16], builds: Vec<Arc<Building>>) -> BuildState {
+        let (sorted, chunk) = (None, Vec::new());
+        BuildState { namespace, uuid, builds, restarts: 0, is_failed: false, sorted, loaded: 0, chunk }
+    }
+
+    /// Ends the builds.
+    pub(super) fn end(&self, database: &Database) {
+        for build in &self.builds {
+            database.store.end_build(build.index.ident);
+            build.build.ended.advance();
+        }
+    }
+
+    /// Ends builds whose command has ended. Returns their removal.
+    pub(super) fn into_removal(self, database: &Database) -> Removal {
+        self.end(database);
+        let state = BuildState::new(self.namespace, self.uuid, self.builds);
+        Box::new(move |database| state.remove(database, &NeverWaits))
+    }
+
+    /// Removes the builds from the catalog, with all loaded entries.
+    pub(super) fn remove(&self, database: &Database, interrupt: &dyn Interrupt) -> Result<()> {
+        let removed = database.change_catalog(interrupt, |change| {
+            // The collection may have been renamed. In another database it also has another UUID.
+            let idents = |now: &Arc<Collection>| {
+                let building = now.data.iter().flat_map(|data| &data.building);
+                building.filter(|known| self.is_own(known)).map(|build| build.index.ident).collect::<Vec<_>>()
+            };
+            let built = change.catalog().all().find(|now| !idents(now).is_empty()).cloned();
+            let Some(built) = built else { return Ok(None) };
+            let mut collection = Collection::clone(&built);
+            idents(&built).into_iter().for_each(|ident| change.drop_ident(ident));
+            self.unregister(&mut collection);
+            change.put_collection(collection).map(Some)
+        });
+        removed.map(drop)
+    }
+
+    fn is_own(&self, known: &Building) -> bool {
+        self.builds.iter().any(|build| build.index.ident == known.index.ident)
+    }
+
+    fn unregister(&self, collection: &mut Collection) {
+        if let Some(data) = &mut collection.data {
+            data.building.retain(|known| !self.is_own(known));
+        }
+    }
 }
 
 /// An entry between the sorter and the index: key string, record id, type bits.
@@ -106,55 +172,67 @@ impl CatalogChange<'_> {
 }
 
 impl IndexBuild<'_> {
-    /// Builds the indexes and calls `publish` to add them to the catalog.
+    /// Builds the indexes and calls `publish` to add them to the catalog. A call after LockBusy continues.
     ///
     /// Errors: DuplicateKey, IndexBuildAborted if the collection or the indexes are dropped, key
-    /// generation, temporary files, interruption of the operation.
+    /// generation, temporary files, interruption of the operation; LockBusy for a statement that its caller suspends.
     pub(super) fn run(&mut self, publish: &mut Publish<'_>) -> Result<Committed> {
-        for _ in 0..RESTARTS_MAX {
-            match self.attempt(publish) {
+        loop {
+            match self.step(publish) {
                 Ok(Some(committed)) => {
-                    self.end();
+                    self.state.end(self.database);
                     return Ok(committed);
                 }
                 Ok(None) => {}
+                Err(error) if error.code() == ErrorCode::LockBusy => return Err(error),
                 Err(error) => {
                     self.abort();
                     return Err(error);
                 }
             }
+        }
+    }
+
+    /// Builds the indexes, or registers the builds again after a failure. Returns the commit that publishes them.
+    fn step(&mut self, publish: &mut Publish<'_>) -> Result<Option<Committed>> {
+        if self.state.is_failed {
+            self.restart()?;
+            return Ok(None);
+        }
+        let published = self.attempt(publish)?;
+        if published.is_none() {
             mark!("an index build starts again because of a write");
-            if let Err(error) = self.restart() {
-                self.abort();
-                return Err(error);
+            self.state.is_failed = true;
+            self.state.restarts += 1;
+            if self.state.restarts >= RESTARTS_MAX {
+                let builds = &self.state.builds;
+                let failed = builds.iter().find(|build| build.build.has_failed()).or(builds.first());
+                return Err(failed.map_or_else(|| self.dropped_error(), |build| self.duplicate(build)));
             }
         }
-        let error = self.builds.iter().find(|build| build.build.has_failed()).or(self.builds.first());
-        let error = error.map_or_else(|| self.dropped_error(), |build| self.duplicate(build));
-        self.abort();
-        Err(error)
+        Ok(published)
     }
 
     /// Builds and publishes the indexes. Returns `None` if a writer has met a duplicate.
-    fn attempt(&self, publish: &mut Publish<'_>) -> Result<Option<Committed>> {
-        self.operation.run_long(|| {
-            let mut sorted = self.sort()?;
-            for (build, sorter) in self.builds.iter().zip(&mut sorted) {
-                self.load(build, sorter)?;
+    fn attempt(&mut self, publish: &mut Publish<'_>) -> Result<Option<Committed>> {
+        let operation = self.operation;
+        operation.run_long(|| {
+            if self.state.sorted.is_none() {
+                self.state.sorted = Some(self.sort()?);
             }
-            Ok(())
+            self.load()
         })?;
         let published = self.database.change_catalog(self.operation, |change| {
             let mut collection = self.registered(change)?;
-            if let Some(build) = self.builds.iter().find(|build| build.build.has_failed()) {
+            if let Some(build) = self.state.builds.iter().find(|build| build.build.has_failed()) {
                 match mutant!("duplicates of refused writes end index builds") {
                     true => return Err(self.duplicate(build)),
                     false => return Ok(None),
                 }
             }
             self.learn_from(&collection);
-            publish(change, &mut collection, &self.builds)?;
-            self.unregister(&mut collection);
+            publish(change, &mut collection, &self.state.builds)?;
+            self.state.unregister(&mut collection);
             change.put_collection(collection).map(Some)
         })?;
         Ok(published.map(|(_, committed)| committed))
@@ -165,10 +243,10 @@ impl IndexBuild<'_> {
     fn restart(&mut self) -> Result<()> {
         let restarted = self.database.change_catalog(self.operation, |change| {
             let mut collection = self.registered(change)?;
-            self.unregister(&mut collection);
+            self.state.unregister(&mut collection);
             let Some(data) = &mut collection.data else { return Err(self.dropped_error()) };
-            let mut builds = Vec::with_capacity(self.builds.len());
-            for Building { index, .. } in self.builds.iter().map(|build| &**build) {
+            let mut builds = Vec::with_capacity(self.state.builds.len());
+            for Building { index, .. } in self.state.builds.iter().map(|build| &**build) {
                 change.drop_ident(index.ident);
                 let fresh = index.over(change.create_ident(), false, index.since_millis);
                 fresh.uses.store(index.uses.load(Relaxed), Relaxed);
@@ -178,8 +256,10 @@ impl IndexBuild<'_> {
             Ok(Some(builds))
         })?;
         if let Some((builds, _)) = restarted {
-            self.end();
-            self.builds = builds;
+            self.state.end(self.database);
+            let BuildState { namespace, uuid, restarts, .. } = &self.state;
+            self.state =
+                BuildState { restarts: *restarts, ..BuildState::new(namespace.clone(), *uuid, builds) };
         }
         Ok(())
     }
@@ -188,15 +268,8 @@ impl IndexBuild<'_> {
     /// other versions of the catalog.
     fn learn_from(&self, collection: &Collection) {
         for known in collection.data.iter().flat_map(|data| &data.building) {
-            let build = self.builds.iter().find(|build| build.index.ident == known.index.ident);
+            let build = self.state.builds.iter().find(|build| build.index.ident == known.index.ident);
             build.iter().for_each(|build| build.index.note_multikey(&known.index.multikey_bits()));
-        }
-    }
-
-    fn end(&self) {
-        for build in &self.builds {
-            self.database.store.end_build(build.index.ident);
-            build.build.ended.advance();
         }
     }
 
@@ -204,19 +277,20 @@ impl IndexBuild<'_> {
     /// that have changed.
     pub(super) fn sort(&self) -> Result<Vec<Sorter>> {
         let view = self.database.confirmed_view();
-        let collection = view.catalog.get(&self.namespace).filter(|now| now.uuid == self.uuid);
+        let collection = view.catalog.get(&self.state.namespace).filter(|now| now.uuid == self.state.uuid);
         let data =
             collection.and_then(|collection| collection.data.as_ref()).ok_or_else(|| self.dropped_error())?;
-        let memory = (self.database.build_memory() / self.builds.len().max(1)).max(SORTER_MIN);
+        let memory = (self.database.build_memory() / self.state.builds.len().max(1)).max(SORTER_MIN);
         let folder = self.database.spill_folder();
         let sorter = |_| Sorter::new(usize::MAX, memory, true).spilling_into(&folder);
-        let mut sorters: Vec<Sorter> = self.builds.iter().map(sorter).collect();
+        let mut sorters: Vec<Sorter> = self.state.builds.iter().map(sorter).collect();
         let progress = self.operation.begin_progress(
             "Index Build: scanning collection",
             data.counts.records.load(Relaxed).max(0) as u64,
         );
         // Later records were written with their entries, after the registration.
-        let greatest = self.builds.iter().map(|build| build.build.changed.greatest()).max().unwrap_or(0);
+        let greatest =
+            self.state.builds.iter().map(|build| build.build.changed.greatest()).max().unwrap_or(0);
         let greatest = if mutant!("writes during a build are loaded") { u64::MAX } else { greatest };
         let loaded = Range { upper: Bound::Included(RecordId(greatest).key()), ..Range::all() };
         let mut records =
@@ -227,7 +301,7 @@ impl IndexBuild<'_> {
             self.operation.check()?;
             progress.advance();
             let id = RecordId::from_key(key)?;
-            for (build, sorter) in self.builds.iter().zip(&mut sorters) {
+            for (build, sorter) in self.state.builds.iter().zip(&mut sorters) {
                 let found = build.index.spec.keys_of(Document::from_valid(&value), self.context)?;
                 build.index.note_multikey(&found.multikey);
                 for key in found.keys {
@@ -243,14 +317,30 @@ impl IndexBuild<'_> {
         Ok(sorters)
     }
 
-    /// Loads sorted entries into an index, until a writer meets a duplicate in it.
-    fn load(&self, build: &Building, sorter: &mut Sorter) -> Result<()> {
-        let entries = self.database.known_catalog().get(&self.namespace).map_or(0, |now| now.records());
+    /// Loads the sorted entries into the indexes, until a writer meets a duplicate.
+    fn load(&mut self) -> Result<()> {
+        let (mut sorted, mut chunk) = (self.state.sorted.take(), std::mem::take(&mut self.state.chunk));
+        let mut loaded = Ok(true);
+        for at in self.state.loaded..self.state.builds.len() {
+            let build = self.state.builds.get(at).zip(sorted.as_mut().and_then(|sorted| sorted.get_mut(at)));
+            loaded = build.map_or(Ok(false), |(build, sorter)| self.load_index(build, sorter, &mut chunk));
+            if !matches!(loaded, Ok(true)) {
+                break;
+            }
+            self.state.loaded += 1;
+        }
+        (self.state.sorted, self.state.chunk) = (sorted, chunk);
+        loaded.map(drop)
+    }
+
+    /// Loads sorted entries into an index. Returns false if a writer has met a duplicate in it.
+    fn load_index(&self, build: &Building, sorter: &mut Sorter, chunk: &mut Vec<Loaded>) -> Result<bool> {
+        let known = self.database.known_catalog();
+        let entries = known.get(&self.state.namespace).map_or(0, |now| now.records());
         let progress = self.operation.begin_progress(
             "Index Build: inserting keys from external sorter into index",
             entries.max(0) as u64,
         );
-        let mut chunk = Vec::with_capacity(LOADED_AT_ONCE);
         loop {
             self.operation.check()?;
             while chunk.len() < LOADED_AT_ONCE
@@ -260,17 +350,17 @@ impl IndexBuild<'_> {
                 chunk.push(entry);
             }
             if chunk.is_empty() {
-                return Ok(());
+                return Ok(true);
             }
             let loaded = self.database.change_catalog(self.operation, |change| {
                 self.registered(change)?;
                 if build.build.has_failed() {
                     return Ok(None);
                 }
-                self.load_chunk(change, build, &chunk).map(Some)
+                self.load_chunk(change, build, chunk).map(Some)
             })?;
             if loaded.is_none() {
-                return Ok(());
+                return Ok(false);
             }
             chunk.clear();
         }
@@ -310,13 +400,14 @@ impl IndexBuild<'_> {
 
     /// Returns the collection if the builds are still registered with it.
     fn registered(&self, change: &CatalogChange<'_>) -> Result<Collection> {
-        let collection = change.catalog().get(&self.namespace).filter(|now| now.uuid == self.uuid);
+        let collection =
+            change.catalog().get(&self.state.namespace).filter(|now| now.uuid == self.state.uuid);
         let data = collection.and_then(|collection| collection.data.as_ref());
         let is_there = |build: &Arc<Building>| {
             data.is_some_and(|data| data.building.iter().any(|known| known.index.ident == build.index.ident))
         };
         match collection {
-            Some(collection) if self.builds.iter().all(is_there) => Ok(Collection::clone(collection)),
+            Some(collection) if self.state.builds.iter().all(is_there) => Ok(Collection::clone(collection)),
             _ => {
                 mark!("an index build loses its collection");
                 Err(self.dropped_error())
@@ -324,52 +415,29 @@ impl IndexBuild<'_> {
         }
     }
 
-    fn is_own(&self, known: &Building) -> bool {
-        self.builds.iter().any(|build| build.index.ident == known.index.ident)
-    }
-
-    fn unregister(&self, collection: &mut Collection) {
-        if let Some(data) = &mut collection.data {
-            data.building.retain(|known| !self.is_own(known));
-        }
-    }
-
     /// Removes the builds and all loaded entries.
     pub(super) fn abort(&self) {
-        let aborted = self.database.change_catalog(&Uninterrupted, |change| {
-            // The collection may have been renamed. In another database it also has another UUID.
-            let idents = |now: &Arc<Collection>| {
-                let building = now.data.iter().flat_map(|data| &data.building);
-                building.filter(|known| self.is_own(known)).map(|build| build.index.ident).collect::<Vec<_>>()
-            };
-            let built = change.catalog().all().find(|now| !idents(now).is_empty()).cloned();
-            let Some(built) = built else { return Ok(None) };
-            let mut collection = Collection::clone(&built);
-            idents(&built).into_iter().for_each(|ident| change.drop_ident(ident));
-            self.unregister(&mut collection);
-            change.put_collection(collection).map(Some)
-        });
-        if let Err(error) = aborted {
-            log::warn!("an index build of {} left its trees behind: {error}", self.namespace);
+        if let Err(error) = self.state.remove(self.database, &Uninterrupted) {
+            log::warn!("an index build of {} left its trees behind: {error}", self.state.namespace);
         }
-        self.end();
+        self.state.end(self.database);
     }
 
     fn duplicate(&self, build: &Building) -> Error {
         match build.build.duplicate.lock().clone() {
             Some((key_string, type_bits)) => {
-                duplicate_key(&self.namespace, &build.index, &KeyOf { key_string, type_bits })
+                duplicate_key(&self.state.namespace, &build.index, &KeyOf { key_string, type_bits })
             }
-            None => err!(DuplicateKey, "E11000 duplicate key error collection: {}", self.namespace),
+            None => err!(DuplicateKey, "E11000 duplicate key error collection: {}", self.state.namespace),
         }
     }
 
     fn dropped_error(&self) -> Error {
-        let names: Vec<&str> = self.builds.iter().map(|build| build.index.spec.name.as_str()).collect();
+        let names: Vec<&str> = self.state.builds.iter().map(|build| build.index.spec.name.as_str()).collect();
         err!(
             IndexBuildAborted,
             "Index build failed: collection {} or its indexes {} have been dropped",
-            self.namespace,
+            self.state.namespace,
             names.join(", ")
         )
     }

@@ -10,7 +10,6 @@ use crate::operation::Operation;
 use crate::validator::{Validator, ValidatorChange};
 use base::bson::Document;
 use base::{Namespace, Result, bail, err};
-use query::context::Uninterrupted;
 use query::{Context, Interrupt};
 use std::sync::Arc;
 use storage::store::Committed;
@@ -152,19 +151,6 @@ impl Database {
         namespace: &Namespace,
     ) -> Result<Option<(Arc<Collection>, Committed)>> {
         self.change_catalog(interrupt, |change| Ok(change.drop_collection(namespace)))
-    }
-
-    /// Drops temporary collections of unfinished `$out` stages, unless writes are locked. The unlock then drops them.
-    pub fn drop_unfinished(&self) {
-        if self.write_locks() > 0 {
-            return;
-        }
-        let unfinished = std::mem::take(&mut *self.unfinished.lock());
-        for namespace in unfinished {
-            if let Err(error) = self.drop_collection(&Uninterrupted, &namespace) {
-                log::warn!("dropping {namespace} failed: {error}");
-            }
-        }
     }
 
     /// Drops every collection of a database. Returns `None` if it had none. Waits like

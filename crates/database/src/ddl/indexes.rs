@@ -1,6 +1,6 @@
 //! createIndexes, dropIndexes and changes of indexes by collMod.
 
-use super::build::IndexBuild;
+use super::build::{BuildState, IndexBuild};
 use super::collections::check_creatable;
 use crate::catalog::collection::{Collection, Data};
 use crate::catalog::options::check_id_collation;
@@ -38,6 +38,34 @@ pub struct CreateIndexesOutcome {
     pub committed: Option<Committed>,
 }
 
+/// Progress of a createIndexes whose build waits. The build ends if this is dropped.
+#[derive(Default)]
+pub struct IndexProgress {
+    /// The database; `None` for an operation that is not suspended.
+    database: Option<Arc<Database>>,
+    build: Option<(BuildState, CreateIndexesOutcome)>,
+}
+
+impl IndexProgress {
+    /// Returns the progress of a command that has not begun.
+    pub fn new(database: &Arc<Database>) -> IndexProgress {
+        IndexProgress { database: Some(database.clone()), build: None }
+    }
+
+    /// Returns true if a build waits.
+    pub fn has_build(&self) -> bool {
+        self.build.is_some()
+    }
+}
+
+impl Drop for IndexProgress {
+    fn drop(&mut self) {
+        if let (Some(database), Some((state, _))) = (&self.database, self.build.take()) {
+            database.remove_later(state.into_removal(database));
+        }
+    }
+}
+
 impl Database {
     /// Parses one element of createIndexes' `indexes`, with a cache of parsed elements.
     ///
@@ -64,15 +92,34 @@ impl Database {
         context: &Context,
     ) -> Result<CreateIndexesOutcome> {
         let specs: Vec<Arc<IndexSpec>> = specs.into_iter().map(Into::into).collect();
+        self.create_indexes_in_steps(operation, namespace, &specs, context, &mut IndexProgress::default())
+    }
+
+    /// Creates indexes, as [`create_indexes`](Self::create_indexes). A call after LockBusy continues with the same
+    /// `progress`.
+    ///
+    /// Errors: as `create_indexes`; LockBusy for a statement that its caller suspends.
+    pub fn create_indexes_in_steps(
+        &self,
+        operation: &Operation,
+        namespace: &Namespace,
+        specs: &[Arc<IndexSpec>],
+        context: &Context,
+        progress: &mut IndexProgress,
+    ) -> Result<CreateIndexesOutcome> {
+        if let Some((state, outcome)) = progress.build.take() {
+            let build = IndexBuild { database: self, operation, context, state };
+            return self.build_indexes(build, outcome, progress);
+        }
         if let Some(transaction) = operation.transaction() {
-            return self.create_indexes_within(transaction, namespace, &specs, operation);
+            return self.create_indexes_within(transaction, namespace, specs, operation);
         }
         let mut outcome = CreateIndexesOutcome::default();
         loop {
             let mut under_way = None;
             let registered = self.change_catalog(operation, |change| {
                 under_way = None;
-                match change.register(namespace, &specs, self.now_millis(), &mut outcome)? {
+                match change.register(namespace, specs, self.now_millis(), &mut outcome)? {
                     Registered::Nothing => Ok(None),
                     Registered::After(build) => {
                         under_way = Some(build);
@@ -87,19 +134,39 @@ impl Database {
             }
             let Some(((builds, uuid), committed)) = registered else { return Ok(outcome) };
             outcome.committed = Some(committed);
-            if !builds.is_empty() {
-                let namespace = namespace.clone();
-                let mut build = IndexBuild { database: self, operation, context, namespace, uuid, builds };
-                let built = build.run(&mut |change, collection, builds| {
-                    for built in builds {
-                        change.log(|| LoggedCommand::create_index(collection, &built.index.spec));
-                    }
-                    builds.iter().for_each(|built| add_index(collection, built.index.clone()));
-                    Ok(())
-                });
-                outcome.committed = Some(built.map_err(|error| self.prefix_build_error(&build, error))?);
+            if builds.is_empty() {
+                return Ok(outcome);
             }
-            return Ok(outcome);
+            let state = BuildState::new(namespace.clone(), uuid, builds);
+            let build = IndexBuild { database: self, operation, context, state };
+            return self.build_indexes(build, outcome, progress);
+        }
+    }
+
+    /// Builds and publishes registered indexes.
+    fn build_indexes(
+        &self,
+        mut build: IndexBuild<'_>,
+        mut outcome: CreateIndexesOutcome,
+        progress: &mut IndexProgress,
+    ) -> Result<CreateIndexesOutcome> {
+        let built = build.run(&mut |change, collection, builds| {
+            for built in builds {
+                change.log(|| LoggedCommand::create_index(collection, &built.index.spec));
+            }
+            builds.iter().for_each(|built| add_index(collection, built.index.clone()));
+            Ok(())
+        });
+        match built {
+            Ok(committed) => {
+                outcome.committed = Some(committed);
+                Ok(outcome)
+            }
+            Err(error) if error.code() == ErrorCode::LockBusy => {
+                progress.build = Some((build.state, outcome));
+                Err(error)
+            }
+            Err(error) => Err(self.prefix_build_error(&build, error)),
         }
     }
 
@@ -129,8 +196,8 @@ impl Database {
         if matches!(error.code(), ErrorCode::Interrupted | ErrorCode::MaxTimeMSExpired) {
             return error;
         }
-        let (id, uuid) = (encoding::uuid(&self.random.uuid()), encoding::uuid(&build.uuid));
-        error.context(&format!("Index build failed: {id}: Collection {} ( {uuid} )", build.namespace))
+        let (id, uuid) = (encoding::uuid(&self.random.uuid()), encoding::uuid(&build.state.uuid));
+        error.context(&format!("Index build failed: {id}: Collection {} ( {uuid} )", build.state.namespace))
     }
 
     fn create_indexes_within(

@@ -10,5 +10,5 @@ mod uniqueness;
 mod views;
 
 pub use collections::{RenameRequest, check_writable};
-pub use indexes::CreateIndexesOutcome;
+pub use indexes::{CreateIndexesOutcome, IndexProgress};
 pub use views::Resolved;

@@ -4,7 +4,7 @@
 //! `unique` converts the index if no duplicates remain, or lists them. Unique indexes have another
 //! entry format, so the conversion rebuilds the index.
 
-use super::build::{IndexBuild, shared_keys};
+use super::build::{BuildState, IndexBuild, shared_keys};
 use crate::catalog::collection::Collection;
 use crate::database::Database;
 use crate::index::{Index, IndexSpec};
@@ -63,9 +63,11 @@ impl Database {
             Ok(Some((builds, uuid)))
         })?;
         let (Some(((builds, uuid), _)), Some(old)) = (registered, old) else { return Ok(None) };
-        let namespace = namespace.clone();
-        let mut build = IndexBuild { database: self, operation, context, namespace, uuid, builds };
-        if let Err(error) = operation.run_long(|| self.check_violations(&build)) {
+        // The check of the documents and the build would begin again.
+        operation.hold_thread();
+        let state = BuildState::new(namespace.clone(), uuid, builds);
+        let mut build = IndexBuild { database: self, operation, context, state };
+        if let Err(error) = operation.run_long(|| self.check_violations(namespace, &build)) {
             build.abort();
             return Err(error);
         }
@@ -73,12 +75,11 @@ impl Database {
             build.abort();
             return Ok(None);
         }
-        let ns = build.namespace.clone();
         let committed = build.run(&mut |change, collection, builds| {
             let slot = collection.data.iter_mut().flat_map(|data| &mut data.indexes);
             let slot = slot.into_iter().find(|index| index.ident == old.ident);
             let (Some(slot), Some(built)) = (slot, builds.first()) else {
-                bail!(IndexNotFound, "cannot find index {name} for ns {ns}");
+                bail!(IndexNotFound, "cannot find index {name} for ns {namespace}");
             };
             *slot = built.index.clone();
             change.drop_ident(old.ident);
@@ -88,12 +89,12 @@ impl Database {
     }
 
     /// Errors: CannotConvertIndexToUnique if documents share a key.
-    fn check_violations(&self, build: &IndexBuild<'_>) -> Result<()> {
+    fn check_violations(&self, namespace: &Namespace, build: &IndexBuild<'_>) -> Result<()> {
         let mut violations = Builder::new();
         violations.begin_array(c"violations");
         let (mut any, mut bytes) = (false, 0);
         let view = self.confirmed_view();
-        let Some(data) = view.catalog.get(&build.namespace).and_then(|now| now.data.as_ref()) else {
+        let Some(data) = view.catalog.get(namespace).and_then(|now| now.data.as_ref()) else {
             return Ok(());
         };
         let Some(mut sorted) = build.sort()?.pop() else { return Ok(()) };

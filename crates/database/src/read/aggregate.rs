@@ -13,7 +13,7 @@ use crate::cursor::{Cursor, Opener};
 use crate::database::Database;
 use crate::ddl::RenameRequest;
 use crate::index::KeyKind;
-use crate::operation::{Operation, PlanUse};
+use crate::operation::{NeverWaits, Operation, PlanUse};
 use crate::plan::{Grouped, Hint, Read, no_sort};
 use crate::scope::Scope;
 use crate::write::InsertRequest;
@@ -377,8 +377,10 @@ impl Sink for Replacement {
 impl Drop for Replacement {
     fn drop(&mut self) {
         if !self.finished {
-            self.database.unfinished.lock().push(self.scope.namespace.clone());
-            self.database.drop_unfinished();
+            let temporary = self.scope.namespace.clone();
+            let drop = move |database: &Database| database.drop_collection(&NeverWaits, &temporary).map(drop);
+            self.database.remove_later(Box::new(drop));
+            self.database.clean_up();
         }
     }
 }

@@ -59,6 +59,7 @@ impl Background {
         for activity in server.activities.all() {
             activity.interrupt_if_disconnected(LONG);
         }
+        server.database.clean_up();
         // The check each second also reports the end of a stepDown to waiting clients.
         let may_write = server.is_primary() && server.database.write_locks() == 0;
         if may_write && time::since(self.swept) >= server.ttl_pause() {

@@ -174,7 +174,7 @@ async fn finish_replies(server: &Server) {
     server.network.refuse_requests();
     // Writes blocked by fsync would never finish.
     while server.database.unlock_writes().is_some() {}
-    server.database.drop_unfinished();
+    server.database.clean_up();
     let idle = async || {
         while server.network.active_requests.load(Ordering::Acquire) != 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;

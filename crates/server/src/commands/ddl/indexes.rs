@@ -12,7 +12,7 @@ use crate::protocol::fields::Fields;
 use base::bson::{Builder, Document, Value, equal};
 use base::{Namespace, Result, bail, err};
 use database::index::{Index, IndexSpec};
-use database::{Committed, Operation};
+use database::{Committed, IndexProgress, Operation, Scope};
 use std::sync::Arc;
 
 /// The row of `createIndexes`.
@@ -40,12 +40,18 @@ fn create_indexes(call: &mut Call<'_>) -> Result<HandlerStatus> {
     if indexes.is_empty() {
         bail!(BadValue, "Must specify at least one index to create");
     }
-    // Indexes use the collection's collation. The call refreshes the catalog, because no later read
-    // would detect an old collation.
-    call.server.database.catalog();
-    let scope = call.scope_to_write(&namespace, None, None)?;
-    let context = &scope.context;
     let database = &call.server.database;
+    let (scope, mut progress) = match call.resume::<(Scope, IndexProgress)>() {
+        Some(kept) => kept,
+        None => {
+            // Indexes use the collection's collation. The call refreshes the catalog, because no later read
+            // would detect an old collation.
+            database.catalog();
+            (call.scope_to_write(&namespace, None, None)?, IndexProgress::new(database))
+        }
+    };
+    scope.operation.keep_progress();
+    let context = &scope.context;
     let specs = indexes
         .iter()
         .map(|spec| {
@@ -56,7 +62,13 @@ fn create_indexes(call: &mut Call<'_>) -> Result<HandlerStatus> {
             known.map_err(|error| in_specification(error, spec))
         })
         .collect::<Result<Vec<_>>>()?;
-    let outcome = database.create_indexes(&scope.operation, &namespace, specs, context)?;
+    let created =
+        database.create_indexes_in_steps(&scope.operation, &namespace, &specs, context, &mut progress);
+    let outcome = match created {
+        Ok(outcome) => outcome,
+        Err(error) if progress.has_build() => return Err(call.keep((scope, progress), error)),
+        Err(error) => return Err(error),
+    };
     call.reply.append(c"numIndexesBefore", outcome.before as i32);
     call.reply.append(c"numIndexesAfter", outcome.after as i32);
     call.reply.append(c"createdCollectionAutomatically", outcome.created_collection);

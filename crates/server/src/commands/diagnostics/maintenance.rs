@@ -232,7 +232,7 @@ fn fsync_unlock(call: &mut Call<'_>) -> Result<HandlerStatus> {
     if left == 0 {
         log::info!("writes are unlocked");
         call.server.unlocked.advance();
-        call.server.database.drop_unfinished();
+        call.server.database.clean_up();
     }
     call.reply.append(c"info", "fsyncUnlock completed").append(c"lockCount", left as i64);
     Ok(HandlerStatus::Done)
