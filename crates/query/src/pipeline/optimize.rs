@@ -1,8 +1,8 @@
 //! Rewrites a pipeline into a cheaper one with an equal result.
 //!
 //! Filters move towards the source past stages that do not change the fields they read, so a plan may execute them.
-//! Limits follow, and join a sort on their way. Adjacent stages of one kind are merged. Each rule examines two or three
-//! adjacent stages. The rules are applied until none matches. A new rule is a function in `RULES`.
+//! Limits follow, and join a sort on their way. Adjacent stages of one kind are merged. Each rule examines the
+//! stages from a position on. The rules are applied until none matches. A new rule is a function in `RULES`.
 //!
 //! MongoDB's own tests insert stages without effect. `$_internalInhibitOptimization` prevents stages from moving past
 //! it. `$_internalSplitPipeline` marks where a sharded cluster would split a pipeline.
@@ -16,7 +16,7 @@ use base::bson::{Element, Value};
 use base::{Result, err};
 use std::sync::Arc;
 
-/// Maximum number of stages that a rule examines.
+/// Maximum number of stages that a rule examines. Adjacent `$match` are one, since the rule for them joins all.
 const RULE_STEPS_MAX: usize = 3;
 
 /// The replacement of a rule, and the number of steps that it replaces.
@@ -78,18 +78,26 @@ fn drop_empty_match(steps: &[Step]) -> Rewrite {
     }
 }
 
-/// Joins `$match` `$match` into one.
+/// Joins adjacent `$match` into one. Joining pairs would copy the first conditions for each of them.
 fn join_matches(steps: &[Step]) -> Rewrite {
-    let (Kind::Match(first), Kind::Match(second)) = (kind(steps, 0), kind(steps, 1)) else { return None };
-    let all = [first.conditions(), second.conditions()].concat();
-    Some((2, Match::of(steps.first()?.definition, all).into_iter().collect()))
+    let adjacent = (0..steps.len()).map_while(|at| match kind(steps, at) {
+        Kind::Match(stage) => Some(stage.conditions()),
+        _ => None,
+    });
+    let conditions: Vec<&[Condition]> = adjacent.collect();
+    if conditions.len() < 2 {
+        return None;
+    }
+    let joined = Match::of(steps.first()?.definition, conditions.concat());
+    Some((conditions.len(), joined.into_iter().collect()))
 }
 
-/// Moves the conditions of a `$match` that a stage does not affect before the stage.
+/// Moves the conditions of a `$match` that a stage does not affect before the stage. Adjacent `$match` are joined
+/// first.
 fn pull_match(steps: &[Step]) -> Rewrite {
     let ([before, after, ..], Kind::Match(stage)) = (steps, kind(steps, 1)) else { return None };
     let effect = before.operator.effect();
-    if matches!(effect, Effect::Opaque | Effect::Filters) {
+    if matches!(effect, Effect::Opaque | Effect::Filters) || matches!(kind(steps, 2), Kind::Match(_)) {
         return None;
     }
     let (free, bound): (Vec<_>, Vec<_>) =
@@ -212,6 +220,10 @@ mod tests {
     #[test]
     fn neighbours_join() {
         becomes("[{$match: {a: 1}}, {$match: {b: 1}}]", "[{ $match: { $and: [ { a: 1 }, { b: 1 } ] } }]");
+        becomes(
+            "[{$addFields: {x: 1}}, {$match: {a: 1}}, {$match: {}}, {$match: {b: 1, c: 2}}]",
+            "[{ $match: { $and: [ { a: 1 }, { b: 1 }, { c: 2 } ] } }, { $addFields: { x: 1 } }]",
+        );
         becomes("[{$limit: 3}, {$limit: 2}, {$skip: 1}, {$skip: 1}]", "[{ $limit: 2 }, { $skip: 2 }]");
         becomes("[{$sort: {a: 1}}, {$limit: 2}]", "[{ $sort: { sortKey: { a: 1 }, limit: 2 } }]");
         becomes(
