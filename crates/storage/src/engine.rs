@@ -11,10 +11,12 @@ mod statistics;
 
 pub use backup::{Backup, End, Kind, Since};
 pub(crate) use backup::{END_BYTES, HEAD_BYTES, PartHeader, Pieces};
+pub(crate) use snapshot::alike;
+#[cfg(any(test, debug_assertions, feature = "testing"))]
+pub(crate) use snapshot::merged;
 pub use snapshot::{
     Cursor, Damage, Difference, Differences, Excerpt, Hints, Ranges, RecordFilter, RemoteHints, Snapshot,
 };
-pub(crate) use snapshot::{alike, merged};
 pub use statistics::{ArchiveCounts, Durability, JournalWait, SYNC_SPANS, Statistics};
 
 use crate::{Batch, Error, Listener, Position, Result, WorkingSet, time};
