@@ -49,7 +49,7 @@ pub struct StoredRetry {
     /// The answer.
     pub answer: DocumentBuf,
     /// Time of its commit. `None` for a store without a time before the commit (PostgreSQL), which returns it by
-    /// [`commit_times`](storage::RemoteHints::commit_times), and in records of earlier versions.
+    /// [`commit_times`](storage::RemoteHints::commit_times).
     pub time: Option<u64>,
 }
 

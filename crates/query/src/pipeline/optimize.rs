@@ -16,7 +16,7 @@ use base::bson::{Element, Value};
 use base::{Result, err};
 use std::sync::Arc;
 
-/// Maximum number of stages that a rule examines. Adjacent `$match` are one, since the rule for them joins all.
+/// Maximum number of stages that a rule examines. Adjacent `$match` count as one stage: they are joined at once.
 const RULE_STEPS_MAX: usize = 3;
 
 /// The replacement of a rule, and the number of steps that it replaces.
