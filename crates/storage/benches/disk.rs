@@ -3,6 +3,7 @@
 //! `cargo bench -p storage --bench disk [-- DIRECTORY]` measures on the disk of a directory:
 //! - a loop of writes and syncs, and commits that wait for the journal, with one thread and with
 //!   32;
+//! - a model of group commit with one write at a time, with two, and with groups that are gathered;
 //! - the CPU time of relaxed commits, and of the memory engine's commits;
 //! - opening after a clean stop;
 //! - random reads with a cache of a quarter of the data.
@@ -11,13 +12,16 @@
 
 #![expect(clippy::print_stdout, reason = "printing a table is its purpose")]
 
+use std::collections::VecDeque;
 use std::fs;
 use std::hint::black_box;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use storage::disk::{BLOCK, Files, SystemFiles};
 use storage::{Batch, DiskEngine, DiskOptions, Durability, Engine, Ident, MemoryEngine, Result, Value};
 
 const TREE: Ident = Ident(1);
@@ -134,6 +138,134 @@ fn synced(root: &Path, count: u64) -> Result<()> {
     Ok(())
 }
 
+/// Bytes of a frame in the model of group commit.
+const FRAME: usize = 260;
+
+/// Time that a client takes until its next commit.
+const CLIENT: Duration = Duration::from_micros(10);
+
+/// A model of group commit: its clients commit again after their last frame is durable.
+#[derive(Default)]
+struct Groups {
+    /// Frames in no group yet.
+    waiting: usize,
+    /// Number of frames that the next write waits for.
+    gathered: usize,
+    /// Durable frames whose client has not yet committed again.
+    durable: usize,
+    /// Number of the next group, and offset of its first block.
+    next: (u64, u64),
+    /// Frames of the groups that are not durable, in order; their writes have ended if true.
+    open: VecDeque<(u64, usize, bool)>,
+    groups: u64,
+    frames: u64,
+}
+
+impl Groups {
+    /// Counts the groups whose writes and those of all earlier groups have ended.
+    fn end(&mut self, number: u64) {
+        self.open.iter_mut().filter(|group| group.0 == number).for_each(|group| group.2 = true);
+        while let Some((_, frames, _)) = self.open.pop_front_if(|group| group.2) {
+            (self.durable, self.groups) = (self.durable + frames, self.groups + 1);
+            self.frames += frames as u64;
+        }
+    }
+}
+
+/// When a group is written.
+#[derive(Clone, Copy, Debug)]
+enum Writes {
+    /// After the last group.
+    One,
+    /// Beside one other group.
+    Two,
+    /// After the last group, and after its clients have committed again or the time of a write has passed.
+    Gathered,
+}
+
+/// Writes groups of frames. Each group begins at a block.
+fn groups(root: &Path, clients: usize, writes: Writes, frames: u64) -> Result<()> {
+    const LENGTH: u64 = 32 << 20;
+    let path = root.join("groups");
+    let file = SystemFiles.open(&path, true)?;
+    file.write_at(&vec![0; LENGTH as usize], 0)?;
+    file.sync()?;
+    let shared = Mutex::new(Groups { durable: clients, ..Groups::default() });
+    let changed = Condvar::new();
+    let lock = || shared.lock().unwrap_or_else(PoisonError::into_inner);
+    let wait = |guard| changed.wait(guard).unwrap_or_else(PoisonError::into_inner);
+    let write = || -> std::io::Result<()> {
+        let buffer = vec![7; clients * FRAME + 2 * BLOCK];
+        let from = buffer.as_ptr().align_offset(BLOCK);
+        let mut state = lock();
+        while state.frames < frames {
+            let count = std::mem::take(&mut state.waiting);
+            if count == 0 {
+                state = wait(state);
+                continue;
+            }
+            let length = (count * FRAME).next_multiple_of(BLOCK);
+            let (number, offset) = state.next;
+            let offset = if offset + length as u64 > LENGTH { 0 } else { offset };
+            state.next = (number + 1, offset + length as u64);
+            state.open.push_back((number, count, false));
+            drop(state);
+            let began = Instant::now();
+            file.write_durably(buffer.get(from..from + length).unwrap_or_default(), offset)?;
+            let until = Instant::now() + began.elapsed();
+            state = lock();
+            state.end(number);
+            changed.notify_all();
+            state.gathered = count + state.waiting;
+            while matches!(writes, Writes::Gathered) && count > 1 && state.waiting < state.gathered {
+                let left = until.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    break;
+                }
+                state = changed
+                    .wait_timeout(state, left)
+                    .map_or_else(|error| error.into_inner().0, |woken| woken.0);
+            }
+            state.gathered = 0;
+        }
+        changed.notify_all();
+        Ok(())
+    };
+    let (started, before) = (Instant::now(), cpu());
+    thread::scope(|scope| {
+        let writers = if matches!(writes, Writes::Two) { 2 } else { 1 };
+        let threads: Vec<_> = (0..writers).map(|_| scope.spawn(write)).collect();
+        let mut state = lock();
+        while state.frames < frames {
+            if state.durable == 0 {
+                state = wait(state);
+                continue;
+            }
+            state.durable -= 1;
+            drop(state);
+            let began = Instant::now();
+            while began.elapsed() < CLIENT {}
+            state = lock();
+            state.waiting += 1;
+            if state.waiting >= state.gathered {
+                changed.notify_all();
+            }
+        }
+        drop(state);
+        threads.into_iter().try_for_each(|thread| thread.join().unwrap_or(Ok(())))
+    })?;
+    let (took, used, state) = (started.elapsed(), cpu() - before, lock());
+    let per_frame = |time: Duration| time / u32::try_from(state.frames).unwrap_or(u32::MAX).max(1);
+    println!(
+        "groups, {clients} clients, {writes:?}: {:?} and {:?} CPU a frame, {:.1} frames a group",
+        per_frame(took),
+        per_frame(used).saturating_sub(CLIENT),
+        state.frames as f64 / state.groups as f64
+    );
+    fs::remove_file(path)?;
+    Ok(())
+}
+
 fn relaxed(root: &Path, count: u64) -> Result<()> {
     for round in 1..=3 {
         let memory = MemoryEngine::new();
@@ -232,6 +364,13 @@ fn main() -> Result<()> {
     fs::create_dir_all(&root)?;
     let scale = if smoke { 100 } else { 1 };
     synced(&root, 2000 / scale)?;
+    for (clients, frames) in [(16, 40_000), (1, 4_000)] {
+        for _ in 1..=3 {
+            for writes in [Writes::One, Writes::Two, Writes::Gathered] {
+                groups(&root, clients, writes, frames / scale)?;
+            }
+        }
+    }
     relaxed(&root, 200_000 / scale)?;
     repeated(&root, 50_000 / scale)?;
     reads(&root, 1_000_000 / scale)?;

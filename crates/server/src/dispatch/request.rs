@@ -43,6 +43,11 @@ impl Request {
         self.request_state.progress.is_kept()
     }
 
+    /// Returns true if the request has a finished reply that waits for the journal.
+    pub(crate) fn has_pending_reply(&self) -> bool {
+        self.request_state.pending_reply.is_some()
+    }
+
     /// Begins a request with a whole frame. `out` receives the reply, as in [`poll`](Self::poll).
     /// Returns the request if it waits or has further replies.
     ///

@@ -116,7 +116,11 @@ impl Driver {
                 },
             };
             self.set_busy(true);
-            self.out = memory::take_buffer();
+            self.out = match &work {
+                // The reply has its buffer already.
+                Work::Resume(request) if request.has_pending_reply() => Vec::new(),
+                _ => memory::take_buffer(),
+            };
             let Driver { server, state, out, .. } = self;
             let done = match thread_kind {
                 ThreadKind::Dedicated => work.run(state, server, out),

@@ -8,6 +8,7 @@ use base::bson::{Document, DocumentBuf, extended_json::parse};
 use std::io::{Read, Write};
 use std::net::TcpStream as Socket;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use storage::testing::{FaultyFiles, Loss};
 use storage::{DiskEngine, DiskOptions, Durability};
@@ -28,11 +29,7 @@ fn start(files: &FaultyFiles) -> Running {
 fn ask(socket: &mut Socket, command: &str) -> DocumentBuf {
     let command = parse(command).unwrap();
     socket.write_all(&message::encode(1, 0, command.view())).unwrap();
-    let mut reply = vec![0; 4];
-    socket.read_exact(&mut reply).unwrap();
-    reply.resize(u32::from_le_bytes(reply[..4].try_into().unwrap()) as usize, 0);
-    socket.read_exact(&mut reply[4..]).unwrap();
-    message::document(&reply).unwrap()
+    read_reply(socket).1
 }
 
 fn insert(id: i32) -> String {
@@ -74,6 +71,88 @@ fn group_commits_survive_a_crash() {
     let running = start(&survived);
     let counted = ask(&mut running.connect(), "{count: 'c', query: {_id: {$gte: 0}}, $db: 'test'}");
     assert_eq!(number(counted.view(), "n"), i64::from(CLIENTS * EACH));
+}
+
+/// Reads a reply. Returns the id of its request and the reply.
+fn read_reply(socket: &mut Socket) -> (i32, DocumentBuf) {
+    let mut reply = vec![0; 4];
+    socket.read_exact(&mut reply).unwrap();
+    reply.resize(u32::from_le_bytes(reply[..4].try_into().unwrap()) as usize, 0);
+    socket.read_exact(&mut reply[4..]).unwrap();
+    (i32::from_le_bytes(reply[8..12].try_into().unwrap()), message::document(&reply).unwrap())
+}
+
+#[test]
+fn requests_that_arrive_early_are_answered_in_order() {
+    let files = FaultyFiles::new();
+    let running = start(&files);
+    ask(&mut running.connect(), &insert(-1));
+    files.slow_syncs(Duration::from_millis(3));
+    std::thread::scope(|scope| {
+        for client in 0..CLIENTS {
+            let mut socket = running.connect();
+            scope.spawn(move || {
+                for from in (0..EACH).step_by(5) {
+                    let mut requests = Vec::new();
+                    for id in from..from + 5 {
+                        let command = parse(&insert(client * EACH + id)).unwrap();
+                        requests.extend(message::encode(id, 0, command.view()));
+                    }
+                    // The last request arrives in two parts, while others wait for the journal.
+                    let (now, later) = requests.split_at(requests.len() - 20);
+                    socket.write_all(now).unwrap();
+                    std::thread::sleep(Duration::from_millis(1));
+                    socket.write_all(later).unwrap();
+                    for id in from..from + 5 {
+                        let (answered, reply) = read_reply(&mut socket);
+                        assert_eq!((answered, number(reply.view(), "n")), (id, 1));
+                    }
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn clients_that_disconnect_leave_no_wait() {
+    let files = FaultyFiles::new();
+    let running = start(&files);
+    let mut stays = running.connect();
+    ask(&mut stays, &insert(-1));
+    files.slow_syncs(Duration::from_millis(20));
+    for id in 0..20 {
+        let command = parse(&insert(id)).unwrap();
+        running.connect().write_all(&message::encode(1, 0, command.view())).unwrap();
+    }
+    assert_eq!(number(ask(&mut stays, &insert(20)).view(), "n"), 1);
+    let began = Instant::now();
+    let network = &running.server.network;
+    let waiting = || network.active_requests.load(Ordering::Relaxed);
+    while waiting() > 0 || running.server.activities.counts().0 > 1 {
+        assert!(began.elapsed() < Duration::from_secs(20), "{} requests wait", waiting());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let counted = ask(&mut stays, "{count: 'c', query: {_id: {$gte: 0}}, $db: 'test'}");
+    assert_eq!(number(counted.view(), "n"), 21);
+}
+
+#[test]
+fn a_stopping_server_sends_the_replies_that_wait() {
+    let files = FaultyFiles::new();
+    let running = start(&files);
+    let mut sockets: Vec<_> = (0..CLIENTS).map(|_| running.connect()).collect();
+    sockets.iter_mut().enumerate().for_each(|(id, socket)| drop(ask(socket, &insert(id as i32))));
+    files.slow_syncs(Duration::from_millis(100));
+    for (id, socket) in sockets.iter_mut().enumerate() {
+        let command = parse(&insert(id as i32 + CLIENTS)).unwrap();
+        socket.write_all(&message::encode(1, 0, command.view())).unwrap();
+    }
+    std::thread::sleep(Duration::from_millis(50));
+    running.server.stop();
+    for socket in &mut sockets {
+        assert_eq!(number(read_reply(socket).1.view(), "n"), 1);
+        assert_eq!(socket.read(&mut [0]).unwrap(), 0, "the connection stays open");
+    }
 }
 
 #[test]
