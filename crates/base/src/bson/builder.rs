@@ -10,11 +10,14 @@ use std::io::Write;
 #[derive(Clone)]
 pub struct Builder {
     bytes: Vec<u8>,
-    open: Vec<Frame>,
+    /// The innermost open document or array.
+    open: Frame,
+    /// The documents and arrays around it, outermost first. A flat document needs no allocation for them.
+    outer: Vec<Frame>,
 }
 
 /// An open document or array: its start in the buffer, and the position of its next array element.
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 struct Frame {
     start: usize,
     next_index: u32,
@@ -37,7 +40,7 @@ impl Builder {
     pub fn with_buffer(mut bytes: Vec<u8>) -> Builder {
         let start = bytes.len();
         bytes.extend_from_slice(&[0; 4]);
-        Builder { bytes, open: vec![Frame { start, next_index: 0 }] }
+        Builder { bytes, open: Frame { start, next_index: 0 }, outer: Vec::new() }
     }
 
     /// Appends an element.
@@ -127,24 +130,29 @@ impl Builder {
 
     /// Closes the innermost open document or array. (`finish` closes the outermost document.)
     pub fn end(&mut self) -> &mut Self {
-        debug_assert!(self.open.len() > 1, "end without begin");
-        if self.open.len() > 1 {
+        debug_assert!(!self.outer.is_empty(), "end without begin");
+        if !self.outer.is_empty() {
             self.close_frame();
         }
         self
     }
 
+    /// Returns the start of the outermost document in the buffer.
+    fn start(&self) -> usize {
+        self.outer.first().unwrap_or(&self.open).start
+    }
+
     /// The size so far in bytes, including the written part of open documents.
     pub fn len(&self) -> usize {
-        self.bytes.len() - self.open.first().map_or(0, |frame| frame.start)
+        self.bytes.len() - self.start()
     }
 
     /// Truncates the outermost document to a length that it had while no document within it was open; 0 removes all
     /// elements.
     pub fn truncate(&mut self, length: usize) {
-        self.open.truncate(1);
-        let start = self.open.first().map_or(0, |frame| frame.start);
-        self.bytes.truncate(start + length.max(4));
+        self.open = *self.outer.first().unwrap_or(&self.open);
+        self.outer.clear();
+        self.bytes.truncate(self.open.start + length.max(4));
     }
 
     /// Allocated memory in bytes.
@@ -159,23 +167,21 @@ impl Builder {
 
     /// Returns a copy of the document so far, with all open levels closed.
     pub fn to_document(&self) -> DocumentBuf {
-        let begin = self.open.first().map_or(0, |frame| frame.start);
+        let begin = self.start();
         let bytes = self.bytes.get(begin..).unwrap_or_default().to_vec();
-        let open = self.open.iter().map(|frame| Frame { start: frame.start - begin, ..*frame }).collect();
-        Builder { bytes, open }.finish()
+        let moved = |frame: &Frame| Frame { start: frame.start - begin, ..*frame };
+        Builder { bytes, open: moved(&self.open), outer: self.outer.iter().map(moved).collect() }.finish()
     }
 
     /// Closes all open levels and returns the document.
     pub fn finish(self) -> DocumentBuf {
-        debug_assert!(self.open.first().is_none_or(|frame| frame.start == 0), "the buffer has a prefix");
+        debug_assert!(self.start() == 0, "the buffer has a prefix");
         DocumentBuf::from_valid(self.into_buffer())
     }
 
     /// Closes all open levels and returns the buffer, including its earlier content.
     pub fn into_buffer(mut self) -> Vec<u8> {
-        while !self.open.is_empty() {
-            self.close_frame();
-        }
+        while self.close_frame() {}
         self.bytes
     }
 
@@ -188,9 +194,8 @@ impl Builder {
     /// Appends the tag and the position of the next array element, which is its name.
     fn index_header(&mut self, tag: u8) {
         self.bytes.push(tag);
-        let Some(frame) = self.open.last_mut() else { return };
-        let index = frame.next_index;
-        frame.next_index += 1;
+        let index = self.open.next_index;
+        self.open.next_index += 1;
         if index < 10 {
             self.bytes.push(b'0' + index as u8);
         } else {
@@ -201,19 +206,23 @@ impl Builder {
     }
 
     fn open_frame(&mut self) -> &mut Self {
-        self.open.push(Frame { start: self.bytes.len(), next_index: 0 });
+        self.outer.push(self.open);
+        self.open = Frame { start: self.bytes.len(), next_index: 0 };
         self.bytes.extend_from_slice(&[0; 4]);
         self
     }
 
-    fn close_frame(&mut self) {
-        if let Some(frame) = self.open.pop() {
-            self.bytes.push(0);
-            let length = (self.bytes.len() - frame.start) as i32;
-            if let Some(slot) = self.bytes.get_mut(frame.start..frame.start + 4) {
-                slot.copy_from_slice(&length.to_le_bytes());
-            }
+    /// Closes the innermost document or array. Returns false if it was the outermost document.
+    fn close_frame(&mut self) -> bool {
+        self.bytes.push(0);
+        let start = self.open.start;
+        let length = (self.bytes.len() - start) as i32;
+        if let Some(slot) = self.bytes.get_mut(start..start + 4) {
+            slot.copy_from_slice(&length.to_le_bytes());
         }
+        let outer = self.outer.pop();
+        self.open = outer.unwrap_or(self.open);
+        outer.is_some()
     }
 }
 
