@@ -15,7 +15,7 @@ use super::base::{self, Base, Changes, Copied, Numbers, Share, Source, View};
 use super::directory::NEW_BASE_FILE;
 use super::files::Control;
 use super::journal::during;
-use super::state::{Change, Freeze, Frozen, Table, each_ident};
+use super::state::{Change, Freeze, Frozen, Table, each_ident, tree_key};
 use crate::memory::TreeCursor;
 use crate::{Direction, Ident, Key, Range, Result, Value};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -63,7 +63,7 @@ impl Plan {
             plan.trees.push((ident, step));
         });
         debug_assert!(
-            freeze.dirty.is_empty() || plan.trees.is_sorted_by(|(a, _), (b, _)| a < b),
+            freeze.dirty.is_empty() || plan.trees.is_sorted_by(|(a, _), (b, _)| tree_key(*a) < tree_key(*b)),
             "a tree is written twice"
         );
         debug_assert!(

@@ -205,9 +205,15 @@ pub(super) struct Freeze {
     pub(super) garbage_bytes: u64,
 }
 
-/// Returns the key of a tree in the map of trees.
+/// Returns the key of a tree in the map of trees. The greatest ident is the first key, next to ident 0: as the last key
+/// it would leave its node no common prefix, and searches for the latest trees would compare whole keys.
 pub(super) fn tree_key(ident: Ident) -> [u8; 8] {
-    ident.0.to_be_bytes()
+    ident.0.wrapping_add(1).to_be_bytes()
+}
+
+/// Returns the tree of a key in the map of trees.
+fn ident_of(key: &[u8]) -> Option<Ident> {
+    key.first_chunk().map(|bytes| Ident(u64::from_be_bytes(*bytes).wrapping_sub(1)))
 }
 
 impl State {
@@ -268,7 +274,7 @@ impl State {
         let mut idents = Vec::new();
         let mut cursor = self.tables.cursor(Range::all(), Direction::Forward);
         while let Some((key, _)) = cursor.next() {
-            idents.extend(key.first_chunk().map(|bytes| Ident(u64::from_be_bytes(*bytes))));
+            idents.extend(ident_of(key));
         }
         idents
     }
@@ -286,10 +292,8 @@ impl State {
         let mut trees: BTreeMap<u64, Vec<Ident>> = BTreeMap::new();
         let mut cursor = self.tables.cursor(Range::all(), Direction::Forward);
         while let Some((key, table)) = cursor.next() {
-            if let Some(ident) = key.try_into().ok().map(u64::from_be_bytes)
-                && table.base != 0
-            {
-                trees.entry(table.base).or_default().push(Ident(ident));
+            if table.base != 0 {
+                trees.entry(table.base).or_default().extend(ident_of(key));
             }
         }
         trees
@@ -312,7 +316,7 @@ impl State {
     pub(super) fn apply(&mut self, batch: Batch, below: &[Option<usize>], position: u64) -> Vec<Table> {
         debug_assert_eq!(below.len(), batch.len(), "the batch was not prepared");
         debug_assert_eq!(position, self.position + 1, "a position is missing");
-        let mut discarded = Vec::new();
+        let (mut discarded, operations) = (Vec::new(), batch.len());
         self.time = self.time.max(batch.time());
         for (at, op) in batch.into_iter().enumerate() {
             let below = below.get(at).copied().flatten();
@@ -326,7 +330,10 @@ impl State {
                     self.write(ident, |table| table.delete(&key, below));
                 }
                 Op::Create(ident) => self.insert_table(ident, Table::default()),
-                Op::Drop(ident) => discarded.extend(self.discard(ident)),
+                Op::Drop(ident) => {
+                    discarded.reserve(operations - at);
+                    discarded.extend(self.discard(ident));
+                }
                 Op::Clear(ident) => {
                     discarded.extend(self.discard(ident));
                     self.insert_table(ident, Table::default());
@@ -451,9 +458,7 @@ impl State {
 pub(super) fn each_ident(idents: &Tree<()>, mut call: impl FnMut(Ident)) {
     let mut cursor = idents.cursor(Range::all(), Direction::Forward);
     while let Some((key, ())) = cursor.next() {
-        if let Some(bytes) = key.first_chunk() {
-            call(Ident(u64::from_be_bytes(*bytes)));
-        }
+        ident_of(key).into_iter().for_each(&mut call);
     }
 }
 

@@ -14,6 +14,7 @@ use crate::{
     Batch, Cursor, Differences, Direction, Error, Ident, Key, Op, Range, Result, Snapshot, Value, threads,
 };
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::OnceLock;
 use std::sync::mpsc::{self, Sender};
 
@@ -85,7 +86,10 @@ impl State {
         while let Some(op) = ops.next() {
             match op {
                 Op::Create(ident) => self.insert_table(ident, Table::default()),
-                Op::Drop(ident) => discarded.extend(self.discard(ident)),
+                Op::Drop(ident) => {
+                    discarded.reserve(ops.len() + 1);
+                    discarded.extend(self.discard(ident));
+                }
                 Op::Clear(ident) => discarded.extend(self.change(ident, std::mem::take)),
                 Op::Fork { from, to } => {
                     if let Ok(table) = self.table(from).cloned() {
@@ -196,11 +200,14 @@ impl ExistingTrees<'_> {
     }
 
     fn create(&mut self, ident: Ident) -> Result<()> {
-        if self.exists(ident) {
-            return Err(Error::IdentExists(ident));
-        }
-        self.changed.insert(ident, true);
-        Ok(())
+        let existed = match self.changed.entry(ident) {
+            Entry::Occupied(mut changed) => changed.insert(true),
+            Entry::Vacant(first) => {
+                first.insert(true);
+                self.state.table(ident).is_ok()
+            }
+        };
+        if existed { Err(Error::IdentExists(ident)) } else { Ok(()) }
     }
 }
 
