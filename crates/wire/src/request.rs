@@ -3,7 +3,7 @@
 //! Both borrow from the frame. A sequence is never copied into the document. [`Documents`] reads a list of documents
 //! either from an array in the body or from a sequence.
 
-use base::bson::{Array, Document, Value};
+use base::bson::{Array, Document, Type, Value};
 use base::{Error, Result, bail};
 
 /// One request: the command and the database it is for.
@@ -99,9 +99,18 @@ enum Source<'a> {
 }
 
 impl<'a> Documents<'a> {
-    /// The documents of an array whose elements are known to be documents.
-    pub fn from_array(array: Array<'a>) -> Documents<'a> {
-        Documents { source: Source::Array(array), len: array.len() }
+    /// The documents of an array.
+    ///
+    /// Errors: position and type of the first element that is not a document.
+    pub fn from_array(array: Array<'a>) -> std::result::Result<Documents<'a>, (usize, Type)> {
+        let mut len = 0;
+        for element in array.elements() {
+            if element.kind() != Type::Document {
+                return Err((len, element.kind()));
+            }
+            len += 1;
+        }
+        Ok(Documents { source: Source::Array(array), len })
     }
 
     /// Takes `len` concatenated, validated documents.
@@ -192,7 +201,7 @@ mod tests {
     fn an_iteration_continues_after_documents_of_another() {
         let body = parse("{list: [{a: 1}, {a: 'two'}, {a: 3}]}").unwrap();
         let array = body.view().get("list").and_then(|list| list.as_array()).unwrap();
-        let in_body = Documents::from_array(array);
+        let in_body = Documents::from_array(array).unwrap();
         let bytes: Vec<u8> = in_body.iter().flat_map(|document| document.bytes().to_vec()).collect();
         for list in [in_body, Documents::from_sequence(&bytes, 3)] {
             let all: Vec<Document<'_>> = list.iter().collect();

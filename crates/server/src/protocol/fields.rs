@@ -215,10 +215,9 @@ impl<'a> Fields<'a> {
             return Ok(Some(self.sequences.remove(at).1));
         }
         let Some(array) = self.array(name)? else { return Ok(None) };
-        match array.elements().enumerate().find(|(_, element)| element.kind() != Type::Document) {
-            Some((at, element)) => Err(self.wrong_type(&format!("{name}.{at}"), element.kind(), "object")),
-            None => Ok(Some(Documents::from_array(array))),
-        }
+        Documents::from_array(array)
+            .map(Some)
+            .map_err(|(at, kind)| self.wrong_type(&format!("{name}.{at}"), kind, "object"))
     }
 
     /// Takes a list of strings.
