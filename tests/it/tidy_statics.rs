@@ -8,6 +8,7 @@ use std::path::Path;
 // tidy: sorted
 const STATICS: &[(&str, &str)] = &[
     ("crates/base/src/memory.rs: ALLOCATED", "net heap bytes of each thread"),
+    ("crates/database/src/index/spec.rs: SIMPLE", "the specification of most indexes on _id, a constant"),
     ("crates/database/src/operation.rs: EPOCH", "the instant that deadlines count from"),
     ("crates/database/src/operation.rs: LAST_CHECK", "in debug builds, the operation checked last"),
     ("crates/database/src/operation.rs: NEXT", "in debug builds, a number for each operation"),

@@ -242,15 +242,21 @@ impl Options {
     /// Returns the options as listCollections prints them and the catalog stores them.
     pub fn to_document(&self) -> DocumentBuf {
         let mut out = Builder::new();
+        self.append_to(&mut out);
+        out.finish()
+    }
+
+    /// Appends the options to an open document.
+    pub(crate) fn append_to(&self, out: &mut Builder) {
         if let Some(capped) = self.capped {
             out.append(c"capped", true);
-            append_size(&mut out, c"size", capped.size);
+            append_size(out, c"size", capped.size);
             if capped.max > 0 {
-                append_size(&mut out, c"max", capped.max);
+                append_size(out, c"max", capped.max);
             }
         }
         if let Some(name) = &self.clustered {
-            append_clustered(name, &mut out);
+            append_clustered(name, out);
         }
         out.append_optional(c"expireAfterSeconds", self.expire_after_seconds.map(Value::Int64));
         if self.pre_images {
@@ -260,11 +266,10 @@ impl Options {
             out.append(c"viewOn", view.on.as_str()).append(c"pipeline", &view.pipeline);
         }
         if let Some(validator) = &self.validator {
-            validator.append_to(&mut out);
+            validator.append_to(out);
         }
         out.append_all(self.without_effect.view());
         out.append_optional(c"collation", self.collation.document());
-        out.finish()
     }
 }
 

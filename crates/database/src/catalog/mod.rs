@@ -89,20 +89,23 @@ impl Catalog {
         self.databases.values().flat_map(|collections| collections.values())
     }
 
-    /// Adds or replaces a collection.
+    /// Adds or replaces a collection. Returns the replaced collection.
     ///
     /// Errors: DatabaseDifferCase if a database with this name in another case exists.
-    pub fn put(&mut self, collection: Arc<Collection>) -> Result<()> {
-        let name = collection.namespace.database();
-        if !self.databases.contains_key(name) {
-            self.check_case(name)?;
-            self.folded.insert(name.to_ascii_lowercase().into(), name.into());
-        }
-        let collections = self.databases.entry(name.into()).or_default();
-        let replaced = collections.insert(collection.namespace.collection().into(), collection.clone());
+    pub fn put(&mut self, collection: Arc<Collection>) -> Result<Option<Arc<Collection>>> {
+        let (database, name) = (collection.namespace.database(), collection.namespace.collection());
+        let replaced = match self.databases.get_mut(database) {
+            Some(collections) => collections.insert(name.into(), collection.clone()),
+            None => {
+                self.check_case(database)?;
+                self.folded.insert(database.to_ascii_lowercase().into(), database.into());
+                self.databases.insert(database.into(), Collections::unit(name.into(), collection.clone()));
+                None
+            }
+        };
         self.note_readers(replaced.as_ref(), Some(&collection));
         self.assert_valid();
-        Ok(())
+        Ok(replaced)
     }
 
     /// Returns the views that read a collection or view, or a name that does not exist.
@@ -122,9 +125,9 @@ impl Catalog {
     fn note_readers(&mut self, before: Option<&Arc<Collection>>, after: Option<&Arc<Collection>>) {
         let reads = |collection: Option<&Arc<Collection>>| -> Vec<(Arc<str>, Arc<str>, Arc<str>)> {
             let Some(collection) = collection else { return Vec::new() };
-            let reads = collection.options.view.as_ref().map_or_else(Vec::new, |view| view.reads());
+            let Some(view) = &collection.options.view else { return Vec::new() };
             let (database, name) = (collection.namespace.database(), collection.namespace.collection());
-            reads.iter().map(|read| (database.into(), read.as_str().into(), name.into())).collect()
+            view.reads().iter().map(|read| (database.into(), read.as_str().into(), name.into())).collect()
         };
         for removed in reads(before) {
             self.readers.remove(&removed);
@@ -300,11 +303,13 @@ pub(crate) fn entry(collection: &Collection) -> DocumentBuf {
 
 /// Returns the entry with multikey bits that the indexes are about to get.
 pub(crate) fn entry_with(collection: &Collection, flags: &[(Arc<Index>, Vec<u32>)]) -> DocumentBuf {
-    // Capacity for a few indexes avoids most reallocations.
-    let mut out = Builder::with_buffer(Vec::with_capacity(512));
+    // The size of most entries.
+    let indexes = collection.data.iter().flat_map(Data::written_indexes).count();
+    let mut out = Builder::with_buffer(Vec::with_capacity(256 + 192 * indexes));
     out.append(c"ns", collection.namespace.as_str());
     out.append(c"uuid", Value::Binary { subtype: 4, bytes: &collection.uuid });
-    out.append(c"options", &collection.options.to_document());
+    collection.options.append_to(out.begin_document(c"options"));
+    out.end();
     out.append(c"generation", collection.generation as i64);
     if let Some(data) = &collection.data {
         out.append(c"ident", data.ident.0 as i64).begin_array(c"indexes");
@@ -338,7 +343,7 @@ fn append_index(index: &Arc<Index>, flags: &[(Arc<Index>, Vec<u32>)], out: &mut 
 fn append_multikey(index: &Arc<Index>, flags: &[(Arc<Index>, Vec<u32>)], out: &mut Builder) {
     out.begin_array(c"multikey");
     let flags = flags.iter().find(|(known, _)| Arc::ptr_eq(known, index)).map(|(_, bits)| bits);
-    for (part, bits) in index.multikey_bits().into_iter().enumerate() {
+    for (part, bits) in index.multikey().enumerate() {
         let more = flags.and_then(|flags| flags.get(part)).copied().unwrap_or(0);
         out.push((bits | more) as i32);
     }
@@ -445,7 +450,7 @@ mod tests {
         let mut catalog = Arc::new(Catalog::default());
         let few = thousand(&mut catalog, 0);
         let large = Arc::make_mut(&mut catalog);
-        (1000..60_000).for_each(|number| large.put(collection(number)).unwrap());
+        (1000..60_000).for_each(|number| _ = large.put(collection(number)).unwrap());
         let many = thousand(&mut catalog, 60_000);
         // Copying a map would take sixty times as long.
         assert!(many <= few * 6, "{few:?} with 1,000 collections, {many:?} with 60,000");
@@ -461,7 +466,8 @@ mod tests {
         let mut catalog = Catalog::default();
         catalog.put(named("Test.a")).unwrap();
         catalog.put(named("Test.b")).unwrap();
-        assert_eq!(catalog.put(named("test.a")).unwrap_err().code(), base::ErrorCode::DatabaseDifferCase);
+        let refused = catalog.put(named("test.a")).err().map(|error| error.code());
+        assert_eq!(refused, Some(base::ErrorCode::DatabaseDifferCase));
         let old = catalog.clone();
         ["Test.a", "Test.b"].iter().for_each(|name| _ = catalog.remove(&Namespace::parse(name).unwrap()));
         catalog.put(named("test.a")).unwrap();

@@ -122,7 +122,7 @@ impl ReadCatalog {
                     self.load_shared_state(store, snapshot, &mut collection, &builds, context)?;
                     match is_saved {
                         true => saved.add(*collection)?,
-                        false => self.catalog.put(Arc::new(*collection))?,
+                        false => _ = self.catalog.put(Arc::new(*collection))?,
                     }
                 }
             }

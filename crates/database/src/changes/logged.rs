@@ -162,7 +162,7 @@ impl LoggedCommand {
     pub(crate) fn create_index(collection: &Collection, spec: &IndexSpec) -> LoggedCommand {
         let mut object = Builder::new();
         object.append(c"createIndexes", collection.namespace.collection());
-        object.append_all(spec.to_document().view());
+        spec.append_to(&mut object);
         LoggedCommand::new(collection, object.finish(), None)
     }
 

@@ -18,10 +18,13 @@ use query::Interrupt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use storage::store::{Change, CommitError, Committed, Exclusive, SideEffect};
-use storage::{Ident, Snapshot, Value};
+use storage::{Batch, Ident, Snapshot, Value};
 
 /// Maximum number of documents of a collection that is emptied in place on every store.
 const EMPTIED_IN_PLACE: i64 = 1000;
+
+/// Number of changes of trees that most catalog changes need: for a collection with a few indexes.
+const USUAL_OPERATIONS: usize = 8;
 
 /// A change of the catalog under construction. Dropping it changes nothing.
 pub(crate) struct CatalogChange<'db> {
@@ -111,8 +114,8 @@ impl Database {
             None => {
                 let ident = self.store.new_ident();
                 let spec = match &options.clustered {
-                    Some(name) => IndexSpec::clustered(name, options.collation.clone()),
-                    None => IndexSpec::id(options.collation.clone()),
+                    Some(name) => Arc::new(IndexSpec::clustered(name, options.collation.clone())),
+                    None => IndexSpec::shared_id(&options.collation),
                 };
                 let mut indexes = Vec::new();
                 if !options.no_id_index {
@@ -138,7 +141,11 @@ impl<'db> CatalogChange<'db> {
             generation: read_view.generation + 1,
             catalog_changed: false,
             drops: false,
-            change: Change { earliest: database.earliest_cluster_time(), ..Change::default() },
+            change: Change {
+                batch: Batch::with_capacity(USUAL_OPERATIONS),
+                earliest: database.earliest_cluster_time(),
+                ..Change::default()
+            },
             changed: Vec::new(),
             commands: Vec::new(),
             multikey: Vec::new(),
@@ -216,7 +223,7 @@ impl<'db> CatalogChange<'db> {
     }
 
     /// Returns the engine's batch for further changes.
-    pub(crate) fn batch(&mut self) -> &mut storage::Batch {
+    pub(crate) fn batch(&mut self) -> &mut Batch {
         &mut self.change.batch
     }
 
@@ -313,10 +320,9 @@ impl<'db> CatalogChange<'db> {
         }
         self.changed.push(collection.namespace.clone());
         self.catalog_changed = true;
-        let before = self.catalog.get(&collection.namespace);
-        self.drops |= before.is_some_and(|before| before.uuid != collection.uuid);
         let collection = Arc::new(collection);
-        Arc::make_mut(&mut self.catalog).put(collection.clone())?;
+        let before = Arc::make_mut(&mut self.catalog).put(collection.clone())?;
+        self.drops |= before.is_some_and(|before| before.uuid != collection.uuid);
         Ok(collection)
     }
 

@@ -195,7 +195,7 @@ impl Database {
         &self,
         transaction: &OpenTransaction,
         collection: &Collection,
-        specs: Vec<IndexSpec>,
+        specs: Vec<Arc<IndexSpec>>,
     ) -> Result<()> {
         let mut inner = transaction.inner.lock();
         let inner = &mut *inner;

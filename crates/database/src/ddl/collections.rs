@@ -98,7 +98,8 @@ impl Database {
                 check_pipeline(namespace, view, context)?;
             }
             change.check_view(namespace, &options)?;
-            change.create_as(namespace, options.clone(), uuid).map(Some)
+            let made = change.make(namespace, options.clone(), uuid)?;
+            change.put_collection(made).map(Some)
         })?;
         Ok(created.map(|(_, committed)| committed))
     }
@@ -130,11 +131,13 @@ impl Database {
             if let Some(transaction) = operation.transaction() {
                 return self.create_within(transaction, namespace, Options::default());
             }
-            let created =
-                self.change_catalog(operation, |change| match change.catalog().get(namespace).is_some() {
-                    true => Ok(None),
-                    false => change.create(namespace, Options::default()).map(Some),
-                })?;
+            let created = self.change_catalog(operation, |change| {
+                if change.catalog().get(namespace).is_some() {
+                    return Ok(None);
+                }
+                let made = change.make(namespace, Options::default(), None)?;
+                change.put_collection(made).map(Some)
+            })?;
             if let Some((created, _)) = created {
                 return Ok(created);
             }
@@ -325,18 +328,13 @@ impl Database {
 }
 
 impl CatalogChange<'_> {
-    /// Makes a collection or view and puts it into the catalog.
-    pub(crate) fn create(&mut self, namespace: &Namespace, options: Options) -> Result<Arc<Collection>> {
-        self.create_as(namespace, options, None)
-    }
-
-    /// The same with a UUID that was given elsewhere.
-    fn create_as(
+    /// Makes a collection or view and its trees. The caller puts it into the catalog.
+    pub(super) fn make(
         &mut self,
         namespace: &Namespace,
         options: Options,
         uuid: Option<[u8; 16]>,
-    ) -> Result<Arc<Collection>> {
+    ) -> Result<Collection> {
         if self.database().is_oplog(namespace) {
             bail!(IllegalOperation, "{namespace} is the oplog, which is read-only");
         }
@@ -345,7 +343,7 @@ impl CatalogChange<'_> {
         let idents = collection.data.iter().flat_map(Data::idents);
         idents.for_each(|ident| self.batch().create(ident));
         self.log(|| LoggedCommand::create(&collection));
-        self.put_collection(collection)
+        Ok(collection)
     }
 
     /// Takes a collection or view out of the catalog and drops its trees.

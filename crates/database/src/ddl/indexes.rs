@@ -154,7 +154,8 @@ impl Database {
             for built in builds {
                 change.log(|| LoggedCommand::create_index(collection, &built.index.spec));
             }
-            builds.iter().for_each(|built| add_index(collection, built.index.clone()));
+            let data = collection.data.as_mut();
+            data.into_iter().for_each(|data| builds.iter().for_each(|built| add_index(data, &built.index)));
             Ok(())
         });
         match built {
@@ -184,10 +185,9 @@ impl Database {
         let indexes = data.iter().flat_map(|data| data.indexes.iter().skip(1));
         let specs: Vec<Arc<IndexSpec>> = indexes.map(|index| index.spec.clone()).collect();
         self.must_change_catalog(operation, |change| {
-            change.create(namespace, options.clone())?;
-            change
-                .register(namespace, &specs, self.now_millis(), &mut CreateIndexesOutcome::default())
-                .map(drop)
+            let made = change.make(namespace, options.clone(), None)?;
+            let mut outcome = CreateIndexesOutcome { created_collection: true, ..Default::default() };
+            change.add_indexes(made, &specs, self.now_millis(), &mut outcome).map(drop)
         })
     }
 
@@ -210,12 +210,12 @@ impl Database {
         let created_collection = transaction.view().catalog.get(namespace).is_none();
         let collection = self.collection_or_create(operation, namespace)?;
         let data = collection.data()?;
-        let mut new: Vec<IndexSpec> = Vec::new();
+        let mut new: Vec<Arc<IndexSpec>> = Vec::new();
         for spec in specs {
-            check_repeated(&new.iter().collect::<Vec<_>>(), spec)?;
+            check_repeated(&new, spec)?;
             if !index_exists(data, spec)? {
-                check_text_alone(data.written_indexes().map(|index| &*index.spec).chain(&new), spec)?;
-                new.push(IndexSpec::clone(spec));
+                check_text_alone(data.written_indexes().map(|index| &index.spec).chain(&new), spec)?;
+                new.push(spec.clone());
             }
         }
         let before = data.listed_indexes();
@@ -392,7 +392,10 @@ fn index_by_key(data: &Data, key: Document<'_>) -> Result<String> {
 /// Checks that a collection has at most one text index.
 ///
 /// Errors: CannotCreateIndex.
-fn check_text_alone<'s>(mut indexes: impl Iterator<Item = &'s IndexSpec>, spec: &IndexSpec) -> Result<()> {
+fn check_text_alone<'s>(
+    mut indexes: impl Iterator<Item = &'s Arc<IndexSpec>>,
+    spec: &IndexSpec,
+) -> Result<()> {
     match indexes.find(|index| index.text.is_some()).filter(|_| spec.text.is_some()) {
         Some(other) => Err(err!(
             CannotCreateIndex,
@@ -408,14 +411,14 @@ fn index_exists(data: &Data, spec: &IndexSpec) -> Result<bool> {
     if spec.is_id_pattern() {
         return Ok(data.id_index().is_some());
     }
-    is_among(data.indexes.iter().map(|index| &*index.spec), spec)
+    is_among(data.indexes.iter().map(|index| &index.spec), spec)
 }
 
 /// Returns true if a specification is among `others`. Returns an error if one of them conflicts.
 ///
 /// Errors: IndexKeySpecsConflict for another index of the same name, IndexOptionsConflict for the
 /// same index with other options or another name.
-fn is_among<'s>(others: impl Iterator<Item = &'s IndexSpec> + Clone, spec: &IndexSpec) -> Result<bool> {
+fn is_among<'s>(others: impl Iterator<Item = &'s Arc<IndexSpec>> + Clone, spec: &IndexSpec) -> Result<bool> {
     if let Some(same_name) = others.clone().find(|other| other.name == spec.name) {
         if !same_name.same_signature(spec) {
             bail!(
@@ -455,8 +458,8 @@ fn is_among<'s>(others: impl Iterator<Item = &'s IndexSpec> + Clone, spec: &Inde
 /// Checks that a command names each new index once.
 ///
 /// Errors: IndexAlreadyExists, and errors of conflicting indexes.
-fn check_repeated(new: &[&IndexSpec], spec: &IndexSpec) -> Result<()> {
-    match is_among(new.iter().copied(), spec)? {
+fn check_repeated(new: &[Arc<IndexSpec>], spec: &IndexSpec) -> Result<()> {
+    match is_among(new.iter(), spec)? {
         true => Err(err!(IndexAlreadyExists, "Identical index already exists: {}", spec.name)),
         false => Ok(()),
     }
@@ -473,12 +476,10 @@ enum Registered {
 }
 
 /// Adds an index to the indexes used by plans.
-fn add_index(collection: &mut Collection, index: Arc<Index>) {
-    if let Some(data) = &mut collection.data {
-        // The `_id` index is first, even if it is created later.
-        let position = if index.is_id() { 0 } else { data.indexes.len() };
-        data.indexes.insert(position, index);
-    }
+fn add_index(data: &mut Data, index: &Arc<Index>) {
+    // The `_id` index is first, even if it is created later.
+    let position = if index.is_id() { 0 } else { data.indexes.len() };
+    data.indexes.insert(position, index.clone());
 }
 
 impl CatalogChange<'_> {
@@ -494,8 +495,7 @@ impl CatalogChange<'_> {
         !abandoned.is_empty()
     }
 
-    /// Adds indexes to an empty collection, or registers their builds with a collection that has
-    /// documents.
+    /// Adds indexes to a collection, which is created if it does not exist.
     fn register(
         &mut self,
         namespace: &Namespace,
@@ -503,29 +503,35 @@ impl CatalogChange<'_> {
         now_millis: i64,
         outcome: &mut CreateIndexesOutcome,
     ) -> Result<Registered> {
-        let existing = self.catalog().get(namespace).cloned();
+        let existing = self.catalog().get(namespace).map(|existing| Collection::clone(existing));
         *outcome = CreateIndexesOutcome { created_collection: existing.is_none(), ..Default::default() };
         let collection = match existing {
             Some(collection) => collection,
             None => {
                 check_creatable(namespace)?;
-                self.create(namespace, Default::default())?
+                self.make(namespace, Default::default(), None)?
             }
         };
-        let mut changed = Collection::clone(&collection);
-        let Some(data) = &mut changed.data else {
-            bail!(CommandNotSupportedOnView, "Cannot create indexes on a view: {namespace}");
+        self.add_indexes(collection, specs, now_millis, outcome)
+    }
+
+    /// Adds indexes to an empty collection, or registers their builds with a collection that has
+    /// documents.
+    fn add_indexes(
+        &mut self,
+        mut collection: Collection,
+        specs: &[Arc<IndexSpec>],
+        now_millis: i64,
+        outcome: &mut CreateIndexesOutcome,
+    ) -> Result<Registered> {
+        let Some(data) = &mut collection.data else {
+            bail!(CommandNotSupportedOnView, "Cannot create indexes on a view: {}", collection.namespace);
         };
         outcome.before = data.listed_indexes();
-        let is_empty = self
-            .snapshot()
-            .contains(data.ident)
-            .map_err(storage_error)?
-            .then(|| self.snapshot().entries(data.ident).map_err(storage_error));
-        let is_empty = is_empty.transpose()?.is_none_or(|entries| entries == 0);
+        let is_empty =
+            outcome.created_collection || self.snapshot().entries(data.ident).map_err(storage_error)? == 0;
         let has_dropped = self.drop_abandoned(data);
-        let mut builds = Vec::new();
-        let mut new: Vec<&IndexSpec> = Vec::new();
+        let mut new = Vec::with_capacity(specs.len());
         for spec in specs {
             if spec.clustered {
                 check_clustered(data, spec, outcome.created_collection)?;
@@ -537,27 +543,26 @@ impl CatalogChange<'_> {
             if index_exists(data, spec)? {
                 continue;
             }
-            new.push(spec);
-            let mut building =
-                data.building.iter().filter(|build| !builds.iter().any(|own| Arc::ptr_eq(own, *build)));
-            if let Some(build) = building.find(|build| build.index.spec.name == spec.name) {
+            if let Some(build) = data.building.iter().find(|build| build.index.spec.name == spec.name) {
                 return Ok(Registered::After(build.clone()));
             }
-            check_text_alone(data.written_indexes().map(|index| &*index.spec), spec)?;
-            if data.indexes.len() + data.building.len() >= INDEXES_MAX {
+            check_text_alone(data.written_indexes().map(|index| &index.spec).chain(&new), spec)?;
+            if data.written_indexes().count() + new.len() >= INDEXES_MAX {
                 bail!(
                     CannotCreateIndex,
-                    "add index fails, too many indexes for {namespace} key:{}",
+                    "add index fails, too many indexes for {} key:{}",
+                    collection.namespace,
                     spec.key
                 );
             }
+            new.push(spec.clone());
+        }
+        let mut builds = Vec::new();
+        data.indexes.reserve(if is_empty { new.len() } else { 0 });
+        for spec in &new {
             let index = Index::new(spec.clone(), self.create_ident(), &[], now_millis);
             match is_empty {
-                true => {
-                    self.log(|| LoggedCommand::create_index(&collection, spec));
-                    let position = if index.is_id() { 0 } else { data.indexes.len() };
-                    data.indexes.insert(position, Arc::new(index));
-                }
+                true => add_index(data, &index.into()),
                 false => builds.push(self.register_build(data, index)),
             }
         }
@@ -565,8 +570,11 @@ impl CatalogChange<'_> {
         if outcome.after == outcome.before && !outcome.created_collection && !has_dropped {
             return Ok(Registered::Nothing);
         }
-        let uuid = changed.uuid;
-        self.put_collection(changed)?;
+        if is_empty {
+            new.iter().for_each(|spec| self.log(|| LoggedCommand::create_index(&collection, spec)));
+        }
+        let uuid = collection.uuid;
+        self.put_collection(collection)?;
         Ok(Registered::New(builds, uuid))
     }
 }

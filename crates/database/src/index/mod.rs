@@ -19,6 +19,7 @@ use base::{Namespace, Result};
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 use query::Context;
+use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -35,7 +36,7 @@ pub struct Index {
     /// For each key part, a bit for each path component at which some document has an array; for the paths of a
     /// wildcard index see [`Wildcard`]. Bits are only ever added. A scan planned on older bits is checked again at its
     /// start.
-    multikey: Box<[AtomicU32]>,
+    multikey: SmallVec<[AtomicU32; 4]>,
     /// Number of uses by plans, for `$indexStats`. A wildcard index counts the uses of all paths together.
     pub uses: Arc<AtomicU64>,
     /// Start of the count `uses`, in milliseconds since 1970.
@@ -69,7 +70,12 @@ impl Index {
 
     /// For each key part, returns the bits of the components at which some document has an array.
     pub fn multikey_bits(&self) -> Vec<u32> {
-        self.multikey.iter().map(|bits| bits.load(Relaxed)).collect()
+        self.multikey().collect()
+    }
+
+    /// Yields the same bits.
+    pub(crate) fn multikey(&self) -> impl Iterator<Item = u32> {
+        self.multikey.iter().map(|bits| bits.load(Relaxed))
     }
 
     /// Returns the multikey bits of a new document, if any of them are new.

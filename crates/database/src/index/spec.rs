@@ -8,7 +8,7 @@ use base::bson::{Builder, Document, DocumentBuf, Element, FieldName, Path, Value
 use base::{CompatibleWith, ErrorCode, Namespace, Result, bail, err};
 use query::matcher::Matcher;
 use query::{Collation, Context, collation};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// Maximum number of fields of a key pattern.
 const PARTS_MAX: usize = 32;
@@ -100,6 +100,16 @@ impl IndexSpec {
             unique: true,
             collation,
             ..IndexSpec::default()
+        }
+    }
+
+    /// Returns the index on `_id`, shared by all collections without a collation.
+    pub(crate) fn shared_id(collation: &Collation) -> Arc<IndexSpec> {
+        static SIMPLE: LazyLock<Arc<IndexSpec>> =
+            LazyLock::new(|| IndexSpec::id(Collation::default()).into());
+        match collation.is_simple() {
+            true => SIMPLE.clone(),
+            false => IndexSpec::id(collation.clone()).into(),
         }
     }
 
