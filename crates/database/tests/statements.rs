@@ -12,6 +12,7 @@ use query::context::Uninterrupted;
 use query::matcher::Matcher;
 use query::{Context, Helpers, Update};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use storage::MemoryEngine;
 
 struct Session {
@@ -234,7 +235,12 @@ fn an_unordered_insert_skips_exactly_the_duplicates() {
 }
 
 /// Threads that are always idle.
-struct Threads;
+#[derive(Default)]
+struct Threads {
+    started: AtomicUsize,
+    /// The operation to kill when the first thread starts.
+    kills: Option<Arc<Operation>>,
+}
 
 impl Helpers for Threads {
     fn has_idle(&self) -> bool {
@@ -246,13 +252,15 @@ impl Helpers for Threads {
     }
 
     fn run(&self, work: Box<dyn FnOnce() + Send>) -> bool {
+        self.started.fetch_add(1, Relaxed);
+        self.kills.iter().for_each(|operation| operation.kill());
         std::thread::spawn(work);
         true
     }
 }
 
 #[test]
-fn a_group_over_a_scan_takes_the_help_of_other_threads() {
+fn groups_and_sorts_over_a_scan_take_the_help_of_other_threads() {
     let session = Session::new();
     let documents: Vec<DocumentBuf> =
         (0..30_000).map(|i| json(&format!("{{_id: {i}, a: {}, b: {}}}", i % 7, i as f64 / 3.0))).collect();
@@ -266,32 +274,39 @@ fn a_group_over_a_scan_takes_the_help_of_other_threads() {
         }
     }
     session.delete("{_id: {$gte: 10000, $lt: 14000}}", false);
-    let groups = |operation: &Arc<Operation>, helpers: Option<Arc<dyn Helpers>>, filter: &str| {
+    let run = |operation: &Arc<Operation>, helpers: Option<Arc<dyn Helpers>>, stages: &str| {
         let mut context = Context::new(0, 1, operation.clone());
         context.helpers = helpers;
-        let stages = json(&format!(
-            "{{v: [{{$match: {filter}}}, {{$group: {{_id: '$a', n: {{$sum: 1}}, b: {{$sum: '$b'}}, first: {{$first: \
-             '$_id'}}, last: {{$last: '$_id'}}}}}}]}}"
-        ));
+        let stages = json(&format!("{{v: [{stages}]}}"));
         let request =
             AggregateRequest::new(stages.view().get("v").and_then(|value| value.as_array()).unwrap());
         let scope = Scope::new(operation, &session.namespace, &Arc::new(context));
         let mut cursor = session.database.aggregate(&scope, &request)?;
         let mut batch = Builder::new();
         batch.begin_array(c"batch");
-        cursor.next_batch(1000, &mut batch)?;
+        cursor.next_batch(100_000, &mut batch)?;
         batch.end();
         Ok(batch.finish())
     };
-    let examined = |operation: &Operation| operation.docs_examined.load(std::sync::atomic::Ordering::Relaxed);
-    for filter in ["{}", "{_id: {$type: 'int'}}", "{a: {$ne: 3}}", "{b: 99}"] {
-        let [alone, helped] = [1, 2].map(|id| Arc::new(session.database.operation(id)));
-        let expected: Result<DocumentBuf> = groups(&alone, None, filter);
-        assert_eq!(groups(&helped, Some(Arc::new(Threads)), filter).unwrap(), expected.unwrap(), "{filter}");
-        assert_eq!(examined(&helped), examined(&alone), "{filter}");
+    let examined = |operation: &Operation| operation.docs_examined.load(Relaxed);
+    let group = "{$group: {_id: '$a', n: {$sum: 1}, b: {$sum: '$b'}, first: {$first: '$_id'}, last: {$last: '$_id'}}}";
+    let sort = "{$sort: {a: -1}}";
+    for stage in [group, sort, &format!("{sort}, {{$limit: 5}}"), &format!("{{$set: {{c: 1}}}}, {sort}")] {
+        for filter in ["{}", "{_id: {$type: 'int'}}", "{a: {$ne: 3}}", "{b: 99}"] {
+            let stages = format!("{{$match: {filter}}}, {stage}");
+            let threads = Arc::new(Threads::default());
+            let [alone, helped] = [1, 2].map(|id| Arc::new(session.database.operation(id)));
+            let expected: Result<DocumentBuf> = run(&alone, None, &stages);
+            assert_eq!(run(&helped, Some(threads.clone()), &stages).unwrap(), expected.unwrap(), "{stages}");
+            assert_eq!(examined(&helped), examined(&alone), "{stages}");
+            // An index scan has no parts, and groups of a single row are not split.
+            let has_parts = !filter.contains("_id") && (stage != group || filter != "{b: 99}");
+            assert_eq!(threads.started.load(Relaxed) > 0, has_parts, "{stages}");
+        }
+        let killed = Arc::new(session.database.operation(3));
+        let threads = Arc::new(Threads { kills: Some(killed.clone()), ..Threads::default() });
+        let error = run(&killed, Some(threads.clone()), stage).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::Interrupted);
+        assert!(threads.started.load(Relaxed) > 0);
     }
-    let killed = Arc::new(session.database.operation(3));
-    killed.kill();
-    let error = groups(&killed, Some(Arc::new(Threads)), "{}").unwrap_err();
-    assert_eq!(error.code(), ErrorCode::Interrupted);
 }

@@ -20,6 +20,7 @@ pub type CompoundKey<'a> = Vec<Option<Value<'a>>>;
 ///
 /// Errors: CannotIndexParallelArrays, 16746 for a number that is both a position and a field of an embedded document;
 /// the errors of `each` and `fans_out`.
+#[inline(always)]
 pub fn compound_keys<'a, 'p>(
     document: Document<'a>,
     paths: impl Iterator<Item = &'p Path> + Clone,
@@ -39,6 +40,7 @@ const PLAIN_MAX: usize = 4;
 
 /// Returns the single key of a document without arrays on the paths, and the number of paths. Paths are mostly few and
 /// plain. `None` if the general method is needed.
+#[inline(always)]
 fn plain_key<'a, 'p>(
     document: Document<'a>,
     paths: impl Iterator<Item = &'p Path>,

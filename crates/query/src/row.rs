@@ -146,7 +146,7 @@ fn document_of(encoded: Document<'_>) -> Document<'_> {
 /// Encodes rows as documents for a stage that stores rows. The stage creates the codec at its start, so all its rows
 /// have the same form. The field is true if rows have metadata.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct RowCodec(bool);
+pub(crate) struct RowCodec(pub(crate) bool);
 
 impl RowCodec {
     /// Returns the codec of a stage that runs in this context.

@@ -5,22 +5,39 @@
 //! first compare by their first sixteen bytes. Documents beyond the memory limit are written as a sorted run, and the
 //! runs are merged at the end. Equal keys keep the order of arrival.
 //!
+//! Several threads may sort parts of the documents, each with its own sorter. The sorters share the memory limit: each
+//! reserves memory in steps, and spills when no more is left. Joined in the order of the parts, they give the order of
+//! one sorter.
+//!
 //! [`sort`](crate::sort) makes the keys and [`spill`](crate::spill) writes the runs.
 
-use crate::spill::{Run, SpillFile, SpillFolder, Spilled};
+use crate::spill::{self, SpillFile, SpillFolder, Spilled};
 use base::bson::DocumentCow;
 use base::{Result, bail};
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Maximum limit for which the heap is used, in documents.
 const HEAP_MAX: usize = 100_000;
+
+/// Divisor of the memory limit for the memory that the sorter of a part reserves at a time.
+const RESERVATIONS: usize = 32;
+
+/// Divisor of the memory limit for the memory that the sorter of a part may always use, so that its runs are long.
+const LEAST_SHARE: usize = 8;
 
 /// Sorts documents, each with a numeric tag, and returns all of them or the first ones.
 pub struct Sorter {
     limit: usize,
     memory_limit: usize,
+    /// Bytes that it may use: the memory limit, or its share if there are several parts.
+    allowance: usize,
+    /// Sum of the allowances of all parts.
+    reserved: Option<Arc<AtomicUsize>>,
     allow_disk_use: bool,
     /// Used with a small limit: a heap of the best documents so far, with the greatest on top.
     heap: BinaryHeap<HeapEntry>,
@@ -96,6 +113,22 @@ impl Ord for HeapEntry {
     }
 }
 
+/// Sorted documents.
+enum Run {
+    InFile(spill::Run),
+    /// The documents of a part that has not spilled.
+    InMemory(Box<dyn Iterator<Item = Spilled> + Send + Sync>),
+}
+
+impl Run {
+    fn next(&mut self) -> Result<Option<Spilled>> {
+        match self {
+            Run::InFile(run) => run.next(),
+            Run::InMemory(documents) => Ok(documents.next()),
+        }
+    }
+}
+
 /// Returns the memory of a document and its key in bytes.
 fn cost(key: usize, document: &DocumentCow) -> usize {
     size_of::<Entry>() + key + document.view().bytes().len()
@@ -119,6 +152,8 @@ impl Sorter {
         Sorter {
             limit,
             memory_limit,
+            allowance: memory_limit,
+            reserved: None,
             allow_disk_use,
             heap: BinaryHeap::new(),
             keys: Vec::new(),
@@ -139,9 +174,66 @@ impl Sorter {
         Sorter { file: SpillFile::within(folder), ..self }
     }
 
+    /// The number of documents added.
+    pub(crate) fn added(&self) -> u64 {
+        self.added
+    }
+
     /// Returns the statistics so far.
     pub fn statistics(&self) -> Statistics {
-        Statistics { spilled_bytes: self.file.size(), ..self.statistics }
+        let spilled_bytes = self.statistics.spilled_bytes + self.file.size();
+        Statistics { spilled_bytes, ..self.statistics }
+    }
+
+    /// Returns true if another thread may sort a later part. Without spilling the memory limit is exact, and a part
+    /// could reach it with documents that one sorter would discard.
+    pub(crate) fn is_worth_splitting(&self) -> bool {
+        self.allow_disk_use && self.runs.is_empty()
+    }
+
+    /// Returns an empty sorter for a later part of the documents.
+    pub(crate) fn another(&mut self) -> Sorter {
+        if self.reserved.is_none() {
+            self.allowance = self.memory_used;
+        }
+        let allowance = self.allowance;
+        let reserved = self.reserved.get_or_insert_with(|| Arc::new(AtomicUsize::new(allowance)));
+        Sorter {
+            allowance: 0,
+            reserved: Some(reserved.clone()),
+            file: self.file.another(),
+            ..Sorter::new(self.limit, self.memory_limit, self.allow_disk_use)
+        }
+    }
+
+    /// Sorts the documents of a part, on the thread that has added them.
+    ///
+    /// Errors: errors of temporary files.
+    pub(crate) fn end_part(&mut self) -> Result<()> {
+        if !self.runs.is_empty() {
+            return self.spill();
+        }
+        self.sort_entries();
+        let keys = std::mem::take(&mut self.keys);
+        let heap = std::mem::take(&mut self.heap).into_sorted_vec().into_iter();
+        let heap = heap.map(|top| Spilled { key: top.key, tag: top.tag, document: top.document });
+        let entries = std::mem::take(&mut self.entries).into_iter().map(move |entry| {
+            let key = keys.get(entry.key).unwrap_or(&[]).to_vec();
+            Spilled { key, tag: entry.tag, document: entry.document }
+        });
+        self.runs.push(Run::InMemory(Box::new(heap.chain(entries))));
+        self.memory_used = 0;
+        Ok(())
+    }
+
+    /// Adds the documents of the following part. Both parts have ended.
+    pub(crate) fn join(&mut self, mut later: Sorter) {
+        self.runs.append(&mut later.runs);
+        self.added += later.added;
+        let (own, of_later) = (&mut self.statistics, later.statistics());
+        own.bytes_sorted += of_later.bytes_sorted;
+        own.spills += of_later.spills;
+        own.spilled_bytes += of_later.spilled_bytes;
     }
 
     /// Adds a document.
@@ -159,7 +251,22 @@ impl Sorter {
         } else {
             self.replace_greatest(key, number, tag, document);
         }
-        if self.memory_used > self.memory_limit { self.spill() } else { Ok(()) }
+        if self.memory_used > self.allowance { self.reserve_or_spill() } else { Ok(()) }
+    }
+
+    /// Reserves memory for a part, or spills.
+    #[cold]
+    fn reserve_or_spill(&mut self) -> Result<()> {
+        let Some(reserved) = &self.reserved else { return self.spill() };
+        let more = (self.memory_used - self.allowance).max(self.memory_limit / RESERVATIONS);
+        let allowance = self.allowance + more;
+        let total = reserved.fetch_add(more, Relaxed) + more;
+        if total <= self.memory_limit || allowance <= self.memory_limit / LEAST_SHARE {
+            self.allowance = allowance;
+            return Ok(());
+        }
+        reserved.fetch_sub(more, Relaxed);
+        self.spill()
     }
 
     fn charge_memory(&mut self, bytes: usize) {
@@ -203,10 +310,13 @@ impl Sorter {
         self.entries.truncate(self.limit);
     }
 
-    /// Writes the documents in memory as a sorted run.
+    /// Writes the documents in memory, if any, as a sorted run.
     ///
     /// Errors: 292 if spilling is not allowed; errors of temporary files.
     pub fn spill(&mut self) -> Result<()> {
+        if self.memory_used == 0 {
+            return Ok(());
+        }
         if !self.allow_disk_use {
             bail!(
                 QueryExceededMemoryLimitNoDiskUseAllowed,
@@ -223,7 +333,7 @@ impl Sorter {
             let key = self.keys.get(entry.key).unwrap_or(&[]);
             writer.write(key, entry.tag, entry.document.view().bytes())?;
         }
-        self.runs.push(self.file.end(writer)?);
+        self.runs.push(Run::InFile(self.file.end(writer)?));
         self.keys.clear();
         self.memory_used = 0;
         self.statistics.spills += 1;
@@ -240,12 +350,14 @@ impl Sorter {
             }
             return Ok(());
         }
-        if self.memory_used > 0 {
-            self.spill()?;
-        }
+        self.spill()?;
         (self.keys, self.entries) = (Vec::new(), Vec::new());
         let each = self.memory_limit / self.runs.len().max(1);
-        self.runs.iter_mut().for_each(|run| run.set_buffer_size(each));
+        for run in &mut self.runs {
+            if let Run::InFile(run) = run {
+                run.set_buffer_size(each);
+            }
+        }
         (0..self.runs.len()).try_for_each(|run| self.refill(run))
     }
 
@@ -270,10 +382,16 @@ impl Sorter {
             self.last_key = LastKey::Buffer(entry.key);
             return Ok(Some((entry.tag, entry.document)));
         }
-        let Some(Reverse(top)) = self.merge.pop() else { return Ok(None) };
-        if !self.runs.is_empty() {
-            self.refill(usize::try_from(top.number).unwrap_or(usize::MAX))?;
-        }
+        let Some(mut least) = self.merge.peek_mut() else { return Ok(None) };
+        let number = least.0.number;
+        let run = usize::try_from(number).ok().and_then(|run| self.runs.get_mut(run));
+        let next = run.map_or(Ok(None), Run::next)?;
+        let Reverse(top) = match next {
+            Some(Spilled { key, tag, document }) => {
+                std::mem::replace(&mut *least, Reverse(HeapEntry { key, number, tag, document }))
+            }
+            None => PeekMut::pop(least),
+        };
         self.last_key = LastKey::Owned(top.key);
         Ok(Some((top.tag, top.document)))
     }
@@ -332,6 +450,38 @@ mod tests {
             assert_eq!(spills > 0, limit > 3, "limit {limit}");
         }
         assert!(sort(0, usize::MAX, 10).0.is_empty());
+    }
+
+    #[test]
+    fn sorters_of_parts_share_the_memory_limit() {
+        let document = DocumentCow::from(base::bson::DocumentBuf::empty());
+        let each = cost(1, &document);
+        let memory = 320 * each;
+        let mut first = Sorter::new(usize::MAX, memory, true);
+        let add = |sorter: &mut Sorter, numbers: Range<u64>| {
+            numbers.for_each(|number| sorter.add(&[(number % 7) as u8], number, document.clone()).unwrap());
+        };
+        add(&mut first, 0..100);
+        let mut second = first.another();
+        let mut third = second.another();
+        add(&mut second, 200..310);
+        add(&mut third, 400..510);
+        assert!(first.memory_used + second.memory_used + third.memory_used <= memory);
+        assert_eq!(third.allowance + second.allowance + first.allowance, memory);
+        add(&mut first, 100..200);
+        assert_eq!((first.statistics.spills, second.statistics.spills), (1, 0));
+        add(&mut second, 310..400);
+        add(&mut third, 510..600);
+        [&mut first, &mut second, &mut third].into_iter().try_for_each(Sorter::end_part).unwrap();
+        second.join(third);
+        first.join(second);
+        first.finish().unwrap();
+        let mut expected: Vec<u64> = (0..600).collect();
+        expected.sort_by_key(|number| number % 7);
+        let tags: Vec<u64> =
+            std::iter::from_fn(|| first.next_document().unwrap().map(|(tag, _)| tag)).collect();
+        assert_eq!(tags, expected);
+        assert_eq!(first.statistics().bytes_sorted, 600 * each as u64);
     }
 
     #[test]

@@ -131,6 +131,11 @@ impl SpillFile {
         SpillFile { folder: folder.clone(), ..SpillFile::default() }
     }
 
+    /// Returns another file in the same folder.
+    pub(crate) fn another(&self) -> SpillFile {
+        SpillFile::within(&self.folder)
+    }
+
     /// Begins a run after the existing runs. It must end before the next begins.
     ///
     /// Errors: OutOfDiskSpace, FileStreamFailed.

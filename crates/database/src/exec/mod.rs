@@ -33,10 +33,11 @@ use crate::operation::Operation;
 use crate::storage_error;
 use base::bson::{Document, DocumentCow};
 use base::{Result, err};
+use collscan::Eof;
 use ixscan::IndexKey;
 use query::matcher::Matcher;
 use query::pipeline::Split;
-use query::{Context, Interrupt, Row};
+use query::{Context, Interrupt, Row, Stage};
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -76,6 +77,23 @@ pub trait RecordStream: Send {
     #[doc(hidden)]
     #[allow(private_interfaces)]
     fn report(&self, _report: &mut Report) {}
+}
+
+/// A plan's records as the source of a pipeline.
+pub(crate) struct Documents(pub(crate) Box<dyn RecordStream>);
+
+impl Stage for Documents {
+    fn next(&mut self) -> Result<Option<Row>> {
+        self.0.next()
+    }
+
+    fn begin_section(&mut self) -> bool {
+        self.0.begin_section()
+    }
+
+    fn split(&mut self) -> Option<Split> {
+        Some(self.0.split()?.through(|records, _| -> Box<dyn Stage> { Box::new(Documents(records)) }))
+    }
 }
 
 /// A stream of record ids from an index.

@@ -6,10 +6,12 @@
 //! LIMIT and SKIP: a part of the records, by count.
 
 use super::ixscan::IndexKey;
-use super::{ExecContext, IdStream, RecordStream, Report, SEARCH_BUDGET, Stats};
+use super::{Documents, Eof, ExecContext, IdStream, RecordStream, Report, SEARCH_BUDGET, Stats};
 use crate::index::IndexSpec;
 use crate::keys::RecordId;
+use crate::operation::Operation;
 use base::Result;
+use query::pipeline::RowSorter;
 use query::{Row, SortPattern, Sorter};
 use std::sync::Arc;
 use storage::Value;
@@ -29,11 +31,9 @@ pub(crate) struct SortOptions {
 
 /// Sorts its input.
 pub(crate) struct Sort {
-    exec_context: Arc<ExecContext>,
+    operation: Arc<Operation>,
     input: Box<dyn RecordStream>,
-    pattern: Arc<SortPattern>,
-    options: SortOptions,
-    sorter: Sorter,
+    rows: RowSorter,
     /// True after the input has been read.
     sorted: bool,
     stats: Stats,
@@ -50,48 +50,27 @@ impl Sort {
             0 => usize::MAX,
             limit => usize::try_from(limit).unwrap_or(usize::MAX),
         };
-        Sort {
-            exec_context: exec_context.clone(),
-            input,
-            pattern: pattern.clone(),
-            sorter: Sorter::new(limit, options.memory, options.allow_disk_use)
-                .spilling_into(&exec_context.context.spills),
-            options,
-            sorted: false,
-            stats: Stats::default(),
-        }
+        let ExecContext { operation, context, .. } = &**exec_context;
+        let sorter =
+            Sorter::new(limit, options.memory, options.allow_disk_use).spilling_into(&context.spills);
+        let rows = RowSorter::new(pattern, sorter, options.keeps_meta, context);
+        Sort { operation: operation.clone(), input, rows, sorted: false, stats: Stats::default() }
     }
 
     /// Reads the whole input and sorts it.
     fn fill(&mut self) -> Result<()> {
-        self.exec_context.operation.count_sort();
-        if self.gather(SEARCH_BUDGET)? {
-            return self.sorter.finish();
+        self.operation.count_sort();
+        let Sort { operation, input, rows, .. } = self;
+        if input.begin_section() {
+            let input = std::mem::replace(input, Box::new(Eof::default()));
+            operation.run_long(|| rows.add_all(Box::new(Documents(input))).and_then(|()| rows.finish()))?;
+        } else if rows.add_rows(|| input.next(), SEARCH_BUDGET)? {
+            rows.finish()?;
+        } else {
+            operation.run_long(|| rows.add_rows(|| input.next(), u64::MAX).and_then(|_| rows.finish()))?;
         }
-        let operation = self.exec_context.operation.clone();
-        operation.run_long(|| {
-            self.gather(u64::MAX)?;
-            self.sorter.finish()
-        })
-    }
-
-    /// Reads records up to a total number of steps. Returns true at the end of the input.
-    fn gather(&mut self, upto: u64) -> Result<bool> {
-        let mut key = Vec::new();
-        while self.stats.works < upto {
-            let Some(mut row) = self.input.next()? else { return Ok(true) };
-            self.stats.need_time();
-            key.clear();
-            match row.metadata.as_ref().and_then(|metadata| metadata.order.as_deref()) {
-                Some(order) => key.extend_from_slice(order),
-                None => self.pattern.key(row.view(), &mut key)?,
-            }
-            // The sorter keeps the record id.
-            let id = std::mem::take(&mut row.record_id);
-            let document = if self.options.keeps_meta { row.to_document() } else { row.document };
-            self.sorter.add(&key, id, document)?;
-        }
-        Ok(false)
+        self.stats.works = rows.statistics().0;
+        Ok(())
     }
 }
 
@@ -101,17 +80,16 @@ impl RecordStream for Sort {
             self.fill()?;
             self.sorted = true;
         }
-        let Some((id, document)) = self.sorter.next_document()? else {
-            self.stats.end();
-            return Ok(None);
-        };
-        self.stats.advance();
-        let row = if self.options.keeps_meta { Row::from_document(document.view()) } else { document.into() };
-        Ok(Some(Row { record_id: id, ..row }))
+        let row = self.rows.next_row()?;
+        match row {
+            Some(_) => self.stats.advance(),
+            None => self.stats.end(),
+        }
+        Ok(row)
     }
 
     fn report(&self, report: &mut Report) {
-        let statistics = self.sorter.statistics();
+        let (_, statistics) = self.rows.statistics();
         let ran = report.node(&self.stats).count(c"totalDataSizeSorted", statistics.bytes_sorted);
         ran.own.append(c"usedDisk", statistics.spills > 0);
         ran.count(c"spills", statistics.spills).count(c"spilledDataStorageSize", statistics.spilled_bytes);

@@ -16,29 +16,11 @@ pub use sums::MeasuredRange;
 
 use crate::cursor::Cursor;
 use crate::database::Database;
-use crate::exec::RecordStream;
+use crate::exec::{Documents, RecordStream};
 use crate::plan::note_sort_key;
 use base::{Result, bail, encoding, err};
-use query::pipeline::Split;
 use query::{Context, MetaKind, Row, SortPattern, Stage};
 use std::sync::Arc;
-
-/// A plan's records as the source of a pipeline.
-pub(crate) struct Documents(pub(crate) Box<dyn RecordStream>);
-
-impl Stage for Documents {
-    fn next(&mut self) -> Result<Option<Row>> {
-        self.0.next()
-    }
-
-    fn begin_section(&mut self) -> bool {
-        self.0.begin_section()
-    }
-
-    fn split(&mut self) -> Option<Split> {
-        Some(self.0.split()?.through(|records, _| -> Box<dyn Stage> { Box::new(Documents(records)) }))
-    }
-}
 
 /// An empty stream, for a missing collection.
 pub(crate) struct EmptyStream;

@@ -289,7 +289,7 @@ impl Fold for Groups {
             && groups.first().is_none_or(joins)
     }
 
-    fn another(&self, interrupt: &Arc<dyn Interrupt>) -> Groups {
+    fn another(&mut self, interrupt: &Arc<dyn Interrupt>) -> Groups {
         let environment = self.environment.with_context(self.environment.context.for_helper(interrupt));
         let limit = environment.context.limits.group / HELPER_SHARE;
         Groups::new(self.stage.clone(), environment, limit)

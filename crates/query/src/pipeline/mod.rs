@@ -63,6 +63,7 @@ pub use r#match::matching;
 pub use parallel::Split;
 pub use planner::LeadingSort;
 pub use registry::{first_stage, stages, stages_of};
+pub use sort::RowSorter;
 pub use source::{from_documents, from_iter};
 
 use base::Result;

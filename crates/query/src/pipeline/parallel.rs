@@ -42,10 +42,15 @@ pub(super) trait Fold: Send + Sized + 'static {
     /// Returns true if a later state can be joined at a low cost, as far as the rows so far tell.
     fn is_worth_splitting(&self) -> bool;
 
-    /// Returns the empty state of another part, for another thread.
-    fn another(&self, interrupt: &Arc<dyn Interrupt>) -> Self;
+    /// Ends a part, on the thread that has added its rows.
+    fn end_part(&mut self) -> Result<()> {
+        Ok(())
+    }
 
-    /// Adds the state of the following part.
+    /// Returns the empty state of another part, for another thread.
+    fn another(&mut self, interrupt: &Arc<dyn Interrupt>) -> Self;
+
+    /// Adds the state of the following part. Both parts have ended.
     fn join(&mut self, later: Self) -> Result<()>;
 }
 
@@ -112,7 +117,7 @@ impl<F: Fold> Work<F> {
     }
 
     /// Adds the part behind a running one.
-    fn give(&self, number: usize, state: &F, split: Split) {
+    fn give(&self, number: usize, state: &mut F, split: Split) {
         let state = state.another(&split.interrupt);
         let mut parts = self.parts.lock();
         let at = parts.iter().position(|part| part.number == number).map_or(parts.len(), |at| at + 1);
@@ -162,7 +167,7 @@ impl<F: Fold> Work<F> {
                 break Progress::Ended(Err(error));
             }
             if is_last {
-                break Progress::Ended(Ok(state));
+                break Progress::Ended(state.end_part().map(|()| state));
             }
             if helps && self.helpers.is_busy() {
                 self.waiting.fetch_add(1, Relaxed);
@@ -174,7 +179,7 @@ impl<F: Fold> Work<F> {
                 && state.is_worth_splitting()
                 && let Some(split) = input.split()
             {
-                self.give(number, &state, split);
+                self.give(number, &mut state, split);
             }
             self.start_thread();
         };

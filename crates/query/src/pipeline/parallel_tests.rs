@@ -138,6 +138,45 @@ fn parts_that_spill_are_joined() {
 }
 
 #[test]
+fn sorted_parts_equal_one_thread() {
+    let input = input(3000);
+    let limits =
+        ["", ", {$limit: 1}", ", {$limit: 7}", ", {$limit: 2999}", ", {$skip: 50}, {$limit: 100001}"];
+    for (stages, keys) in [
+        ("", "a: 1"),
+        ("{$match: {tags: {$ne: 3}}},", "a: -1, d: 1"),
+        ("{$unwind: '$tags'},", "tags: 1"),
+        ("{$set: {a: {$mod: ['$a', 2]}, key: {$meta: 'recordId'}}},", "a: 1"),
+        ("{$set: {a: 1}},", "a: 1"),
+    ] {
+        for limit in limits {
+            let pipeline = format!("[{stages} {{$sort: {{{keys}}}}}{limit}]");
+            let (alone, started) = run(&pipeline, &input, 1 << 22, None);
+            assert_eq!(started, 0);
+            for (memory, are_busy) in [(1 << 22, false), (1 << 22, true), (200_000, false), (4_000, true)] {
+                let (together, started) = run(&pipeline, &input, memory, Some(are_busy));
+                assert_eq!(together.unwrap(), *alone.as_ref().unwrap(), "{pipeline} in {memory} bytes");
+                assert!(started > 0, "{pipeline} in {memory} bytes");
+            }
+        }
+    }
+}
+
+#[test]
+fn sorts_without_spilling_have_an_exact_limit() {
+    let input = input(1000);
+    let pipeline = with_array("[{$sort: {a: 1}}]", |array| Pipeline::parse(array, &Context::for_tests()));
+    let mut context = Context::for_tests();
+    context.limits = Limits { allow_disk_use: false, ..Limits::all(20_000) };
+    let threads = Arc::new(Threads { started: 0.into(), questions: 0.into(), are_busy: false });
+    context.helpers = Some(threads.clone());
+    let source = Box::new(Sections { documents: input, next: 0, end: 1000, left: usize::MAX });
+    let environment = Environment::new(Arc::new(Memory::default()), Arc::new(context));
+    let error = pipeline.unwrap().run(source, &environment).and_then(collect).unwrap_err();
+    assert_eq!((error.code().number(), threads.started.load(Relaxed)), (292, 0));
+}
+
+#[test]
 fn inexact_accumulators_run_on_one_thread() {
     let input = input(500);
     for accumulator in
@@ -156,6 +195,9 @@ fn the_first_error_in_the_order_of_rows_is_returned() {
     for at in [500, 700, 950] {
         failing[at] = documents("[{fails: true}]").remove(0);
     }
-    let (result, _) = run("[{$group: {_id: '$a', n: {$sum: 1}}}]", &Arc::new(failing), 1 << 20, Some(false));
-    assert_eq!(result.unwrap_err().message(), "501");
+    let failing = Arc::new(failing);
+    for stage in ["{$group: {_id: '$a', n: {$sum: 1}}}", "{$sort: {a: 1}}", "{$sort: {a: 1}}, {$limit: 3}"] {
+        let (result, _) = run(&format!("[{stage}]"), &failing, 1 << 20, Some(false));
+        assert_eq!(result.unwrap_err().message(), "501", "{stage}");
+    }
 }

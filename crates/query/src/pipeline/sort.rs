@@ -8,11 +8,13 @@
 //! ```
 
 use super::operator::{Effect, Kind, Operator, Reads};
+use super::parallel::{self, Fold};
 use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Step, Stream};
 use crate::interrupt_check::InterruptCheck;
 use crate::row::RowCodec;
-use crate::{Context, MetaKind, Row, SortPattern, Sorter};
+use crate::sorter::Statistics;
+use crate::{Context, Interrupt, MetaKind, Row, SortPattern, Sorter};
 use base::bson::{Builder, DocumentBuf, Element, Value};
 use base::{Result, bail};
 use std::sync::Arc;
@@ -71,44 +73,129 @@ impl Operator for Sort {
 
     fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
         let limit = self.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
-        let sorter = environment.sorter(limit, environment.context.limits.sort);
-        let interrupts = InterruptCheck::new(&environment.context);
-        let pattern = self.pattern.clone().collated(&environment.context.collation);
-        let codec = RowCodec::new(&environment.context);
-        let context = environment.context.clone();
-        Ok(Box::new(Running { pattern, input: Some(input), interrupts, sorter, codec, context }))
+        let context = &environment.context;
+        let sorter = environment.sorter(limit, context.limits.sort);
+        let pattern = Arc::new(self.pattern.clone().collated(&context.collation));
+        let rows = RowSorter::new(&pattern, sorter, context.metadata.requires_any(), context);
+        Ok(Box::new(Running { input: Some(input), rows }))
+    }
+}
+
+/// Sorts rows. `$sort` and find's SORT use it.
+pub struct RowSorter {
+    pattern: Arc<SortPattern>,
+    sorter: Sorter,
+    codec: RowCodec,
+    context: Arc<Context>,
+    interrupts: InterruptCheck,
+    key: Vec<u8>,
+}
+
+impl RowSorter {
+    /// Creates a sorter of rows that keeps their record ids and, if requested, their metadata.
+    pub fn new(
+        pattern: &Arc<SortPattern>,
+        sorter: Sorter,
+        keeps_metadata: bool,
+        context: &Arc<Context>,
+    ) -> RowSorter {
+        RowSorter {
+            pattern: pattern.clone(),
+            sorter,
+            codec: RowCodec(keeps_metadata),
+            interrupts: InterruptCheck::new(context),
+            context: context.clone(),
+            key: Vec::new(),
+        }
+    }
+
+    /// Adds at most `count` rows. Returns true at the end of the rows.
+    ///
+    /// Errors: those of the rows, of [`SortPattern::key`] and of [`Sorter::add`]; interruption.
+    #[inline]
+    pub fn add_rows(&mut self, mut next: impl FnMut() -> Result<Option<Row>>, count: u64) -> Result<bool> {
+        for _ in 0..count {
+            let Some(mut row) = next()? else { return Ok(true) };
+            self.key.clear();
+            match row.metadata.as_ref().and_then(|metadata| metadata.order.as_deref()) {
+                Some(order) => self.key.extend_from_slice(order),
+                None => self.pattern.key_in(row.view(), &self.context, &mut self.key)?,
+            }
+            let id = std::mem::take(&mut row.record_id);
+            self.sorter.add(&self.key, id, self.codec.encode(row))?;
+        }
+        Ok(false)
+    }
+
+    /// Adds all rows, with the help of idle processors.
+    ///
+    /// Errors: as [`add_rows`](Self::add_rows).
+    pub fn add_all(&mut self, input: Stream) -> Result<()> {
+        let context = self.context.clone();
+        parallel::fold(self, input, &context)
+    }
+
+    /// Ends adding. Errors: errors of temporary files.
+    pub fn finish(&mut self) -> Result<()> {
+        self.sorter.finish()
+    }
+
+    /// Returns the next row in order.
+    pub fn next_row(&mut self) -> Result<Option<Row>> {
+        let Some((record_id, encoded)) = self.sorter.next_document()? else { return Ok(None) };
+        Ok(Some(Row { record_id, ..self.codec.decode(encoded) }))
+    }
+
+    /// Returns the number of rows added and the statistics so far.
+    pub fn statistics(&self) -> (u64, Statistics) {
+        (self.sorter.added(), self.sorter.statistics())
+    }
+}
+
+impl Fold for RowSorter {
+    fn add(&mut self, section: &mut dyn Stage) -> Result<()> {
+        self.add_rows(|| section.next(), u64::MAX).map(|_| ())
+    }
+
+    fn is_worth_splitting(&self) -> bool {
+        self.sorter.is_worth_splitting()
+    }
+
+    fn end_part(&mut self) -> Result<()> {
+        self.sorter.end_part()
+    }
+
+    fn another(&mut self, interrupt: &Arc<dyn Interrupt>) -> RowSorter {
+        let context = Arc::new(self.context.for_helper(interrupt));
+        RowSorter::new(&self.pattern, self.sorter.another(), self.codec.0, &context)
+    }
+
+    fn join(&mut self, later: RowSorter) -> Result<()> {
+        self.sorter.join(later.sorter);
+        Ok(())
     }
 }
 
 /// A blocking stage, which sorts the whole input.
 struct Running {
-    pattern: SortPattern,
     input: Option<Stream>,
-    interrupts: InterruptCheck,
-    sorter: Sorter,
-    codec: RowCodec,
-    context: Arc<Context>,
+    rows: RowSorter,
 }
 
 impl Stage for Running {
     fn next(&mut self) -> Result<Option<Row>> {
-        if let Some(mut input) = self.input.take() {
-            let mut key = Vec::new();
-            while let Some(row) = input.next()? {
-                self.interrupts.check()?;
-                key.clear();
-                self.pattern.key_in(row.view(), &self.context, &mut key)?;
-                self.sorter.add(&key, 0, self.codec.encode(row))?;
-            }
-            self.sorter.finish()?;
+        if let Some(input) = self.input.take() {
+            self.rows.add_all(input)?;
+            self.rows.finish()?;
         }
-        self.interrupts.check()?;
-        let Some((_, held)) = self.sorter.next_document()? else { return Ok(None) };
-        let mut row = self.codec.decode(held);
-        if self.context.metadata.requires(MetaKind::SortKey) {
-            self.pattern.set_sort_key(&mut row)?;
+        self.rows.interrupts.check()?;
+        let mut row = self.rows.next_row()?;
+        if let Some(row) = &mut row
+            && self.rows.context.metadata.requires(MetaKind::SortKey)
+        {
+            self.rows.pattern.set_sort_key(row)?;
         }
-        Ok(Some(row))
+        Ok(row)
     }
 }
 
