@@ -289,6 +289,7 @@ A write with `w: 0` returns no result.
 
 ### Writes and tests
 - A `deleteMany` writes its deletes to the oplog in groups, each one `applyOps` entry. MongoDB does so for deletes by TTL indexes. A front over PostgreSQL does the same with the updates of an `updateMany`.
+- A transaction gets WriteConflict if it changes a document whose entry in a new unique index was stored after the transaction began. MongoDB's index builds do not conflict with transactions.
 - `$currentDate` with another `$type` is refused without the path. The error for a `limit` of 42.13 in a delete has that number. Both follow MongoDB's sources (current_date_node.cpp, write_ops_parsers.cpp). Tests of older versions expect other texts.
 - Commands of MongoDB's test builds, such as `testVersion2` and `testDeprecation`, are unknown.
 - `hello` accepts empty client metadata (`client: {}`), and the server logs a warning about the first client that sends it. MongoDB refuses it (ClientMetadataMissingField). MongoDB's Node driver 7 sends it inside Jest.

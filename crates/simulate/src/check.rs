@@ -233,8 +233,7 @@ impl Check<'_> {
             Outcome::Error(LOCK_TIMEOUT, _) if request.is_nested => return Ok(false),
             Outcome::Error(WRITE_CONFLICT, _) => {
                 self.mark("write conflicts");
-                let latest = self.model.borrow().latest();
-                return match latest > transaction.from || self.has_rivals {
+                return match self.has_rivals || self.model.borrow().has_committed_since(transaction.from) {
                     true => Ok(false),
                     false => Err("a write conflict with nothing".to_string()),
                 };

@@ -62,8 +62,12 @@ impl World {
                 }
                 Ok(None)
             }
-            // Only the first commit creates the collection. The last one ends the build, perhaps after a rename.
-            (Step::Single(Action::Index(_)), _) if request.has_committed => Ok(None),
+            // Only the first commit creates the collection. Others load entries. The last one ends the build, perhaps
+            // after a rename.
+            (Step::Single(Action::Index(_)), _) if request.has_committed => {
+                model.load_index(position);
+                Ok(None)
+            }
             (Step::Single(_), Some(statement)) => model.commit_statement(statement, position),
             (Step::Statement(_), _) if stores => Err("it is stored before the commit".to_string()),
             (Step::Commit, _) => match transaction {

@@ -53,6 +53,8 @@ pub(crate) struct Model {
     pub(crate) answered: u64,
     /// Cluster times of commits, by position.
     pub(crate) times: BTreeMap<u64, u64>,
+    /// Position of the latest commit that loaded entries of an index build.
+    loaded: u64,
 }
 
 /// A transaction as its client sees it: possible read views, each with the transaction's own changes.
@@ -138,6 +140,17 @@ impl Model {
         }
         let state = last.state.clone();
         self.versions.push(Version { indexed: vec![collection], ..Version::new(position, state) });
+    }
+
+    /// Records a commit that loads entries of an index build. No client sees it.
+    pub(crate) fn load_index(&mut self, position: u64) {
+        self.loaded = position;
+    }
+
+    /// Returns true if a transaction whose read view is a version or a later one may meet a write conflict with an
+    /// earlier commit.
+    pub(crate) fn has_committed_since(&self, from: usize) -> bool {
+        self.latest() > from || self.versions.get(from).is_some_and(|version| version.position < self.loaded)
     }
 
     /// Removes expired documents from `t`. Errors: one has not expired.
@@ -258,6 +271,7 @@ impl Model {
             self.versions.pop();
         }
         self.answered = self.answered.min(position);
+        self.loaded = self.loaded.min(position);
     }
 
     /// Records a reply that shows the commit of a position.
