@@ -1,83 +1,37 @@
 //! A running operation (MongoDB's OperationContext): its termination, its memory limit, and yielding of long work to
-//! other clients.
+//! other clients. Its waits are in `suspension.rs`, its plans in `plans.rs`.
 //!
 //! Every loop calls [`Interrupt::check`] of the operation. A new reason for termination is a case there and in
 //! [`Operation::kill_reason`].
 
+mod plans;
+mod suspension;
+
 use crate::catalog::history::View;
 use crate::changes::open_transaction::OpenTransaction;
-use crate::index::Index;
 use crate::memory::{OperationMemory, Shared};
-use base::bson::DocumentBuf;
-use base::{Error, ErrorCode, Namespace, Result, bail, err};
+use base::{Error, ErrorCode, Result, bail, err};
 use parking_lot::Mutex;
+pub(crate) use plans::PlanUse;
+use plans::Plans;
+pub use plans::{IndexHint, QuerySettings};
 use query::Interrupt;
 pub use query::context::Ready;
 #[cfg(debug_assertions)]
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
-use std::task::Waker;
 use std::time::{Duration, Instant};
 #[cfg(debug_assertions)]
 use storage::cpu_slice::{self, CpuSlice};
-use storage::{Queue, Ticket, time};
+use storage::time;
+pub(crate) use suspension::NeverWaits;
+use suspension::Waits;
+pub use suspension::{RecordTicket, Suspension};
 
 /// Runs work that may take long, without blocking other users of the thread. Set by the owner of
 /// the threads.
 pub type BlockingHook = fn(&mut dyn FnMut());
-
-/// Settings of a query's shape, set by `setQuerySettings`.
-#[derive(Clone, Debug)]
-pub struct QuerySettings {
-    /// The settings as explain shows them.
-    pub document: DocumentBuf,
-    /// The indexes that they allow, by collection.
-    pub index_hints: Vec<(Namespace, Vec<IndexHint>)>,
-    /// Whether scans of collections are refused, in place of the parameter `notablescan`.
-    pub no_table_scan: Option<bool>,
-    /// The limit that replaces the command's `maxTimeMS`.
-    pub max_time: Option<Duration>,
-}
-
-/// One index that query settings allow.
-#[derive(Clone, Debug, PartialEq)]
-pub enum IndexHint {
-    /// The index of this name.
-    Name(String),
-    /// Any index with this key pattern.
-    Key(DocumentBuf),
-    /// A collection scan: `{$natural: ±1}`.
-    Natural,
-}
-
-/// A ticket in the queue of a record. The holder of the first ticket writes the record.
-pub type RecordTicket = Ticket<Arc<Queue>>;
-
-/// A wait of a statement. After it, the caller runs the statement again: from its start, or with the progress that it
-/// has kept.
-pub struct Suspension {
-    /// The end of the wait.
-    pub ready: Ready,
-    /// Ticket of the statement in the queue of its record, for [`Operation::resume`].
-    pub turn: Option<RecordTicket>,
-    /// Latest end of the wait: a delay, or the limit of the operation.
-    pub until: Option<Instant>,
-}
-
-/// Kind of a statement's waits.
-#[derive(Default)]
-enum Waits {
-    /// The statement waits on its thread.
-    #[default]
-    OnThread,
-    /// The caller may suspend the statement. It may already have a ticket of a queue.
-    Suspendable(Option<RecordTicket>),
-    /// The caller must suspend the statement.
-    Suspended(Suspension),
-    /// The statement is suspended. The waker is woken if the operation is killed.
-    Waiting(Option<Waker>),
-}
 
 /// State of a command for all layers. Every loop checks it for termination.
 pub struct Operation {
@@ -110,25 +64,14 @@ pub struct Operation {
     pub keys_examined: AtomicI64,
     /// Documents examined so far.
     pub docs_examined: AtomicI64,
-    /// Plans that found documents, latest last.
-    plans: Mutex<Vec<PlanUse>>,
-    /// True if it found a document by `_id` without planning.
-    by_id: AtomicBool,
-    /// True if its plan runs for explain.
-    explained: AtomicBool,
+    plans: Plans,
     /// View of a snapshot read, and its cluster time.
     snapshot: OnceLock<(u64, View)>,
     /// View of a secondary.
     standby_view: OnceLock<View>,
     /// The transaction of the statement.
     transaction: OnceLock<Arc<OpenTransaction>>,
-    /// True while `waits` is not `OnThread`.
-    may_suspend: AtomicBool,
-    /// True if its caller keeps the progress of its statements.
-    keeps_progress: AtomicBool,
-    /// True if the statement has waited before its next commit, so that it is not delayed.
-    delayed: AtomicBool,
-    waits: Mutex<Waits>,
+    waits: Waits,
     /// Unique number among the operations of this process.
     #[cfg(debug_assertions)]
     serial: u64,
@@ -136,20 +79,6 @@ pub struct Operation {
     progress: Mutex<Option<Arc<Progress>>>,
     /// The operation that it helps.
     helped: Option<Arc<Operation>>,
-}
-
-/// Read of a plan for `planSummary`.
-#[derive(Clone)]
-pub(crate) enum PlanUse {
-    /// A stage that reads no index.
-    Stage(&'static str),
-    /// A stage that reads an index.
-    Index(&'static str, Arc<Index>),
-}
-
-impl PlanUse {
-    /// A read of a missing collection.
-    pub(crate) const EOF: PlanUse = PlanUse::Stage("EOF");
 }
 
 /// Progress of long work for `currentOp`.
@@ -202,9 +131,6 @@ const YIELD_FIRST_MICROS: u64 = 4_000;
 const YIELD_MAX_MICROS: u64 = 64_000;
 /// Another thread has usually taken the clients over by then; if not, it does so at the next yield.
 const YIELD_PAUSE: Duration = Duration::from_micros(300);
-/// Maximum number of plans recorded for one operation. It may run one plan for each document joined by
-/// `$lookup`.
-const PLANS_MAX: usize = 32;
 /// Number of checks between two reads of the clock.
 const CHECKS_PER_CLOCK_READ: u32 = 16;
 
@@ -255,16 +181,11 @@ impl Operation {
             query_settings: None,
             keys_examined: AtomicI64::new(0),
             docs_examined: AtomicI64::new(0),
-            plans: Mutex::default(),
-            by_id: AtomicBool::new(false),
-            explained: AtomicBool::new(false),
+            plans: Plans::default(),
             snapshot: OnceLock::new(),
             standby_view: OnceLock::new(),
             transaction: OnceLock::new(),
-            may_suspend: AtomicBool::new(false),
-            keeps_progress: AtomicBool::new(false),
-            delayed: AtomicBool::new(false),
-            waits: Mutex::default(),
+            waits: Waits::default(),
             #[cfg(debug_assertions)]
             serial: next_serial(),
             progress: Mutex::default(),
@@ -304,97 +225,6 @@ impl Operation {
         helped.memory.adopt(&self.memory);
     }
 
-    /// Allows the statement to be suspended while it has changed nothing.
-    pub fn allow_suspension(&self) {
-        *self.waits.lock() = Waits::Suspendable(None);
-        self.may_suspend.store(true, Relaxed);
-    }
-
-    /// Allows suspension after the first change, too: the caller keeps the progress of the statement.
-    pub fn keep_progress(&self) {
-        self.keeps_progress.store(true, Relaxed);
-    }
-
-    /// Holds the thread in later waits: the statement cannot continue after a suspension.
-    pub fn hold_thread(&self) {
-        if self.may_suspend.swap(false, Relaxed) {
-            *self.waits.lock() = Waits::OnThread;
-        }
-    }
-
-    /// Allows the statement to be suspended again, possibly on another thread. `turn` is the ticket of the statement,
-    /// which continues or begins again. Its next commit is not delayed.
-    pub fn resume(&self, turn: Option<RecordTicket>) {
-        self.memory.resume();
-        self.delayed.store(true, Relaxed);
-        *self.waits.lock() = Waits::Suspendable(turn);
-        self.may_suspend.store(true, Relaxed);
-    }
-
-    /// Leaves the queue of a record, after the statement that was suspended in it.
-    pub fn leave_queue(&self) {
-        drop(self.take_turn());
-    }
-
-    /// Returns the wait of a suspended statement.
-    pub fn take_suspension(&self) -> Option<Suspension> {
-        if !self.may_suspend.load(Relaxed) {
-            return None;
-        }
-        match std::mem::replace(&mut *self.waits.lock(), Waits::Waiting(None)) {
-            Waits::Suspended(suspension) => {
-                self.memory.pause(&self.shared);
-                #[cfg(debug_assertions)]
-                LAST_CHECK.set(Default::default());
-                let limit = match self.remaining_millis() {
-                    0 => None,
-                    millis => Some(time::now() + Duration::from_millis(millis)),
-                };
-                Some(Suspension { until: suspension.until.into_iter().chain(limit).min(), ..suspension })
-            }
-            _ => None,
-        }
-    }
-
-    /// Returns the reason of a kill while the statement is suspended. Otherwise registers the waker for one.
-    pub fn killed_while_suspended(&self, waker: &Waker) -> Option<ErrorCode> {
-        let Waits::Waiting(waiting) = &mut *self.waits.lock() else { return None };
-        *waiting = Some(waker.clone());
-        Some(self.killed.load(Relaxed)).filter(|reason| *reason != 0).map(ErrorCode::from_number)
-    }
-
-    /// Returns the ticket of a suspended statement that runs again.
-    pub(crate) fn take_turn(&self) -> Option<RecordTicket> {
-        match &mut *self.waits.lock() {
-            Waits::Suspendable(turn) => turn.take(),
-            _ => None,
-        }
-    }
-
-    /// Returns true if a wait must suspend the statement.
-    pub(crate) fn suspends(&self) -> bool {
-        self.may_suspend.load(Relaxed)
-    }
-
-    /// Suspends the statement. Returns the error that ends it.
-    pub(crate) fn suspend(&self, ready: Ready, turn: Option<RecordTicket>) -> Error {
-        self.suspend_with(Suspension { ready, turn, until: None })
-    }
-
-    fn suspend_with(&self, suspension: Suspension) -> Error {
-        let mut waits = self.waits.lock();
-        if !matches!(*waits, Waits::Suspended(_)) {
-            *waits = Waits::Suspended(suspension);
-        }
-        suspended()
-    }
-
-    /// Errors: LockBusy if the statement is suspended. It must not change anything.
-    pub(crate) fn check_suspended(&self) -> Result<()> {
-        let is_suspended = self.suspends() && matches!(*self.waits.lock(), Waits::Suspended(_));
-        if is_suspended { Err(suspended()) } else { Ok(()) }
-    }
-
     /// Returns an operation that runs long work through `hook`.
     pub fn with_blocking(id: u64, hook: BlockingHook) -> Operation {
         let mut operation = Operation::new(id);
@@ -431,14 +261,16 @@ impl Operation {
         self.memory.used()
     }
 
-    /// Resumes a cursor's memory account, possibly on another thread.
+    /// Resumes its memory account, possibly on another thread.
     pub(crate) fn resume_memory(&self) {
         self.memory.resume();
     }
 
-    /// Records the memory of a cursor that becomes idle.
+    /// Records its memory when it leaves its thread: a cursor becomes idle, or a statement is suspended.
     pub(crate) fn pause_memory(&self) {
         self.memory.pause(&self.shared);
+        #[cfg(debug_assertions)]
+        LAST_CHECK.set(Default::default());
     }
 
     /// Transfers this number of bytes from the operation to another owner, such as a reply.
@@ -485,51 +317,6 @@ impl Operation {
         }
     }
 
-    /// Records a plan that it runs.
-    pub(crate) fn record_plan(&self, uses: impl IntoIterator<Item = PlanUse>) {
-        let mut plans = self.plans.lock();
-        if plans.len() < PLANS_MAX {
-            plans.extend(uses);
-        }
-    }
-
-    /// Marks the plan of the operation as explained.
-    pub(crate) fn mark_explained(&self) {
-        self.explained.store(true, Relaxed);
-    }
-
-    /// Returns true if its plan runs for explain.
-    pub(crate) fn is_explained(&self) -> bool {
-        self.explained.load(Relaxed)
-    }
-
-    /// Marks a lookup by `_id` without planning, for `planSummary`.
-    pub(crate) fn mark_by_id(&self) {
-        self.by_id.store(true, Relaxed);
-    }
-
-    /// Returns its plans in the format of MongoDB's `planSummary`; `None` without any plan.
-    pub fn plan_summary(&self) -> Option<String> {
-        let by_id = self.by_id.load(Relaxed).then(|| "EXPRESS_IXSCAN { _id: 1 }".to_string());
-        let mut parts: Vec<String> = by_id.into_iter().collect();
-        for used in self.plans.lock().iter() {
-            let part = match used {
-                PlanUse::Stage(stage) => stage.to_string(),
-                PlanUse::Index(stage, index) => format!("{stage} {}", index.spec.key),
-            };
-            if !parts.contains(&part) {
-                parts.push(part);
-            }
-        }
-        (!parts.is_empty()).then(|| parts.join(", "))
-    }
-
-    /// Discards the recorded plans before the next statement.
-    pub fn clear_plans(&self) {
-        self.by_id.store(false, Relaxed);
-        self.plans.lock().clear();
-    }
-
     /// Starts counting the steps of long work.
     pub(crate) fn begin_progress(&self, message: &'static str, total: u64) -> Arc<Progress> {
         let progress = Arc::new(Progress { message, total, done: AtomicU64::new(0) });
@@ -550,12 +337,7 @@ impl Operation {
     /// Ends the operation at its next check with another error code.
     pub fn kill_with(&self, reason: ErrorCode) {
         self.killed.store(reason.number(), Relaxed);
-        if self.suspends()
-            && let Waits::Waiting(waiting) = &mut *self.waits.lock()
-            && let Some(waker) = waiting.take()
-        {
-            waker.wake();
-        }
+        self.waits.wake();
     }
 
     /// Returns the reason of the operation's termination, for waits. [`check`](Interrupt::check) tests further
@@ -676,11 +458,6 @@ impl Operation {
     }
 }
 
-/// Returns the error that ends a suspended statement. No client receives it.
-fn suspended() -> Error {
-    err!(LockBusy, "the statement waits for another statement")
-}
-
 /// Returns the error of an operation that exceeded its time limit or was ended for another reason.
 pub(crate) fn kill_error(reason: ErrorCode) -> Error {
     match reason {
@@ -698,23 +475,6 @@ fn interrupted(reason: ErrorCode) -> Error {
             "the process reached its memory limit (--memory-limit), and this operation held the most memory"
         ),
         reason => Error::new(reason, "operation was interrupted"),
-    }
-}
-
-/// Ends a wait at once with LockBusy.
-pub(crate) struct NeverWaits;
-
-impl Interrupt for NeverWaits {
-    fn check(&self) -> Result<()> {
-        Ok(())
-    }
-
-    fn suspend_until(&self, _: &mut dyn FnMut() -> Option<Ready>) -> Option<Error> {
-        Some(suspended())
-    }
-
-    fn suspend_for(&self, _: Duration) -> Option<Result<()>> {
-        Some(Ok(()))
     }
 }
 
@@ -781,21 +541,11 @@ impl Interrupt for Operation {
     }
 
     fn suspend_for(&self, delay: Duration) -> Option<Result<()>> {
-        if !self.suspends() {
-            return None;
-        }
-        if self.delayed.swap(false, Relaxed) {
-            return Some(Ok(()));
-        }
-        let until = Some(time::now() + delay);
-        Some(Err(self.suspend_with(Suspension { ready: Box::new(|_| false), turn: None, until })))
+        self.waits.suspend_for(delay)
     }
 
-    /// Holds the thread in later waits, unless the caller keeps the progress of the statement.
     fn note_change(&self) {
-        if !self.keeps_progress.load(Relaxed) {
-            self.hold_thread();
-        }
+        self.waits.note_change();
     }
 }
 

@@ -1,0 +1,206 @@
+//! Waits of statements that hold no thread. A statement that must wait is suspended: it ends with an error that no
+//! client receives, and its caller runs it again after the wait.
+
+use super::Operation;
+use base::{Error, ErrorCode, Result, err};
+use parking_lot::Mutex;
+use query::Interrupt;
+use query::context::Ready;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+use storage::{Queue, Ticket, time};
+
+/// A ticket in the queue of a record. The holder of the first ticket writes the record.
+pub type RecordTicket = Ticket<Arc<Queue>>;
+
+/// A wait of a statement. After it, the caller runs the statement again: from its start, or with the progress that it
+/// has kept.
+pub struct Suspension {
+    /// The end of the wait.
+    pub ready: Ready,
+    /// Ticket of the statement in the queue of its record, for [`Operation::resume`].
+    pub turn: Option<RecordTicket>,
+    /// Latest end of the wait: a delay, or the limit of the operation.
+    pub until: Option<Instant>,
+}
+
+/// How the statements of an operation wait.
+#[derive(Default)]
+pub(super) struct Waits {
+    /// True while `state` is not `OnThread`.
+    may_suspend: AtomicBool,
+    /// True if the caller keeps the progress of its statements.
+    keeps_progress: AtomicBool,
+    /// True if the statement has waited before its next commit, so that it is not delayed.
+    is_delayed: AtomicBool,
+    state: Mutex<State>,
+}
+
+/// State of the waits.
+#[derive(Default)]
+enum State {
+    /// The statement waits on its thread.
+    #[default]
+    OnThread,
+    /// The caller may suspend the statement. It may already have a ticket of a queue.
+    Suspendable(Option<RecordTicket>),
+    /// The caller must suspend the statement.
+    Suspended(Suspension),
+    /// The statement is suspended. The waker is woken if the operation is killed.
+    Waiting(Option<Waker>),
+}
+
+impl Waits {
+    fn may_suspend(&self) -> bool {
+        self.may_suspend.load(Relaxed)
+    }
+
+    fn allow(&self, turn: Option<RecordTicket>) {
+        *self.state.lock() = State::Suspendable(turn);
+        self.may_suspend.store(true, Relaxed);
+    }
+
+    fn hold_thread(&self) {
+        if self.may_suspend.swap(false, Relaxed) {
+            *self.state.lock() = State::OnThread;
+        }
+    }
+
+    fn suspend(&self, suspension: Suspension) -> Error {
+        let mut state = self.state.lock();
+        if !matches!(*state, State::Suspended(_)) {
+            *state = State::Suspended(suspension);
+        }
+        suspended()
+    }
+
+    /// Implements [`Interrupt::suspend_for`] of the operation.
+    pub(super) fn suspend_for(&self, delay: Duration) -> Option<Result<()>> {
+        if !self.may_suspend() {
+            return None;
+        }
+        if self.is_delayed.swap(false, Relaxed) {
+            return Some(Ok(()));
+        }
+        let until = Some(time::now() + delay);
+        Some(Err(self.suspend(Suspension { ready: Box::new(|_| false), turn: None, until })))
+    }
+
+    /// Implements [`Interrupt::note_change`] of the operation: later waits hold the thread, unless the caller keeps
+    /// the progress of the statement.
+    pub(super) fn note_change(&self) {
+        if !self.keeps_progress.load(Relaxed) {
+            self.hold_thread();
+        }
+    }
+
+    /// Wakes a suspended statement, which is then killed.
+    pub(super) fn wake(&self) {
+        if self.may_suspend()
+            && let State::Waiting(waiting) = &mut *self.state.lock()
+            && let Some(waker) = waiting.take()
+        {
+            waker.wake();
+        }
+    }
+}
+
+impl Operation {
+    /// Allows the statement to be suspended while it has changed nothing.
+    pub fn allow_suspension(&self) {
+        self.waits.allow(None);
+    }
+
+    /// Allows suspension after the first change, too: the caller keeps the progress of the statement.
+    pub fn keep_progress(&self) {
+        self.waits.keeps_progress.store(true, Relaxed);
+    }
+
+    /// Holds the thread in later waits: the statement cannot continue after a suspension.
+    pub fn hold_thread(&self) {
+        self.waits.hold_thread();
+    }
+
+    /// Allows the statement to be suspended again, possibly on another thread. `turn` is the ticket of the statement,
+    /// which continues or begins again. Its next commit is not delayed.
+    pub fn resume(&self, turn: Option<RecordTicket>) {
+        self.resume_memory();
+        self.waits.is_delayed.store(true, Relaxed);
+        self.waits.allow(turn);
+    }
+
+    /// Leaves the queue of a record, after the statement that was suspended in it.
+    pub fn leave_queue(&self) {
+        drop(self.take_turn());
+    }
+
+    /// Returns the wait of a suspended statement.
+    pub fn take_suspension(&self) -> Option<Suspension> {
+        if !self.suspends() {
+            return None;
+        }
+        let state = std::mem::replace(&mut *self.waits.state.lock(), State::Waiting(None));
+        let State::Suspended(suspension) = state else { return None };
+        self.pause_memory();
+        let limit = match self.remaining_millis() {
+            0 => None,
+            millis => Some(time::now() + Duration::from_millis(millis)),
+        };
+        Some(Suspension { until: suspension.until.into_iter().chain(limit).min(), ..suspension })
+    }
+
+    /// Returns the reason of a kill while the statement is suspended. Otherwise registers the waker for one.
+    pub fn killed_while_suspended(&self, waker: &Waker) -> Option<ErrorCode> {
+        let State::Waiting(waiting) = &mut *self.waits.state.lock() else { return None };
+        *waiting = Some(waker.clone());
+        Some(self.killed.load(Relaxed)).filter(|reason| *reason != 0).map(ErrorCode::from_number)
+    }
+
+    /// Returns the ticket of a suspended statement that runs again.
+    pub(crate) fn take_turn(&self) -> Option<RecordTicket> {
+        match &mut *self.waits.state.lock() {
+            State::Suspendable(turn) => turn.take(),
+            _ => None,
+        }
+    }
+
+    /// Returns true if a wait must suspend the statement.
+    pub(crate) fn suspends(&self) -> bool {
+        self.waits.may_suspend()
+    }
+
+    /// Suspends the statement. Returns the error that ends it.
+    pub(crate) fn suspend(&self, ready: Ready, turn: Option<RecordTicket>) -> Error {
+        self.waits.suspend(Suspension { ready, turn, until: None })
+    }
+
+    /// Errors: LockBusy if the statement is suspended. It must not change anything.
+    pub(crate) fn check_suspended(&self) -> Result<()> {
+        let is_suspended = self.suspends() && matches!(*self.waits.state.lock(), State::Suspended(_));
+        if is_suspended { Err(suspended()) } else { Ok(()) }
+    }
+}
+
+/// Returns the error that ends a suspended statement. No client receives it.
+fn suspended() -> Error {
+    err!(LockBusy, "the statement waits for another statement")
+}
+
+/// Ends a wait at once with LockBusy.
+pub(crate) struct NeverWaits;
+
+impl Interrupt for NeverWaits {
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn suspend_until(&self, _: &mut dyn FnMut() -> Option<Ready>) -> Option<Error> {
+        Some(suspended())
+    }
+
+    fn suspend_for(&self, _: Duration) -> Option<Result<()>> {
+        Some(Ok(()))
+    }
+}
