@@ -216,21 +216,26 @@ fn admit(stream: TcpStream, client: SocketAddr, server: &Arc<Server>) {
         log::debug!(c = "NETWORK"; "TCP_NODELAY for {client}: {error}");
     }
     let registered = Registered { activity: server.activities.open(client), server: server.clone() };
-    tokio::spawn(async move {
-        let state = ConnectionState::new(registered.activity.clone(), local);
-        let stream = match to_stream(stream, &registered) {
-            Ok(stream) => stream,
-            Err(error) => return log::warn!("cannot poll the connection from {client}: {error}"),
-        };
-        let busy_poll = BusyPoll::new(registered.server.settings.busy_poll);
-        let driver = Driver::new(registered.server.clone(), state);
-        let mut connection = Connection { stream, driver, busy_poll };
+    match to_stream(stream, &registered) {
+        Ok(stream) => drop(tokio::spawn(serve_client(Connection::new(stream, local, registered)))),
+        Err(error) => log::warn!("cannot poll the connection from {client}: {error}"),
+    }
+}
+
+/// Serves a client until its connection ends.
+#[expect(
+    clippy::manual_async_fn,
+    reason = "the future of an async function has room for the connection twice"
+)]
+fn serve_client(mut connection: Connection) -> impl Future<Output = ()> {
+    async move {
         let result = connection.run().await;
         connection.stream.close();
         if let Err(error) = result {
-            log::debug!(c = "NETWORK"; "connection {} lost: {error}", registered.activity.connection_id);
+            let id = connection.registered.activity.connection_id;
+            log::debug!(c = "NETWORK"; "connection {id} lost: {error}");
         }
-    });
+    }
 }
 
 /// Converts an accepted socket to the stream that the server uses.
@@ -264,11 +269,20 @@ struct Connection {
     stream: Stream,
     driver: Driver,
     busy_poll: BusyPoll,
+    registered: Registered,
 }
 
 impl Connection {
+    fn new(stream: Stream, local: SocketAddr, registered: Registered) -> Connection {
+        let Registered { activity, server } = &registered;
+        let driver = Driver::new(server.clone(), ConnectionState::new(activity.clone(), local));
+        let busy_poll = BusyPoll::new(server.settings.busy_poll);
+        Connection { stream, driver, busy_poll, registered }
+    }
+
     async fn run(&mut self) -> io::Result<()> {
-        if !self.begin().await? {
+        // Boxed, because it runs once.
+        if !Box::pin(self.begin()).await? {
             return Ok(());
         }
         let mut complete_by = None;
@@ -356,7 +370,8 @@ impl Connection {
             }
             false => *complete_by.get_or_insert(now + time),
         };
-        match tokio::time::timeout_at(until.into(), self.fill()).await {
+        // Boxed, because few connections have no user.
+        match Box::pin(tokio::time::timeout_at(until.into(), self.fill())).await {
             Ok(filled) => filled,
             Err(_) => {
                 self.log_close("no login and no data within the time limit");
@@ -367,7 +382,7 @@ impl Connection {
 
     /// Waits for bytes and reads them. Returns false at the end of the stream.
     async fn fill(&mut self) -> io::Result<bool> {
-        let Connection { stream, driver, busy_poll } = self;
+        let Connection { stream, driver, busy_poll, .. } = self;
         let Driver { state, server, input, .. } = driver;
         state.activity.record_buffers(input.capacity(), &server.database);
         busy_poll

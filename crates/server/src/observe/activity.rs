@@ -29,6 +29,9 @@ const UNREPORTED_MAX: usize = 64 * 1024;
 /// Maximum size of a command for currentOp, in bytes.
 const BODY_MAX: usize = 16 * 1024;
 
+/// Maximum size of the buffer for commands that an idle connection keeps, in bytes.
+const IDLE_BODY_MAX: usize = 1024;
+
 /// A handle on a client's connection for code that neither reads nor writes.
 pub(crate) trait ConnectionHandle: Send + Sync {
     /// Returns true if the client has closed its sending side.
@@ -228,6 +231,9 @@ impl Activity {
         current.operation_id = 0;
         current.operation = None;
         current.waiting = None;
+        if current.body.capacity() > IDLE_BODY_MAX {
+            current.body = Vec::new();
+        }
     }
 
     fn count(&self, current: &Current) {

@@ -95,7 +95,8 @@ pub(crate) struct CollectionUsage {
 /// Sums by `database.collection`.
 #[derive(Default)]
 pub(crate) struct Usage {
-    collections: HashMap<String, CollectionUsage, foldhash::fast::RandomState>,
+    /// Boxed, because a map has room for several values, and each connection has a map.
+    collections: HashMap<String, Box<CollectionUsage>, foldhash::fast::RandomState>,
 }
 
 impl Sum {
@@ -168,7 +169,7 @@ impl Usage {
 
     /// Returns the sums of a collection.
     pub(crate) fn of(&self, namespace: &str) -> Option<&CollectionUsage> {
-        self.collections.get(namespace)
+        self.collections.get(namespace).map(|collection_usage| &**collection_usage)
     }
 
     /// Returns the sums, sorted by name.
@@ -176,7 +177,7 @@ impl Usage {
         let mut all: Vec<_> = self
             .collections
             .iter()
-            .map(|(name, collection_usage)| (name.as_str(), collection_usage))
+            .map(|(name, collection_usage)| (name.as_str(), &**collection_usage))
             .collect();
         all.sort_unstable_by_key(|entry| entry.0);
         all

@@ -184,7 +184,9 @@ impl Connection {
     /// Serves a client on a dedicated thread while its requests follow quickly and need only a
     /// reply.
     pub(super) fn serve_on_dedicated_thread(&mut self) -> io::Result<()> {
-        let Connection { stream: Stream::Pinned(stream), driver, busy_poll } = self else { return Ok(()) };
+        let Connection { stream: Stream::Pinned(stream), driver, busy_poll, .. } = self else {
+            return Ok(());
+        };
         // A client without a finished request may stay silent for long.
         if !stream.should_pin() || driver.state.is_unauthenticated(&driver.server.auth) {
             return Ok(());
