@@ -8,7 +8,7 @@ use server::{Advance, Server, Settings, SimulatedConnection};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use storage::store::LogOptions;
 use storage::{Batch, Engine, EventCount, MemoryEngine, Position, Result, Room, Wrapper};
 
@@ -128,9 +128,11 @@ fn writes_wait_for_a_checkpoint_without_a_thread() {
     // A checkpoint ends, and the engine has no room yet.
     engine.set(Lag::Much);
     assert!(waiting.iter_mut().all(|connection| connection.advance() == Advance::Waiting));
-    let mut limited = send(&server, "{insert: 'c', documents: [{_id: 8}], maxTimeMS: 20, $db: 'd'}");
+    // A busy machine begins the wait before the limit.
+    let mut limited = send(&server, "{insert: 'c', documents: [{_id: 8}], maxTimeMS: 1000, $db: 'd'}");
+    let begun = Instant::now();
     assert_eq!(limited.advance(), Advance::Waiting);
-    thread::sleep(Duration::from_millis(25));
+    thread::sleep(Duration::from_millis(1001).saturating_sub(begun.elapsed()));
     assert_eq!(number(&reply(&mut limited), "code"), Some(50));
     let mut killed = send(&server, "{delete: 'c', deletes: [{q: {_id: 1}, limit: 1}], $db: 'd'}");
     assert_eq!(killed.advance(), Advance::Waiting);

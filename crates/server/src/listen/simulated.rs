@@ -145,6 +145,19 @@ mod tests {
         connection.advance()
     }
 
+    /// Time limit in milliseconds. A busy machine begins the wait of a command before it ends.
+    const MAX_TIME: u32 = 1000;
+
+    /// Advances a connection until its request no longer waits.
+    fn end_of_wait(connection: &mut SimulatedConnection) -> Advance {
+        loop {
+            match connection.advance() {
+                Advance::Waiting => std::thread::sleep(std::time::Duration::from_millis(20)),
+                ended => return ended,
+            }
+        }
+    }
+
     fn reply(advance: Advance) -> DocumentBuf {
         match advance {
             Advance::Reply(bytes) => wire::message::document(&bytes).unwrap(),
@@ -190,9 +203,8 @@ mod tests {
         let transaction =
             format!("{LSID}, txnNumber: {{$numberLong: '1'}}, autocommit: false, startTransaction: true");
         assert_eq!(number(&reply(send(&mut one, &format!("{{{insert}, {transaction}}}"))), "n"), Some(1));
-        assert_eq!(send(&mut other, &format!("{{{insert}, maxTimeMS: 20}}")), Advance::Waiting);
-        std::thread::sleep(std::time::Duration::from_millis(25));
-        assert_eq!(number(&reply(other.advance()), "code"), Some(50));
+        assert_eq!(send(&mut other, &format!("{{{insert}, maxTimeMS: {MAX_TIME}}}")), Advance::Waiting);
+        assert_eq!(number(&reply(end_of_wait(&mut other)), "code"), Some(50));
     }
 
     /// A server with the documents 1 to 5 of `d.c` and an open transaction that has changed document 3.
@@ -337,9 +349,8 @@ mod tests {
         let (server, mut holder) = blocked();
         let update = "update: 'c', $db: 'd', updates: [{q: {}, u: {$inc: {n: 1}}, multi: true}]";
         let mut other = SimulatedConnection::new(&server);
-        assert_eq!(send(&mut other, &format!("{{{update}, maxTimeMS: 20}}")), Advance::Waiting);
-        std::thread::sleep(std::time::Duration::from_millis(25));
-        assert_eq!(number(&reply(other.advance()), "code"), Some(50));
+        assert_eq!(send(&mut other, &format!("{{{update}, maxTimeMS: {MAX_TIME}}}")), Advance::Waiting);
+        assert_eq!(number(&reply(end_of_wait(&mut other)), "code"), Some(50));
         assert_eq!(send(&mut other, &format!("{{{update}}}")), Advance::Waiting);
         let operation = other.activity.current().unwrap().operation_id;
         let kill = format!("{{killOp: 1, op: {operation}, $db: 'admin'}}");
