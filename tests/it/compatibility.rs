@@ -309,7 +309,7 @@ A write with `w: 0` returns no result.
 - `getDiagnosticData`, `lockInfo` and `connPoolStats` have no entries. `compact` and `refreshLogicalSessionCacheNow` have no effect. `collStats` returns of each index only its size.
 - The options `verbose`, `waitForLock` and `numericOnly` of `storageStats` in `$collStats` change nothing.
 - The cluster parameters `changeStreams` and `pauseMigrationsDuringMultiUpdates` have no effect. A positive `defaultMaxTimeMS` is refused.
-- Entries of `system.profile` have an `_id`, and no `locks`, `execStats`, `originatingCommand`, numbers of keys that changed or wait times. `bulkWrite` writes one entry.
+- Entries of `system.profile` have an `_id`, and no `locks`, `execStats`, query hashes, numbers of keys that changed or wait times. `bulkWrite` writes one entry. `Slow query` in the JSON log has the same fields.
 - `admin.system.version` has the feature compatibility version only after `setFeatureCompatibilityVersion`, because a new server stores nothing by itself. `local.startup_log` is empty.
 - `logComponentVerbosity` accepts all of MongoDB's components. Only `command`, `network` and `index` log lines above level 0.
 - `syncdelay` has no effect on the memory engine, and `journalCommitInterval` none if the server syncs no journal by itself.

@@ -214,6 +214,52 @@ fn signals_reopen_and_rotate_the_log() {
 }
 
 #[test]
+fn slow_queries_are_logged_in_the_format_of_mongod() {
+    let scratch = Scratch::new("slow");
+    let log = scratch.path("log");
+    let server = Started::new(&mut vellum(&[FREE, &["--log-file", &log, "--log-format", "json"]].concat()));
+    let mut client = server.client();
+    let mut run = |command: &str| client.command(&parse(command).unwrap()).unwrap();
+    run("{insert: 'c', documents: [{_id: 1}, {_id: 2}, {_id: 3}], $db: 'd'}");
+    run("{profile: 1, slowms: -1, $db: 'd'}");
+    let first = run("{find: 'c', filter: {_id: {$gt: 0}}, batchSize: 2, $db: 'd'}");
+    let cursor = first.view().get("cursor").and_then(|cursor| cursor.as_document()).unwrap();
+    run(&format!("{{getMore: {}, collection: 'c', $db: 'd'}}", cursor.get("id").unwrap()));
+    run("{update: 'c', updates: [{q: {_id: 1}, u: {$set: {a: 1}}}], $db: 'd'}");
+    let attributes = |kind: &str, command: &str| {
+        let text = fs::read_to_string(&log).unwrap();
+        let of_command = |line: &DocumentBuf| {
+            let attributes = line.view().get("attr")?.as_document()?;
+            let shown = attributes.get("command")?.as_document()?;
+            let is_wanted = line.view().get("id")?.as_i64() == Some(51803)
+                && attributes.get("type")?.as_str() == Some(kind)
+                && shown.find(command).is_some();
+            is_wanted.then(|| attributes.to_owned())
+        };
+        text.lines().filter_map(|line| of_command(&parse(line).ok()?)).next().unwrap_or_default()
+    };
+    let path = |document: &DocumentBuf, outer: &str, inner: &str| {
+        document
+            .view()
+            .get(outer)
+            .and_then(|value| value.as_document()?.get(inner).map(|value| value.to_string()))
+    };
+    let more = attributes("command", "getMore");
+    assert_eq!(path(&more, "originatingCommand", "find").as_deref(), Some("\"c\""), "{more}");
+    let number = |name: &str| more.view().get(name).and_then(|number| number.as_i64());
+    assert_eq!((number("docsExamined"), number("nreturned")), (Some(1), Some(1)), "{more}");
+    assert_eq!(
+        more.view().iter().last().map(|field| field.name().to_string()),
+        Some("durationMillis".into())
+    );
+    let find = attributes("command", "find");
+    assert!(find.view().find("originatingCommand").is_none(), "{find}");
+    let update = attributes("update", "q");
+    assert_eq!(update.view().get("nModified").and_then(|number| number.as_i64()), Some(1), "{update}");
+    server.end();
+}
+
+#[test]
 fn a_second_signal_ends_the_server_at_once() {
     let scratch = Scratch::new("twice");
     let data = scratch.path("data");

@@ -309,6 +309,8 @@ pub struct IdleCursor {
     pub tailable: bool,
     /// True if getMore waits at the end.
     pub await_data: bool,
+    /// The command that opened it.
+    pub originating_command: Option<DocumentBuf>,
 }
 
 /// An idle cursor, or the entry of a cursor in use.
@@ -587,6 +589,7 @@ impl Cursors {
                 no_timeout: slot.no_timeout,
                 tailable: cursor.tailable,
                 await_data: cursor.await_data,
+                originating_command: slot.operation.originating_command().map(|command| command.to_owned()),
             })
         });
         idle.collect()

@@ -10,6 +10,7 @@ mod suspension;
 use crate::catalog::history::View;
 use crate::changes::open_transaction::OpenTransaction;
 use crate::memory::{OperationMemory, Shared};
+use base::bson::{Document, DocumentBuf};
 use base::{Error, ErrorCode, Result, bail, err};
 use parking_lot::Mutex;
 pub(crate) use plans::PlanUse;
@@ -65,6 +66,8 @@ pub struct Operation {
     /// Documents examined so far.
     pub docs_examined: AtomicI64,
     plans: Plans,
+    /// The command that opened the cursor of the operation, without secrets.
+    originating_command: OnceLock<DocumentBuf>,
     /// View of a snapshot read, and its cluster time.
     snapshot: OnceLock<(u64, View)>,
     /// View of a secondary.
@@ -182,6 +185,7 @@ impl Operation {
             keys_examined: AtomicI64::new(0),
             docs_examined: AtomicI64::new(0),
             plans: Plans::default(),
+            originating_command: OnceLock::new(),
             snapshot: OnceLock::new(),
             standby_view: OnceLock::new(),
             transaction: OnceLock::new(),
@@ -286,6 +290,16 @@ impl Operation {
     /// Returns the view set by [`set_snapshot`](Self::set_snapshot), with its cluster time.
     pub fn snapshot(&self) -> Option<&(u64, View)> {
         self.snapshot.get()
+    }
+
+    /// Sets the command that opened its cursor. Called once, before the cursor is registered.
+    pub fn set_originating_command(&self, command: DocumentBuf) {
+        let _ = self.originating_command.set(command);
+    }
+
+    /// Returns the command that opened its cursor, if the cursor stayed open.
+    pub fn originating_command(&self) -> Option<Document<'_>> {
+        self.originating_command.get().map(DocumentBuf::view)
     }
 
     /// Sets a view of a secondary. Called once, before the first read.

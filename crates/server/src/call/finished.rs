@@ -10,9 +10,13 @@ use crate::process::logging::now_millis;
 use crate::server::Server;
 use crate::state::connection::ConnectionState;
 use base::Error;
+use base::bson::extended_json::to_relaxed;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use database::Operation;
 use database::language::Context;
+use log::kv::ToValue;
+use log::{Level, Record};
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 use wire::request::Request;
@@ -111,12 +115,15 @@ fn kind(command: &str) -> &'static str {
 impl Finished<'_> {
     /// Returns one entry, or one for each statement of an update or delete.
     fn entries(&self) -> Vec<Entry> {
-        match &self.notes {
-            Some(notes) if !notes.list.is_empty() => {
-                notes.list.iter().map(|note| self.of_statement(note)).collect()
-            }
-            _ => vec![self.of_command()],
+        match self.statements() {
+            [] => vec![self.of_command()],
+            statements => statements.iter().map(|note| self.of_statement(note)).collect(),
         }
+    }
+
+    /// Returns the statements of an update or delete.
+    fn statements(&self) -> &[Note] {
+        self.notes.as_ref().map_or(&[], |notes| &notes.list)
     }
 
     fn of_command(&self) -> Entry {
@@ -124,6 +131,10 @@ impl Finished<'_> {
         out.append(c"op", kind(self.command.name)).append(c"ns", &self.namespace());
         self.append_command(&mut out, || redact::without(self.command, self.request.body));
         let operation = self.state.activity.operation();
+        if self.command.continues_cursor && !self.has_secrets() {
+            let command = operation.as_ref().and_then(|used| used.operation.originating_command());
+            out.append_optional(c"originatingCommand", command);
+        }
         let (keys, documents) = operation.as_ref().map_or((0, 0), |used| used.examined());
         if let Ok(reply) = self.outcome {
             let cursor = reply.get("cursor").and_then(|cursor| cursor.as_document());
@@ -210,39 +221,97 @@ impl Finished<'_> {
         format!("{}.{}", self.request.database, self.collection)
     }
 
-    /// Writes a log line for each entry.
+    /// Writes a log line for each entry, with the fields of mongod's "Slow query".
     fn log(&self, entries: &[Entry]) {
+        if !log::log_enabled!(Level::Info) {
+            return;
+        }
+        let remote = self.state.activity.client.to_string();
         for Entry { document, took } in entries {
             let entry = document.view();
-            let number = |name: &str| entry.get(name).and_then(|n| n.as_i64()).unwrap_or(0);
-            let text = |name: &str| entry.get(name).and_then(|text| text.as_str()).unwrap_or("").to_string();
-            let shown = entry.get("command").and_then(|command| command.as_document());
-            let shown = shown.map(|command| command.to_string()).unwrap_or_default();
-            let (kind, plan, app_name) = (text("op"), text("planSummary"), text("appName"));
-            log::info!(
-                id = 51803, c = "COMMAND", command = self.command.name, ns = self.namespace().as_str(),
-                type_ = kind.as_str(), appName = app_name.as_str(), statement = shown.as_str(),
-                planSummary = plan.as_str(), keysExamined = number("keysExamined"),
-                docsExamined = number("docsExamined"), nreturned = number("nreturned"),
-                reslen = number("responseLength"), remote = self.state.activity.client.to_string().as_str(),
-                durationMillis = took.as_millis() as u64; "Slow query"
-            );
+            let kind = if self.statements().is_empty() { "command" } else { kind(self.command.name) };
+            let mut attributes: Vec<(&str, Attribute<'_>)> = vec![
+                ("id", Attribute::Number(51803)),
+                ("c", Attribute::Text("COMMAND".into())),
+                ("type", Attribute::Text(kind.into())),
+            ];
+            let shown =
+                entry.iter().filter_map(|field| Some((logged_name(field.name())?, field.value().into())));
+            attributes.extend(shown);
+            attributes.push(("remote", Attribute::Text(remote.as_str().into())));
+            attributes.push(("protocol", Attribute::Text("op_msg".into())));
+            attributes.push(("durationMillis", Attribute::Number(took.as_millis() as i64)));
+            let (mut record, attributes) = (Record::builder(), attributes.as_slice());
+            record.level(Level::Info).target(module_path!()).key_values(&attributes);
+            log::logger().log(&record.args(format_args!("Slow query")).build());
         }
     }
 
     /// Appends the command, or its truncated text. Omits commands on collections with secrets.
     fn append_command(&self, out: &mut Builder, command: impl FnOnce() -> DocumentBuf) {
-        let command = match is_secret(self.request.database, self.collection) {
+        let command = match self.has_secrets() {
             true => DocumentBuf::default(),
-            false => command(),
+            false => truncated(command()),
         };
-        if command.bytes().len() <= COMMAND_MAX {
-            out.append(c"command", &command);
-            return;
+        out.append(c"command", &command);
+    }
+
+    fn has_secrets(&self) -> bool {
+        is_secret(self.request.database, self.collection)
+    }
+}
+
+/// Returns a command, or a document with its truncated text.
+pub(crate) fn truncated(command: DocumentBuf) -> DocumentBuf {
+    if command.bytes().len() <= COMMAND_MAX {
+        return command;
+    }
+    let mut text = command.to_string();
+    let end = (0..=COMMAND_MAX.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
+    text.truncate(end.unwrap_or(0));
+    let mut out = Builder::new();
+    out.append(c"$truncated", &text);
+    out.finish()
+}
+
+/// Returns the name in the log of a field of `system.profile`; `None` for a field that the log has elsewhere or lacks.
+fn logged_name(field: &str) -> Option<&str> {
+    match field {
+        "op" | "millis" | "protocol" | "ts" | "client" | "allUsers" | "user" => None,
+        "numYield" => Some("numYields"),
+        "responseLength" => Some("reslen"),
+        field => Some(field),
+    }
+}
+
+/// A value of a log line.
+enum Attribute<'a> {
+    Number(i64),
+    Flag(bool),
+    Text(Cow<'a, str>),
+}
+
+impl<'a> From<Value<'a>> for Attribute<'a> {
+    /// Documents become JSON.
+    fn from(value: Value<'a>) -> Attribute<'a> {
+        match value {
+            Value::Boolean(flag) => Attribute::Flag(flag),
+            Value::String(text) => Attribute::Text(text.into()),
+            Value::Document(document) => Attribute::Text(to_relaxed(document).into()),
+            other => match other.as_i64() {
+                Some(number) => Attribute::Number(number),
+                None => Attribute::Text(other.to_string().into()),
+            },
         }
-        let mut text = command.to_string();
-        let end = (0..=COMMAND_MAX.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
-        text.truncate(end.unwrap_or(0));
-        out.begin_document(c"command").append(c"$truncated", &text).end();
+    }
+}
+
+impl ToValue for Attribute<'_> {
+    fn to_value(&self) -> log::kv::Value<'_> {
+        match self {
+            Attribute::Number(number) => (*number).into(),
+            Attribute::Flag(flag) => (*flag).into(),
+            Attribute::Text(text) => (&**text).into(),
+        }
     }
 }

@@ -3,8 +3,8 @@
 //! A tailable cursor may wait for its next batch.
 
 use crate::access::{self, Requirements, requirements};
-use crate::auth;
-use crate::call::{Call, HandlerStatus, Row};
+use crate::auth::{self, redact};
+use crate::call::{Call, HandlerStatus, Row, finished};
 use crate::protocol::fields::Fields;
 use crate::state::fail_point::Target;
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Value};
@@ -297,6 +297,8 @@ fn keep(call: &mut Call<'_>, mut cursor: Cursor) -> i64 {
         auth::authorizer(&call.server.auth, &call.server.activities, call.connection, call.request);
     cursor.tag =
         requested.map(|requested| access::requirements::cursor_tag(requested, &call.command.requirements));
+    let command = redact::without(call.command, call.request.body);
+    cursor.operation.set_originating_command(finished::truncated(command));
     cursor.session = call.arguments.session;
     cursor.transaction = call.arguments.transaction_number.filter(|_| call.transaction.is_some());
     let id = call.server.database.register_cursor(cursor);

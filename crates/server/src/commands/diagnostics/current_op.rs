@@ -151,7 +151,8 @@ fn idle_cursor(cursor: &database::IdleCursor) -> DocumentBuf {
         .append(c"nDocsReturned", cursor.documents as i64)
         .append(c"nBatchesReturned", cursor.batches as i64);
     entry.append(c"noCursorTimeout", cursor.no_timeout).append(c"tailable", cursor.tailable);
-    entry.append(c"awaitData", cursor.await_data).end();
+    entry.append(c"awaitData", cursor.await_data);
+    entry.append_optional(c"originatingCommand", cursor.originating_command.as_ref()).end();
     entry.finish()
 }
 

@@ -9,6 +9,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Name of the message in the list of truncated values.
 const MESSAGE: &str = "msg";
 
+/// Attributes that are documents in JSON.
+const DOCUMENTS: [&str; 2] = ["command", "originatingCommand"];
+
 /// Component of records that name none.
 const COMPONENT: &str = "-";
 
@@ -33,6 +36,14 @@ impl Extras {
         extras
     }
 
+    /// Returns the JSON of a text or a document. A long document becomes a truncated text.
+    fn text(&mut self, name: &str, text: String) -> String {
+        match DOCUMENTS.contains(&name) && text.len() <= self.longest {
+            true => text,
+            false => quoted(self.cut(name, &text)),
+        }
+    }
+
     /// Returns a truncated text and records the truncation.
     fn cut<'t>(&mut self, name: &str, text: &'t str) -> &'t str {
         let short = text.get(..floor_char_boundary(text, self.longest)).unwrap_or_default();
@@ -52,7 +63,7 @@ impl<'a> VisitSource<'a> for Extras {
                 let json = match (value.to_bool(), value.to_i64()) {
                     (Some(flag), _) => flag.to_string(),
                     (None, Some(number)) => number.to_string(),
-                    (None, None) => quoted(self.cut(key, &value.to_string())),
+                    (None, None) => self.text(key, value.to_string()),
                 };
                 self.attributes.push((key.to_string(), json));
             }
@@ -224,6 +235,14 @@ mod tests {
         assert!(line.starts_with(start), "{line}");
         let end = r#","msg":"Waiting\nfor é","attr":{"port":5,"on":"a\"b"}}"#;
         assert!(line.ends_with(end), "{line}");
+    }
+
+    #[test]
+    fn documents_are_json_unless_they_are_truncated() {
+        let pairs = [("command", Value::from("{\"a\":1}"))];
+        let line = |longest| json(&Record::builder().key_values(&pairs).build(), 0, longest);
+        assert!(line(7).ends_with(r#""attr":{"command":{"a":1}}}"#), "{}", line(7));
+        assert!(line(6).contains(r#""attr":{"command":"{\"a\":1"},"truncated""#), "{}", line(6));
     }
 
     #[test]
