@@ -116,6 +116,7 @@ impl RowSorter {
     pub fn add_rows(&mut self, mut next: impl FnMut() -> Result<Option<Row>>, count: u64) -> Result<bool> {
         for _ in 0..count {
             let Some(mut row) = next()? else { return Ok(true) };
+            self.interrupts.check()?;
             self.key.clear();
             match row.metadata.as_ref().and_then(|metadata| metadata.order.as_deref()) {
                 Some(order) => self.key.extend_from_slice(order),
