@@ -36,8 +36,9 @@ for row in rows:
     tolerance = max(0.5, 3 / row["operations"])
     assert expected <= extra["syncs per operation"] <= expected + tolerance, row
     assert extra["files created per operation"] <= tolerance and extra["files removed per operation"] <= tolerance, row
+    # Two small changes of the catalog take about a kilobyte.
     written = extra["written to disk per operation, kB"]
-    assert written == 0 if place == "shm" else written > 1 or not known, row
+    assert written == 0 if place == "shm" else written > 0.5 or not known, row
 assert len(seen) == 3 * 2 * len(SYNCS), seen
 prints = {target["name"]: dict(target["fingerprint"]["details"]) for target in journals["targets"]}
 for name in ["disk-relaxed", "disk-journaled", "postgres"]:
