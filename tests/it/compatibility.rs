@@ -289,7 +289,7 @@ A write with `w: 0` returns no result.
 
 ### Writes and tests
 - A `deleteMany` writes its deletes to the oplog in groups, each one `applyOps` entry. MongoDB does so for deletes by TTL indexes. A front over PostgreSQL does the same with the updates of an `updateMany`.
-- A transaction gets WriteConflict if it changes a document whose entry in a new unique index was stored after the transaction began. MongoDB's index builds do not conflict with transactions.
+- A write in a transaction fails with WriteConflict if the build of a unique index has added an entry for the document since the transaction began. MongoDB's index builds do not conflict with transactions.
 - `$currentDate` with another `$type` is refused without the path. The error for a `limit` of 42.13 in a delete has that number. Both follow MongoDB's sources (current_date_node.cpp, write_ops_parsers.cpp). Tests of older versions expect other texts.
 - Commands of MongoDB's test builds, such as `testVersion2` and `testDeprecation`, are unknown.
 - `hello` accepts empty client metadata (`client: {}`), and the server logs a warning about the first client that sends it. MongoDB refuses it (ClientMetadataMissingField). MongoDB's Node driver 7 sends it inside Jest.
@@ -309,7 +309,7 @@ A write with `w: 0` returns no result.
 - `getDiagnosticData`, `lockInfo` and `connPoolStats` have no entries. `compact` and `refreshLogicalSessionCacheNow` have no effect. `collStats` returns of each index only its size.
 - The options `verbose`, `waitForLock` and `numericOnly` of `storageStats` in `$collStats` change nothing.
 - The cluster parameters `changeStreams` and `pauseMigrationsDuringMultiUpdates` have no effect. A positive `defaultMaxTimeMS` is refused.
-- Entries of `system.profile` have an `_id`, and no `locks`, `execStats`, query hashes, numbers of keys that changed or wait times. `bulkWrite` writes one entry. `Slow query` in the JSON log has the same fields.
+- Entries of `system.profile` have an `_id`, and no `locks`, `execStats`, query hashes, numbers of keys that changed or wait times. `bulkWrite` writes one entry. `Slow query` in the log lacks the same fields.
 - `admin.system.version` has the feature compatibility version only after `setFeatureCompatibilityVersion`, because a new server stores nothing by itself. `local.startup_log` is empty.
 - `logComponentVerbosity` accepts all of MongoDB's components. Only `command`, `network` and `index` log lines above level 0.
 - `syncdelay` has no effect on the memory engine, and `journalCommitInterval` none if the server syncs no journal by itself.

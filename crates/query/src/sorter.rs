@@ -6,8 +6,8 @@
 //! runs are merged at the end. Equal keys keep the order of arrival.
 //!
 //! Several threads may sort parts of the documents, each with its own sorter. The sorters share the memory limit: each
-//! reserves memory in steps, and spills when no more is left. Joined in the order of the parts, they give the order of
-//! one sorter.
+//! reserves memory in steps, and spills if the limit is reached. A part may always use an eighth of the limit. Joined
+//! in the order of the parts, they give the order of one sorter.
 //!
 //! [`sort`](crate::sort) makes the keys and [`spill`](crate::spill) writes the runs.
 

@@ -1,4 +1,4 @@
-//! What an operation knows about its plans: the settings of its query shape, and the indexes that they have read.
+//! Plans of an operation, for `planSummary` and explain, and the settings of its query shape.
 
 use super::Operation;
 use crate::index::Index;
@@ -17,7 +17,7 @@ const PLANS_MAX: usize = 32;
 pub struct QuerySettings {
     /// The settings as explain shows them.
     pub document: DocumentBuf,
-    /// The indexes that they allow, by collection.
+    /// Allowed indexes of each collection.
     pub index_hints: Vec<(Namespace, Vec<IndexHint>)>,
     /// Whether scans of collections are refused, in place of the parameter `notablescan`.
     pub no_table_scan: Option<bool>,
@@ -50,7 +50,7 @@ impl PlanUse {
     pub(crate) const EOF: PlanUse = PlanUse::Stage("EOF");
 }
 
-/// Plans that found documents.
+/// Plans that the operation has run.
 #[derive(Default)]
 pub(super) struct Plans {
     /// The plans, latest last.

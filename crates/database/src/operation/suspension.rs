@@ -33,8 +33,8 @@ pub(super) struct Waits {
     may_suspend: AtomicBool,
     /// True if the caller keeps the progress of its statements.
     keeps_progress: AtomicBool,
-    /// True if the statement has waited before its next commit, so that it is not delayed.
-    is_delayed: AtomicBool,
+    /// True if the statement has already waited for its next commit. The next delay is skipped.
+    has_waited: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -81,7 +81,7 @@ impl Waits {
         if !self.may_suspend() {
             return None;
         }
-        if self.is_delayed.swap(false, Relaxed) {
+        if self.has_waited.swap(false, Relaxed) {
             return Some(Ok(()));
         }
         let until = Some(time::now() + delay);
@@ -96,7 +96,7 @@ impl Waits {
         }
     }
 
-    /// Wakes a suspended statement, which is then killed.
+    /// Wakes a suspended statement after its operation was killed.
     pub(super) fn wake(&self) {
         if self.may_suspend()
             && let State::Waiting(waiting) = &mut *self.state.lock()
@@ -127,7 +127,7 @@ impl Operation {
     /// which continues or begins again. Its next commit is not delayed.
     pub fn resume(&self, turn: Option<RecordTicket>) {
         self.resume_memory();
-        self.waits.is_delayed.store(true, Relaxed);
+        self.waits.has_waited.store(true, Relaxed);
         self.waits.allow(turn);
     }
 
@@ -151,7 +151,7 @@ impl Operation {
         Some(Suspension { until: suspension.until.into_iter().chain(limit).min(), ..suspension })
     }
 
-    /// Returns the reason of a kill while the statement is suspended. Otherwise registers the waker for one.
+    /// Registers the waker of a suspended statement. Returns the reason if the operation has been killed.
     pub fn killed_while_suspended(&self, waker: &Waker) -> Option<ErrorCode> {
         let State::Waiting(waiting) = &mut *self.waits.state.lock() else { return None };
         *waiting = Some(waker.clone());
@@ -176,7 +176,7 @@ impl Operation {
         self.waits.suspend(Suspension { ready, turn, until: None })
     }
 
-    /// Errors: LockBusy if the statement is suspended. It must not change anything.
+    /// Errors: LockBusy if the statement is suspended. The statement must not change anything after this error.
     pub(crate) fn check_suspended(&self) -> Result<()> {
         let is_suspended = self.suspends() && matches!(*self.waits.state.lock(), State::Suspended(_));
         if is_suspended { Err(suspended()) } else { Ok(()) }
@@ -188,7 +188,7 @@ fn suspended() -> Error {
     err!(LockBusy, "the statement waits for another statement")
 }
 
-/// Ends a wait at once with LockBusy.
+/// The interrupt of callers that never wait: a wait fails with LockBusy, and a delay is skipped.
 pub(crate) struct NeverWaits;
 
 impl Interrupt for NeverWaits {

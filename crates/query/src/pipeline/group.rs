@@ -281,10 +281,12 @@ impl Fold for Groups {
         Ok(())
     }
 
+    /// Without spilling, a part could reach its share of the memory limit with groups that fit into the whole.
     fn is_worth_splitting(&self) -> bool {
         let groups = &self.table.groups;
         let joins = |group: &GroupState| group.accumulators.iter().all(|state| state.joins_exactly());
-        self.spilled.is_none()
+        self.environment.allow_disk_use
+            && self.spilled.is_none()
             && groups.len() * ROWS_PER_GROUP_MIN <= self.rows
             && groups.first().is_none_or(joins)
     }

@@ -163,17 +163,24 @@ fn sorted_parts_equal_one_thread() {
 }
 
 #[test]
-fn sorts_without_spilling_have_an_exact_limit() {
+fn stages_without_spilling_have_an_exact_limit() {
     let input = input(1000);
-    let pipeline = with_array("[{$sort: {a: 1}}]", |array| Pipeline::parse(array, &Context::for_tests()));
-    let mut context = Context::for_tests();
-    context.limits = Limits { allow_disk_use: false, ..Limits::all(20_000) };
-    let threads = Arc::new(Threads { started: 0.into(), questions: 0.into(), are_busy: false });
-    context.helpers = Some(threads.clone());
-    let source = Box::new(Sections { documents: input, next: 0, end: 1000, left: usize::MAX });
-    let environment = Environment::new(Arc::new(Memory::default()), Arc::new(context));
-    let error = pipeline.unwrap().run(source, &environment).and_then(collect).unwrap_err();
-    assert_eq!((error.code().number(), threads.started.load(Relaxed)), (292, 0));
+    let run = |text: &str, memory| {
+        let pipeline = with_array(text, |array| Pipeline::parse(array, &Context::for_tests()));
+        let mut context = Context::for_tests();
+        context.limits = Limits { allow_disk_use: false, ..Limits::all(memory) };
+        let threads = Arc::new(Threads { started: 0.into(), questions: 0.into(), are_busy: false });
+        context.helpers = Some(threads.clone());
+        let source = Box::new(Sections { documents: input.clone(), next: 0, end: 1000, left: usize::MAX });
+        let environment = Environment::new(Arc::new(Memory::default()), Arc::new(context));
+        let count = pipeline.unwrap().run(source, &environment).and_then(collect).map(|rows| rows.len());
+        (count.map_err(|error| error.code().number()), threads.started.load(Relaxed))
+    };
+    assert_eq!(run("[{$sort: {a: 1}}]", 20_000), (Err(292), 0));
+    // Most groups are at the end, which another thread would read.
+    let groups = "[{$group: {_id: {$max: [800, '$_id']}}}]";
+    assert_eq!(run(groups, 100_000), (Ok(200), 0));
+    assert_eq!(run(groups, 10_000), (Err(292), 0));
 }
 
 #[test]

@@ -205,8 +205,9 @@ pub(super) struct Freeze {
     pub(super) garbage_bytes: u64,
 }
 
-/// Returns the key of a tree in the map of trees. The greatest ident is the first key, next to ident 0: as the last key
-/// it would leave its node no common prefix, and searches for the latest trees would compare whole keys.
+/// Returns the key of a tree in the map of trees: the ident plus one. The tree of retry records, which has the greatest
+/// ident, thus has the first key. As the last key it would share no prefix with the latest trees, and searches for them
+/// would compare whole keys.
 pub(super) fn tree_key(ident: Ident) -> [u8; 8] {
     ident.0.wrapping_add(1).to_be_bytes()
 }

@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Name of the message in the list of truncated values.
 const MESSAGE: &str = "msg";
 
-/// Attributes that are documents in JSON.
+/// Attributes whose text is a document in JSON. No other record uses these names.
 const DOCUMENTS: [&str; 2] = ["command", "originatingCommand"];
 
 /// Component of records that name none.
