@@ -1,16 +1,18 @@
-"""Commands over a plain socket, and server processes: shared code of these programs. Needs only the
+"""Commands over a plain socket, server processes and mongo-java-server: shared code of these programs. Needs only the
 standard library."""
 
 import os
 import pathlib
 import re
+import shutil
 import socket
 import struct
 import subprocess
 import sys
+import time
 
+HERE = pathlib.Path(__file__).resolve().parent
 OP_MSG = 2013
-TICK = os.sysconf("SC_CLK_TCK")
 
 
 def cstring(name):
@@ -120,8 +122,8 @@ class Process:
         return int(re.search(rf"{field}:\s+(\d+)", self.proc("status"))[1]) * 1024
 
     def cpu(self):
-        fields = self.proc("stat").rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / TICK
+        """Returns seconds by the CPU clock of the process. Linux derives its identifier from the process id."""
+        return time.clock_gettime((~self.child.pid << 3) | 2)
 
     def stop(self):
         self.child.stdin.close()
@@ -130,3 +132,16 @@ class Process:
         except subprocess.TimeoutExpired:
             self.child.kill()
             self.child.wait()
+
+
+def java():
+    """Returns the command of mongo-java-server, or None if it cannot run here. Builds it if necessary."""
+    build = pathlib.Path(os.environ.get("PEERS_BUILD", HERE.parent / "target" / "peers")).resolve()
+    classes, path = build / "mongo-java-server" / "classes", build / "mongo-java-server.classpath"
+    if not path.exists():
+        if not (shutil.which("mvn") and shutil.which("java")):
+            return None
+        build.mkdir(parents=True, exist_ok=True)
+        subprocess.run(["mvn", "-q", "-B", "-f", HERE / "peers/mongo-java-server/pom.xml", f"-Dpeers.build={classes.parent}",
+                        f"-Dmdep.outputFile={path}", "package", "dependency:build-classpath"], check=True, stdout=sys.stderr)
+    return ["java", "-cp", f"{classes}:{path.read_text().strip()}", "Peer"]
