@@ -5,6 +5,7 @@
 //! [`Operation::kill_reason`].
 
 mod plans;
+mod query_settings;
 mod suspension;
 
 use crate::catalog::history::View;
@@ -15,9 +16,9 @@ use base::{Error, ErrorCode, Result, bail, err};
 use parking_lot::Mutex;
 pub(crate) use plans::PlanUse;
 use plans::Plans;
-pub use plans::{IndexHint, QuerySettings};
 use query::Interrupt;
 pub use query::context::Ready;
+pub use query_settings::{IndexHint, QuerySettings};
 #[cfg(debug_assertions)]
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};

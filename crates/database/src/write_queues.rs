@@ -1,8 +1,8 @@
 //! Queues for records that many statements write at the same time.
 //!
-//! A statement starts again if its record has changed. After repeated conflicts, it takes a turn: it
-//! waits in the record's queue. While it is at the head, new statements for the record wait behind
-//! it. Every writer therefore makes progress, and statements without contention pay nothing.
+//! A statement starts again if its record has changed. After repeated conflicts, it takes a
+//! ticket of the record's queue and waits. While it is at the head, new statements for the record wait
+//! behind it. Every writer therefore makes progress, and statements without contention pay nothing.
 
 use crate::keys::RecordId;
 use crate::operation::{BlockingHook, Operation, RecordTicket, wait_interruptibly};
@@ -13,7 +13,7 @@ use storage::{Ident, Queue, Ticket};
 /// Number of queues. Records that share a queue wait for each other without need.
 const QUEUES: usize = 64;
 
-/// Number of lost races before a statement takes a turn.
+/// Number of lost races before a statement takes a ticket.
 pub(crate) const RESTARTS_BEFORE_QUEUE: usize = 2;
 
 /// The queues of all records.
@@ -32,7 +32,7 @@ impl WriteQueues {
         &self.0[(mixed >> 58) as usize % QUEUES]
     }
 
-    /// Takes a turn at a record if the statement has lost often enough or the queue is not empty.
+    /// Takes a ticket at a record if the statement has lost often enough or the queue is not empty.
     ///
     /// Errors: interrupted waits.
     pub(crate) fn take_if_contended(
@@ -48,7 +48,7 @@ impl WriteQueues {
         self.take(ident, record, waits).map(Some)
     }
 
-    /// Takes a turn at a record, or continues the wait of a suspended statement.
+    /// Takes a ticket at a record, or continues the wait of a suspended statement.
     ///
     /// Errors: interrupted waits; LockBusy for a statement that its caller suspends.
     pub(crate) fn take(
@@ -58,16 +58,16 @@ impl WriteQueues {
         (operation, hook): (&Operation, BlockingHook),
     ) -> Result<RecordTicket> {
         let queue = self.queue(ident, record);
-        let previous = operation.take_turn().filter(|turn| turn.is_in(queue));
-        let turn = previous.unwrap_or_else(|| Ticket::take(queue.clone()));
-        if turn.is_admitted() {
-            return Ok(turn);
+        let previous = operation.take_ticket().filter(|ticket| ticket.is_in(queue));
+        let ticket = previous.unwrap_or_else(|| Ticket::take(queue.clone()));
+        if ticket.is_admitted() {
+            return Ok(ticket);
         }
         if operation.suspends() {
-            return Err(operation.suspend(Box::new(turn.admission_check()), Some(turn)));
+            return Err(operation.suspend(Box::new(ticket.admission_check()), Some(ticket)));
         }
-        wait_interruptibly(hook, operation, |should_continue| turn.wait(should_continue))?;
-        Ok(turn)
+        wait_interruptibly(hook, operation, |should_continue| ticket.wait(should_continue))?;
+        Ok(ticket)
     }
 }
 
@@ -77,19 +77,19 @@ mod tests {
     use storage::sync::Mutex;
 
     #[test]
-    fn turns_are_taken_one_at_a_time_and_in_order() {
+    fn tickets_are_admitted_one_at_a_time_and_in_order() {
         let write_queues = WriteQueues::default();
         let operation = Operation::new(1);
         let waits = || (&operation, (|work| work()) as BlockingHook);
         let (ident, record) = (Ident(3), RecordId(4));
         assert!(write_queues.take_if_contended(ident, record, 0, waits()).unwrap().is_none());
-        let turn = write_queues.take(ident, record, waits()).unwrap();
+        let ticket = write_queues.take(ident, record, waits()).unwrap();
         let order = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
             for number in 0..3 {
                 let (write_queues, order, waits) = (&write_queues, &order, &waits);
                 scope.spawn(move || {
-                    let _turn = write_queues.take_if_contended(ident, record, 0, waits()).unwrap().unwrap();
+                    let _ticket = write_queues.take_if_contended(ident, record, 0, waits()).unwrap().unwrap();
                     order.lock().push(number);
                 });
                 while write_queues.queue(ident, record).len() != number + 2 {
@@ -97,7 +97,7 @@ mod tests {
                 }
             }
             assert!(order.lock().is_empty());
-            drop(turn);
+            drop(ticket);
         });
         assert_eq!(*order.lock(), [0, 1, 2]);
         assert!(write_queues.queue(ident, record).is_empty());

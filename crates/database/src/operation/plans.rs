@@ -1,40 +1,13 @@
-//! Plans of an operation, for `planSummary` and explain, and the settings of its query shape.
+//! Plans of an operation, for `planSummary` and explain.
 
 use super::Operation;
 use crate::index::Index;
-use base::Namespace;
-use base::bson::DocumentBuf;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Duration;
 
 /// Maximum number of plans recorded for one operation. It may run one plan for each document joined by `$lookup`.
 const PLANS_MAX: usize = 32;
-
-/// Settings of a query's shape, set by `setQuerySettings`.
-#[derive(Clone, Debug)]
-pub struct QuerySettings {
-    /// The settings as explain shows them.
-    pub document: DocumentBuf,
-    /// Allowed indexes of each collection.
-    pub index_hints: Vec<(Namespace, Vec<IndexHint>)>,
-    /// Whether scans of collections are refused, in place of the parameter `notablescan`.
-    pub no_table_scan: Option<bool>,
-    /// The limit that replaces the command's `maxTimeMS`.
-    pub max_time: Option<Duration>,
-}
-
-/// One index that query settings allow.
-#[derive(Clone, Debug, PartialEq)]
-pub enum IndexHint {
-    /// The index of this name.
-    Name(String),
-    /// Any index with this key pattern.
-    Key(DocumentBuf),
-    /// A collection scan: `{$natural: ±1}`.
-    Natural,
-}
 
 /// Read of a plan for `planSummary`.
 #[derive(Clone)]

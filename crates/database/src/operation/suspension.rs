@@ -21,7 +21,7 @@ pub struct Suspension {
     /// The end of the wait.
     pub ready: Ready,
     /// Ticket of the statement in the queue of its record, for [`Operation::resume`].
-    pub turn: Option<RecordTicket>,
+    pub ticket: Option<RecordTicket>,
     /// Latest end of the wait: a delay, or the limit of the operation.
     pub until: Option<Instant>,
 }
@@ -29,8 +29,8 @@ pub struct Suspension {
 /// How the statements of an operation wait.
 #[derive(Default)]
 pub(super) struct Waits {
-    /// True while `state` is not `OnThread`.
-    may_suspend: AtomicBool,
+    /// True if a wait suspends the statement: while `state` is not `OnThread`.
+    suspends: AtomicBool,
     /// True if the caller keeps the progress of its statements.
     keeps_progress: AtomicBool,
     /// True if the statement has already waited for its next commit. The next delay is skipped.
@@ -44,26 +44,26 @@ enum State {
     /// The statement waits on its thread.
     #[default]
     OnThread,
-    /// The caller may suspend the statement. It may already have a ticket of a queue.
+    /// A wait suspends the statement. It may already have a ticket of a queue.
     Suspendable(Option<RecordTicket>),
-    /// The caller must suspend the statement.
+    /// The statement has ended at a wait, which its caller has not taken yet.
     Suspended(Suspension),
-    /// The statement is suspended. The waker is woken if the operation is killed.
+    /// The statement waits. The waker is woken if the operation is killed.
     Waiting(Option<Waker>),
 }
 
 impl Waits {
-    fn may_suspend(&self) -> bool {
-        self.may_suspend.load(Relaxed)
+    fn suspends(&self) -> bool {
+        self.suspends.load(Relaxed)
     }
 
-    fn allow(&self, turn: Option<RecordTicket>) {
-        *self.state.lock() = State::Suspendable(turn);
-        self.may_suspend.store(true, Relaxed);
+    fn allow(&self, ticket: Option<RecordTicket>) {
+        *self.state.lock() = State::Suspendable(ticket);
+        self.suspends.store(true, Relaxed);
     }
 
     fn hold_thread(&self) {
-        if self.may_suspend.swap(false, Relaxed) {
+        if self.suspends.swap(false, Relaxed) {
             *self.state.lock() = State::OnThread;
         }
     }
@@ -78,14 +78,14 @@ impl Waits {
 
     /// Implements [`Interrupt::suspend_for`] of the operation.
     pub(super) fn suspend_for(&self, delay: Duration) -> Option<Result<()>> {
-        if !self.may_suspend() {
+        if !self.suspends() {
             return None;
         }
         if self.has_waited.swap(false, Relaxed) {
             return Some(Ok(()));
         }
         let until = Some(time::now() + delay);
-        Some(Err(self.suspend(Suspension { ready: Box::new(|_| false), turn: None, until })))
+        Some(Err(self.suspend(Suspension { ready: Box::new(|_| false), ticket: None, until })))
     }
 
     /// Implements [`Interrupt::note_change`] of the operation: later waits hold the thread, unless the caller keeps
@@ -98,7 +98,7 @@ impl Waits {
 
     /// Wakes a suspended statement after its operation was killed.
     pub(super) fn wake(&self) {
-        if self.may_suspend()
+        if self.suspends()
             && let State::Waiting(waiting) = &mut *self.state.lock()
             && let Some(waker) = waiting.take()
         {
@@ -123,17 +123,17 @@ impl Operation {
         self.waits.hold_thread();
     }
 
-    /// Allows the statement to be suspended again, possibly on another thread. `turn` is the ticket of the statement,
+    /// Allows the statement to be suspended again, possibly on another thread. `ticket` is the ticket of the statement,
     /// which continues or begins again. Its next commit is not delayed.
-    pub fn resume(&self, turn: Option<RecordTicket>) {
+    pub fn resume(&self, ticket: Option<RecordTicket>) {
         self.resume_memory();
         self.waits.has_waited.store(true, Relaxed);
-        self.waits.allow(turn);
+        self.waits.allow(ticket);
     }
 
     /// Leaves the queue of a record, after the statement that was suspended in it.
     pub fn leave_queue(&self) {
-        drop(self.take_turn());
+        drop(self.take_ticket());
     }
 
     /// Returns the wait of a suspended statement.
@@ -159,21 +159,21 @@ impl Operation {
     }
 
     /// Returns the ticket of a suspended statement that runs again.
-    pub(crate) fn take_turn(&self) -> Option<RecordTicket> {
+    pub(crate) fn take_ticket(&self) -> Option<RecordTicket> {
         match &mut *self.waits.state.lock() {
-            State::Suspendable(turn) => turn.take(),
+            State::Suspendable(ticket) => ticket.take(),
             _ => None,
         }
     }
 
-    /// Returns true if a wait must suspend the statement.
+    /// Returns true if a wait suspends the statement. Otherwise it holds the thread.
     pub(crate) fn suspends(&self) -> bool {
-        self.waits.may_suspend()
+        self.waits.suspends()
     }
 
     /// Suspends the statement. Returns the error that ends it.
-    pub(crate) fn suspend(&self, ready: Ready, turn: Option<RecordTicket>) -> Error {
-        self.waits.suspend(Suspension { ready, turn, until: None })
+    pub(crate) fn suspend(&self, ready: Ready, ticket: Option<RecordTicket>) -> Error {
+        self.waits.suspend(Suspension { ready, ticket, until: None })
     }
 
     /// Errors: LockBusy if the statement is suspended. The statement must not change anything after this error.

@@ -166,7 +166,7 @@ impl Database {
         let Scope { operation, context, .. } = scope;
         let mut target = TargetDocument::new(planned, record);
         loop {
-            let _turn = target.turn(self, operation)?;
+            let _ticket = target.queue(self, operation)?;
             if target.is_stale() && !target.read_again(self, operation)? {
                 return Ok(None);
             }

@@ -165,7 +165,7 @@ impl TargetDocument {
     /// Enters the queue for the document if many operations write it.
     ///
     /// Errors: interrupted waits.
-    fn turn(&mut self, database: &Database, operation: &Operation) -> Result<Option<RecordTicket>> {
+    fn queue(&mut self, database: &Database, operation: &Operation) -> Result<Option<RecordTicket>> {
         if operation.transaction().is_some() && !mutant!("transactions wait in write queues") {
             // A transaction does not wait in the queue. The operation at its head may wait for the
             // transaction's end.
@@ -173,13 +173,13 @@ impl TargetDocument {
         }
         let ident = self.collection.data()?.ident;
         let waits = (operation, database.blocking_hook());
-        let turn = database.write_queues.take_if_contended(ident, self.id, self.conflicts, waits)?;
-        // The previous owner of the turn has changed the document.
-        if turn.is_some() {
+        let ticket = database.write_queues.take_if_contended(ident, self.id, self.conflicts, waits)?;
+        // The statement before it in the queue has changed the document.
+        if ticket.is_some() {
             mark!("a write queues for a contended document");
         }
-        self.conflicts += usize::from(turn.is_some());
-        Ok(turn)
+        self.conflicts += usize::from(ticket.is_some());
+        Ok(ticket)
     }
 
     /// Returns true if the document may have changed since the read.

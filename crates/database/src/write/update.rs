@@ -223,7 +223,7 @@ impl Database {
         let Scope { operation, .. } = scope;
         let mut target = TargetDocument::new(planned, record);
         loop {
-            let _turn = target.turn(self, operation)?;
+            let _ticket = target.queue(self, operation)?;
             if target.is_stale() && !target.read_again(self, operation)? {
                 return Ok(None);
             }

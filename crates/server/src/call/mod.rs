@@ -143,7 +143,7 @@ impl<'a> Call<'a> {
         }
         if self.may_suspend.replace(false) {
             match &self.progress.suspended {
-                Some(suspended) => operation.resume(suspended.turn.take()),
+                Some(suspended) => operation.resume(suspended.ticket.take()),
                 // The command around it begins again after each wait.
                 None if self.connection.is_inner => operation.resume(None),
                 None => operation.allow_suspension(),
@@ -196,7 +196,7 @@ impl<'a> Call<'a> {
         let state = suspended.handler_state.take()?.downcast::<T>().ok()?;
         // A handler of inner commands has no operation of its own.
         if let Some(used) = self.connection.activity.operation() {
-            used.operation.resume(suspended.turn.take());
+            used.operation.resume(suspended.ticket.take());
         }
         self.may_suspend.set(false);
         Some(*state)
@@ -216,17 +216,17 @@ impl<'a> Call<'a> {
     /// Errors: MaxTimeMSExpired.
     pub(crate) fn suspension(&mut self, error: &Error) -> Result<Option<Event>> {
         let suspension = match self.inner_wait.take() {
-            Some(event) => Some(Suspension { until: event.until(), ready: event.into_ready(), turn: None }),
+            Some(event) => Some(Suspension { until: event.until(), ready: event.into_ready(), ticket: None }),
             None => {
                 let operation = self.connection.activity.operation();
                 operation.and_then(|used| used.operation.take_suspension())
             }
         };
-        let Some(Suspension { ready, turn, until }) = suspension else { return Ok(None) };
+        let Some(Suspension { ready, ticket, until }) = suspension else { return Ok(None) };
         let suspended = self.progress.suspended.get_or_insert_default();
         let context = error.message().rsplit_once(" :: caused by :: ");
         suspended.context = context.map(|(context, _)| context.to_string());
-        suspended.turn.set(turn);
+        suspended.ticket.set(ticket);
         self.reply.truncate(0);
         let limit = waits::for_suspended(self.progress, self.arguments)?;
         Ok(Some(Event::Other { until: until.map_or(limit, |until| until.min(limit)), ready }))

@@ -46,7 +46,7 @@ pub(crate) struct SuspendedCommand {
     /// Context of the statement's errors.
     pub(crate) context: Option<String>,
     /// Ticket of the statement in the queue of its record.
-    pub(crate) turn: Cell<Option<RecordTicket>>,
+    pub(crate) ticket: Cell<Option<RecordTicket>>,
     /// State of the handler. Without it, the handler begins again.
     pub(crate) handler_state: Option<Box<dyn Any + Send>>,
     /// First call of the handler, and the latest commit before it.
