@@ -201,6 +201,58 @@ fn aggregates_that_write_wait_for_a_transaction_without_threads_and_can_be_ended
     assert!(!format!("{:?}", run(&mut client, left)).contains("tmp"));
 }
 
+/// Number of commands of each kind that wait for a transaction.
+const WAITING_CHANGES: usize = 40;
+
+#[test]
+fn changes_of_collections_wait_for_a_transaction_without_threads() {
+    if !cfg!(target_os = "linux") {
+        return println!("skipped: the system does not list the threads of a process");
+    }
+    let Some(server) = Server::start_with(&["--replset", "rs"]) else { return };
+    let mut client = server.connect().unwrap();
+    let transaction = "lsid: {id: {$uuid: '00000000-0000-4000-8000-000000000001'}}, \
+                       txnNumber: {$numberLong: '1'}, autocommit: false";
+    succeed(
+        &mut client,
+        "{createIndexes: 'c', indexes: [{key: {n: 1}, name: 'n', prepareUnique: true}], $db: 'test'}",
+    );
+    let held = format!(
+        "{{insert: 'c', documents: [{{_id: 1, n: 1}}, {{_id: 2, n: 2}}], {transaction}, startTransaction: true, \
+         $db: 'test'}}"
+    );
+    succeed(&mut client, &held);
+    let entry = "{op: 'c', ns: 'test.$cmd', o: {collMod: 'c', index: {name: 'n', hidden: true}}}";
+    let apply = format!("applyOps: [{entry}], $db: 'admin'");
+    let changes = [
+        "collMod: 'c', validationAction: 'warn', changeStreamPreAndPostImages: {enabled: true}, index: {name: 'n', \
+         unique: true, hidden: true}, $db: 'test'",
+        "convertToCapped: 'c', size: 4096, $db: 'test'",
+        &apply,
+    ];
+    let names = ["collMod", "convertToCapped", "applyOps"];
+    thread::scope(|scope| {
+        let waiting: Vec<_> = (0..WAITING_CHANGES * changes.len())
+            .map(|number| {
+                let mut own = server.connect().unwrap();
+                let change = format!("{{{}}}", changes[number % changes.len()]);
+                scope.spawn(move || run(&mut own, &change))
+            })
+            .collect();
+        until("all of them wait", || names.iter().all(|name| running(&mut client, name) == WAITING_CHANGES));
+        until("no thread waits", || threads_of(server.pid()) < WAITING_CHANGES);
+        succeed(&mut client, &format!("{{commitTransaction: 1, {transaction}, $db: 'admin'}}"));
+        for waited in waiting {
+            let reply = waited.join().unwrap();
+            // The conversion to a capped collection drops the index, also while another command builds it again.
+            let code = number(&reply, "code");
+            assert!(matches!(code, None | Some(27 | 276)), "{reply}");
+        }
+    });
+    let valid = run(&mut client, "{validate: 'c', full: true, $db: 'test'}");
+    assert_eq!(valid.view().get("valid").and_then(|valid| valid.as_bool()), Some(true), "{valid}");
+}
+
 #[test]
 fn a_write_that_waits_in_its_middle_ends_without_its_client() {
     let Some(server) = Server::start_with(&["--replset", "rs"]) else { return };

@@ -38,7 +38,10 @@ pub use changes::retry_record::{NO_USER, RetryKey, SessionId, StoredRetry};
 pub use clock::{Clock, ManualClock, SettableClock, SystemClock};
 pub use cursor::{Cursor, CursorTag, Cursors, FIRST_BATCH, IdleCursor};
 pub use database::{Counters, Database};
-pub use ddl::{CreateIndexesOutcome, IndexProgress, RenameRequest, Resolved, check_writable};
+pub use ddl::{
+    BuildProgress, ChangedIndex, CollectionChange, CollectionChanged, CreateIndexesOutcome, IndexChange,
+    IndexCreation, RenameRequest, Resolved, check_writable,
+};
 pub use exec::RecordStream;
 pub use explain::Verbosity;
 pub use memory::OPERATION_MEMORY;
@@ -47,7 +50,7 @@ pub use operation::{
 };
 pub use plan::strict::{StrictReport, filter_shape};
 pub use plan::{Hint, Read};
-pub use read::{AggregateRequest, FindRequest, MeasuredRange, ServerSource, Sources};
+pub use read::{AggregateRequest, CappedCopy, FindRequest, MeasuredRange, ServerSource, Sources};
 pub use scope::Scope;
 pub use storage::store::{
     AcknowledgmentLevel, Committed, Member, MemberPreference, StandbyRead, WriteConcernStatus,
@@ -56,6 +59,7 @@ pub use storage::{
     EventCount, JournalWait, Listener, Position, Queue, Reads, Span, Ticket, cancellation, mark, mutant,
     threads, time,
 };
+pub use upkeep::constraint::CollModProgress;
 pub use upkeep::difference::Since;
 pub use upkeep::plan_cache::ShapeRequest;
 pub use upkeep::statistics::{CollectionStatistics, WorkingSets};

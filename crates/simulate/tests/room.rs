@@ -61,14 +61,19 @@ impl Lagging {
     }
 }
 
-/// A server over such an engine.
+/// A member of a replica set over such an engine.
 fn start() -> (Arc<Lagging>, Arc<Server>) {
+    start_as(Some("rs"))
+}
+
+/// A server over such an engine; a standalone without the name of a set.
+fn start_as(replica_set: Option<&str>) -> (Arc<Lagging>, Arc<Server>) {
     let (lag, progress, commits_left) = (Mutex::new(Lag::None), Arc::default(), AtomicUsize::new(0));
     let engine = Arc::new(Lagging { engine: MemoryEngine::new(), lag, progress, commits_left });
     let clock = Arc::new(ManualClock::new(1_000_000));
-    let log = Some(LogOptions { bytes: 1 << 20 });
+    let log = replica_set.map(|_| LogOptions { bytes: 1 << 20 });
     let database = Database::open_with(engine.clone(), clock, 7, log).unwrap();
-    let settings = Settings { replica_set: Some("rs".to_string()), ..Settings::default() };
+    let settings = Settings { replica_set: replica_set.map(str::to_string), ..Settings::default() };
     (engine, Arc::new(Server::with_seed(settings, database, 7)))
 }
 
@@ -200,4 +205,156 @@ fn an_index_build_waits_in_its_middle_without_a_thread() {
     assert_eq!(number(&reply(&mut build), "code"), Some(11601));
     let mut again = send(&server, create);
     assert_eq!(number(&reply(&mut again), "numIndexesBefore"), Some(1));
+}
+
+/// Inserts documents with different values of `a`, and creates an index.
+fn insert(server: &Arc<Server>, index: &str) {
+    let documents: Vec<String> = (0..20).map(|id| format!("{{_id: {id}, a: {}}}", 100 - id)).collect();
+    let insert = format!("{{insert: 'c', documents: [{}], $db: 'd'}}", documents.join(","));
+    assert_eq!(number(&reply(&mut send(server, &insert)), "n"), Some(20));
+    let create = format!("{{createIndexes: 'c', indexes: [{index}], $db: 'd'}}");
+    assert_eq!(number(&reply(&mut send(server, &create)), "numIndexesAfter"), Some(2));
+}
+
+/// Lists the collections and the indexes of `c`.
+fn listed(server: &Arc<Server>) -> String {
+    let commands = [
+        "{listCollections: 1, nameOnly: true, $db: 'd'}",
+        "{listIndexes: 'c', $db: 'd'}",
+        "{validate: 'c', $db: 'd'}",
+    ];
+    let texts = commands.map(|command| {
+        let text = reply(&mut send(server, command)).to_string();
+        text.split(", $clusterTime").next().unwrap_or_default().to_string()
+    });
+    texts.join(" ")
+}
+
+#[test]
+fn coll_mod_commits_all_its_options_at_once() {
+    let (engine, server) = start();
+    insert(&server, "{key: {a: 1}, name: 'a', prepareUnique: true}");
+    let change = "{collMod: 'c', validator: {a: {$gt: 0}}, validationAction: 'warn', \
+                  changeStreamPreAndPostImages: {enabled: true}, index: {name: 'a', hidden: true, \
+                  expireAfterSeconds: 9}, $db: 'd'}";
+    engine.commits_left.store(1, Relaxed);
+    let changed = reply(&mut send(&server, change));
+    assert_eq!(number(&changed, "expireAfterSeconds_new"), Some(9), "{changed}");
+    engine.set(Lag::None);
+    // An invalid option changes nothing.
+    let change = "{collMod: 'c', validationAction: 'error', index: {name: 'a', hidden: false}, cappedSize: 9, $db: 'd'}";
+    assert_eq!(number(&reply(&mut send(&server, change)), "code"), Some(72));
+    let kept = listed(&server);
+    assert!(kept.contains("hidden"), "{kept}");
+}
+
+#[test]
+fn a_conversion_to_unique_waits_in_its_middle_without_a_thread() {
+    let (engine, server) = start();
+    insert(&server, "{key: {a: 1}, name: 'a', prepareUnique: true}");
+    let convert = "{collMod: 'c', index: {name: 'a', unique: true, hidden: true}, $db: 'd'}";
+    let before = listed(&server);
+    engine.commits_left.store(3, Relaxed);
+    let mut waiting = send(&server, convert);
+    assert_eq!(waiting.advance(), Advance::Waiting);
+    kill(&server, "collMod");
+    engine.set(Lag::None);
+    assert_eq!(number(&reply(&mut waiting), "code"), Some(11601));
+    assert_eq!(listed(&server), before);
+    engine.commits_left.store(3, Relaxed);
+    let mut waiting = send(&server, convert);
+    assert_eq!(waiting.advance(), Advance::Waiting);
+    // The same conversion waits for the first.
+    let mut second = send(&server, "{collMod: 'c', index: {name: 'a', unique: true}, $db: 'd'}");
+    assert_eq!(second.advance(), Advance::Waiting);
+    engine.set(Lag::None);
+    let converted = reply(&mut waiting);
+    assert!(converted.to_string().contains("unique_new"), "{converted}");
+    let second = reply(&mut second);
+    assert!(!second.to_string().contains("unique_new"), "{second}");
+    let after = listed(&server);
+    assert!(
+        after.contains("unique") && after.contains("hidden") && !after.contains("prepareUnique"),
+        "{after}"
+    );
+}
+
+#[test]
+fn re_index_waits_in_its_middle_without_a_thread_and_keeps_the_indexes() {
+    let (engine, server) = start_as(None);
+    insert(&server, "{key: {a: 1}, name: 'a', unique: true}");
+    let before = listed(&server);
+    for is_killed in [true, false] {
+        engine.commits_left.store(3, Relaxed);
+        let mut waiting = send(&server, "{reIndex: 'c', $db: 'd'}");
+        assert_eq!(waiting.advance(), Advance::Waiting);
+        let hinted = reply(&mut send(&server, "{count: 'c', query: {a: {$gt: 90}}, hint: 'a', $db: 'd'}"));
+        assert_eq!(number(&hinted, "n"), Some(10));
+        if is_killed {
+            kill(&server, "reIndex");
+        }
+        engine.set(Lag::None);
+        let expected = if is_killed { Some(11601) } else { None };
+        assert_eq!(number(&reply(&mut waiting), "code"), expected);
+        assert_eq!(listed(&server), before);
+    }
+}
+
+#[test]
+fn conversions_to_capped_collections_wait_in_their_middle_without_a_thread() {
+    let (engine, server) = start();
+    insert(&server, "{key: {a: 1}, name: 'a'}");
+    let before = listed(&server);
+    let clone = "{cloneCollectionAsCapped: 'c', toCollection: 'e', size: 256, $db: 'd'}";
+    for is_killed in [true, false] {
+        engine.commits_left.store(4, Relaxed);
+        let mut waiting = send(&server, clone);
+        assert_eq!(waiting.advance(), Advance::Waiting);
+        let kept = reply(&mut send(&server, "{count: 'e', $db: 'd'}"));
+        assert_eq!(number(&kept, "n"), Some(0));
+        if is_killed {
+            kill(&server, "cloneCollectionAsCapped");
+        }
+        engine.set(Lag::None);
+        let expected = if is_killed { Some(11601) } else { None };
+        assert_eq!(number(&reply(&mut waiting), "code"), expected);
+        if is_killed {
+            assert_eq!(listed(&server), before);
+        }
+    }
+    let kept = reply(&mut send(&server, "{count: 'e', query: {_id: 19}, $db: 'd'}"));
+    assert_eq!(number(&kept, "n"), Some(1));
+    engine.commits_left.store(1, Relaxed);
+    let mut waiting = send(&server, "{convertToCapped: 'c', size: 256, $db: 'd'}");
+    assert_eq!(waiting.advance(), Advance::Waiting);
+    engine.set(Lag::None);
+    assert_eq!(number(&reply(&mut waiting), "ok"), Some(1));
+    let [copied, kept] = ["e", "c"]
+        .map(|name| number(&reply(&mut send(&server, &format!("{{count: '{name}', $db: 'd'}}"))), "n"));
+    assert!(copied == kept && kept < Some(20), "{copied:?} {kept:?}");
+}
+
+#[test]
+fn apply_ops_continues_after_a_wait_with_the_operation_that_waited() {
+    let (engine, server) = start();
+    insert(&server, "{key: {b: 1}, name: 'b'}");
+    let insert_of = |id: usize| format!("{{op: 'i', ns: 'd.c', o: {{_id: {id}}}, o2: {{_id: {id}}}}}");
+    let index = "{op: 'c', ns: 'd.$cmd', o: {createIndexes: 'c', v: 2, key: {a: 1}, name: 'a'}}";
+    let nested = format!(
+        "{{op: 'c', ns: 'd.$cmd', o: {{applyOps: [{}, {index}, {}]}}}}",
+        insert_of(31),
+        insert_of(32)
+    );
+    let apply = format!("{{applyOps: [{}, {nested}, {}], $db: 'admin'}}", insert_of(30), insert_of(33));
+    let mut waiting = send(&server, &apply);
+    for commits in [1, 3, 4] {
+        engine.commits_left.store(commits, Relaxed);
+        engine.set(Lag::None);
+        assert_eq!(waiting.advance(), Advance::Waiting, "{commits}");
+    }
+    engine.set(Lag::None);
+    assert_eq!(number(&reply(&mut waiting), "applied"), Some(3));
+    let count = "{count: 'c', query: {_id: {$gte: 30}}, $db: 'd'}";
+    assert_eq!(number(&reply(&mut send(&server, count)), "n"), Some(4));
+    assert!(listed(&server).contains("name: \"a\""), "{}", listed(&server));
 }

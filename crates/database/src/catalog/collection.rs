@@ -96,7 +96,7 @@ pub struct Capped {
 }
 
 /// Definition of a view.
-#[derive(Clone)]
+#[derive(Clone, PartialEq)]
 pub struct View {
     /// The collection or view that it reads, in the same database.
     pub on: String,

@@ -50,6 +50,15 @@ pub(crate) fn parse(options: Document<'_>, namespace: &Namespace, context: &Cont
     fields.finish(namespace, context)
 }
 
+/// Returns the options of a capped collection of this size in bytes.
+///
+/// Errors: as [`parse`].
+pub(crate) fn capped_of_size(size: i64, namespace: &Namespace, context: &Context) -> Result<Options> {
+    let mut options = Builder::new();
+    options.append(c"capped", true).append(c"size", size);
+    parse(options.finish().view(), namespace, context)
+}
+
 /// Checks options of a new collection that stored ones need not follow: options of a storage engine, which earlier
 /// versions did not check, and options of newer versions.
 ///

@@ -191,11 +191,14 @@ impl LoggedCommand {
             collection.data.iter().flat_map(|data| data.indexes.iter().cloned()).collect()
         };
         for (before, after) in indexes(before).iter().zip(indexes(after)) {
+            let is_converted = after.unique() && !before.unique();
             let (before, now) = (before.spec.to_document(), after.spec.to_document());
             let differs = changed(before.view(), now.view());
             if !differs.view().is_empty() {
                 object.begin_document(c"index").append(c"name", &*after.spec.name);
-                for field in differs.view() {
+                // The conversion to unique implies the end of `prepareUnique`.
+                let named = differs.view().iter();
+                for field in named.filter(|field| !(is_converted && field.name() == "prepareUnique")) {
                     // MongoDB's parser reads this number as a long.
                     match (field.name(), field.value().as_i64()) {
                         ("expireAfterSeconds", Some(seconds)) => object.append(field.field_name(), seconds),

@@ -13,16 +13,16 @@
 //! A build that ends before step 4 removes its trees. After a crash, the next open of the database
 //! removes them, because the collection's entry names the trees.
 
+use super::build_state::BuildState;
 use crate::catalog::collection::{Collection, Data};
 use crate::commit::catalog_change::CatalogChange;
-use crate::database::{Database, Removal};
-use crate::index::duplicate_key;
-use crate::index::{Building, Index, KeyOf};
+use crate::database::Database;
+use crate::index::{Building, Index};
 use crate::keys::{IndexEntry, RecordId};
-use crate::operation::{NeverWaits, Operation};
+use crate::operation::Operation;
 use crate::storage_error;
 use base::bson::{Document, DocumentBuf, DocumentCow};
-use base::{Error, ErrorCode, Namespace, Result, err};
+use base::{ErrorCode, Result, err};
 use query::context::Uninterrupted;
 use query::{Context, Interrupt, Sorter};
 use std::ops::Bound;
@@ -54,77 +54,8 @@ pub(super) struct IndexBuild<'a> {
     pub(super) state: BuildState,
 }
 
-/// State of index builds between two calls of a command that waits.
-pub(super) struct BuildState {
-    pub(super) namespace: Namespace,
-    /// UUID of the collection, which may have been renamed.
-    pub(super) uuid: [u8; 16],
-    builds: Vec<Arc<Building>>,
-    /// Number of attempts that writes have ended.
-    restarts: usize,
-    /// True if the builds must be registered again.
-    is_failed: bool,
-    /// Entries of each index, after the scan.
-    sorted: Option<Vec<Sorter>>,
-    /// Number of loaded indexes.
-    loaded: usize,
-    /// Entries that are loaded next.
-    chunk: Vec<Loaded>,
-}
-
-impl BuildState {
-    /// Returns the state of builds that were just registered.
-    pub(super) fn new(namespace: Namespace, uuid: [u8; 16], builds: Vec<Arc<Building>>) -> BuildState {
-        let (sorted, chunk) = (None, Vec::new());
-        BuildState { namespace, uuid, builds, restarts: 0, is_failed: false, sorted, loaded: 0, chunk }
-    }
-
-    /// Ends the builds.
-    pub(super) fn end(&self, database: &Database) {
-        for build in &self.builds {
-            database.store.end_build(build.index.ident);
-            build.build.ended.advance();
-        }
-    }
-
-    /// Ends builds whose command has ended. Returns their removal.
-    pub(super) fn into_removal(self, database: &Database) -> Removal {
-        self.end(database);
-        let state = BuildState::new(self.namespace, self.uuid, self.builds);
-        Box::new(move |database| state.remove(database, &NeverWaits))
-    }
-
-    /// Removes the builds from the catalog, with all loaded entries.
-    pub(super) fn remove(&self, database: &Database, interrupt: &dyn Interrupt) -> Result<()> {
-        let removed = database.change_catalog(interrupt, |change| {
-            // The collection may have been renamed. In another database it also has another UUID.
-            let idents = |now: &Arc<Collection>| {
-                let building = now.data.iter().flat_map(|data| &data.building);
-                building.filter(|known| self.is_own(known)).map(|build| build.index.ident).collect::<Vec<_>>()
-            };
-            let built = change.catalog().all().find(|now| !idents(now).is_empty()).cloned();
-            let Some(built) = built else { return Ok(None) };
-            let mut collection = Collection::clone(&built);
-            idents(&built).into_iter().for_each(|ident| change.drop_ident(ident));
-            self.unregister(&mut collection);
-            change.put_collection(collection).map(Some)
-        });
-        removed.map(drop)
-    }
-
-    fn is_own(&self, known: &Building) -> bool {
-        self.builds.iter().any(|build| build.index.ident == known.index.ident)
-    }
-
-    fn unregister(&self, collection: &mut Collection) {
-        if let Some(data) = &mut collection.data {
-            data.building.retain(|known| !self.is_own(known));
-        }
-    }
-}
-
 /// An entry between the sorter and the index: key string, record id, type bits.
-struct Loaded {
+pub(super) struct Loaded {
     bytes: Vec<u8>,
     /// Length of the key string.
     length: usize,
@@ -205,9 +136,10 @@ impl IndexBuild<'_> {
             self.state.is_failed = true;
             self.state.restarts += 1;
             if self.state.restarts >= RESTARTS_MAX {
-                let builds = &self.state.builds;
-                let failed = builds.iter().find(|build| build.build.has_failed()).or(builds.first());
-                return Err(failed.map_or_else(|| self.dropped_error(), |build| self.duplicate(build)));
+                let failed = self.state.failed().or(self.state.builds.first());
+                return Err(
+                    failed.map_or_else(|| self.state.dropped_error(), |build| self.state.duplicate(build))
+                );
             }
         }
         Ok(published)
@@ -223,14 +155,14 @@ impl IndexBuild<'_> {
             self.load()
         })?;
         let published = self.database.change_catalog(self.operation, |change| {
-            let mut collection = self.registered(change)?;
-            if let Some(build) = self.state.builds.iter().find(|build| build.build.has_failed()) {
+            let mut collection = self.state.registered(change)?;
+            if let Some(build) = self.state.failed() {
                 match mutant!("duplicates of refused writes end index builds") {
-                    true => return Err(self.duplicate(build)),
+                    true => return Err(self.state.duplicate(build)),
                     false => return Ok(None),
                 }
             }
-            self.learn_from(&collection);
+            self.state.learn_from(&collection);
             publish(change, &mut collection, &self.state.builds)?;
             self.state.unregister(&mut collection);
             change.put_collection(collection).map(Some)
@@ -242,14 +174,13 @@ impl IndexBuild<'_> {
     /// collection, so that the new builds meet only later writes.
     fn restart(&mut self) -> Result<()> {
         let restarted = self.database.change_catalog(self.operation, |change| {
-            let mut collection = self.registered(change)?;
+            let mut collection = self.state.registered(change)?;
             self.state.unregister(&mut collection);
-            let Some(data) = &mut collection.data else { return Err(self.dropped_error()) };
+            let Some(data) = &mut collection.data else { return Err(self.state.dropped_error()) };
             let mut builds = Vec::with_capacity(self.state.builds.len());
-            for Building { index, .. } in self.state.builds.iter().map(|build| &**build) {
+            for index in self.state.builds.iter().map(|build| &build.index) {
                 change.drop_ident(index.ident);
-                let fresh = index.over(change.create_ident(), false, index.since_millis);
-                fresh.uses.store(index.uses.load(Relaxed), Relaxed);
+                let fresh = index.with(index.spec.clone(), change.create_ident(), &[]);
                 builds.push(change.register_build(data, fresh));
             }
             change.put_collection(collection)?;
@@ -264,34 +195,24 @@ impl IndexBuild<'_> {
         Ok(())
     }
 
-    /// Adds the multikey flags that writers have set. Writers may know the index builds through
-    /// other versions of the catalog.
-    fn learn_from(&self, collection: &Collection) {
-        for known in collection.data.iter().flat_map(|data| &data.building) {
-            let build = self.state.builds.iter().find(|build| build.index.ident == known.index.ident);
-            build.iter().for_each(|build| build.index.note_multikey(&known.index.multikey_bits()));
-        }
-    }
-
     /// Sorts the entries of a snapshot's documents for each index, including entries of records
     /// that have changed.
     pub(super) fn sort(&self) -> Result<Vec<Sorter>> {
         let view = self.database.confirmed_view();
         let collection = view.catalog.get(&self.state.namespace).filter(|now| now.uuid == self.state.uuid);
-        let data =
-            collection.and_then(|collection| collection.data.as_ref()).ok_or_else(|| self.dropped_error())?;
-        let memory = (self.database.build_memory() / self.state.builds.len().max(1)).max(SORTER_MIN);
+        let data = collection.and_then(|collection| collection.data.as_ref());
+        let data = data.ok_or_else(|| self.state.dropped_error())?;
+        let builds = &self.state.builds;
+        let memory = (self.database.build_memory() / builds.len().max(1)).max(SORTER_MIN);
         let folder = self.database.spill_folder();
         let sorter = |_| Sorter::new(usize::MAX, memory, true).spilling_into(&folder);
-        let mut sorters: Vec<Sorter> = self.state.builds.iter().map(sorter).collect();
+        let mut sorters: Vec<Sorter> = builds.iter().map(sorter).collect();
         let progress = self.operation.begin_progress(
             "Index Build: scanning collection",
             data.counts.records.load(Relaxed).max(0) as u64,
         );
-        // Later records were written with their entries, after the registration.
-        let greatest =
-            self.state.builds.iter().map(|build| build.build.changed.greatest()).max().unwrap_or(0);
-        let greatest = if mutant!("writes during a build are loaded") { u64::MAX } else { greatest };
+        let all = mutant!("writes during a build are loaded");
+        let greatest = if all { u64::MAX } else { self.state.greatest_record() };
         let loaded = Range { upper: Bound::Included(RecordId(greatest).key()), ..Range::all() };
         let mut records =
             view.snapshot.scan(data.ident, loaded, Direction::Forward).map_err(storage_error)?;
@@ -301,7 +222,7 @@ impl IndexBuild<'_> {
             self.operation.check()?;
             progress.advance();
             let id = RecordId::from_key(key)?;
-            for (build, sorter) in self.state.builds.iter().zip(&mut sorters) {
+            for (build, sorter) in builds.iter().zip(&mut sorters) {
                 let found = build.index.spec.keys_of(Document::from_valid(&value), self.context)?;
                 build.index.note_multikey(&found.multikey);
                 for key in found.keys {
@@ -353,7 +274,7 @@ impl IndexBuild<'_> {
                 return Ok(true);
             }
             let loaded = self.database.change_catalog(self.operation, |change| {
-                self.registered(change)?;
+                self.state.registered(change)?;
                 if build.build.has_failed() {
                     return Ok(None);
                 }
@@ -387,7 +308,7 @@ impl IndexBuild<'_> {
                     mark!("an index build finds a duplicate");
                     let key = (key_string.to_vec(), loaded.type_bits().to_vec());
                     *build.build.duplicate.lock() = Some(key);
-                    return Err(self.duplicate(build));
+                    return Err(self.state.duplicate(build));
                 }
             }
             let entry = IndexEntry { key_string, type_bits: loaded.type_bits(), record: loaded.record() };
@@ -398,48 +319,12 @@ impl IndexBuild<'_> {
         Ok(())
     }
 
-    /// Returns the collection if the builds are still registered with it.
-    fn registered(&self, change: &CatalogChange<'_>) -> Result<Collection> {
-        let collection =
-            change.catalog().get(&self.state.namespace).filter(|now| now.uuid == self.state.uuid);
-        let data = collection.and_then(|collection| collection.data.as_ref());
-        let is_there = |build: &Arc<Building>| {
-            data.is_some_and(|data| data.building.iter().any(|known| known.index.ident == build.index.ident))
-        };
-        match collection {
-            Some(collection) if self.state.builds.iter().all(is_there) => Ok(Collection::clone(collection)),
-            _ => {
-                mark!("an index build loses its collection");
-                Err(self.dropped_error())
-            }
-        }
-    }
-
     /// Removes the builds and all loaded entries.
     pub(super) fn abort(&self) {
         if let Err(error) = self.state.remove(self.database, &Uninterrupted) {
             log::warn!("an index build of {} left its trees behind: {error}", self.state.namespace);
         }
         self.state.end(self.database);
-    }
-
-    fn duplicate(&self, build: &Building) -> Error {
-        match build.build.duplicate.lock().clone() {
-            Some((key_string, type_bits)) => {
-                duplicate_key(&self.state.namespace, &build.index, &KeyOf { key_string, type_bits })
-            }
-            None => err!(DuplicateKey, "E11000 duplicate key error collection: {}", self.state.namespace),
-        }
-    }
-
-    fn dropped_error(&self) -> Error {
-        let names: Vec<&str> = self.state.builds.iter().map(|build| build.index.spec.name.as_str()).collect();
-        err!(
-            IndexBuildAborted,
-            "Index build failed: collection {} or its indexes {} have been dropped",
-            self.state.namespace,
-            names.join(", ")
-        )
     }
 }
 

@@ -1,13 +1,12 @@
 //! Commands that create, drop, rename and change collections.
 
-use crate::catalog::collection::{Collection, Data, Options, clustered_expiry};
+use crate::catalog::collection::{Collection, Data, Options};
 use crate::catalog::options;
 use crate::changes::logged::{LoggedCommand, PROFILE};
 use crate::commit::catalog_change::CatalogChange;
 use crate::database::Database;
 use crate::ddl::views::check_pipeline;
 use crate::operation::Operation;
-use crate::validator::{Validator, ValidatorChange};
 use base::bson::Document;
 use base::{Namespace, Result, bail, err};
 use query::{Context, Interrupt};
@@ -219,110 +218,6 @@ impl Database {
                 renamed.uuid = change.new_uuid();
             }
             change.put_collection(renamed).map(drop)
-        })
-    }
-
-    /// Changes a collection's validator.
-    ///
-    /// Errors: errors of the filter; BadValue for a level, an action or a combination that does not exist.
-    pub fn set_validator(
-        &self,
-        interrupt: &dyn Interrupt,
-        namespace: &Namespace,
-        change: &ValidatorChange<'_>,
-        context: &Context,
-    ) -> Result<Committed> {
-        self.change_collection(interrupt, namespace, |collection| {
-            collection.data()?;
-            let now = collection.options.validator.clone();
-            change.check(now.as_deref())?;
-            let filter = change.filter.or(now.as_ref().map(|v| v.filter())).unwrap_or(Document::EMPTY);
-            let level = change.level.or(now.as_ref().map(|v| v.level_name())).unwrap_or("strict");
-            let action = change.action.or(now.as_ref().map(|v| v.action_name())).unwrap_or("error");
-            let prepares = change.prepares.unwrap_or_else(|| now.as_ref().is_some_and(|v| v.prepares()));
-            let context = context.with_collation(collection.options.collation.clone());
-            let changed = Validator::parse(filter, Some(level), Some(action), &context)?.preparing(prepares);
-            let plain = filter.is_empty() && level == "strict" && action == "error" && !changed.prepares();
-            collection.options.validator = if plain { None } else { Some(Arc::new(changed)) };
-            Ok(())
-        })
-    }
-
-    /// Enables or disables pre-images in the log: `changeStreamPreAndPostImages` of collMod.
-    ///
-    /// Errors: errors of the option, InvalidOptions for views and internal databases.
-    pub fn set_pre_images(
-        &self,
-        interrupt: &dyn Interrupt,
-        namespace: &Namespace,
-        option: Document<'_>,
-    ) -> Result<Committed> {
-        let enabled = options::images(option, "collMod")?;
-        self.change_collection(interrupt, namespace, |collection| {
-            options::check_images(namespace, collection.is_view())?;
-            collection.options.pre_images = enabled;
-            Ok(())
-        })
-    }
-
-    /// Logs a collMod without changes.
-    pub fn change_nothing(&self, interrupt: &dyn Interrupt, namespace: &Namespace) -> Result<Committed> {
-        self.change_collection(interrupt, namespace, |_| Ok(()))
-    }
-
-    /// Changes the limits of a capped collection.
-    pub fn set_capped(
-        &self,
-        interrupt: &dyn Interrupt,
-        namespace: &Namespace,
-        size: Option<i64>,
-        max: Option<i64>,
-    ) -> Result<Committed> {
-        self.change_collection(interrupt, namespace, |collection| {
-            let Some(capped) = &mut collection.options.capped else {
-                bail!(InvalidOptions, "Collection must be capped.");
-            };
-            capped.size = size.unwrap_or(capped.size);
-            capped.max = max.unwrap_or(capped.max).max(0);
-            Ok(())
-        })
-    }
-
-    /// Changes the expiration age of a clustered collection's documents; `None` disables
-    /// expiration.
-    ///
-    /// Errors: InvalidOptions for a collection that is not clustered, and for an invalid age.
-    pub fn set_expiry(
-        &self,
-        interrupt: &dyn Interrupt,
-        namespace: &Namespace,
-        seconds: Option<i64>,
-    ) -> Result<Committed> {
-        self.change_collection(interrupt, namespace, |collection| {
-            if collection.options.clustered.is_none() {
-                bail!(
-                    InvalidOptions,
-                    "'expireAfterSeconds' is only supported on collections clustered by _id"
-                );
-            }
-            collection.options.expire_after_seconds = seconds.map(clustered_expiry).transpose()?;
-            Ok(())
-        })
-    }
-
-    /// Replaces a collection's catalog entry by a changed copy.
-    pub(crate) fn change_collection(
-        &self,
-        interrupt: &dyn Interrupt,
-        namespace: &Namespace,
-        mut change_it: impl FnMut(&mut Collection) -> Result<()>,
-    ) -> Result<Committed> {
-        self.must_change_catalog(interrupt, |change| {
-            let before = change.catalog().require(namespace)?.clone();
-            let mut collection = Collection::clone(&before);
-            change_it(&mut collection)?;
-            change.log(|| LoggedCommand::modify(&before, &collection));
-            change.put_collection(collection).map(drop)
         })
     }
 }

@@ -1,8 +1,9 @@
 //! createIndexes, dropIndexes and changes of indexes by collMod.
 
-use super::build::{BuildState, IndexBuild};
+use super::build::IndexBuild;
+use super::build_state::{BuildProgress, BuildState};
 use super::collections::check_creatable;
-use crate::catalog::collection::{Collection, Data};
+use crate::catalog::collection::{Collection, Data, Options};
 use crate::catalog::options::check_id_collation;
 use crate::changes::logged::LoggedCommand;
 use crate::changes::open_transaction::OpenTransaction;
@@ -13,10 +14,9 @@ use crate::operation::{Operation, Ready};
 use crate::storage_error;
 use base::bson::{Document, Value};
 use base::encoding;
-use base::{ErrorCode, Namespace, Result, bail, err};
+use base::{Error, ErrorCode, Namespace, Result, bail, err};
 use query::{Context, Interrupt};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::task::Waker;
 use std::time::Duration;
 use storage::store::Committed;
@@ -38,31 +38,22 @@ pub struct CreateIndexesOutcome {
     pub committed: Option<Committed>,
 }
 
-/// Progress of a createIndexes whose build waits. The build ends if this is dropped.
-#[derive(Default)]
-pub struct IndexProgress {
-    /// The database; `None` for an operation that is not suspended.
-    database: Option<Arc<Database>>,
-    build: Option<(BuildState, CreateIndexesOutcome)>,
+/// A createIndexes, which continues after each wait. Its build ends if this is dropped.
+pub struct IndexCreation {
+    specs: Vec<Arc<IndexSpec>>,
+    outcome: CreateIndexesOutcome,
+    build: BuildProgress,
 }
 
-impl IndexProgress {
-    /// Returns the progress of a command that has not begun.
-    pub fn new(database: &Arc<Database>) -> IndexProgress {
-        IndexProgress { database: Some(database.clone()), build: None }
+impl IndexCreation {
+    /// Returns a createIndexes that has not begun.
+    pub fn new(specs: Vec<Arc<IndexSpec>>, build: BuildProgress) -> IndexCreation {
+        IndexCreation { specs, outcome: CreateIndexesOutcome::default(), build }
     }
 
-    /// Returns true if a build waits.
+    /// Returns true if its build waits.
     pub fn has_build(&self) -> bool {
-        self.build.is_some()
-    }
-}
-
-impl Drop for IndexProgress {
-    fn drop(&mut self) {
-        if let (Some(database), Some((state, _))) = (&self.database, self.build.take()) {
-            database.remove_later(state.into_removal(database));
-        }
+        self.build.has_build()
     }
 }
 
@@ -91,35 +82,68 @@ impl Database {
         specs: impl IntoIterator<Item: Into<Arc<IndexSpec>>>,
         context: &Context,
     ) -> Result<CreateIndexesOutcome> {
-        let specs: Vec<Arc<IndexSpec>> = specs.into_iter().map(Into::into).collect();
-        self.create_indexes_in_steps(operation, namespace, &specs, context, &mut IndexProgress::default())
+        let specs = specs.into_iter().map(Into::into).collect();
+        let mut creation = IndexCreation::new(specs, BuildProgress::default());
+        self.create_indexes_in_steps(operation, namespace, context, &mut creation)
     }
 
-    /// Creates indexes, as [`create_indexes`](Self::create_indexes). A call after LockBusy continues with the same
-    /// `progress`.
+    /// Creates indexes, as [`create_indexes`](Self::create_indexes). A call after LockBusy continues.
     ///
     /// Errors: as `create_indexes`; LockBusy for a statement that its caller suspends.
     pub fn create_indexes_in_steps(
         &self,
         operation: &Operation,
         namespace: &Namespace,
-        specs: &[Arc<IndexSpec>],
         context: &Context,
-        progress: &mut IndexProgress,
+        creation: &mut IndexCreation,
     ) -> Result<CreateIndexesOutcome> {
-        if let Some((state, outcome)) = progress.build.take() {
-            let build = IndexBuild { database: self, operation, context, state };
-            return self.build_indexes(build, outcome, progress);
-        }
+        let IndexCreation { specs, outcome, build: progress } = creation;
         if let Some(transaction) = operation.transaction() {
             return self.create_indexes_within(transaction, namespace, specs, operation);
         }
-        let mut outcome = CreateIndexesOutcome::default();
+        let state = match progress.state.take() {
+            Some(state) => state,
+            None => {
+                let register = |change: &mut CatalogChange<'_>| change.register(namespace, specs, outcome);
+                let Some(registration) = self.begin_builds(operation, namespace, register)? else {
+                    return Ok(std::mem::take(outcome));
+                };
+                outcome.committed = Some(registration.committed);
+                match registration.builds {
+                    Some(state) => state,
+                    None => return Ok(std::mem::take(outcome)),
+                }
+            }
+        };
+        let uuid = state.uuid;
+        let build = IndexBuild { database: self, operation, context, state };
+        let built = progress.run(build, &mut |change, collection, builds| {
+            for built in builds {
+                change.log(|| LoggedCommand::create_index(collection, &built.index.spec));
+            }
+            let data = collection.data.as_mut();
+            data.into_iter().for_each(|data| builds.iter().for_each(|built| add_index(data, &built.index)));
+            Ok(())
+        });
+        outcome.committed = Some(built.map_err(|error| self.build_error(namespace, &uuid, error))?);
+        Ok(std::mem::take(outcome))
+    }
+
+    /// Commits a change of the catalog that may register index builds. Waits for builds of the same indexes by other
+    /// clients, and begins again. Returns `None` if nothing needs to change.
+    ///
+    /// Errors: errors of `register`; interrupted waits; LockBusy for a statement that its caller suspends.
+    pub(super) fn begin_builds(
+        &self,
+        operation: &Operation,
+        namespace: &Namespace,
+        mut register: impl FnMut(&mut CatalogChange<'_>) -> Result<Registered>,
+    ) -> Result<Option<Registration>> {
         loop {
             let mut under_way = None;
             let registered = self.change_catalog(operation, |change| {
                 under_way = None;
-                match change.register(namespace, specs, self.now_millis(), &mut outcome)? {
+                match register(change)? {
                     Registered::Nothing => Ok(None),
                     Registered::After(build) => {
                         under_way = Some(build);
@@ -132,72 +156,37 @@ impl Database {
                 self.wait_for_build(operation, namespace, &build)?;
                 continue;
             }
-            let Some(((builds, uuid), committed)) = registered else { return Ok(outcome) };
-            outcome.committed = Some(committed);
-            if builds.is_empty() {
-                return Ok(outcome);
-            }
-            let state = BuildState::new(namespace.clone(), uuid, builds);
-            let build = IndexBuild { database: self, operation, context, state };
-            return self.build_indexes(build, outcome, progress);
+            let Some(((builds, uuid), committed)) = registered else { return Ok(None) };
+            let builds = (!builds.is_empty()).then(|| BuildState::new(namespace.clone(), uuid, builds));
+            return Ok(Some(Registration { builds, committed }));
         }
     }
 
-    /// Builds and publishes registered indexes.
-    fn build_indexes(
-        &self,
-        mut build: IndexBuild<'_>,
-        mut outcome: CreateIndexesOutcome,
-        progress: &mut IndexProgress,
-    ) -> Result<CreateIndexesOutcome> {
-        let built = build.run(&mut |change, collection, builds| {
-            for built in builds {
-                change.log(|| LoggedCommand::create_index(collection, &built.index.spec));
-            }
-            let data = collection.data.as_mut();
-            data.into_iter().for_each(|data| builds.iter().for_each(|built| add_index(data, &built.index)));
-            Ok(())
-        });
-        match built {
-            Ok(committed) => {
-                outcome.committed = Some(committed);
-                Ok(outcome)
-            }
-            Err(error) if error.code() == ErrorCode::LockBusy => {
-                progress.build = Some((build.state, outcome));
-                Err(error)
-            }
-            Err(error) => Err(self.prefix_build_error(&build, error)),
-        }
-    }
-
-    /// Creates an empty collection with the options and indexes of another collection, if given.
+    /// Creates a collection with indexes.
     ///
-    /// Errors: CommandNotSupportedOnView; interrupted waits; LockBusy for a statement that its caller suspends.
-    pub(crate) fn create_like(
+    /// Errors: interrupted waits; LockBusy for a statement that its caller suspends.
+    pub(crate) fn create_with_indexes(
         &self,
         operation: &Operation,
         namespace: &Namespace,
-        other: Option<&Collection>,
+        options: &Options,
+        specs: &[Arc<IndexSpec>],
     ) -> Result<Committed> {
-        let data = other.map(Collection::data).transpose()?;
-        let options = other.map(|other| other.options.clone()).unwrap_or_default();
-        let indexes = data.iter().flat_map(|data| data.indexes.iter().skip(1));
-        let specs: Vec<Arc<IndexSpec>> = indexes.map(|index| index.spec.clone()).collect();
         self.must_change_catalog(operation, |change| {
             let made = change.make(namespace, options.clone(), None)?;
-            let mut outcome = CreateIndexesOutcome { created_collection: true, ..Default::default() };
-            change.add_indexes(made, &specs, self.now_millis(), &mut outcome).map(drop)
+            let is_new = true;
+            change.add_indexes(made, is_new, specs, &mut CreateIndexesOutcome::default()).map(drop)
         })
     }
 
-    /// Adds the failed build to an error's message, except to errors that ended the command.
-    fn prefix_build_error(&self, build: &IndexBuild<'_>, error: base::Error) -> base::Error {
-        if matches!(error.code(), ErrorCode::Interrupted | ErrorCode::MaxTimeMSExpired) {
+    /// Adds the failed build to an error's message, except to errors that ended or suspended the command.
+    pub(super) fn build_error(&self, namespace: &Namespace, uuid: &[u8; 16], error: Error) -> Error {
+        if matches!(error.code(), ErrorCode::Interrupted | ErrorCode::MaxTimeMSExpired | ErrorCode::LockBusy)
+        {
             return error;
         }
-        let (id, uuid) = (encoding::uuid(&self.random.uuid()), encoding::uuid(&build.state.uuid));
-        error.context(&format!("Index build failed: {id}: Collection {} ( {uuid} )", build.state.namespace))
+        let (id, uuid) = (encoding::uuid(&self.random.uuid()), encoding::uuid(uuid));
+        error.context(&format!("Index build failed: {id}: Collection {namespace} ( {uuid} )"))
     }
 
     fn create_indexes_within(
@@ -269,10 +258,10 @@ impl Database {
     ) -> Result<(usize, Committed)> {
         let mut before = 0;
         let committed = self.must_change_catalog(interrupt, |change| {
-            let found = change.catalog().get(namespace).cloned();
-            let collection = found.ok_or_else(|| err!(NamespaceNotFound, "ns not found {namespace}"))?;
-            let mut changed = Collection::clone(&collection);
-            let Some(data) = &mut changed.data else {
+            let found = change.catalog().get(namespace);
+            let found = found.ok_or_else(|| err!(NamespaceNotFound, "ns not found {namespace}"))?;
+            let mut changed = Collection::clone(found);
+            let Some(data) = &changed.data else {
                 bail!(CommandNotSupportedOnView, "Cannot drop indexes on view {namespace}");
             };
             before = data.indexes.len();
@@ -284,62 +273,23 @@ impl Database {
                     }
                 }
             }
-            let goes = |index: &Arc<Index>| match names {
+            change.drop_indexes(&mut changed, |index| match names {
                 Some(names) => names.contains(&index.spec.name),
                 None => !index.is_id(),
-            };
-            for index in data.written_indexes().filter(|index| goes(index)) {
-                change.drop_ident(index.ident);
-            }
-            for index in data.indexes.iter().filter(|index| goes(index)) {
-                change.log(|| LoggedCommand::drop_index(&collection, &index.spec));
-            }
-            data.indexes.retain(|index| !goes(index));
-            data.building.retain(|build| !goes(&build.index));
+            });
             change.put_collection(changed).map(drop)
         })?;
         Ok((before, committed))
     }
 
-    /// Returns the name of the index with a key pattern or name, for dropIndexes and collMod.
+    /// Returns the name of the index with a key pattern or name, for dropIndexes.
     ///
-    /// Errors: IndexNotFound, AmbiguousIndexKeyPattern.
+    /// Errors: NamespaceNotFound, IndexNotFound, AmbiguousIndexKeyPattern.
     pub fn index_name(&self, namespace: &Namespace, name_or_key: Value<'_>) -> Result<String> {
         let catalog = self.catalog();
         let collection =
             catalog.get(namespace).ok_or_else(|| err!(NamespaceNotFound, "ns not found {namespace}"))?;
-        let data = collection.data()?;
-        match name_or_key {
-            Value::String(name) => Ok(name.to_string()),
-            Value::Document(key) => index_by_key(data, key),
-            _ => Err(err!(TypeMismatch, "index must be named by a string or a key pattern")),
-        }
-    }
-
-    /// Changes an index in place for collMod.
-    ///
-    /// Errors: IndexNotFound.
-    pub fn change_index(
-        &self,
-        interrupt: &dyn Interrupt,
-        namespace: &Namespace,
-        name: &str,
-        mut change: impl FnMut(&mut IndexSpec) -> Result<()>,
-    ) -> Result<Committed> {
-        self.change_collection(interrupt, namespace, |collection| {
-            let Some(data) = &mut collection.data else {
-                bail!(InvalidOptions, "option not supported on a view: index");
-            };
-            let slot = data.indexes.iter_mut().find(|index| index.spec.name == name);
-            let slot =
-                slot.ok_or_else(|| err!(IndexNotFound, "cannot find index {name} for ns {namespace}"))?;
-            let mut spec = IndexSpec::clone(&slot.spec);
-            change(&mut spec)?;
-            let changed = Index::new(spec, slot.ident, &slot.multikey_bits(), slot.since_millis);
-            changed.uses.store(slot.uses.load(Relaxed), Relaxed);
-            *slot = Arc::new(changed);
-            Ok(())
-        })
+        name_of_index(collection.data()?, name_or_key)
     }
 }
 
@@ -373,6 +323,17 @@ fn check_droppable(data: &Data, name: &str) -> Result<()> {
 
 fn no_index(name: &str) -> base::Error {
     err!(IndexNotFound, "index not found with name [{name}]")
+}
+
+/// Returns the name of the index with a key pattern or name.
+///
+/// Errors: IndexNotFound, AmbiguousIndexKeyPattern.
+pub(super) fn name_of_index(data: &Data, name_or_key: Value<'_>) -> Result<String> {
+    match name_or_key {
+        Value::String(name) => Ok(name.to_string()),
+        Value::Document(key) => index_by_key(data, key),
+        _ => Err(err!(TypeMismatch, "index must be named by a string or a key pattern")),
+    }
 }
 
 fn index_by_key(data: &Data, key: Document<'_>) -> Result<String> {
@@ -466,13 +427,20 @@ fn check_repeated(new: &[Arc<IndexSpec>], spec: &IndexSpec) -> Result<()> {
 }
 
 /// Result of registering indexes.
-enum Registered {
-    /// All indexes already exist.
+pub(super) enum Registered {
+    /// Nothing needs to change.
     Nothing,
     /// Another client builds one of the indexes. The command must wait for its end.
     After(Arc<Building>),
-    /// New indexes to build; none if the collection has no documents.
+    /// New indexes to build, of the collection with this UUID; none if the change is complete.
     New(Vec<Arc<Building>>, [u8; 16]),
+}
+
+/// A committed change of the catalog.
+pub(super) struct Registration {
+    /// The index builds that it registers.
+    pub(super) builds: Option<BuildState>,
+    pub(super) committed: Committed,
 }
 
 /// Adds an index to the indexes used by plans.
@@ -485,7 +453,7 @@ fn add_index(data: &mut Data, index: &Arc<Index>) {
 impl CatalogChange<'_> {
     /// Removes abandoned builds. Their own clean-up failed, for example because the disk was full.
     /// Returns true if it removed any.
-    fn drop_abandoned(&mut self, data: &mut Data) -> bool {
+    pub(super) fn drop_abandoned(&mut self, data: &mut Data) -> bool {
         let store = &self.database().store;
         let is_abandoned = |build: &Arc<Building>| store.build(build.index.ident).is_none();
         let (abandoned, building) = std::mem::take(&mut data.building).into_iter().partition(is_abandoned);
@@ -495,16 +463,29 @@ impl CatalogChange<'_> {
         !abandoned.is_empty()
     }
 
+    /// Drops indexes of a collection, also those under construction. The caller puts it into the catalog.
+    pub(crate) fn drop_indexes(&mut self, collection: &mut Collection, goes: impl Fn(&Index) -> bool) {
+        let dropped = collection.data.iter().flat_map(Data::written_indexes).filter(|index| goes(index));
+        dropped.for_each(|index| self.drop_ident(index.ident));
+        for index in collection.data.iter().flat_map(|data| &data.indexes).filter(|index| goes(index)) {
+            self.log(|| LoggedCommand::drop_index(collection, &index.spec));
+        }
+        if let Some(data) = &mut collection.data {
+            data.indexes.retain(|index| !goes(index));
+            data.building.retain(|build| !goes(&build.index));
+        }
+    }
+
     /// Adds indexes to a collection, which is created if it does not exist.
     fn register(
         &mut self,
         namespace: &Namespace,
         specs: &[Arc<IndexSpec>],
-        now_millis: i64,
         outcome: &mut CreateIndexesOutcome,
     ) -> Result<Registered> {
         let existing = self.catalog().get(namespace).map(|existing| Collection::clone(existing));
-        *outcome = CreateIndexesOutcome { created_collection: existing.is_none(), ..Default::default() };
+        let is_new = existing.is_none();
+        *outcome = CreateIndexesOutcome { created_collection: is_new, ..Default::default() };
         let collection = match existing {
             Some(collection) => collection,
             None => {
@@ -512,29 +493,28 @@ impl CatalogChange<'_> {
                 self.make(namespace, Default::default(), None)?
             }
         };
-        self.add_indexes(collection, specs, now_millis, outcome)
+        self.add_indexes(collection, is_new, specs, outcome)
     }
 
     /// Adds indexes to an empty collection, or registers their builds with a collection that has
-    /// documents.
+    /// documents. `is_new` is true if this change creates the collection.
     fn add_indexes(
         &mut self,
         mut collection: Collection,
+        is_new: bool,
         specs: &[Arc<IndexSpec>],
-        now_millis: i64,
         outcome: &mut CreateIndexesOutcome,
     ) -> Result<Registered> {
         let Some(data) = &mut collection.data else {
             bail!(CommandNotSupportedOnView, "Cannot create indexes on a view: {}", collection.namespace);
         };
         outcome.before = data.listed_indexes();
-        let is_empty =
-            outcome.created_collection || self.snapshot().entries(data.ident).map_err(storage_error)? == 0;
+        let is_empty = is_new || self.snapshot().entries(data.ident).map_err(storage_error)? == 0;
         let has_dropped = self.drop_abandoned(data);
         let mut new = Vec::with_capacity(specs.len());
         for spec in specs {
             if spec.clustered {
-                check_clustered(data, spec, outcome.created_collection)?;
+                check_clustered(data, spec, is_new)?;
             }
             if spec.is_id_pattern() {
                 check_id_collation(&spec.collation, &collection.options.collation)?;
@@ -557,7 +537,7 @@ impl CatalogChange<'_> {
             }
             new.push(spec.clone());
         }
-        let mut builds = Vec::new();
+        let (mut builds, now_millis) = (Vec::new(), self.database().now_millis());
         data.indexes.reserve(if is_empty { new.len() } else { 0 });
         for spec in &new {
             let index = Index::new(spec.clone(), self.create_ident(), &[], now_millis);
@@ -567,7 +547,7 @@ impl CatalogChange<'_> {
             }
         }
         outcome.after = data.listed_indexes() + builds.len();
-        if outcome.after == outcome.before && !outcome.created_collection && !has_dropped {
+        if outcome.after == outcome.before && !is_new && !has_dropped {
             return Ok(Registered::Nothing);
         }
         if is_empty {

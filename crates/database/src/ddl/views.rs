@@ -1,15 +1,13 @@
 //! Views: checked at creation, resolved to a collection and a pipeline at reads.
 
 use crate::catalog::Catalog;
-use crate::catalog::collection::{Options, View, note_read};
+use crate::catalog::collection::{Collection, Options, View, note_read};
 use crate::commit::catalog_change::CatalogChange;
-use crate::database::Database;
 use crate::scope::check_view;
-use base::bson::{Array, Builder, DocumentBuf, Value};
+use base::bson::{Array, Builder, DocumentBuf};
 use base::{Namespace, Result, bail, err};
 use query::{Collation, Context, Pipeline};
 use std::collections::HashMap;
-use storage::store::Committed;
 
 /// Most views in a chain of views.
 const DEPTH_MAX: usize = 20;
@@ -136,6 +134,27 @@ pub(crate) fn check_pipeline(namespace: &Namespace, view: &View, context: &Conte
 }
 
 impl CatalogChange<'_> {
+    /// Changes the definition of a view. `checked` is the definition whose pipeline the caller has checked.
+    ///
+    /// Errors: InvalidOptions for a collection, and errors of creating a view.
+    pub(super) fn change_view(
+        &self,
+        collection: &mut Collection,
+        view: View,
+        checked: Option<&View>,
+        context: &Context,
+    ) -> Result<()> {
+        let namespace = &collection.namespace;
+        if !collection.is_view() {
+            bail!(InvalidOptions, "ns: {namespace} is not a view");
+        }
+        if checked != Some(&view) {
+            check_pipeline(namespace, &view, context)?;
+        }
+        collection.options.view = Some(view);
+        self.check_view(namespace, &collection.options)
+    }
+
     /// Checks a new view against the other views: cycles are not allowed.
     ///
     /// Errors: GraphContainsCycle, ViewDepthLimitExceeded, OptionNotSupportedOnView.
@@ -149,40 +168,6 @@ impl CatalogChange<'_> {
 
 fn depth_error() -> base::Error {
     err!(ViewDepthLimitExceeded, "View depth limit exceeded; maximum depth is {DEPTH_MAX}")
-}
-
-impl Database {
-    /// Changes a view's definition.
-    ///
-    /// Errors: NamespaceNotFound, InvalidOptions for a collection, and errors of creating a view.
-    pub fn set_view(
-        &self,
-        namespace: &Namespace,
-        on: &str,
-        pipeline: Value<'_>,
-        context: &Context,
-    ) -> Result<Committed> {
-        let view = View { on: on.to_string(), pipeline: pipeline.to_owned() };
-        // Parsed once. If the name is a view, as usual, it is parsed without the commit lock.
-        let mut is_checked = false;
-        if self.known_catalog().get(namespace).is_some_and(|collection| collection.is_view()) {
-            check_pipeline(namespace, &view, context)?;
-            is_checked = true;
-        }
-        self.must_change_catalog(context.interrupt.as_ref(), |change| {
-            let mut collection =
-                crate::catalog::collection::Collection::clone(change.catalog().require(namespace)?);
-            if !collection.is_view() {
-                bail!(InvalidOptions, "ns: {namespace} is not a view");
-            }
-            if !is_checked {
-                check_pipeline(namespace, &view, context)?;
-            }
-            collection.options.view = Some(view.clone());
-            change.check_view(namespace, &collection.options)?;
-            change.put_collection(collection).map(drop)
-        })
-    }
 }
 
 /// The views of a database, including a new view that is not in the catalog yet.

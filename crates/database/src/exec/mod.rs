@@ -18,7 +18,7 @@ mod prefetch;
 mod sort;
 
 pub(crate) use bounds::KeyBounds;
-pub(crate) use collscan::NaturalOrder;
+pub(crate) use collscan::{Natural, NaturalOrder};
 pub(crate) use covered::Covering;
 pub(crate) use describe::{Explainer, Report, Stats};
 pub(crate) use fetch::{PeekedStream, SingleRecord, finish_lookup, lookup};

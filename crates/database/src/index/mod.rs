@@ -63,6 +63,13 @@ impl Index {
         Index::new(self.spec.clone(), ident, &bits, since_millis)
     }
 
+    /// Returns this index with another specification and tree. The counted uses stay.
+    pub(crate) fn with(&self, spec: impl Into<Arc<IndexSpec>>, ident: Ident, multikey: &[u32]) -> Index {
+        let index = Index::new(spec, ident, multikey, self.since_millis);
+        index.uses.store(self.uses.load(Relaxed), Relaxed);
+        index
+    }
+
     /// Returns true if any document has an array on any of the paths.
     pub fn is_multikey(&self) -> bool {
         self.multikey.iter().any(|bits| bits.load(Relaxed) != 0)

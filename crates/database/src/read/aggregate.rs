@@ -7,12 +7,12 @@
 use super::collections::OtherCollections;
 use super::oplog::{OplogScan, Order, TransactionsScan};
 use super::{Documents, EmptyStream, with_metadata};
-use crate::catalog::collection::Collection;
+use crate::catalog::collection::{Collection, Options};
 use crate::catalog::history::View;
 use crate::cursor::{Cursor, Opener};
 use crate::database::Database;
 use crate::ddl::RenameRequest;
-use crate::index::KeyKind;
+use crate::index::{IndexSpec, KeyKind};
 use crate::operation::{NeverWaits, Operation, PlanUse};
 use crate::plan::{Grouped, Hint, Read, no_sort};
 use crate::scope::Scope;
@@ -332,6 +332,8 @@ pub(crate) struct Replacement {
     /// The temporary collection.
     scope: Scope,
     target: Namespace,
+    /// True if the rename replaces an existing target.
+    drop_target: bool,
     bypass_validation: bool,
     finished: bool,
 }
@@ -340,22 +342,37 @@ impl Replacement {
     /// Creates the temporary collection with the target's options and indexes.
     pub(crate) fn new(
         database: &Arc<Database>,
-        operation: &Arc<Operation>,
-        target: &Namespace,
-        context: &Arc<Context>,
+        scope: &Scope,
         bypass_validation: bool,
     ) -> Result<Replacement> {
+        let existing = database.collection(&scope.namespace);
+        let data = existing.as_ref().map(|existing| existing.data()).transpose()?;
+        let indexes = data.iter().flat_map(|data| data.indexes.iter().skip(1));
+        let specs: Vec<Arc<IndexSpec>> = indexes.map(|index| index.spec.clone()).collect();
+        let options = existing.as_ref().map(|existing| existing.options.clone()).unwrap_or_default();
+        let mut replacement = Replacement::with(database, scope, &options, &specs)?;
+        (replacement.bypass_validation, replacement.drop_target) = (bypass_validation, true);
+        Ok(replacement)
+    }
+
+    /// Creates the temporary collection for a target that does not exist yet.
+    pub(super) fn with(
+        database: &Arc<Database>,
+        target: &Scope,
+        options: &Options,
+        specs: &[Arc<IndexSpec>],
+    ) -> Result<Replacement> {
         let name = format!("tmp.agg_out.{}", database.new_object_id());
-        let temporary = Namespace::new(target.database(), &name)?;
+        let temporary = Namespace::new(target.namespace.database(), &name)?;
         let replacement = Replacement {
             database: database.clone(),
-            scope: Scope::new(operation, &temporary, context),
-            target: target.clone(),
-            bypass_validation,
+            scope: Scope::new(&target.operation, &temporary, &target.context),
+            target: target.namespace.clone(),
+            drop_target: false,
+            bypass_validation: true,
             finished: false,
         };
-        let existing = database.collection(target);
-        database.create_like(operation, &temporary, existing.as_deref())?;
+        database.create_with_indexes(&target.operation, &temporary, options, specs)?;
         Ok(replacement)
     }
 }
@@ -367,7 +384,7 @@ impl Sink for Replacement {
     }
 
     fn finish(&mut self) -> Result<()> {
-        let rename = RenameRequest::new(self.scope.namespace.clone(), self.target.clone(), true);
+        let rename = RenameRequest::new(self.scope.namespace.clone(), self.target.clone(), self.drop_target);
         self.database.rename_collection(self.scope.operation.as_ref(), &rename)?;
         self.finished = true;
         Ok(())

@@ -256,8 +256,8 @@ impl Collections for OtherCollections {
 
     fn out(&self, into: &Named, context: &Arc<Context>) -> Result<Box<dyn Sink>> {
         let namespace = self.resolve(into)?;
-        let bypass = self.bypass_validation;
-        Ok(Box::new(Replacement::new(&self.database, &self.operation, &namespace, context, bypass)?))
+        let scope = Scope::new(&self.operation, &namespace, context);
+        Ok(Box::new(Replacement::new(&self.database, &scope, self.bypass_validation)?))
     }
 
     fn unique_index(

@@ -1,6 +1,7 @@
 //! Reads: find, aggregate, count, distinct. Each is parsed, planned, and then streamed.
 
 mod aggregate;
+mod capped_copy;
 mod collections;
 mod distinct;
 mod find;
@@ -9,6 +10,7 @@ mod sums;
 
 pub use aggregate::{AggregateRequest, ServerSource, Sources};
 pub(crate) use aggregate::{PlannedPipeline, check_first_stage};
+pub use capped_copy::CappedCopy;
 pub(crate) use collections::OtherCollections;
 pub use find::FindRequest;
 pub(crate) use find::stages;

@@ -69,6 +69,26 @@ pub struct ValidatorChange<'a> {
 }
 
 impl ValidatorChange<'_> {
+    /// Returns true if it changes anything.
+    pub fn is_any(&self) -> bool {
+        let has_text = self.level.is_some() || self.action.is_some();
+        has_text || self.filter.is_some() || self.prepares.is_some()
+    }
+
+    /// Returns the changed validator; `None` for a collection without a condition.
+    ///
+    /// Errors: errors of the filter; BadValue for a level, an action or a combination that does not exist.
+    pub(crate) fn apply(&self, now: Option<&Validator>, context: &Context) -> Result<Option<Validator>> {
+        self.check(now)?;
+        let filter = self.filter.or(now.map(|now| now.filter())).unwrap_or(Document::EMPTY);
+        let level = self.level.or(now.map(|now| now.level_name())).unwrap_or("strict");
+        let action = self.action.or(now.map(|now| now.action_name())).unwrap_or("error");
+        let prepares = self.prepares.unwrap_or_else(|| now.is_some_and(|now| now.prepares));
+        let changed = Validator::parse(filter, Some(level), Some(action), context)?.preparing(prepares);
+        let plain = filter.is_empty() && level == "strict" && action == "error" && !changed.prepares;
+        Ok(if plain { None } else { Some(changed) })
+    }
+
     /// Returns true if the collection gets the level `constraint` and has another.
     pub(crate) fn raises(&self, now: Option<&Validator>) -> bool {
         self.level == Some("constraint") && now.is_none_or(|now| now.level != Level::Constraint)

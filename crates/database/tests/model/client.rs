@@ -8,8 +8,9 @@ use base::bson::{Array, Builder, DocumentBuf, FieldName, Value};
 use base::{Namespace, Result};
 use database::index::IndexSpec;
 use database::{
-    Action, AggregateRequest, BlockingHook, Committed, Cursor, Database, DeleteRequest, FindAndModifyRequest,
-    FindRequest, InsertRequest, Insertion, OpenTransaction, Operation, RenameRequest, Scope, UpdateRequest,
+    Action, AggregateRequest, BlockingHook, BuildProgress, CollectionChange, Committed, Cursor, Database,
+    DeleteRequest, FindAndModifyRequest, FindRequest, IndexChange, InsertRequest, Insertion, OpenTransaction,
+    Operation, RenameRequest, Scope, UpdateRequest,
 };
 use query::context::Uninterrupted;
 use query::matcher::Matcher;
@@ -457,7 +458,20 @@ impl Session {
                 let dropped = database.drop_indexes(operation.as_ref(), namespace, Some(&names))?;
                 Ok(Some(dropped.1))
             }
-            Ddl::Convert => database.convert_to_unique(operation, namespace, "p", false, context),
+            Ddl::Convert => {
+                let index = IndexChange {
+                    index: Value::String("p"),
+                    expire_after_seconds: None,
+                    hidden: None,
+                    prepare_unique: None,
+                    unique: true,
+                    dry_run: false,
+                };
+                let request = CollectionChange { index: Some(index), ..CollectionChange::default() };
+                let scope = Scope::new(operation, namespace, context);
+                let changed = database.modify_collection(&scope, &request, &mut BuildProgress::default())?;
+                Ok(changed.committed)
+            }
             Ddl::Drop => {
                 Ok(database.drop_collection(operation.as_ref(), namespace)?.map(|dropped| dropped.1))
             }

@@ -5,10 +5,11 @@
 
 use crate::access::{Action, Requirements, requirements};
 use crate::call::{Call, HandlerStatus, Row};
+use crate::commands::ddl::in_steps;
 use crate::protocol::fields::{Fields, uuid};
 use base::bson::{Builder, Value};
 use base::{CompatibleWith, Error, Namespace, Result, bail, err};
-use database::{RenameRequest, ValidatorChange};
+use database::{CappedCopy, CollModProgress, CollectionChange, RenameRequest, ValidatorChange};
 use std::sync::Arc;
 
 /// The row of `create`.
@@ -195,16 +196,20 @@ fn convert_to_capped(call: &mut Call<'_>) -> Result<HandlerStatus> {
     if size <= 0 {
         bail!(InvalidOptions, "Capped collection size must be greater than zero");
     }
-    let operation = call.operation();
-    let context = Arc::new(call.context(&operation));
-    let committed = call.server.database.convert_to_capped(&operation, &namespace, size, &context)?;
+    let committed = in_steps(
+        call,
+        |call| Ok((call.scope(namespace), None)),
+        Option::is_some,
+        |call, scope, converted| call.server.database.convert_to_capped(scope, size, converted),
+    )?;
     call.acknowledge(Some(committed))
 }
 
 /// The row of `cloneCollectionAsCapped`.
 pub(crate) const CLONE_COLLECTION_AS_CAPPED: Row =
     Row::write("cloneCollectionAsCapped", clone_as_capped, Requirements::By(requirements::clone_as_capped))
-        .help("Copies a collection's newest documents into a new capped one.");
+        .help("Copies a collection's newest documents into a new capped one.")
+        .restarts();
 
 fn clone_as_capped(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -225,7 +230,15 @@ fn clone_as_capped(call: &mut Call<'_>) -> Result<HandlerStatus> {
     if size <= 0 {
         bail!(InvalidOptions, "Capped collection size must be greater than zero");
     }
-    call.server.database.clone_as_capped(&from, &call.scope(to), size)?;
+    in_steps(
+        call,
+        |call| Ok((call.scope(to), None)),
+        Option::is_some,
+        |call, scope, copy: &mut Option<CappedCopy>| match copy {
+            Some(copy) => copy.run(),
+            None => copy.insert(call.server.database.clone_as_capped(&from, scope, size)?).run(),
+        },
+    )?;
     call.acknowledge(None)
 }
 
@@ -281,49 +294,33 @@ fn coll_mod(call: &mut Call<'_>) -> Result<HandlerStatus> {
     fields.finish()?;
     call.check_uuid(&namespace, uuid)?;
 
-    let operation = call.operation();
-    let context = Arc::new(call.context(&operation));
-    let (context, interrupt) = (&context, operation.as_ref());
-    let database = call.server.database.clone();
-    let change = ValidatorChange { filter: validator, level, action, prepares };
-    let changes_validator = validator.is_some() || level.is_some() || action.is_some() || prepares.is_some();
-    let Some(collection) = database.collection(&namespace) else {
-        bail!(NamespaceNotFound, "ns does not exist");
+    let validator = ValidatorChange { filter: validator, level, action, prepares };
+    let index = index.map(|index| super::indexes::change(index, dry_run)).transpose()?;
+    let request = CollectionChange {
+        view_on,
+        pipeline,
+        validator,
+        capped_size,
+        capped_max,
+        expire_after_seconds: expiry,
+        pre_images: images,
+        index,
     };
-    let others = [changes_validator, expiry.is_some(), images.is_some()];
-    if dry_run && (others.contains(&true) || capped_size.is_some() || capped_max.is_some() || index.is_none())
-    {
+    if call.server.database.collection(&namespace).is_none() {
+        bail!(NamespaceNotFound, "ns does not exist");
+    }
+    let others = [expiry.is_some(), images.is_some(), capped_size.is_some(), capped_max.is_some()];
+    if dry_run && (validator.is_any() || others.contains(&true) || index.is_none()) {
         bail!(InvalidOptions, "collMod only supports dry run mode for making an index unique");
     }
-    if view_on.is_some() || pipeline.is_some() {
-        // Each field is optional. A missing field keeps its present value.
-        let now = collection.options.view.as_ref();
-        let on = view_on.or(now.map(|view| view.on.as_str())).unwrap_or_default();
-        let pipeline = pipeline.map(Value::Array).or(now.map(|view| view.pipeline.view()));
-        let pipeline = pipeline.unwrap_or(Value::Array(base::bson::Array::EMPTY));
-        database.set_view(&namespace, on, pipeline, context)?;
-    } else if collection.is_view() && (changes_validator || index.is_some()) {
-        bail!(InvalidOptions, "option not supported on a view");
+    let changed = in_steps(
+        call,
+        |call| Ok((call.scope(namespace.clone()), CollModProgress::new(&call.server.database))),
+        CollModProgress::has_begun,
+        |call, scope, progress| call.server.database.coll_mod(scope, &request, progress),
+    )?;
+    if let (Some(index), Some((before, after))) = (&request.index, &changed.index) {
+        super::indexes::append_change(call.reply, index, before, after);
     }
-    if changes_validator {
-        database.change_validator(&operation, &namespace, &change, context)?;
-    }
-    if capped_size.is_some() || capped_max.is_some() {
-        database.set_capped(interrupt, &namespace, capped_size, capped_max)?;
-    }
-    if let Some(seconds) = expiry {
-        database.set_expiry(interrupt, &namespace, seconds)?;
-    }
-    if let Some(images) = images {
-        database.set_pre_images(interrupt, &namespace, images)?;
-    }
-    let mut committed = None;
-    let asks = [view_on.is_some(), index.is_some(), capped_size.is_some(), capped_max.is_some()];
-    if !others.contains(&true) && !asks.contains(&true) {
-        committed = Some(database.change_nothing(interrupt, &namespace)?);
-    }
-    if let Some(index) = index {
-        committed = super::indexes::change(call, &operation, &namespace, index, dry_run)?;
-    }
-    call.acknowledge(committed)
+    call.acknowledge(changed.committed)
 }

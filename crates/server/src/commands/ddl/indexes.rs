@@ -8,12 +8,12 @@
 use crate::access::{Action, Requirements, requirements};
 use crate::call::{Call, HandlerStatus, Row};
 use crate::commands::cursors;
+use crate::commands::ddl::in_steps;
 use crate::protocol::fields::Fields;
 use base::bson::{Builder, Document, Value, equal};
 use base::{Namespace, Result, bail, err};
 use database::index::{Index, IndexSpec};
-use database::{Committed, IndexProgress, Operation, Scope};
-use std::sync::Arc;
+use database::{BuildProgress, IndexChange, IndexCreation, Scope};
 
 /// The row of `createIndexes`.
 pub(crate) const CREATE_INDEXES: Row =
@@ -40,35 +40,29 @@ fn create_indexes(call: &mut Call<'_>) -> Result<HandlerStatus> {
     if indexes.is_empty() {
         bail!(BadValue, "Must specify at least one index to create");
     }
-    let database = &call.server.database;
-    let (scope, mut progress) = match call.resume::<(Scope, IndexProgress)>() {
-        Some(kept) => kept,
-        None => {
-            // Indexes use the collection's collation. The call refreshes the catalog, because no later read
-            // would detect an old collation.
-            database.catalog();
-            (call.scope_to_write(&namespace, None, None)?, IndexProgress::new(database))
-        }
-    };
-    scope.operation.keep_progress();
-    let context = &scope.context;
-    let specs = indexes
-        .iter()
-        .map(|spec| {
+    let begin = |call: &Call<'_>| {
+        let database = &call.server.database;
+        // Indexes use the collection's collation. The call refreshes the catalog, because no later read
+        // would detect an old collation.
+        database.catalog();
+        let scope = call.scope_to_write(&namespace, None, None)?;
+        let specs = indexes.iter().map(|spec| {
             let known = match ignore_unknown {
-                true => database.index_spec(IndexSpec::without_unknown(spec).view(), &namespace, context),
-                false => database.index_spec(spec, &namespace, context),
+                true => {
+                    let known = IndexSpec::without_unknown(spec);
+                    database.index_spec(known.view(), &namespace, &scope.context)
+                }
+                false => database.index_spec(spec, &namespace, &scope.context),
             };
             known.map_err(|error| in_specification(error, spec))
-        })
-        .collect::<Result<Vec<_>>>()?;
-    let created =
-        database.create_indexes_in_steps(&scope.operation, &namespace, &specs, context, &mut progress);
-    let outcome = match created {
-        Ok(outcome) => outcome,
-        Err(error) if progress.has_build() => return Err(call.keep((scope, progress), error)),
-        Err(error) => return Err(error),
+        });
+        let creation = IndexCreation::new(specs.collect::<Result<_>>()?, BuildProgress::new(database));
+        Ok((scope, creation))
     };
+    let outcome = in_steps(call, begin, IndexCreation::has_build, |call, scope, creation| {
+        let Scope { operation, context, .. } = scope;
+        call.server.database.create_indexes_in_steps(operation, &namespace, context, creation)
+    })?;
     call.reply.append(c"numIndexesBefore", outcome.before as i32);
     call.reply.append(c"numIndexesAfter", outcome.after as i32);
     call.reply.append(c"createdCollectionAutomatically", outcome.created_collection);
@@ -195,7 +189,8 @@ fn list_indexes(call: &mut Call<'_>) -> Result<HandlerStatus> {
 
 /// The row of `reIndex`.
 pub(crate) const RE_INDEX: Row = Row::write("reIndex", re_index, Requirements::Collection(Action::ReIndex))
-    .help("Rebuilds the indexes of a collection.");
+    .help("Rebuilds the indexes of a collection.")
+    .restarts();
 
 fn re_index(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -204,54 +199,48 @@ fn re_index(call: &mut Call<'_>) -> Result<HandlerStatus> {
     if call.server.is_replica_set() {
         bail!(IllegalOperation, "reIndex is only allowed on a standalone mongod instance.");
     }
-    let operation = call.operation();
-    let context = call.context(&operation);
-    let database = &call.server.database;
-    let Some(collection) = database.collection(&namespace) else {
+    let Some(collection) = call.server.database.collection(&namespace) else {
         bail!(NamespaceNotFound, "collection does not exist");
     };
-    let specs: Vec<IndexSpec> =
-        collection.data()?.indexes.iter().map(|index| IndexSpec::clone(&index.spec)).collect();
-    let count = specs.len() as i32;
-    database.drop_indexes(operation.as_ref(), &namespace, None)?;
-    let outcome = database.create_indexes(&operation, &namespace, specs.clone(), &context)?;
+    let indexes = &collection.data()?.indexes;
+    let committed = in_steps(
+        call,
+        |call| Ok((call.scope(namespace), BuildProgress::new(&call.server.database))),
+        BuildProgress::has_build,
+        |call, scope, progress| call.server.database.rebuild_indexes(scope, progress),
+    )?;
+    let count = indexes.len() as i32;
     call.reply.append(c"nIndexesWas", count).append(c"nIndexes", count).begin_array(c"indexes");
-    for spec in &specs {
-        call.reply.push(&spec.to_document());
+    for index in indexes {
+        call.reply.push(&index.spec.to_document());
     }
     call.reply.end();
-    call.acknowledge(outcome.committed)
+    call.acknowledge(committed)
 }
 
-/// Applies the `index` part of collMod: hides or shows an index, changes its expiry, refuses new
+/// Parses the `index` part of collMod: hides or shows an index, changes its expiry, refuses new
 /// duplicates, or makes the index unique.
-pub(crate) fn change(
-    call: &mut Call<'_>,
-    operation: &Arc<Operation>,
-    namespace: &Namespace,
-    index: Document<'_>,
-    dry_run: bool,
-) -> Result<Option<Committed>> {
+pub(crate) fn change(index: Document<'_>, dry_run: bool) -> Result<IndexChange<'_>> {
     let mut fields = Fields::of_document("collMod.index", index);
     let name = fields.string("name")?;
     let key = fields.document("keyPattern")?;
-    let expire = fields.number("expireAfterSeconds")?;
+    let expire_after_seconds = fields.number("expireAfterSeconds")?;
     let hidden = fields.flag("hidden")?;
     let unique = fields.boolean("unique")?;
     let prepare_unique = fields.flag("prepareUnique")?;
     fields.refuse_unless_default("forceNonUnique")?;
     fields.finish()?;
-    let name_or_key = match (name, key) {
+    let index = match (name, key) {
         (Some(name), None) => Value::String(name),
         (None, Some(key)) => Value::Document(key),
         (None, None) => bail!(InvalidOptions, "must specify either index name or key pattern"),
         (Some(_), Some(_)) => bail!(InvalidOptions, "Cannot specify both key pattern and name."),
     };
-    let alone = expire.is_none() && hidden.is_none() && prepare_unique.is_none();
+    let alone = expire_after_seconds.is_none() && hidden.is_none() && prepare_unique.is_none();
     if alone && unique.is_none() {
         bail!(InvalidOptions, "no expireAfterSeconds, hidden, unique, or prepareUnique field");
     }
-    if expire.is_some_and(|seconds| seconds < 0.0) {
+    if expire_after_seconds.is_some_and(|seconds| seconds < 0.0) {
         bail!(InvalidOptions, "TTL index 'expireAfterSeconds' option cannot be less than 0");
     }
     if unique == Some(false) {
@@ -263,78 +252,32 @@ pub(crate) fn change(
     if dry_run && !(alone && unique.is_some()) {
         bail!(InvalidOptions, "collMod only supports dry run mode for making an index unique");
     }
-    let database = call.server.database.clone();
-    let name = database.index_name(namespace, name_or_key)?;
-    let clustered = database.collection(namespace).and_then(|found| found.options.clustered.clone());
-    if clustered.as_deref() == Some(name.as_str()) {
-        bail!(IndexNotFound, "cannot find index {name} for ns {namespace}, which is clustered by it");
-    }
-    if unique.is_some() && alone {
-        return make_unique(call, operation, namespace, &name, dry_run);
-    }
-    if unique.is_some() {
-        make_unique(call, operation, namespace, &name, false)?;
-    }
-    let mut reported = Builder::new();
-    let changed = database.change_index(operation.as_ref(), namespace, &name, |spec| {
-        reported = Builder::new();
-        let reply = &mut reported;
-        let prepares = prepare_unique == Some(true) && !spec.prepare_unique;
-        if prepares && (hidden.is_some() || expire.is_some()) {
-            bail!(InvalidOptions, "collMod takes 'prepareUnique' without other changes only");
-        }
-        if spec.is_id_pattern() && hidden == Some(true) {
-            bail!(BadValue, "can't hide _id index");
-        }
-        if let Some(seconds) = expire {
-            match spec.expire_after_seconds {
-                Some(old) => reply.append(c"expireAfterSeconds_old", old as i64),
-                None if spec.parts.len() > 1 || spec.is_id_pattern() => {
-                    bail!(InvalidOptions, "TTL indexes are single-field indexes");
-                }
-                None => reply,
-            };
-            reply.append(c"expireAfterSeconds_new", seconds as i64);
-            spec.expire_after_seconds = Some(seconds);
-        }
-        if let Some(hidden) = hidden.filter(|hidden| *hidden != spec.hidden) {
-            reply.append(c"hidden_old", spec.hidden).append(c"hidden_new", hidden);
-            spec.hidden = hidden;
-        }
-        if let Some(prepare) = prepare_unique.filter(|prepare| *prepare != spec.prepare_unique) {
-            check_preparable(spec)?;
-            reply.append(c"prepareUnique_old", spec.prepare_unique).append(c"prepareUnique_new", prepare);
-            spec.prepare_unique = prepare;
-        }
-        Ok(())
-    })?;
-    call.reply.append_all(reported.finish().view());
-    Ok(Some(changed))
+    let unique = unique.is_some();
+    Ok(IndexChange { index, expire_after_seconds, hidden, prepare_unique, unique, dry_run })
 }
 
-/// Checks that an index can become unique.
-///
-/// Errors: InvalidOptions.
-fn check_preparable(spec: &IndexSpec) -> Result<()> {
-    if spec.unique || spec.is_hashed() || spec.wildcard.is_some() {
-        bail!(InvalidOptions, "Cannot prepare index {} to become unique", spec.name);
+/// Appends the changed properties of an index to the reply of collMod.
+pub(crate) fn append_change(
+    reply: &mut Builder,
+    change: &IndexChange<'_>,
+    before: &IndexSpec,
+    after: &IndexSpec,
+) {
+    if after.unique && !before.unique {
+        reply.append(c"unique_new", true);
     }
-    Ok(())
-}
-
-fn make_unique(
-    call: &mut Call<'_>,
-    operation: &Arc<Operation>,
-    namespace: &Namespace,
-    name: &str,
-    dry_run: bool,
-) -> Result<Option<Committed>> {
-    let context = call.context(operation);
-    let committed = call.server.database.convert_to_unique(operation, namespace, name, dry_run, &context)?;
-    if committed.is_some() {
-        call.reply.append(c"unique_new", true);
+    if let Some(seconds) = change.expire_after_seconds {
+        let old = before.expire_after_seconds.map(|old| Value::Int64(old as i64));
+        reply.append_optional(c"expireAfterSeconds_old", old);
+        reply.append(c"expireAfterSeconds_new", seconds as i64);
     }
-    Ok(committed)
+    if after.hidden != before.hidden {
+        reply.append(c"hidden_old", before.hidden).append(c"hidden_new", after.hidden);
+    }
+    if change.prepare_unique.is_some_and(|prepare| prepare != before.prepare_unique) {
+        reply.append(c"prepareUnique_old", before.prepare_unique);
+        reply.append(c"prepareUnique_new", after.prepare_unique);
+    }
 }
 
 /// Position in the command table.

@@ -1,0 +1,262 @@
+//! collMod: changes of a collection, of a view and of one index.
+//!
+//! All options are one commit. An index becomes unique in two steps. First, `prepareUnique` refuses writes that add
+//! duplicates but keeps existing duplicates. Then `unique` converts the index if no duplicates remain, or lists them.
+//! Unique indexes have another entry format, so the conversion builds the index again before that commit.
+
+use super::build::IndexBuild;
+use super::build_state::BuildProgress;
+use super::indexes::{Registered, Registration, name_of_index};
+use super::views::check_pipeline;
+use crate::catalog::collection::{Collection, View, clustered_expiry};
+use crate::catalog::options;
+use crate::changes::logged::LoggedCommand;
+use crate::commit::catalog_change::CatalogChange;
+use crate::database::Database;
+use crate::index::IndexSpec;
+use crate::scope::Scope;
+use crate::validator::ValidatorChange;
+use base::bson::{Array, Document, Value};
+use base::{Namespace, Result, bail, err};
+use query::{Context, Interrupt};
+use std::sync::Arc;
+use storage::store::Committed;
+
+/// The options of a collMod. Options that are `None` keep their value.
+#[derive(Clone, Copy, Default)]
+pub struct CollectionChange<'a> {
+    /// The collection that a view reads.
+    pub view_on: Option<&'a str>,
+    /// The pipeline of a view.
+    pub pipeline: Option<Array<'a>>,
+    /// The validator.
+    pub validator: ValidatorChange<'a>,
+    /// Size of a capped collection in bytes.
+    pub capped_size: Option<i64>,
+    /// Number of documents of a capped collection; zero is unlimited.
+    pub capped_max: Option<i64>,
+    /// Age in seconds at which documents of a clustered collection expire; `Some(None)` disables expiration.
+    pub expire_after_seconds: Option<Option<i64>>,
+    /// `changeStreamPreAndPostImages`.
+    pub pre_images: Option<Document<'a>>,
+    /// The change of an index.
+    pub index: Option<IndexChange<'a>>,
+}
+
+/// The change of an index.
+#[derive(Clone, Copy)]
+pub struct IndexChange<'a> {
+    /// Name or key pattern of the index.
+    pub index: Value<'a>,
+    /// Age in seconds at which documents expire.
+    pub expire_after_seconds: Option<f64>,
+    /// Hides the index from plans.
+    pub hidden: Option<bool>,
+    /// Refuses writes that add duplicates.
+    pub prepare_unique: Option<bool>,
+    /// Converts the index to a unique index.
+    pub unique: bool,
+    /// Only checks that the index can become unique.
+    pub dry_run: bool,
+}
+
+/// Specification of an index before and after its change.
+pub type ChangedIndex = (Arc<IndexSpec>, Arc<IndexSpec>);
+
+/// Result of a collMod.
+#[derive(Default)]
+pub struct CollectionChanged {
+    /// The changed index.
+    pub index: Option<ChangedIndex>,
+    /// `None` after a dry run.
+    pub committed: Option<Committed>,
+}
+
+impl Database {
+    /// Changes a collection, a view or an index. A call after LockBusy continues.
+    ///
+    /// Errors: NamespaceNotFound, IndexNotFound, InvalidOptions, errors of the options; CannotConvertIndexToUnique with
+    /// the ids of documents that share a key; interruption; LockBusy for a statement that its caller suspends.
+    pub fn modify_collection(
+        &self,
+        scope: &Scope,
+        request: &CollectionChange<'_>,
+        progress: &mut BuildProgress,
+    ) -> Result<CollectionChanged> {
+        let Scope { operation, namespace, context, .. } = scope;
+        // A pipeline is parsed before the commit lock is taken, if the name is a view.
+        let known = self.known_catalog().get(namespace).filter(|known| known.is_view()).cloned();
+        let checked = known.and_then(|known| request.view(&known));
+        if let Some(view) = &checked {
+            check_pipeline(namespace, view, context)?;
+        }
+        let is_dry_run = request.index.is_some_and(|index| index.dry_run);
+        let mut index = None;
+        let mut apply = |change: &mut CatalogChange<'_>, collection: &mut Collection| {
+            if let Some(view) = request.view(collection) {
+                change.change_view(collection, view, checked.as_ref(), context)?;
+            }
+            index = request.apply(collection, context)?;
+            Result::Ok(index.clone())
+        };
+        let state = match progress.state.take() {
+            Some(state) => state,
+            None => {
+                let begun = self.begin_builds(operation, namespace, |change| {
+                    let before = Collection::clone(change.catalog().require(namespace)?);
+                    let mut after = before.clone();
+                    match apply(change, &mut after)?.filter(|(before, after)| after.unique && !before.unique)
+                    {
+                        Some((_, unique)) => change.register_again(before, |index| {
+                            (index.spec.name == unique.name).then(|| unique.clone())
+                        }),
+                        None if is_dry_run => Ok(Registered::Nothing),
+                        None => {
+                            change.log(|| LoggedCommand::modify(&before, &after));
+                            let uuid = change.put_collection(after)?.uuid;
+                            Ok(Registered::New(Vec::new(), uuid))
+                        }
+                    }
+                })?;
+                let Some(Registration { builds, committed }) = begun else { return Ok(Default::default()) };
+                let Some(state) = builds else {
+                    return Ok(CollectionChanged { index, committed: Some(committed) });
+                };
+                let build = IndexBuild { database: self, operation, context, state };
+                let checked = operation.run_long(|| self.check_violations(namespace, &build));
+                if checked.is_err() || is_dry_run {
+                    build.abort();
+                    return checked.map(|()| CollectionChanged::default());
+                }
+                build.state
+            }
+        };
+        let build = IndexBuild { database: self, operation, context, state };
+        let committed = progress.run(build, &mut |change, collection, builds| {
+            let before = collection.clone();
+            apply(change, collection)?;
+            change.replace_indexes(collection, builds);
+            change.log(|| LoggedCommand::modify(&before, collection));
+            Ok(())
+        })?;
+        Ok(CollectionChanged { index, committed: Some(committed) })
+    }
+
+    /// Replaces a collection's catalog entry by a changed copy.
+    pub(crate) fn change_collection(
+        &self,
+        interrupt: &dyn Interrupt,
+        namespace: &Namespace,
+        mut change_it: impl FnMut(&mut Collection) -> Result<()>,
+    ) -> Result<Committed> {
+        self.must_change_catalog(interrupt, |change| {
+            let before = change.catalog().require(namespace)?.clone();
+            let mut collection = Collection::clone(&before);
+            change_it(&mut collection)?;
+            change.log(|| LoggedCommand::modify(&before, &collection));
+            change.put_collection(collection).map(drop)
+        })
+    }
+}
+
+impl CollectionChange<'_> {
+    /// Returns the definition of a view that the request changes.
+    fn view(&self, collection: &Collection) -> Option<View> {
+        if self.view_on.is_none() && self.pipeline.is_none() {
+            return None;
+        }
+        // A missing option keeps its value.
+        let now = collection.options.view.as_ref();
+        let on = self.view_on.or(now.map(|view| view.on.as_str())).unwrap_or_default().to_string();
+        let pipeline = self.pipeline.map(Value::Array).or(now.map(|view| view.pipeline.view()));
+        Some(View { on, pipeline: pipeline.unwrap_or(Value::Array(Array::EMPTY)).to_owned() })
+    }
+
+    /// Applies the other options. Returns the specification of the changed index, before and after.
+    fn apply(&self, collection: &mut Collection, context: &Context) -> Result<Option<ChangedIndex>> {
+        if collection.is_view() && (self.validator.is_any() || self.index.is_some()) {
+            bail!(InvalidOptions, "option not supported on a view");
+        }
+        let options = &mut collection.options;
+        if self.validator.is_any() {
+            let context = context.with_collation(options.collation.clone());
+            options.validator = self.validator.apply(options.validator.as_deref(), &context)?.map(Arc::new);
+        }
+        if self.capped_size.is_some() || self.capped_max.is_some() {
+            let Some(capped) = &mut options.capped else {
+                bail!(InvalidOptions, "Collection must be capped.");
+            };
+            capped.size = self.capped_size.unwrap_or(capped.size);
+            capped.max = self.capped_max.unwrap_or(capped.max).max(0);
+        }
+        if let Some(seconds) = self.expire_after_seconds {
+            if options.clustered.is_none() {
+                bail!(
+                    InvalidOptions,
+                    "'expireAfterSeconds' is only supported on collections clustered by _id"
+                );
+            }
+            options.expire_after_seconds = seconds.map(clustered_expiry).transpose()?;
+        }
+        if let Some(option) = self.pre_images {
+            options.pre_images = options::images(option, "collMod")?;
+            options::check_images(&collection.namespace, collection.data.is_none())?;
+        }
+        self.index.map(|index| index.apply(collection)).transpose()
+    }
+}
+
+impl IndexChange<'_> {
+    /// Applies the change. Returns the index's specification before and after.
+    fn apply(&self, collection: &mut Collection) -> Result<ChangedIndex> {
+        let name = name_of_index(collection.data()?, self.index)?;
+        let namespace = &collection.namespace;
+        if collection.options.clustered.as_deref() == Some(&*name) {
+            bail!(IndexNotFound, "cannot find index {name} for ns {namespace}, which is clustered by it");
+        }
+        let mut indexes = collection.data.iter_mut().flat_map(|data| &mut data.indexes);
+        let index = indexes.find(|index| index.spec.name == name);
+        let index =
+            index.ok_or_else(|| err!(IndexNotFound, "cannot find index {name} for ns {namespace}"))?;
+        let before = index.spec.clone();
+        let after = Arc::new(self.applied(&before)?);
+        *index = Arc::new(index.with(after.clone(), index.ident, &index.multikey_bits()));
+        Ok((before, after))
+    }
+
+    /// Returns the changed specification. Errors: BadValue, InvalidOptions.
+    fn applied(&self, before: &IndexSpec) -> Result<IndexSpec> {
+        let mut spec = before.clone();
+        if self.unique && !spec.unique {
+            if !spec.prepare_unique {
+                bail!(
+                    InvalidOptions,
+                    "Cannot make index unique with 'prepareUnique=false'. Run collMod to set it first."
+                );
+            }
+            spec.set_unique();
+        }
+        let prepares = self.prepare_unique == Some(true) && !spec.prepare_unique;
+        if prepares && (self.hidden.is_some() || self.expire_after_seconds.is_some()) {
+            bail!(InvalidOptions, "collMod takes 'prepareUnique' without other changes only");
+        }
+        if spec.is_id_pattern() && self.hidden == Some(true) {
+            bail!(BadValue, "can't hide _id index");
+        }
+        if let Some(seconds) = self.expire_after_seconds {
+            let is_ttl = spec.expire_after_seconds.is_some();
+            if !is_ttl && (spec.parts.len() > 1 || spec.is_id_pattern()) {
+                bail!(InvalidOptions, "TTL indexes are single-field indexes");
+            }
+            spec.expire_after_seconds = Some(seconds);
+        }
+        spec.hidden = self.hidden.unwrap_or(spec.hidden);
+        if let Some(prepare) = self.prepare_unique.filter(|prepare| *prepare != spec.prepare_unique) {
+            if spec.unique || spec.is_hashed() || spec.wildcard.is_some() {
+                bail!(InvalidOptions, "Cannot prepare index {} to become unique", spec.name);
+            }
+            spec.prepare_unique = prepare;
+        }
+        Ok(spec)
+    }
+}
