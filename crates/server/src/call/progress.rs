@@ -28,6 +28,11 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
+    /// Returns the state of the handler before its statement was suspended.
+    pub(crate) fn take_state(&mut self) -> Option<HandlerState> {
+        self.suspended.as_mut()?.handler_state.take()
+    }
+
     /// Returns true if the handler keeps its state while its statement waits.
     pub(crate) fn is_kept(&self) -> bool {
         self.suspended.as_ref().is_some_and(|suspended| suspended.handler_state.is_some())
@@ -40,6 +45,9 @@ impl Progress {
     }
 }
 
+/// What a handler keeps between its calls.
+pub(crate) type HandlerState = Box<dyn Any + Send>;
+
 /// State of a command whose statement waits without a thread.
 #[derive(Default)]
 pub(crate) struct SuspendedCommand {
@@ -48,7 +56,7 @@ pub(crate) struct SuspendedCommand {
     /// Ticket of the statement in the queue of its record.
     pub(crate) ticket: Cell<Option<RecordTicket>>,
     /// State of the handler. Without it, the handler begins again.
-    pub(crate) handler_state: Option<Box<dyn Any + Send>>,
+    pub(crate) handler_state: Option<HandlerState>,
     /// First call of the handler, and the latest commit before it.
     pub(crate) began: Option<(Instant, Position)>,
     /// Results of single statements, while the profiler is on.

@@ -90,7 +90,7 @@ fn run(call: &mut Call<'_>, database: &str, command: DocumentBuf) -> Result<()> 
         reply: &mut reply,
         transaction: None,
         operation_id: call.operation_id,
-        may_suspend: Cell::new(false),
+        may_suspend: Cell::new(call.may_suspend.take()),
         inner_wait: Cell::default(),
         exhaust_allowed: false,
         streams: None,

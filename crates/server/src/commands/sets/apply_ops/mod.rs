@@ -2,12 +2,15 @@
 //!
 //! Each operation is a commit of its own, as in MongoDB since 7.0, and is logged as the change that
 //! it made. `results` reports an entry that fails, and the later entries are still applied. An
-//! entry that cannot be applied at all ends the command.
+//! entry that cannot be applied at all ends the command. After a wait the command continues with the
+//! entry that waited.
 
 mod entry;
 
 use crate::access::{Requirements, requirements};
+use crate::call::progress::HandlerState;
 use crate::call::{Call, HandlerStatus, Row};
+use crate::commands::crud::write_batch::is_suspended;
 use crate::protocol::fields::Fields;
 use base::bson::{Builder, Document, Element, Type, Value};
 use base::{CompatibleWith, Error, ErrorCode, Result, bail, err};
@@ -15,7 +18,8 @@ use base::{CompatibleWith, Error, ErrorCode, Result, bail, err};
 /// Position in the command table.
 pub(crate) const APPLY_OPS: Row =
     Row::write("applyOps", apply_ops, Requirements::By(requirements::apply_ops))
-        .help("Applies entries of an oplog.");
+        .help("Applies entries of an oplog.")
+        .restarts();
 
 /// Options that apply to all operations of a command.
 #[derive(Clone, Copy)]
@@ -36,6 +40,9 @@ fn apply_ops(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let always_upsert = always_upsert.unwrap_or(call.server.settings.compatible_with < CompatibleWith::V8_2);
     fields.finish()?;
     let outcome = apply(call, operations, Options { bypass_validation, always_upsert });
+    if is_suspended(&outcome) {
+        return outcome.map(|_| HandlerStatus::Done);
+    }
     call.acknowledge(None)?;
     match outcome {
         Ok(results) => {
@@ -65,13 +72,28 @@ impl Results {
     }
 }
 
+/// Progress of a command whose operation waits.
+#[derive(Default)]
+struct Applying {
+    results: Results,
+    /// Position of the operation.
+    at: usize,
+    /// The state of its handler, if it is a command.
+    handler_state: Option<HandlerState>,
+}
+
 /// Applies operations in order.
 ///
 /// Errors: UnknownError if some operations failed; the error of an operation that ended the
-/// command.
+/// command; LockBusy for an operation that waits.
 fn apply(call: &mut Call<'_>, operations: Vec<Document<'_>>, options: Options) -> Result<Results> {
-    let mut results = Results::default();
-    for operation in operations {
+    let kept = call.progress.take_state().and_then(|state| state.downcast::<Applying>().ok());
+    let Applying { mut results, at, handler_state } = kept.map(|kept| *kept).unwrap_or_default();
+    if let Some(suspended) = &mut call.progress.suspended {
+        suspended.handler_state = handler_state;
+    }
+    for (at, operation) in operations.into_iter().enumerate().skip(at) {
+        call.may_suspend.set(true);
         let kind = operation.get("op").and_then(|kind| kind.as_str()).unwrap_or_default();
         let applied = match kind {
             "n" => continue,
@@ -83,6 +105,10 @@ fn apply(call: &mut Call<'_>, operations: Vec<Document<'_>>, options: Options) -
         };
         match applied {
             Ok(applied) => results.0.push(applied),
+            Err(error) if error.code() == ErrorCode::LockBusy => {
+                let handler_state = call.progress.take_state();
+                return Err(call.keep(Applying { results, at, handler_state }, error));
+            }
             Err(error) => {
                 results.0.push(false);
                 return Err(results.fail(error));
@@ -124,11 +150,12 @@ fn wrong_type(name: &str, found: Value<'_>, expected: &str) -> Error {
     Error::wrong_type(format_args!("OplogEntryBase.{name}"), found.kind(), expected)
 }
 
-/// Returns true if the command continues after this error. An interruption ends the command.
+/// Returns true if the command continues after this error. An interruption ends the command, and a wait suspends it.
 fn may_continue(error: &Error) -> bool {
     !matches!(
         error.code(),
-        ErrorCode::MaxTimeMSExpired
+        ErrorCode::LockBusy
+            | ErrorCode::MaxTimeMSExpired
             | ErrorCode::Interrupted
             | ErrorCode::InterruptedAtShutdown
             | ErrorCode::InterruptedDueToReplStateChange
