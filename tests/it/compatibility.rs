@@ -269,7 +269,7 @@ const WITHOUT_EFFECT: &str = "
 | `validate` | `scandata` |
 | `serverStatus` | names of sections that do not exist |
 
-A write with `w: 0` returns no result.
+A write with `w: 0` returns neither counts nor errors of statements. `bulkWrite` returns its totals.
 
 ## Differences from MongoDB
 

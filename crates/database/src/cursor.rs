@@ -310,7 +310,7 @@ pub struct IdleCursor {
     /// True if getMore waits at the end.
     pub await_data: bool,
     /// The command that opened it.
-    pub originating_command: Option<DocumentBuf>,
+    pub originating_command: Option<Arc<DocumentBuf>>,
 }
 
 /// An idle cursor, or the entry of a cursor in use.
@@ -589,7 +589,7 @@ impl Cursors {
                 no_timeout: slot.no_timeout,
                 tailable: cursor.tailable,
                 await_data: cursor.await_data,
-                originating_command: slot.operation.originating_command().map(|command| command.to_owned()),
+                originating_command: slot.operation.originating_command().cloned(),
             })
         });
         idle.collect()

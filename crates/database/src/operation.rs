@@ -11,7 +11,7 @@ mod suspension;
 use crate::catalog::history::View;
 use crate::changes::open_transaction::OpenTransaction;
 use crate::memory::{OperationMemory, Shared};
-use base::bson::{Document, DocumentBuf};
+use base::bson::DocumentBuf;
 use base::{Error, ErrorCode, Result, bail, err};
 use parking_lot::Mutex;
 pub(crate) use plans::PlanUse;
@@ -68,7 +68,7 @@ pub struct Operation {
     pub docs_examined: AtomicI64,
     plans: Plans,
     /// The command that opened the cursor of the operation, without secrets.
-    originating_command: OnceLock<DocumentBuf>,
+    originating_command: OnceLock<Arc<DocumentBuf>>,
     /// View of a snapshot read, and its cluster time.
     snapshot: OnceLock<(u64, View)>,
     /// View of a secondary.
@@ -295,12 +295,12 @@ impl Operation {
 
     /// Sets the command that opened its cursor. Called once, before the cursor is registered.
     pub fn set_originating_command(&self, command: DocumentBuf) {
-        let _ = self.originating_command.set(command);
+        let _ = self.originating_command.set(Arc::new(command));
     }
 
     /// Returns the command that opened its cursor, if the cursor stayed open.
-    pub fn originating_command(&self) -> Option<Document<'_>> {
-        self.originating_command.get().map(DocumentBuf::view)
+    pub fn originating_command(&self) -> Option<&Arc<DocumentBuf>> {
+        self.originating_command.get()
     }
 
     /// Sets a view of a secondary. Called once, before the first read.

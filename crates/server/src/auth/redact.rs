@@ -30,11 +30,25 @@ const SHOWN_MAX: usize = 16 * 1024;
 pub(super) fn shown(command: &Command, body: Document<'_>) -> String {
     let mut text = without(command, body).to_string();
     if text.len() > SHOWN_MAX {
-        let end = (0..=SHOWN_MAX).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
-        text.truncate(end);
+        text.truncate(text.floor_char_boundary(SHOWN_MAX));
         text.push_str("...");
     }
     text
+}
+
+/// Maximum size of a command in the profile, in the log and in `$currentOp`, in bytes.
+const COMMAND_MAX: usize = 50 * 1024;
+
+/// Returns a command, or a document with its truncated text, as MongoDB does.
+pub(crate) fn truncated(command: DocumentBuf) -> DocumentBuf {
+    if command.bytes().len() <= COMMAND_MAX {
+        return command;
+    }
+    let mut text = command.to_string();
+    text.truncate(text.floor_char_boundary(COMMAND_MAX));
+    let mut out = Builder::new();
+    out.append(c"$truncated", &text);
+    out.finish()
 }
 
 /// Returns a command's document without secrets.

@@ -21,9 +21,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use wire::request::Request;
 
-/// Maximum size of a whole command, in bytes. A longer command is truncated and stored as text.
-const COMMAND_MAX: usize = 50 * 1024;
-
 /// A finished operation.
 pub(crate) struct Finished<'a> {
     pub(crate) request: &'a Request<'a>,
@@ -133,7 +130,7 @@ impl Finished<'_> {
         let operation = self.state.activity.operation();
         if self.command.continues_cursor && !self.has_secrets() {
             let command = operation.as_ref().and_then(|used| used.operation.originating_command());
-            out.append_optional(c"originatingCommand", command);
+            out.append_optional(c"originatingCommand", command.map(|command| command.view()));
         }
         let (keys, documents) = operation.as_ref().map_or((0, 0), |used| used.examined());
         if let Ok(reply) = self.outcome {
@@ -204,7 +201,7 @@ impl Finished<'_> {
         }
         out.append(c"ts", Value::DateTime(now_millis()));
         out.append(c"client", &self.state.activity.client.ip().to_string());
-        let name = self.state.app_name();
+        let name = self.state.activity.app_name();
         out.append_optional(c"appName", (!name.is_empty()).then_some(name));
         out.begin_array(c"allUsers");
         if let Some(identity) = &self.state.identity {
@@ -239,7 +236,6 @@ impl Finished<'_> {
                 entry.iter().filter_map(|field| Some((logged_name(field.name())?, field.value().into())));
             attributes.extend(shown);
             attributes.push(("remote", Attribute::Text(remote.as_str().into())));
-            attributes.push(("protocol", Attribute::Text("op_msg".into())));
             attributes.push(("durationMillis", Attribute::Number(took.as_millis() as i64)));
             let (mut record, attributes) = (Record::builder(), attributes.as_slice());
             record.level(Level::Info).target(module_path!()).key_values(&attributes);
@@ -251,7 +247,7 @@ impl Finished<'_> {
     fn append_command(&self, out: &mut Builder, command: impl FnOnce() -> DocumentBuf) {
         let command = match self.has_secrets() {
             true => DocumentBuf::default(),
-            false => truncated(command()),
+            false => redact::truncated(command()),
         };
         out.append(c"command", &command);
     }
@@ -261,23 +257,10 @@ impl Finished<'_> {
     }
 }
 
-/// Returns a command, or a document with its truncated text.
-pub(crate) fn truncated(command: DocumentBuf) -> DocumentBuf {
-    if command.bytes().len() <= COMMAND_MAX {
-        return command;
-    }
-    let mut text = command.to_string();
-    let end = (0..=COMMAND_MAX.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
-    text.truncate(end.unwrap_or(0));
-    let mut out = Builder::new();
-    out.append(c"$truncated", &text);
-    out.finish()
-}
-
 /// Returns the name in the log of a field of `system.profile`; `None` for a field that the log has elsewhere or lacks.
 fn logged_name(field: &str) -> Option<&str> {
     match field {
-        "op" | "millis" | "protocol" | "ts" | "client" | "allUsers" | "user" => None,
+        "op" | "millis" | "ts" | "client" | "allUsers" | "user" => None,
         "numYield" => Some("numYields"),
         "responseLength" => Some("reslen"),
         field => Some(field),

@@ -4,7 +4,7 @@
 
 use crate::access::{self, Requirements, requirements};
 use crate::auth::{self, redact};
-use crate::call::{Call, HandlerStatus, Row, finished};
+use crate::call::{Call, HandlerStatus, Row};
 use crate::protocol::fields::Fields;
 use crate::state::fail_point::Target;
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Value};
@@ -203,7 +203,7 @@ fn fail_on_demand(call: &Call<'_>, namespace: &Namespace) -> Result<()> {
     }
     call.server.fail_points.check_get_more(&Target {
         names: [call.request.name, call.command.name],
-        app_name: call.connection.app_name(),
+        app_name: call.connection.activity.app_name(),
         connection_id: call.connection.activity.connection_id,
         namespace: namespace.as_str().to_string(),
         has_max_time: false,
@@ -298,7 +298,7 @@ fn keep(call: &mut Call<'_>, mut cursor: Cursor) -> i64 {
     cursor.tag =
         requested.map(|requested| access::requirements::cursor_tag(requested, &call.command.requirements));
     let command = redact::without(call.command, call.request.body);
-    cursor.operation.set_originating_command(finished::truncated(command));
+    cursor.operation.set_originating_command(redact::truncated(command));
     cursor.session = call.arguments.session;
     cursor.transaction = call.arguments.transaction_number.filter(|_| call.transaction.is_some());
     let id = call.server.database.register_cursor(cursor);

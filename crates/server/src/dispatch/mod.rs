@@ -15,6 +15,7 @@ use crate::call::progress::{Progress, RequestStart};
 use crate::call::transaction_rules::{self, Part};
 use crate::call::{Call, DurabilityWait, Handler, HandlerStatus, Row, waits};
 use crate::commands::table;
+use crate::observe::activity;
 use crate::observe::profiler::{Notes, Setting};
 use crate::process::event::Event;
 use crate::protocol::read_concern::ReadConcern;
@@ -22,7 +23,7 @@ use crate::protocol::reply::{self, LabelContext, Reply};
 use crate::protocol::write_concern::Effective;
 use crate::server::Server;
 use crate::session::Sessions;
-use crate::state::connection::{self, ConnectionState};
+use crate::state::connection::ConnectionState;
 use crate::state::fail_point::{Failure, Target};
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::namespace::is_internal_database;
@@ -679,8 +680,8 @@ impl<'a> Run<'a, '_> {
     {
         let metadata = self.request.body.get("client").and_then(|client| client.as_document());
         match metadata.filter(|_| matches!(self.command.name, "hello" | "isMaster")) {
-            Some(metadata) => connection::app_name(metadata),
-            None => state.app_name(),
+            Some(metadata) => activity::app_name(metadata),
+            None => state.activity.app_name(),
         }
     }
 

@@ -9,7 +9,7 @@
 use crate::observe::usage::Usage;
 use crate::protocol::names::UserName;
 use base::ErrorCode;
-use base::bson::Document;
+use base::bson::{Document, DocumentBuf};
 use database::time;
 use database::{Database, Operation, SessionId};
 use parking_lot::Mutex;
@@ -52,6 +52,7 @@ pub(crate) struct Activity {
     /// Bytes of an incomplete message or an unread reply. Zero for small buffers.
     pub(crate) buffered: AtomicU64,
     handle: OnceLock<Box<dyn ConnectionHandle>>,
+    metadata: OnceLock<Box<DocumentBuf>>,
     current: Mutex<Current>,
     usage: Mutex<Usage>,
     /// Usage of closed connections.
@@ -115,6 +116,21 @@ impl Activity {
     /// Sets the handle on the client's connection, once.
     pub(crate) fn set_handle(&self, handle: Box<dyn ConnectionHandle>) {
         let _ = self.handle.set(handle);
+    }
+
+    /// Sets the client metadata of the first hello. Returns false if the connection has metadata.
+    pub(crate) fn set_metadata(&self, metadata: Document<'_>) -> bool {
+        self.metadata.set(Box::new(metadata.to_owned())).is_ok()
+    }
+
+    /// Returns the client metadata, if the client has sent any.
+    pub(crate) fn metadata(&self) -> Option<Document<'_>> {
+        self.metadata.get().map(|metadata| metadata.view())
+    }
+
+    /// Returns the application's name in the client metadata, empty if missing.
+    pub(crate) fn app_name(&self) -> &str {
+        self.metadata().map_or("", app_name)
     }
 
     /// Closes the connection.
@@ -272,6 +288,12 @@ impl Activity {
     }
 }
 
+/// Returns the application's name in client metadata, empty if missing.
+pub(crate) fn app_name(metadata: Document<'_>) -> &str {
+    let application = metadata.get("application").and_then(|value| value.as_document());
+    application.and_then(|document| document.get("name")).and_then(|name| name.as_str()).unwrap_or("")
+}
+
 /// All open connections.
 #[derive(Default)]
 pub(crate) struct Activities {
@@ -292,6 +314,7 @@ impl Activities {
             streams: AtomicBool::new(false),
             buffered: AtomicU64::new(0),
             handle: OnceLock::new(),
+            metadata: OnceLock::new(),
             current: Mutex::new(Current {
                 operation_id: 0,
                 command: "",

@@ -160,6 +160,11 @@ impl WriteConcern {
         }
     }
 
+    /// Returns true for `w: 0`, also with `j: false`.
+    pub(crate) fn is_unacknowledged(&self) -> bool {
+        self.w == Some(Acknowledgement::Members(0)) && self.journal != Some(true)
+    }
+
     /// Returns true for the empty concern.
     pub(crate) fn is_empty(&self) -> bool {
         *self == WriteConcern::default()

@@ -9,7 +9,6 @@ use crate::session::Session;
 use crate::state::auth::Auth;
 use crate::state::parameters::Parameters;
 use crate::state::tls::ReportedErrors;
-use base::bson::{Document, DocumentBuf};
 use database::EventCount;
 use rustls::ProtocolVersion;
 use rustls::pki_types::CertificateDer;
@@ -36,8 +35,6 @@ pub(crate) struct ConnectionState {
     pub(crate) is_inner: bool,
     /// TLS version and certificate of an encrypted connection.
     pub(crate) peer: Option<Box<Peer>>,
-    /// Client metadata of the first hello.
-    pub(crate) metadata: Option<Box<DocumentBuf>>,
     /// Last used session, so that repeated use needs no lookup.
     pub(crate) session: Option<Arc<Session>>,
     /// Counters of the last used database.
@@ -104,7 +101,6 @@ impl ConnectionState {
             is_system: false,
             is_inner: false,
             peer: None,
-            metadata: None,
             session: None,
             counted: None,
             is_load_balanced: false,
@@ -129,17 +125,6 @@ impl ConnectionState {
             false => MAX_MESSAGE_SIZE,
         }
     }
-
-    /// Returns the application's name in the client metadata, empty if missing.
-    pub(crate) fn app_name(&self) -> &str {
-        self.metadata.as_ref().map_or("", |metadata| app_name(metadata.view()))
-    }
-}
-
-/// Returns the application's name in client metadata, empty if missing.
-pub(crate) fn app_name(metadata: Document<'_>) -> &str {
-    let application = metadata.get("application").and_then(|value| value.as_document());
-    application.and_then(|document| document.get("name")).and_then(|name| name.as_str()).unwrap_or("")
 }
 
 /// State of the network.

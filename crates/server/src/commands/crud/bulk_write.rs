@@ -172,6 +172,9 @@ impl<'d> WriteCommand<'d> for BulkWrite<'_> {
 
     fn finish(&self, call: &mut Call<'_>, state: &mut Bulk) -> Result<HandlerStatus> {
         let Bulk { retryable, totals, replies, committed, .. } = state;
+        if call.is_unacknowledged() {
+            replies.clear();
+        }
         cursors::listing(
             call,
             self.namespace.clone(),

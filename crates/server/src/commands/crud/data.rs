@@ -5,7 +5,7 @@ use crate::process::blocking;
 use crate::protocol::fields::Fields;
 use crate::protocol::read_concern::{Mode, ReadConcern, ReadPreference};
 use crate::protocol::reply;
-use crate::protocol::write_concern::Effective;
+use crate::protocol::write_concern::{Effective, WriteConcern};
 use base::bson::Document;
 use base::{Error, Namespace, Result, bail, err};
 use database::language::{Collation, Context, Interrupt};
@@ -104,6 +104,12 @@ impl Call<'_> {
     pub(crate) fn write_concern(&self) -> Effective {
         let default = self.server.set_settings.default_concerns.write(self.server.is_replicated());
         Effective::new(self.arguments.write_concern.as_ref(), default)
+    }
+
+    /// Returns true if the write concern is `w: 0`. The reply of insert, update and delete then has no results and no
+    /// errors of statements, as in MongoDB. Drivers read no reply at `w: 0`, except old ones.
+    pub(crate) fn is_unacknowledged(&self) -> bool {
+        self.arguments.write_concern.as_ref().is_some_and(WriteConcern::is_unacknowledged)
     }
 
     /// Waits for the write concern and appends `writeConcernError` if it fails. The write stays

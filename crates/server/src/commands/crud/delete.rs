@@ -129,7 +129,7 @@ impl<'d> WriteCommand<'d> for Delete<'_> {
     }
 
     fn finish(&self, call: &mut Call<'_>, state: &mut Deleting) -> Result<HandlerStatus> {
-        call.reply.append(c"n", state.deleted as i32);
+        call.reply.append(c"n", if call.is_unacknowledged() { 0 } else { state.deleted as i32 });
         state.batch.finish(call)
     }
 }

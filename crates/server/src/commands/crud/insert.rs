@@ -54,7 +54,7 @@ fn insert(call: &mut Call<'_>) -> Result<HandlerStatus> {
         let Inserting { batch, inserted, position, .. } = inserting;
         let position = *position;
         call.server.counters.inserted.add(position.min(count) as u64 + u64::from(position < count));
-        call.reply.append(c"n", *inserted);
+        call.reply.append(c"n", if call.is_unacknowledged() { 0 } else { *inserted });
         batch.finish(call)
     };
     run_suspendable(call, begin, run)

@@ -156,6 +156,10 @@ impl<'d> WriteCommand<'d> for UpdateCommand<'_> {
 
     fn finish(&self, call: &mut Call<'_>, state: &mut Updating) -> Result<HandlerStatus> {
         let Updating { batch, matched, modified, upserted, .. } = state;
+        if call.is_unacknowledged() {
+            call.reply.append(c"n", 0).append(c"nModified", 0);
+            return batch.finish(call);
+        }
         call.reply.append(c"n", *matched + upserted.len() as i32);
         if !upserted.is_empty() {
             call.reply.begin_array(c"upserted");

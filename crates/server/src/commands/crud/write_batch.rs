@@ -209,6 +209,9 @@ impl WriteBatch {
 
     /// Appends `writeErrors`, waits for the write concern and appends its outcome.
     pub(crate) fn finish(&self, call: &mut Call<'_>) -> Result<HandlerStatus> {
+        if call.is_unacknowledged() {
+            return call.acknowledge(self.committed);
+        }
         if !self.errors.is_empty() {
             // A failed statement fails the whole transaction.
             call.progress.statement_failed = self.in_transaction;

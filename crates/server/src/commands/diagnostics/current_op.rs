@@ -152,7 +152,7 @@ fn idle_cursor(cursor: &database::IdleCursor) -> DocumentBuf {
         .append(c"nBatchesReturned", cursor.batches as i64);
     entry.append(c"noCursorTimeout", cursor.no_timeout).append(c"tailable", cursor.tailable);
     entry.append(c"awaitData", cursor.await_data);
-    entry.append_optional(c"originatingCommand", cursor.originating_command.as_ref()).end();
+    entry.append_optional(c"originatingCommand", cursor.originating_command.as_deref()).end();
     entry.finish()
 }
 
@@ -200,6 +200,9 @@ fn entry(
     let mut entry = Builder::new();
     entry.append(c"type", "op").append(c"desc", &format!("conn{}", activity.connection_id));
     entry.append(c"connectionId", activity.connection_id).append(c"client", &activity.client.to_string());
+    let name = activity.app_name();
+    entry.append_optional(c"appName", (!name.is_empty()).then_some(name));
+    entry.append_optional(c"clientMetadata", activity.metadata());
     entry.append(c"active", current.is_some()).append(c"currentOpTime", &format_time(now_millis()));
     append_user(&mut entry, activity.user().as_ref());
     if let Some(current) = current {

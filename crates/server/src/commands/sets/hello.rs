@@ -153,7 +153,8 @@ fn remember_client(call: &mut Call<'_>, client: Document<'_>) -> Result<()> {
     if call.progress.waiting_until.is_some() {
         return Ok(());
     }
-    if call.connection.metadata.is_some() {
+    let activity = &call.connection.activity;
+    if activity.metadata().is_some() {
         bail!(
             ClientMetadataCannotBeMutated,
             "The client metadata document may only be sent in the first hello"
@@ -163,8 +164,8 @@ fn remember_client(call: &mut Call<'_>, client: Document<'_>) -> Result<()> {
         Some(_) => check_client(client)?,
         None => warn_of_empty_metadata(call),
     }
-    call.connection.metadata = Some(Box::new(client.to_owned()));
-    log::debug!(c = "NETWORK"; "connection {} is {client:?}", call.connection.activity.connection_id);
+    activity.set_metadata(client);
+    log::debug!(c = "NETWORK"; "connection {} is {client:?}", activity.connection_id);
     Ok(())
 }
 

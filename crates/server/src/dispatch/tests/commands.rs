@@ -3,6 +3,7 @@
 use crate::call::HandlerStatus;
 use crate::commands::table;
 use crate::dispatch::request::Request;
+use crate::observe::activity;
 use crate::process::event::Event;
 use crate::server::Server;
 use crate::state::connection::ConnectionState;
@@ -211,7 +212,10 @@ fn client_metadata_is_taken_once() {
     assert_eq!(code(&hello(&"x".repeat(200))), Some(184));
     assert!(is_ok(&hello("app")));
     assert_eq!(code(&hello("app")), Some(186));
-    assert_eq!(client.state.app_name(), "app");
+    let now = client.run(|b| _ = b.append(c"currentOp", 1).append(c"appName", "app"));
+    let listed = now.view().get("inprog").and_then(|listed| listed.as_array()).unwrap();
+    let metadata = listed.iter().next().and_then(|entry| entry.as_document()?.get("clientMetadata")).unwrap();
+    assert_eq!(activity::app_name(metadata.as_document().unwrap()), "app");
 }
 
 #[test]

@@ -46,7 +46,7 @@ impl Extras {
 
     /// Returns a truncated text and records the truncation.
     fn cut<'t>(&mut self, name: &str, text: &'t str) -> &'t str {
-        let short = text.get(..floor_char_boundary(text, self.longest)).unwrap_or_default();
+        let short = text.get(..text.floor_char_boundary(self.longest)).unwrap_or_default();
         if short.len() < text.len() {
             self.cut.push((name.to_string(), text.len()));
         }
@@ -148,15 +148,6 @@ fn severity(level: Level) -> &'static str {
         Level::Debug => "D1",
         Level::Trace => "D2",
     }
-}
-
-/// Returns the largest character boundary not above `at`, or the end.
-fn floor_char_boundary(text: &str, at: usize) -> usize {
-    let mut end = text.len().min(at);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    end
 }
 
 /// Returns a string as a JSON literal.
