@@ -570,7 +570,7 @@ KNOWN = {
         "constant of n for n documents: $indexOfArray", "constant of n for n documents: $getField",
         "constant of n for n documents: $arrayElemAt"],
     "each path is searched in the document": [
-        "specification of $project renamed", "specification of $group by n fields", "update $rename n fields"],
+        "specification of $project renamed", "specification of $group by n fields"],
     "a long text is searched in windows, whose size depends on time": ["expression $regexMatch"],
     "each document of the output has the other fields": ["stage $unwind"],
 }

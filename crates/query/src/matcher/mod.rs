@@ -36,6 +36,7 @@ pub use near::{Center, Near};
 pub use node::{Node, Predicate};
 pub use part::Part;
 pub use regex_match::RegexMatch;
+pub(crate) use siblings::fields_by_name;
 pub use top_level::Expr;
 pub use unparsed::mentions_expr;
 

@@ -74,7 +74,7 @@ impl<'a> Siblings<'a> {
 pub(super) const MANY: usize = 32;
 
 /// Returns the fields by name. As in a search, the first of several equal names counts.
-pub(super) fn fields_by_name(document: Document<'_>) -> HashMap<&[u8], Element<'_>> {
+pub(crate) fn fields_by_name(document: Document<'_>) -> HashMap<&[u8], Element<'_>> {
     let mut fields = HashMap::default();
     for element in document {
         fields.entry(element.name_bytes()).or_insert(element);

@@ -6,6 +6,7 @@
 
 use super::array_filters::ArrayFilter;
 use super::operators::Change;
+use super::sources::{Search, Sources};
 use super::tree::{Child, Elements, Fields, Node, identifier, join};
 use crate::Context;
 use base::bson::{Builder, Document, DocumentBuf, Element, FieldName, FieldNameBuf, Value};
@@ -27,6 +28,8 @@ pub(crate) struct FieldContext<'v> {
     pub(crate) path: &'v str,
     /// The name of the field.
     pub(crate) name: &'v str,
+    /// Searches in `root`.
+    pub(crate) sources: &'v dyn Search<'v>,
 }
 
 impl FieldContext<'_> {
@@ -59,6 +62,7 @@ pub(crate) struct Walk<'c> {
     /// Whether an array was rewritten. MongoDB counts it as a modification even if the result is equal. Example: a
     /// `$push` whose `$slice` removes the new element.
     pub(crate) rewritten: Cell<bool>,
+    sources: Sources<'c>,
 }
 
 /// A document or array whose fields are updated.
@@ -79,7 +83,8 @@ impl<'c> Walk<'c> {
         is_insert: bool,
         filters: &'c [ArrayFilter],
     ) -> Walk<'c> {
-        Walk { context, root, position, is_insert, filters, rewritten: Cell::new(false) }
+        let sources = Sources::new(root);
+        Walk { context, root, position, is_insert, filters, rewritten: Cell::new(false), sources }
     }
 
     /// Returns the updated document.
@@ -91,7 +96,8 @@ impl<'c> Walk<'c> {
     }
 
     fn field<'v>(&'v self, path: &'v str, name: &'v str) -> FieldContext<'v> {
-        FieldContext { context: self.context, root: self.root, is_insert: self.is_insert, path, name }
+        let (context, root, sources) = (self.context, self.root, &self.sources);
+        FieldContext { context, root, is_insert: self.is_insert, path, name, sources }
     }
 
     /// Returns the fields with `$` replaced by its position.

@@ -9,9 +9,10 @@ use super::tree::{Child, Elements, Fields, Node, join};
 use super::{Kind, Update};
 use crate::Context;
 use crate::change::diff::{ArrayNode, DocumentNode, Node as DiffNode, between, same_value};
+use crate::matcher::fields_by_name;
 use base::Result;
 use base::bson::{Array, Document, DocumentBuf, Element, Value};
-use std::collections::HashMap;
+use foldhash::HashMap;
 
 impl Update {
     /// Returns the diff from a document to the result of [`apply`](Update::apply) with an equal `position`. `None` if
@@ -58,14 +59,7 @@ struct Names<'a> {
 impl<'a> Names<'a> {
     /// Prepares for this number of searches.
     fn new(document: Document<'a>, searches: usize) -> Names<'a> {
-        let all = (searches > 16).then(|| {
-            let mut all = HashMap::new();
-            for element in document {
-                all.entry(element.name_bytes()).or_insert(element);
-            }
-            all
-        });
-        Names { document, all }
+        Names { document, all: (searches > 16).then(|| fields_by_name(document)) }
     }
 
     /// Returns the first field with this name.

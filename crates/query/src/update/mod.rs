@@ -13,6 +13,7 @@ pub mod operators;
 mod oplog;
 mod pipeline;
 mod replacement;
+mod sources;
 mod tree;
 
 use crate::{Context, Matcher};

@@ -178,11 +178,11 @@ pub(super) fn add_rename(tree: &mut Fields, argument: &Element<'_>) -> Result<()
 impl RenameTo {
     /// Returns the value to move, if the source exists.
     fn value<'v>(&self, field: &FieldContext<'v>) -> Result<Option<Value<'v>>> {
-        let (value, array) = source(field.root, &self.source)?;
+        let (value, array) = field.sources.value_at(&self.source)?;
         if let (Some(_), Some(array)) = (value, array) {
             return Err(self.refuse("source", &self.source, array, field));
         }
-        if let (Some(_), Some(array)) = (value, array_on_path(field.root, &self.target)) {
+        if let (Some(_), Some(array)) = (value, field.sources.array_on_path(&self.target)) {
             return Err(self.refuse("destination", &self.target, array, field));
         }
         Ok(value)
@@ -196,53 +196,6 @@ impl RenameTo {
             field.id_text()
         )
     }
-}
-
-/// Returns the value at a path, and the name of the innermost array on the path. Arrays are entered only by position.
-///
-/// Errors: PathNotViable if a value on the path cannot have the next component.
-fn source<'v, 'p>(root: Document<'v>, path: &'p Path) -> Result<(Option<Value<'v>>, Option<&'p str>)> {
-    let mut value = Value::Document(root);
-    let mut parent = None;
-    let mut array = None;
-    for component in path.components() {
-        let (found, name) = match value {
-            Value::Document(document) => (document.find(component.name()), component.name()),
-            Value::Array(elements) if component.index().is_some() => {
-                array = parent.map(|(_, name)| name);
-                let element = component.index().and_then(|index| elements.elements().nth(index));
-                (element, component.name())
-            }
-            _ => {
-                let (element, part) = parent.map_or_else(
-                    || (String::new(), component.name()),
-                    |(element, name): (Element<'_>, _)| (element.to_string(), name),
-                );
-                bail!(
-                    PathNotViable,
-                    "cannot use the part ({part} of {path}) to traverse the element ({{{element}}})"
-                );
-            }
-        };
-        let Some(element) = found else { return Ok((None, array)) };
-        value = element.value();
-        parent = Some((element, name));
-    }
-    Ok((Some(value), array))
-}
-
-/// Returns the name of the first array on a path.
-fn array_on_path<'p>(root: Document<'_>, path: &'p Path) -> Option<&'p str> {
-    let mut document = root;
-    let (_, parents) = path.components().split_last()?;
-    for component in parents {
-        match document.get(component.name())? {
-            Value::Document(inner) => document = inner,
-            Value::Array(_) => return Some(component.name()),
-            _ => return None,
-        }
-    }
-    None
 }
 
 impl Operator for RenameTo {

@@ -66,6 +66,33 @@ fn rename_moves_a_value() {
 }
 
 #[test]
+fn many_renames_find_what_a_few_find() {
+    let list = |each: &dyn Fn(usize) -> String| (10..60).map(each).collect::<Vec<_>>().join(", ");
+    let fields = list(&|n| format!("f{n}: {n}"));
+    let renames = list(&|n| format!("f{n}: 'x{n}', 'd.f{n}': 'e.x{n}', 'missing.f{n}': 'y{n}'"));
+    let moved = list(&|n| format!("x{n}: {n}"));
+    let before = format!("{{_id: 1, a: 1, {fields}, d: {{{fields}, b: 2}}, l: [{{b: 1}}]}}");
+    let after = format!("{{_id: 1, d: {{b: 2}}, l: [{{b: 1}}], e: {{{moved}}}, {moved}, z: 1}}");
+    case(&format!("{{$rename: {{{renames}, a: 'z'}}}}")).gives(&before, &after);
+    case(&format!("{{$rename: {{{renames}, a: 'z', 'l.5': 'f'}}}}")).gives(&before, &after);
+    case(&format!("{{$rename: {{{renames}, 'l.0': 'z'}}}}")).fails(
+        &before,
+        2,
+        "The source field cannot be an array element, 'l.0' in doc with _id: 1 has an array field called 'l'",
+    );
+    case(&format!("{{$rename: {{{renames}, a: 'l.0.c'}}}}")).fails(
+        &before,
+        2,
+        "The destination field cannot be an array element, 'l.0.c' in doc with _id: 1 has an array field called 'l'",
+    );
+    case(&format!("{{$rename: {{{renames}, 'a.b': 'z'}}}}")).fails(
+        &before,
+        28,
+        "cannot use the part (b of a.b) to traverse the element ({a: 1})",
+    );
+}
+
+#[test]
 fn push_appends_and_its_clauses_work_in_order() {
     case("{$push: {a: [1]}}").gives("{a: [0]}", "{a: [0, [1]]}");
     case("{$push: {a: {$each: [5, 1], $sort: 1, $slice: -2}}}").gives("{a: [3, 2]}", "{a: [3, 5]}");
