@@ -17,6 +17,8 @@ const CAPPED_ORDER: &str = "k.order";
 pub(crate) const USERS: &str = "users";
 /// Least number of a user that a client creates by the localhost exception. The others may read.
 pub(crate) const FIRST_USER: i64 = 10;
+/// The value MinKey of the unique field.
+pub(crate) const MIN_KEY: i64 = i64::MIN;
 /// The saved contents of `s`.
 const SAVED: &str = "saved";
 /// Lifetime of documents of `t`.
@@ -34,6 +36,11 @@ const NAMESPACE_EXISTS: i32 = 48;
 const INDEX_BUILD_ABORTED: i32 = 276;
 const DUPLICATE_KEY: i32 = 11_000;
 const USER_EXISTS: i32 = 51_003;
+
+/// Returns a value of the unique field as extended JSON.
+fn key_text(u: i64) -> String {
+    if u == MIN_KEY { "{$minKey: 1}".to_string() } else { u.to_string() }
+}
 
 /// Returns the name of a user.
 pub(crate) fn user_name(user: i64) -> String {
@@ -77,10 +84,15 @@ pub(crate) struct Mix {
     pub(crate) pause: (u64, u64),
     /// Limit of the history in bytes.
     pub(crate) history: Option<u64>,
+    /// True if some documents have MinKey in their unique field, and finds compare it with MinKey.
+    has_min_keys: bool,
+    /// True if clients build and drop a text index.
+    has_text: bool,
 }
 
 impl Mix {
-    pub(crate) fn new(random: &Random) -> Mix {
+    /// Draws a mix. `extra` decides what is drawn apart, so that the other seeds stay as they are.
+    pub(crate) fn new(random: &Random, extra: &Random) -> Mix {
         let ids = [2, 3, 8, 8][random.index(4)];
         let kind = random.below(10);
         let (collections, transaction_collections): (&[&str], &[&str]) = match kind {
@@ -106,6 +118,8 @@ impl Mix {
             batches: [1, 3, 3][random.index(3)],
             pause: pauses[random.index(4)],
             history: (random.below(4) == 0).then(|| 100 + random.below(900)),
+            has_min_keys: extra.below(4) == 0,
+            has_text: extra.below(4) == 0,
         };
         match kind {
             1 if random.below(2) == 0 => {
@@ -178,13 +192,15 @@ pub(crate) enum Action {
     },
     FindAndRemove(i64),
     Find(Option<i64>),
+    /// A find by an operator that compares `u` with MinKey.
+    Compare(&'static str),
     /// A find in several batches.
     Scan,
     Count,
     Drop,
     Create,
     Rename(&'static str),
-    /// Builds the index `n`, or the unique index `v`.
+    /// Builds the index `n`, the unique index `v`, or the text index `x`, which has an expiry time without an effect.
     Index(&'static str),
     DropIndex(&'static str),
     Reset,
@@ -243,7 +259,7 @@ impl Filter {
     fn text(&self) -> String {
         match self {
             Filter::Id(id) => format!("{{_id: {id}}}"),
-            Filter::Unique(u) => format!("{{u: {u}}}"),
+            Filter::Unique(u) => format!("{{u: {}}}", key_text(*u)),
             Filter::Version(id, n) => format!("{{_id: {id}, n: {n}}}"),
         }
     }
@@ -300,7 +316,29 @@ impl Action {
             (24, _) => Action::Index("n"),
             _ => Action::Index("v"),
         };
-        (action, collection)
+        (action.draw_variant((random, mix), collection), collection)
+    }
+
+    /// Replaces some statements by others.
+    fn draw_variant(self, (random, mix): (&Random, &Mix), collection: &str) -> Action {
+        let has_min_keys = mix.has_min_keys && collection != "t";
+        match self {
+            Action::Insert(doc) if has_min_keys && random.below(3) == 0 => {
+                Action::Insert(Doc { u: MIN_KEY, ..doc })
+            }
+            Action::SetUnique(id, _) if has_min_keys && random.below(3) == 0 => {
+                Action::SetUnique(id, MIN_KEY)
+            }
+            Action::Delete(Filter::Unique(_)) if has_min_keys && random.below(3) == 0 => {
+                Action::Delete(Filter::Unique(MIN_KEY))
+            }
+            Action::Find(_) if has_min_keys && random.below(2) == 0 => {
+                Action::Compare(["$lt", "$lt", "$lte", "$gt", "$gte"][random.index(5)])
+            }
+            Action::Index("n") if mix.has_text && random.below(2) == 0 => Action::Index("x"),
+            Action::DropIndex("n") if mix.has_text && random.below(2) == 0 => Action::DropIndex("x"),
+            other => other,
+        }
     }
 
     /// Draws an insert into `p`, or the deletion of the document that the last insert had.
@@ -322,7 +360,7 @@ impl Action {
     }
 
     pub(crate) fn is_read(&self) -> bool {
-        matches!(self, Action::Find(_) | Action::Scan | Action::Count)
+        matches!(self, Action::Find(_) | Action::Compare(_) | Action::Scan | Action::Count)
     }
 
     /// Returns the collections that the statement creates, replaces or removes.
@@ -362,12 +400,14 @@ impl Action {
             Action::Insert(Doc { id, n, u, w }) => {
                 let at = format!(", at: {{$date: {{$numberLong: '{u}'}}}}");
                 let at = if collection == "t" { at.as_str() } else { "" };
+                let u = key_text(*u);
                 format!("insert: '{name}', documents: [{{_id: {id}, n: {n}, u: {u}, w: {w}{at}}}]")
             }
             Action::Increment(filter) => {
                 format!("update: '{name}', updates: [{{q: {}, u: {increment}}}]", filter.text())
             }
             Action::SetUnique(id, u) => {
+                let u = key_text(*u);
                 format!("update: '{name}', updates: [{{q: {{_id: {id}}}, u: {{$set: {{u: {u}, w: {w}}}}}}}]")
             }
             Action::Delete(filter) => {
@@ -381,6 +421,9 @@ impl Action {
             }
             Action::Find(Some(id)) => format!("find: '{name}', filter: {{_id: {id}}}"),
             Action::Find(None) => format!("find: '{name}', filter: {{}}"),
+            Action::Compare(operator) => {
+                format!("find: '{name}', filter: {{u: {{{operator}: {}}}}}", key_text(MIN_KEY))
+            }
             Action::Scan => format!("find: '{name}', filter: {{}}, batchSize: 2"),
             Action::Count => format!("count: '{name}', query: {{}}"),
             Action::Drop => format!("drop: '{name}'"),
@@ -388,6 +431,10 @@ impl Action {
             Action::Rename(to) => administer(format!("renameCollection: 'test.{name}', to: 'test.{to}'")),
             Action::Index("v") => {
                 format!("createIndexes: '{name}', indexes: [{{key: {{u: 1}}, name: 'v', unique: true}}]")
+            }
+            Action::Index("x") => {
+                let options = "name: 'x', expireAfterSeconds: 20";
+                format!("createIndexes: '{name}', indexes: [{{key: {{x: 'text'}}, {options}}}]")
             }
             Action::Index(index) => {
                 format!("createIndexes: '{name}', indexes: [{{key: {{n: 1}}, name: '{index}'}}]")
@@ -462,6 +509,15 @@ impl Action {
             Action::Find(None) | Action::Scan => {
                 (Outcome::Docs(docs_or_none.values().copied().collect()), Vec::new())
             }
+            Action::Compare(operator) => {
+                let matches = |doc: &&Doc| match *operator {
+                    "$lt" => false,
+                    "$lte" => doc.u == MIN_KEY,
+                    "$gt" => doc.u != MIN_KEY,
+                    _ => true,
+                };
+                (Outcome::Docs(docs_or_none.values().filter(matches).copied().collect()), Vec::new())
+            }
             Action::Count => (Outcome::Count(docs_or_none.len() as i64), Vec::new()),
             // MongoDB drops a missing collection, and creates an existing one with equal options, without an error.
             Action::Rename(_) if docs.is_none() => (Outcome::error(NAMESPACE_NOT_FOUND), Vec::new()),
@@ -535,7 +591,7 @@ impl Action {
             Action::FindAndModify { .. } | Action::FindAndRemove(_) => {
                 Outcome::Value(reply.get("value").and_then(|value| value.as_document()).map(doc).transpose()?)
             }
-            Action::Find(_) | Action::Scan => {
+            Action::Find(_) | Action::Compare(_) | Action::Scan => {
                 let mut docs = batch(reply)?.1;
                 docs.sort_by_key(|doc| doc.id);
                 Outcome::Docs(docs)
@@ -599,6 +655,7 @@ pub(crate) fn doc(document: Document<'_>) -> Result<Doc, String> {
     let field = |name: &str| match document.get(name) {
         Some(Value::Int32(number)) => Ok(i64::from(number)),
         Some(Value::Int64(number)) => Ok(number),
+        Some(Value::MinKey) if name == "u" => Ok(MIN_KEY),
         other => Err(format!("{name} is {other:?}")),
     };
     Ok(Doc { id: field("_id")?, n: field("n")?, u: field("u")?, w: field("w")? })

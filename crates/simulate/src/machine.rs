@@ -77,7 +77,12 @@ impl World {
         }
         self.mark("locks of all writes");
         let before = self.model.borrow().latest();
-        self.run_clients();
+        self.run_some_clients(12);
+        // Statements of transactions wait 5 ms for the unlock. The background work would wait for it without an end.
+        self.depth.set(1);
+        self.move_to(self.now() + Duration::from_millis(self.random.below(10)));
+        self.depth.set(0);
+        self.run_some_clients(12);
         if self.model.borrow().latest() != before {
             self.fail("a commit while writes are locked".to_string());
         }
@@ -132,7 +137,13 @@ impl World {
                 (client.request, client.transaction) = (None, None);
             }
         }
-        self.verify_present()
+        self.verify_present()?;
+        // The stop may have removed commits from the journal that an incremental backup needs.
+        let has_earlier = self.backup.borrow().is_some() && !self.is_finishing.get();
+        match has_earlier && self.random.below(2) == 0 {
+            true => self.back_up(true).or_else(|error| if self.has_stopped() { Ok(()) } else { Err(error) }),
+            false => Ok(()),
+        }
     }
 
     /// Starts a server on a copy of the files with a shortened journal. Returns another copy. Errors: the server starts

@@ -20,6 +20,7 @@ pub(crate) struct Process {
 }
 
 /// How processes start.
+#[derive(Clone)]
 pub(crate) struct Starter {
     pub(crate) durability: Durability,
     pub(crate) cache_bytes: u64,

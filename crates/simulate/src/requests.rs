@@ -5,7 +5,7 @@ use crate::check::{Check, is_refused};
 use crate::client::{Client, Request, Step, Transaction};
 use crate::process::encode;
 use crate::world::{World, event};
-use base::bson::{Value, extended_json};
+use base::bson::{DocumentBuf, Value, extended_json};
 use base::random::Random;
 use server::{Advance, SimulatedConnection};
 use std::cell::RefCell;
@@ -215,7 +215,11 @@ impl World {
                 };
                 let is_begun = matches!(request.step, Step::Statement(_));
                 let checked = check.reply(&mut client, &request, &reply);
-                let timed = if is_begun { self.check_read_time(&client) } else { Ok(()) };
+                let timed = match &client.transaction {
+                    _ if !is_begun => Ok(()),
+                    Some(_) => self.check_read_time(&client),
+                    None => self.check_end(&client),
+                };
                 if let Err(violation) = checked.and(timed) {
                     self.fail(format!("c{number}: {violation}\n  {request:?}\n  {:?}", client.transaction));
                 }
@@ -234,11 +238,7 @@ impl World {
         if self.random.below(4) != 0 {
             return Ok(());
         }
-        let filter = format!("{{'transaction.parameters.txnNumber': {number}, {}}}", client.session_filter());
-        let stages =
-            format!("[{{$currentOp: {{idleSessions: true, allUsers: true}}}}, {{$match: {filter}}}]");
-        let reply =
-            self.command(&format!("{{aggregate: 1, pipeline: {stages}, cursor: {{}}, $db: 'admin'}}"))?;
+        let reply = self.open_transactions(client, *number)?;
         let (_, operations) = cursor(reply.view())?;
         let shown = operations.first().and_then(|operation| operation.get("transaction")?.as_document());
         let Some(Value::Timestamp(time)) = shown.and_then(|shown| shown.get("readTimestamp")) else {
@@ -250,6 +250,24 @@ impl World {
             true => Ok(()),
             false => Err(format!("the transaction has the time {time:#x} of another state")),
         }
+    }
+
+    /// Checks that a failed statement has ended its transaction. Errors: the transaction is still open.
+    fn check_end(&self, client: &Client) -> Result<(), String> {
+        let reply = self.open_transactions(client, client.transaction_number)?;
+        let (_, operations) = cursor(reply.view())?;
+        match operations.is_empty() {
+            true => Ok(()),
+            false => Err("a statement has failed, and its transaction is still open".to_string()),
+        }
+    }
+
+    /// Returns the reply of `currentOp` that shows a client's transaction if it is open.
+    fn open_transactions(&self, client: &Client, number: i64) -> Result<DocumentBuf, String> {
+        let filter = format!("{{'transaction.parameters.txnNumber': {number}, {}}}", client.session_filter());
+        let stages =
+            format!("[{{$currentOp: {{idleSessions: true, allUsers: true}}}}, {{$match: {filter}}}]");
+        self.command(&format!("{{aggregate: 1, pipeline: {stages}, cursor: {{}}, $db: 'admin'}}"))
     }
 
     /// Lets other clients run before a commit.
@@ -277,7 +295,8 @@ impl World {
         self.run_some_clients(6);
     }
 
-    fn run_some_clients(&self, steps_max: u64) {
+    /// Lets clients run, at most for this number of steps.
+    pub(crate) fn run_some_clients(&self, steps_max: u64) {
         let depth = self.depth.get();
         if depth >= DEPTH_MAX {
             return;

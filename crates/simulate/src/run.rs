@@ -33,7 +33,7 @@ pub(crate) fn run(script: &Script) -> Result<Report, String> {
     files.set_random(script.seed);
     let world = Rc::new(World {
         script: script.clone(),
-        mix: Mix::new(&random),
+        mix: Mix::new(&random, &Random::new(script.seed.rotate_left(24))),
         backup: RefCell::default(),
         starter: Starter {
             durability,
@@ -220,7 +220,7 @@ impl World {
                 event!(self, "the clock is shifted by {} ms", self.shift.get());
             }
             66 if !self.is_faulty.get() => {
-                if let Err(violation) = self.back_up()
+                if let Err(violation) = self.back_up(false)
                     && !self.has_stopped()
                 {
                     self.fail(violation);

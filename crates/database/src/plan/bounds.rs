@@ -6,6 +6,7 @@ use query::collation::{Collation, depends_on_collation};
 use query::expression::{Dependencies, Expression};
 use query::matcher::{Comparison, ComparisonOp, In, Predicate, RegexMatch, TypeSet};
 use query::{Arena, Context, Regex};
+use storage::mutant;
 
 // Index bounds of one predicate: never too narrow.
 //
@@ -190,6 +191,8 @@ fn compare(comparison: &Comparison, path: &Path, collation: &Collation) -> Optio
 /// Returns the interval of a comparison with MinKey or MaxKey, which extends beyond the operand's
 /// type.
 fn beyond(operand: Value<'_>, upwards: bool, inclusive: bool) -> Interval {
+    let is_outward = upwards == (operand.kind() == Type::MaxKey);
+    let inclusive = inclusive || is_outward && mutant!("bounds beyond MinKey include it");
     match upwards {
         true => Interval::new(operand, inclusive, Value::MaxKey, true),
         false => Interval::new(Value::MinKey, true, operand, inclusive),

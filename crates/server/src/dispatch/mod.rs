@@ -29,7 +29,7 @@ use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::namespace::is_internal_database;
 use base::{Error, ErrorCode, Namespace, Result, bail, err};
 use database::language::first_stage;
-use database::{Database, OpenTransaction, Position, cancellation, time};
+use database::{Database, OpenTransaction, Position, cancellation, mutant, time};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::task::Waker;
@@ -582,6 +582,7 @@ impl<'a> Run<'a, '_> {
         let wait = waits::for_unlock(self.progress, self.server, arguments, is_statement);
         if let (Err(_), true, Some(session), Some(number)) =
             (&wait, is_statement, &state.session, arguments.transaction_number)
+            && !mutant!("statements without a lock keep their transactions")
         {
             // A failed statement aborts its transaction, also before it begins. The number may be of no open one.
             let (database, counters) = (&self.server.database, &self.server.sessions.transactions);

@@ -9,7 +9,7 @@ use crate::protocol::write_concern::WriteConcern;
 use base::bson::{Builder, Document, DocumentBuf, Element, Value};
 use base::{Error, ErrorCode, Namespace, Result, bail, encoding, err};
 use database::language::{Matcher, Update};
-use database::{DeleteRequest, InsertRequest, RenameRequest, Scope, UpdateRequest};
+use database::{DeleteRequest, InsertRequest, RenameRequest, Scope, UpdateRequest, mutant};
 use std::cell::Cell;
 use std::sync::Arc;
 use wire::request::Request;
@@ -284,7 +284,8 @@ impl Target<'_, '_> {
         let update = Update::from_oplog(object, &self.scope.context)?;
         let message =
             if update.is_replacement() { "Update of non-mod failed" } else { "Failed to apply update" };
-        let upsert = self.options.always_upsert || entry.get("b").is_some_and(|upsert| upsert.is_truthy());
+        let always = self.options.always_upsert && !mutant!("applied updates insert no missing documents");
+        let upsert = always || entry.get("b").is_some_and(|upsert| upsert.is_truthy());
         self.call.server.counters.updated.add(1);
         match self.run_update(id, update, upsert)? {
             true => Ok(true),
