@@ -118,7 +118,7 @@ impl Mix {
             batches: [1, 3, 3][random.index(3)],
             pause: pauses[random.index(4)],
             history: (random.below(4) == 0).then(|| 100 + random.below(900)),
-            has_min_keys: extra.below(4) == 0,
+            has_min_keys: extra.below(4) == 0 && kind != 2,
             has_text: extra.below(4) == 0,
         };
         match kind {
