@@ -582,7 +582,7 @@ impl<'a> Run<'a, '_> {
         let wait = waits::for_unlock(self.progress, self.server, arguments, is_statement);
         if let (Err(_), true, Some(session), Some(number)) =
             (&wait, is_statement, &state.session, arguments.transaction_number)
-            && !mutant!("statements without a lock keep their transactions")
+            && !mutant!("failed statements keep their transactions")
         {
             // A failed statement aborts its transaction, also before it begins. The number may be of no open one.
             let (database, counters) = (&self.server.database, &self.server.sessions.transactions);
