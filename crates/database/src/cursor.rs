@@ -95,8 +95,17 @@ pub struct Cursor {
     source: Box<dyn Stage>,
     /// A document that did not fit into the last batch.
     pending: Option<DocumentCow>,
-    /// True if the snapshot was released, because it pinned too many old versions.
-    pub(crate) snapshot_released: bool,
+    /// Reason for which its contents were freed.
+    pub(crate) released: Option<Release>,
+}
+
+/// Reason for which the contents of a cursor were freed. Its next getMore fails.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Release {
+    /// Its collection was dropped, renamed or replaced.
+    Collection,
+    /// Its snapshot pinned too many old versions.
+    Snapshot,
 }
 
 impl Cursor {
@@ -127,7 +136,7 @@ impl Cursor {
             stream: None,
             source,
             pending: None,
-            snapshot_released: false,
+            released: None,
         }
     }
 
@@ -328,11 +337,8 @@ struct Slot {
     last_used: Instant,
     /// True if it was killed while in use. It is then not put back.
     killed: bool,
-    /// True if its collection was dropped or its snapshot was released. Its contents are freed, and the next getMore
-    /// returns the error.
-    released: bool,
-    /// True if its snapshot was released.
-    snapshot_released: bool,
+    /// Reason for which its contents are freed, at the latest when it is put back.
+    released: Option<Release>,
     /// Bytes replaced by commits when its snapshot was taken, if it keeps one.
     replaced_at: Option<u64>,
 }
@@ -368,7 +374,7 @@ impl Cursors {
     pub(crate) fn release_if_dropped(&self, id: i64, catalog: &Catalog) {
         let mut open = self.open.lock();
         let slot = open.get_mut(&id).filter(|slot| is_dropped(catalog, &slot.namespace, slot.uuid.as_ref()));
-        let resources = slot.and_then(Slot::release_stage);
+        let resources = slot.and_then(|slot| slot.release(Release::Collection));
         if resources.is_some() {
             self.add_released(&mut open, [id]);
         }
@@ -424,8 +430,8 @@ impl Cursors {
             } else {
                 slot.last_used = time::now();
                 slot.cursor = Some(cursor);
-                if slot.released {
-                    resources = slot.release_stage();
+                if let Some(reason) = slot.released {
+                    resources = slot.release(reason);
                     self.add_released(&mut open, [id]);
                 }
             }
@@ -438,11 +444,11 @@ impl Cursors {
     /// fails. A cursor in use is freed when it is put back.
     pub(crate) fn release_dropped(&self, catalog: &Catalog) {
         let mut open = self.open.lock();
-        let dropped = open
-            .iter_mut()
-            .filter(|(_, slot)| !slot.released && is_dropped(catalog, &slot.namespace, slot.uuid.as_ref()));
+        let dropped = open.iter_mut().filter(|(_, slot)| {
+            slot.released.is_none() && is_dropped(catalog, &slot.namespace, slot.uuid.as_ref())
+        });
         let (ids, resources): (Vec<i64>, Vec<CursorResources>) =
-            dropped.filter_map(|(id, slot)| Some((*id, slot.release_stage()?))).unzip();
+            dropped.filter_map(|(id, slot)| Some((*id, slot.release(Release::Collection)?))).unzip();
         self.add_released(&mut open, ids);
         // Dropped without the lock: freeing views and buffers takes time.
         drop(open);
@@ -455,11 +461,10 @@ impl Cursors {
     pub(crate) fn release_before(&self, least: u64) -> u64 {
         let mut open = self.open.lock();
         let (mut oldest, mut ids, mut resources) = (u64::MAX, Vec::new(), Vec::new());
-        for (id, slot) in open.iter_mut().filter(|(_, slot)| !slot.released) {
+        for (id, slot) in open.iter_mut().filter(|(_, slot)| slot.released.is_none()) {
             match slot.replaced_at {
                 Some(at) if at < least => {
-                    slot.snapshot_released = true;
-                    if let Some(contents) = slot.release_stage() {
+                    if let Some(contents) = slot.release(Release::Snapshot) {
                         ids.push(*id);
                         resources.push(contents);
                     }
@@ -625,8 +630,7 @@ impl Slot {
             operation: cursor.operation.clone(),
             last_used: time::now(),
             killed: false,
-            released: false,
-            snapshot_released: false,
+            released: None,
             // Tailable cursors take a new snapshot for each batch.
             replaced_at: (!cursor.tailable && cursor.opener != Opener::List)
                 .then(|| cursor.operation.replaced_at()),
@@ -635,10 +639,10 @@ impl Slot {
     }
 
     /// Marks the cursor as released and takes its contents, unless the cursor is in use.
-    fn release_stage(&mut self) -> Option<CursorResources> {
-        self.released = true;
+    fn release(&mut self, reason: Release) -> Option<CursorResources> {
+        self.released = Some(reason);
         let cursor = self.cursor.as_deref_mut()?;
-        cursor.snapshot_released = self.snapshot_released;
+        cursor.released = Some(reason);
         let operation = Arc::new(Operation::new(self.operation.id));
         self.operation = operation.clone();
         let source = std::mem::replace(&mut cursor.source, Box::new(ReleasedStage));
@@ -651,7 +655,7 @@ struct ReleasedStage;
 
 impl Stage for ReleasedStage {
     fn next(&mut self) -> Result<Option<Row>> {
-        Ok(None)
+        Err(err!(QueryPlanKilled, "the cursor's contents were released"))
     }
 }
 

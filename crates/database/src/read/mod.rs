@@ -16,7 +16,7 @@ pub use find::FindRequest;
 pub(crate) use find::stages;
 pub use sums::MeasuredRange;
 
-use crate::cursor::Cursor;
+use crate::cursor::{Cursor, Release};
 use crate::database::Database;
 use crate::exec::{Documents, RecordStream};
 use crate::plan::note_sort_key;
@@ -38,7 +38,7 @@ impl Database {
     ///
     /// Errors: QueryPlanKilled if the collection was dropped or replaced, or the snapshot released.
     pub fn check_cursor(&self, cursor: &Cursor) -> Result<()> {
-        if cursor.snapshot_released {
+        if cursor.released == Some(Release::Snapshot) {
             bail!(
                 QueryPlanKilled,
                 "the cursor's snapshot was released: it kept more than maxSnapshotHistoryBytes"
@@ -46,7 +46,8 @@ impl Database {
         }
         let Some(uuid) = cursor.uuid else { return Ok(()) };
         match self.collection(&cursor.namespace) {
-            Some(now) if now.uuid == uuid => Ok(()),
+            // A collection that was renamed and renamed back has its name again, and lost its cursors.
+            Some(now) if now.uuid == uuid && cursor.released.is_none() => Ok(()),
             _ => Err(err!(QueryPlanKilled, "collection dropped. UUID {}", encoding::uuid(&uuid))),
         }
     }
