@@ -57,6 +57,8 @@ pub(crate) struct Command {
     pub(crate) has_secrets: bool,
     /// True if the command continues a cursor. It names the cursor first and its collection in the field `collection`.
     pub(crate) continues_cursor: bool,
+    /// True if a string in the command's own field is the name of a collection.
+    pub(crate) names_collection: bool,
 }
 
 impl Command {

@@ -45,6 +45,7 @@ impl Row {
             restarts: false,
             has_secrets: false,
             continues_cursor: false,
+            names_collection: true,
         };
         Row { command, run }
     }
@@ -55,9 +56,10 @@ impl Row {
         self
     }
 
-    /// Restricts the command to `admin`.
+    /// Restricts the command to `admin`. No collection of this database belongs to such a command.
     pub(crate) const fn admin_only(mut self) -> Row {
         self.command.admin_only = true;
+        self.command.names_collection = false;
         self
     }
 
@@ -106,6 +108,12 @@ impl Row {
     /// Marks the command as one that continues a cursor.
     pub(crate) const fn continues_cursor(mut self) -> Row {
         self.command.continues_cursor = true;
+        self
+    }
+
+    /// Marks the command's own field as the name of a user, of a database or of something else that is no collection.
+    pub(crate) const fn without_collection(mut self) -> Row {
+        self.command.names_collection = false;
         self
     }
 

@@ -19,6 +19,7 @@ use std::sync::Arc;
 /// The row of `forkDatabase`.
 pub(crate) const FORK_DATABASE: Row =
     Row::write("forkDatabase", fork, Requirements::By(requirements::fork_database))
+        .without_collection()
         .help("Forks a database under another name (copy-on-write).")
         .admin_only()
         .restarts();
@@ -36,6 +37,7 @@ fn fork(call: &mut Call<'_>) -> Result<HandlerStatus> {
 /// The row of `snapshotDatabase`.
 pub(crate) const SNAPSHOT_DATABASE: Row =
     Row::write("snapshotDatabase", snapshot, Requirements::By(requirements::snapshot_database))
+        .without_collection()
         .help("Creates a named snapshot of a database.")
         .admin_only()
         .restarts();
@@ -52,6 +54,7 @@ fn snapshot(call: &mut Call<'_>) -> Result<HandlerStatus> {
 /// The row of `restoreDatabase`.
 pub(crate) const RESTORE_DATABASE: Row =
     Row::write("restoreDatabase", restore, Requirements::By(requirements::restore_database))
+        .without_collection()
         .help("Restores a database to a snapshot. The snapshot stays.")
         .admin_only()
         .restarts();
@@ -67,6 +70,7 @@ fn restore(call: &mut Call<'_>) -> Result<HandlerStatus> {
 /// The row of `dropSnapshot`.
 pub(crate) const DROP_SNAPSHOT: Row =
     Row::write("dropSnapshot", drop_snapshot, Requirements::By(requirements::snapshot_database))
+        .without_collection()
         .help("Drops a snapshot of a database.")
         .admin_only()
         .restarts();
@@ -138,6 +142,7 @@ fn state_name(fields: &mut Fields<'_>, command: &str) -> Result<StateName> {
 /// Position in the command table.
 pub(crate) const DIFF_DATABASE: Row =
     Row::read("diffDatabase", diff, Requirements::By(requirements::diff_database))
+        .without_collection()
         .help("Lists the changes of a database since a snapshot or since its fork.")
         .admin_only();
 

@@ -612,10 +612,14 @@ impl<'a> Run<'a, '_> {
         append_cluster_time(self.server, state, reply);
     }
 
+    /// Returns the name of the command's collection, or `$cmd`.
     fn collection(&self) -> &'a str {
-        let name = match self.command.continues_cursor {
-            true => self.request.body.get("collection"),
-            false => self.request.body.first().map(|element| element.value()),
+        let name = match self.command {
+            Command { continues_cursor: true, .. } => self.request.body.get("collection"),
+            Command { names_collection: true, .. } => {
+                self.request.body.first().map(|element| element.value())
+            }
+            _ => None,
         };
         name.and_then(|name| name.as_str()).unwrap_or("$cmd")
     }

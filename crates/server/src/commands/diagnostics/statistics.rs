@@ -112,6 +112,7 @@ fn disk_bytes(_: &Path) -> Option<(i64, i64)> {
 /// The row of `dataSize`.
 pub(crate) const DATA_SIZE: Row =
     Row::read("dataSize", data_size, Requirements::By(requirements::find_in_named))
+        .without_collection()
         .help("Returns the size of a collection's documents.");
 
 fn data_size(call: &mut Call<'_>) -> Result<HandlerStatus> {

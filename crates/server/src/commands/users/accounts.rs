@@ -20,6 +20,7 @@ const SCHEMA_VERSION: i32 = 5;
 
 /// The row of `createUser`.
 pub(crate) const CREATE: Row = Row::write("createUser", create, Requirements::By(requirements::create_user))
+    .without_collection()
     .help("Creates a user.")
     .has_secrets();
 
@@ -212,6 +213,7 @@ fn external_password() -> Error {
 
 /// The row of `updateUser`.
 pub(crate) const UPDATE: Row = Row::write("updateUser", update, Requirements::By(requirements::update_user))
+    .without_collection()
     .help("Changes a user.")
     .has_secrets();
 
@@ -308,8 +310,9 @@ pub(super) fn not_found(user: &UserName) -> Error {
 }
 
 /// The row of `dropUser`.
-pub(crate) const DROP: Row =
-    Row::write("dropUser", drop_user, Requirements::Database(Action::DropUser)).help("Drops a user.");
+pub(crate) const DROP: Row = Row::write("dropUser", drop_user, Requirements::Database(Action::DropUser))
+    .without_collection()
+    .help("Drops a user.");
 
 fn drop_user(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -359,6 +362,7 @@ fn drop_all(call: &mut Call<'_>) -> Result<HandlerStatus> {
 /// The row of `grantRolesToUser`.
 pub(crate) const GRANT_ROLES: Row =
     Row::write("grantRolesToUser", grant_roles, Requirements::By(requirements::grant_roles))
+        .without_collection()
         .help("Grants roles to a user.");
 
 fn grant_roles(call: &mut Call<'_>) -> Result<HandlerStatus> {
@@ -374,6 +378,7 @@ fn grant_roles(call: &mut Call<'_>) -> Result<HandlerStatus> {
 /// The row of `revokeRolesFromUser`.
 pub(crate) const REVOKE_ROLES: Row =
     Row::write("revokeRolesFromUser", revoke_roles, Requirements::By(requirements::revoke_roles))
+        .without_collection()
         .help("Revokes roles from a user.");
 
 fn revoke_roles(call: &mut Call<'_>) -> Result<HandlerStatus> {

@@ -13,7 +13,9 @@ use std::sync::Arc;
 
 /// Position in the command table.
 pub(crate) const USERS_INFO: Row =
-    Row::read("usersInfo", users_info, Requirements::By(requirements::users_info)).help("Returns users.");
+    Row::read("usersInfo", users_info, Requirements::By(requirements::users_info))
+        .without_collection()
+        .help("Returns users.");
 
 /// The selected users.
 enum SelectedUsers {
@@ -215,8 +217,9 @@ fn by_pipeline(call: &Call<'_>, requested: &Parts<'_>) -> Result<Vec<DocumentBuf
 }
 
 /// Position in the command table.
-pub(crate) const INFO: Row =
-    Row::read("rolesInfo", info, Requirements::By(requirements::roles_info)).help("Returns roles.");
+pub(crate) const INFO: Row = Row::read("rolesInfo", info, Requirements::By(requirements::roles_info))
+    .without_collection()
+    .help("Returns roles.");
 
 /// Optional parts of a role's description.
 #[derive(Clone, Copy)]

@@ -13,8 +13,9 @@ use database::Database;
 use std::sync::Arc;
 
 /// The row of `createRole`.
-pub(crate) const CREATE: Row =
-    Row::write("createRole", create, Requirements::By(requirements::create_role)).help("Creates a role.");
+pub(crate) const CREATE: Row = Row::write("createRole", create, Requirements::By(requirements::create_role))
+    .without_collection()
+    .help("Creates a role.");
 
 fn create(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -54,8 +55,9 @@ fn create(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// The row of `updateRole`.
-pub(crate) const UPDATE: Row =
-    Row::write("updateRole", update, Requirements::By(requirements::update_role)).help("Changes a role.");
+pub(crate) const UPDATE: Row = Row::write("updateRole", update, Requirements::By(requirements::update_role))
+    .without_collection()
+    .help("Changes a role.");
 
 fn update(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -87,6 +89,7 @@ fn update(call: &mut Call<'_>) -> Result<HandlerStatus> {
 
 /// The row of `dropRole`.
 pub(crate) const DROP: Row = Row::write("dropRole", drop_role, Requirements::Database(Action::DropRole))
+    .without_collection()
     .help("Drops a role and revokes it from all users and roles.");
 
 fn drop_role(call: &mut Call<'_>) -> Result<HandlerStatus> {
@@ -121,6 +124,7 @@ fn drop_all(call: &mut Call<'_>) -> Result<HandlerStatus> {
 /// The row of `grantPrivilegesToRole`.
 pub(crate) const GRANT_PRIVILEGES: Row =
     Row::write("grantPrivilegesToRole", grant_privileges, Requirements::By(requirements::grant_privileges))
+        .without_collection()
         .help("Adds privileges to a role.");
 
 /// The row of `revokePrivilegesFromRole`.
@@ -129,6 +133,7 @@ pub(crate) const REVOKE_PRIVILEGES: Row = Row::write(
     revoke_privileges,
     Requirements::By(requirements::revoke_privileges),
 )
+.without_collection()
 .help("Revokes privileges from a role.");
 
 fn grant_privileges(call: &mut Call<'_>) -> Result<HandlerStatus> {
@@ -168,11 +173,13 @@ fn change_privileges(call: &mut Call<'_>, grants: bool) -> Result<HandlerStatus>
 /// The row of `grantRolesToRole`.
 pub(crate) const GRANT_ROLES: Row =
     Row::write("grantRolesToRole", grant_roles, Requirements::By(requirements::grant_roles))
+        .without_collection()
         .help("Grants roles to a role.");
 
 /// The row of `revokeRolesFromRole`.
 pub(crate) const REVOKE_ROLES: Row =
     Row::write("revokeRolesFromRole", revoke_roles, Requirements::By(requirements::revoke_roles))
+        .without_collection()
         .help("Revokes roles from a role.");
 
 fn grant_roles(call: &mut Call<'_>) -> Result<HandlerStatus> {
