@@ -118,8 +118,8 @@ pub(crate) fn built(batch: &Batch) -> Vec<(&'static str, bool)> {
     found.collect()
 }
 
-/// Returns true if a value of a batch contains some bytes. Entries of the catalog do not count: their `_id: 1` is the key
-/// of an index.
+/// Returns true if a value of a batch contains some bytes. Entries of the catalog do not count: their `_id: 1` is the
+/// key of an index.
 fn contains(batch: &Batch, marker: &[u8]) -> bool {
     batch.ops().iter().any(|op| match op {
         Op::Put { ident, value, .. } if *ident != CATALOG => {
