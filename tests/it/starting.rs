@@ -293,17 +293,22 @@ fn a_second_signal_ends_the_server_at_once() {
 #[test]
 fn the_lab_is_a_separate_program() {
     let scratch = Scratch::new("lab");
+    // A program that this process writes is busy while another thread starts a process.
+    let install = |from: &Path, to: &Path| {
+        assert!(Command::new("install").args([from, to]).status().unwrap().success());
+    };
     // Alone in a folder, without vellum-lab next to it.
     let alone = scratch.0.join("vellum");
-    fs::copy(env!("CARGO_BIN_EXE_vellum"), &alone).unwrap();
+    install(Path::new(env!("CARGO_BIN_EXE_vellum")), &alone);
     let run = |path: &Path| output(Command::new(&alone).args(["lab", "clean"]).env("PATH", path));
     let (code, printed) = run(&scratch.0);
     assert!(
         code == Some(2) && printed.contains("vellum-lab") && printed.contains("cargo install"),
         "{printed}"
     );
-    fs::write(scratch.0.join("vellum-lab"), "#!/bin/sh\necho \"$1 $VELLUM_BINARY\"\nexit 7\n").unwrap();
-    Command::new("chmod").arg("+x").arg(scratch.0.join("vellum-lab")).status().unwrap();
+    let script = scratch.0.join("script");
+    fs::write(&script, "#!/bin/sh\necho \"$1 $VELLUM_BINARY\"\nexit 7\n").unwrap();
+    install(&script, &scratch.0.join("vellum-lab"));
     let (code, printed) = run(Path::new("/usr/bin:/bin"));
     assert!(code == Some(7) && printed.trim() == format!("clean {}", alone.display()), "{printed}");
 }

@@ -469,11 +469,12 @@ mod mongod_tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn its_journal_is_where_it_was_wanted() {
-        use std::os::unix::fs::PermissionsExt;
         let scratch = Scratch::temporary().unwrap();
         let (program, journals) = (scratch.path().join("mongod"), scratch.path().join("journals"));
-        std::fs::write(&program, NOTES).unwrap();
-        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
+        let script = scratch.path().join("script");
+        std::fs::write(&script, NOTES).unwrap();
+        // A program that this process writes is busy while another thread starts a process.
+        assert!(Command::new("install").args([&script, &program]).status().unwrap().success());
         std::fs::create_dir(&journals).unwrap();
         let placements = super::super::placements(&[], Some(&journals), scratch.path());
         let began = Instant::now();

@@ -88,7 +88,7 @@ fn many_renames_find_what_a_few_find() {
     case(&format!("{{$rename: {{{renames}, 'a.b': 'z'}}}}")).fails(
         &before,
         28,
-        "cannot use the part (b of a.b) to traverse the element ({a: 1})",
+        "cannot use the part (a of a.b) to traverse the element ({a: 1})",
     );
 }
 
