@@ -91,7 +91,7 @@ pub(crate) struct Mix {
 }
 
 impl Mix {
-    /// Draws a mix. `extra` decides what is drawn apart, so that the other seeds stay as they are.
+    /// Draws a mix. `extra` is a second source of random numbers, so that the first keeps its order.
     pub(crate) fn new(random: &Random, extra: &Random) -> Mix {
         let ids = [2, 3, 8, 8][random.index(4)];
         let kind = random.below(10);

@@ -66,14 +66,14 @@ const FOUND: &[(&str, u64)] = &[
 /// does.
 const SEEDS: u64 = 200;
 
-/// The other faults, each with the reason why no seed can find it.
+/// The other faults, each with the reason why no seed finds it.
 // tidy: sorted
 const UNSEEN: &[(&str, &str)] = &[
     ("a later known time is forgotten", "a second thread must run between two steps of a commit"),
-    ("a sync wakes no waiter", "the scheduler asks waiting requests again, without their wakers"),
+    ("a sync wakes no waiter", "no seed found it; see disk/journal/tests.rs of storage"),
     ("commits go on while they are held up", "a command waits for the unlock before its commit"),
     ("reads overlook a newer catalog", "only a store of several processes has such reads"),
-    ("released write intents wake no waiter", "the scheduler asks waiting requests again"),
+    ("released write intents wake no waiter", "no seed found it; see tests/schedules.rs of storage"),
     ("the last waiter has the turn", "every waiter gets its turn in the end, and replies have no order"),
     ("transactions wait in write queues", "the thread of the simulation never waits in a queue"),
 ];

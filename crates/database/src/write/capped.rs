@@ -10,8 +10,8 @@ use storage::store::Committed;
 
 impl Database {
     /// Converts a collection to a capped collection in place. Drops all indexes except `_id`, as MongoDB does. Then it
-    /// removes the oldest documents until the others fit; after a crash, the next insert does. A call after LockBusy
-    /// continues with the commit of the conversion in `converted`.
+    /// removes the oldest documents until the rest fits. After a crash, the next insert removes them. A call after
+    /// LockBusy continues with the commit of the conversion in `converted`.
     ///
     /// Errors: NamespaceNotFound, CommandNotSupportedOnView, invalid sizes; interrupted waits; LockBusy for a statement
     /// that its caller suspends.
