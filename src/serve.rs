@@ -65,7 +65,8 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
                 Some(disk) => disk.clone(),
                 None => Arc::new(MemoryEngine::new()),
             };
-            Database::open_with(engine, clock, server::seed(), config.oplog)
+            let database = Database::open_with(engine, clock, server::seed(), config.oplog);
+            database.and_then(|database| database.drop_temporary_collections().map(|()| database))
         }
     };
     let database =

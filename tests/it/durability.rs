@@ -1,5 +1,5 @@
 //! Guarantees of a server with a data directory. A write repeated after `kill -9` takes effect once. Files copied under
-//! `fsync {lock: true}` are complete.
+//! `fsync {lock: true}` are complete. Temporary collections do not survive.
 
 use crate::requests::{number, run_on, running, until};
 use crate::server::{Scratch, Server};
@@ -300,4 +300,20 @@ fn a_set_keeps_its_configuration_and_its_defaults() {
     let defaults = run_on(&server, "{getDefaultRWConcern: 1, $db: 'admin'}");
     let source = defaults.view().get("defaultWriteConcernSource").and_then(|source| source.as_str());
     assert_eq!(source, Some("global"));
+}
+
+#[test]
+fn a_start_drops_temporary_collections() {
+    let data = Scratch::new("temporary");
+    let server = Server::start_on(&data, &[]).unwrap();
+    // The name that `$out` chooses, and a name that is only similar.
+    let names = ["tmp.agg_out.0123456789abcdef01234567", "tmp.agg_out.mine"];
+    for name in names {
+        run_on(&server, &format!("{{insert: '{name}', documents: [{{_id: 1}}], $db: 'test'}}"));
+    }
+    drop(server);
+    let server = Server::start_on(&data, &[]).unwrap();
+    let counts =
+        names.map(|name| number(&run_on(&server, &format!("{{count: '{name}', $db: 'test'}}")), "n"));
+    assert_eq!(counts, [0, 1]);
 }

@@ -325,6 +325,32 @@ impl Database {
     }
 }
 
+/// Start of the names of temporary collections, before an ObjectId.
+const TEMPORARY: &str = "tmp.agg_out.";
+
+/// Returns true for the name of a temporary collection.
+fn is_temporary(collection: &str) -> bool {
+    let id = collection.strip_prefix(TEMPORARY);
+    id.is_some_and(|id| id.len() == 24 && id.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
+impl Database {
+    /// Drops the temporary collections of each `$out` that the end of an earlier process has interrupted, as mongod
+    /// does at its start. Not for a store that other processes share, because they may still write to one.
+    ///
+    /// Errors: storage errors.
+    pub fn drop_temporary_collections(&self) -> Result<()> {
+        for collection in self.catalog().all() {
+            let namespace = &collection.namespace;
+            if is_temporary(namespace.collection()) {
+                log::info!("dropping the temporary collection {namespace}");
+                self.drop_collection(&NeverWaits, namespace)?;
+            }
+        }
+        Ok(())
+    }
+}
+
 /// New content of the target while it is written, in a temporary collection. An unfinished
 /// replacement leaves the old content unchanged when dropped.
 pub(crate) struct Replacement {
@@ -362,7 +388,7 @@ impl Replacement {
         options: &Options,
         specs: &[Arc<IndexSpec>],
     ) -> Result<Replacement> {
-        let name = format!("tmp.agg_out.{}", database.new_object_id());
+        let name = format!("{TEMPORARY}{}", database.new_object_id());
         let temporary = Namespace::new(target.namespace.database(), &name)?;
         let replacement = Replacement {
             database: database.clone(),
