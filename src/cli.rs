@@ -367,7 +367,7 @@ pub(crate) struct ServeOptions {
     /// Microseconds to poll for the next request of a single client
     ///
     /// Polling reduces the latency of a client that sends one request after the other. The server polls rarely if it
-    /// finds no requests or several connections are active. Default: 50 with several processors, at most 1000.
+    /// finds no requests or several connections are active. Default: 100 with several processors, at most 1000.
     /// 0 turns polling off.
     #[arg(long, hide_short_help = true, value_name = "MICROS", value_parser = clap::value_parser!(u32).range(0..=1000))]
     pub(crate) busy_poll: Option<u32>,

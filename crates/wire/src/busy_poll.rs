@@ -8,9 +8,9 @@
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Default polling time. Longer than a quick client needs between a reply and its next request, and about as long as
-/// waking a processor takes.
-const DEFAULT_TIME: Duration = Duration::from_micros(50);
+/// Default polling time. Longer than a quick client needs between a reply and its next request, including the time in
+/// which the client's processor wakes.
+const DEFAULT_TIME: Duration = Duration::from_micros(100);
 
 /// Upper limit of the backoff: requests served without polling after polling found nothing.
 const SKIPPED_MAX: u32 = 1024;
@@ -33,7 +33,8 @@ pub fn default_time() -> Duration {
 /// Polling state of one connection.
 #[derive(Debug)]
 pub struct BusyPoll {
-    time: Duration,
+    /// Polling time in microseconds.
+    micros: u32,
     /// Requests to serve before the next poll.
     skips: u32,
     /// Value of `skips` after the next poll that finds nothing.
@@ -43,14 +44,14 @@ pub struct BusyPoll {
 impl BusyPoll {
     /// Polls for at most `time`; zero disables polling.
     pub fn new(time: Duration) -> BusyPoll {
-        BusyPoll { time, skips: 0, backoff: 1 }
+        BusyPoll { micros: u32::try_from(time.as_micros()).unwrap_or(u32::MAX), skips: 0, backoff: 1 }
     }
 
     /// Polls until data is readable or the time is over.
     ///
     /// Returns at once if polling is disabled, is backing off, or a connection other than `id` also has requests.
     pub fn poll(&mut self, id: i32, latest: &LatestConnection, is_readable: impl Fn() -> bool) {
-        if self.time.is_zero() {
+        if self.micros == 0 {
             return;
         }
         if latest.0.load(Ordering::Relaxed) != id {
@@ -62,7 +63,7 @@ impl BusyPoll {
             return;
         }
         let mut last = Instant::now();
-        let until = last + self.time;
+        let until = last + Duration::from_micros(self.micros.into());
         while latest.0.load(Ordering::Relaxed) == id {
             if is_readable() {
                 self.backoff = 1;
