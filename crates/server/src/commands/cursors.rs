@@ -10,6 +10,7 @@ use crate::state::fail_point::Target;
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Value};
 use base::{Error, Namespace, Result, bail};
 use database::{Cursor, Database};
+use std::num::NonZeroI64;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -303,7 +304,7 @@ fn keep(call: &mut Call<'_>, mut cursor: Cursor) -> i64 {
     cursor.transaction = call.arguments.transaction_number.filter(|_| call.transaction.is_some());
     let id = call.server.database.register_cursor(cursor);
     if call.connection.is_load_balanced {
-        call.connection.cursor = Some(id);
+        call.connection.cursor = NonZeroI64::new(id);
     }
     id
 }

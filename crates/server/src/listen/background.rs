@@ -1,5 +1,5 @@
-//! Background work: TTL deletion, removal of idle cursors, sessions and views, and interruption of
-//! operations of disconnected clients.
+//! Background work: TTL deletion, removal of idle cursors, sessions and views, interruption of operations of
+//! disconnected clients, and release of the memory of idle connections.
 
 use crate::process::memory::{self, MemoryUsage, PurgePolicy};
 use crate::server::Server;
@@ -58,6 +58,7 @@ impl Background {
         }
         for activity in server.activities.all() {
             activity.interrupt_if_disconnected(LONG);
+            activity.release_idle(TICK);
         }
         server.database.clean_up();
         // The check each second also reports the end of a stepDown to waiting clients.

@@ -13,6 +13,7 @@ use crate::process::event::Event;
 use crate::process::memory;
 use crate::server::Server;
 use crate::state::connection::ConnectionState;
+use std::num::NonZeroI64;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use wire::header::{FrameError, frame_length};
@@ -26,7 +27,7 @@ pub(crate) enum DriverAction {
     /// Take `event` and wait for it.
     Wait,
     /// Close the connection: these bytes are not a request.
-    Refuse(String),
+    Refuse(Box<str>),
     /// Close the connection.
     Close,
 }
@@ -138,10 +139,10 @@ impl Driver {
                 if length > self.state.largest_message(&self.server.auth, &self.server.parameters) =>
             {
                 let why = "before authentication, a message of";
-                return Err(DriverAction::Refuse(format!("{why} {length} bytes is too large")));
+                return Err(DriverAction::Refuse(format!("{why} {length} bytes is too large").into()));
             }
             Ok(length) => length.filter(|length| *length <= rest.len()),
-            Err(FrameError::Malformed(reason)) => return Err(DriverAction::Refuse(reason)),
+            Err(FrameError::Malformed(reason)) => return Err(DriverAction::Refuse(reason.into())),
             Err(FrameError::Refused(_)) => return Err(DriverAction::Close),
         };
         match length {
@@ -248,7 +249,7 @@ fn end_load_balanced(server: &Server, state: &ConnectionState) {
     if let Some(session) = &state.session {
         session.close_transaction_connection(state.activity.connection_id);
     }
-    if let Some(id) = state.cursor {
+    if let Some(id) = state.cursor.map(NonZeroI64::get) {
         server.database.cursors.kill(id);
     }
 }

@@ -215,11 +215,10 @@ fn admit(stream: TcpStream, client: SocketAddr, server: &Arc<Server>) {
     if let Err(error) = stream.set_nodelay(true) {
         log::debug!(c = "NETWORK"; "TCP_NODELAY for {client}: {error}");
     }
-    let registered = Registered { activity: server.activities.open(client), server: server.clone() };
-    match to_stream(stream, &registered) {
-        Ok(stream) => drop(tokio::spawn(serve_client(Connection::new(stream, local, registered)))),
-        Err(error) => log::warn!("cannot poll the connection from {client}: {error}"),
-    }
+    let activity = server.activities.open(client);
+    let stream = to_stream(stream, &activity, server);
+    let connection = Connection::new(stream, ConnectionState::new(activity, local), server.clone());
+    drop(tokio::spawn(serve_client(connection)));
 }
 
 /// Serves a client until its connection ends.
@@ -232,52 +231,51 @@ fn serve_client(mut connection: Connection) -> impl Future<Output = ()> {
         let result = connection.run().await;
         connection.stream.close();
         if let Err(error) = result {
-            let id = connection.registered.activity.connection_id;
+            let id = connection.driver.state.activity.connection_id;
             log::debug!(c = "NETWORK"; "connection {id} lost: {error}");
         }
     }
 }
 
-/// Converts an accepted socket to the stream that the server uses.
-fn to_stream(stream: TcpStream, registered: &Registered) -> io::Result<Stream> {
+/// Converts an accepted socket to the stream that the server uses. Returns a closed stream if the socket cannot be
+/// taken from the runtime.
+fn to_stream(stream: TcpStream, activity: &Activity, server: &Server) -> Stream {
     #[cfg(unix)]
-    if registered.server.settings.tls.is_none() {
-        let stream = Arc::new(stream.into_std()?);
-        registered.activity.set_handle(Box::new(SocketHandle(Arc::downgrade(&stream))));
-        return Ok(Stream::Pinned(Box::new(pinned::PinnedStream::new(stream))));
+    if server.settings.tls.is_none() {
+        let stream = match stream.into_std() {
+            Ok(stream) => Arc::new(stream),
+            Err(error) => {
+                log::warn!("cannot poll the connection from {}: {error}", activity.client);
+                return Stream::Closed;
+            }
+        };
+        activity.set_handle(Box::new(SocketHandle(Arc::downgrade(&stream))));
+        return Stream::Pinned(Box::new(pinned::PinnedStream::new(stream)));
     }
     let stream = Arc::new(stream);
-    registered.activity.set_handle(Box::new(SocketHandle(Arc::downgrade(&stream))));
-    Ok(Stream::Plain(stream))
+    activity.set_handle(Box::new(SocketHandle(Arc::downgrade(&stream))));
+    Stream::Plain(stream)
 }
 
-/// A connection's entry in the registry. It is removed when the task ends for any reason.
-struct Registered {
-    activity: Arc<Activity>,
-    server: Arc<Server>,
-}
-
-impl Drop for Registered {
-    fn drop(&mut self) {
-        self.activity.record_buffers(0, &self.server.database);
-        self.server.activities.close(&self.activity);
-    }
-}
-
-/// A connection's task.
+/// A connection's task. Its end, for any reason, removes the connection from the registry.
 struct Connection {
     stream: Stream,
     driver: Driver,
     busy_poll: BusyPoll,
-    registered: Registered,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        let Driver { server, state, .. } = &self.driver;
+        state.activity.record_buffers(0, &server.database);
+        server.activities.close(&state.activity);
+    }
 }
 
 impl Connection {
-    fn new(stream: Stream, local: SocketAddr, registered: Registered) -> Connection {
-        let Registered { activity, server } = &registered;
-        let driver = Driver::new(server.clone(), ConnectionState::new(activity.clone(), local));
+    fn new(stream: Stream, state: ConnectionState, server: Arc<Server>) -> Connection {
         let busy_poll = BusyPoll::new(server.settings.busy_poll);
-        Connection { stream, driver, busy_poll, registered }
+        Connection { stream, driver: Driver::new(server, state), busy_poll }
     }
 
     async fn run(&mut self) -> io::Result<()> {
@@ -296,7 +294,12 @@ impl Connection {
                     }
                 }
                 DriverAction::Read => {
-                    if !self.fill_in_time(&mut complete_by).await? {
+                    // Boxed, because few connections have no user.
+                    let is_open = match self.driver.state.is_unauthenticated(&self.driver.server.auth) {
+                        true => Box::pin(self.fill_in_time(&mut complete_by)).await?,
+                        false => self.fill().await?,
+                    };
+                    if !is_open {
                         return Ok(());
                     }
                     #[cfg(unix)]
@@ -304,7 +307,7 @@ impl Connection {
                 }
                 DriverAction::Refuse(_) if Protocol::of(&self.driver.input) == Some(Protocol::Http) => {
                     self.log_close("Client sent an HTTP request over a native MongoDB connection");
-                    return self.stream.send(&stream::http_response()).await;
+                    return Box::pin(self.stream.write_all(&stream::http_response())).await;
                 }
                 DriverAction::Refuse(reason) => {
                     self.log_close(&reason);
@@ -319,10 +322,10 @@ impl Connection {
     async fn send(&mut self) -> io::Result<()> {
         let Connection { stream, driver, .. } = self;
         driver.state.activity.record_buffers(driver.buffered_bytes(), &driver.server.database);
-        let unsent = driver.unsent();
-        stream.send(unsent).await?;
-        let bytes = unsent.len();
-        driver.count_sent(bytes);
+        while !driver.unsent().is_empty() {
+            let sent = stream.write(driver.unsent()).await?;
+            driver.count_sent(sent);
+        }
         driver.state.activity.record_buffers(0, &driver.server.database);
         match driver.streams() {
             true => tokio::task::yield_now().await,
@@ -359,9 +362,6 @@ impl Connection {
     /// and on the time of a whole message.
     async fn fill_in_time(&mut self, complete_by: &mut Option<Instant>) -> io::Result<bool> {
         let (driver, now) = (&self.driver, Instant::now());
-        if !driver.state.is_unauthenticated(&driver.server.auth) {
-            return self.fill().await;
-        }
         let time = driver.server.settings.handshake_timeout;
         let until = match driver.input.is_empty() {
             true => {
@@ -370,8 +370,7 @@ impl Connection {
             }
             false => *complete_by.get_or_insert(now + time),
         };
-        // Boxed, because few connections have no user.
-        match Box::pin(tokio::time::timeout_at(until.into(), self.fill())).await {
+        match tokio::time::timeout_at(until.into(), self.fill()).await {
             Ok(filled) => filled,
             Err(_) => {
                 self.log_close("no login and no data within the time limit");
@@ -429,7 +428,7 @@ impl Connection {
             }
             (Some(Protocol::OldTls), Some(_)) => {
                 self.log_close("SSL handshake failed, as client requested disabled protocol");
-                self.stream.send(&stream::VERSION_ALERT).await?;
+                self.stream.write_all(&stream::VERSION_ALERT).await?;
                 Ok(false)
             }
             (Some(Protocol::Tls | Protocol::OldTls), None) => {

@@ -54,9 +54,10 @@ pub(crate) struct Activity {
     handle: OnceLock<Box<dyn ConnectionHandle>>,
     metadata: OnceLock<Box<DocumentBuf>>,
     current: Mutex<Current>,
-    usage: Mutex<Usage>,
-    /// Usage of closed connections.
-    closed_usage: Arc<Mutex<Usage>>,
+    /// Usage since the last transfer to `total_usage`.
+    usage: Mutex<Option<Box<Usage>>>,
+    /// Usage of all connections, as transferred. Its lock precedes the lock of `usage`.
+    total_usage: Arc<Mutex<Usage>>,
 }
 
 /// The operation that a connection runs.
@@ -75,6 +76,8 @@ pub(crate) struct Current {
     /// The command, unless it is too large.
     pub(crate) body: Vec<u8>,
     pub(crate) started: Instant,
+    /// True after a command, until the connection is idle.
+    is_active: bool,
     /// Reason of an interruption.
     killed: Option<ErrorCode>,
     /// Waker of a command that waits without a thread.
@@ -242,7 +245,7 @@ impl Activity {
     pub(crate) fn end(&self) {
         let mut current = self.current.lock();
         if current.operation_id != 0 {
-            self.count(&current);
+            self.count(&mut current);
         }
         current.operation_id = 0;
         current.operation = None;
@@ -252,12 +255,39 @@ impl Activity {
         }
     }
 
-    fn count(&self, current: &Current) {
+    fn count(&self, current: &mut Current) {
         let micros = time::since(current.started).as_micros() as i64;
-        let mut usage = self.usage.lock();
-        if usage.record(&current.namespace, current.command, micros) {
-            self.closed_usage.lock().add(&std::mem::take(&mut usage));
+        // A rarely used connection has no sums of its own.
+        if !std::mem::replace(&mut current.is_active, true) {
+            self.total_usage.lock().record(&current.namespace, current.command, micros);
+            return;
         }
+        let is_full =
+            self.usage.lock().get_or_insert_default().record(&current.namespace, current.command, micros);
+        if is_full {
+            self.transfer_usage();
+        }
+    }
+
+    /// Adds the connection's usage to the total.
+    fn transfer_usage(&self) {
+        let mut total = self.total_usage.lock();
+        if let Some(usage) = self.usage.lock().take() {
+            total.add(&usage);
+        }
+    }
+
+    /// Frees memory of a connection whose last command began longer ago than this.
+    pub(crate) fn release_idle(&self, after: Duration) {
+        let mut current = self.current.lock();
+        if current.operation_id != 0 || time::since(current.started) < after {
+            return;
+        }
+        current.body = Vec::new();
+        current.namespace = String::new();
+        current.is_active = false;
+        drop(current);
+        self.transfer_usage();
     }
 
     /// Interrupts the current operation if it matches.
@@ -300,7 +330,7 @@ pub(crate) struct Activities {
     open: Mutex<BTreeMap<i32, Arc<Activity>>>,
     connections: AtomicU64,
     operations: AtomicU64,
-    closed_usage: Arc<Mutex<Usage>>,
+    total_usage: Arc<Mutex<Usage>>,
 }
 
 impl Activities {
@@ -323,13 +353,14 @@ impl Activities {
                 user: None,
                 body: Vec::new(),
                 started: time::now(),
+                is_active: false,
                 killed: None,
                 waiting: None,
                 operation: None,
                 examined: (0, 0),
             }),
             usage: Mutex::default(),
-            closed_usage: self.closed_usage.clone(),
+            total_usage: self.total_usage.clone(),
         });
         self.open.lock().insert(connection_id, activity.clone());
         activity
@@ -338,16 +369,20 @@ impl Activities {
     /// Removes a connection.
     pub(crate) fn close(&self, activity: &Activity) {
         self.open.lock().remove(&activity.connection_id);
-        let usage = std::mem::take(&mut *activity.usage.lock());
-        self.closed_usage.lock().add(&usage);
+        activity.transfer_usage();
     }
 
     /// Returns the usage of all connections, open and closed.
     pub(crate) fn usage(&self) -> Usage {
+        let all = self.all();
+        // The lock keeps transfers out, so each count is read once.
+        let total = self.total_usage.lock();
         let mut usage = Usage::default();
-        usage.add(&self.closed_usage.lock());
-        for activity in self.all() {
-            usage.add(&activity.usage.lock());
+        usage.add(&total);
+        for activity in all {
+            if let Some(own) = activity.usage.lock().as_deref() {
+                usage.add(own);
+            }
         }
         usage
     }
@@ -405,6 +440,33 @@ impl Activities {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_idle_connection_transfers_its_counts_once() {
+        let activities = Activities::default();
+        let activity = activities.open(([127, 0, 0, 1], 1).into());
+        let count = || activities.usage().of("d.c").map_or(0, |usage| usage.total().count);
+        let run = || {
+            activity.begin(7, "find", None, ("d", "c"), Document::EMPTY);
+            activity.end();
+        };
+        run();
+        assert!(activity.usage.lock().is_none(), "the first command counts in the total");
+        run();
+        activity.release_idle(Duration::from_secs(3600));
+        assert!(activity.usage.lock().is_some(), "too early");
+        activity.release_idle(Duration::ZERO);
+        assert!(activity.usage.lock().is_none());
+        assert_eq!(count(), 2);
+        run();
+        activity.begin(8, "find", None, ("d", "c"), Document::EMPTY);
+        activity.release_idle(Duration::ZERO);
+        assert_eq!(activity.current().unwrap().namespace, "d.c", "it runs");
+        assert_eq!(count(), 3);
+        activity.end();
+        activities.close(&activity);
+        assert_eq!(count(), 4);
+    }
 
     #[test]
     fn operations_are_killed_by_number() {

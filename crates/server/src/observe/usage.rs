@@ -1,12 +1,11 @@
 //! Counts and durations of commands by collection, for `top`.
 //!
-//! Each connection keeps its own sums, so a count touches no shared memory. The sums are added on
-//! request and when the connection closes.
+//! A busy connection has sums of its own, so a count touches no shared memory. They are added on request, and
+//! transferred to the total when the connection is idle or closes.
 
 use std::collections::HashMap;
 
-/// Maximum number of collections in the sums of closed connections. Further collections are
-/// omitted.
+/// Maximum number of collections in the total. Further collections are omitted.
 const COLLECTIONS_MAX: usize = 10_000;
 
 /// Number of collections at which a connection transfers its sums.
@@ -137,8 +136,10 @@ impl Usage {
     /// Counts a command. Returns true if the sums should be transferred.
     pub(crate) fn record(&mut self, namespace: &str, command: &str, micros: i64) -> bool {
         let one = Sum { micros, count: 1 };
+        let known = self.collections.len();
         let collection_usage = match self.collections.get_mut(namespace) {
             Some(collection_usage) => collection_usage,
+            None if known >= COLLECTIONS_MAX => return true,
             None => self.collections.entry(namespace.to_string()).or_default(),
         };
         let (kind, writes) = kind(command);

@@ -13,6 +13,7 @@ use database::EventCount;
 use rustls::ProtocolVersion;
 use rustls::pki_types::CertificateDer;
 use std::net::SocketAddr;
+use std::num::NonZeroI64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use wire::busy_poll::LatestConnection;
@@ -43,7 +44,7 @@ pub(crate) struct ConnectionState {
     /// connection only, so both end after the connection.
     pub(crate) is_load_balanced: bool,
     /// Last cursor that stayed open, if the connection is load balanced.
-    pub(crate) cursor: Option<i64>,
+    pub(crate) cursor: Option<NonZeroI64>,
 }
 
 /// SASL conversation in progress.

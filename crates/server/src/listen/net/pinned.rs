@@ -17,10 +17,11 @@ use crate::process::dedicated_threads::{ThreadPermit, Threads};
 use crate::process::event::Event;
 use crate::process::memory;
 use rustix::buffer::spare_capacity;
-use std::future::pending;
+use std::future::{pending, poll_fn};
 use std::io::{self, ErrorKind, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 use tokio::io::unix::AsyncFd;
 use wire::busy_poll::BusyPoll;
@@ -61,11 +62,15 @@ impl PinnedStream {
         }
     }
 
-    /// Waits for bytes and reads them. Returns their number, 0 at the end of the stream.
-    pub(super) async fn fill(&mut self, input: &mut Vec<u8>) -> io::Result<usize> {
+    /// Reads bytes, if there are any. Returns their number, 0 at the end of the stream.
+    pub(super) fn poll_fill(
+        &mut self,
+        context: &mut Context<'_>,
+        input: &mut Vec<u8>,
+    ) -> Poll<io::Result<usize>> {
         let watched = self.watch()?;
         loop {
-            let mut ready = watched.readable().await?;
+            let mut ready = ready!(watched.poll_read_ready(context))?;
             if input.capacity() == 0 {
                 *input = memory::take_buffer();
             }
@@ -76,7 +81,7 @@ impl PinnedStream {
                     if matches!(read, Ok(1..) if input.len() < input.capacity()) {
                         ready.clear_ready();
                     }
-                    return read;
+                    return Poll::Ready(read);
                 }
                 Err(_) if input.is_empty() => memory::release_buffer(std::mem::take(input)),
                 Err(_) => {}
@@ -84,20 +89,20 @@ impl PinnedStream {
         }
     }
 
-    /// Sends all bytes.
-    pub(super) async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let mut bytes = bytes;
-        while !bytes.is_empty() {
+    /// Sends bytes. Returns the number of sent bytes.
+    pub(super) fn poll_write(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        loop {
             match (&*self.socket).write(bytes) {
-                Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    self.watch()?.writable().await?.clear_ready();
+                Ok(written) => {
+                    self.last_reply = Some(Instant::now());
+                    return Poll::Ready(Ok(written));
                 }
-                Err(error) => return Err(error),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    ready!(self.watch()?.poll_write_ready(context))?.clear_ready();
+                }
+                Err(error) => return Poll::Ready(Err(error)),
             }
         }
-        self.last_reply = Some(Instant::now());
-        Ok(())
     }
 
     /// Returns when the client has closed the connection. Never returns if the client sends bytes
@@ -105,7 +110,7 @@ impl PinnedStream {
     pub(super) async fn disconnected(&mut self) {
         let Ok(watched) = self.watch() else { return };
         loop {
-            let Ok(mut ready) = watched.readable().await else { return };
+            let Ok(mut ready) = poll_fn(|context| watched.poll_read_ready(context)).await else { return };
             match ready.try_io(|socket| socket.get_ref().peek(&mut [0])) {
                 Ok(Ok(1..)) => pending::<()>().await,
                 Ok(_) => return,

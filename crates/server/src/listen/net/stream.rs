@@ -8,9 +8,10 @@ use super::pinned::PinnedStream;
 use super::tls_stream::TlsStream;
 use crate::observe::activity::ConnectionHandle;
 use crate::process::memory;
-use std::future::pending;
+use std::future::{pending, poll_fn};
 use std::io::{self, ErrorKind};
 use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, ready};
 use tokio::net::TcpStream;
 use wire::header::{HEADER_SIZE, read_i32};
 
@@ -32,14 +33,19 @@ pub(super) enum Stream {
 impl Stream {
     /// Waits for bytes and reads them. Returns their number, 0 at the end of the stream. Takes a
     /// buffer only when bytes are available.
+    ///
+    /// Each idle connection stores this future. TLS has a box, because its future is larger.
     pub(super) async fn fill(&mut self, input: &mut Vec<u8>) -> io::Result<usize> {
-        match self {
-            Stream::Plain(stream) => fill(stream, input).await,
-            Stream::Tls(stream) => stream.fill(input).await,
-            #[cfg(unix)]
-            Stream::Pinned(stream) => stream.fill(input).await,
-            Stream::Closed => Ok(0),
+        if let Stream::Tls(stream) = self {
+            return Box::pin(stream.fill(input)).await;
         }
+        poll_fn(|context| match self {
+            Stream::Plain(stream) => poll_fill(stream, context, input),
+            #[cfg(unix)]
+            Stream::Pinned(stream) => stream.poll_fill(context, input),
+            Stream::Tls(_) | Stream::Closed => Poll::Ready(Ok(0)),
+        })
+        .await
     }
 
     /// Returns true if a read would not block.
@@ -54,14 +60,26 @@ impl Stream {
     }
 
     /// Sends all bytes.
-    pub(super) async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
-        match self {
-            Stream::Plain(stream) => send(stream, bytes).await,
-            Stream::Tls(stream) => stream.send(bytes).await,
-            #[cfg(unix)]
-            Stream::Pinned(stream) => stream.send(bytes).await,
-            Stream::Closed => Err(ErrorKind::NotConnected.into()),
+    pub(super) async fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let sent = self.write(bytes).await?;
+            bytes = bytes.get(sent..).unwrap_or_default();
         }
+        Ok(())
+    }
+
+    /// Sends bytes, all or the first ones. Returns the number of sent bytes.
+    pub(super) async fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if let Stream::Tls(stream) = self {
+            return Box::pin(stream.write(bytes)).await;
+        }
+        poll_fn(|context| match self {
+            Stream::Plain(stream) => poll_write(stream, context, bytes),
+            #[cfg(unix)]
+            Stream::Pinned(stream) => stream.poll_write(context, bytes),
+            Stream::Tls(_) | Stream::Closed => Poll::Ready(Err(ErrorKind::NotConnected.into())),
+        })
+        .await
     }
 
     /// Returns when the client has closed the connection. Never returns if the client sends bytes
@@ -127,10 +145,14 @@ impl<S: Send + Sync> ConnectionHandle for SocketHandle<S> {
     fn disconnect(&self) {}
 }
 
-/// Waits for bytes of a socket and reads them.
-pub(super) async fn fill(stream: &TcpStream, input: &mut Vec<u8>) -> io::Result<usize> {
+/// Reads bytes of a socket, if there are any. Returns their number, 0 at the end of the stream.
+pub(super) fn poll_fill(
+    stream: &TcpStream,
+    context: &mut Context<'_>,
+    input: &mut Vec<u8>,
+) -> Poll<io::Result<usize>> {
     loop {
-        stream.readable().await?;
+        ready!(stream.poll_read_ready(context))?;
         if input.capacity() == 0 {
             *input = memory::take_buffer();
         } else if input.len() == input.capacity() {
@@ -138,9 +160,8 @@ pub(super) async fn fill(stream: &TcpStream, input: &mut Vec<u8>) -> io::Result<
             input.reserve(input.len().max(READ_STEP));
         }
         match stream.try_read_buf(input) {
-            Ok(read) => return Ok(read),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error),
+            read => return Poll::Ready(read),
         }
         if input.is_empty() {
             memory::release_buffer(std::mem::take(input));
@@ -161,15 +182,14 @@ pub(super) fn is_readable(_: &TcpStream) -> bool {
     true
 }
 
-async fn send(stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
+/// Sends bytes, if the socket accepts any. Returns the number of sent bytes.
+fn poll_write(stream: &TcpStream, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    loop {
         match stream.try_write(bytes) {
-            Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => stream.writable().await?,
-            Err(error) => return Err(error),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => ready!(stream.poll_write_ready(context))?,
+            sent => return Poll::Ready(sent),
         }
     }
-    Ok(())
 }
 
 /// MongoDB's text for a browser that connects to the port.

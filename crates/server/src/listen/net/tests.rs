@@ -346,12 +346,12 @@ fn strangers_may_neither_send_much_nor_wait_long() {
     assert!(is_closed(&mut idle));
 }
 
-/// Thousands of clients may be idle, and each has a task.
+/// Thousands of clients may be idle, and each has a task. With the 104 bytes of the runtime it takes 512 bytes.
 #[test]
 fn the_task_of_a_client_is_small() {
     fn size_of_future<A, F>(_: impl Fn(A) -> F) -> usize {
         size_of::<F>()
     }
     let bytes = size_of_future(serve_client);
-    assert!(bytes <= 720, "{bytes}");
+    assert!(bytes <= 408, "{bytes}");
 }

@@ -6,7 +6,7 @@
 use super::stream;
 use crate::process::memory;
 use rustls::{ProtocolVersion, ServerConfig, ServerConnection};
-use std::future::pending;
+use std::future::{pending, poll_fn};
 use std::io::{self, BufRead, ErrorKind, IoSlice, Write};
 use std::sync::Arc;
 use tokio::net::TcpStream;
@@ -95,7 +95,7 @@ impl TlsStream {
         if self.is_bulk && self.raw.capacity() == 0 {
             self.raw = Vec::with_capacity(CHUNK);
         }
-        let read = stream::fill(&self.socket, &mut self.raw).await?;
+        let read = poll_fn(|context| stream::poll_fill(&self.socket, context, &mut self.raw)).await?;
         self.is_bulk = read == self.raw.capacity();
         Ok(read)
     }
@@ -138,13 +138,13 @@ impl TlsStream {
         Ok(())
     }
 
-    /// Sends all bytes.
-    pub(super) async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+    /// Sends all bytes. Returns their number.
+    pub(super) async fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         for chunk in bytes.chunks(CHUNK) {
             self.session.writer().write_all(chunk)?;
             self.flush().await?;
         }
-        Ok(())
+        Ok(bytes.len())
     }
 
     /// Sends the encrypted bytes.
@@ -152,7 +152,9 @@ impl TlsStream {
         while self.session.wants_write() {
             match self.session.write_tls(&mut Raw(&self.socket)) {
                 Ok(_) => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => self.socket.writable().await?,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    poll_fn(|context| self.socket.poll_write_ready(context)).await?
+                }
                 Err(error) => return Err(error),
             }
         }

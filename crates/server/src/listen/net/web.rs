@@ -8,6 +8,7 @@ use crate::process::blocking::in_place;
 use crate::process::connection_limit::Permit;
 use crate::server::Server;
 use crate::state::http as http_state;
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
@@ -138,7 +139,8 @@ impl HttpConnection<'_> {
     async fn begin(&mut self) -> io::Result<bool> {
         let Some(tls) = &self.server.settings.tls else { return Ok(true) };
         let Stream::Plain(socket) = &mut self.stream else { return Ok(false) };
-        let filled = timeout(STEP_MAX, stream::fill(socket, &mut self.input)).await;
+        let filled =
+            timeout(STEP_MAX, poll_fn(|context| stream::poll_fill(socket, context, &mut self.input))).await;
         if !matches!(filled, Ok(Ok(1..))) {
             return Ok(false);
         }
@@ -221,6 +223,6 @@ impl HttpConnection<'_> {
         if !self.permit.begin_wait() {
             return Ok(());
         }
-        timeout(STEP_MAX, self.stream.send(bytes)).await.map_err(|_| io::ErrorKind::TimedOut)?
+        timeout(STEP_MAX, self.stream.write_all(bytes)).await.map_err(|_| io::ErrorKind::TimedOut)?
     }
 }
