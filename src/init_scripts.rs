@@ -2,7 +2,8 @@
 //! /docker-entrypoint-initdb.d.
 //!
 //! The scripts run in mongosh, in the order of their names, against a temporary server on a free
-//! loopback port. The main server starts after they finish, so no client sees partial data.
+//! loopback port. The main server starts after they finish, so no client sees partial data. A file
+//! marks data of scripts that have not finished.
 
 use crate::config::Config;
 use crate::failure::{Failure, Kind};
@@ -19,24 +20,44 @@ const DATABASE: &str = "MONGO_INITDB_DATABASE";
 /// File in each data directory that was opened before.
 const FORMAT: &str = "vellum.format";
 
+/// File in a data directory from the start of the first script to the end of the last one.
+const UNFINISHED: &str = "init-scripts.unfinished";
+
 /// Runs the scripts if the data directory is new.
 ///
-/// Errors: an unreadable folder, scripts of another kind, no mongosh, a failed script.
+/// Errors: an unreadable folder, scripts of another kind, no mongosh, a failed script now or at an earlier start.
 pub(crate) fn run(config: &Config) -> Result<(), Failure> {
     let (Some(folder), Some(disk)) = (&config.init_scripts, &config.disk) else { return Ok(()) };
     let failed =
         |why: String| Failure::new(Kind::Options, format!("--init-scripts {}: {why}", folder.display()));
+    let unfinished = disk.directory.join(UNFINISHED);
+    let partial = || {
+        let directory = disk.directory.display();
+        format!(
+            "{directory} has their partial results: delete it, or keep them and delete its file {UNFINISHED}"
+        )
+    };
+    if unfinished.exists() && !is_new(config) {
+        return Err(failed(format!("the scripts have not finished at an earlier start; {}", partial())));
+    }
     let scripts = scripts(folder).map_err(failed)?;
     if scripts.is_empty() || !is_new(config) {
         return Ok(());
     }
     let shell =
         find_shell().ok_or_else(|| failed(format!("{SHELL}, which runs the scripts, is not on the path")))?;
-    let (server, uri) = start(config).map_err(|why| failed(format!("the scripts' server: {why}")))?;
-    let ran = scripts.iter().try_for_each(|script| run_one(&shell, &uri, script));
-    let stopped = stop(server);
-    let partial_results = || format!("partial results stay in {}", disk.directory.display());
-    ran.and(stopped).map_err(|why| failed(format!("{why}; {}", partial_results())))
+    let at_mark = |error: std::io::Error| failed(format!("{}: {error}", unfinished.display()));
+    std::fs::create_dir_all(&disk.directory).map_err(at_mark)?;
+    std::fs::write(&unfinished, "").map_err(at_mark)?;
+    let ran = start(config).map_err(|why| format!("the scripts' server: {why}")).and_then(|(server, uri)| {
+        let ran = scripts.iter().try_for_each(|script| run_one(&shell, &uri, script));
+        ran.and(stop(server))
+    });
+    if ran.is_err() && !is_new(config) {
+        return ran.map_err(|why| failed(format!("{why}; {}", partial())));
+    }
+    std::fs::remove_file(&unfinished).map_err(at_mark)?;
+    ran.map_err(failed)
 }
 
 /// Returns true if the data directory is new. A shared store counts as new, since its state is

@@ -69,6 +69,10 @@ fn unusable_scripts_are_reported_before_the_server_listens() {
     let (served, printed) = failing.serve(&failing.scratch);
     assert!(!served && printed.contains("2-bad.js failed: no such thing"), "{printed}");
     assert_eq!(failing.noted(), "shop 1.js\nshop 2-bad.js\n");
+    let (served, printed) = failing.serve(&failing.scratch);
+    assert!(!served && printed.contains("not finished at an earlier start"), "{printed}");
+    fs::remove_file(failing.scratch.join("data/init-scripts.unfinished")).unwrap();
+    assert!(failing.serve(&failing.scratch).0, "the partial results are kept");
     let (served, printed) = Folder::new("init-none", &["1.js"]).serve(Path::new("/nowhere"));
     assert!(!served && printed.contains("mongosh"), "{printed}");
     let shell = Folder::new("init-sh", &["1.sh"]);

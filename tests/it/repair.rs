@@ -219,6 +219,32 @@ fn a_separate_journal_directory_is_repaired() {
 }
 
 #[test]
+fn the_journal_of_another_directory_is_left_alone() {
+    let [one, other, journal] =
+        ["owner", "stranger", "journal"].map(|name| Scratch::new(&format!("repair-{name}")));
+    let options = ["--journal-dir", journal.to_str().unwrap()];
+    let mut server = Server::start_on(&one, &options).unwrap();
+    assert_eq!(number(&run(&server, "{insert: 'c', documents: [{_id: 1}], $db: 'test'}"), "n"), 1);
+    // After an orderly stop, the journal has no frames.
+    server.end();
+    let files = || {
+        let names = std::fs::read_dir(&*journal).unwrap().map(|entry| entry.unwrap().path());
+        let mut files: Vec<_> = names.map(|path| (std::fs::read(&path).unwrap(), path)).collect();
+        files.sort();
+        files
+    };
+    let before = files();
+    let (output, text) = vellum(&other, &[&options[..], &["--allow-other-files"]].concat());
+    assert!(!output.status.success() && text.contains("the journal of another data directory"), "{text}");
+    drop(Server::start_on(&other, &[]).unwrap());
+    let (output, text) = vellum(&other, &[&options[..], &["--repair"]].concat());
+    assert!(!output.status.success() && text.contains("--journal-dir"), "{text}");
+    assert_eq!(files(), before);
+    let server = Server::start_on(&one, &options).unwrap();
+    assert_eq!(number(&run(&server, "{count: 'c', $db: 'test'}"), "n"), 1);
+}
+
+#[test]
 fn a_page_of_zeros_is_an_error_that_names_it() {
     let data = directory("repair-zeros");
     let mut unit = 0;

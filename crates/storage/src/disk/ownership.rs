@@ -11,10 +11,19 @@ use super::directory::{
 };
 use super::files::Files;
 use super::journal::{SUFFIX, during};
+use super::mark;
 use crate::{Error, Result};
 
 /// Names left in a data directory by an interrupted creation, or by a repair that saved nothing.
-const SET_UP: &[&str] = &[JOURNAL_DIRECTORY, LOCK_FILE, NEW_BASE_FILE, NEW_FORMAT_FILE, "_tmp", "repair.tmp"];
+const SET_UP: &[&str] = &[
+    JOURNAL_DIRECTORY,
+    LOCK_FILE,
+    NEW_BASE_FILE,
+    NEW_FORMAT_FILE,
+    "_tmp",
+    "repair.tmp",
+    "init-scripts.unfinished",
+];
 
 /// Maximum number of files in an error.
 const NAMED: usize = 3;
@@ -70,9 +79,23 @@ pub(super) fn check(files: &dyn Files, options: &DiskOptions) -> Result<Option<S
     };
     check(path, &names)?;
     if let Some(journal) = journal {
-        check(journal, &self::names(files, journal)?)?;
+        let names = self::names(files, journal)?;
+        // A journal gets its mark after its directory has got the format file.
+        if names.iter().any(|name| name == mark::NAME) {
+            return Err(other_journal(
+                journal,
+                "Choose another directory, or empty this one if its data is gone",
+            ));
+        }
+        check(journal, &names)?;
     }
     Ok(None)
+}
+
+/// Returns the error of a journal that belongs to another data directory.
+pub(super) fn other_journal(journal: &Path, remedy: &str) -> Error {
+    let message = format!("{} holds the journal of another data directory. {remedy}", journal.display());
+    Error::Io { kind: ErrorKind::AlreadyExists, message }
 }
 
 /// Checks that a directory contains only the names of `own` and harmless ones. Writes nothing.

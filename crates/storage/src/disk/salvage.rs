@@ -50,8 +50,9 @@ pub struct Salvage {
 impl DiskEngine {
     /// Saves the valid data of a directory that may not open any more.
     ///
-    /// Errors: `Io` of kind `ResourceBusy` if another process has the directory; `Unavailable` if a newer version wrote
-    /// it; `Corrupted` if nothing is readable; `Full` and `Io`. Errors leave the directory unchanged.
+    /// Errors: `Io` of kind `ResourceBusy` if another process has the directory, and of kind `AlreadyExists` if the
+    /// journal belongs to another directory; `Unavailable` if a newer version wrote it; `Corrupted` if nothing is
+    /// readable; `Full` and `Io`. Errors leave the directory unchanged.
     pub fn salvage(options: &DiskOptions) -> Result<Salvage> {
         DiskEngine::salvage_on(Arc::new(SystemFiles), options)
     }
@@ -130,7 +131,14 @@ fn old_segments(files: &Arc<dyn Files>, paths: &SwapPaths, lost: &mut Vec<DataLo
         return Err(Error::Corrupted(message));
     }
     match directory::read_id(&**files, &paths.directory) {
-        Ok(id) => segments.id = id,
+        Ok(id) => {
+            segments.id = id;
+            if there.iter().any(|number| segments.read_id(*number).is_some_and(|other| other != id)) {
+                let remedy =
+                    "Give this directory's own by --journal-dir, or an empty directory if it is lost";
+                return Err(ownership::other_journal(&paths.journal, remedy));
+            }
+        }
         Err(error @ Error::Unavailable(_)) => return Err(error),
         Err(error) => {
             lost.push(DataLoss { ident: None, entries: Some(0), message: error.to_string() });
