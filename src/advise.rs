@@ -2,6 +2,7 @@
 //! (`vellumWorkingSet`).
 
 use crate::cli::AdviseOptions;
+use crate::failure::Failure;
 use crate::server_client;
 use base::bson::extended_json::to_relaxed;
 use base::bson::{Builder, Document};
@@ -14,7 +15,7 @@ const ROWS: usize = 20;
 const FACTORS: [f64; 5] = [0.25, 0.5, 1.0, 2.0, 4.0];
 
 /// Queries a server and returns the output.
-pub(crate) fn advise(options: &AdviseOptions) -> Result<String, String> {
+pub(crate) fn advise(options: &AdviseOptions) -> Result<String, Failure> {
     let (mut client, host) = server_client::connect_to_target(&options.target)?;
     let mut command = Builder::new();
     command.append(c"vellumWorkingSet", 1).append(c"$db", "admin");
@@ -27,7 +28,7 @@ pub(crate) fn advise(options: &AdviseOptions) -> Result<String, String> {
         let reason = reply.get("reason").and_then(|reason| reason.as_str()).unwrap_or_default();
         return Ok(format!("{host}: {reason}"));
     }
-    text(&host, reply).ok_or_else(|| format!("{host}: the reply has no working set"))
+    text(&host, reply).ok_or_else(|| format!("{host}: the reply has no working set").into())
 }
 
 /// Reads in a time span.

@@ -4,8 +4,8 @@
 //! `vellum restore`: creates a data directory as of a point in time from a backup and archived
 //! journals.
 
-use crate::cli::{BackupOptions, RestoreOptions};
-use crate::failure::{Purpose, error_message};
+use crate::cli::{BackupOptions, RestoreOptions, is_server_address};
+use crate::failure::{Failure, Purpose, error_message};
 use crate::server_client;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use jiff::Timestamp;
@@ -23,12 +23,23 @@ use wire::uri::ConnectionString;
 const LOCAL: &str = "mongodb://127.0.0.1:27017/";
 
 /// Makes a backup. Returns the output. Creates nothing if a data directory cannot be read.
-pub(crate) fn back_up(options: &BackupOptions) -> Result<String, String> {
+pub(crate) fn back_up(options: &BackupOptions) -> Result<String, Failure> {
     let (source, to) = match (options.arguments.as_slice(), &options.data) {
+        ([.., to], _) if is_server_address(to) => return Err(Failure::of_options(target_hint(options, to))),
         ([to], Some(data)) => (Source::open(data, options)?, to),
-        ([to], None) => (Source::Server(LOCAL), to),
-        ([uri, to], None) => (Source::Server(uri), to),
-        _ => return Err("give one directory to write the backup to, besides --data".to_string()),
+        ([to], None) => (Source::Server(server_client::parse_uri(LOCAL)?), to),
+        ([data, to], None) if Path::new(data).is_dir() => {
+            return Err(Failure::of_options(format!(
+                "'{data}' is a directory, not the address of a server. To back up a data directory without a \
+                 server: vellum backup --data '{data}' '{to}'"
+            )));
+        }
+        ([uri, to], None) => (Source::Server(server_client::parse_uri(uri)?), to),
+        _ => {
+            return Err(Failure::of_options(
+                "with --data, give only the directory to write the backup to: vellum backup --data DIR TO",
+            ));
+        }
     };
     let mut directory = BackupDirectory::open(Arc::new(SystemFiles), Path::new(to))
         .map_err(|error| error_message(&error, Path::new(to), Purpose::Target))?;
@@ -38,12 +49,12 @@ pub(crate) fn back_up(options: &BackupOptions) -> Result<String, String> {
         Ok(why) => why,
         Err(error) => {
             part.discard();
-            return Err(error);
+            return Err(error.into());
         }
     };
     let bytes = part.written();
     let kind = part.finish().map_err(|error| error.to_string())?;
-    let Some(part) = directory.parts().last() else { return Err("no backup was written".to_string()) };
+    let Some(part) = directory.parts().last() else { return Err("no backup was written".to_string().into()) };
     let why = why.map(|why| format!(" ({why})")).unwrap_or_default();
     let title = match kind {
         "full" => format!("everything{why}"),
@@ -56,15 +67,30 @@ pub(crate) fn back_up(options: &BackupOptions) -> Result<String, String> {
     ))
 }
 
+/// Returns the message for a connection string in the place of the target.
+fn target_hint(options: &BackupOptions, address: &str) -> String {
+    let hint = match (options.arguments.as_slice(), &options.data) {
+        (_, Some(_)) => "give the directory to write to: vellum backup --data DIR TO".to_string(),
+        ([other, _], None) if !is_server_address(other) => {
+            format!("give it before the directory to write to: vellum backup '{address}' '{other}'")
+        }
+        ([first, ..], None) => {
+            format!("give the directory to write to, after the connection string: vellum backup '{first}' TO")
+        }
+        _ => String::new(),
+    };
+    format!("'{address}' is the address of a server: {hint}")
+}
+
 /// What a backup copies.
-enum Source<'a> {
+enum Source {
     /// A data directory that is not in use.
     Directory(Box<ReadOnlyEngine>),
     /// The first reachable server of a connection string.
-    Server(&'a str),
+    Server(ConnectionString),
 }
 
-impl Source<'_> {
+impl Source {
     /// Opens a data directory.
     fn open(data: &Path, options: &BackupOptions) -> Result<Self, String> {
         let archive = options
@@ -89,7 +115,7 @@ impl Source<'_> {
         let engine = match self {
             Source::Directory(engine) => engine,
             Source::Server(uri) => {
-                let (client, host) = server_client::connect(&ConnectionString::parse(uri)?, options.timeout)?;
+                let (client, host) = server_client::connect(&uri, options.timeout)?;
                 let timeout = Duration::from_millis(options.timeout);
                 return receive(client, timeout, since, part).map_err(|why| format!("{host}: {why}"));
             }
@@ -157,7 +183,7 @@ fn unexpected_reply() -> String {
 }
 
 /// Restores a backup. Returns the output.
-pub(crate) fn restore(options: &RestoreOptions) -> Result<String, String> {
+pub(crate) fn restore(options: &RestoreOptions) -> Result<String, Failure> {
     let restore = Restore {
         from: options.from.clone(),
         archives: options.journal_archive.clone(),

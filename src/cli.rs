@@ -3,6 +3,7 @@
 //! The file depends only on clap and jiff, so that packaging/pages.rs can generate the man page and
 //! shell completions from it alone.
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -139,7 +140,7 @@ pub(crate) struct BackupOptions {
     pub(crate) arguments: Vec<String>,
 
     /// Read this data directory, without a server
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = directory())]
     pub(crate) data: Option<PathBuf>,
 
     /// Journal of the data directory, if outside of it
@@ -171,10 +172,11 @@ pub(crate) struct BackupOptions {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct RestoreOptions {
     /// Directory of the backup
+    #[arg(value_parser = directory())]
     pub(crate) from: PathBuf,
 
     /// Data directory to make: new or empty
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = directory())]
     pub(crate) data: PathBuf,
 
     /// Moment to restore. Default: the latest
@@ -207,6 +209,7 @@ pub(crate) struct RestoreOptions {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct VerifyOptions {
     /// Backup, or data directory without a running server
+    #[arg(value_parser = directory())]
     pub(crate) path: PathBuf,
 
     /// Journal of the data directory, if outside of it
@@ -279,7 +282,7 @@ pub(crate) struct ServeOptions {
     /// Data directory
     ///
     /// The server creates it if it does not exist.
-    #[arg(long, value_name = "DIR", required_if_eq("engine", "disk"))]
+    #[arg(long, value_name = "DIR", required_if_eq("engine", "disk"), value_parser = directory())]
     pub(crate) data: Option<PathBuf>,
 
     /// Accept other files in a new --data
@@ -664,6 +667,19 @@ pub(crate) enum LogFormat {
     Text,
     /// JSON in mongod's format
     Json,
+}
+
+/// Returns true for a connection string.
+pub(crate) fn is_server_address(text: &str) -> bool {
+    text.starts_with("mongodb://") || text.starts_with("mongodb+srv://")
+}
+
+/// Parses a directory. The address of a server would become a directory of this name.
+fn directory() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().try_map(|text| match text.to_str().is_some_and(is_server_address) {
+        true => Err("this is the address of a server, and a directory is needed"),
+        false => Ok(PathBuf::from(text)),
+    })
 }
 
 /// Parses a number of seconds.

@@ -54,6 +54,16 @@ pub(crate) struct Config {
     pub(crate) warnings: Vec<String>,
 }
 
+impl Config {
+    /// Returns the name of an option, which differs under the name of mongod.
+    pub(crate) fn option_name(&self, of_vellum: &'static str, of_mongod: &'static str) -> &'static str {
+        match self.startup_output {
+            StartupOutput::Banner => of_vellum,
+            StartupOutput::Nothing => of_mongod,
+        }
+    }
+}
+
 /// Output on standard output when clients can connect.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum StartupOutput {

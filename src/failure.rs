@@ -23,7 +23,7 @@ pub(crate) struct Failure {
 /// Kinds of failures, which have different exit codes in mongod.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Kind {
-    /// An option that only a running server could check.
+    /// A wrong option or value. Some can be checked only while the server starts.
     Options,
     /// The server cannot listen on the address.
     Address,
@@ -37,6 +37,17 @@ impl Failure {
     /// Creates a failure of a kind.
     pub(crate) fn new(kind: Kind, message: impl Display) -> Failure {
         Failure { kind, message: message.to_string() }
+    }
+
+    /// Creates a failure of a wrong option or value.
+    pub(crate) fn of_options(message: impl Display) -> Failure {
+        Failure::new(Kind::Options, message)
+    }
+}
+
+impl From<String> for Failure {
+    fn from(message: String) -> Failure {
+        Failure::new(Kind::Other, message)
     }
 }
 

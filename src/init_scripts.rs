@@ -6,7 +6,7 @@
 //! marks data of scripts that have not finished.
 
 use crate::config::Config;
-use crate::failure::{Failure, Kind};
+use crate::failure::Failure;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -28,8 +28,8 @@ const UNFINISHED: &str = "init-scripts.unfinished";
 /// Errors: an unreadable folder, scripts of another kind, no mongosh, a failed script now or at an earlier start.
 pub(crate) fn run(config: &Config) -> Result<(), Failure> {
     let (Some(folder), Some(disk)) = (&config.init_scripts, &config.disk) else { return Ok(()) };
-    let failed =
-        |why: String| Failure::new(Kind::Options, format!("--init-scripts {}: {why}", folder.display()));
+    let option = config.option_name("--init-scripts", "VELLUM_INIT_SCRIPTS");
+    let failed = |why: String| Failure::of_options(format!("{option} {}: {why}", folder.display()));
     let unfinished = disk.directory.join(UNFINISHED);
     let partial = || {
         let directory = disk.directory.display();
@@ -141,8 +141,11 @@ fn run_one(shell: &Path, uri: &str, script: &Path) -> Result<(), String> {
     match output.status.success() {
         true => Ok(()),
         false => {
-            let why = String::from_utf8_lossy(&output.stderr);
-            Err(format!("{} failed: {}", script.display(), why.trim()))
+            let why = match String::from_utf8_lossy(&output.stderr).trim() {
+                "" => output.status.to_string(),
+                text => format!("{text} ({})", output.status),
+            };
+            Err(format!("{} failed: {why}", script.display()))
         }
     }
 }

@@ -24,6 +24,7 @@ mod verify;
 use clap::Parser;
 use clap::error::{ContextKind, ContextValue};
 use cli::{Cli, Verb};
+use failure::{Failure, Kind};
 use first_user::FirstUser;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
@@ -57,7 +58,7 @@ fn main() -> ExitCode {
         Some(Verb::Top(options)) => {
             return match top::top(&options) {
                 Ok(()) => ExitCode::SUCCESS,
-                Err(why) => print_result(Err(why), false),
+                Err(failure) => print_failure(&failure),
             };
         }
         Some(Verb::Ping(options)) => return print_result(server_client::ping(&options), options.quiet),
@@ -74,10 +75,7 @@ fn main() -> ExitCode {
     let config = config.unwrap_or_else(|error| exit_with(&error, &expanded.origins));
     match serve::serve(config) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            print_error(&failure.message);
-            ExitCode::FAILURE
-        }
+        Err(failure) => print_failure(&failure),
     }
 }
 
@@ -104,7 +102,7 @@ fn hint_for(error: &clap::Error) -> Option<String> {
                 _ => None,
             }
         })?;
-    if word.starts_with("mongodb://") || word.starts_with("mongodb+srv://") {
+    if cli::is_server_address(word) {
         return Some(format!(
             "'{word}' is the address of a server. To check that it responds: vellum ping '{word}'. To watch \
              its load: vellum top '{word}'"
@@ -126,7 +124,7 @@ fn exit_with(error: &clap::Error, origins: &[String]) -> ! {
     error.exit()
 }
 
-fn print_result(result: Result<String, String>, quiet: bool) -> ExitCode {
+fn print_result(result: Result<String, Failure>, quiet: bool) -> ExitCode {
     match result {
         Ok(message) => {
             if !quiet {
@@ -135,12 +133,23 @@ fn print_result(result: Result<String, String>, quiet: bool) -> ExitCode {
             }
             ExitCode::SUCCESS
         }
-        Err(why) => {
-            if !quiet {
-                print_error(&why);
-            }
-            ExitCode::FAILURE
-        }
+        // ping --quiet prints nothing at all.
+        Err(failure) if quiet => exit_code(&failure),
+        Err(failure) => print_failure(&failure),
+    }
+}
+
+/// Prints a failure on standard error.
+fn print_failure(failure: &Failure) -> ExitCode {
+    print_error(&failure.message);
+    exit_code(failure)
+}
+
+/// Returns 2 for a wrong option or value, and 1 for other failures.
+fn exit_code(failure: &Failure) -> ExitCode {
+    match failure.kind {
+        Kind::Options => ExitCode::from(2),
+        _ => ExitCode::FAILURE,
     }
 }
 

@@ -10,6 +10,7 @@ use crate::{init_scripts, process};
 use base::bson::{Builder, FieldName, Value};
 use database::{Clock, Database, SettableClock};
 use postgres::PostgresStore;
+use server::logging::Destination;
 use server::{LocalConnection, Server};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -28,8 +29,7 @@ const NO_USERS: &str = "Access control is enabled (--auth), but no user exists. 
 
 /// Serves until a signal or the server's stop.
 pub(crate) fn serve(config: Config) -> Result<(), Failure> {
-    server::logging::start(&config.log)
-        .map_err(|error| Failure::new(Kind::Options, format!("cannot open the log: {error}")))?;
+    start_log(&config)?;
     log_panics();
     process::leave_terminal();
     if config.repair {
@@ -95,7 +95,7 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
     let pid_file = config.pid_file.as_deref().map(PidFile::write).transpose()?;
     if config.parent_pipe {
         stop_with_parent(server.clone())
-            .map_err(|error| Failure::new(Kind::Options, format!("--parent-pipe: {error}")))?;
+            .map_err(|error| Failure::new(Kind::Other, format!("--parent-pipe: {error}")))?;
     }
     let served = server::serve(&server, |address| announce(address, &config, start, &server));
     let served = served.map_err(|error| Failure::new(Kind::Address, listen_error(&error, bind, port)));
@@ -107,6 +107,18 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
     let closed = disk.map_or(Ok(()), |disk| disk.close());
     served
         .and(closed.map_err(|error| Failure::new(Kind::Data, format!("closing the data directory: {error}"))))
+}
+
+/// Starts the log.
+pub(crate) fn start_log(config: &Config) -> Result<(), Failure> {
+    server::logging::start(&config.log).map_err(|error| {
+        let option = config.option_name("--log-file", "--logpath");
+        let path = match &config.log.to {
+            Destination::File { path, .. } => format!(" {}", path.display()),
+            _ => String::new(),
+        };
+        Failure::of_options(format!("{option}{path}: cannot open the log: {error}"))
+    })
 }
 
 /// Returns the page's address with the token for changes. Browsers do not send the part after `#`.
@@ -227,7 +239,7 @@ struct PidFile(PathBuf);
 impl PidFile {
     fn write(path: &Path) -> Result<PidFile, Failure> {
         let written = std::fs::write(path, format!("{}\n", std::process::id()));
-        written.map_err(|error| Failure::new(Kind::Options, format!("{}: {error}", path.display())))?;
+        written.map_err(|error| Failure::of_options(format!("--pidfilepath {}: {error}", path.display())))?;
         Ok(PidFile(path.to_path_buf()))
     }
 }

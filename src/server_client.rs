@@ -5,14 +5,20 @@
 //! authenticates.
 
 use crate::cli::{PingOptions, TargetServer};
+use crate::failure::Failure;
 use base::bson::Builder;
 use std::time::{Duration, Instant};
 use wire::client::{Client, NO_SERVER};
 use wire::uri::ConnectionString;
 
 /// Connects to the server in the options. Also returns its name.
-pub(crate) fn connect_to_target(options: &TargetServer) -> Result<(Client, String), String> {
-    connect(&ConnectionString::parse(&options.uri)?, options.timeout)
+pub(crate) fn connect_to_target(options: &TargetServer) -> Result<(Client, String), Failure> {
+    Ok(connect(&parse_uri(&options.uri)?, options.timeout)?)
+}
+
+/// Parses a connection string of the command line.
+pub(crate) fn parse_uri(text: &str) -> Result<ConnectionString, Failure> {
+    ConnectionString::parse(text).map_err(Failure::of_options)
 }
 
 /// Connects to the first reachable server of a connection string and authenticates its user, if
@@ -41,8 +47,8 @@ pub(crate) fn connection_error(failures: &[String], uri: &ConnectionString) -> S
 }
 
 /// Tries the servers of a connection string in order until one replies. Returns the output.
-pub(crate) fn ping(options: &PingOptions) -> Result<String, String> {
-    let uri = ConnectionString::parse(&options.target.uri)?;
+pub(crate) fn ping(options: &PingOptions) -> Result<String, Failure> {
+    let uri = parse_uri(&options.target.uri)?;
     let deadline = Instant::now() + Duration::from_millis(options.target.timeout);
     let mut failures = Vec::new();
     for host in &uri.hosts {
@@ -54,7 +60,7 @@ pub(crate) fn ping(options: &PingOptions) -> Result<String, String> {
             Err(error) => failures.push(format!("{host}: {error}")),
         }
     }
-    Err(connection_error(&failures, &uri))
+    Err(connection_error(&failures, &uri).into())
 }
 
 /// Sends a hello and returns a summary of the reply.
@@ -96,7 +102,7 @@ mod tests {
             let (mut stream, _) = web.accept().unwrap();
             stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
         });
-        let error = ping(&options(address.to_string())).unwrap_err();
+        let error = ping(&options(address.to_string())).unwrap_err().message;
         assert!(error.contains("MongoDB's protocol"), "{error}");
         answers.join().unwrap();
     }

@@ -10,8 +10,8 @@ mod settings;
 use crate::failure::{Failure, Kind};
 use crate::first_user::FirstUser;
 use crate::process::{is_child, start_child};
-use crate::serve::serve;
-use server::logging::{self, Destination};
+use crate::serve::{serve, start_log};
+use server::logging::Destination;
 use settings::Options;
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -84,7 +84,7 @@ fn start(options: Options, words: &[OsString]) -> ExitCode {
     let logs_to_file = config.log.to != Destination::StandardOutput;
     let result = match directory.is_dir() || config.repair {
         true => serve(config),
-        false => logging::start(&config.log).map_err(|error| Failure::new(Kind::Other, error)).and_then(|()| {
+        false => start_log(&config).and_then(|()| {
             Err(Failure::new(
                 Kind::Data,
                 format!(
@@ -97,8 +97,8 @@ fn start(options: Options, words: &[OsString]) -> ExitCode {
         }),
     };
     let Err(failure) = result else { return ExitCode::SUCCESS };
-    if logs_to_file {
-        // The log is in a file, so a terminal gets the error too.
+    // The log on standard output already has the other errors.
+    if logs_to_file || failure.kind == Kind::Options {
         let _ = writeln!(io::stderr(), "{}", failure.message);
     }
     match failure.kind {

@@ -9,6 +9,7 @@ mod page;
 mod terminal;
 
 use crate::cli::TopOptions;
+use crate::failure::Failure;
 use crate::server_client;
 use base::bson::{Builder, Document, DocumentBuf};
 use page::{Running, Sample, View};
@@ -23,7 +24,7 @@ const ROWS: usize = 10;
 const HEAD_EVERY: u64 = 20;
 
 /// Shows the server's activity until the user quits.
-pub(crate) fn top(options: &TopOptions) -> Result<(), String> {
+pub(crate) fn top(options: &TopOptions) -> Result<(), Failure> {
     let (client, host) = server_client::connect_to_target(&options.target)?;
     let timeout = Duration::from_millis(options.target.timeout);
     let mut server = Server { client, timeout };
@@ -33,7 +34,7 @@ pub(crate) fn top(options: &TopOptions) -> Result<(), String> {
         true => on_screen(&mut server, &host, interval, options),
         _ => in_lines(&mut server, &host, interval, options),
     };
-    view.map_err(|error| format!("{host}: {error}"))
+    view.map_err(|error| format!("{host}: {error}").into())
 }
 
 fn in_lines(server: &mut Server, host: &str, interval: Duration, options: &TopOptions) -> Result<(), String> {

@@ -67,7 +67,7 @@ fn scripts_fill_a_new_data_directory_once() {
 fn unusable_scripts_are_reported_before_the_server_listens() {
     let failing = Folder::new("init-bad", &["1.js", "2-bad.js", "3.js"]);
     let (served, printed) = failing.serve(&failing.scratch);
-    assert!(!served && printed.contains("2-bad.js failed: no such thing"), "{printed}");
+    assert!(!served && printed.contains("2-bad.js failed: no such thing (exit status: 3)"), "{printed}");
     assert_eq!(failing.noted(), "shop 1.js\nshop 2-bad.js\n");
     let (served, printed) = failing.serve(&failing.scratch);
     assert!(!served && printed.contains("not finished at an earlier start"), "{printed}");

@@ -26,7 +26,7 @@ Each option of the server can also be set in the environment or in the file of `
 A size is a number of bytes, or a number with K, M or G for powers of 1,024, and at least 16M. A time is a number with s, m, h or d.
 `--durability`, `--cache-size`, `--compression`, `--journal-…`, `--init-scripts` and `--repair` need `--data`.
 
-Each verb exits with 0 on success, with 1 on failure, and with 2 for a wrong option. `vellum verify`, `vellum mongod` and `vellum
+Each verb exits with 0 on success, with 1 on failure, and with 2 for a wrong option or value. `vellum verify`, `vellum mongod` and `vellum
 lab` have their own codes: see [backup.md](backup.md#checking), [mongod.md](mongod.md#exit-codes) and [lab.md](lab.md#output).
 ";
 

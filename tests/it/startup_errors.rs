@@ -279,6 +279,113 @@ fn a_path_or_an_address_in_the_place_of_a_verb_names_the_option() {
     assert!(text.starts_with("2: error: unrecognized subcommand 'pin'"), "{text}");
 }
 
+/// A port without a server: nothing may connect.
+const NO_SERVER: &str = "mongodb://127.0.0.1:1/";
+
+#[test]
+fn an_address_in_the_place_of_a_directory_creates_nothing() {
+    let scratch = directory("address", &[]);
+    fs::create_dir(scratch.join("data")).unwrap();
+    let is_address = format!("2: vellum: '{NO_SERVER}' is the address of a server: give");
+    let not_directory = "this is the address of a server, and a directory is needed";
+    for (arguments, expected) in [
+        (
+            &["backup", NO_SERVER][..],
+            format!("{is_address} the directory to write to, after the connection string: vellum backup \
+                     '{NO_SERVER}' TO"),
+        ),
+        (
+            &["backup", "mongodb://a/", NO_SERVER],
+            format!("{is_address} the directory to write to, after the connection string: vellum backup \
+                     'mongodb://a/' TO"),
+        ),
+        (
+            &["backup", "B", NO_SERVER],
+            format!("{is_address} it before the directory to write to: vellum backup '{NO_SERVER}' 'B'"),
+        ),
+        (
+            &["backup", "--data", "data", NO_SERVER],
+            format!("{is_address} the directory to write to: vellum backup --data DIR TO"),
+        ),
+        (
+            &["backup", "data", "B"],
+            "2: vellum: 'data' is a directory, not the address of a server. To back up a data directory without a \
+             server: vellum backup --data 'data' 'B'"
+                .to_string(),
+        ),
+        (
+            &["backup", "--data", "data", "a", "b"],
+            "2: vellum: with --data, give only the directory to write the backup to: vellum backup --data DIR TO"
+                .to_string(),
+        ),
+        (
+            &["verify", NO_SERVER],
+            format!("2: error: invalid value '{NO_SERVER}' for '<PATH>': {not_directory}"),
+        ),
+        (
+            &["restore", NO_SERVER, "--data", "x"],
+            format!("2: error: invalid value '{NO_SERVER}' for '<FROM>': {not_directory}"),
+        ),
+        (
+            &["--data", "mongodb+srv://a/"],
+            format!("2: error: invalid value 'mongodb+srv://a/' for '--data <DIR>': {not_directory}"),
+        ),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_vellum"));
+        let text = printed(command.args(arguments).current_dir(&*scratch), &scratch);
+        assert_eq!(text.lines().next(), Some(&expected[..]), "{arguments:?}");
+        assert_eq!(names(&scratch), [scratch.join("data")], "{arguments:?}");
+    }
+}
+
+#[test]
+fn wrong_values_have_exit_code_2() {
+    let scratch = directory("values", &[]);
+    let missing = "No such file or directory (os error 2)";
+    for (arguments, expected) in [
+        (
+            &["--port", "0", "--log-file", "DIR/no/x"][..],
+            format!("2: vellum: --log-file DIR/no/x: cannot open the log: {missing}"),
+        ),
+        (
+            &["--port", "0", "--data", "DIR/data", "--init-scripts", "DIR/no"],
+            format!("2: vellum: --init-scripts DIR/no: {missing}"),
+        ),
+        (&["ping", "mongodb://127.0.0.1/?tls=maybe"], "2: vellum: tls: expected true or false".to_string()),
+    ] {
+        assert_eq!(vellum(&scratch, arguments), expected, "{arguments:?}");
+    }
+}
+
+#[test]
+fn mongod_prints_a_wrong_value_once() {
+    let scratch = directory("mongod", &["scripts"]);
+    fs::create_dir(scratch.join("data")).unwrap();
+    let missing = "No such file or directory (os error 2)";
+    for (arguments, expected) in [
+        (&["--setParameter", "foo=1"][..], "--setParameter foo=1: ".to_string()),
+        (&["--setParameter", "planCacheSize=5%"], "--setParameter planCacheSize=5%: ".to_string()),
+        (&["--setParameter", "syncdelay=abc"], "--setParameter syncdelay=abc: ".to_string()),
+        (&["--syncdelay", "-1"], "--setParameter syncdelay=-1: ".to_string()),
+        (&["--pidfilepath", "DIR/no/x"], format!("--pidfilepath DIR/no/x: {missing}")),
+        (&["--logpath", "DIR/no/x"], format!("--logpath DIR/no/x: cannot open the log: {missing}")),
+        (&["--logpath", "DIR/log", "--setParameter", "foo=1"], "--setParameter foo=1: ".to_string()),
+    ] {
+        let text =
+            vellum(&scratch, &[&["mongod", "--port", "0", "--dbpath", "DIR/data"], arguments].concat());
+        assert!(text.starts_with("2: "), "{arguments:?}: {text}");
+        assert_eq!(text.matches(&expected).count(), 1, "{arguments:?}: {text}");
+    }
+    for script in ["DIR/no", "DIR/scripts"] {
+        let folder = script.replace("DIR", &scratch.display().to_string());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_vellum"));
+        command.args(["mongod", "--port", "0", "--dbpath"]).arg(scratch.join("data"));
+        let text = printed(command.env("VELLUM_INIT_SCRIPTS", folder), &scratch);
+        assert!(text.starts_with("2: "), "{text}");
+        assert_eq!(text.matches(&format!("VELLUM_INIT_SCRIPTS {script}: ")).count(), 1, "{text}");
+    }
+}
+
 #[test]
 fn a_wrong_name_in_a_file_has_its_line_and_the_nearest_name() {
     let scratch = directory("config", &[]);
