@@ -6,6 +6,7 @@
 
 mod options;
 mod settings;
+mod table;
 
 use crate::failure::{Failure, Kind};
 use crate::first_user::FirstUser;
@@ -139,11 +140,11 @@ fn help() -> String {
         "Usage: mongod [options]\n\nVellum as a replacement for mongod. Supported options, some of which \
          only confirm Vellum's own behavior:\n\n",
     );
-    for known in options::OPTIONS {
+    for known in table::OPTIONS {
         match known.treatment {
-            options::Support::Switch => text.push_str(&format!("  --{}\n", known.name)),
-            options::Support::Value => text.push_str(&format!("  --{} VALUE\n", known.name)),
-            options::Support::Refused(_) => {}
+            table::Support::Switch => text.push_str(&format!("  --{}\n", known.name)),
+            table::Support::Value => text.push_str(&format!("  --{} VALUE\n", known.name)),
+            table::Support::Off(_) | table::Support::Refused(_) => {}
         }
     }
     text.push_str("\nThe other options of mongod are errors that name a reason.\n");

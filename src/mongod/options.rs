@@ -1,209 +1,14 @@
-//! Table of all options of mongod, and the parser of its command line.
+//! Parser of mongod's command line and of its configuration file. The file is YAML, and its nested
+//! names are options.
 //!
-//! The parser of mongod's configuration file is here too. It is YAML, and its nested names are
-//! options.
-//!
-//! A new option is a row of [`OPTIONS`]; `settings.rs` reads its value.
+//! A new option is a row of `OPTIONS` in `table.rs`; `settings.rs` reads its value.
 
-use Support::{Refused, Switch, Value};
+use super::table::Support::{Off, Refused, Switch, Value};
+use super::table::{find, find_in_file, refused_group, refused_group_in_file};
 use yaml_rust2::{Yaml, YamlLoader};
-
-/// Treatment of an option.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Support {
-    /// A supported switch.
-    Switch,
-    /// An option with a value, which may be refused.
-    Value,
-    /// Refused by name, for this reason.
-    Refused(&'static str),
-}
-
-const NO_SHARDS: &str = "sharding is not supported";
-const NO_OUTGOING_TLS: &str = "Vellum opens no connections to other servers";
-const NO_SYSLOG: &str = "syslog is not supported; use --logpath";
-const NO_SOCKET: &str = "Unix domain sockets are not supported";
-const NOT_WIRED_TIGER: &str = "the storage engine is not WiredTiger";
-const NOT_IMPLEMENTED: &str = "Vellum does not have this feature";
-
-/// An option of mongod.
-#[derive(Debug)]
-pub(super) struct MongodOption {
-    /// Name without dashes.
-    pub(super) name: &'static str,
-    /// Name in a configuration file; empty if the file cannot have it.
-    pub(super) path: &'static str,
-    /// Treatment of the option.
-    pub(super) treatment: Support,
-}
-
-const fn option(name: &'static str, path: &'static str, treatment: Support) -> MongodOption {
-    MongodOption { name, path, treatment }
-}
-
-/// All options of mongod 8.0, by name.
-pub(super) const OPTIONS: &[MongodOption] = &[
-    option("auth", "", Switch),
-    option("bind_ip", "net.bindIp", Value),
-    option("bind_ip_all", "net.bindIpAll", Switch),
-    option("clusterAuthMode", "security.clusterAuthMode", Value),
-    option(
-        "clusterIpSourceAllowlist",
-        "security.clusterIpSourceAllowlist",
-        Refused("Vellum has no cluster members to check"),
-    ),
-    option("config", "", Value),
-    option("configExpand", "", Refused("the configuration file has no expansion directives")),
-    option("configsvr", "", Refused(NO_SHARDS)),
-    option("cpu", "", Refused("Vellum has nothing to print for it")),
-    option("dbpath", "storage.dbPath", Value),
-    option("directoryperdb", "storage.directoryPerDB", Refused("all databases share one file")),
-    option("enableMajorityReadConcern", "replication.enableMajorityReadConcern", Value),
-    option("filePermissions", "net.unixDomainSocket.filePermissions", Refused(NO_SOCKET)),
-    option("fork", "processManagement.fork", Switch),
-    option("help", "", Switch),
-    option(
-        "inMemorySizeGB",
-        "storage.inMemory.engineConfig.inMemorySizeGB",
-        Refused("memory is not bounded"),
-    ),
-    option("ipv6", "net.ipv6", Switch),
-    option("journal", "storage.journal.enabled", Switch),
-    option("journalCommitInterval", "storage.journal.commitIntervalMs", Value),
-    option("keyFile", "security.keyFile", Value),
-    option("listenBacklog", "net.listenBacklog", Refused("the backlog is fixed")),
-    option("logappend", "systemLog.logAppend", Switch),
-    option("logpath", "systemLog.path", Value),
-    option("logRotate", "systemLog.logRotate", Value),
-    option("maxConns", "net.maxIncomingConnections", Value),
-    option("networkMessageCompressors", "net.compression.compressors", Value),
-    option("noauth", "", Switch),
-    option("nojournal", "", Switch),
-    option("noscripting", "", Switch),
-    option("notablescan", "", Switch),
-    option("nounixsocket", "", Switch),
-    option("oplogSize", "replication.oplogSizeMB", Value),
-    option("pidfilepath", "processManagement.pidFilePath", Value),
-    option("port", "net.port", Value),
-    option("profile", "", Value),
-    option(
-        "profileFilter",
-        "operationProfiling.filter",
-        Refused("the command profile sets filters, for each database"),
-    ),
-    option("quiet", "systemLog.quiet", Switch),
-    option("redactClientLogData", "security.redactClientLogData", Refused(NOT_IMPLEMENTED)),
-    option("repair", "storage.repair", Switch),
-    option("replSet", "replication.replSetName", Value),
-    option("setParameter", "", Value),
-    option("shardsvr", "", Refused(NO_SHARDS)),
-    option("shutdown", "", Refused("send the process SIGTERM, or the command shutdown")),
-    option("slowms", "operationProfiling.slowOpThresholdMs", Value),
-    option("slowOpSampleRate", "operationProfiling.slowOpSampleRate", Value),
-    option("storageEngine", "storage.engine", Value),
-    option("syncdelay", "storage.syncPeriodSecs", Value),
-    option("sysinfo", "", Refused("Vellum has nothing to print for it")),
-    option("syslog", "", Refused(NO_SYSLOG)),
-    option("syslogFacility", "systemLog.syslogFacility", Refused(NO_SYSLOG)),
-    option("timeStampFormat", "systemLog.timeStampFormat", Value),
-    option("timeZoneInfo", "processManagement.timeZoneInfo", Refused("time zone rules are compiled in")),
-    option("tlsAllowConnectionsWithoutCertificates", "net.tls.allowConnectionsWithoutCertificates", Switch),
-    option(
-        "tlsAllowInvalidCertificates",
-        "net.tls.allowInvalidCertificates",
-        Refused("client certificates are always validated"),
-    ),
-    option("tlsAllowInvalidHostnames", "net.tls.allowInvalidHostnames", Refused(NO_OUTGOING_TLS)),
-    option("tlsCAFile", "net.tls.CAFile", Value),
-    option("tlsCertificateKeyFile", "net.tls.certificateKeyFile", Value),
-    option("tlsCertificateKeyFilePassword", "net.tls.certificateKeyFilePassword", Value),
-    option("tlsClusterAuthX509Attributes", "net.tls.clusterAuthX509.attributes", Refused(NO_OUTGOING_TLS)),
-    option(
-        "tlsClusterAuthX509ExtensionValue",
-        "net.tls.clusterAuthX509.extensionValue",
-        Refused(NO_OUTGOING_TLS),
-    ),
-    option("tlsClusterCAFile", "net.tls.clusterCAFile", Refused(NO_OUTGOING_TLS)),
-    option("tlsClusterFile", "net.tls.clusterFile", Refused(NO_OUTGOING_TLS)),
-    option("tlsClusterPassword", "net.tls.clusterPassword", Refused(NO_OUTGOING_TLS)),
-    option("tlsCRLFile", "net.tls.CRLFile", Value),
-    option("tlsDisabledProtocols", "net.tls.disabledProtocols", Value),
-    option("tlsFIPSMode", "net.tls.FIPSMode", Refused("the built-in cryptography is not FIPS-certified")),
-    option(
-        "tlsLogVersions",
-        "net.tls.logVersions",
-        Refused("serverStatus has the counters in transportSecurity"),
-    ),
-    option("tlsMode", "net.tls.mode", Value),
-    option("tlsOnNormalPorts", "", Refused("use --tlsMode requireTLS")),
-    option(
-        "transitionToAuth",
-        "security.transitionToAuth",
-        Refused("use --auth to require authentication, or omit it"),
-    ),
-    option("unixSocketPrefix", "net.unixDomainSocket.pathPrefix", Refused(NO_SOCKET)),
-    option("upgrade", "", Refused("data files need no upgrade")),
-    option("verbose", "", Switch),
-    option("version", "", Switch),
-    option("wiredTigerCacheSizeGB", "storage.wiredTiger.engineConfig.cacheSizeGB", Value),
-    option(
-        "wiredTigerCollectionBlockCompressor",
-        "storage.wiredTiger.collectionConfig.blockCompressor",
-        Refused(NOT_WIRED_TIGER),
-    ),
-    option(
-        "wiredTigerDirectoryForIndexes",
-        "storage.wiredTiger.engineConfig.directoryForIndexes",
-        Refused(NOT_WIRED_TIGER),
-    ),
-    option("wiredTigerEngineConfigString", "", Refused(NOT_WIRED_TIGER)),
-    option(
-        "wiredTigerIndexPrefixCompression",
-        "storage.wiredTiger.indexConfig.prefixCompression",
-        Refused(NOT_WIRED_TIGER),
-    ),
-    option(
-        "wiredTigerJournalCompressor",
-        "storage.wiredTiger.engineConfig.journalCompressor",
-        Refused(NOT_WIRED_TIGER),
-    ),
-];
-
-/// TLS options: names before version 4.2 on the command line and in a file, and present names.
-const OLD_NAMES: &[(&str, &str, &str)] = &[
-    (
-        "sslAllowConnectionsWithoutCertificates",
-        "net.ssl.allowConnectionsWithoutCertificates",
-        "tlsAllowConnectionsWithoutCertificates",
-    ),
-    ("sslAllowInvalidCertificates", "net.ssl.allowInvalidCertificates", "tlsAllowInvalidCertificates"),
-    ("sslAllowInvalidHostnames", "net.ssl.allowInvalidHostnames", "tlsAllowInvalidHostnames"),
-    ("sslCAFile", "net.ssl.CAFile", "tlsCAFile"),
-    ("sslClusterFile", "net.ssl.clusterFile", "tlsClusterFile"),
-    ("sslCRLFile", "net.ssl.CRLFile", "tlsCRLFile"),
-    ("sslDisabledProtocols", "net.ssl.disabledProtocols", "tlsDisabledProtocols"),
-    ("sslMode", "net.ssl.mode", "tlsMode"),
-    ("sslPEMKeyFile", "net.ssl.PEMKeyFile", "tlsCertificateKeyFile"),
-    ("sslPEMKeyPassword", "net.ssl.PEMKeyPassword", "tlsCertificateKeyFilePassword"),
-];
 
 /// A given option with its value. A switch has "true" or "false".
 pub(super) type ParsedOption = (&'static str, String);
-
-/// Returns the option of a present or older name.
-pub(super) fn find(name: &str) -> Option<&'static MongodOption> {
-    let older = OLD_NAMES.iter().find(|(older, _, _)| *older == name);
-    let name = older.map_or(name, |(_, _, newer)| newer);
-    OPTIONS.iter().find(|known| known.name == name)
-}
-
-/// Returns the option of a name in a file.
-pub(super) fn find_in_file(path: &str) -> Option<&'static MongodOption> {
-    match OLD_NAMES.iter().find(|(_, older, _)| *older == path) {
-        Some((_, _, newer)) => find(newer),
-        None => OPTIONS.iter().find(|known| known.path == path && !path.is_empty()),
-    }
-}
 
 /// Parses a command line. Errors have mongod's texts.
 pub(super) fn parse(words: &[String]) -> Result<Vec<ParsedOption>, String> {
@@ -218,9 +23,12 @@ pub(super) fn parse(words: &[String]) -> Result<Vec<ParsedOption>, String> {
             given.push(("verbose", (word.len() - 1).to_string()));
             continue;
         }
-        let known = find(name).ok_or_else(|| format!("unrecognised option '{word}'"))?;
+        let known = find(name).ok_or_else(|| match refused_group(name) {
+            Some(why) => format!("--{name} is not supported: {why}"),
+            None => format!("unrecognised option '{word}'"),
+        })?;
         match known.treatment {
-            Refused(why) => return Err(format!("--{name} is not supported: {why}")),
+            Refused(why) | Off(why) => return Err(format!("--{name} is not supported: {why}")),
             Switch if name == "verbose" => given.push(("verbose", value.unwrap_or_else(|| "1".to_string()))),
             Switch if value.is_some() => {
                 return Err(format!("option '--{name}' does not take any arguments"));
@@ -286,8 +94,17 @@ fn parse_leaf(path: &str, value: &Yaml, given: &mut Vec<ParsedOption>) -> Result
     if matches!(value, Yaml::Null) {
         return Ok(());
     }
+    // A refused option may have a list.
+    let shown = scalar(path, value).map(|text| format!(" {text}")).unwrap_or_default();
+    let refused = |why: &str| Err(format!("{path}:{shown} is not supported: {why}"));
+    let known = find_in_file(path);
+    if let Some(why) = refused_group_in_file(path).filter(|_| known.is_none()) {
+        return refused(why);
+    }
+    if let Some(Refused(why)) = known.map(|known| known.treatment) {
+        return refused(why);
+    }
     let text = scalar(path, value)?;
-    let refused = |why: &str| Err(format!("{path}: {text} is not supported: {why}"));
     match (path, text.as_str()) {
         ("systemLog.destination", "file") => return Ok(()),
         ("systemLog.destination", _) => {
@@ -304,18 +121,19 @@ fn parse_leaf(path: &str, value: &Yaml, given: &mut Vec<ParsedOption>) -> Result
         ("net.unixDomainSocket.enabled", "false") => given.push(("nounixsocket", "true".to_string())),
         ("net.unixDomainSocket.enabled", _) => return refused("Unix domain sockets are not supported"),
         ("storage.journal.enabled", "false") => given.push(("nojournal", "true".to_string())),
+        ("net.wireObjectCheck", "false") => return refused("messages are always validated"),
         ("systemLog.verbosity", _) => given.push(("verbose", text)),
         ("operationProfiling.mode", "off") => given.push(("profile", "0".to_string())),
         ("operationProfiling.mode", "slowOp") => given.push(("profile", "1".to_string())),
         ("operationProfiling.mode", "all") => given.push(("profile", "2".to_string())),
         ("operationProfiling.mode", _) => return refused("off, slowOp or all"),
         _ => {
-            let known = find_in_file(path).ok_or_else(|| format!("Unrecognized option: {path}"))?;
+            let known = known.ok_or_else(|| format!("Unrecognized option: {path}"))?;
             match (known.treatment, text.as_str()) {
-                (Support::Refused(why), _) => return refused(why),
-                (Support::Switch, "true") | (Support::Value, _) => given.push((known.name, text)),
-                (Support::Switch, "false") => {}
-                (Support::Switch, _) => return Err(format!("{path}: expected true or false, not {text}")),
+                (Switch, "true") | (Value, _) => given.push((known.name, text)),
+                (Switch | Off(_), "false") => {}
+                (Switch, _) => return Err(format!("{path}: expected true or false, not {text}")),
+                (Refused(why) | Off(why), _) => return refused(why),
             }
         }
     }
@@ -354,12 +172,6 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_sorted() {
-        let plain = |name: &str| name.to_ascii_lowercase().replace('_', "");
-        assert!(OPTIONS.is_sorted_by_key(|known| plain(known.name)));
-    }
-
-    #[test]
     fn errors_use_mongods_texts() {
         for (line, part) in [
             ("--prot 5", "unrecognised option '--prot'"),
@@ -368,6 +180,18 @@ mod tests {
             ("--port 1 --port 2", "Multiple occurrences"),
             ("--fork=1", "does not take any arguments"),
             ("--shardsvr", "sharding is not supported"),
+            ("--noobjcheck", "messages are always validated"),
+            ("--outputConfig", "does not print the resolved options"),
+            ("--configExpandTimeoutSecs 5", "no expansion directives"),
+            ("--priorityPort 5", "one port"),
+            ("--loadExtensions a", "no extensions"),
+            ("--proxyUnixSocketPrefix a", "Unix domain sockets"),
+            ("--enableEncryption", "does not encrypt its files"),
+            ("--encryptionKeyFile a", "does not encrypt its files"),
+            ("--auditDestination file", "no audit log"),
+            ("--ldapServers a", "LDAP is not supported"),
+            ("--directoryperdb", "share one file"),
+            ("--wiredTigerStatisticsLogDelaySecs 5", "not WiredTiger"),
         ] {
             let error = words(line).unwrap_err();
             assert!(error.contains(part), "{line}: {error}");
@@ -402,12 +226,29 @@ mod file_tests {
     }
 
     #[test]
+    fn switches_that_stay_off_may_be_false() {
+        let text = "storage: {directoryPerDB: false, wiredTiger: {engineConfig: {directoryForIndexes: false}}}\n\
+             net: {tls: {FIPSMode: false, allowInvalidCertificates: false, allowInvalidHostnames: false}}\n\
+             security: {redactClientLogData: false, transitionToAuth: false, enableEncryption: false}\n\
+             systemLog: {traceAllExceptions: false}\n";
+        assert_eq!(parse_file(text).unwrap(), []);
+    }
+
+    #[test]
     fn invalid_options_are_refused_by_name() {
         for (text, part) in [
             ("net: {prot: 5}", "Unrecognized option: net.prot"),
             ("net: {tls: {clusterFile: x}}", "net.tls.clusterFile: x is not supported"),
             ("security: {authorization: perhaps}", "enabled or disabled"),
             ("systemLog: {destination: syslog}", "syslog"),
+            ("sharding: {clusterRole: shardsvr}", "sharding is not supported"),
+            ("sharding: {archiveMovedChunks: true}", "sharding is not supported"),
+            ("systemLog: {component: {replication: {verbosity: 2}}}", "use systemLog.verbosity"),
+            ("auditLog: {destination: file}", "no audit log"),
+            ("cloud: {monitoring: {free: {state: off}}}", "no cloud service"),
+            ("storage: {directoryPerDB: true}", "share one file"),
+            ("net: {wireObjectCheck: false}", "always validated"),
+            ("net: {maxIncomingConnectionsOverride: [10.0.0.0/8]}", "has no exceptions"),
             ("processManagement: {fork: perhaps}", "expected true or false"),
             ("net: [1]", "expected a string"),
             ("- 1", "expected a map"),

@@ -70,6 +70,11 @@ impl Options {
         let disk = match engine {
             Engine::Disk => Some(self.disk()?),
             Engine::Memory | Engine::Postgres => {
+                if self.has("repair") {
+                    return Err(
+                        "--repair does not apply to the memory engine, which stores nothing".to_string()
+                    );
+                }
                 if self.get("wiredTigerCacheSizeGB").is_some() {
                     return Err("--wiredTigerCacheSizeGB does not apply to the memory engine".to_string());
                 }
@@ -131,12 +136,20 @@ impl Options {
     /// Refuses invalid values of options and combinations.
     fn check(&self) -> Result<(), String> {
         self.accept_only("clusterAuthMode", &["keyFile"], "x.509 cluster authentication is not implemented")?;
+        self.accept_only("configExpand", &["none"], "the configuration file has no expansion directives")?;
         self.accept_only("enableMajorityReadConcern", &["true", "1"], "majority reads are always enabled")?;
+        self.accept_only("logFormat", &["default", "json"], "the log is JSON")?;
         self.accept_only("logRotate", &["rename"], "SIGHUP reopens the log")?;
         self.accept_only(
             "networkMessageCompressors",
             &["snappy,zstd,zlib"],
             "snappy, zstd and zlib are always enabled",
+        )?;
+        self.accept_only("oplogMinRetentionHours", &["0", "0.0"], "--oplogSize limits the oplog")?;
+        self.accept_only(
+            "wiredTigerIndexPrefixCompression",
+            &["true", "1"],
+            "the storage engine is not WiredTiger",
         )?;
         if self.number::<i32>("profile")?.is_some_and(|level| !(0..=2).contains(&level)) {
             return Err("Bad value for profile: use 0, 1 or 2".to_string());
@@ -398,6 +411,13 @@ mod tests {
     }
 
     #[test]
+    fn options_that_describe_the_server_are_accepted() {
+        let accepted = "--objcheck --configExpand none --logFormat json --oplogMinRetentionHours 0 \
+            --wiredTigerIndexPrefixCompression true --timeZoneInfo /usr/share/zoneinfo";
+        assert!(config(accepted).is_ok());
+    }
+
+    #[test]
     fn unsupported_options_are_refused_by_name() {
         for (line, part) in [
             ("--storageEngine rocks", "unknown storage engine: rocks"),
@@ -421,6 +441,11 @@ mod tests {
             ("--tlsClusterFile a", "Vellum opens no connections to other servers"),
             ("--setParameter x", "Illegal option assignment"),
             ("--storageEngine inMemory --wiredTigerCacheSizeGB 1", "memory engine"),
+            ("--storageEngine inMemory --repair", "stores nothing"),
+            ("--configExpand exec", "no expansion directives"),
+            ("--logFormat text", "the log is JSON"),
+            ("--oplogMinRetentionHours 2", "--oplogSize limits the oplog"),
+            ("--wiredTigerIndexPrefixCompression false", "not WiredTiger"),
             ("--wiredTigerCacheSizeGB 0.001", "0.016"),
             ("--replSet a/b", "--replSet a/b"),
         ] {
