@@ -275,7 +275,7 @@ A write with `w: 0` returns neither counts nor errors of statements. `bulkWrite`
 
 ### Cursors and reads
 - A cursor reads one snapshot from its first batch to its last. It continues where MongoDB ends it: after a drop of its index (175), or after a capped collection has overwritten the next document (136). Tailable cursors return 136.
-- A cursor over a dropped collection returns 175. The server remembers the latest 256 of these cursors and returns 43 (not found) for older ones.
+- A cursor over a dropped collection returns 175. The server remembers 256 of these cursors and returns 43 (not found) for the others.
 - A find by a collection's UUID is refused. Only members of a cluster send it.
 - Strings in commands and documents must be valid UTF-8 (InvalidBSON). MongoDB stores other bytes unchanged. String operators, collations and text searches need characters.
 - Binary values of the subtypes 2 to 5, 7 and 9 may have any length, also in `$literal`. MongoDB stores them too. Its newest sources refuse malformed ones in `$literal` (const_literal_bindata_restricted_subtypes.js).
