@@ -37,7 +37,7 @@ pub(super) fn recover(
     if readers.is_empty() {
         let directory = segments.directory.display();
         return Err(Error::Corrupted(format!(
-            "no journal found in {directory}; was it in another directory before?"
+            "no journal found in {directory}; if the journal is in another directory, name it with --journal-dir"
         )));
     }
     let mut replayer = Replayer::new(segments, readers, base, replay);
@@ -61,7 +61,7 @@ pub(super) fn read(
     if readers.is_empty() {
         let directory = segments.directory.display();
         return Err(Error::Corrupted(format!(
-            "no journal found in {directory}; is it in another directory?"
+            "no journal found in {directory}; if the journal is in another directory, name it with --journal-dir"
         )));
     }
     let mut replayer = Replayer::new(segments, readers, base, replay);
