@@ -17,6 +17,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 use x509_cert::Certificate;
+use x509_cert::certificate::Version;
 use x509_cert::der::asn1::ObjectIdentifier;
 use x509_cert::der::{Decode, Tag, Tagged};
 
@@ -66,6 +67,17 @@ fn build_pair(
         return Err(in_file(certificate_path)("it contains no certificate".to_string()));
     }
     let key = key.ok_or_else(|| in_file(key_path)("it contains no private key".to_string()))?;
+    if let Some(Ok(certificate)) = chain.first().map(|first| Certificate::from_der(first))
+        && certificate.tbs_certificate().version() != Version::V3
+    {
+        return Err(in_file(certificate_path)("the certificate must be X.509 version 3".to_string()));
+    }
+    provider().key_provider.load_private_key(key.clone_key()).map_err(|_| {
+        in_file(key_path)(
+            "the private key must be RSA with 2,048 to 4,096 bits, ECDSA (P-256, P-384) or Ed25519"
+                .to_string(),
+        )
+    })?;
     CertifiedKey::from_der(chain, key, &provider()).map_err(|error| in_file(key_path)(error.to_string()))
 }
 

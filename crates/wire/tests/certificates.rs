@@ -1,7 +1,8 @@
 //! Keys in all usual file formats.
 //!
 //! The fixtures hold one key, written by OpenSSL 3.0: `openssl pkcs8 -topk8` with AES, with triple DES and SHA-1, and
-//! with scrypt; `openssl ec` with and without `-aes256`.
+//! with scrypt; `openssl ec` with and without `-aes256`. `rsa1024.pem` and `version1.pem` are refused pairs of a
+//! certificate and its key.
 
 #![allow(clippy::unwrap_used)]
 
@@ -28,6 +29,16 @@ impl Drop for File {
     fn drop(&mut self) {
         // A file that cannot be removed stays in the target directory.
         let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn short_keys_and_old_versions_are_refused_with_the_rule() {
+    for (name, rule) in
+        [("rsa1024.pem", "RSA with 2,048 to 4,096 bits"), ("version1.pem", "must be X.509 version 3")]
+    {
+        let error = key_pair(&fixture(name), None).unwrap_err();
+        assert!(error.contains(name) && error.contains(rule), "{error}");
     }
 }
 
