@@ -129,7 +129,12 @@ fn from_file(path: &Path, options: &Command) -> Result<Vec<LowerOption>, String>
     let table: toml::Table = text.parse().map_err(|error| format!("{shown}: {error}"))?;
     let mut lower = Vec::new();
     for (key, value) in table {
-        if matches!(key.as_str(), "config" | "help" | "help-all") {
+        if key == "config" {
+            return Err(format!(
+                "{shown}: 'config' is allowed only on the command line and as VELLUM_CONFIG"
+            ));
+        }
+        if matches!(key.as_str(), "help" | "help-all") {
             return Err(format!("{shown}: '{key}' is allowed only on the command line"));
         }
         if !is_option(options, &key) {
@@ -262,7 +267,7 @@ mod tests {
             ("broken", "port = = 5", "line 1"),
             ("flag", "strict = 1", "strict: expected true or false"),
             ("kind", "port = [1]", "port: expected"),
-            ("nested", "config = \"x\"", "'config'"),
+            ("nested", "config = \"x\"", "'config' is allowed only on the command line and as VELLUM_CONFIG"),
         ] {
             let path = file(name, text);
             let error = expanded(&format!("vellum --config={}", path.display()), &[]).unwrap_err();

@@ -129,7 +129,8 @@ impl Shared {
         }
         Err(err!(
             ExceededMemoryLimit,
-            "the data has reached the memory limit (--memory-limit): only deletes and reads are allowed"
+            "the data has reached the memory limit (--memory-limit): only reads, deletes and updates that do not \
+             enlarge a document are allowed"
         ))
     }
 }

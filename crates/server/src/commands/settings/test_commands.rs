@@ -41,7 +41,13 @@ pub(crate) const VELLUM_CLOCK: Row =
         .admin_only();
 
 fn clock(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    let no_such_command = || err!(CommandNotFound, "no such command: '{}'", call.request.name);
+    let no_such_command = || {
+        err!(
+            CommandNotFound,
+            "no such command: '{}'; it needs test commands (--test-commands)",
+            call.request.name
+        )
+    };
     if !call.server.fail_points.allowed() {
         return Err(no_such_command());
     }
