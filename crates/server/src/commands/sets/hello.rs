@@ -10,6 +10,7 @@ use crate::process::logging::now_millis;
 use crate::protocol::fields::Fields;
 use crate::session::TIMEOUT_MINUTES;
 use crate::state::replica_set::ReplicaSet;
+use base::bson::extended_json::to_relaxed;
 use base::bson::{Document, FieldName, MAX_DOCUMENT_SIZE, Value};
 use base::{Result, bail, err};
 use std::sync::atomic::Ordering;
@@ -165,7 +166,11 @@ fn remember_client(call: &mut Call<'_>, client: Document<'_>) -> Result<()> {
         None => warn_of_empty_metadata(call),
     }
     activity.set_metadata(client);
-    log::debug!(c = "NETWORK"; "connection {} is {client:?}", activity.connection_id);
+    log::debug!(
+        id = 51800, c = "NETWORK", remote = activity.client.to_string().as_str(),
+        client = format!("conn{}", activity.connection_id).as_str(), doc = to_relaxed(client).as_str();
+        "client metadata"
+    );
     Ok(())
 }
 

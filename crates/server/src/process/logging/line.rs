@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 const MESSAGE: &str = "msg";
 
 /// Attributes whose text is a document in JSON. No other record uses these names.
-const DOCUMENTS: [&str; 2] = ["command", "originatingCommand"];
+const DOCUMENTS: [&str; 3] = ["command", "doc", "originatingCommand"];
 
 /// Component of records that name none.
 const COMPONENT: &str = "-";
@@ -234,6 +234,9 @@ mod tests {
         let line = |longest| json(&Record::builder().key_values(&pairs).build(), 0, longest);
         assert!(line(7).ends_with(r#""attr":{"command":{"a":1}}}"#), "{}", line(7));
         assert!(line(6).contains(r#""attr":{"command":"{\"a\":1"},"truncated""#), "{}", line(6));
+        let pairs = [("doc", Value::from("{\"a\":1}"))];
+        let line = json(&Record::builder().key_values(&pairs).build(), 0, 7);
+        assert!(line.ends_with(r#""attr":{"doc":{"a":1}}}"#), "{line}");
     }
 
     #[test]
