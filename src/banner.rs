@@ -109,7 +109,8 @@ pub(crate) fn log_start(
         log::info!(c = "NETWORK", url = url; "HTTP is served");
     }
     if awaits_initiation {
-        log::info!(id = 21313, c = "REPL"; "Did not find local replica set configuration document at startup");
+        let set = settings.replica_set.as_deref().unwrap_or_default();
+        log::info!(id = 21313, c = "REPL", set = set; "Did not find local replica set configuration document at startup");
     } else if let Some(name) = &settings.replica_set {
         log::info!(
             id = 21331, c = "REPL", set = name.as_str();

@@ -8,7 +8,7 @@
 use crate::state::set_config::SetConfig;
 use crate::state::settings::Settings;
 use crate::state::system_collections;
-use base::bson::{Builder, ObjectId};
+use base::bson::{Builder, Document, ObjectId, Value};
 use base::{Error, Namespace, Result, bail, err};
 use database::{Database, EventCount, time};
 use parking_lot::Mutex;
@@ -76,7 +76,10 @@ impl ReplicaSet {
         });
         let (config, latest_connection) = match stored {
             Some(stored) => (stored.clone(), stored.term),
-            None if awaits_initiation => return None,
+            None if awaits_initiation => {
+                warn_of_other_set(name, database);
+                return None;
+            }
             None => (SetConfig::new(database.new_object_id()), 0),
         };
         Some(ReplicaSet::begin(name, config, latest_connection, database, changed))
@@ -192,6 +195,20 @@ fn stored(name: &str, awaits_initiation: bool, database: &Arc<Database>) -> Resu
         config.host = host.filter(|_| awaits_initiation);
         config
     }))
+}
+
+/// Warns if the data has the configuration of a set with another name.
+fn warn_of_other_set(name: &str, database: &Arc<Database>) {
+    let found = collection()
+        .and_then(|collection| system_collections::find(database, &collection, Document::EMPTY, 1));
+    let Ok(Some(stored)) = found.map(|mut found| found.pop()) else { return };
+    if let Some(Value::String(stored)) = stored.view().get("_id") {
+        log::warn!(
+            id = 21406, c = "REPL", localConfigSetName = stored, commandLineSetName = name;
+            "Local replica set configuration document set name differs from command line set name; waiting for \
+             replSetInitiate"
+        );
+    }
 }
 
 /// Returns the collection of the configuration.
