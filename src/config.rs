@@ -191,7 +191,6 @@ impl ServeOptions {
             settings: Settings {
                 arguments,
                 engine: engine.name(),
-                data: disk.as_ref().map(|disk| disk.directory.clone()),
                 shared: engine == Engine::Postgres,
                 ephemeral: engine == Engine::Memory,
                 test_commands: self.test_commands.unwrap_or(self.bind.is_loopback() && !auth),

@@ -38,6 +38,7 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
     process::watch_signals(config.settings.tls.clone())
         .map_err(|error| Failure::new(Kind::Other, format!("cannot watch for signals: {error}")))?;
     let mut config = config;
+    config.settings.data = config.disk.as_ref().map(|disk| disk.directory.clone());
     check_disk(&mut config)?;
     init_scripts::run(&config)?;
     let is_new = init_scripts::is_new(&config);

@@ -146,6 +146,30 @@ fn a_repair_reports_what_was_read_kept_and_lost() {
 }
 
 #[test]
+fn a_missing_journal_names_the_option_for_its_directory() {
+    let parent = directory("journal", &[]);
+    let (data, journal) = (parent.join("data"), parent.join("journal").display().to_string());
+    let server = Server::start_on(&data, &["--journal-dir", &journal]).unwrap();
+    let mut client = server.connect().unwrap();
+    let reply = client.command(&parse("{getCmdLineOpts: 1, $db: 'admin'}").unwrap()).unwrap();
+    let storage = reply.view().get("parsed").and_then(|parsed| parsed.as_document()?.get("storage")).unwrap();
+    let path = storage.as_document().and_then(|storage| storage.get("dbPath")?.as_str().map(PathBuf::from));
+    assert_eq!(path.as_ref(), Some(&data));
+    drop((client, server));
+    let remedy = "no journal found in DIR/data/journal; if the journal is in another directory, name it with \
+                  --journal-dir";
+    for arguments in [
+        &["verify", "DIR/data"][..],
+        &["backup", "--data", "DIR/data", "DIR/backup"],
+        &[&SERVE[..], &["DIR/data"]].concat(),
+    ] {
+        let text = vellum(&parent, arguments);
+        assert!(text.starts_with("1: ") && text.contains(remedy), "{arguments:?}: {text}");
+    }
+    assert!(vellum(&parent, &["verify", "DIR/data", "--journal-dir", "DIR/journal"]).starts_with("0: "));
+}
+
+#[test]
 fn a_directory_with_other_files_needs_an_option() {
     let data = directory("other", &["Cargo.toml", "README.md", ".git", "server.log", "x.pid"]);
     let before = names(&data);

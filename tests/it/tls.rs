@@ -406,6 +406,10 @@ fn an_encrypted_key_requires_its_password() {
         let mut client = Caller::anonymous().connect(server.address()).unwrap();
         let command_line = run(&mut client, "{getCmdLineOpts: 1, $db: 'admin'}").unwrap();
         assert!(!format!("{command_line:?}").contains("\"secret\""), "{command_line:?}");
+        let parsed = command_line.view().get("parsed").and_then(|parsed| parsed.as_document()).unwrap();
+        let tls = parsed.get("net").and_then(|net| net.as_document()?.get("tls")?.as_document()).unwrap();
+        assert_eq!(tls.get("mode").and_then(|mode| mode.as_str()), Some("requireTLS"));
+        assert_eq!(tls.get("certificateKeyFile").and_then(|file| file.as_str()), Some(own.as_str()));
         assert!(!server.log().contains("secret"));
     }
     for (more, part) in

@@ -114,6 +114,11 @@ impl Tls {
         Ok(Tls { options, mode, loaded })
     }
 
+    /// Returns the options of the start.
+    pub(crate) fn options(&self) -> &TlsOptions {
+        &self.options
+    }
+
     /// Returns the current mode.
     pub fn mode(&self) -> TlsMode {
         *self.mode.read()

@@ -4,12 +4,14 @@ use crate::access::{Action, Kind, Requirements, requirements};
 use crate::auth::role;
 use crate::call::{Call, HandlerStatus, Row};
 use crate::commands::table;
-use crate::process::logging::now_millis;
+use crate::process::logging::{self, now_millis};
 use crate::protocol::names::UserName;
+use crate::state::tls::TlsOptions;
 use base::Result;
-use base::bson::{FieldName, MAX_DOCUMENT_SIZE, ObjectId, Value};
+use base::bson::{Builder, FieldName, MAX_DOCUMENT_SIZE, ObjectId, Value};
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::PathBuf;
 
 /// The row of `ping`.
 pub(crate) const PING: Row = Row::admin("ping", ping, Requirements::Nothing)
@@ -174,17 +176,48 @@ fn get_cmd_line_opts(call: &mut Call<'_>) -> Result<HandlerStatus> {
     for argument in &settings.arguments {
         call.reply.push(argument);
     }
-    call.reply.end().begin_document(c"parsed").begin_document(c"net");
-    call.reply.append(c"bindIp", &settings.bind.to_string());
-    call.reply.append(c"port", i32::from(call.connection.local.port())).end();
+    let reply = &mut call.reply;
+    reply.end().begin_document(c"parsed").begin_document(c"net");
+    reply.append(c"bindIp", &settings.bind.to_string());
+    reply.append(c"port", i32::from(call.connection.local.port()));
+    if let Some(tls) = &settings.tls {
+        append_tls(reply, tls.options());
+    }
+    reply.end();
     if let Some(name) = &settings.replica_set {
-        call.reply.begin_document(c"replication").append(c"replSet", name).end();
+        reply.begin_document(c"replication").append(c"replSet", name).end();
     }
     if call.server.auth.enabled() {
-        call.reply.begin_document(c"security").append(c"authorization", "enabled").end();
+        reply.begin_document(c"security").append(c"authorization", "enabled").end();
     }
-    call.reply.begin_document(c"storage").append(c"engine", settings.engine).end().end();
+    reply.begin_document(c"storage").append_optional(c"dbPath", shown(settings.data.as_ref()).as_deref());
+    reply.append(c"engine", settings.engine).end();
+    if let Some(path) = shown(logging::file().as_ref()) {
+        reply.begin_document(c"systemLog").append(c"destination", "file").append(c"path", &path).end();
+    }
+    reply.end();
     Ok(HandlerStatus::Done)
+}
+
+/// Appends the options of TLS under MongoDB's names, without the password of the key.
+fn append_tls(reply: &mut Builder, options: &TlsOptions) {
+    reply.begin_document(c"tls").append(c"mode", options.mode.name());
+    reply.append_optional(c"certificateKeyFile", shown(Some(&options.certificate_key_file)).as_deref());
+    reply.append_optional(c"CAFile", shown(options.ca_file.as_ref()).as_deref());
+    reply.append_optional(c"CRLFile", shown(options.crl_file.as_ref()).as_deref());
+    let without = options.without_certificates.then_some(true);
+    reply.append_optional(c"allowConnectionsWithoutCertificates", without);
+    let disabled = match (options.tls12, options.tls13) {
+        (true, true) => None,
+        (false, _) => Some("TLS1_2"),
+        (true, false) => Some("TLS1_3"),
+    };
+    reply.append_optional(c"disabledProtocols", disabled).end();
+}
+
+/// Returns a path as text.
+fn shown(path: Option<&PathBuf>) -> Option<String> {
+    path.map(|path| path.display().to_string())
 }
 
 /// The row of `connectionStatus`.

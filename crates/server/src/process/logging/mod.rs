@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use sink::Sink;
 use std::collections::VecDeque;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 pub(crate) use line::{format_time, now_millis};
@@ -126,6 +126,11 @@ pub fn start(options: &Options) -> io::Result<()> {
 /// A file that cannot be opened. Lines continue in the old file.
 pub fn reopen() -> io::Result<()> {
     SINK.lock().reopen()
+}
+
+/// Returns the path of the log file; `None` if the log is not a file.
+pub(crate) fn file() -> Option<PathBuf> {
+    SINK.lock().path().map(Path::to_path_buf)
 }
 
 /// Renames the log file with a timestamp and begins a new file; `None` if the log is not a file.

@@ -30,6 +30,14 @@ impl Sink {
         }
     }
 
+    /// Returns the path of the file; `None` for a stream.
+    pub(super) fn path(&self) -> Option<&Path> {
+        match self {
+            Sink::File(path, _) => Some(path),
+            Sink::StandardError | Sink::StandardOutput => None,
+        }
+    }
+
     /// Writes a line with a final newline. Errors are ignored.
     pub(super) fn write(&mut self, mut line: String) {
         line.push('\n');
