@@ -8,7 +8,7 @@
 use crate::state::set_config::SetConfig;
 use crate::state::settings::Settings;
 use crate::state::system_collections;
-use base::bson::{Builder, Document, ObjectId, Value};
+use base::bson::{Builder, Document, ObjectId};
 use base::{Error, Namespace, Result, bail, err};
 use database::{Database, EventCount, time};
 use parking_lot::Mutex;
@@ -199,16 +199,19 @@ fn stored(name: &str, awaits_initiation: bool, database: &Arc<Database>) -> Resu
 
 /// Warns if the data has the configuration of a set with another name.
 fn warn_of_other_set(name: &str, database: &Arc<Database>) {
-    let found = collection()
-        .and_then(|collection| system_collections::find(database, &collection, Document::EMPTY, 1));
-    let Ok(Some(stored)) = found.map(|mut found| found.pop()) else { return };
-    if let Some(Value::String(stored)) = stored.view().get("_id") {
+    if let Some(stored) = any_stored_name(database) {
         log::warn!(
-            id = 21406, c = "REPL", localConfigSetName = stored, commandLineSetName = name;
+            id = 21406, c = "REPL", localConfigSetName = stored.as_str(), commandLineSetName = name;
             "Local replica set configuration document set name differs from command line set name; waiting for \
              replSetInitiate"
         );
     }
+}
+
+/// Returns the name of a set whose configuration is stored.
+fn any_stored_name(database: &Arc<Database>) -> Option<String> {
+    let found = system_collections::find(database, &collection().ok()?, Document::EMPTY, 1).ok()?;
+    found.first()?.view().get("_id")?.as_str().map(str::to_string)
 }
 
 /// Returns the collection of the configuration.
@@ -313,4 +316,22 @@ pub(crate) fn connect_address(address: SocketAddr) -> String {
 
 fn port_of(host: &str) -> Option<u16> {
     host.rsplit_once(':').and_then(|(_, port)| port.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_is_found_under_its_own_name() {
+        let engine = Arc::new(storage::MemoryEngine::new());
+        let database = Database::open(engine, Arc::new(database::SystemClock), 1).unwrap();
+        let open = |name| ReplicaSet::open(name, true, &database, Arc::default());
+        assert!(open("rs0").is_none());
+        assert_eq!(any_stored_name(&database), None);
+        let set = ReplicaSet::open("rs0", false, &database, Arc::default()).unwrap();
+        set.store(&set.config(), "localhost:27017", &database).unwrap();
+        assert!(open("rs0").is_some() && open("other").is_none());
+        assert_eq!(any_stored_name(&database).as_deref(), Some("rs0"));
+    }
 }

@@ -139,6 +139,11 @@ fn ping_and_unknown_commands() {
         (code(&unknown), text(&unknown, "errmsg")),
         (Some(59), Some("no such command: 'getlasterror'"))
     );
+    let clock = client.run(|b| _ = b.append(c"vellumClock", 1));
+    assert_eq!(code(&clock), Some(59));
+    assert!(
+        text(&clock, "errmsg").is_some_and(|why| why.ends_with("it needs test commands (--test-commands)"))
+    );
     let field = client.run(|b| _ = b.append(c"ping", 1).append(c"x", 1));
     assert_eq!(text(&field, "errmsg"), Some("BSON field 'ping.x' is an unknown field."));
     assert_eq!(text(&field, "codeName"), Some("IDLUnknownField"));
