@@ -184,6 +184,14 @@ fn unexpected_reply() -> String {
 
 /// Restores a backup. Returns the output.
 pub(crate) fn restore(options: &RestoreOptions) -> Result<String, Failure> {
+    if options.from.is_file() {
+        let directory = options.from.parent().filter(|parent| !parent.as_os_str().is_empty());
+        return Err(Failure::of_options(format!(
+            "{} is a file. Give the directory of the backup: {}",
+            options.from.display(),
+            directory.unwrap_or(Path::new(".")).display()
+        )));
+    }
     let restore = Restore {
         from: options.from.clone(),
         archives: options.journal_archive.clone(),

@@ -10,6 +10,7 @@ mod cli;
 mod config;
 mod failure;
 mod first_user;
+mod hints;
 mod init_scripts;
 mod lab;
 mod mongod;
@@ -22,7 +23,6 @@ mod top;
 mod verify;
 
 use clap::Parser;
-use clap::error::{ContextKind, ContextValue};
 use cli::{Cli, Verb};
 use failure::{Failure, Kind};
 use first_user::FirstUser;
@@ -32,7 +32,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let words: Vec<OsString> = rewrite_words(std::env::args_os().collect());
+    let words = words();
     let name = words.first().and_then(|word| Path::new(word).file_stem());
     if name == Some(OsStr::new("mongod")) {
         return mongod::run(words.get(1..).unwrap_or_default());
@@ -79,6 +79,11 @@ fn main() -> ExitCode {
     }
 }
 
+/// Returns the command line.
+fn words() -> Vec<OsString> {
+    rewrite_words(std::env::args_os().collect())
+}
+
 /// Rewrites the words `help`, `help VERB` and `version` as the options of these names.
 fn rewrite_words(mut words: Vec<OsString>) -> Vec<OsString> {
     match words.get(1).and_then(|word| word.to_str()) {
@@ -93,29 +98,10 @@ fn rewrite_words(mut words: Vec<OsString>) -> Vec<OsString> {
     words
 }
 
-/// Returns a hint for a connection string or path in the place of a verb.
-fn hint_for(error: &clap::Error) -> Option<String> {
-    let word =
-        [ContextKind::InvalidSubcommand, ContextKind::InvalidArg].iter().find_map(|kind| {
-            match error.get(*kind)? {
-                ContextValue::String(word) => Some(word),
-                _ => None,
-            }
-        })?;
-    if cli::is_server_address(word) {
-        return Some(format!(
-            "'{word}' is the address of a server. To check that it responds: vellum ping '{word}'. To watch \
-             its load: vellum top '{word}'"
-        ));
-    }
-    let is_path = !word.starts_with('-') && (word.contains(['/', '\\', '.']) || Path::new(word).exists());
-    is_path.then(|| format!("'{word}' looks like a directory. To store data in it: vellum --data '{word}'"))
-}
-
 /// Prints an error of the command line, with the options that were not typed.
 fn exit_with(error: &clap::Error, origins: &[String]) -> ! {
-    if let Some(remedy) = hint_for(error) {
-        print_error(&remedy);
+    if let Some(hint) = hints::hint(error, &words()) {
+        print_error(&hint);
         std::process::exit(2);
     }
     if error.use_stderr() && !origins.is_empty() {

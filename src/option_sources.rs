@@ -46,6 +46,9 @@ pub(crate) fn expand(
     if verb.is_some_and(|verb| verb != "serve") || asks_for_help {
         return Ok(Expanded { words, origins: Vec::new() });
     }
+    if typed_value(&words, "auth").is_some() && typed_value(&words, "no-auth").is_some() {
+        return Err("--auth and --no-auth contradict each other: give one of them".to_string());
+    }
     let options = ServeOptions::augment_args(Command::new("serve"));
     let mut lower = from_environment(environment, &options)?;
     let named = lower.iter().find(|lower| lower.name == "config").map(|lower| lower.value());
@@ -126,7 +129,16 @@ fn from_environment(
 fn from_file(path: &Path, options: &Command) -> Result<Vec<LowerOption>, String> {
     let shown = path.display();
     let text = std::fs::read_to_string(path).map_err(|error| format!("{shown}: {error}"))?;
-    let table: toml::Table = text.parse().map_err(|error| format!("{shown}: {error}"))?;
+    let table: toml::Table = text.parse().map_err(|error| {
+        let is_yaml = text.lines().any(|line| line.trim_end().ends_with(':'));
+        let hint = match is_yaml {
+            true => {
+                format!("--config takes TOML. For mongod's YAML file: vellum mongod --config '{shown}'")
+            }
+            false => String::new(),
+        };
+        format!("{shown}: {error}{hint}")
+    })?;
     let mut lower = Vec::new();
     for (key, value) in table {
         if key == "config" {

@@ -18,6 +18,8 @@ const SECRET: &[&str] =
 pub(crate) struct TlsArguments {
     /// `None` if TLS is off.
     pub(crate) mode: Option<TlsMode>,
+    /// The option that turns TLS on, for errors.
+    pub(crate) mode_option: &'static str,
     pub(crate) certificate_key_file: Option<PathBuf>,
     pub(crate) password: Option<String>,
     pub(crate) ca_file: Option<PathBuf>,
@@ -32,11 +34,12 @@ impl TlsArguments {
     ///
     /// Fails for contradictions and for invalid files, with their names.
     pub(crate) fn open(self) -> Result<Option<Arc<Tls>>, String> {
+        let remedy = self.mode_option;
         let Some(mode) = self.mode else {
             return match self.certificate_key_file.or(self.ca_file).or(self.crl_file) {
-                Some(file) => Err(format!("{} is given, but TLS is off: set the TLS mode", file.display())),
+                Some(file) => Err(format!("{} is given, but TLS is off: add {remedy}", file.display())),
                 None if self.disabled_protocols.is_some() || self.without_certificates => {
-                    Err("TLS options are given, but TLS is off: set the TLS mode".to_string())
+                    Err(format!("TLS options are given, but TLS is off: add {remedy}"))
                 }
                 None => Ok(None),
             };

@@ -78,6 +78,12 @@ pub(crate) fn verify(options: &VerifyOptions) -> ExitCode {
 }
 
 fn verify_backup(options: &VerifyOptions, report: &mut Report) -> Result<(), Failure> {
+    if options.journal_dir.is_some() {
+        return Err(Failure::Unreadable(format!(
+            "--journal-dir is only for a data directory, and {} is a backup",
+            options.path.display()
+        )));
+    }
     let files: Arc<dyn Files> = Arc::new(SystemFiles);
     let backup = BackupDirectory::read(Arc::clone(&files), &options.path)?;
     if backup.is_unfinished() {
@@ -91,8 +97,10 @@ fn verify_backup(options: &VerifyOptions, report: &mut Report) -> Result<(), Fai
     if !report.damages.is_empty() {
         return Ok(());
     }
-    let scratch = Scratch::new(options.scratch.as_deref())
-        .map_err(|error| Failure::Unreadable(format!("making a scratch directory: {error}")))?;
+    let within = options.scratch.clone().unwrap_or_else(std::env::temp_dir);
+    let scratch = Scratch::new(&within).map_err(|error| {
+        Failure::Unreadable(format!("making a scratch directory in {}: {error}", within.display()))
+    })?;
     let restore = Restore {
         from: options.path.clone(),
         archives: options.journal_archive.clone(),
@@ -109,8 +117,7 @@ fn verify_backup(options: &VerifyOptions, report: &mut Report) -> Result<(), Fai
 struct Scratch(PathBuf);
 
 impl Scratch {
-    fn new(within: Option<&Path>) -> io::Result<Scratch> {
-        let within = within.map_or_else(std::env::temp_dir, Path::to_path_buf);
+    fn new(within: &Path) -> io::Result<Scratch> {
         let path = within.join(format!("vellum-verify-{}", std::process::id()));
         std::fs::create_dir(&path)?;
         Ok(Scratch(path))

@@ -253,6 +253,7 @@ impl Options {
         };
         let requested = crate::tls::TlsArguments {
             mode,
+            mode_option: "--tlsMode requireTLS",
             certificate_key_file: self.get("tlsCertificateKeyFile").map(PathBuf::from),
             password: self.get("tlsCertificateKeyFilePassword").map(str::to_string),
             ca_file: self.get("tlsCAFile").map(PathBuf::from),
@@ -437,7 +438,7 @@ mod tests {
             ("--tlsMode sometimes", "unsupported value for tlsMode sometimes"),
             ("--tlsMode requireTLS --tlsCertificateKeyFile /nowhere/a.pem", "/nowhere/a.pem: No such file"),
             ("--sslMode requireSSL --sslPEMKeyFile /nowhere/a.pem", "/nowhere/a.pem: No such file"),
-            ("--tlsCAFile /nowhere/a.pem", "TLS is off"),
+            ("--tlsCAFile /nowhere/a.pem", "TLS is off: add --tlsMode requireTLS"),
             ("--tlsClusterFile a", "Vellum opens no connections to other servers"),
             ("--setParameter x", "Illegal option assignment"),
             ("--storageEngine inMemory --wiredTigerCacheSizeGB 1", "memory engine"),

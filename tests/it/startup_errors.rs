@@ -411,6 +411,83 @@ fn mongod_prints_a_wrong_value_once() {
 }
 
 #[test]
+fn common_mistakes_get_a_hint() {
+    let scratch = directory("hints", &["000001.full"]);
+    fs::create_dir(scratch.join("empty")).unwrap();
+    fs::write(scratch.join("mongod.yaml"), "net:\n  port: 27018\n").unwrap();
+    for (arguments, expected) in [
+        (&["backup", "a", "b", "c"][..], "2: error: unexpected value 'c' for '<PLACES>...' found"),
+        (
+            &["restore", "DIR/000001.full", "--data", "DIR/x"],
+            "2: vellum: DIR/000001.full is a file. Give the directory of the backup: DIR",
+        ),
+        (
+            &["ping", "--port", "5"],
+            "2: vellum: ping has no option --port. Give the connection string: vellum ping mongodb://127.0.0.1:5/",
+        ),
+        (
+            &["advise", "--data", "D"],
+            "2: vellum: advise has no option --data, because it queries a running server. Give the connection string: \
+             vellum advise mongodb://127.0.0.1:27017/",
+        ),
+        (&["verify", "--data", "D"], "2: vellum: verify has no option --data: vellum verify 'D'"),
+        (&["ping", "5"], "2: vellum: 5 is not a host: use mongodb://127.0.0.1:5/"),
+        (&["ping", "http://x"], "2: vellum: http:// is not supported: use mongodb://HOST:PORT/"),
+        (
+            &["--port", "0", "--test-commands", "false"],
+            "2: vellum: --test-commands takes its value after an equals sign: --test-commands=false",
+        ),
+        (
+            &["--tls-certificate-key-file", "x"],
+            "2: error: x is given, but TLS is off: add --tls-mode require",
+        ),
+        (&["--auth", "--no-auth"], "2: vellum: --auth and --no-auth contradict each other: give one of them"),
+        (
+            &["--repair", "--data", "DIR/empty"],
+            "1: vellum: DIR/empty contains no data of Vellum, so nothing to repair",
+        ),
+        (
+            &["stop"],
+            "2: vellum: vellum has no verb 'stop'. Ctrl-C, SIGTERM or the command shutdown stops a server",
+        ),
+        (&["start"], "2: vellum: vellum has no verb 'start'. vellum without a verb starts a server"),
+        (
+            &["mongod", "--storageEngine", "inMemory", "--repair"],
+            "2: Error parsing command line: --repair does not apply to the memory engine, which stores nothing",
+        ),
+    ] {
+        let text = vellum(&scratch, arguments);
+        assert!(text.starts_with(expected), "{arguments:?}: {text}");
+    }
+    let text = vellum(&scratch, &["--config", "DIR/mongod.yaml"]);
+    assert!(text.starts_with("2: vellum: DIR/mongod.yaml: TOML parse error"), "{text}");
+    assert!(
+        text.ends_with(
+            "--config takes TOML. For mongod's YAML file: vellum mongod --config 'DIR/mongod.yaml'"
+        ),
+        "{text}"
+    );
+}
+
+#[test]
+fn options_of_a_data_directory_are_refused_for_a_backup() {
+    let scratch = directory("verify", &[]);
+    let data = scratch.join("data");
+    Server::start_on(&data, &[]).unwrap().end();
+    let made = vellum(&scratch, &["backup", "--data", "DIR/data", "DIR/backup"]);
+    assert!(made.starts_with("0: "), "{made}");
+    assert_eq!(
+        vellum(&scratch, &["verify", "DIR/backup", "--journal-dir", "x"]),
+        "2: vellum: --journal-dir is only for a data directory, and DIR/backup is a backup"
+    );
+    let text = vellum(&scratch, &["verify", "DIR/backup", "--scratch", "DIR/no"]);
+    assert!(text.contains("vellum: making a scratch directory in DIR/no: No such file"), "{text}");
+    let text =
+        vellum(&scratch, &["restore", "DIR/backup", "--data", "DIR/x", "--at", "2100-01-01T00:00:00Z"]);
+    assert!(text.starts_with("1: vellum: the backup ends at 20") && text.contains("Z ("), "{text}");
+}
+
+#[test]
 fn a_wrong_name_in_a_file_has_its_line_and_the_nearest_name() {
     let scratch = directory("config", &[]);
     fs::write(scratch.join("bad.toml"), "# options\nreplset = \"rs0\"\nprot = 27018\n").unwrap();

@@ -480,7 +480,7 @@ fn ping_takes_the_options_of_drivers() {
     let other = Authority::new("Others");
     let others = setting.files.write("others.pem", &other.pem());
     for (options, part) in [
-        (String::new(), "MongoDB's protocol"),
+        (String::new(), "MongoDB's protocol. It may require TLS: add ?tls=true"),
         (ca.clone(), "certificate"),
         (format!("tls=true&tlsCAFile={others}&{own}"), "UnknownIssuer"),
         (format!("tls=true&tlsCAFile=/nowhere/ca.pem&{own}"), "/nowhere/ca.pem"),

@@ -61,8 +61,12 @@ impl Client {
     /// # Errors
     /// A lost connection, or the server's message if the reply is not ok.
     pub fn command(&mut self, command: &DocumentBuf) -> Result<DocumentBuf, String> {
+        let is_plain = matches!(self.stream, Stream::Plain(_));
         let reply = self.exchange(command).map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => NOT_MONGODB.to_string(),
+            io::ErrorKind::UnexpectedEof => match is_plain {
+                true => format!("{NOT_MONGODB}. It may require TLS: add ?tls=true to the connection string"),
+                false => NOT_MONGODB.to_string(),
+            },
             _ => error.to_string(),
         })?;
         if reply.view().get("ok").and_then(|ok| ok.as_i64()) == Some(1) {

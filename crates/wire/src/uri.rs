@@ -57,7 +57,16 @@ impl ConnectionString {
         if text.starts_with("mongodb+srv://") {
             return Err("mongodb+srv:// is not supported: use mongodb://HOST:PORT/".to_string());
         }
-        let rest = text.strip_prefix("mongodb://").unwrap_or(text);
+        let rest = match text.split_once("://") {
+            Some(("mongodb", rest)) => rest,
+            Some((scheme, _)) if scheme.chars().all(|c| c.is_ascii_alphanumeric()) => {
+                return Err(format!("{scheme}:// is not supported: use mongodb://HOST:PORT/"));
+            }
+            _ => text,
+        };
+        if rest.parse::<u16>().is_ok() {
+            return Err(format!("{rest} is not a host: use mongodb://127.0.0.1:{rest}/"));
+        }
         let (authority, path) = rest.split_once(['/', '?']).unwrap_or((rest, ""));
         // A question mark may directly follow the hosts.
         let (database, query) = match rest.get(authority.len()..).is_some_and(|rest| rest.starts_with('?')) {
@@ -247,6 +256,8 @@ mod tests {
             ("mongodb://a/?authMechanismProperties=x:y", "authMechanismProperties"),
             ("mongodb://me:x@a/?authMechanism=PLAIN", "PLAIN"),
             ("mongodb://me@a/", "no password"),
+            ("http://a", "http:// is not supported"),
+            ("27018", "use mongodb://127.0.0.1:27018/"),
             ("mongodb://me:%zz@a/", "%25"),
             ("mongodb://a/?authMechanism=SCRAM-SHA-1", "needs a user"),
         ] {

@@ -127,8 +127,9 @@ fn old_segments(files: &Arc<dyn Files>, paths: &SwapPaths, lost: &mut Vec<DataLo
     let there = segments.list().unwrap_or_default();
     let has_base = files.open(&paths.base, false).is_ok();
     if !has_base && there.is_empty() {
-        let message = format!("{} contains no data", paths.directory.display());
-        return Err(Error::Corrupted(message));
+        let message =
+            format!("{} contains no data of Vellum, so nothing to repair", paths.directory.display());
+        return Err(Error::Unavailable(message));
     }
     match directory::read_id(&**files, &paths.directory) {
         Ok(id) => {

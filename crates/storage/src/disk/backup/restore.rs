@@ -50,9 +50,31 @@ fn refused(message: String) -> Error {
     Error::Io { kind: std::io::ErrorKind::InvalidInput, message }
 }
 
-/// Formats a cluster time for people.
+/// Formats a cluster time for people: date in UTC, and number.
 fn format_time(time: u64) -> String {
-    format!("{},{}", time >> 32, time & u64::from(u32::MAX))
+    if time == 0 {
+        return "an unknown time".to_string();
+    }
+    let seconds = time >> 32;
+    let (year, month, day) = civil_date(seconds / 86_400);
+    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+    format!(
+        "{year}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z ({seconds},{})",
+        time & u64::from(u32::MAX)
+    )
+}
+
+/// Returns year, month and day of a number of days since 1970-01-01, in the Gregorian calendar.
+fn civil_date(days: u64) -> (u64, u64, u64) {
+    // Days since 0000-03-01, so that a leap day ends its year. 400 years have 146,097 days.
+    let days = days + 719_468;
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let (year, month) = if month < 10 { (year, month + 3) } else { (year + 1, month - 9) };
+    (era * 400 + year, month, day)
 }
 
 /// Restores a backup.
@@ -275,4 +297,23 @@ fn install(files: &dyn Files, paths: &SwapPaths) -> Result<()> {
     let _ = std::fs::remove_dir(&paths.new_journal);
     let _ = std::fs::remove_dir(&paths.new);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_a_date_and_a_number() {
+        for (seconds, expected) in [
+            (1, "1970-01-01T00:00:01Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_709_164_799, "2024-02-28T23:59:59Z"),
+            (1_795_918_174, "2026-11-29T02:09:34Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+        ] {
+            assert_eq!(format_time(seconds << 32 | 7), format!("{expected} ({seconds},7)"));
+        }
+        assert_eq!(format_time(0), "an unknown time");
+    }
 }

@@ -135,7 +135,7 @@ fn missing_and_damaged_parts_are_reported() {
             // A missing end is detected only because the point in time is not reached.
             assert_eq!(gap.unwrap().position, 40);
             let late = restore_to(&damaged, "/late", Some(44 << 32), &[ARCHIVE]).unwrap_err().to_string();
-            assert!(late.contains("the backup ends at 39"), "{late}");
+            assert!(late.contains("the backup ends at 1970-01-01T00:00:39Z (39,"), "{late}");
         } else {
             let gap = gap.unwrap_err().to_string();
             let (from, to) = (at * 8 + 1, at * 8 + 8);

@@ -139,7 +139,7 @@ fn a_damaged_format_is_written_anew_and_a_newer_one_refused() {
 
 #[test]
 fn missing_and_foreign_directories_are_refused() {
-    assert!(matches!(salvage(&FaultyFiles::new()).err(), Some(Error::Corrupted(_))));
+    assert!(matches!(salvage(&FaultyFiles::new()).err(), Some(Error::Unavailable(_))));
     let (files, _) = directory();
     let engine = open(&files).unwrap();
     assert!(matches!(salvage(&files).err(), Some(Error::Io { kind: ErrorKind::ResourceBusy, .. })));
