@@ -68,11 +68,11 @@ fn option_of_server(word: &str, words: &[&str]) -> Option<String> {
 /// Returns a hint for verbs of service managers.
 fn service_verb(word: &str, is_verb: bool) -> Option<String> {
     match word {
-        "stop" | "shutdown" if is_verb => Some(format!(
-            "vellum has no verb '{word}'. Ctrl-C, SIGTERM or the command shutdown stops a server"
-        )),
+        "stop" | "shutdown" if is_verb => {
+            Some(format!("'{word}' is not a verb. Ctrl-C, SIGTERM or the command shutdown stops a server"))
+        }
         "start" | "run" if is_verb => {
-            Some(format!("vellum has no verb '{word}'. vellum without a verb starts a server"))
+            Some(format!("'{word}' is not a verb. vellum without a verb starts a server"))
         }
         _ => None,
     }

@@ -130,7 +130,9 @@ fn from_file(path: &Path, options: &Command) -> Result<Vec<LowerOption>, String>
     let shown = path.display();
     let text = std::fs::read_to_string(path).map_err(|error| format!("{shown}: {error}"))?;
     let table: toml::Table = text.parse().map_err(|error| {
-        let is_yaml = text.lines().any(|line| line.trim_end().ends_with(':'));
+        let code = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim_end());
+        let is_yaml =
+            code.filter(|line| !line.contains('=')).any(|line| line.ends_with(':') || line.contains(": "));
         let hint = match is_yaml {
             true => {
                 format!("--config takes TOML. For mongod's YAML file: vellum mongod --config '{shown}'")

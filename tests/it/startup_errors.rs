@@ -414,7 +414,6 @@ fn mongod_prints_a_wrong_value_once() {
 fn common_mistakes_get_a_hint() {
     let scratch = directory("hints", &["000001.full"]);
     fs::create_dir(scratch.join("empty")).unwrap();
-    fs::write(scratch.join("mongod.yaml"), "net:\n  port: 27018\n").unwrap();
     for (arguments, expected) in [
         (&["backup", "a", "b", "c"][..], "2: error: unexpected value 'c' for '<PLACES>...' found"),
         (
@@ -448,9 +447,9 @@ fn common_mistakes_get_a_hint() {
         ),
         (
             &["stop"],
-            "2: vellum: vellum has no verb 'stop'. Ctrl-C, SIGTERM or the command shutdown stops a server",
+            "2: vellum: 'stop' is not a verb. Ctrl-C, SIGTERM or the command shutdown stops a server",
         ),
-        (&["start"], "2: vellum: vellum has no verb 'start'. vellum without a verb starts a server"),
+        (&["start"], "2: vellum: 'start' is not a verb. vellum without a verb starts a server"),
         (
             &["mongod", "--storageEngine", "inMemory", "--repair"],
             "2: Error parsing command line: --repair does not apply to the memory engine, which stores nothing",
@@ -459,14 +458,13 @@ fn common_mistakes_get_a_hint() {
         let text = vellum(&scratch, arguments);
         assert!(text.starts_with(expected), "{arguments:?}: {text}");
     }
-    let text = vellum(&scratch, &["--config", "DIR/mongod.yaml"]);
-    assert!(text.starts_with("2: vellum: DIR/mongod.yaml: TOML parse error"), "{text}");
-    assert!(
-        text.ends_with(
-            "--config takes TOML. For mongod's YAML file: vellum mongod --config 'DIR/mongod.yaml'"
-        ),
-        "{text}"
-    );
+    for yaml in ["net:\n  port: 27018\n", "# mongod's\nnet: {port: 27018}\n"] {
+        fs::write(scratch.join("mongod.yaml"), yaml).unwrap();
+        let text = vellum(&scratch, &["--config", "DIR/mongod.yaml"]);
+        assert!(text.starts_with("2: vellum: DIR/mongod.yaml: TOML parse error"), "{text}");
+        let hint = "--config takes TOML. For mongod's YAML file: vellum mongod --config 'DIR/mongod.yaml'";
+        assert!(text.ends_with(hint), "{text}");
+    }
 }
 
 #[test]
