@@ -219,6 +219,38 @@ fn a_separate_journal_directory_is_repaired() {
 }
 
 #[test]
+fn a_repair_without_its_journal_directory_changes_nothing() {
+    let (data, journal) = (Scratch::new("repair-forgot"), Scratch::new("repair-forgotten"));
+    let options = ["--journal-dir", journal.to_str().unwrap()];
+    for batch in 0..2 {
+        let mut server = Server::start_on(&data, &options).unwrap();
+        for at in batch * 20..batch * 20 + 20 {
+            let insert =
+                format!("{{insert: 'c', documents: [{{_id: {at}, n: {at}, a: {at}}}], $db: 'test'}}");
+            assert_eq!(number(&run(&server, &insert), "n"), 1);
+        }
+        if batch == 0 {
+            server.end();
+        }
+    }
+    let (output, text) = vellum(&data, &["--repair"]);
+    assert!(!output.status.success() && text.contains("Name it with --journal-dir"), "{text}");
+    assert!(!data.join("before-repair.1").exists());
+    // An interrupted exchange: the directory waits for the same repair.
+    std::fs::create_dir_all(data.join("repair.tmp")).unwrap();
+    std::fs::write(data.join("repair.tmp/complete"), "before-repair.1").unwrap();
+    for (options, why) in [
+        (&options[..], "Repeat --repair with the same options"),
+        (&["--repair"], "Repeat --repair with the same --journal-dir"),
+    ] {
+        let (output, text) = vellum(&data, options);
+        assert!(!output.status.success() && text.contains(why), "{text}");
+    }
+    std::fs::remove_file(data.join("repair.tmp/complete")).unwrap();
+    repaired(&data, 40, &options);
+}
+
+#[test]
 fn the_journal_of_another_directory_is_left_alone() {
     let [one, other, journal] =
         ["owner", "stranger", "journal"].map(|name| Scratch::new(&format!("repair-{name}")));

@@ -11,7 +11,7 @@ use super::directory::{
 };
 use super::files::Files;
 use super::journal::{SUFFIX, during};
-use super::mark;
+use super::{mark, swap};
 use crate::{Error, Result};
 
 /// Names left in a data directory by an interrupted creation, or by a repair that saved nothing.
@@ -54,6 +54,7 @@ pub(super) fn check(files: &dyn Files, options: &DiskOptions) -> Result<Option<S
     let has = |name: &str| names.iter().any(|other| other == name);
     if has(FORMAT_FILE) {
         read_id(files, path)?;
+        swap::check_none(files, path)?;
         return Ok(mongodb_files(&names));
     }
     if has(BASE_FILE) {
@@ -109,7 +110,7 @@ pub(super) fn check_target(files: &dyn Files, path: &Path, own: &[&str]) -> Resu
 pub(super) fn check_is_ours(files: &dyn Files, path: &Path) -> Result<()> {
     let names = files.list(path).map_err(|error| during("reading", path, error))?;
     if names.iter().any(|name| name == FORMAT_FILE) {
-        return Ok(());
+        return swap::check_none(files, path);
     }
     refuse_mongodb(path, &names)?;
     let message =

@@ -6,6 +6,7 @@
 //! replaces the old one (`swap.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -79,8 +80,10 @@ impl DiskEngine {
         copy.journal(&segments, position)?;
         let Copy { lost, idents, .. } = copy;
         if idents.is_empty() {
-            let message =
-                format!("no data in {} could be recovered: {}", options.directory.display(), in_words(&lost));
+            let why = if lost.is_empty() { "it has no documents".to_string() } else { in_words(&lost) };
+            engine.close()?;
+            swap::clear(&*files, &paths)?;
+            let message = format!("no data in {} could be recovered: {why}", options.directory.display());
             return Err(Error::Corrupted(message));
         }
         Ok(Salvage { engine, lost, idents, files, paths, _lock: lock })
@@ -130,6 +133,17 @@ fn old_segments(files: &Arc<dyn Files>, paths: &SwapPaths, lost: &mut Vec<DataLo
         let message =
             format!("{} contains no data of Vellum, so nothing to repair", paths.directory.display());
         return Err(Error::Unavailable(message));
+    }
+    if there.is_empty() {
+        let journal = paths.journal.display();
+        if matches!(files.list(&paths.journal), Err(error) if error.kind() == ErrorKind::NotFound) {
+            return Err(Error::Unavailable(format!(
+                "the journal directory {journal} does not exist. Name it with --journal-dir, or make an empty one if it is \
+                 lost"
+            )));
+        }
+        let message = format!("{journal} has no journal, so commits after the last checkpoint are missing");
+        lost.push(DataLoss { ident: None, entries: None, message });
     }
     match directory::read_id(&**files, &paths.directory) {
         Ok(id) => {

@@ -1,8 +1,8 @@
 //! Replaces a damaged directory by a salvaged one. The steps can be interrupted at any point.
 //!
 //! The old files move to `before-repair.N`, then the new ones move in, the format file with its new id last. Until then
-//! base, journal and format do not match, and no server opens the directory. Two marks in `repair.tmp` record the
-//! progress, and the next repair continues from there.
+//! base, journal and format do not match. Two marks in `repair.tmp` record the progress, and the next repair continues
+//! from there. Nothing else opens the directory meanwhile: its commits would be lost.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -106,6 +106,17 @@ pub(super) fn begin(files: &dyn Files, paths: &SwapPaths) -> Result<PathBuf> {
     exchange(files, paths, &name)
 }
 
+/// Checks that no exchange is unfinished. Errors: `Unavailable` if one is.
+pub(super) fn check_none(files: &dyn Files, directory: &Path) -> Result<()> {
+    match has(files, &directory.join(NEW), COMPLETE)? {
+        true => Err(Error::Unavailable(format!(
+            "{} has an interrupted repair. Repeat --repair with the same options",
+            directory.display()
+        ))),
+        false => Ok(()),
+    }
+}
+
 /// Finishes an interrupted exchange.
 pub(super) fn resume(files: &dyn Files, paths: &SwapPaths) -> Result<()> {
     if !has(files, &paths.new, COMPLETE)? {
@@ -123,7 +134,15 @@ pub(super) fn resume(files: &dyn Files, paths: &SwapPaths) -> Result<()> {
 /// Runs the exchange up to its end. Every step may have been done before.
 fn exchange(files: &dyn Files, paths: &SwapPaths, name: &str) -> Result<PathBuf> {
     let old = paths.directory.join(name);
-    if !has(files, &paths.new, MOVED)? {
+    let has_moved = has(files, &paths.new, MOVED)?;
+    let has_new = !segments(files, &paths.new_journal)?.is_empty();
+    if !has_new && !(has_moved && !segments(files, &paths.journal)?.is_empty()) {
+        return Err(Error::Unavailable(format!(
+            "{} does not have the journal of the interrupted repair. Repeat --repair with the same --journal-dir",
+            paths.journal.display()
+        )));
+    }
+    if !has_moved {
         move_old(files, paths, &old, name)?;
         write(files, &paths.new, MOVED, b"")?;
     }
