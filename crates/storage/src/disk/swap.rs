@@ -135,8 +135,12 @@ pub(super) fn resume(files: &dyn Files, paths: &SwapPaths) -> Result<()> {
 fn exchange(files: &dyn Files, paths: &SwapPaths, name: &str) -> Result<PathBuf> {
     let old = paths.directory.join(name);
     let has_moved = has(files, &paths.new, MOVED)?;
-    let has_new = !segments(files, &paths.new_journal)?.is_empty();
-    if !has_new && !(has_moved && !segments(files, &paths.journal)?.is_empty()) {
+    let mut new_segments = segments(files, &paths.new_journal)?;
+    if has_moved {
+        // Some or all may be in their place.
+        new_segments.extend(segments(files, &paths.journal)?);
+    }
+    if new_segments.is_empty() {
         return Err(Error::Unavailable(format!(
             "{} does not have the journal of the interrupted repair. Repeat --repair with the same --journal-dir",
             paths.journal.display()
