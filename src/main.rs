@@ -61,7 +61,13 @@ fn main() -> ExitCode {
                 Err(failure) => print_failure(&failure),
             };
         }
-        Some(Verb::Ping(options)) => return print_result(server_client::ping(&options), options.quiet),
+        Some(Verb::Ping(options)) => {
+            return match server_client::ping(&options) {
+                // ping --quiet prints nothing at all.
+                Err(failure) if options.quiet => exit_code(&failure),
+                result => print_result(result, options.quiet),
+            };
+        }
     };
     let arguments = tls::redacted(std::env::args());
     let first_user = match FirstUser::from_environment(|name| std::env::var(name).ok()) {
@@ -110,6 +116,7 @@ fn exit_with(error: &clap::Error, origins: &[String]) -> ! {
     error.exit()
 }
 
+/// Prints the result of a command. `quiet` omits the message of a success.
 fn print_result(result: Result<String, Failure>, quiet: bool) -> ExitCode {
     match result {
         Ok(message) => {
@@ -119,8 +126,6 @@ fn print_result(result: Result<String, Failure>, quiet: bool) -> ExitCode {
             }
             ExitCode::SUCCESS
         }
-        // ping --quiet prints nothing at all.
-        Err(failure) if quiet => exit_code(&failure),
         Err(failure) => print_failure(&failure),
     }
 }

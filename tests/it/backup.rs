@@ -243,7 +243,7 @@ fn a_backup_under_eight_writers_restores_to_any_time() {
     assert!(printed.contains("everything (the earlier backup is of another data directory)"), "{printed}");
     // A directory that cannot be read leaves no file in the target.
     let (missing, empty) = (path("missing"), path("empty"));
-    let printed = fails(&["backup", "--data", &missing, &empty], 1);
+    let printed = fails(&["backup", "--data", &missing, &empty, "--quiet"], 1);
     assert!(printed.contains("missing does not exist") && !Path::new(&empty).exists(), "{printed}");
     // A directory in use by a server is not read.
     let printed = fails(&["backup", "--data", &last, &to], 1);
