@@ -54,6 +54,10 @@ impl Config {
         let words = match ["postgres://", "postgresql://"].iter().find_map(|scheme| text.strip_prefix(scheme))
         {
             Some(rest) => uri_words(rest)?,
+            None if has_scheme(text) => {
+                let expected = "expected postgres://… or key=value";
+                return Err(format!("not a connection string of libpq: {expected}"));
+            }
             None => plain_words(text)?,
         };
         let mut read = Parameters::default();
@@ -103,7 +107,9 @@ impl Parameters {
                     "any" => TargetSessionAttrs::Any,
                     "read-write" | "primary" => TargetSessionAttrs::ReadWrite,
                     other => {
-                        return Err(format!("target_session_attrs={other} is not supported: use read-write"));
+                        return Err(format!(
+                            "target_session_attrs={other} is not supported: use read-write or any"
+                        ));
                     }
                 });
             }
@@ -173,6 +179,11 @@ fn from_file(
         (hosts.iter().any(at) && fits(name, database) && fits(role, user)).then(|| password.to_string())
     });
     Ok(found)
+}
+
+/// Returns true if the text begins with the scheme of a URI. A key of a pair is followed by `=`.
+fn has_scheme(text: &str) -> bool {
+    text.split_once("://").is_some_and(|(scheme, _)| !scheme.contains(['=', ' ']))
 }
 
 /// Parses `name=value` pairs. Values with spaces are quoted.
@@ -289,7 +300,9 @@ mod tests {
             ("host", "has no value"),
             ("user='x", "no closing quote"),
             ("postgres://%zz@a", "percent sign"),
-            ("target_session_attrs=standby", "target_session_attrs=standby"),
+            ("mysql://x", "expected postgres://… or key=value"),
+            ("mongodb://u@x/d?a=b", "not a connection string of libpq"),
+            ("target_session_attrs=standby", "use read-write or any"),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(part), "{text}: {error}");
