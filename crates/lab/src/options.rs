@@ -264,19 +264,28 @@ fn parse_seconds(text: &str) -> std::result::Result<f64, String> {
 }
 
 impl Common {
-    /// Refuses options that an experiment does not support.
-    ///
-    /// # Errors
-    /// One of these options was given.
-    pub(crate) fn refuse(&self, options: &[&str], why: &str) -> Result<()> {
-        let given = [
+    /// Options that determine the size of an experiment, and whether each was given.
+    fn sizes(&self) -> [(&'static str, bool); 6] {
+        [
             ("--rate", !self.rate.is_empty()),
             ("--find-rate", self.find_rate.is_some()),
             ("--duration", self.duration.is_some()),
             ("--connections", self.connections.is_some()),
             ("--scale", self.scale != 1.0),
             ("--postgres-here", self.postgres_here),
-        ];
+        ]
+    }
+
+    /// Refuses options that an experiment does not support.
+    ///
+    /// # Errors
+    /// One of these options was given, or is none of them.
+    pub(crate) fn refuse(&self, options: &[&str], why: &str) -> Result<()> {
+        let given = self.sizes();
+        if let Some(other) = options.iter().find(|option| given.iter().all(|(known, _)| known != *option)) {
+            let known = given.map(|(option, _)| option).join(", ");
+            return Err(Error::Input(format!("'refuse' has {other}, which is not one of {known}")));
+        }
         let refused = given.iter().find(|(option, is_given)| *is_given && options.contains(option));
         refused.map_or(Ok(()), |(option, _)| Err(Error::Input(format!("{why}: omit {option}"))))
     }
@@ -366,6 +375,11 @@ mod tests {
         assert_eq!(given.refuse(&["--duration", "--connections"], "it counts"), Ok(()));
         let refused = given.refuse(&["--duration", "--scale"], "it counts");
         assert_eq!(refused, Err(Error::Input("it counts: omit --scale".to_string())));
+        let unknown = common(&[]).unwrap().refuse(&["rate"], "it counts").unwrap_err().to_string();
+        assert!(
+            unknown.starts_with("'refuse' has rate, which is not one of --rate, --find-rate"),
+            "{unknown}"
+        );
     }
 
     #[test]

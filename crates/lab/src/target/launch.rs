@@ -358,6 +358,9 @@ pub(super) fn free_port(name: &str) -> Result<u16> {
 pub(crate) async fn start_mongod(program: &Path, placement: &DataPlacement) -> Result<Target> {
     let name = placement.name("mongod");
     let start_error = |error: io::Error| failed(&name, format!("{}: {error}", program.display()));
+    if program.components().nth(1).is_some() && !program.exists() {
+        return Err(failed(&name, format!("{}: the program does not exist", program.display())));
+    }
     let scratch = Scratch::below(&placement.data)?;
     let (directory, journal) = (scratch.path().to_path_buf(), placement.journal()?);
     let data = directory.join("data");
@@ -389,7 +392,8 @@ pub(super) async fn start_on_port(
             let log = std::fs::read_to_string(directory.join("log")).unwrap_or_default();
             let lines: Vec<&str> = log.lines().collect();
             let tail = lines.get(lines.len().saturating_sub(3)..).unwrap_or_default().join(" ");
-            return Err(failed(&name, format!("it doesn't listen; its log: {tail}")));
+            let why = if tail.is_empty() { String::new() } else { format!("; its log: {tail}") };
+            return Err(failed(&name, format!("it doesn't listen{why}")));
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
@@ -478,6 +482,8 @@ mod mongod_tests {
         std::fs::create_dir(&journals).unwrap();
         let placements = super::super::placements(&[], Some(&journals), scratch.path());
         let began = Instant::now();
+        let absent = start_mongod(Path::new("/no/mongod"), &placements[0]).await.unwrap_err().to_string();
+        assert!(absent.ends_with("/no/mongod: the program does not exist"), "{absent}");
         let failed = start_mongod(&program, &placements[0]).await.unwrap_err().to_string();
         assert!(began.elapsed() < LISTEN_TIMEOUT / 2, "one that ends isn't waited for");
         assert!(failed.contains("doesn't listen"), "{failed}");

@@ -68,7 +68,11 @@ impl Run {
     /// The name is unknown.
     pub(crate) fn own(name: &str) -> Result<Run> {
         let found = OWN.iter().find(|(known, _)| *known == name);
-        let (name, text) = found.ok_or_else(|| Error::Input(format!("unknown workload {name}")))?;
+        let unknown = || {
+            let known: Vec<&str> = OWN.iter().map(|(name, _)| *name).collect();
+            Error::Input(format!("unknown workload {name}: the workloads are {}", known.join(", ")))
+        };
+        let (name, text) = found.ok_or_else(unknown)?;
         Run::read(name, format!("{name}.toml"), (*text).to_string())
     }
 
