@@ -199,10 +199,17 @@ fn a_standby_serves_reads_that_prefer_it() {
     assert_eq!(result(&read(&mut alone, READS[0], "secondary", "")), Err(133));
     assert_eq!(result(&read(&mut alone, READS[0], "secondaryPreferred", "")), Ok(23));
 
+    // A front may see a change of the catalog on the standby first.
+    insert(&mut alone, "fresh", 1);
+    let generation = ["select generation::int4 from standbys.catalog"];
+    let latest = primary.run(&generation).unwrap();
+    until("the standby has the new collection", || other.run(&generation).unwrap() == latest);
+
     // Without a primary, the standby's data is readable for a while.
     drop(primary);
     for mode in ["secondary", "secondaryPreferred"] {
         assert_eq!(result(&read(&mut third.0, READS[0], mode, "")), Ok(23), "{mode}");
+        assert_eq!(result(&read(&mut third.0, "find: 'fresh'", mode, "")), Ok(1), "{mode}");
     }
     // Once the primary is known to be gone, reads that prefer it are answered too.
     for mode in ["primaryPreferred", "nearest"] {

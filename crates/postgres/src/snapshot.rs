@@ -9,6 +9,7 @@ use crate::pages::PAGE_BYTES;
 use crate::scan_group::ScanGroup;
 use crate::session::{PostgresSnapshot, Session, value};
 use crate::times::unsigned;
+use std::collections::HashMap;
 use storage::store::LOG;
 use storage::{Cursor, Direction, Error, Hints, Ident, Key, Range, RemoteHints, Result, Snapshot, Value};
 
@@ -133,9 +134,14 @@ impl RemoteHints for PostgresSnapshot {
         self.get_several(ident, keys, Some(PAGE_BYTES / keys.len().max(1)))
     }
 
-    fn counts(&self, ident: Ident) -> Result<Option<(i64, i64)>> {
-        let rows = self.run(&self.statements.counts, &[Param::Int(keys::stored_ident(ident))])?;
-        Ok(rows.first().map(|row| (row.int(0), row.int(1))))
+    fn counts(&self, idents: &[Ident]) -> Result<Vec<(Ident, i64, i64)>> {
+        let stored: Vec<i64> = idents.iter().map(|ident| keys::stored_ident(*ident)).collect();
+        let rows = self.run(&self.statements.counts_of, &[Param::Ints(&stored)])?;
+        let rows: HashMap<i64, &Row> = rows.iter().map(|row| (row.int(0), row)).collect();
+        // A collection without writes has no row.
+        let counts_of = |stored| rows.get(stored).map_or((0, 0), |row| (row.int(1), row.int(2)));
+        let counts = idents.iter().zip(&stored).map(|(ident, stored)| (*ident, counts_of(stored)));
+        Ok(counts.map(|(ident, (records, bytes))| (ident, records, bytes)).collect())
     }
 
     fn commit_times(&self, ident: Ident) -> Result<Vec<(Key, u64)>> {

@@ -18,7 +18,7 @@ use crate::open_transactions::OpenTransactions;
 use crate::session::end;
 use crate::state::PostgresStore;
 use parking_lot::Mutex;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -297,27 +297,21 @@ impl Counters for PostgresStore {
         Ok(known.or_insert(ident, counts).clone())
     }
 
-    fn prefetch_counts(&self, idents: &[Ident]) -> Result<()> {
-        let unknown: Vec<i64> = {
+    fn prefetch_counts(&self, idents: &[Ident], snapshot: &dyn Snapshot) -> Result<()> {
+        let unknown: Vec<Ident> = {
             let mut known = self.counts.lock();
             known.tidy();
-            idents
-                .iter()
-                .filter(|ident| known.get(**ident).is_none())
-                .map(|ident| stored_ident(*ident))
-                .collect()
+            idents.iter().copied().filter(|ident| known.get(*ident).is_none()).collect()
         };
         if unknown.is_empty() {
             return Ok(());
         }
-        let counts_of = &self.front.statements.counts_of;
-        let rows = self.front.run(|conn| conn.query(counts_of, &[Param::Ints(&unknown)])).map_err(failed)?;
-        // A collection without writes has no row.
-        let mut counts: HashMap<i64, (i64, i64)> = unknown.iter().map(|ident| (*ident, (0, 0))).collect();
-        counts.extend(rows.iter().map(|row| (row.int(0), (row.int(1), row.int(2)))));
+        // Without a primary, the snapshot is a standby's.
+        let Some(remote) = snapshot.remote() else { return Ok(()) };
+        let counts = remote.counts(&unknown)?;
         let mut known = self.counts.lock();
-        for (ident, (records, bytes)) in counts {
-            let counts = known.or_insert(Ident(ident as u64), Arc::default());
+        for (ident, records, bytes) in counts {
+            let counts = known.or_insert(ident, Arc::default());
             counts.records.store(records, Ordering::Relaxed);
             counts.bytes.store(bytes, Ordering::Relaxed);
         }

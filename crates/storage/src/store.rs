@@ -513,11 +513,12 @@ pub trait Counters: Send + Sync {
     /// The running counts of a collection, by its tree. The first call uses `read` to find them.
     fn counts(&self, ident: Ident, read: &mut dyn FnMut(&Counts) -> Result<()>) -> Result<Arc<Counts>>;
 
-    /// A hint that [`counts`](Self::counts) of these collections follow. A remote store reads them in one round trip.
+    /// A hint that [`counts`](Self::counts) of these collections follow. A remote store reads them from this snapshot
+    /// in one round trip.
     ///
     /// Errors: those of a remote store.
-    fn prefetch_counts(&self, idents: &[Ident]) -> Result<()> {
-        let _ = idents;
+    fn prefetch_counts(&self, idents: &[Ident], snapshot: &dyn Snapshot) -> Result<()> {
+        let _ = (idents, snapshot);
         Ok(())
     }
 

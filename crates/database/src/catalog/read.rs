@@ -109,7 +109,7 @@ impl ReadCatalog {
             Entry::New(collection, ..) => Some(collection.data.as_ref()?.ident),
             Entry::Same(_) | Entry::State(_) => None,
         });
-        store.prefetch_counts(&idents.collect::<Vec<_>>()).map_err(storage_error)?;
+        store.prefetch_counts(&idents.collect::<Vec<_>>(), snapshot).map_err(storage_error)?;
         for entry in decoded {
             match entry {
                 Entry::State(head) => _ = saved.opens(head)?,

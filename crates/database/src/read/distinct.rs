@@ -184,7 +184,7 @@ impl Database {
             // The running counts belong to the primary.
             if let (Some(view), Some(data)) = (operation.standby_view(), &collection.data)
                 && let Some(remote) = view.snapshot.remote()
-                && let Some((records, _)) = remote.counts(data.ident).map_err(storage_error)?
+                && let [(_, records, _), ..] = remote.counts(&[data.ident]).map_err(storage_error)?[..]
             {
                 return Ok(window(records.max(0) as u64));
             }

@@ -276,11 +276,11 @@ pub trait RemoteHints: Send + Sync {
         Ok(Vec::new())
     }
 
-    /// The number of documents of a collection and their bytes, by the tree of its documents, if the store keeps
-    /// these counts as part of this state.
-    fn counts(&self, ident: Ident) -> Result<Option<(i64, i64)>> {
-        let _ = ident;
-        Ok(None)
+    /// The numbers of documents of collections and their bytes, by the trees of their documents, in one round trip.
+    /// Empty if the store does not keep these counts as part of this state.
+    fn counts(&self, idents: &[Ident]) -> Result<Vec<(Ident, i64, i64)>> {
+        let _ = idents;
+        Ok(Vec::new())
     }
 
     /// The keys of a tree's entries with the times of the commits that wrote them, in the order of the keys, as far as

@@ -475,7 +475,7 @@ fn check_replication(store: &dyn Store) {
 fn check_counters(store: &dyn Store) {
     let tree = new_tree(store);
     assert_ne!(store.new_ident(), store.new_ident());
-    store.prefetch_counts(&[tree]).unwrap();
+    store.prefetch_counts(&[tree], store.read_view().snapshot.as_ref()).unwrap();
     let counts = store.counts(tree, &mut |_| Ok(())).unwrap();
     let (first, second) = (store.new_record(&counts), store.new_record(&counts));
     assert!(first < second && store.greatest_record(&counts) >= second);
