@@ -219,6 +219,17 @@ fn a_separate_journal_directory_is_repaired() {
 }
 
 #[test]
+fn a_missing_page_file_is_named() {
+    let data = directory("repair-missing");
+    std::fs::remove_file(data.join("base.vellum")).unwrap();
+    let (output, text) = vellum(&data, &[]);
+    assert!(!output.status.success() && text.contains("base.vellum is missing. --repair saves"), "{text}");
+    // The journal has the ten latest documents.
+    let (output, text) = vellum(&data, &["--repair"]);
+    assert!(output.status.success() && text.contains("10 documents"), "{text}");
+}
+
+#[test]
 fn a_repair_without_its_journal_directory_changes_nothing() {
     let (data, journal) = (Scratch::new("repair-forgot"), Scratch::new("repair-forgotten"));
     let options = ["--journal-dir", journal.to_str().unwrap()];

@@ -54,6 +54,13 @@ impl Directory {
         let has = |name: &str| names.iter().any(|other| other == name);
         if has(FORMAT_FILE) {
             segments.id = read_id(&*files, path)?;
+            if !has(BASE_FILE) && !has(NEW_BASE_FILE) {
+                let message = format!(
+                    "{} is missing. --repair saves the documents that the journal has",
+                    path.join(BASE_FILE).display()
+                );
+                return Err(Error::Corrupted(message));
+            }
         } else if has(BASE_FILE) {
             return Err(Error::Corrupted(format!("{} has data but no file {FORMAT_FILE}", path.display())));
         } else {
