@@ -169,8 +169,13 @@ impl Database {
             let known = self.store.known_generation();
             let inserted = self.insert_known(scope, insertions, write);
             match (&inserted, known) {
-                // An error found with an old catalog may not occur with the latest catalog.
-                (Err(_), Some(known)) if self.store.generation() != known => operation.check()?,
+                // An error found with an old catalog may not occur with the latest catalog. An unreachable store has
+                // been waited for.
+                (Err(error), Some(known))
+                    if error.code() != ErrorCode::HostUnreachable && self.store.generation() != known =>
+                {
+                    operation.check()?
+                }
                 _ => return inserted,
             }
         }
