@@ -23,6 +23,11 @@ const FORMAT: &str = "vellum.format";
 /// File in a data directory from the start of the first script to the end of the last one.
 const UNFINISHED: &str = "init-scripts.unfinished";
 
+/// Returns the path of the file that marks data of scripts that have not finished.
+pub(crate) fn unfinished(directory: &Path) -> PathBuf {
+    directory.join(UNFINISHED)
+}
+
 /// Runs the scripts if the data directory is new.
 ///
 /// Errors: an unreadable folder, scripts of another kind, no mongosh, a failed script now or at an earlier start.
@@ -30,7 +35,7 @@ pub(crate) fn run(config: &Config) -> Result<(), Failure> {
     let (Some(folder), Some(disk)) = (&config.init_scripts, &config.disk) else { return Ok(()) };
     let option = config.option_name("--init-scripts", "VELLUM_INIT_SCRIPTS");
     let failed = |why: String| Failure::of_options(format!("{option} {}: {why}", folder.display()));
-    let unfinished = disk.directory.join(UNFINISHED);
+    let unfinished = unfinished(&disk.directory);
     let partial = || {
         let directory = disk.directory.display();
         format!(

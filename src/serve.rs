@@ -67,7 +67,7 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
                 None => Arc::new(MemoryEngine::new()),
             };
             let database = Database::open_with(engine, clock, server::seed(), config.oplog);
-            database.and_then(|database| database.drop_temporary_collections().map(|()| database))
+            database.inspect(|database| database.drop_temporary_collections())
         }
     };
     let database =
@@ -141,6 +141,9 @@ fn open_disk(config: &Config) -> Result<Option<Arc<DiskEngine>>, Failure> {
 /// Refuses a data directory that is not Vellum's before the first write. Warns if Vellum's
 /// directory has MongoDB's files.
 fn check_disk(config: &mut Config) -> Result<(), Failure> {
+    if let (Some(options), true) = (&mut config.disk, config.init_scripts.is_some()) {
+        options.other_files.push(init_scripts::unfinished(&options.directory));
+    }
     let Some(options) = &config.disk else { return Ok(()) };
     let mongodb_files = DiskEngine::check(options).map_err(|error| data_failure(&error, config, options))?;
     config.warnings.extend(mongodb_files.map(|mongodb_files| {

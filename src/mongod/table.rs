@@ -1,4 +1,4 @@
-//! Table of all options of mongod, with the reason for each option that is refused.
+//! Table of mongod's options, with the reason for each option that is refused.
 
 use Support::{Off, Refused, Switch, Value};
 
@@ -46,7 +46,7 @@ const fn option(name: &'static str, path: &'static str, treatment: Support) -> M
     MongodOption { name, path, treatment }
 }
 
-/// All options of mongod 8.0, by name.
+/// Options of mongod, by name. [`REFUSED_GROUPS`] has further ones.
 pub(super) const OPTIONS: &[MongodOption] = &[
     option("arbiter", "", Refused(NO_MASTER)),
     option("auth", "", Switch),

@@ -139,9 +139,10 @@ impl RemoteHints for PostgresSnapshot {
         let rows = self.run(&self.statements.counts_of, &[Param::Ints(&stored)])?;
         let rows: HashMap<i64, &Row> = rows.iter().map(|row| (row.int(0), row)).collect();
         // A collection without writes has no row.
-        let counts_of = |stored| rows.get(stored).map_or((0, 0), |row| (row.int(1), row.int(2)));
-        let counts = idents.iter().zip(&stored).map(|(ident, stored)| (*ident, counts_of(stored)));
-        Ok(counts.map(|(ident, (records, bytes))| (ident, records, bytes)).collect())
+        let counts = idents.iter().zip(&stored).map(|(ident, stored)| {
+            rows.get(stored).map_or((*ident, 0, 0), |row| (*ident, row.int(1), row.int(2)))
+        });
+        Ok(counts.collect())
     }
 
     fn commit_times(&self, ident: Ident) -> Result<Vec<(Key, u64)>> {

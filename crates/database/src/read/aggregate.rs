@@ -336,18 +336,18 @@ fn is_temporary(collection: &str) -> bool {
 
 impl Database {
     /// Drops the temporary collections of each `$out` that the end of an earlier process has interrupted, as mongod
-    /// does at its start. Not for a store that other processes share, because they may still write to one.
-    ///
-    /// Errors: storage errors.
-    pub fn drop_temporary_collections(&self) -> Result<()> {
+    /// does at its start. Logs failures. Not for a store that other processes share, because they may still write to
+    /// one.
+    pub fn drop_temporary_collections(&self) {
         for collection in self.catalog().all() {
             let namespace = &collection.namespace;
             if is_temporary(namespace.collection()) {
                 log::info!("dropping the temporary collection {namespace}");
-                self.drop_collection(&NeverWaits, namespace)?;
+                if let Err(error) = self.drop_collection(&NeverWaits, namespace) {
+                    log::warn!("cannot drop the temporary collection {namespace}: {error}");
+                }
             }
         }
-        Ok(())
     }
 }
 

@@ -15,15 +15,7 @@ use super::{mark, swap};
 use crate::{Error, Result};
 
 /// Names left in a data directory by an interrupted creation, or by a repair that saved nothing.
-const SET_UP: &[&str] = &[
-    JOURNAL_DIRECTORY,
-    LOCK_FILE,
-    NEW_BASE_FILE,
-    NEW_FORMAT_FILE,
-    "_tmp",
-    "repair.tmp",
-    "init-scripts.unfinished",
-];
+const SET_UP: &[&str] = &[JOURNAL_DIRECTORY, LOCK_FILE, NEW_BASE_FILE, NEW_FORMAT_FILE, "_tmp", "repair.tmp"];
 
 /// Maximum number of files in an error.
 const NAMED: usize = 3;

@@ -7,6 +7,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
 use super::chain::BackupDirectory;
 use super::frame_stream::{FrameStream, Next, Part, Source, gap};
 use crate::disk::directory::{BASE_FILE, Directory, FORMAT_FILE, JOURNAL_DIRECTORY, LOCK_FILE, RESTORING};
@@ -52,29 +54,11 @@ fn refused(message: String) -> Error {
 
 /// Formats a cluster time for people: date in UTC, and number.
 fn format_time(time: u64) -> String {
-    if time == 0 {
-        return "an unknown time".to_string();
+    let (seconds, number) = (time >> 32, time & u64::from(u32::MAX));
+    match Timestamp::from_second(seconds.cast_signed()) {
+        Ok(date) if time != 0 => format!("{date} ({seconds},{number})"),
+        _ => "an unknown time".to_string(),
     }
-    let seconds = time >> 32;
-    let (year, month, day) = civil_date(seconds / 86_400);
-    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
-    format!(
-        "{year}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z ({seconds},{})",
-        time & u64::from(u32::MAX)
-    )
-}
-
-/// Returns year, month and day of a number of days since 1970-01-01, in the Gregorian calendar.
-fn civil_date(days: u64) -> (u64, u64, u64) {
-    // Days since 0000-03-01, so that a leap day ends its year. 400 years have 146,097 days.
-    let days = days + 719_468;
-    let (era, of_era) = (days / 146_097, days % 146_097);
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let (year, month) = if month < 10 { (year, month + 3) } else { (year + 1, month - 9) };
-    (era * 400 + year, month, day)
 }
 
 /// Restores a backup.
