@@ -364,7 +364,11 @@ impl Stage for RunningUnwind {
                     return Ok(Some(current.row.copy(joined)));
                 }
                 let unmatched = current.position == 0 && self.unwind.preserve;
-                let alone = unmatched.then(|| current.row.copy(self.unwind.output(document, None, None)));
+                let alone = unmatched.then(|| {
+                    // As if an empty array were unwound: documents on a dotted path stay.
+                    let joined = set_path(document, &self.stage.output, Some(Value::Array(Array::EMPTY)));
+                    current.row.copy(self.unwind.output(joined.view(), None, None))
+                });
                 self.current = None;
                 if let Some(alone) = alone {
                     return Ok(Some(alone));
@@ -452,6 +456,13 @@ mod tests {
             "[{a: 1, r: {_id: 1, x: 1}, i: NumberLong(0)}, {a: 1, r: {_id: 2, x: [1, 2]}, i: NumberLong(1)},
               {a: 8, i: null}]",
         );
+        Run::new(
+            "[{a: 8}, {a: 8, r: [1]}]",
+            "[{$lookup: {from: 'f', localField: 'a', foreignField: 'x', as: 'r.s'}},
+              {$unwind: {path: '$r.s', preserveNullAndEmptyArrays: true}}]",
+        )
+        .with("f", FOREIGN)
+        .gives("[{a: 8, r: {}}, {a: 8, r: {}}]");
     }
 
     #[test]
