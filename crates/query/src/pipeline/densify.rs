@@ -75,8 +75,6 @@ struct Steps {
     key: Vec<u8>,
     /// Fields of created documents other than the stepped field.
     base: DocumentBuf,
-    anchor: ValueBuf,
-    count: i64,
     /// The next step; `None` beyond the range of dates.
     next: Option<ValueBuf>,
     /// The end of the steps, and whether it is inclusive.
@@ -97,8 +95,7 @@ impl Steps {
     }
 
     fn advance(&mut self, stage: &Densify) {
-        self.count += 1;
-        self.next = self.next.take().and_then(|value| stage.step(&self.anchor, &value, self.count));
+        self.next = self.next.take().and_then(|value| stage.step(value.view()));
     }
 }
 
@@ -162,13 +159,12 @@ impl Running {
                 base = set_path(base.view(), path, Some(value));
             }
         }
-        let (anchor, end) = match (&self.stage.ends, &self.extremes) {
+        let (first, end) = match (&self.stage.ends, &self.extremes) {
             (DensifyBounds::Explicit(lower, upper), _) => (lower.clone(), Some((upper.clone(), false))),
             (DensifyBounds::Full, Some((least, greatest))) => (least.clone(), Some((greatest.clone(), true))),
             (DensifyBounds::Full, None) | (DensifyBounds::Partition, _) => (value.to_owned(), None),
         };
-        let next = Some(anchor.clone());
-        Steps { key: self.partition_key(document), base, anchor, count: 0, next, end }
+        Steps { key: self.partition_key(document), base, next: Some(first), end }
     }
 
     /// Starts an explicit range without documents, which is filled nevertheless.
@@ -276,23 +272,20 @@ impl Densify {
     /// Parses the specification.
     ///
     /// Errors: FailedToParse, 40414, 40415 for invalid, missing and unknown options, 5733401 for an invalid step,
-    /// 5733402 and 5733403 for invalid bounds, 8993000 for overlapping paths.
+    /// 8993000 and 9554500 for overlapping paths. Invalid bounds have the errors of [`parse_ends`].
     pub(super) fn parse(spec: &Element<'_>) -> Result<Densify> {
         let Value::Document(options) = spec.value() else {
-            bail!(FailedToParse, "the $densify stage specification must be an object, found {}", spec.kind());
+            bail!(FailedToParse, "The $densify stage specification must be an object, found {}", spec.kind());
         };
         check_options("$densify", options, &["field", "partitionByFields", "range"])?;
-        let field = parse_field(required_option("$densify", options, "field")?)?;
+        let field = field_option(required_option("$densify", options, "field")?)?;
         let partition_by = match options.get("partitionByFields") {
             None => Vec::new(),
-            Some(Value::Array(fields)) => fields.iter().map(parse_field).collect::<Result<_>>()?,
+            Some(Value::Array(fields)) => fields.iter().map(field_option).collect::<Result<_>>()?,
             Some(other) => {
                 return Err(Error::wrong_type("$densify.partitionByFields", other.kind(), "array"));
             }
         };
-        if partition_by.iter().any(|path| path.starts_with(&field) || field.starts_with(path)) {
-            bail!(8993000, "BSON field '$densify.partitionByFields' contains the field that is densified");
-        }
         let range = required_option("$densify", options, "range")?;
         let Value::Document(range) = range else {
             return Err(Error::wrong_type("$densify.range", range.kind(), "object"));
@@ -303,12 +296,30 @@ impl Densify {
             Some(Value::String(unit)) => Some(Unit::parse(unit)?),
             Some(other) => return Err(Error::wrong_type("$densify.range.unit", other.kind(), "string")),
         };
+        let bounds = required_option("$densify.range", range, "bounds")?;
         let step = parse_step(required_option("$densify.range", range, "step")?, unit)?;
-        let ends = parse_ends(required_option("$densify.range", range, "bounds")?, unit)?;
+        let ends = parse_ends(bounds, unit, step)?;
+        // MongoDB compares the names as text.
+        for path in &partition_by {
+            if path.starts_with(field) {
+                bail!(
+                    8993000,
+                    "partitionByFields '{path}' cannot include field '{field}' that is being densified."
+                );
+            }
+            if field.starts_with(path) {
+                bail!(
+                    9554500,
+                    "field '{field}' that is being densified cannot include partitionByFields '{path}'."
+                );
+            }
+        }
+        let field = checked_path(field)?;
+        let partition_by: Vec<Path> = partition_by.into_iter().map(checked_path).collect::<Result<_>>()?;
         if matches!(ends, DensifyBounds::Partition) && partition_by.is_empty() {
             bail!(
                 5733408,
-                "one may not specify the bounds as 'partition' without specifying a non-empty array of \
+                "One cannot specify the bounds as 'partition' without specifying a non-empty array of \
                  partitionByFields. You may have meant to specify 'full' bounds."
             );
         }
@@ -332,31 +343,27 @@ impl Densify {
         }
     }
 
-    /// Returns the step with this number. Dates are counted from the first, which preserves the day of the month;
-    /// numbers continue from the last. `None` beyond the range of dates.
-    pub(super) fn step(&self, anchor: &ValueBuf, last: &ValueBuf, count: i64) -> Option<ValueBuf> {
-        if let (Value::DateTime(anchor), Some(unit)) = (anchor.view(), self.unit) {
-            let amount = self.step.to_i64_clamped().checked_mul(count)?;
-            return Some(Value::DateTime(unit.add(anchor, amount)?).to_owned());
+    /// Returns the step after another; `None` beyond the range of dates.
+    pub(super) fn step(&self, last: Value<'_>) -> Option<ValueBuf> {
+        if let (Value::DateTime(last), Some(unit)) = (last, self.unit) {
+            return Some(Value::DateTime(unit.add(last, self.step.to_i64_clamped())?).to_owned());
         }
-        let next = last.view().as_number()?.plus(self.step);
+        let last = last.as_number()?;
+        let next = last.plus(self.step);
         // A step below the number's precision would never end.
-        (next.compare(last.view().as_number()?) == Ordering::Greater).then(|| Value::from(next).to_owned())
+        (next.compare(last) == Ordering::Greater).then(|| Value::from(next).to_owned())
     }
 }
 
-fn parse_field(value: Value<'_>) -> Result<Path> {
-    let Value::String(text) = value else {
-        return Err(Error::wrong_type("$densify.field", value.kind(), "string"));
-    };
-    checked_path(text)
+fn field_option(value: Value<'_>) -> Result<&str> {
+    value.as_str().ok_or_else(|| Error::wrong_type("$densify.field", value.kind(), "string"))
 }
 
 /// Parses the step: positive, and integral for dates. Errors: 5733401, 6586400.
 fn parse_step(value: Value<'_>, unit: Option<Unit>) -> Result<Number> {
     let positive = value.as_number().filter(|number| number.compare(Number::Int32(0)) == Ordering::Greater);
     let Some(step) = positive.filter(|step| step.to_f64().is_finite()) else {
-        bail!(5733401, "the step parameter in a range statement must be a strictly positive numeric value");
+        bail!(5733401, "The step parameter in a range statement must be a strictly positive numeric value");
     };
     if unit.is_some() && step.to_i64_exact().is_none() {
         bail!(
@@ -367,35 +374,54 @@ fn parse_step(value: Value<'_>, unit: Option<Unit>) -> Result<Number> {
     Ok(step)
 }
 
-/// Parses the bounds: `full`, `partition` or an explicit range. Errors: 5733402 and 5733403.
-fn parse_ends(value: Value<'_>, unit: Option<Unit>) -> Result<DensifyBounds> {
+/// Parses the bounds: `full`, `partition` or an explicit range.
+///
+/// Errors: 5733404 and 5946802 for values of no form; the errors of [`parse_pair`].
+fn parse_ends(value: Value<'_>, unit: Option<Unit>, step: Number) -> Result<DensifyBounds> {
     match value {
         Value::String("full") => Ok(DensifyBounds::Full),
         Value::String("partition") => Ok(DensifyBounds::Partition),
-        Value::Array(pair) => parse_pair(pair, unit),
+        Value::String(_) => Err(err!(5946802, "Bounds string must either be 'full' or 'partition'")),
+        Value::Array(pair) => parse_pair(pair, unit, step),
         _ => Err(err!(
-            5733402,
-            "the bounds in a range statement must be the string 'full', 'partition', or an ascending array of two \
+            5733404,
+            "The bounds in a range statement must be the string 'full', 'partition', or an ascending array of two \
              numbers or two dates"
         )),
     }
 }
 
-/// Parses an explicit range of two ascending dates or numbers. Errors: 5733403.
-fn parse_pair(pair: Array<'_>, unit: Option<Unit>) -> Result<DensifyBounds> {
-    let bad = || {
-        err!(
-            5733403,
-            "a bounding array in a range statement must be an ascending array of either two dates or two numbers"
-        )
+/// Parses an explicit range of two ascending dates or numbers.
+///
+/// Errors: 5733403 for another number of bounds, 5733402 for the wrong order, 5733405, 5733406 and 5946800 for other
+/// types, 5733409 and 5733410 for a wrong or missing unit, 5876900 if bounds and step are different types of numbers.
+fn parse_pair(pair: Array<'_>, unit: Option<Unit>, step: Number) -> Result<DensifyBounds> {
+    let (Some(lower), Some(upper), None) = (pair.get(0), pair.get(1), pair.get(2)) else {
+        bail!(5733403, "A bounding array in a range statement must have exactly two elements");
     };
-    let (Some(lower), Some(upper), None) = (pair.get(0), pair.get(1), pair.get(2)) else { return Err(bad()) };
-    let fits = |value: Value<'_>| match value {
-        Value::DateTime(_) => unit.is_some(),
-        other => unit.is_none() && other.as_number().is_some_and(|number| !number.is_nan()),
-    };
-    if !fits(lower) || !fits(upper) || compare(lower, upper) == Ordering::Greater {
-        return Err(bad());
+    if compare(lower, upper) == Ordering::Greater {
+        bail!(5733402, "A bounding array must be an ascending array of either two dates or two numbers");
+    }
+    let mixed = "A bounding array must contain either both dates or both numeric types";
+    match (lower, lower.as_number()) {
+        (_, Some(least)) => {
+            if unit.is_some() {
+                bail!(5733409, "Numeric bounds may not have unit parameter");
+            }
+            let Some(greatest) = upper.as_number() else { bail!(5733406, "{mixed}") };
+            if !least.same_type(greatest) || !least.same_type(step) {
+                bail!(5876900, "Upper bound, lower bound, and step must all have the same type");
+            }
+        }
+        (Value::DateTime(_), None) => {
+            if !matches!(upper, Value::DateTime(_)) {
+                bail!(5733405, "{mixed}");
+            }
+            if unit.is_none() {
+                bail!(5733410, "A bounding array of dates must specify a unit");
+            }
+        }
+        _ => bail!(5946800, "Explicit bounds must be numeric or dates"),
     }
     Ok(DensifyBounds::Explicit(lower.to_owned(), upper.to_owned()))
 }
@@ -439,7 +465,7 @@ mod tests {
         gives(
             "[{t: ISODate('2024-01-31T00:00:00Z')}, {t: ISODate('2024-03-31T00:00:00Z')}]",
             "[{$densify: {field: 't', range: {step: 1, unit: 'month', bounds: 'full'}}}]",
-            "[{t: ISODate('2024-01-31T00:00:00Z')}, {t: ISODate('2024-02-29T00:00:00Z')}, {t: ISODate('2024-03-31T00:00:00Z')}]",
+            "[{t: ISODate('2024-01-31T00:00:00Z')}, {t: ISODate('2024-02-29T00:00:00Z')}, {t: ISODate('2024-03-29T00:00:00Z')}, {t: ISODate('2024-03-31T00:00:00Z')}]",
         );
     }
 
@@ -460,8 +486,17 @@ mod tests {
         fails("[{$densify: {field: 'a', x: 1}}]", 40415, "'$densify.x' is an unknown field");
         let range = |range: &str| format!("[{{$densify: {{field: 'a', range: {range}}}}}]");
         fails(&range("{step: 0, bounds: 'full'}"), 5733401, "strictly positive");
-        fails(&range("{step: 1, bounds: 'x'}"), 5733402, "must be the string 'full'");
-        fails(&range("{step: 1, bounds: [2, 1]}"), 5733403, "ascending array");
+        fails(&range("{step: 1, bounds: 'x'}"), 5946802, "Bounds string must either be 'full'");
+        fails(&range("{step: 1, bounds: 5}"), 5733404, "must be the string 'full'");
+        fails(&range("{step: 1, bounds: [2]}"), 5733403, "exactly two elements");
+        fails(&range("{step: 1, bounds: [2, 1]}"), 5733402, "ascending array");
+        fails(
+            &range("{step: 1, bounds: [2, ISODate('2024-01-01T00:00:00Z')]}"),
+            5733406,
+            "either both dates",
+        );
+        fails(&range("{step: 1.5, bounds: [2, 3]}"), 5876900, "must all have the same type");
+        fails(&range("{step: 1, bounds: ['a', 'b']}"), 5946800, "must be numeric or dates");
         fails(&range("{step: 1, bounds: 'partition'}"), 5733408, "without specifying a non-empty array");
         fails(&range("{step: 1.5, unit: 'day', bounds: 'full'}"), 6586400, "whole number");
     }

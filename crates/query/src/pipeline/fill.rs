@@ -12,6 +12,7 @@
 
 use super::fields::{check_options, required_option};
 use super::parse::{Parsed, Scope};
+use crate::field_path::checked_path;
 use base::bson::{Builder, Document, DocumentBuf, Element, FieldName, FieldNameBuf, Value};
 use base::{Error, Result, bail, err};
 
@@ -42,13 +43,16 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
 /// Returns the options and the field `output`. Errors: as [`parse`].
 fn output_of<'v>(spec: &Element<'v>) -> Result<(Document<'v>, Document<'v>)> {
     let Value::Document(options) = spec.value() else {
-        bail!(FailedToParse, "the $fill stage specification must be an object, found {}", spec.kind());
+        bail!(FailedToParse, "The $fill stage specification must be an object, found {}", spec.kind());
     };
     check_options("$fill", options, &["partitionBy", "partitionByFields", "sortBy", "output"])?;
     let output = required_option("$fill", options, "output")?;
-    let Some(output) = output.as_document().filter(|output| !output.is_empty()) else {
-        bail!(6050203, "$fill 'output' must be an object with at least one field");
+    let Value::Document(output) = output else {
+        return Err(Error::wrong_type("$fill.output", output.kind(), "object"));
     };
+    if output.is_empty() {
+        bail!(6050203, "The output field in '$fill' must contain an object with at least one element");
+    }
     Ok((options, output))
 }
 
@@ -56,27 +60,28 @@ fn output_of<'v>(spec: &Element<'v>) -> Result<(Document<'v>, Document<'v>)> {
 enum FillMethod<'a> {
     Value(Value<'a>),
     Window(&'static str),
+    /// A specification without a method, which MongoDB ignores.
+    Nothing,
 }
 
-/// Parses the method of a field. Errors: 6050200 to 6050202 for a specification that is neither a value nor a known
-/// method.
+/// Parses the method of a field. Errors: 6050200 to 6050202 for a specification that is no document, has two methods or
+/// an unknown method, 40415 for another field.
 fn filling<'a>(field: &Element<'a>) -> Result<FillMethod<'a>> {
     let Value::Document(spec) = field.value() else {
-        bail!(6050200, "$fill output '{}' must be an object", field.name());
+        bail!(6050200, "Each fill output specification must be an object with exactly one field");
     };
-    let mut options = spec.iter();
-    match (options.next(), options.next()) {
-        (Some(option), None) if option.name() == "value" => Ok(FillMethod::Value(option.value())),
-        (Some(option), None) if option.name() == "method" => match option.value() {
-            Value::String("linear") => Ok(FillMethod::Window("$linearFill")),
-            Value::String("locf") => Ok(FillMethod::Window("$locf")),
-            _ => Err(err!(6050202, "Method must be either 'locf' or 'linear'")),
-        },
-        _ => Err(err!(
+    check_options("$fill", spec, &["value", "method"])?;
+    match (spec.get("method"), spec.get("value")) {
+        (Some(Value::String(_)), Some(_)) => Err(err!(
             6050201,
-            "$fill output '{}' must be an object with exactly one of 'value' and 'method'",
-            field.name()
+            "Each fill output specification must have exactly one of 'method' or 'value' fields, not both"
         )),
+        (Some(Value::String("linear")), None) => Ok(FillMethod::Window("$linearFill")),
+        (Some(Value::String("locf")), None) => Ok(FillMethod::Window("$locf")),
+        (Some(Value::String(_)), None) => Err(err!(6050202, "Method must be either locf or linear")),
+        (Some(other), _) => Err(Error::wrong_type("$fill.method", other.kind(), "string")),
+        (None, Some(value)) => Ok(FillMethod::Value(value)),
+        (None, None) => Ok(FillMethod::Nothing),
     }
 }
 
@@ -105,7 +110,7 @@ fn append_windows(stages: &mut Builder, options: Document<'_>, output: Document<
 
 /// Returns `partitionBy` for `$setWindowFields`.
 ///
-/// Errors: 6050204 if both forms are given, TypeMismatch for fields that are not strings.
+/// Errors: 6050204 if both forms are given, TypeMismatch for fields that are not strings, errors of their paths.
 fn partition(options: Document<'_>) -> Result<Builder> {
     let mut partition = Builder::new();
     match (options.get("partitionBy"), options.get("partitionByFields")) {
@@ -118,10 +123,14 @@ fn partition(options: Document<'_>) -> Result<Builder> {
         (None, Some(Value::Array(fields))) => {
             partition.begin_document(c"partitionBy");
             for (at, field) in fields.iter().enumerate() {
-                let path = field.as_str().filter(|path| !path.starts_with('$'));
-                let path = path.ok_or_else(|| {
-                    err!(TypeMismatch, "$fill 'partitionByFields' must be field names, but found {field}")
-                })?;
+                let Value::String(path) = field else {
+                    return Err(Error::wrong_type(
+                        format_args!("$fill.partitionByFields.{at}"),
+                        field.kind(),
+                        "string",
+                    ));
+                };
+                checked_path(path)?;
                 partition.append(
                     &FieldName::literal("p").joined(FieldNameBuf::of_number(at).view()),
                     format!("${path}").as_str(),
@@ -182,8 +191,8 @@ mod tests {
         fails("[{$fill: 1}]", 9, "must be an object, found int");
         fails("[{$fill: {}}]", 40414, "'$fill.output' is missing");
         fails("[{$fill: {output: {a: {value: 1}}, x: 1}}]", 40415, "'$fill.x' is an unknown field");
-        fails("[{$fill: {output: {a: {method: 'x'}}}}]", 6050202, "either 'locf' or 'linear'");
-        fails("[{$fill: {output: {a: {}}}}]", 6050201, "exactly one of 'value' and 'method'");
+        fails("[{$fill: {output: {a: {method: 'x'}}}}]", 6050202, "either locf or linear");
+        fails("[{$fill: {output: {a: {method: 'locf', value: 1}}}}]", 6050201, "not both");
         fails("[{$fill: {output: {a: {method: 'linear'}}}}]", 605001, "sortBy");
         fails(
             "[{$fill: {output: {a: {value: 1}}, partitionBy: '$a', partitionByFields: ['a']}}]",
