@@ -36,6 +36,8 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use arithmetic::difference;
+pub(crate) use arithmetic::divide::quotient;
 pub use named::{ErrorTemplate, Named, Parameter};
 pub use node::Dependencies;
 pub use reference::check_name_for_binding;

@@ -71,7 +71,7 @@ fn parse_sort_by(value: Value<'_>, context: &Context) -> Result<SortBy> {
 /// Functions by output path.
 type Outputs = Vec<(Path, Box<dyn Function>)>;
 
-/// Parses the output fields. Errors: TypeMismatch unless it is a document, 40176 for overlapping paths.
+/// Parses the output fields. Errors: TypeMismatch unless it is a document, 6307900 for overlapping paths.
 fn parse_outputs(value: Value<'_>, sort_by: Option<&SortBy>, context: &Context) -> Result<Outputs> {
     let Value::Document(fields) = value else {
         return Err(Error::wrong_type("$setWindowFields.output", value.kind(), "object"));
@@ -79,14 +79,8 @@ fn parse_outputs(value: Value<'_>, sort_by: Option<&SortBy>, context: &Context) 
     let (mut outputs, mut known) = (Outputs::new(), PathConflicts::default());
     for field in fields {
         let path = checked_path(field.name())?;
-        let is_conflict = |(other, _): &&(Path, _)| other.starts_with(&path) || path.starts_with(other);
-        if known.add(field.name())
-            && let Some((other, _)) = outputs.iter().find(is_conflict)
-        {
-            bail!(
-                40176,
-                "specification contains two conflicting paths. Cannot specify both '{path}' and '{other}'"
-            );
+        if known.add(field.name()) {
+            bail!(6307900, "$setWindowFields 'output' specification contains two conflicting paths");
         }
         outputs.push((path, parse_output(&field, sort_by, context)?));
     }

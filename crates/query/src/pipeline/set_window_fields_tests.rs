@@ -24,7 +24,12 @@ fn accumulators_over_frames() {
     windows("{$sum: '$v', window: {documents: [1, 2]}}", "[60, 70, 30, 0, 0]");
     windows("{$push: '$v', window: {documents: [2, 5]}}", "[[40, 30], [30], [], [], []]");
     windows("{$sum: '$v', window: {range: [-1, 0]}}", "[10, 70, 70, 90, 5]");
-    windows("{$count: {}, window: {range: ['current', 'current']}}", "[1, 2, 2, 1, 1]");
+    windows("{$count: {}, window: {range: [0, {$add: [0, 0]}]}}", "[1, 2, 2, 1, 1]");
+    windows("{$push: '$v', window: {range: ['current', 0]}}", "[[10], [20, 40], [40], [30], [5]]");
+    windows(
+        "{$push: '$v', window: {range: [-1, 'current']}}",
+        "[[10], [10, 20], [10, 20, 40], [20, 40, 30], [5]]",
+    );
     windows("{$avg: '$v', window: {documents: [0, 1]}}", "[15.0, 30.0, 35.0, 30.0, 5.0]");
 }
 
@@ -43,12 +48,12 @@ fn rates_and_means() {
         "{$derivative: {input: '$v'}, window: {documents: ['unbounded', 'current']}}",
         "[null, 10.0, 30.0, 10.0, null]",
     );
-    windows("{$integral: {input: '$v'}}", "[50.0, 50.0, 50.0, 50.0, 0.0]");
+    windows("{$integral: {input: '$v'}}", "[50.0, 50.0, 50.0, 50.0, 0]");
     windows("{$expMovingAvg: {input: '$v', alpha: 0.5}}", "[10.0, 15.0, 27.5, 28.75, 5.0]");
     windows("{$expMovingAvg: {input: '$v', N: 3}}", "[10.0, 15.0, 27.5, 28.75, 5.0]");
     windows("{$covariancePop: ['$x', '$x']}", "[0.5, 0.5, 0.5, 0.5, 0.0]");
     windows("{$covarianceSamp: ['$x', '$v'], window: {documents: [0, 0]}}", "[null, null, null, null, null]");
-    windows("{$minMaxScaler: {input: '$v', min: 0, max: 3}}", "[0.0, 1.0, 3.0, 2.0, 0.0]");
+    windows("{$minMaxScaler: {input: '$v', min: 0, max: 3}}", "[0.0, 1.0, 3.0, 2.0, 0]");
 }
 
 #[test]

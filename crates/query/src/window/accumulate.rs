@@ -24,7 +24,7 @@ struct Accumulate {
 /// Parses an accumulator with its window; the whole partition by default.
 pub(super) fn parse(given: &FunctionSpec<'_>) -> Result<Box<dyn Function>> {
     let FunctionSpec { function, spec, sort_by, context } = *given;
-    let bounds = bounds_of(spec, sort_by)?;
+    let bounds = bounds_of(spec, sort_by, context)?;
     let accumulation = Accumulation::parse_in_window(function, context)?;
     Ok(Box::new(Accumulate { accumulation, bounds }))
 }

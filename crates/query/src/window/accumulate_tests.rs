@@ -25,7 +25,7 @@ fn both(function: &str, window: &str, documents: &[String]) -> (Vec<ValueBuf>, V
     let spec = extended_json::parse(function).unwrap();
     let accumulation = Accumulation::parse_in_window(&spec.view().first().unwrap(), &context).unwrap();
     let window = extended_json::parse(window).unwrap();
-    let bounds = Bounds::parse(Value::Document(window.view()), Some(&sort_by)).unwrap();
+    let bounds = Bounds::parse(Value::Document(window.view()), Some(&sort_by), &context).unwrap();
     let mut naive = Vec::new();
     let function = Accumulate { accumulation, bounds };
     let arguments = Arguments::new(&function, &partition).unwrap();

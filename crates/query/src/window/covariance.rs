@@ -25,7 +25,7 @@ struct Covariance {
 /// Parses the function. Errors: errors of bounds and expressions. An argument that is not a pair of numbers is ignored.
 pub(super) fn parse(given: &FunctionSpec<'_>) -> Result<Box<dyn Function>> {
     let FunctionSpec { function, spec, sort_by, context } = *given;
-    let bounds = bounds_of(spec, sort_by)?;
+    let bounds = bounds_of(spec, sort_by, context)?;
     let input = Expression::parse(function.value(), context)?;
     Ok(Box::new(Covariance { sample: function.name() == "$covarianceSamp", input, bounds }))
 }

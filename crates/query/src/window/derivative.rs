@@ -8,13 +8,66 @@
 //!
 //! The unit, of constant length, is required if the sort field is a date. `$derivative` requires a window.
 
-use super::frame::{Bounds, bounds_of, window_of};
+use super::frame::{Bounds, window_of};
 use super::sliding::{Fold, Sliding};
-use super::{Function, FunctionSpec, Partition, SortBy, Unit};
+use super::{Function, FunctionSpec, Partition, Unit};
+use crate::Expression;
+use crate::accumulator_state::Total;
+use crate::expression::{difference, quotient};
 use crate::interrupt_check::InterruptCheck;
-use crate::{Context, Expression};
-use base::bson::{Element, Number, Path, Value, ValueBuf};
+use base::bson::{Element, Number, Path, Type, Value, ValueBuf};
 use base::{Result, bail, err};
+
+/// The common arguments of both functions: a value, along the sort field.
+struct Rate {
+    input: Expression,
+    path: Path,
+    /// Milliseconds of the unit, if the sort field is a date.
+    unit: Option<i64>,
+    /// The given window.
+    bounds: Option<Bounds>,
+}
+
+impl Rate {
+    /// Parses the arguments. Errors: FailedToParse for bad arguments, 5490710 for a unit of varying length.
+    fn parse(given: &FunctionSpec<'_>) -> Result<Rate> {
+        let FunctionSpec { function, spec, sort_by, context } = *given;
+        let name = function.name();
+        let Some(sort_by) = sort_by else { bail!(FailedToParse, "{name} requires a sortBy") };
+        if sort_by.pattern.len() != 1 {
+            bail!(FailedToParse, "{name} requires a non-compound sortBy");
+        }
+        let Some(path) = sort_by.single() else {
+            bail!(FailedToParse, "{name} requires a non-expression sortBy");
+        };
+        let window = window_of(spec, true)?;
+        let bounds = window.map(|window| Bounds::parse(window, Some(sort_by), context)).transpose()?;
+        let Value::Document(arguments) = function.value() else {
+            bail!(
+                FailedToParse,
+                "{name} expects an object, but got a {}: {function}",
+                function.kind().alias()
+            );
+        };
+        let (mut input, mut unit) = (None, None);
+        for argument in arguments {
+            match argument.name() {
+                "input" => input = Some(Expression::parse(argument.value(), context)?),
+                "unit" => unit = Some(parse_unit(&argument)?),
+                other => bail!(FailedToParse, "{name} got unexpected argument: {other}"),
+            }
+        }
+        let input = input.ok_or_else(|| err!(FailedToParse, "{name} requires an 'input' expression"))?;
+        Ok(Rate { input, path: path.clone(), unit, bounds })
+    }
+}
+
+fn parse_unit(argument: &Element<'_>) -> Result<i64> {
+    let Value::String(unit) = argument.value() else {
+        bail!(FailedToParse, "unit' must be a string, but got {}", argument.kind().alias());
+    };
+    Unit::parse(unit)?.milliseconds().ok_or_else(|| err!(5490710, "unit must be 'week' or smaller"))
+}
 
 /// A parsed `$derivative`.
 struct Derivative {
@@ -22,136 +75,61 @@ struct Derivative {
     bounds: Bounds,
 }
 
-/// Common arguments of `$derivative` and `$integral`: a value, along the sort field.
-pub(super) struct Rate {
-    pub(super) name: &'static str,
-    pub(super) input: Expression,
-    pub(super) path: Path,
-    /// Milliseconds of the unit, if the sort field is a date.
-    pub(super) unit: Option<i64>,
-}
-
 /// Parses the function. Errors: FailedToParse for bad arguments or a missing window.
 pub(super) fn parse_derivative(given: &FunctionSpec<'_>) -> Result<Box<dyn Function>> {
-    let FunctionSpec { function, spec, sort_by, context } = *given;
-    let rate = Rate::parse("$derivative", function, sort_by, context)?;
-    let Some(window) = window_of(spec, true)? else {
+    let rate = Rate::parse(given)?;
+    let Some(bounds) = rate.bounds.clone() else {
         bail!(FailedToParse, "$derivative requires explicit window bounds");
     };
-    Ok(Box::new(Derivative { rate, bounds: Bounds::parse(window, sort_by)? }))
+    Ok(Box::new(Derivative { rate, bounds }))
 }
 
-impl Rate {
-    /// Parses the common arguments. Errors: FailedToParse for bad arguments, including a unit of varying length.
-    pub(super) fn parse(
-        name: &'static str,
-        function: &Element<'_>,
-        sort_by: Option<&SortBy>,
-        context: &Context,
-    ) -> Result<Rate> {
-        let Value::Document(arguments) = function.value() else {
-            bail!(FailedToParse, "{name} expects an object, but got {}", function.value());
-        };
-        let (mut input, mut unit) = (None, None);
-        for argument in arguments {
-            match argument.name() {
-                "input" => input = Some(Expression::parse(argument.value(), context)?),
-                "unit" => unit = Some(parse_unit(name, argument.value())?),
-                other => bail!(FailedToParse, "{name} got unexpected argument: {other}"),
+impl Derivative {
+    /// Returns the slope between two documents, given as sort value and input; null for equal sort values.
+    ///
+    /// Errors: 5624900 to 5624902 for a sort value that is not a date or number, as the unit requires. 5624903 for a
+    /// null or missing input, TypeMismatch for one of another type.
+    fn slope(&self, from: (Value<'_>, Value<'_>), to: (Value<'_>, Value<'_>)) -> Result<ValueBuf> {
+        let times = [from.0, to.0];
+        let is_date = |time: &Value<'_>| time.kind() == Type::DateTime;
+        if self.rate.unit.is_some() {
+            if !times.iter().all(is_date) {
+                bail!(5624900, "$derivative with 'unit' expects the sortBy field to be a Date");
             }
+        } else if times.iter().any(is_date) {
+            bail!(5624901, "$derivative where the sortBy is a Date requires an 'unit'");
+        } else if times.iter().any(|time| time.as_number().is_none()) {
+            bail!(5624902, "$derivative (with no 'unit') expects the sortBy field to be numeric");
         }
-        let input = input.ok_or_else(|| err!(FailedToParse, "{name} requires an 'input' expression"))?;
-        let Some(path) = sort_by.and_then(SortBy::single_ascending) else {
-            bail!(FailedToParse, "{name} requires a sortBy with exactly one, ascending, field");
-        };
-        Ok(Rate { name, input, path: path.clone(), unit })
+        let run = difference(to.0, from.0)?;
+        if from.1.is_nullish() || to.1.is_nullish() {
+            bail!(5624903, "$derivative input must not be null or missing");
+        }
+        let rise = difference(to.1, from.1)?;
+        if rise.as_number().is_some() && run.as_number().is_some_and(Number::is_zero) {
+            return Ok(ValueBuf::null());
+        }
+        // Dates are milliseconds. MongoDB scales the quotient, which rounds twice.
+        let slope = quotient(rise, run)?;
+        Ok(Value::from(self.rate.unit.map_or(slope, |unit| slope.times(Number::Int64(unit)))).to_owned())
     }
-
-    /// Returns the values of the sort field, in units.
-    ///
-    /// Errors: 5624900 to 5624902 for a value that is not a date or number, as the unit requires.
-    pub(super) fn x_values(&self, partition: &Partition<'_>) -> Result<Vec<Number>> {
-        let x_value = |value: &ValueBuf| match (value.view(), self.unit) {
-            (Value::DateTime(date), Some(unit)) => Ok(in_units(date, unit)),
-            (other, Some(_)) => Err(err!(
-                5624901,
-                "{} with 'unit' expects the sortBy field to be a Date, but found {}",
-                self.name,
-                other.kind().alias()
-            )),
-            (Value::DateTime(_), None) => {
-                Err(err!(5624900, "{} where the sortBy is a Date requires a 'unit'", self.name))
-            }
-            (other, None) => other.as_number().ok_or_else(|| {
-                err!(
-                    5624902,
-                    "{} expects the sortBy field to be numeric, but found {}",
-                    self.name,
-                    other.kind().alias()
-                )
-            }),
-        };
-        partition.sort_values(&self.path)?.iter().map(x_value).collect()
-    }
-
-    /// Returns the numbers of the input; `None` for null and missing.
-    ///
-    /// Errors: 5624903 for a value that is not a number.
-    pub(super) fn y_values(&self, partition: &Partition<'_>) -> Result<Vec<Option<Number>>> {
-        let number = |value: &Option<ValueBuf>| match value.as_ref().map(ValueBuf::view) {
-            None | Some(Value::Null | Value::Undefined) => Ok(None),
-            Some(Value::DateTime(date)) => Ok(Some(Number::Int64(date))),
-            Some(other) => other.as_number().map(Some).ok_or_else(|| {
-                err!(5624903, "{} expects numeric input, but found {}", self.name, other.kind().alias())
-            }),
-        };
-        partition.values(&self.input)?.iter().map(number).collect()
-    }
-}
-
-fn in_units(date: i64, unit: i64) -> Number {
-    if date % unit == 0 { Number::Int64(date / unit) } else { Number::Double(date as f64 / unit as f64) }
-}
-
-fn parse_unit(name: &str, value: Value<'_>) -> Result<i64> {
-    let Value::String(unit) = value else {
-        bail!(FailedToParse, "{name} unit must be a string, but found {value}");
-    };
-    Unit::parse(unit)?.milliseconds().ok_or_else(|| {
-        err!(5490710, "unit must be 'week' or smaller, because longer units have a variable length: '{unit}'")
-    })
-}
-
-/// Returns the quotient: a decimal if either operand is a decimal, else a double.
-pub(super) fn divide(a: Number, b: Number) -> Number {
-    if a.is_decimal() || b.is_decimal() {
-        return Number::Decimal128(a.to_decimal().divided_by(b.to_decimal()));
-    }
-    Number::Double(a.to_f64() / b.to_f64())
 }
 
 impl Function for Derivative {
     fn compute(&self, partition: &Partition<'_>, interrupts: &mut InterruptCheck) -> Result<Vec<ValueBuf>> {
-        let (x_values, y_values) = (self.rate.x_values(partition)?, self.rate.y_values(partition)?);
+        let times = partition.sort_values(&self.rate.path)?;
+        let inputs = partition.values(&self.rate.input)?;
+        let document = |at: usize| {
+            let input = inputs.get(at)?.as_ref().map_or(Value::Null, ValueBuf::view);
+            Some((times.get(at)?.view(), input))
+        };
         let mut results = Vec::with_capacity(partition.len());
         for frame in self.bounds.frames(partition)? {
             interrupts.check()?;
-            let last = frame.end.wrapping_sub(1);
-            let ends = (
-                x_values.get(frame.start),
-                x_values.get(last),
-                y_values.get(frame.start),
-                y_values.get(last),
-            );
-            let (Some(x0), Some(x1), Some(Some(y0)), Some(Some(y1))) = ends else {
-                results.push(ValueBuf::null());
-                continue;
-            };
-            let run = x1.minus(*x0);
-            results.push(if frame.len() < 2 || run.is_zero() {
-                ValueBuf::null()
-            } else {
-                Value::from(divide(y1.minus(*y0), run)).to_owned()
+            let ends = frame.clone().next().zip(frame.last());
+            results.push(match ends.and_then(|(first, last)| document(first).zip(document(last))) {
+                Some((from, to)) => self.slope(from, to)?,
+                None => ValueBuf::null(),
             });
         }
         Ok(results)
@@ -166,9 +144,8 @@ struct Integral {
 
 /// Parses the function. Errors: FailedToParse for bad arguments.
 pub(super) fn parse_integral(given: &FunctionSpec<'_>) -> Result<Box<dyn Function>> {
-    let FunctionSpec { function, spec, sort_by, context } = *given;
-    let rate = Rate::parse("$integral", function, sort_by, context)?;
-    let bounds = bounds_of(spec, sort_by)?;
+    let rate = Rate::parse(given)?;
+    let bounds = rate.bounds.clone().unwrap_or(Bounds::ALL);
     Ok(Box::new(Integral { rate, bounds }))
 }
 
@@ -176,46 +153,86 @@ pub(super) fn parse_integral(given: &FunctionSpec<'_>) -> Result<Box<dyn Functio
 type Point = (Number, Number);
 
 /// The area below a run of documents.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Area {
     first: Point,
     last: Point,
-    area: Number,
+    area: Total,
+    has_nan: bool,
 }
 
-/// The points of a partition; `None` for a missing number.
-struct Points(Vec<Option<Point>>);
+/// The documents of a partition.
+struct Points<'a> {
+    times: &'a [ValueBuf],
+    inputs: &'a [Option<ValueBuf>],
+    needs_dates: bool,
+}
 
-impl Fold for &Points {
+impl Fold for &Points<'_> {
     type State = Option<Area>;
 
+    /// Errors: 5423900 unless the sort value is a number or date and the input a number, 5423901 and 5423902 for a sort
+    /// value of the type that the unit does not allow.
     fn single(&self, at: usize) -> Result<Option<Area>> {
-        let point = self.0.get(at).copied().flatten();
-        Ok(point.map(|point| Area { first: point, last: point, area: Number::Double(0.0) }))
+        let Some((time, input)) = self.times.get(at).zip(self.inputs.get(at)) else { return Ok(None) };
+        let (time, is_date) = match time.view() {
+            Value::DateTime(date) => (Some(Number::Int64(date)), true),
+            other => (other.as_number(), false),
+        };
+        let input = input.as_ref().and_then(|input| input.view().as_number());
+        let Some(point) = time.zip(input) else {
+            bail!(
+                5423900,
+                "The input value of $integral window function must be a vector of 2 value, the first value must be \
+                 numeric or date type and the second must be numeric."
+            );
+        };
+        if self.needs_dates && !is_date {
+            bail!(5423901, "$integral with 'unit' expects the sortBy field to be a Date");
+        }
+        if !self.needs_dates && is_date {
+            bail!(5423902, "$integral (with no 'unit') expects the sortBy field to be numeric");
+        }
+        let has_nan = point.0.is_nan() || point.1.is_nan();
+        Ok(Some(Area { first: point, last: point, area: Total::default(), has_nan }))
     }
 
     fn merge(&self, earlier: &Option<Area>, later: &Option<Area>) -> Result<Option<Area>> {
-        let (Some(a), Some(b)) = (earlier, later) else { return Ok(earlier.or(*later)) };
-        let area = a.area.plus(trapezoid(a.last, b.first)).plus(b.area);
-        Ok(Some(Area { first: a.first, last: b.last, area }))
+        let (Some(a), Some(b)) = (earlier, later) else {
+            return Ok(earlier.as_ref().or(later.as_ref()).cloned());
+        };
+        let mut area = a.area.clone();
+        area.add(trapezoid(a.last, b.first)?);
+        area.join(&b.area.to_bytes());
+        Ok(Some(Area { first: a.first, last: b.last, area, has_nan: a.has_nan || b.has_nan }))
     }
 }
 
 impl Function for Integral {
     fn compute(&self, partition: &Partition<'_>, interrupts: &mut InterruptCheck) -> Result<Vec<ValueBuf>> {
-        let (x_values, y_values) = (self.rate.x_values(partition)?, self.rate.y_values(partition)?);
-        let points = Points(x_values.into_iter().zip(y_values).map(|(x, y)| Some((x, y?))).collect());
+        let times = partition.sort_values(&self.rate.path)?;
+        let inputs = partition.values(&self.rate.input)?;
+        let points = Points { times: &times, inputs: &inputs, needs_dates: self.rate.unit.is_some() };
         let mut sliding = Sliding::new(&points);
         let mut results = Vec::with_capacity(partition.len());
         for frame in self.bounds.frames(partition)? {
             interrupts.check()?;
-            let area = sliding.slide(&frame, interrupts)?.flatten();
-            results.push(area.map_or_else(ValueBuf::null, |area| Value::from(area.area).to_owned()));
+            let Some(area) = sliding.slide(&frame, interrupts)?.flatten() else {
+                results.push(ValueBuf::null());
+                continue;
+            };
+            let sum = if area.has_nan { Number::Double(f64::NAN) } else { area.area.number() };
+            let result = match self.rate.unit {
+                Some(unit) if !area.has_nan => quotient(Value::from(sum), Value::Int64(unit))?,
+                _ => sum,
+            };
+            results.push(Value::from(result).to_owned());
         }
         Ok(results)
     }
 }
 
-fn trapezoid((x0, y0): (Number, Number), (x1, y1): (Number, Number)) -> Number {
-    divide(x1.minus(x0).times(y0.plus(y1)), Number::Int32(2))
+fn trapezoid((x0, y0): Point, (x1, y1): Point) -> Result<Number> {
+    let area = y1.plus(y0).times(x1.minus(x0));
+    quotient(Value::from(area), Value::Double(2.0))
 }

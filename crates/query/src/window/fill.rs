@@ -8,8 +8,9 @@
 use super::frame::window_of;
 use super::{Function, FunctionSpec, Partition, SortBy};
 use crate::Expression;
+use crate::expression::quotient;
 use crate::interrupt_check::InterruptCheck;
-use base::bson::{Decimal128, Document, Number, Path, Type, Value, ValueBuf};
+use base::bson::{Document, Number, Path, Type, Value, ValueBuf};
 use base::{Result, bail, err};
 
 /// A parsed `$locf`: the last observation carried forward.
@@ -89,21 +90,11 @@ fn number(value: &ValueBuf) -> Result<Number> {
         .ok_or_else(|| err!(TypeMismatch, "Value to be filled must be numeric or nullish, but found {found}"))
 }
 
-fn divide(a: Number, b: Number) -> Number {
-    if a.is_decimal() || b.is_decimal() {
-        return Number::Decimal128(a.to_decimal().divided_by(b.to_decimal()));
-    }
-    Number::Double(a.to_f64() / b.to_f64())
-}
-
 impl LinearFill {
     /// Interpolates linearly between two points at `x`.
-    fn interpolate((x0, y0): (Number, Number), (x1, y1): (Number, Number), x: Number) -> Number {
-        let fraction = divide(x.minus(x0), x1.minus(x0));
-        match fraction.times(y1.minus(y0)).plus(y0) {
-            Number::Decimal128(value) => Number::Decimal128(value.plus(Decimal128::from_i64(0))),
-            other => Number::Double(other.to_f64()),
-        }
+    fn interpolate((x0, y0): (Number, Number), (x1, y1): (Number, Number), x: Number) -> Result<Number> {
+        let slope = quotient(Value::from(y1.minus(y0)), Value::from(x1.minus(x0)))?;
+        Ok(y0.plus(x.minus(x0).times(slope)))
     }
 }
 
@@ -118,7 +109,7 @@ impl Function for LinearFill {
             present(value).map(number).transpose()?;
             x_values.push(x_value(position.view())?);
             if is_tie {
-                bail!(6050106, "There can be no repeated values in the sort field in the same partition");
+                bail!(6050106, "There can be no repeated values in the sort field");
             }
             let kind = position.view().kind();
             if let Some(last) = last.filter(|last| (*last == Type::DateTime) != (kind == Type::DateTime)) {
@@ -139,7 +130,7 @@ impl Function for LinearFill {
             let point = (*x, number(value)?);
             if let Some((start, from)) = before {
                 for (result, x) in results.iter_mut().zip(&x_values).take(at).skip(start + 1) {
-                    *result = Value::from(LinearFill::interpolate(from, point, *x)).to_owned();
+                    *result = Value::from(LinearFill::interpolate(from, point, *x)?).to_owned();
                 }
             }
             if let Some(result) = results.get_mut(at) {

@@ -96,23 +96,23 @@ pub(super) fn parse_shift(given: &FunctionSpec<'_>) -> Result<Box<dyn Function>>
             "output" => output = Some(Expression::parse(argument.value(), context)?),
             "by" => by = Some(offset(argument.value())?),
             "default" => default = constant(argument.value(), context)?,
-            other => bail!(FailedToParse, "Unknown argument in $shift: {other}"),
+            _ => bail!(FailedToParse, "Unknown argument in $shift"),
         }
     }
-    let output = output.ok_or_else(|| err!(FailedToParse, "'$shift' requires an 'output' expression"))?;
-    let by = by.ok_or_else(|| err!(FailedToParse, "'$shift' requires 'by' as an integer value"))?;
+    let output = output.ok_or_else(|| err!(FailedToParse, "$shift requires an 'output' expression."))?;
+    let by = by.ok_or_else(|| err!(FailedToParse, "$shift requires 'by' as an integer value."))?;
     Ok(Box::new(Shift { output, by, default }))
 }
 
 fn offset(value: Value<'_>) -> Result<i64> {
     let offset = value.as_i64().filter(|offset| i32::try_from(*offset).is_ok());
-    offset.ok_or_else(|| err!(FailedToParse, "'$shift:by' field must be an integer, but found {value}"))
+    offset.ok_or_else(|| err!(FailedToParse, "'$shift:by' field must be an integer, but found  by: {value}"))
 }
 
 fn constant(value: Value<'_>, context: &Context) -> Result<ValueBuf> {
     let expression = Expression::parse(value, context)?;
     if !expression.is_constant() {
-        bail!(FailedToParse, "'$shift:default' expression must yield a constant value");
+        bail!(FailedToParse, "'$shift:default' expression must yield a constant value.");
     }
     Ok(expression.constant().map_or_else(ValueBuf::null, |value| value.to_owned()))
 }

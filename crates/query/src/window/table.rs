@@ -69,12 +69,13 @@ pub(crate) fn parse_output(
     };
     let mut functions = spec.iter().filter(|part| part.name().starts_with('$'));
     let Some(function) = functions.next() else {
-        bail!(FailedToParse, "Expected a $-prefixed window function, {field}");
+        let first = spec.first().map_or_else(String::new, |first| format!(", {}", first.name()));
+        bail!(FailedToParse, "Expected a $-prefixed window function{first}");
     };
     let ranks = matches!(function.name(), "$rank" | "$denseRank" | "$documentNumber");
     // Ranks take no other arguments and return their own errors.
     if !ranks && functions.next().is_some() {
-        bail!(FailedToParse, "Cannot specify two functions in window function spec, {field}");
+        bail!(FailedToParse, "Cannot specify two functions in window function spec");
     }
     let known = FUNCTIONS.binary_search_by_key(&function.name(), |(name, _)| name).ok();
     match known.and_then(|at| FUNCTIONS.get(at)) {

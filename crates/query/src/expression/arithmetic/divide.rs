@@ -3,13 +3,20 @@
 use super::super::evaluate::{Call, Computed, null, number};
 use super::non_null;
 use base::bson::{Number, Value};
-use base::{bail, err};
+use base::{Result, bail, err};
 
 /// `$divide`: a double, or a decimal if either operand is one; never an integer.
 ///
 /// Errors: 2 for a zero divisor, 14 for a value that is not a number.
 pub(in super::super) fn divide<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let (Some(left), Some(right)) = (non_null(call.get(0)?), non_null(call.get(1)?)) else { return null() };
+    number(quotient(left, right)?)
+}
+
+/// Returns a quotient as `$divide` does, of operands that are not null.
+///
+/// Errors: 2 for a zero divisor, 14 for a value that is not a number.
+pub(crate) fn quotient(left: Value<'_>, right: Value<'_>) -> Result<Number> {
     let (Some(a), Some(b)) = (left.as_number(), right.as_number()) else {
         bail!(
             TypeMismatch,
@@ -22,9 +29,9 @@ pub(in super::super) fn divide<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
         bail!(BadValue, "can't $divide by zero");
     }
     if a.is_decimal() || b.is_decimal() {
-        return number(Number::Decimal128(a.to_decimal().divided_by(b.to_decimal())));
+        return Ok(Number::Decimal128(a.to_decimal().divided_by(b.to_decimal())));
     }
-    number(Number::Double(a.to_f64() / b.to_f64()))
+    Ok(Number::Double(a.to_f64() / b.to_f64()))
 }
 
 /// `$mod`: the remainder with the sign of the dividend. The result is a double if an operand is a double.

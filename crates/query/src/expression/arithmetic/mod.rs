@@ -55,17 +55,23 @@ pub(super) fn add<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
 pub(super) fn subtract<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let (left, right) = (call.get(0)?, call.get(1)?);
     let (Some(left), Some(right)) = (non_null(left), non_null(right)) else { return null() };
+    value(difference(left, right)?)
+}
+
+/// Returns a difference as `$subtract` does, of operands that are not null.
+///
+/// Errors: 14 for other types, Overflow for a date out of range.
+pub(crate) fn difference(left: Value<'_>, right: Value<'_>) -> Result<Value<'static>> {
     if let (Some(a), Some(b)) = (left.as_number(), right.as_number()) {
-        return number(a.minus(b));
+        return Ok(Value::from(a.minus(b)));
     }
+    let overflow = || date_overflow("$subtract");
     match (left, right, right.as_number()) {
         (Value::DateTime(a), Value::DateTime(b), _) => {
-            value(a.checked_sub(b).ok_or_else(|| date_overflow("$subtract"))?)
+            a.checked_sub(b).map(Value::Int64).ok_or_else(overflow)
         }
         (Value::DateTime(a), _, Some(millis)) => {
-            let moved =
-                a.checked_sub(to_millis(millis, "$subtract")?).ok_or_else(|| date_overflow("$subtract"))?;
-            value(Value::DateTime(moved))
+            a.checked_sub(to_millis(millis, "$subtract")?).map(Value::DateTime).ok_or_else(overflow)
         }
         _ => Err(err!(TypeMismatch, "can't $subtract {} from {}", right.kind().alias(), left.kind().alias())),
     }
