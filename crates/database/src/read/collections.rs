@@ -11,7 +11,7 @@ use crate::plan::Read;
 use crate::scope::{Scope, check_view};
 use crate::write::{InsertRequest, UpdateRequest};
 use base::bson::{Document, DocumentBuf, Path};
-use base::{ErrorCode, Namespace, Result, err};
+use base::{ErrorCode, Namespace, Result, bail, err};
 use parking_lot::Mutex;
 use query::matcher::Matcher;
 use query::pipeline::{
@@ -144,7 +144,12 @@ impl OtherCollections {
         let collection = self.view.catalog.get(namespace).cloned();
         let Some(collection) = collection.filter(|_| pipeline.reads_collection()) else {
             pipeline.refuse_text(&format_args!(" (no such collection '{namespace}')"))?;
-            return pipeline.run(Box::new(EmptyStream), environment);
+            if pipeline.reads_collection() {
+                return pipeline.run(Box::new(EmptyStream), environment);
+            }
+            // A source, such as $collStats, reports on this collection.
+            let others = OtherCollections { namespace: namespace.clone(), ..self.clone() };
+            return pipeline.run(Box::new(EmptyStream), &environment.with_collections(Arc::new(others)));
         };
         let PlannedPipeline { mut read, rest } =
             PlannedPipeline::of(pipeline, Some(&collection), &environment.context)?;
@@ -210,6 +215,9 @@ impl Collections for OtherCollections {
         if resolved.pipeline.is_none() {
             pipeline.check_metadata(&environment.context)?;
             return self.through(&namespace, pipeline.clone(), environment);
+        }
+        if let Some(first) = pipeline.first().filter(|_| !pipeline.reads_collection()) {
+            bail!(40602, "{} is only valid as the first stage in a pipeline.", first.name);
         }
         let inner = self.stages_of_view(&namespace, &resolved, &environment.context)?;
         pipeline.check_metadata_behind(&inner, &environment.context)?;

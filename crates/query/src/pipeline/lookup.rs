@@ -84,16 +84,14 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
         bail!(FailedToParse, "missing 'from' option to $lookup stage specification: {spec}");
     }
     let pipeline = stages.map(|stages| sub_pipeline(stages, &variables, scope)).transpose()?;
-    let generates_documents =
-        pipeline.as_ref().is_some_and(|pipeline| !pipeline.is_empty() && !pipeline.reads_collection());
-    if from.is_none() && !generates_documents {
+    if from.is_none() && !pipeline.as_ref().is_some_and(begins_with_source) {
         bail!(FailedToParse, "missing 'from' option to $lookup stage specification: {spec}");
     }
     let first_stage = pipeline.as_ref().and_then(|pipeline| pipeline.first());
     if let Some(first) = first_stage.filter(|first| from.is_some() && first.needs_no_collection()) {
         bail!(InvalidNamespace, "'{}' can only be run with {{aggregate: 1}}", first.name);
     }
-    let from = from.filter(|_| !generates_documents).map(Namespace::local);
+    let from = from.map(Namespace::local);
     let hash_equality = Equality::of(equality.as_ref(), pipeline.as_ref(), &variables.declare(scope.context));
     let (output, spec) = (checked_path(output)?, spec.value().to_owned());
     Ok(Parsed::one(Lookup { from, output, equality, pipeline, hash_equality, variables, spec, unwind: None }))
@@ -158,6 +156,12 @@ fn sub_pipeline(stages: Array<'_>, variables: &Let, scope: &Scope<'_>) -> Result
     let mut pipeline = scope.within(SubPipelineStage::Lookup, &context)?.pipeline(stages)?;
     pipeline.optimize(&context)?;
     Ok(pipeline)
+}
+
+/// Whether the pipeline begins with a source, such as `$documents` or `$collStats`, and not with the documents of the
+/// collection.
+fn begins_with_source(pipeline: &Pipeline) -> bool {
+    !pipeline.reads_collection()
 }
 
 /// Returns the filter for equality with the local values. A missing value is null, and an array stands for its
@@ -275,7 +279,7 @@ impl Search {
                 self.arena.reset();
                 let mut pipeline = pipeline.clone();
                 if let Some(filter) = filter {
-                    let at = usize::from(from.is_none());
+                    let at = usize::from(begins_with_source(&pipeline));
                     pipeline.steps.insert(at, Match::step(filter.view(), &context)?);
                 }
                 let candidates = self.join.candidates(stage, row.document, &context, environment)?;
