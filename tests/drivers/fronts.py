@@ -62,6 +62,11 @@ class Postgres:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
+    def sql(self, statement: str) -> str:
+        """Runs a statement. Returns its rows as lines, with `|` between fields."""
+        command = [str(programs() / "psql"), "-XAtq", "-d", self.connection, "-c", statement]
+        return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, cwd="/").stdout.strip()
+
     def stop(self) -> None:
         """Stops the server and removes its directory."""
         assert self.process.stdin is not None and self.process.stdout is not None
