@@ -11,7 +11,7 @@ use crate::{process, tls};
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 use server::logging::{self, Destination};
-use server::{HttpOptions, Settings, Tls};
+use server::{ExecutionLimits, HttpOptions, Settings, Tls};
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -71,6 +71,12 @@ pub(crate) enum StartupOutput {
     Banner,
     /// Nothing: the log is on standard output, as in mongod.
     Nothing,
+}
+
+/// Returns the limits of commands over PostgreSQL: those that its connections can run.
+fn execution_limits() -> ExecutionLimits {
+    let limits = postgres::Limits::default();
+    ExecutionLimits { reads: limits.reads, writes: limits.writes() }
 }
 
 /// Describes the data loss after a crash or a regular exit. Printed at the start.
@@ -192,6 +198,7 @@ impl ServeOptions {
                 arguments,
                 engine: engine.name(),
                 shared: engine == Engine::Postgres,
+                execution_limits: (engine == Engine::Postgres).then(execution_limits),
                 ephemeral: engine == Engine::Memory,
                 test_commands: self.test_commands.unwrap_or(self.bind.is_loopback() && !auth),
                 auth,

@@ -118,3 +118,43 @@ fn waits_end_at_max_time() {
     assert_eq!(code(&gone), 50, "{}", gone.view());
     assert!(begin.elapsed() < SOON, "{:?}", begin.elapsed());
 }
+
+/// Number of clients, each on a thread of the test.
+const CLIENTS: usize = 300;
+
+#[test]
+fn reads_of_many_clients_share_the_threads_of_a_front() {
+    if !cfg!(target_os = "linux") {
+        return print_line(
+            "threads over PostgreSQL skipped: the system does not list the threads of a process",
+        );
+    }
+    let Some(cluster) = Cluster::start().unwrap() else {
+        return print_line(
+            "threads over PostgreSQL skipped: it isn't installed (apt-get install postgresql)",
+        );
+    };
+    let Some(server) = Server::on_schema(&cluster.connection_string(), "queued") else { return };
+    let mut client = server.connect().unwrap();
+    run(&mut client, "insert: 'c', documents: [{_id: 1}], $db: 'test'");
+    let threads = || std::fs::read_dir(format!("/proc/{}/task", server.pid())).unwrap().count();
+    let mut clients: Vec<_> = (0..CLIENTS).map(|_| server.connect().unwrap()).collect();
+    std::thread::scope(|scope| {
+        let finds = clients.iter_mut().map(|client| {
+            scope.spawn(|| {
+                (0..3).all(|_| code(&run(client, "find: 'c', filter: {n: null}, $db: 'test'")) == 0)
+            })
+        });
+        for find in finds.collect::<Vec<_>>() {
+            while !find.is_finished() {
+                assert!(threads() < CLIENTS / 2, "{} threads", threads());
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            assert!(find.join().unwrap());
+        }
+    });
+    let status = run(&mut client, "serverStatus: 1, $db: 'admin'").view().to_string();
+    assert!(status.contains(
+        "queues: { execution: { write: { out: 0, available: 128, totalTickets: 128, queueLength: 0 }"
+    ));
+}

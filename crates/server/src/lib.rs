@@ -26,6 +26,7 @@ pub use listen::net::serve;
 pub use process::logging;
 pub use process::memory::MemoryLimit;
 pub use server::{Server, seed};
+pub use state::execution::ExecutionLimits;
 pub use state::http::HttpOptions;
 pub use state::settings::{MECHANISMS, Settings};
 pub use state::tls::{Tls, TlsMode, TlsOptions};

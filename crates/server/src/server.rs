@@ -10,6 +10,7 @@ use crate::process::memory::{MemoryLimit, MemoryLimitStats};
 use crate::session::Sessions;
 use crate::state::auth::Auth;
 use crate::state::connection::Network;
+use crate::state::execution::Execution;
 use crate::state::fail_point::FailPoints;
 use crate::state::http::Http;
 use crate::state::parameters::Parameters;
@@ -65,6 +66,8 @@ pub struct Server {
     pub(crate) profiler: Profiler,
     pub(crate) set_settings: SetSettings,
     pub(crate) network: Network,
+    /// Execution tickets, if commands are limited.
+    pub(crate) execution: Option<Execution>,
     /// Counts unlocks by fsyncUnlock.
     pub(crate) unlocked: Arc<EventCount>,
     pub(crate) topology: TopologyState,
@@ -118,6 +121,7 @@ impl Server {
             profiler: Profiler::new(settings.profiling),
             set_settings: SetSettings::default(),
             network: Network::new(settings.shared),
+            execution: settings.execution_limits.map(Execution::new),
             unlocked: Arc::default(),
             topology,
             fail_points,

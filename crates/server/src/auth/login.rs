@@ -6,6 +6,7 @@ use super::restrictions::{self, Ends};
 use super::user::User;
 use super::{role, store};
 use crate::access::Identity;
+use crate::process::blocking::in_place;
 use crate::protocol::names::UserName;
 use crate::protocol::session_id::digest_of;
 use crate::state::auth::Auth;
@@ -119,6 +120,15 @@ pub(crate) fn refresh(auth: &Auth, state: &mut ConnectionState) -> Result<()> {
     if known.generation == generation && !is_old {
         return Ok(());
     }
+    let mut done = Ok(());
+    // A shared store may take long.
+    in_place(&mut || done = reread(auth, state, generation));
+    done
+}
+
+/// Reads the user of a connection again.
+fn reread(auth: &Auth, state: &mut ConnectionState, generation: u64) -> Result<()> {
+    let Some(known) = &state.identity else { return Ok(()) };
     let document = store::user(&auth.database, &known.user)?;
     let account = document.and_then(|document| Some((User::read(document.view())?, document)));
     let identity = match account.filter(|(account, _)| account.id == known.user_id) {

@@ -15,6 +15,10 @@ pub(crate) struct Progress {
     pub(crate) began: Option<RequestStart>,
     /// Ticket of the session's queue of statements.
     pub(crate) ticket: Option<Ticket<Arc<Queue>>>,
+    /// Execution ticket, until the handler's first call has ended.
+    pub(crate) execution: Option<Ticket<Arc<Queue>>>,
+    /// True once the handler has been called.
+    pub(crate) has_run: bool,
     /// The handler's state between its calls, after a statement was suspended.
     pub(crate) suspended: Option<Box<SuspendedCommand>>,
     /// Deadline of the handler's wait, after its first call.

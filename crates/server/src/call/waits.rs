@@ -1,9 +1,10 @@
 //! Waits of commands before their handlers run: fail point delays, the session's queue,
-//! fsyncUnlock.
+//! fsyncUnlock, execution tickets.
 //!
 //! No wait holds a thread. Each wait ends at maxTimeMS, by killOp, when the client disconnects, and
 //! at shutdown.
 
+use crate::access::Kind;
 use crate::call::arguments::Arguments;
 use crate::call::progress::Progress;
 use crate::observe::activity::Activity;
@@ -12,7 +13,7 @@ use crate::server::Server;
 use crate::state::connection::ConnectionState;
 use crate::state::parameters::Setting;
 use base::{ErrorCode, Result, bail, err};
-use database::{Ticket, cancellation, time};
+use database::{Queue, Ready, Ticket, cancellation, time};
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -75,10 +76,33 @@ pub(crate) fn for_session(
 ) -> Result<Option<Event>> {
     let Some(session) = &state.session else { return Ok(None) };
     let ticket = progress.ticket.get_or_insert_with(|| Ticket::take(session.queue.clone()));
-    if ticket.is_admitted() {
+    let Some(ready) = until_admitted(ticket) else { return Ok(None) };
+    Ok(Some(Event::Other { until: deadline(progress, arguments)?, ready }))
+}
+
+/// Returns the wait of a ticket; `None` if it is admitted.
+fn until_admitted(ticket: &Ticket<Arc<Queue>>) -> Option<Ready> {
+    if ticket.is_admitted() { None } else { Some(Box::new(ticket.admission_check())) }
+}
+
+/// Takes an execution ticket before the first call of the handler. Returns the wait if too many commands run.
+///
+/// A command that continues after another wait has no ticket, and statements of transactions have none: commands with
+/// tickets may wait for them.
+///
+/// Errors: MaxTimeMSExpired.
+pub(crate) fn for_execution(
+    progress: &mut Progress,
+    server: &Server,
+    arguments: &Arguments<'_>,
+    kind: Kind,
+) -> Result<Option<Event>> {
+    let queue = server.execution.as_ref().and_then(|execution| execution.queue(kind));
+    let Some(queue) = queue.filter(|_| !progress.has_run && arguments.transaction.is_none()) else {
         return Ok(None);
-    }
-    let ready = Box::new(ticket.admission_check());
+    };
+    let ticket = progress.execution.get_or_insert_with(|| Ticket::take(queue.clone()));
+    let Some(ready) = until_admitted(ticket) else { return Ok(None) };
     Ok(Some(Event::Other { until: deadline(progress, arguments)?, ready }))
 }
 

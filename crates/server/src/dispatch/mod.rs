@@ -17,6 +17,7 @@ use crate::call::{Call, DurabilityWait, Handler, HandlerStatus, Row, waits};
 use crate::commands::table;
 use crate::observe::activity;
 use crate::observe::profiler::{Notes, Setting};
+use crate::process::blocking::in_place;
 use crate::process::event::Event;
 use crate::protocol::read_concern::ReadConcern;
 use crate::protocol::reply::{self, LabelContext, Reply};
@@ -386,6 +387,30 @@ impl<'a> Run<'a, '_> {
             }
             return Ok(HandlerStatus::Wait(event));
         }
+        let _execution = self.progress.execution.take();
+        self.progress.has_run = true;
+        if !self.server.settings.shared {
+            return self.run_admitted(state, reply, arguments, failure);
+        }
+        // Work on a shared store always takes long.
+        state.leave_network_thread(&self.server.network);
+        let (mut failure, mut status) = (Some(failure), Ok(HandlerStatus::Close));
+        in_place(&mut || {
+            if let Some(failure) = failure.take() {
+                status = self.run_admitted(state, reply, arguments, failure);
+            }
+        });
+        status
+    }
+
+    /// Runs the handler of a command that has no more to wait for before it.
+    fn run_admitted(
+        &mut self,
+        state: &mut ConnectionState,
+        reply: &mut Reply,
+        arguments: &Arguments<'a>,
+        mut failure: Failure,
+    ) -> Result<HandlerStatus> {
         if self.progress.suspended.is_some() {
             waits::for_suspended(self.progress, arguments)?;
         } else if self.record.context.retryable_write && self.server.fail_points.active() {
@@ -575,9 +600,25 @@ impl<'a> Run<'a, '_> {
             return Ok(Some(event));
         }
         // A suspended aggregate or getMore writes, too.
-        if self.command.kind != Kind::Write && !self.progress.is_kept() {
-            return Ok(None);
+        if (self.command.kind == Kind::Write || self.progress.is_kept())
+            && let Some(event) = self.wait_for_unlock(state, arguments)?
+        {
+            return Ok(Some(event));
         }
+        match state.is_system {
+            true => Ok(None),
+            false => waits::for_execution(self.progress, self.server, arguments, self.command.kind),
+        }
+    }
+
+    /// Returns the wait of a write for fsyncUnlock.
+    ///
+    /// Errors: MaxTimeMSExpired, LockTimeout.
+    fn wait_for_unlock(
+        &mut self,
+        state: &ConnectionState,
+        arguments: &Arguments<'_>,
+    ) -> Result<Option<Event>> {
         let is_statement = arguments.transaction.is_some() && !self.command.ends_transactions();
         let wait = waits::for_unlock(self.progress, self.server, arguments, is_statement);
         if let (Err(_), true, Some(session), Some(number)) =

@@ -285,10 +285,10 @@ fn run_shared(
     out: &mut Vec<u8>,
 ) -> Result<(HandlerStatus, Option<Box<Request>>), FrameError> {
     let others = server.network.active_threads.fetch_add(1, Ordering::Relaxed);
-    // A request on a shared store always takes long.
-    if others + 1 < network_threads() && !server.settings.shared {
+    if others + 1 < network_threads() {
+        state.is_on_network_thread = true;
         let done = work.run(state, server, out);
-        server.network.active_threads.fetch_sub(1, Ordering::Relaxed);
+        state.leave_network_thread(&server.network);
         return done;
     }
     server.network.active_threads.fetch_sub(1, Ordering::Relaxed);

@@ -34,6 +34,8 @@ pub(crate) struct ConnectionState {
     pub(crate) is_system: bool,
     /// True for a command that another command runs. The reply of the other command waits for its commits.
     pub(crate) is_inner: bool,
+    /// True while its request is counted among the [`Network::active_threads`].
+    pub(crate) is_on_network_thread: bool,
     /// TLS version and certificate of an encrypted connection.
     pub(crate) peer: Option<Box<Peer>>,
     /// Last used session, so that repeated use needs no lookup.
@@ -101,11 +103,20 @@ impl ConnectionState {
             conversation: None,
             is_system: false,
             is_inner: false,
+            is_on_network_thread: false,
             peer: None,
             session: None,
             counted: None,
             is_load_balanced: false,
             cursor: None,
+        }
+    }
+
+    /// Ends the count of its request among the active network threads: its thread hands over its other connections, or
+    /// the request has ended.
+    pub(crate) fn leave_network_thread(&mut self, network: &Network) {
+        if std::mem::take(&mut self.is_on_network_thread) {
+            network.active_threads.fetch_sub(1, Ordering::Relaxed);
         }
     }
 

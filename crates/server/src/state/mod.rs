@@ -3,6 +3,7 @@
 pub(crate) mod auth;
 pub(crate) mod cluster_parameters;
 pub(crate) mod connection;
+pub(crate) mod execution;
 pub(crate) mod fail_point;
 pub(crate) mod http;
 pub(crate) mod parameters;

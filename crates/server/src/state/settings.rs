@@ -1,6 +1,7 @@
 //! Validated settings of a server.
 
 use crate::process::memory::MemoryLimit;
+use crate::state::execution::ExecutionLimits;
 use crate::state::http::HttpOptions;
 use crate::state::tls::Tls;
 use base::CompatibleWith;
@@ -31,6 +32,8 @@ pub struct Settings {
     pub data: Option<std::path::PathBuf>,
     /// True for a store that other processes may share.
     pub shared: bool,
+    /// Limits of running commands; `None` is unlimited.
+    pub execution_limits: Option<ExecutionLimits>,
     /// True if the engine keeps data only in memory.
     pub ephemeral: bool,
     /// True if the journal is synced regularly. A write on a replica set then waits for it by
@@ -81,6 +84,7 @@ impl Default for Settings {
             engine: "memory",
             data: None,
             shared: false,
+            execution_limits: None,
             ephemeral: true,
             syncs: true,
             sync_interval: Duration::from_millis(100),

@@ -43,6 +43,7 @@ const SECTIONS: &[Section] = &[
     ("opLatencies", |server, out| op_latencies(&server.counters.operations, out)),
     ("opcounters", |server, out| op_counters(&server.counters, out)),
     ("opcountersRepl", |_, out| applied_counters(out)),
+    ("queues", |server, out| server.execution.iter().for_each(|execution| execution.append_to(out))),
     ("security", |server, out| security(&server.auth, server.settings.tls.as_deref(), out)),
     ("storageEngine", |server, out| storage_engine(&server.settings, out)),
     ("transactions", |server, out| server.sessions.transactions.append_to(out)),
@@ -56,7 +57,8 @@ fn server_status(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields().after_name();
     let mut sections = Vec::new();
     for section in SECTIONS {
-        if fields.any(section.0)?.is_none_or(|value| value.is_truthy()) {
+        let is_shown = fields.any(section.0)?.is_none_or(|value| value.is_truthy());
+        if is_shown && (section.0 != "queues" || call.server.execution.is_some()) {
             sections.push(section);
         }
     }

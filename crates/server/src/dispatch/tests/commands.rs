@@ -1,5 +1,6 @@
 //! Tests of handlers through whole frames, without a socket.
 
+use crate::access::Kind;
 use crate::call::HandlerStatus;
 use crate::commands::table;
 use crate::dispatch::request::Request;
@@ -7,9 +8,10 @@ use crate::observe::activity;
 use crate::process::event::Event;
 use crate::server::Server;
 use crate::state::connection::ConnectionState;
+use crate::state::execution::ExecutionLimits;
 use crate::state::settings::Settings;
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Value};
-use database::{Database, SystemClock};
+use database::{Database, SystemClock, Ticket};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use storage::store::LogOptions;
@@ -412,4 +414,27 @@ fn a_step_down_without_force_waits_for_a_secondary() {
     std::thread::sleep(client.until(&frame).saturating_duration_since(std::time::Instant::now()));
     let (_, reply) = client.frame(&frame);
     assert_eq!(code(&body(&reply).to_owned()), Some(262));
+}
+
+#[test]
+fn a_command_waits_for_an_execution_ticket() {
+    let execution_limits = Some(ExecutionLimits { reads: 1, writes: 1 });
+    let mut client = Client::new(Settings { execution_limits, ..Settings::default() });
+    let queue =
+        client.server.execution.as_ref().and_then(|execution| execution.queue(Kind::Read)).unwrap().clone();
+    let running = Ticket::take(queue.clone());
+    let late = command(0, |b| _ = b.append(c"count", "c").append(c"maxTimeMS", 1));
+    std::thread::sleep(client.until(&late).saturating_duration_since(std::time::Instant::now()));
+    let (_, reply) = client.frame(&late);
+    assert_eq!(code(&body(&reply).to_owned()), Some(50));
+    let count = command(0, |b| _ = b.append(c"count", "c"));
+    client.until(&count);
+    assert_eq!(queue.len(), 2);
+    drop(running);
+    let (_, reply) = client.frame(&count);
+    assert!(is_ok(&body(&reply).to_owned()) && queue.is_empty());
+    // Reads do not delay writes, and commands without data have no limit.
+    let _running = Ticket::take(queue.clone());
+    assert!(is_ok(&client.run(|b| _ = b.append(c"create", "c"))));
+    assert!(is_ok(&client.run(|b| _ = b.append(c"ping", 1))));
 }
