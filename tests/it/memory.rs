@@ -196,6 +196,35 @@ fn patterns_count_as_memory_of_the_operation() {
     assert!(!server.log().contains("panicked"), "{}", server.log());
 }
 
+/// A transaction holds the keys of the documents that it deletes, not the documents.
+#[test]
+fn a_transaction_may_delete_many_bytes() {
+    let data = Scratch::new("deleting");
+    let options = ["--replset", "rs0", "--cache-size", "16M"];
+    let start = || Server::start_bounded_on(&data, SPACE, &options);
+    let Some(server) = start() else { return };
+    let mut client = server.connect().unwrap();
+    for id in 0..150 {
+        let mut sent = Builder::new();
+        sent.append(c"insert", "c").begin_array(c"documents").push_document().append(c"_id", id);
+        sent.append(c"text", "x".repeat(2_000_000).as_str()).end().end().append(c"$db", "test");
+        assert_eq!(number(&client.command(&sent.finish()).unwrap(), "n"), 1);
+    }
+    // A new process has none of the documents in memory.
+    drop((client, server));
+    let Some(server) = start() else { return };
+    let mut client = server.connect().unwrap();
+    let before = resident_megabytes(&mut client);
+    let deleted = command(
+        &mut client,
+        "{delete: 'c', deletes: [{q: {}, limit: 0}], lsid: {id: UUID('00000000-0000-4000-8000-000000000001')},
+          txnNumber: {$numberLong: '1'}, autocommit: false, startTransaction: true}",
+    );
+    assert_eq!(number(&deleted, "n"), 150, "{deleted}");
+    let more = resident_megabytes(&mut client) - before;
+    assert!(more < 150, "{more} MB for 150 keys of documents with 300 MB");
+}
+
 /// Idle cursors between updates of 10 MB, in memory and on disk.
 #[test]
 fn idle_cursors_keep_a_limited_history() {

@@ -39,8 +39,8 @@ enum Action {
     Insert(Value),
     /// The document after the change, and the diff; a replacement if the diff is `None`.
     Update(Value, Option<DocumentBuf>),
-    /// The document before the change.
-    Delete(Value),
+    /// The document key. A transaction may delete more bytes than it may hold.
+    Delete(DocumentBuf),
 }
 
 impl Logged {
@@ -67,7 +67,14 @@ impl Logged {
 
     /// Returns the entry of a delete.
     pub(crate) fn delete(collection: &Collection, before: &Value) -> Logged {
-        Logged::new(collection, Some(before), Action::Delete(before.clone()))
+        let mut key = Builder::new();
+        key.append_optional(c"_id", Document::from_valid(before).get("_id"));
+        Logged::new(collection, Some(before), Action::Delete(key.finish()))
+    }
+
+    /// Returns the bytes that it holds besides those of its change.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.pre_image.as_ref().map_or(0, |image| image.len())
     }
 
     /// Sets the statement number within a retryable write.
@@ -90,8 +97,8 @@ impl Logged {
                     recorder.push(source, self.statement, change, self.pre_image);
                 }
             }
-            Action::Delete(before) => {
-                if let Some(id) = Document::from_valid(&before).find("_id") {
+            Action::Delete(key) => {
+                if let Some(id) = key.view().find("_id") {
                     let pre_image = self.pre_image;
                     recorder.push(source, self.statement, change::Change::Delete(id), pre_image);
                 }

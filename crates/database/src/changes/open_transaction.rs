@@ -157,6 +157,7 @@ impl OpenTransaction {
                 Change { expect: SmallVec::default(), owner: Some(self.owner), ..changes.change.clone() };
             let _ = self.store.commit(&mut change);
         }
+        inner.bytes += changes.logged.iter().flatten().map(Logged::held_bytes).sum::<usize>();
         inner.add(changes.change)?;
         inner.changed.extend(changes.changed);
         inner.logged.extend(changes.logged.into_iter().flatten());
