@@ -289,6 +289,7 @@ A write with `w: 0` returns neither counts nor errors of statements. `bulkWrite`
 
 ### Writes and tests
 - A `deleteMany` writes its deletes to the oplog in groups, each one `applyOps` entry. MongoDB does so for deletes by TTL indexes. A front over PostgreSQL does the same with the updates of an `updateMany`.
+- A rename to another database is one `rename` event in the streams of both databases. MongoDB copies the documents: its streams show a drop in the old database, and inserts and a rename in the new one. `convertToCapped`, which is a copy and a rename there, has no event.
 - A write in a transaction fails with WriteConflict if the build of a unique index has added an entry for the document since the transaction began. MongoDB's index builds do not conflict with transactions.
 - `$currentDate` with another `$type` is refused without the path. The error for a `limit` of 42.13 in a delete has that number. Both follow MongoDB's sources (current_date_node.cpp, write_ops_parsers.cpp). Tests of older versions expect other texts.
 - Commands of MongoDB's test builds, such as `testVersion2` and `testDeprecation`, are unknown.

@@ -121,7 +121,9 @@ impl LoggedCommand {
     fn new(collection: &Collection, object: DocumentBuf, before: Option<DocumentBuf>) -> LoggedCommand {
         let namespace = &collection.namespace;
         let database = if is_unlogged(namespace) { UNLOGGED } else { namespace.database() }.to_string();
-        LoggedCommand { database, uuid: Some(collection.uuid), object, before }
+        // Change streams recognize views by the missing UUID.
+        let uuid = (!collection.is_view()).then_some(collection.uuid);
+        LoggedCommand { database, uuid, object, before }
     }
 
     /// Returns the entry of a new collection or view.
@@ -129,7 +131,8 @@ impl LoggedCommand {
         let mut object = Builder::new();
         object.append(c"create", collection.namespace.collection());
         object.append_all(collection.options_document().view());
-        if let Some(index) = collection.data.as_ref().and_then(|data| data.id_index()) {
+        let id_index = collection.data.as_ref().and_then(|data| data.id_index());
+        if let Some(index) = id_index.filter(|index| !index.spec.clustered) {
             object.append(c"idIndex", &index.spec.to_document());
         }
         LoggedCommand::new(collection, object.finish(), None)
@@ -180,9 +183,15 @@ impl LoggedCommand {
         LoggedCommand::new(collection, object.finish(), Some(spec.to_document()))
     }
 
-    /// Returns the entry of a change by collMod or of a conversion to a capped collection.
+    /// Returns the entry of a change by collMod or of a conversion to a capped collection. The entry of a view has its
+    /// whole definition.
     pub(crate) fn modify(before: &Collection, after: &Collection) -> LoggedCommand {
         let (mut object, mut old) = (Builder::new(), Builder::new());
+        if after.is_view() {
+            object.append(c"collMod", after.namespace.collection());
+            object.append_all(after.options_document().view());
+            return LoggedCommand::new(after, object.finish(), None);
+        }
         match (before.options.capped, after.options.capped) {
             (None, Some(capped)) => {
                 object.append(c"convertToCapped", after.namespace.collection()).append(c"size", capped.size);
@@ -193,7 +202,9 @@ impl LoggedCommand {
                 object.append_all(requested(before.view(), after.view()).view());
             }
         }
-        old.append(c"collectionOptions_old", &before.options_document());
+        old.begin_document(c"collectionOptions_old");
+        old.append(c"uuid", Bson::Binary { subtype: 4, bytes: &before.uuid });
+        old.append_all(before.options_document().view()).end();
         let indexes = |collection: &Collection| -> Vec<Arc<Index>> {
             collection.data.iter().flat_map(|data| data.indexes.iter().cloned()).collect()
         };
@@ -245,19 +256,23 @@ fn changed(before: Document<'_>, after: Document<'_>) -> DocumentBuf {
 /// Returns the fields of a collMod that changes one set of options to another.
 fn requested(before: Document<'_>, after: Document<'_>) -> DocumentBuf {
     let mut out = Builder::new();
+    let is_validated_first = before.find("validator").is_none() && after.find("validator").is_some();
     for field in changed(before, after).view() {
         let is_gone = after.find(field.name()).is_none();
-        match field.name() {
-            "validator" if is_gone => _ = out.begin_document(c"validator").end(),
-            "validationLevel" if is_gone => _ = out.append(c"validationLevel", "strict"),
-            "validationAction" if is_gone => _ = out.append(c"validationAction", "error"),
-            "expireAfterSeconds" if is_gone => _ = out.append(c"expireAfterSeconds", "off"),
-            "changeStreamPreAndPostImages" if is_gone => {
+        match (field.name(), field.value().as_str()) {
+            // The first validator sets these defaults.
+            ("validationLevel", Some("strict")) | ("validationAction", Some("error"))
+                if is_validated_first => {}
+            ("validator", _) if is_gone => _ = out.begin_document(c"validator").end(),
+            ("validationLevel", _) if is_gone => _ = out.append(c"validationLevel", "strict"),
+            ("validationAction", _) if is_gone => _ = out.append(c"validationAction", "error"),
+            ("expireAfterSeconds", _) if is_gone => _ = out.append(c"expireAfterSeconds", "off"),
+            ("changeStreamPreAndPostImages", _) if is_gone => {
                 out.begin_document(c"changeStreamPreAndPostImages").append(c"enabled", false).end();
             }
-            "max" if is_gone => _ = out.append(c"cappedMax", 0),
-            "size" => _ = out.append(c"cappedSize", field.value()),
-            "max" => _ = out.append(c"cappedMax", field.value()),
+            ("max", _) if is_gone => _ = out.append(c"cappedMax", 0),
+            ("size", _) => _ = out.append(c"cappedSize", field.value()),
+            ("max", _) => _ = out.append(c"cappedMax", field.value()),
             _ => _ = out.append_element(&field),
         }
     }

@@ -161,13 +161,16 @@ impl Database {
     /// Errors: interrupted waits.
     pub fn drop_database(&self, interrupt: &dyn Interrupt, database: &str) -> Result<Option<Committed>> {
         let dropped = self.change_catalog(interrupt, |change| {
-            let namespaces: Vec<Namespace> =
-                change.catalog().collections(database).map(|c| c.namespace.clone()).collect();
-            for namespace in &namespaces {
-                change.drop_collection(namespace);
+            let collections: Vec<Arc<Collection>> = change.catalog().collections(database).cloned().collect();
+            for collection in &collections {
+                // As in MongoDB, the entry of the database stands for its views.
+                match collection.is_view() {
+                    true => change.remove_collection(&collection.namespace),
+                    false => change.drop_collection(&collection.namespace),
+                };
             }
             change.log(|| LoggedCommand::drop_database(database));
-            Ok((!namespaces.is_empty()).then_some(()))
+            Ok((!collections.is_empty()).then_some(()))
         })?;
         Ok(dropped.map(|(_, committed)| committed))
     }

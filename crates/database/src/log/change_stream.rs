@@ -10,7 +10,7 @@ use crate::plan::Read;
 use crate::storage_error;
 use crate::watch::{Progress, State};
 use base::bson::{Builder, Document, DocumentCow};
-use base::{Namespace, Result, bail};
+use base::{Error, Namespace, Result, bail};
 use parking_lot::Mutex;
 use query::change::{
     Action, ChangeStream, Entry, Event, EventContext, ResumeToken, Scope, Spec, history_lost, id_modified,
@@ -34,6 +34,8 @@ struct Events {
     stream: ChangeStream,
     /// Events prepared and not yet requested.
     queue: VecDeque<Event>,
+    /// Failure of the entry behind the queue.
+    failed: Option<Error>,
     /// Position in the log: entries up to this time have been processed.
     read: u64,
     /// Time of the latest processed entry. Resume tokens name no later time: after a crash and a jump of the clock, new
@@ -76,6 +78,7 @@ impl Database {
             processed: 0,
             stream,
             queue: VecDeque::new(),
+            failed: None,
             progress: progress.clone(),
         };
         events.check_history()?;
@@ -144,7 +147,10 @@ impl Events {
             debug_assert!(found.time > self.read && found.time <= end, "{} after {}", found.time, self.read);
             let entry = Entry::read(found.time, &found.parts)?;
             let before = self.queue.len();
-            self.stream.take(&entry, &around, &mut self.queue)?;
+            if let Err(error) = self.stream.take(&entry, &around, &mut self.queue) {
+                self.failed = Some(error);
+                break;
+            }
             ahead += self.queue.iter().skip(before).map(|event| event.document.bytes().len()).sum::<usize>();
             (self.read, self.processed) = (found.time, found.time);
         }
@@ -154,8 +160,13 @@ impl Events {
 
 impl Stage for Events {
     fn next(&mut self) -> Result<Option<Row>> {
-        if self.queue.is_empty() && !self.stream.is_invalidated() {
+        if self.queue.is_empty() && self.failed.is_none() && !self.stream.is_invalidated() {
             self.fill()?;
+        }
+        if self.queue.is_empty()
+            && let Some(error) = self.failed.take()
+        {
+            return Err(error);
         }
         let mut state = self.progress.0.lock();
         let Some(event) = self.queue.pop_front() else {

@@ -140,12 +140,15 @@ fn command<'e>(object: Document<'e>, before: Option<Document<'e>>) -> Option<Com
             CommandEvent::new("dropIndexes", name).described(indexes(specification, "dropIndexes"))
         }
         "collMod" => {
-            let before = before.unwrap_or(Document::EMPTY);
-            let mut state = Builder::new();
-            state.append_optional(c"collectionOptions", before.get("collectionOptions_old"));
-            state.append_optional(c"indexOptions", before.get("indexOptions_old"));
+            // The entry of a view has no state before.
+            let state = before.map(|before| {
+                let mut state = Builder::new();
+                state.append_optional(c"collectionOptions", before.get("collectionOptions_old"));
+                state.append_optional(c"indexOptions", before.get("indexOptions_old"));
+                state.finish()
+            });
             let command_event = CommandEvent::new("modify", name).described(without(object, &["collMod"]));
-            CommandEvent { before: Some(state.finish()), ..command_event }
+            CommandEvent { before: state, ..command_event }
         }
         _ => return None,
     })
@@ -229,13 +232,14 @@ impl<'e> PendingEvent<'e> {
         if let Some((database, collection)) = self.to {
             append_namespace(c"to", database, collection, &mut out);
         }
-        if let Some(session) = entry.session.filter(|_| entry.transaction) {
+        // MongoDB logs a new collection before its transaction.
+        if let Some(session) = entry.session.filter(|_| entry.transaction && self.kind != "create") {
             out.append(c"txnNumber", session.number);
             append_session_id(&session, &mut out);
         }
         out.append(c"_id", &self.token.to_document()).append(c"operationType", self.kind);
         out.append(c"clusterTime", Value::Timestamp(time));
-        if spec.expanded && !is_view {
+        if !is_view {
             let uuid = operation.uuid.map(|uuid| Value::Binary { subtype: UUID_SUBTYPE, bytes: uuid });
             out.append_optional(c"collectionUUID", uuid);
         }
@@ -244,21 +248,19 @@ impl<'e> PendingEvent<'e> {
         self.append_full_document(spec, pre_image, context, &mut out)?;
         append_namespace(c"ns", self.database, self.collection, &mut out);
         out.append_optional(c"documentKey", self.key.as_ref());
-        if spec.expanded {
-            out.append_optional(c"operationDescription", self.description.as_ref());
-        }
+        out.append_optional(c"operationDescription", self.description.as_ref());
         if let Action::Update { diff, .. } = operation.action {
             if spec.raw_updates {
                 out.begin_document(c"rawUpdateDescription");
                 out.append(c"$v", 2i32).append(c"diff", diff).end();
             } else {
                 out.begin_document(c"updateDescription");
-                describe(diff, spec.expanded, &mut out)?;
+                describe(diff, true, &mut out)?;
                 out.end();
             }
         }
         out.append_optional(c"stateBeforeChange", self.before.as_ref());
-        if spec.expanded && self.kind == "create" {
+        if self.kind == "create" {
             let definition = self.description.as_ref().and_then(|options| options.view().get("viewOn"));
             out.append(c"nsType", if definition.is_some() { "view" } else { "collection" });
         }

@@ -65,7 +65,7 @@ pub struct Spec {
     pub show_system: bool,
     /// Show updates in the oplog's format.
     pub raw_updates: bool,
-    /// Show events of collections and indexes, and more fields of all events.
+    /// Show events of collections, indexes and views.
     pub expanded: bool,
 }
 

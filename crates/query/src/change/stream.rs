@@ -181,30 +181,27 @@ impl ChangeStream {
             Scope::Database(watched) => watched == database,
             Scope::Deployment => !is_internal_database(database),
         };
-        if !watched {
-            return Visibility::No;
-        }
+        let of_collection = matches!(self.scope, Scope::Collection(_));
+        let shows_views = self.spec.expanded && !of_collection;
         let shown = match operation.action {
             Action::Command { object, .. } => {
                 let Some(first) = object.first() else { return Visibility::No };
                 let name = first.value().as_str().unwrap_or("");
                 match first.name() {
-                    "dropDatabase" => !matches!(self.scope, Scope::Collection(_)),
+                    // The new name may be in another database.
                     "renameCollection" => {
                         let to = object.get("to").and_then(|to| to.as_str()).unwrap_or("");
                         self.shows_namespace(name) || self.shows_namespace(to)
                     }
-                    _ => self.shows_collection(name),
+                    "dropDatabase" => watched && !of_collection,
+                    // Views have no UUID.
+                    _ if operation.uuid.is_none() && !shows_views => false,
+                    _ => watched && self.shows_collection(name),
                 }
             }
             Action::Noop(_) => false,
-            _ => {
-                let is_view = collection == "system.views" && self.spec.expanded;
-                if is_view && !matches!(self.scope, Scope::Collection(_)) {
-                    return Visibility::AsView;
-                }
-                self.shows_collection(collection)
-            }
+            _ if watched && collection == "system.views" && shows_views => return Visibility::AsView,
+            _ => watched && self.shows_collection(collection),
         };
         if shown { Visibility::Yes } else { Visibility::No }
     }

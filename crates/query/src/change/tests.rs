@@ -43,7 +43,10 @@ fn record(session: Option<&Session>, transaction: bool, changes: &[ShortEvent<'_
             "c" => (Change::Command(first.view(), given), None),
             _ => (Change::Noop(first.view()), None),
         };
-        let uuid = (!namespace.is_empty() && first.view().get("dropDatabase").is_none()).then_some(UUID);
+        let is_view = first.view().get("viewOn").is_some()
+            || first.view().get("drop").and_then(|name| name.as_str()) == Some("v");
+        let has_uuid = !namespace.is_empty() && !is_view && first.view().get("dropDatabase").is_none();
+        let uuid = has_uuid.then_some(UUID);
         recorder.push(Source { namespace, uuid }, statement(number), change, pre_image);
     }
     parts(recorder.finish())
@@ -257,10 +260,9 @@ fn shown(event: &Event) -> String {
 }
 
 fn event_is(found: &str, expected: &str) {
-    let expected = format!(
-        "{{_id: null, {}}}",
-        expected.replace("TIMES", &format!("clusterTime: Timestamp(0, 5), wallTime: {}", &WALL[6..]))
-    );
+    let (uuid, wall) = (&UI[4..], &WALL[6..]);
+    let times = format!("clusterTime: Timestamp(0, 5), collectionUUID: {uuid}, wallTime: {wall}");
+    let expected = format!("{{_id: null, {}}}", expected.replace("TIMES", &times));
     assert_eq!(found, document(&expected).view().to_string());
 }
 
@@ -274,7 +276,8 @@ fn events_have_mongodbs_fields_in_its_order() {
     event_is(
         &watch.event(("u", "d.c", "{_id: 1}", "{d: {b: false}, u: {a: 3}}")),
         "operationType: 'update', TIMES, ns: {db: 'd', coll: 'c'}, documentKey: {_id: 1},
-         updateDescription: {updatedFields: {a: 3}, removedFields: ['b'], truncatedArrays: []}",
+         updateDescription: {updatedFields: {a: 3}, removedFields: ['b'], truncatedArrays: [],
+         disambiguatedPaths: {}}",
     );
     event_is(
         &watch.event(("r", "d.c", "{_id: 1, b: 1}", "")),
@@ -288,12 +291,9 @@ fn events_have_mongodbs_fields_in_its_order() {
 
 #[test]
 fn expanded_streams_have_more_events() {
-    let uuid = &UI[4..];
     let mut watch = watch("d", "{showExpandedEvents: true}");
     let is = |found: String, expected: &str| {
-        event_is(&found, &expected.replace("TIMES", &format!(
-            "clusterTime: Timestamp(0, 5), collectionUUID: {uuid}, wallTime: {}, ns: {{db: 'd', coll: 'c'}}", &WALL[6..]
-        )));
+        event_is(&found, &expected.replace("TIMES", "TIMES, ns: {db: 'd', coll: 'c'}"));
     };
     is(
         watch.event(("u", "d.c", "{_id: 1}", "{u: {'a.b': 3}}")),
@@ -333,12 +333,36 @@ fn expanded_streams_have_more_events() {
          stateBeforeChange: {collectionOptions: {x: 1}}",
     );
     is(watch.event(("c", "d.$cmd", "{drop: 'c'}", "{numRecords: 1}")), "operationType: 'drop', TIMES");
-    let view = watch.event(("i", "d.system.views", "{_id: 'd.v', viewOn: 'c', pipeline: []}", ""));
-    event_is(
-        &view,
-        "operationType: 'create', TIMES, ns: {db: 'd', coll: 'v'}, operationDescription: {viewOn: 'c', pipeline: []},
-         nsType: 'view'",
-    );
+}
+
+#[test]
+fn only_expanded_streams_of_several_collections_show_views() {
+    let definition = "viewOn: 'c', pipeline: []";
+    let create = format!("{{create: 'v', {definition}}}");
+    let modify = format!("{{collMod: 'v', {definition}}}");
+    let inserted = format!("{{_id: 'd.v', {definition}}}");
+    let entries = [
+        ("create", ("c", "d.$cmd", &*create, "")),
+        ("modify", ("c", "d.$cmd", &*modify, "")),
+        ("drop", ("c", "d.$cmd", "{drop: 'v'}", "")),
+        ("create", ("i", "d.system.views", &*inserted, "")),
+    ];
+    for (kind, entry) in entries {
+        for (scope, text) in [("d.v", "{showExpandedEvents: true}"), ("d", "{}"), ("", "{}")] {
+            assert_eq!(watch(scope, text).kinds(entry), "", "{scope} {text}");
+        }
+        let mut expected =
+            format!("operationType: '{kind}', clusterTime: Timestamp(0, 5), wallTime: {}", &WALL[6..]);
+        expected.push_str(", ns: {db: 'd', coll: 'v'}");
+        match kind {
+            "create" => {
+                expected.push_str(&format!(", operationDescription: {{{definition}}}, nsType: 'view'"))
+            }
+            "modify" => expected.push_str(&format!(", operationDescription: {{{definition}}}")),
+            _ => {}
+        }
+        event_is(&watch("d", "{showExpandedEvents: true}").event(entry), &expected);
+    }
 }
 
 #[test]
@@ -363,6 +387,15 @@ fn renaming_and_dropping() {
         ("e", ""),
     ] {
         assert_eq!(watch(scope, "{}").kinds(rename), kinds, "{scope}");
+    }
+    let away = ("c", "d.$cmd", "{renameCollection: 'd.a', to: 'e.b', stayTemp: false}", "");
+    for (scope, kinds) in [
+        ("e.b", "rename{ db: d, coll: a } invalidate"),
+        ("e", "rename{ db: d, coll: a }"),
+        ("e.a", ""),
+        ("f", ""),
+    ] {
+        assert_eq!(watch(scope, "{}").kinds(away), kinds, "{scope}");
     }
     for (scope, drop, database) in [
         ("d.a", "drop{ db: d, coll: a } invalidate", ""),
@@ -417,7 +450,8 @@ fn streams_return_events_of_their_namespace() {
 fn documents_before_and_after() {
     let change = ("u", "d.c", "{_id: 1, a: 2}", "{u: {a: 3}}");
     let plain = ("u", "d.c", "{_id: 1}", "{u: {a: 3}}");
-    let description = "updateDescription: {updatedFields: {a: 3}, removedFields: [], truncatedArrays: []}";
+    let description = "updateDescription: {updatedFields: {a: 3}, removedFields: [], truncatedArrays: [],
+         disambiguatedPaths: {}}";
     let ns = "ns: {db: 'd', coll: 'c'}, documentKey: {_id: 1}";
     let mut lookup = watch("d.c", "{fullDocument: 'updateLookup'}");
     lookup.now = Some("{_id: 1, a: 9}");
@@ -470,6 +504,10 @@ fn transactions_name_their_session() {
     assert!(events[0].token < events[1].token);
     let names: Vec<_> = events[1].document.view().iter().map(|element| element.name().to_owned()).collect();
     assert_eq!(names[..4], ["txnNumber", "lsid", "_id", "operationType"]);
+    let create = [("c", "d.$cmd", "{create: 'c'}", "")];
+    let expanded = "{showExpandedEvents: true}";
+    let created = watch("d", expanded).take(5, &record(Some(&SESSION), true, &create)).unwrap();
+    assert!(created[0].document.view().get("lsid").is_none(), "a collection precedes its transaction");
     let separate = watch("d.c", "{}").take(5, &record(Some(&SESSION), false, &changes)).unwrap();
     assert!(separate.len() == 2 && separate[1].document.view().get("lsid").is_none());
     assert_eq!(separate[1].token, events[1].token, "both are the third operation of their entry");

@@ -213,6 +213,11 @@ mod tests {
         fails("[{$changeStream: {x: 1}}]", 40415, "BSON field '$changeStream.x' is an unknown field.");
         let pipeline = on_a_set("[{$changeStream: {}}, {$match: {}}]").unwrap();
         assert!(pipeline.is_change_stream() && !pipeline.splits_events() && !pipeline.reads_collection());
+        fails(
+            "[{$lookup: {from: 'c', as: 'a', pipeline: [{$changeStream: {}}]}}]",
+            40573,
+            "$changeStream is not allowed within a $lookup's sub-pipeline",
+        );
     }
 
     #[test]
@@ -244,7 +249,7 @@ mod tests {
         );
         let inner = "pipeline: [{$changeStream: {}}]";
         let lookup = format!("[{{$lookup: {{from: 'c', as: 'a', {inner}}}}}]");
-        refused(&lookup, 40573, "$changeStream is not allowed within a $lookup's sub-pipeline");
+        refused(&lookup, 51047, "$changeStream is not allowed within a $lookup's sub-pipeline");
         let union = format!("[{{$unionWith: {{coll: 'c', {inner}}}}}]");
         refused(&union, 31441, "$changeStream is not allowed within a $unionWith's sub-pipeline");
     }

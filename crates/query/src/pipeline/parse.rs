@@ -152,7 +152,10 @@ impl<'p> Scope<'p> {
             bail!(InvalidNamespace, "{name} may only be run against config.system.sessions");
         }
         match self.inside {
-            Some(SubPipelineStage::Lookup) if definition.opens_stream() => {
+            // On a standalone MongoDB refuses the stage first.
+            Some(SubPipelineStage::Lookup)
+                if definition.opens_stream() && self.context.cluster_time.is_none() =>
+            {
                 Err(err!(40573, "{name} is not allowed within a $lookup's sub-pipeline"))
             }
             Some(SubPipelineStage::Lookup) if !definition.in_joins => {
