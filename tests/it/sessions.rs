@@ -56,6 +56,11 @@ fn a_write_sent_twice_concurrently_is_applied_once() {
     }
     let found = run(&mut clients[0], "{find: 'c', projection: {n: 1, _id: 0}}");
     assert!(format!("{found:?}").contains("\"n\": Int32(10)"), "{found:?}");
+    let status = clients[0].command(&on("admin", "{serverStatus: 1}")).unwrap();
+    let counts = status.view().get("transactions").and_then(|counts| counts.as_document()).unwrap();
+    for name in ["retriedCommandsCount", "retriedStatementsCount"] {
+        assert_eq!(counts.get(name).and_then(|count| count.as_i64()), Some(10), "{counts}");
+    }
 }
 
 /// Returns the numbers of the running operations in `test.c`.

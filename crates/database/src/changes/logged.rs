@@ -6,8 +6,8 @@
 use crate::catalog::collection::Collection;
 use crate::changes::retry_record::RetryKey;
 use crate::index::{Index, IndexSpec};
-use base::Namespace;
 use base::bson::{Builder, Document, DocumentBuf, Value as Bson};
+use base::{Namespace, Result, bail};
 use query::change::{self, EntryTime, Recorder, Session, Source};
 use std::sync::Arc;
 use storage::Value;
@@ -78,8 +78,18 @@ impl Logged {
     }
 
     /// Sets the statement number within a retryable write.
-    pub(crate) fn set_statement(&mut self, statement: i32) {
+    ///
+    /// Errors: IllegalOperation for unreplicated collections.
+    pub(crate) fn set_statement(&mut self, statement: i32) -> Result<()> {
+        if is_unlogged(&self.namespace) {
+            bail!(
+                IllegalOperation,
+                "retryable writes is not supported for unreplicated ns: {}",
+                self.namespace
+            );
+        }
         self.statement = Some(statement);
+        Ok(())
     }
 
     fn record(self, recorder: &mut Recorder<Value>) {

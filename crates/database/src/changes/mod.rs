@@ -118,10 +118,13 @@ impl Changes {
     }
 
     /// Records the statement of the latest change.
-    pub(crate) fn set_statement(&mut self, retry: RetryKey) {
+    ///
+    /// Errors: IllegalOperation for a collection without entries in the log.
+    pub(crate) fn set_statement(&mut self, retry: RetryKey) -> Result<()> {
         self.retry = Some(retry);
-        if let Some(last) = self.logged.as_mut().and_then(|logged| logged.last_mut()) {
-            last.set_statement(retry.statement);
+        match self.logged.as_mut().and_then(|logged| logged.last_mut()) {
+            Some(last) => last.set_statement(retry.statement),
+            None => Ok(()),
         }
     }
 

@@ -180,7 +180,7 @@ impl Database {
             changes.delete(&target.collection, target.id, &target.document, &keys)?;
             let removed = DocumentCow::Shared(target.document.to_shared());
             let answer = recorder(Some(&removed), None)?;
-            self.record_retry(&mut changes, answer.as_ref().map(|(key, answer)| (*key, answer.view())));
+            self.record_retry(&mut changes, answer.as_ref().map(|(key, answer)| (*key, answer.view())))?;
             if let Some(committed) = self.apply(operation, &mut changes)? {
                 return Ok(Some((removed, committed)));
             }

@@ -306,8 +306,8 @@ impl Database {
         let id = RecordId(self.store.new_record(&planned.data()?.counts));
         changes.insert(planned, id, document, &keys)?;
         match record {
-            Some((key, _)) if in_run => changes.set_statement(*key),
-            record => self.record_retry(changes, *record),
+            Some((key, _)) if in_run => changes.set_statement(*key)?,
+            record => self.record_retry(changes, *record)?,
         }
         Ok(size)
     }

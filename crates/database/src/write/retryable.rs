@@ -43,9 +43,15 @@ pub(crate) fn no_record(_: Option<&DocumentCow>, _: Option<&DocumentCow>) -> Res
 
 impl Database {
     /// Adds the record of a statement's answer to the changes, if this database has records of retries.
-    pub(crate) fn record_retry(&self, changes: &mut Changes, record: Option<(RetryKey, Document<'_>)>) {
+    ///
+    /// Errors: as [`Changes::set_statement`].
+    pub(crate) fn record_retry(
+        &self,
+        changes: &mut Changes,
+        record: Option<(RetryKey, Document<'_>)>,
+    ) -> Result<()> {
         if let Some((key, _)) = record {
-            changes.set_statement(key);
+            changes.set_statement(key)?;
         }
         if let Some((key, answer)) = record
             && self.records_retries
@@ -58,6 +64,7 @@ impl Database {
                 false => changes.stamp_retry(key.to_key(), value),
             }
         }
+        Ok(())
     }
 
     /// Returns the statement's key if this database has records of retries or an oplog; otherwise `None`.

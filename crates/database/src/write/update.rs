@@ -235,7 +235,7 @@ impl Database {
                 Added::Changed(after) => after,
             };
             let answer = recorder(Some(&before()), Some(&after))?;
-            self.record_retry(&mut changes, answer.as_ref().map(|(key, answer)| (*key, answer.view())));
+            self.record_retry(&mut changes, answer.as_ref().map(|(key, answer)| (*key, answer.view())))?;
             if let Some(committed) = self.apply(operation, &mut changes)? {
                 return Ok(Some(Change { before: before(), after: Some(after), committed: Some(committed) }));
             }

@@ -94,7 +94,15 @@ impl<'a> Arguments<'a> {
                 "lsid" => self.named_session = Some(session_id::read(value)?),
                 "txnNumber" => self.transaction_number = Some(transaction_number(value)?),
                 "stmtId" => self.statement_id = Some(statement_id(value)?),
-                "stmtIds" => self.statement_ids = Some(typed(&element, command, "array", value.as_array())?),
+                "stmtIds" => {
+                    let ids = typed(&element, command, "array", value.as_array())?;
+                    let mut numbered = ids.iter().enumerate();
+                    if let Some((at, id)) = numbered.find(|(_, id)| !matches!(id, Value::Int32(_))) {
+                        let field = format_args!("{}.stmtIds.{at}", command.name);
+                        return Err(Error::wrong_type(field, id.kind(), "int"));
+                    }
+                    self.statement_ids = Some(ids);
+                }
                 "startTransaction" => given.start = Some(typed(&element, command, "bool", value.as_bool())?),
                 "autocommit" => given.autocommit = Some(typed(&element, command, "bool", value.as_bool())?),
                 "coordinator" => refuse_coordinator(&element, command)?,

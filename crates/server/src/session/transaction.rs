@@ -57,7 +57,7 @@ struct Open {
     running: Option<Instant>,
 }
 
-/// Counters of all transactions for serverStatus.
+/// Counters of all transactions and retried writes for serverStatus.
 #[derive(Default)]
 pub(crate) struct TransactionCounters {
     started: AtomicU64,
@@ -65,6 +65,8 @@ pub(crate) struct TransactionCounters {
     aborted: AtomicU64,
     open: AtomicI64,
     active: AtomicI64,
+    retried_commands: AtomicU64,
+    retried_statements: AtomicU64,
 }
 
 /// A snapshot of the counters: open transactions, open transactions with a running statement, and
@@ -414,6 +416,12 @@ impl TransactionCounters {
         self.open.load(Relaxed) > 0
     }
 
+    /// Counts a write of which these statements were answered from their records.
+    pub(crate) fn count_retried(&self, statements: usize) {
+        self.retried_commands.fetch_add(u64::from(statements > 0), Relaxed);
+        self.retried_statements.fetch_add(statements as u64, Relaxed);
+    }
+
     /// Returns a snapshot of the counters.
     pub(crate) fn stats(&self) -> TransactionStats {
         let (open, active) = (self.open.load(Relaxed).max(0), self.active.load(Relaxed).max(0));
@@ -430,7 +438,8 @@ impl TransactionCounters {
     /// Appends the fields of serverStatus' section.
     pub(crate) fn append_to(&self, out: &mut Builder) {
         let TransactionStats { open, active, started, committed, aborted } = self.stats();
-        out.append(c"retriedCommandsCount", 0i64).append(c"retriedStatementsCount", 0i64);
+        out.append(c"retriedCommandsCount", self.retried_commands.load(Relaxed) as i64);
+        out.append(c"retriedStatementsCount", self.retried_statements.load(Relaxed) as i64);
         out.append(c"transactionsCollectionWriteCount", 0i64);
         out.append(c"currentActive", active).append(c"currentInactive", open - active);
         out.append(c"currentOpen", open).append(c"totalAborted", aborted);

@@ -95,7 +95,7 @@ fn bulk_write(call: &mut Call<'_>) -> Result<HandlerStatus> {
         namespace: Namespace::new("admin", "$cmd.bulkWrite")?,
     };
     fields.finish()?;
-    check_count(operations.len())?;
+    check_count(call, operations.len())?;
     command.targets = infos.iter().map(target).collect::<Result<_>>()?;
     if call.arguments.transaction.is_some() {
         command.targets.iter().try_for_each(|Target { namespace, .. }| {
@@ -135,14 +135,15 @@ impl<'d> WriteCommand<'d> for BulkWrite<'_> {
             Operation::Delete { single, .. } => !single,
             Operation::Insert(_) => false,
         };
-        Retryable::check_single(retryable.as_ref(), is_multi)?;
         let recall = |answer: Document<'_>| recalled(operation, answer);
         let run = |key| {
             let run = || operation.run(call, target, scope, self.bypass_validation, key, progress);
             call.server.database.by_latest_catalog(run)
         };
-        let done =
-            Retryable::run(retryable.as_mut(), call, position, recall, |done: &Done| done.committed, run);
+        let message = "Cannot use retryable writes with multi=true";
+        let done = Retryable::check_single(retryable.as_ref(), is_multi, message).and_then(|()| {
+            Retryable::run(retryable.as_mut(), call, position, recall, |done: &Done| done.committed, run)
+        });
         if !is_suspended(&done) {
             call.leave_queue();
             operation.counter(call).add(1);
@@ -164,7 +165,8 @@ impl<'d> WriteCommand<'d> for BulkWrite<'_> {
                 // A failed statement fails the whole transaction.
                 call.progress.statement_failed = call.transaction.is_some();
                 totals.errors += 1;
-                replies.push(failure(position, &error));
+                let is_update = matches!(operation, Operation::Update(_));
+                replies.push(failure(position, &error, is_update));
                 Ok(!self.ordered && call.arguments.transaction.is_none())
             }
         }
@@ -182,7 +184,7 @@ impl<'d> WriteCommand<'d> for BulkWrite<'_> {
             self.batch_size.unwrap_or(u64::MAX),
         )?;
         totals.append_to(call.reply);
-        Retryable::append_retried(retryable.as_ref(), call.reply);
+        Retryable::append_retried(retryable.as_ref(), call);
         call.acknowledge(*committed)
     }
 }
@@ -347,11 +349,14 @@ impl Done {
     }
 }
 
-fn failure(position: usize, error: &Error) -> DocumentBuf {
+fn failure(position: usize, error: &Error, is_update: bool) -> DocumentBuf {
     let mut out = Builder::new();
     out.append(c"ok", 0.0).append(c"idx", position as i32).append(c"code", error.code().number());
     out.append_all(error.info().unwrap_or(Document::EMPTY));
     out.append(c"errmsg", error.message()).append(c"n", 0i32);
+    if is_update {
+        out.append(c"nModified", 0i32);
+    }
     out.finish()
 }
 

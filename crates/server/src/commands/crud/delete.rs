@@ -95,7 +95,10 @@ impl<'d> WriteCommand<'d> for Delete<'_> {
         statement: &Statement<'_>,
     ) -> Result<bool> {
         let Deleting { scope, batch, deleted, progress } = state;
-        Retryable::check_single(batch.retryable.as_ref(), !statement.single)?;
+        let message = "Cannot use (or request) retryable writes with limit=0";
+        if let Err(error) = Retryable::check_single(batch.retryable.as_ref(), !statement.single, message) {
+            return batch.failed(position, error);
+        }
         let run = |key| loop {
             let own = scope.collated(statement.collation.as_ref());
             let request = parse(statement.filter, statement.single, statement.hint.clone(), &own);

@@ -82,7 +82,10 @@ fn reply(
     committed: Option<Committed>,
 ) -> Result<HandlerStatus> {
     call.reply.append_all(answer.view());
-    Retryable::append_retried(retryable, call.reply);
+    if let Some(statement) = retryable.and_then(|retryable| retryable.retried.first()) {
+        call.server.sessions.transactions.count_retried(1);
+        call.reply.append(c"retriedStmtId", *statement);
+    }
     call.acknowledge(committed)
 }
 

@@ -5,7 +5,7 @@
 use super::write_batch::ends_command;
 use crate::call::Call;
 use crate::session::Session;
-use base::bson::{Builder, Document, DocumentBuf};
+use base::bson::{Document, DocumentBuf};
 use base::{Error, ErrorCode, Result, err};
 use database::mark;
 use database::{Committed, RetryKey};
@@ -149,25 +149,23 @@ impl Retryable {
         self.session.record(self.number, self.statement(position), answer);
     }
 
-    /// Appends `retriedStmtIds` if some statements were answered from the record.
-    pub(crate) fn append_retried(this: Option<&Retryable>, reply: &mut Builder) {
+    /// Counts the statements that were answered from the record, and appends them as `retriedStmtIds`.
+    pub(crate) fn append_retried(this: Option<&Retryable>, call: &mut Call<'_>) {
         let Some(this) = this.filter(|this| !this.retried.is_empty()) else { return };
-        reply.begin_array(c"retriedStmtIds");
+        call.server.sessions.transactions.count_retried(this.retried.len());
+        call.reply.begin_array(c"retriedStmtIds");
         for statement in &this.retried {
-            reply.push(*statement);
+            call.reply.push(*statement);
         }
-        reply.end();
+        call.reply.end();
     }
 
     /// Refuses a statement on many documents, which is not retryable.
     ///
-    /// Errors: InvalidOptions.
-    pub(crate) fn check_single(this: Option<&Retryable>, multi: bool) -> Result<()> {
+    /// Errors: InvalidOptions with this message.
+    pub(crate) fn check_single(this: Option<&Retryable>, multi: bool, message: &str) -> Result<()> {
         match this {
-            Some(_) if multi => Err(err!(
-                InvalidOptions,
-                "Cannot use (or request) retryable writes with limit=0 or multi=true"
-            )),
+            Some(_) if multi => Err(err!(InvalidOptions, "{message}")),
             _ => Ok(()),
         }
     }

@@ -113,7 +113,10 @@ impl<'d> WriteCommand<'d> for UpdateCommand<'_> {
         statement: &Statement<'_>,
     ) -> Result<bool> {
         let Updating { scope, batch, progress, .. } = state;
-        Retryable::check_single(batch.retryable.as_ref(), statement.multi)?;
+        let message = "Cannot use (or request) retryable writes with multi=true";
+        if let Err(error) = Retryable::check_single(batch.retryable.as_ref(), statement.multi, message) {
+            return batch.failed(position, error);
+        }
         let run = |key| loop {
             let own = statement.scope(scope);
             let outcome = statement

@@ -11,15 +11,28 @@ use wire::request::Documents;
 /// Maximum number of statements in a command.
 const STATEMENTS_MAX: usize = 100_000;
 
-/// Checks the number of statements of a command.
+/// Checks the number of statements of a command, and of their numbers in a retryable write.
 ///
-/// Errors: InvalidLength for no statements or too many.
-pub(crate) fn check_count(count: usize) -> Result<()> {
+/// Errors: InvalidLength for no statements or too many, or for another number of `stmtIds`; InvalidOptions for
+/// `stmtId` beside `stmtIds`.
+pub(crate) fn check_count(call: &Call<'_>, count: usize) -> Result<()> {
     if !(1..=STATEMENTS_MAX).contains(&count) {
         bail!(
             InvalidLength,
             "Write batch sizes must be between 1 and {STATEMENTS_MAX}. Got {count} operations."
         );
+    }
+    let Some(ids) = call.arguments.statement_ids else { return Ok(()) };
+    let numbers = ids.iter().count();
+    if numbers != count {
+        bail!(
+            InvalidLength,
+            "Number of statement ids must match the number of batch entries. Got {numbers} statement ids but {count} \
+             operations."
+        );
+    }
+    if call.arguments.statement_id.is_some() {
+        bail!(InvalidOptions, "May not specify both stmtId and stmtIds in write command.");
     }
     Ok(())
 }
@@ -141,15 +154,15 @@ pub(crate) fn ends_command(error: &Error, in_transaction: bool) -> bool {
 impl WriteBatch {
     /// Begins a batch of `count` statements.
     ///
-    /// Errors: InvalidLength for no statements or too many.
+    /// Errors: as [`check_count`].
     pub(crate) fn begin(call: &Call<'_>, count: usize, ordered: bool) -> Result<WriteBatch> {
-        check_count(count)?;
+        check_count(call, count)?;
         Ok(WriteBatch::with(call, ordered, Retryable::begin(call, count)?))
     }
 
     /// As [`begin`](Self::begin), with [`Retryable::begin_presuming`].
     pub(crate) fn begin_presuming(call: &Call<'_>, count: usize, ordered: bool) -> Result<WriteBatch> {
-        check_count(count)?;
+        check_count(call, count)?;
         Ok(WriteBatch::with(call, ordered, Retryable::begin_presuming(call, count)?))
     }
 
@@ -221,7 +234,7 @@ impl WriteBatch {
             }
             call.reply.end();
         }
-        Retryable::append_retried(self.retryable.as_ref(), call.reply);
+        Retryable::append_retried(self.retryable.as_ref(), call);
         call.acknowledge(self.committed)
     }
 }
