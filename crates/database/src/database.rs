@@ -20,7 +20,7 @@ use crate::plan::{self, Read};
 use crate::storage_error;
 use crate::watch::{Interest, Watch, Watchers};
 use crate::write_queues::WriteQueues;
-use base::bson::ObjectId;
+use base::bson::{ObjectId, Value};
 use base::random::Random;
 use base::{Error, ErrorCode, Namespace, Result, err};
 use parking_lot::{Mutex, RwLock};
@@ -493,9 +493,7 @@ impl Database {
                 self.history.add(now.0, &now.1);
                 Ok(now)
             }
-            Some(at) if at > now.0 => {
-                Err(err!(InvalidOptions, "readConcern atClusterTime must not be greater than clusterTime"))
-            }
+            Some(at) if at > now.0 => Err(time_ahead("atClusterTime", at, now.0)),
             Some(at) if at == now.0 => Ok(now),
             Some(at) => Ok((at, self.history.at(at)?)),
         }
@@ -677,4 +675,15 @@ impl Database {
 /// Returns true if an error comes from a plan with an old catalog.
 pub(crate) fn is_stale(error: &Error) -> bool {
     error.code() == ErrorCode::StaleConfig
+}
+
+/// Returns the error of a read at or after a cluster time that is later than the present one.
+pub fn time_ahead(field: &str, requested: u64, now: u64) -> Error {
+    err!(
+        InvalidOptions,
+        "readConcern {field} value must not be greater than the current clusterTime. Requested clusterTime: {{ ts: {} }}; \
+         current clusterTime: {{ ts: {} }}",
+        Value::Timestamp(requested),
+        Value::Timestamp(now)
+    )
 }

@@ -37,7 +37,7 @@ pub use changes::open_transaction::OpenTransaction;
 pub use changes::retry_record::{NO_USER, RetryKey, SessionId, StoredRetry};
 pub use clock::{Clock, ManualClock, SettableClock, SystemClock};
 pub use cursor::{Cursor, CursorTag, Cursors, FIRST_BATCH, IdleCursor};
-pub use database::{Counters, Database};
+pub use database::{Counters, Database, time_ahead};
 pub use ddl::{
     BuildProgress, ChangedIndex, CollectionChange, CollectionChanged, CreateIndexesOutcome, IndexChange,
     IndexCreation, RenameRequest, Resolved, check_writable,

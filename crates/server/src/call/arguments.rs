@@ -30,8 +30,8 @@ pub(crate) struct Arguments<'a> {
     pub(crate) statement_ids: Option<base::bson::Array<'a>>,
     /// Time limit. Zero means no limit and is `None`.
     pub(crate) max_time: Option<Duration>,
-    /// The seconds of the cluster time that the client has seen.
-    pub(crate) cluster_seconds: u64,
+    /// The cluster time that the client has seen.
+    pub(crate) cluster_time: u64,
     pub(crate) read_concern: RequestedReadConcern,
     /// Write concern, if given.
     pub(crate) write_concern: Option<WriteConcern>,
@@ -138,7 +138,7 @@ impl<'a> Arguments<'a> {
                     api.deprecation_errors = Some(typed(&element, command, "bool", value.as_bool())?);
                 }
                 "$clusterTime" if topology.is_replica_set => {
-                    self.cluster_seconds = cluster_seconds(&element, command)?;
+                    self.cluster_time = cluster_time(&element, command)?;
                 }
                 // `$db` was read with the frame. A standalone has no cluster time.
                 _ => {}
@@ -161,15 +161,15 @@ impl<'a> Arguments<'a> {
     }
 }
 
-/// Returns the seconds of a cluster time. No key signs it here, so that a signature is not verified. A time without
+/// Returns a cluster time. No key signs it here, so that a signature is not verified. A time without
 /// a signature is one with an empty signature, as in MongoDB (vector_clock.cpp).
 ///
 /// Errors: TypeMismatch and 40414 for wrong and missing fields.
-fn cluster_seconds(element: &Element<'_>, command: &Command) -> Result<u64> {
+fn cluster_time(element: &Element<'_>, command: &Command) -> Result<u64> {
     let time = typed(element, command, "object", element.value().as_document())?;
     let mut fields = Fields::of_document("$clusterTime", time);
-    let seconds = match fields.required("clusterTime", Fields::any)? {
-        Value::Timestamp(time) => time >> 32,
+    let time = match fields.required("clusterTime", Fields::any)? {
+        Value::Timestamp(time) => time,
         other => return Err(fields.wrong_type("clusterTime", other.kind(), "timestamp")),
     };
     if let Some(signature) = fields.document("signature")? {
@@ -180,7 +180,7 @@ fn cluster_seconds(element: &Element<'_>, command: &Command) -> Result<u64> {
         }
         fields.required("keyId", Fields::integer)?;
     }
-    Ok(seconds)
+    Ok(time)
 }
 
 /// Checks the read concern of a command outside of a transaction.

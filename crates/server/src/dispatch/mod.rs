@@ -284,8 +284,9 @@ impl<'a> Run<'a, '_> {
         arguments.read(self.request.body, command, &topology)?;
         // Without a login, the time of a client is ignored unless a key has signed it.
         if !state.is_unauthenticated(&server.auth) || auth::localhost_exception(&server.auth, state) {
-            check_cluster_time(server, arguments.cluster_seconds)?;
+            check_cluster_time(server, arguments.cluster_time >> 32)?;
         }
+        check_after_cluster_time(server, &arguments)?;
         if let Some(named) = arguments.named_session {
             arguments.session = auth::own_session(&server.auth, state, named)?;
         }
@@ -554,9 +555,13 @@ impl<'a> Run<'a, '_> {
         }
         let starts = part == Part::First;
         let connection_id = state.activity.connection_id;
-        session
-            .enter_transaction(database, counters, number, starts, &arguments.read_concern, connection_id)
-            .map(Some)
+        let concern = &arguments.read_concern;
+        let transaction =
+            session.enter_transaction(database, counters, number, starts, concern, connection_id)?;
+        if matches!(self.command.name, "create" | "createIndexes") {
+            session.check_creation(database, counters, self.command.name)?;
+        }
+        Ok(Some(transaction))
     }
 
     /// Refuses commands that a secondary or uninitiated member cannot run.
@@ -782,6 +787,18 @@ fn check_cluster_time(server: &Server, seconds: u64) -> Result<()> {
             "New cluster time, {seconds}, is too far from this node's wall clock time, {own}."
         )),
         false => Ok(()),
+    }
+}
+
+/// Refuses a read after a time that neither this server nor its client has seen. Another front may have returned it.
+///
+/// Errors: InvalidOptions.
+fn check_after_cluster_time(server: &Server, arguments: &Arguments<'_>) -> Result<()> {
+    let after = arguments.read_concern.after.filter(|_| !server.settings.shared);
+    let now = server.database.cluster_time().max(arguments.cluster_time);
+    match after {
+        Some(after) if after > now => Err(database::time_ahead("afterClusterTime", after, now)),
+        _ => Ok(()),
     }
 }
 

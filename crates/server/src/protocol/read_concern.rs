@@ -6,7 +6,7 @@
 //! A single node ignores read preferences. Over a store with standbys, a read that prefers a secondary runs on
 //! a standby. Drivers leave the choice to a mongos, and a front acts as one.
 
-use base::bson::{Document, Element, Type, Value};
+use base::bson::{Builder, Document, Element, Type, Value};
 use base::{Error, Result, bail, err};
 
 /// Levels of a read concern.
@@ -97,10 +97,6 @@ impl RequestedReadConcern {
             match (field.name(), field.value()) {
                 ("level", value) if value.is_nullish() => {}
                 ("level", value) => requested.level = Some(ReadConcern::parse(value)?),
-                // The primary has seen all cluster times that were ever returned.
-                ("afterClusterTime", Value::Timestamp(0)) => {
-                    bail!(InvalidOptions, "readConcern.afterClusterTime must not be a null timestamp");
-                }
                 ("afterClusterTime", Value::Timestamp(time)) => requested.after = Some(time),
                 ("atClusterTime", Value::Timestamp(time)) => requested.at = Some(time),
                 ("provenance", value) if value.is_nullish() => {}
@@ -120,13 +116,42 @@ impl RequestedReadConcern {
                 }
             }
         }
-        match requested.at {
-            Some(_) if requested.level != Some(ReadConcern::Snapshot) => Err(err!(
-                InvalidOptions,
-                "readConcern.atClusterTime is only supported with readConcern level snapshot"
-            )),
-            _ => Ok(requested),
+        match requested.conflict() {
+            Some(message) => Err(err!(InvalidOptions, "{message}")),
+            None => Ok(requested),
         }
+    }
+
+    /// Returns MongoDB's message about fields that contradict each other.
+    fn conflict(&self) -> Option<&'static str> {
+        let RequestedReadConcern { level, at, after, .. } = *self;
+        Some(match level {
+            _ if after.is_some() && at.is_some() => {
+                "Specifying a timestamp for readConcern snapshot in a causally consistent session is not allowed. See \
+                 https://docs.mongodb.com/manual/core/read-isolation-consistency-recency/#causal-consistency"
+            }
+            Some(ReadConcern::Available | ReadConcern::Linearizable) if after.is_some() => {
+                "afterClusterTime field can be set only if level is equal to majority, local, or snapshot"
+            }
+            level if at.is_some() && level != Some(ReadConcern::Snapshot) => {
+                "atClusterTime field can be set only if level is equal to snapshot"
+            }
+            // Null is a time without seconds here, and without any value below.
+            _ if at.is_some_and(|at| at >> 32 == 0) => "atClusterTime cannot be a null timestamp",
+            _ if after == Some(0) => "afterClusterTime cannot be a null timestamp",
+            _ => return None,
+        })
+    }
+
+    /// Returns the read concern as MongoDB's errors show it.
+    pub(crate) fn text(&self) -> String {
+        let mut out = Builder::new();
+        out.begin_document(c"readConcern");
+        out.append_optional(c"level", self.level.map(|level| Value::String(level.name())));
+        out.append_optional(c"afterClusterTime", self.after.map(Value::Timestamp));
+        out.append_optional(c"atClusterTime", self.at.map(Value::Timestamp));
+        out.append(c"provenance", "clientSupplied").end();
+        out.finish().view().to_string()
     }
 }
 

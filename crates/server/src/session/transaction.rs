@@ -46,7 +46,7 @@ struct Open {
     transaction: Arc<OpenTransaction>,
     began: Instant,
     began_millis: i64,
-    read_concern: Option<ReadConcern>,
+    read_concern: RequestedReadConcern,
     /// Connection of the last statement.
     connection_id: i32,
     /// Time when this load-balanced connection closed.
@@ -127,7 +127,7 @@ impl Session {
                 transaction,
                 began: time::now(),
                 began_millis: database.now_millis(),
-                read_concern: concern.level,
+                read_concern: *concern,
                 connection_id,
                 closed: None,
                 active: Duration::ZERO,
@@ -136,6 +136,31 @@ impl Session {
         }
         current.check_open(self, number)?;
         current.begin(database, counters, connection_id)
+    }
+
+    /// Aborts the transaction if its read concern does not support its new statement, which creates a collection or
+    /// indexes.
+    ///
+    /// Errors: InvalidOptions.
+    pub(crate) fn check_creation(
+        &self,
+        database: &Database,
+        counters: &TransactionCounters,
+        command: &str,
+    ) -> Result<()> {
+        let mut current = self.transaction.lock();
+        let State::Open(Open { read_concern, .. }) = &current.state else { return Ok(()) };
+        let concern = *read_concern;
+        if concern.level.is_none_or(|level| level == ReadConcern::Local) {
+            return Ok(());
+        }
+        current.end_statement(counters);
+        current.abort(database, counters);
+        Err(err!(
+            InvalidOptions,
+            "Command {command} does not support this transaction's {} :: caused by :: read concern not supported",
+            concern.text()
+        ))
     }
 
     /// Marks the end of a statement. A failure aborts the transaction.
@@ -300,7 +325,7 @@ impl Session {
         out.begin_document(c"transaction").begin_document(c"parameters");
         out.append(c"txnNumber", current.number.unwrap_or_default()).append(c"autocommit", false);
         out.begin_document(c"readConcern");
-        out.append_optional(c"level", open.read_concern.map(|concern| Value::String(concern.name())));
+        out.append_optional(c"level", open.read_concern.level.map(|level| Value::String(level.name())));
         out.end().end();
         out.append(c"readTimestamp", Value::Timestamp(open.transaction.time()));
         out.append(c"startWallClockTime", &crate::process::logging::format_time(open.began_millis));

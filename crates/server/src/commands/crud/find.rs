@@ -33,6 +33,9 @@ pub(crate) struct Parts<'a> {
 
 fn find(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let parts = Parts::read(&mut call.fields())?;
+    if parts.request.tailable && call.transaction.is_some() {
+        bail!(InvalidOptions, "It is illegal to open a tailable cursor in a transaction");
+    }
     call.check_uuid(&parts.namespace, parts.uuid)?;
     call.apply_query_settings(parts.settings)?;
     let (collation, variables) = (parts.collation.as_ref(), parts.variables);
