@@ -179,11 +179,11 @@ fn a_write_that_two_fronts_run_at_the_same_time() {
             both.map(|one| one.join().unwrap())
         });
         // Each statement has run at one front, and is answered from its record at the other.
-        let mut retried: Vec<i64> = replies
-            .iter()
-            .filter_map(|reply| reply.view().get("retriedStmtIds")?.as_array())
-            .flat_map(|ids| ids.iter().filter_map(|id| id.as_i64()))
-            .collect();
+        // findAndModify has one statement, and its reply one number.
+        let single = replies.iter().filter_map(|reply| reply.view().get("retriedStmtId")?.as_i64());
+        let lists = replies.iter().filter_map(|reply| reply.view().get("retriedStmtIds")?.as_array());
+        let listed = lists.flat_map(|ids| ids.iter().filter_map(|id| id.as_i64()));
+        let mut retried: Vec<i64> = single.chain(listed).collect();
         retried.sort_unstable();
         assert_eq!(retried, (0..*statements).collect::<Vec<_>>(), "{write}: {replies:?}");
         let [one, other] = replies.map(|reply| result(&reply));
