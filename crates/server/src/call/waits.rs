@@ -7,6 +7,7 @@
 use crate::access::Kind;
 use crate::call::arguments::Arguments;
 use crate::call::progress::Progress;
+use crate::call::transaction_rules::Part;
 use crate::observe::activity::Activity;
 use crate::process::event::Event;
 use crate::server::Server;
@@ -87,20 +88,25 @@ fn until_admitted(ticket: &Ticket<Arc<Queue>>) -> Option<Ready> {
 
 /// Takes an execution ticket before the first call of the handler. Returns the wait if too many commands run.
 ///
-/// A command that continues after another wait has no ticket, and statements of transactions have none: commands with
-/// tickets may wait for them.
+/// A command that continues after another wait has no ticket, and later statements of transactions have none: commands
+/// with tickets may wait for them. A session that replaces its open transaction does not wait for its own ticket.
 ///
 /// Errors: MaxTimeMSExpired.
 pub(crate) fn for_execution(
+    state: &ConnectionState,
     progress: &mut Progress,
     server: &Server,
     arguments: &Arguments<'_>,
     kind: Kind,
 ) -> Result<Option<Event>> {
-    let queue = server.execution.as_ref().and_then(|execution| execution.queue(kind));
-    let Some(queue) = queue.filter(|_| !progress.has_run && arguments.transaction.is_none()) else {
-        return Ok(None);
+    let Some(execution) = server.execution.as_ref().filter(|_| !progress.has_run) else { return Ok(None) };
+    let replaces = || state.session.as_ref().is_some_and(|session| session.has_open_transaction());
+    let queue = match arguments.transaction {
+        None => execution.queue(kind),
+        Some(Part::First) if !replaces() => Some(&execution.transactions),
+        Some(Part::First | Part::Further) => None,
     };
+    let Some(queue) = queue else { return Ok(None) };
     let ticket = progress.execution.get_or_insert_with(|| Ticket::take(queue.clone()));
     let Some(ready) = until_admitted(ticket) else { return Ok(None) };
     Ok(Some(Event::Other { until: deadline(progress, arguments)?, ready }))

@@ -23,7 +23,7 @@ use crate::protocol::read_concern::ReadConcern;
 use crate::protocol::reply::{self, LabelContext, Reply};
 use crate::protocol::write_concern::Effective;
 use crate::server::Server;
-use crate::session::Sessions;
+use crate::session::{Sessions, Start};
 use crate::state::connection::ConnectionState;
 use crate::state::fail_point::{Failure, Target};
 use base::bson::{Builder, Document, DocumentBuf, Value};
@@ -388,7 +388,9 @@ impl<'a> Run<'a, '_> {
             }
             return Ok(HandlerStatus::Wait(event));
         }
-        let _execution = self.progress.execution.take();
+        // The ticket of a transaction is kept by its session.
+        let starts_transaction = arguments.transaction == Some(Part::First);
+        let _execution = if starts_transaction { None } else { self.progress.execution.take() };
         self.progress.has_run = true;
         if !self.server.settings.shared {
             return self.run_admitted(state, reply, arguments, failure);
@@ -538,7 +540,7 @@ impl<'a> Run<'a, '_> {
     ///
     /// Errors: no such transaction in progress; namespaces not allowed in transactions.
     fn enter_transaction(
-        &self,
+        &mut self,
         state: &ConnectionState,
         arguments: &Arguments<'_>,
     ) -> Result<Option<Arc<OpenTransaction>>> {
@@ -553,11 +555,10 @@ impl<'a> Run<'a, '_> {
         if self.command.ends_transactions() {
             return Ok(None);
         }
-        let starts = part == Part::First;
+        let ticket = self.progress.execution.take();
+        let start = (part == Part::First).then(|| Start { read_concern: &arguments.read_concern, ticket });
         let connection_id = state.activity.connection_id;
-        let concern = &arguments.read_concern;
-        let transaction =
-            session.enter_transaction(database, counters, number, starts, concern, connection_id)?;
+        let transaction = session.enter_transaction(database, counters, number, start, connection_id)?;
         if matches!(self.command.name, "create" | "createIndexes") {
             session.check_creation(database, counters, self.command.name)?;
         }
@@ -612,7 +613,7 @@ impl<'a> Run<'a, '_> {
         }
         match state.is_system {
             true => Ok(None),
-            false => waits::for_execution(self.progress, self.server, arguments, self.command.kind),
+            false => waits::for_execution(state, self.progress, self.server, arguments, self.command.kind),
         }
     }
 

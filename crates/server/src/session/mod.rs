@@ -22,6 +22,7 @@ use std::time::Instant;
 
 mod transaction;
 
+pub(crate) use transaction::Start;
 use transaction::{Transaction, TransactionCounters};
 
 /// Idle timeout of a session in minutes, which hello reports.

@@ -15,7 +15,7 @@ use base::bson::{Builder, Value};
 use base::{Error, Result, bail, err};
 use database::mark;
 use database::time;
-use database::{Committed, Database, OpenTransaction, Operation, RetryKey};
+use database::{Committed, Database, OpenTransaction, Operation, Queue, RetryKey, Ticket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -41,9 +41,18 @@ enum State {
     Aborted,
 }
 
+/// The beginning of a transaction.
+pub(crate) struct Start<'a> {
+    pub(crate) read_concern: &'a RequestedReadConcern,
+    /// Execution ticket, if transactions are limited.
+    pub(crate) ticket: Option<Ticket<Arc<Queue>>>,
+}
+
 /// An open transaction.
 struct Open {
     transaction: Arc<OpenTransaction>,
+    /// Execution ticket, if transactions are limited.
+    _ticket: Option<Ticket<Arc<Queue>>>,
     began: Instant,
     began_millis: i64,
     read_concern: RequestedReadConcern,
@@ -90,7 +99,12 @@ impl Session {
         self.transaction.lock().number.is_some()
     }
 
-    /// Begins or continues a transaction for a statement.
+    /// Returns true if a transaction is open.
+    pub(crate) fn has_open_transaction(&self) -> bool {
+        matches!(self.transaction.lock().state, State::Open(_))
+    }
+
+    /// Begins or continues a transaction for a statement. `start` belongs to the first statement.
     ///
     /// Errors: TransactionTooOld, NoSuchTransaction, TransactionCommitted,
     /// ConflictingOperationInProgress; a snapshot that no longer exists.
@@ -99,14 +113,13 @@ impl Session {
         database: &Arc<Database>,
         counters: &TransactionCounters,
         number: i64,
-        starts: bool,
-        concern: &RequestedReadConcern,
+        start: Option<Start<'_>>,
         connection_id: i32,
     ) -> Result<Arc<OpenTransaction>> {
         let mut current = self.transaction.lock();
         let newest = current.newest(self);
         current.check_age(self, number)?;
-        if starts {
+        if let Some(Start { read_concern, ticket }) = start {
             if newest == Some(number) {
                 bail!(
                     ConflictingOperationInProgress,
@@ -118,16 +131,17 @@ impl Session {
             // state do not wait. Other statements wait in the session's queue.
             drop(current);
             let retry = RetryKey { session: self.id, number, statement: 0 };
-            let transaction = database.begin_transaction(concern.at, Some(retry))?;
+            let transaction = database.begin_transaction(read_concern.at, Some(retry))?;
             counters.started.fetch_add(1, Relaxed);
             counters.open.fetch_add(1, Relaxed);
             current = self.transaction.lock();
             current.number = Some(number);
             current.state = State::Open(Open {
                 transaction,
+                _ticket: ticket,
                 began: time::now(),
                 began_millis: database.now_millis(),
-                read_concern: *concern,
+                read_concern: *read_concern,
                 connection_id,
                 closed: None,
                 active: Duration::ZERO,

@@ -16,18 +16,26 @@ pub struct ExecutionLimits {
     pub reads: usize,
     /// Writes.
     pub writes: usize,
+    /// Open transactions.
+    pub transactions: usize,
 }
 
 /// The queues of a server with limits.
 pub(crate) struct Execution {
     reads: Arc<Queue>,
     writes: Arc<Queue>,
+    /// Tickets of open transactions, each from before its first statement to its end.
+    pub(crate) transactions: Arc<Queue>,
 }
 
 impl Execution {
     pub(crate) fn new(limits: ExecutionLimits) -> Execution {
         let queue = |limit| Arc::new(Queue::admitting(limit));
-        Execution { reads: queue(limits.reads), writes: queue(limits.writes) }
+        Execution {
+            reads: queue(limits.reads),
+            writes: queue(limits.writes),
+            transactions: queue(limits.transactions),
+        }
     }
 
     /// Returns the queue of a kind of commands; `None` for commands without a limit.

@@ -418,7 +418,7 @@ fn a_step_down_without_force_waits_for_a_secondary() {
 
 #[test]
 fn a_command_waits_for_an_execution_ticket() {
-    let execution_limits = Some(ExecutionLimits { reads: 1, writes: 1 });
+    let execution_limits = Some(ExecutionLimits { reads: 1, writes: 1, transactions: 1 });
     let mut client = Client::new(Settings { execution_limits, ..Settings::default() });
     let queue =
         client.server.execution.as_ref().and_then(|execution| execution.queue(Kind::Read)).unwrap().clone();
@@ -437,4 +437,38 @@ fn a_command_waits_for_an_execution_ticket() {
     let _running = Ticket::take(queue.clone());
     assert!(is_ok(&client.run(|b| _ = b.append(c"create", "c"))));
     assert!(is_ok(&client.run(|b| _ = b.append(c"ping", 1))));
+}
+
+#[test]
+fn a_transaction_has_an_execution_ticket_until_its_end() {
+    let execution_limits = Some(ExecutionLimits { reads: 1, writes: 1, transactions: 1 });
+    let replica_set = Some("rs0".to_string());
+    let mut client = Client::new(Settings { execution_limits, replica_set, ..Settings::default() });
+    let queue = client.server.execution.as_ref().map(|execution| execution.transactions.clone()).unwrap();
+    let statement = |b: &mut Builder, number: i64| {
+        b.begin_document(c"lsid").append(c"id", Value::Binary { subtype: 4, bytes: &[1; 16] }).end();
+        b.append(c"txnNumber", number).append(c"autocommit", false);
+    };
+    let count = |number: i64| {
+        command(0, move |b| {
+            b.append(c"find", "c");
+            statement(b, number);
+            b.append(c"startTransaction", true);
+        })
+    };
+    let other = Ticket::take(queue.clone());
+    client.until(&count(1));
+    drop(other);
+    assert!(is_ok(&body(&client.frame(&count(1)).1).to_owned()));
+    assert_eq!(queue.len(), 1);
+    // The next transaction of the session ends this one.
+    assert!(is_ok(&body(&client.frame(&count(2)).1).to_owned()));
+    let abort = command(0, |b| {
+        b.append(c"abortTransaction", 1);
+        statement(b, 2);
+    });
+    client.frame(&abort);
+    assert!(queue.is_empty());
+    assert!(is_ok(&body(&client.frame(&count(3)).1).to_owned()));
+    assert_eq!(queue.len(), 1);
 }
