@@ -1,6 +1,6 @@
 //! Action types of privileges: MongoDB 8.0's, Vellum's own, and sets of them.
 
-use base::{Result, err};
+use std::collections::BTreeSet;
 
 /// Declares the actions in the order of their names, with both tables.
 macro_rules! actions {
@@ -287,22 +287,17 @@ impl Actions {
         listed.iter().copied().filter(move |action| self.contains(*action))
     }
 
-    /// Parses names. `anyAction` stands for all actions.
-    ///
-    /// Errors: FailedToParse with the unknown names, as MongoDB.
-    pub(crate) fn parse<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Actions> {
-        let (mut actions, mut unknown) = (Actions::NONE, Vec::new());
+    /// Parses names and adds unknown names to `unknown`. `anyAction` stands for all actions.
+    pub(crate) fn parse(names: &[&str], unknown: &mut BTreeSet<String>) -> Actions {
+        let mut actions = Actions::NONE;
         for name in names {
             match Action::of_name(name) {
                 Some(Action::AnyAction) => actions = Actions::ALL,
                 Some(action) => actions = actions.and(Actions::one(action)),
-                None => unknown.push(name),
+                None => _ = unknown.insert(name.to_string()),
             }
         }
-        match unknown.is_empty() {
-            true => Ok(actions),
-            false => Err(err!(FailedToParse, "Unrecognized action privilege strings: {}", unknown.join(","))),
-        }
+        actions
     }
 }
 
@@ -321,16 +316,17 @@ mod tests {
 
     #[test]
     fn sets_of_actions_round_trip() {
-        let some = Actions::parse(["validate", "find", "addShard"]).unwrap();
+        let mut unknown = BTreeSet::new();
+        let some = Actions::parse(&["validate", "find", "addShard"], &mut unknown);
         let names: Vec<_> = some.iter().map(Action::name).collect();
         assert_eq!(names, ["addShard", "find", "validate"]);
         assert!(some.contains(Action::Find) && !some.contains(Action::Insert));
         assert!(some.without(some).is_empty());
-        let any = Actions::parse(["find", "anyAction"]).unwrap();
+        let any = Actions::parse(&["find", "anyAction"], &mut unknown);
         assert!(any == Actions::ALL && any.contains(Action::VellumSetClock));
         assert_eq!(any.iter().collect::<Vec<_>>(), [Action::AnyAction]);
-        let error = Actions::parse(["find", "fly", "swim"]).unwrap_err();
-        assert_eq!(error.code().number(), 9);
-        assert_eq!(error.message(), "Unrecognized action privilege strings: fly,swim");
+        assert!(unknown.is_empty());
+        assert!(Actions::parse(&["swim", "find", "fly", "swim"], &mut unknown) == Actions::one(Action::Find));
+        assert_eq!(unknown.into_iter().collect::<Vec<_>>(), ["fly", "swim"]);
     }
 }

@@ -5,8 +5,8 @@ use super::resource::{Pattern, Resource, is_internal, is_normal, series_of};
 use crate::protocol::fields::Fields;
 use crate::protocol::names::{RoleName, UserName};
 use base::bson::{Builder, Document, ValueBuf};
-use base::{Result, err};
-use std::collections::HashMap;
+use base::{Result, bail};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -18,18 +18,23 @@ pub(crate) struct Privilege {
 }
 
 impl Privilege {
-    /// Parses `{resource: {…}, actions: […]}`.
+    /// Parses `{resource: {…}, actions: […]}` and adds unknown actions to `unknown`. `path` is the list's path.
     ///
-    /// Errors: MongoDB's errors for wrong shapes; FailedToParse for unknown actions.
-    pub(crate) fn parse(document: Document<'_>) -> Result<Privilege> {
-        let mut fields = Fields::of_document("privilege", document);
-        let resource = Pattern::parse(fields.required("resource", Fields::document)?)?;
-        let actions = Actions::parse(fields.required("actions", Fields::strings)?)?;
+    /// Errors: MongoDB's errors for wrong shapes; BadValue without actions.
+    pub(crate) fn parse(
+        path: &str,
+        document: Document<'_>,
+        unknown: &mut BTreeSet<String>,
+    ) -> Result<Privilege> {
+        let mut fields = Fields::of_document(path, document);
+        let resource = fields.required("resource", Fields::document)?;
+        let resource = Pattern::parse(&format!("{path}.resource"), resource)?;
+        let names = fields.required("actions", Fields::strings)?;
         fields.finish()?;
-        match actions.is_empty() {
-            true => Err(err!(BadValue, "actions field of privilege can't be an empty array")),
-            false => Ok(Privilege { resource, actions }),
+        if names.is_empty() {
+            bail!(BadValue, "'actions' field of privilege resource must not be empty");
         }
+        Ok(Privilege { resource, actions: Actions::parse(&names, unknown) })
     }
 
     /// Appends `resource` and `actions`.
@@ -284,6 +289,7 @@ mod tests {
         let mut out = Builder::new();
         own.list()[0].append(&mut out);
         let document = out.finish();
-        assert!(Privilege::parse(document.view()).unwrap() == own.list()[0]);
+        let parsed = Privilege::parse("privileges", document.view(), &mut BTreeSet::new()).unwrap();
+        assert!(parsed == own.list()[0]);
     }
 }

@@ -78,6 +78,16 @@ pub(crate) fn series_of(collection: &str) -> Option<&str> {
     collection.strip_prefix(BUCKETS)
 }
 
+/// Returns true if a pattern may name the collection. MongoDB accepts one name with `$`.
+fn is_collection_name(database: &str, name: &str) -> bool {
+    let is_valid = !name.starts_with('.') && !name.contains(['$', '\0']);
+    is_valid || (database, name) == ("local", "oplog.$main")
+}
+
+fn conflict(resource: &str, other: &str) -> base::Error {
+    err!(BadValue, "resource: {{{resource}}} conflicts with resource type '{other}'")
+}
+
 /// A resource pattern of a privilege.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Pattern {
@@ -98,69 +108,60 @@ pub(crate) enum Pattern {
 }
 
 impl Pattern {
-    /// Parses a resource document.
+    /// Parses a resource document. `path` is its path in the command.
     ///
     /// Errors: MongoDB's errors for unknown fields, wrong types and invalid combinations.
-    pub(crate) fn parse(document: Document<'_>) -> Result<Pattern> {
-        let mut fields = Fields::of_document("resource", document);
-        let any = fields.boolean("anyResource")?;
-        let cluster = fields.boolean("cluster")?;
+    pub(crate) fn parse(path: &str, document: Document<'_>) -> Result<Pattern> {
+        let mut fields = Fields::of_document(path, document);
+        let cluster = fields.flag("cluster")?;
+        let any = fields.flag("anyResource")?;
         let database = fields.string("db")?;
         let collection = fields.string("collection")?;
         let buckets = fields.string("system_buckets")?;
         fields.finish()?;
-        for (name, flag) in [("anyResource", any), ("cluster", cluster)] {
-            if flag == Some(false) {
-                bail!(BadValue, "resource.{name} must be true when specified");
-            }
-        }
-        let others = [
-            ("cluster", cluster.is_some()),
+        let given = [
+            ("anyResource", any.is_some()),
             ("db", database.is_some()),
             ("collection", collection.is_some()),
             ("system_buckets", buckets.is_some()),
         ];
-        let flagged = match (any, cluster) {
-            (Some(_), _) => Some(("anyResource", Pattern::Any)),
-            (_, Some(_)) => Some(("cluster", Pattern::Cluster)),
-            _ => None,
-        };
-        if let Some((name, pattern)) = flagged {
-            return match others.iter().find(|other| other.0 != name && other.1) {
-                Some(other) => Err(err!(
-                    BadValue,
-                    "resource: {{{name}: true}} conflicts with resource type '{}'",
-                    other.0
-                )),
+        for (name, flag, pattern) in
+            [("cluster", cluster, Pattern::Cluster), ("anyResource", any, Pattern::Any)]
+        {
+            let Some(is_true) = flag else { continue };
+            if !is_true {
+                bail!(BadValue, "resource: {{{name}: false}} must be true");
+            }
+            return match given.iter().find(|other| other.0 != name && other.1) {
+                Some((other, _)) => Err(conflict(&format!("{name}: true"), other)),
                 None => Ok(pattern),
             };
         }
         match (database, collection, buckets) {
-            (_, Some(_), Some(_)) => Err(err!(
-                BadValue,
-                "resource: {{system_buckets: ...}} conflicts with resource type 'collection'"
-            )),
-            (database, None, Some(series)) => {
-                Ok(Pattern::Buckets(database.unwrap_or_default().into(), series.into()))
+            (_, Some(_), Some(_)) => Err(conflict("collection: '...'", "system_buckets")),
+            (None, Some(_), None) => {
+                Err(err!(BadValue, "resource {{collection: '...'}} must include 'db' field as well"))
+            }
+            (Some(database), Some(name), None) if !is_collection_name(database, name) => {
+                Err(err!(BadValue, "'{name}' is not a valid collection name"))
             }
             (Some(""), Some(""), None) => Ok(Pattern::AnyNormal),
             (Some(""), Some(name), None) => Ok(Pattern::Named(name.into())),
             (Some(database), Some(""), None) => Ok(Pattern::Database(database.into())),
             (Some(database), Some(name), None) => Ok(Pattern::Collection(database.into(), name.into())),
-            _ => Err(err!(
-                BadValue,
-                "resource must have exactly only db and collection set, or have only cluster set, or have only \
-                 anyResource set, or have only system_buckets set"
-            )),
+            (database, None, Some(series)) => {
+                Ok(Pattern::Buckets(database.unwrap_or_default().into(), series.into()))
+            }
+            (_, None, None) => {
+                Err(err!(BadValue, "resource pattern must contain 'collection' or 'systemBuckets' specifier"))
+            }
         }
     }
 
-    /// Returns true if all matches are in this database, so that a role of the database may have
-    /// the privilege.
+    /// Returns true if a role of the database may have the privilege. As in MongoDB, bucket collections are excluded.
     pub(crate) fn is_within(&self, database: &str) -> bool {
         match self {
             Pattern::Database(own) | Pattern::Collection(own, _) => own == database,
-            Pattern::Buckets(own, _) => !own.is_empty() && own == database,
             _ => false,
         }
     }
@@ -189,7 +190,7 @@ mod tests {
     fn parse(build: impl FnOnce(&mut Builder)) -> Result<Pattern> {
         let mut builder = Builder::new();
         build(&mut builder);
-        Pattern::parse(builder.finish().view())
+        Pattern::parse("resource", builder.finish().view())
     }
 
     #[test]
@@ -211,15 +212,31 @@ mod tests {
 
     #[test]
     fn conflicting_fields_are_refused() {
-        let code = |result: Result<Pattern>| result.unwrap_err().code().number();
-        let error = parse(|b| _ = b.append(c"cluster", true).append(c"db", "d")).unwrap_err();
-        assert_eq!(error.message(), "resource: {cluster: true} conflicts with resource type 'db'");
-        assert_eq!(code(parse(|b| _ = b.append(c"anyResource", true).append(c"cluster", true))), 2);
-        assert_eq!(code(parse(|b| _ = b.append(c"cluster", false))), 2);
-        assert_eq!(code(parse(|b| _ = b.append(c"db", "d"))), 2);
-        assert_eq!(code(parse(|b| _ = b.append(c"db", 1).append(c"collection", ""))), 14);
-        assert_eq!(code(parse(|b| _ = b.append(c"table", "t"))), 40_415);
-        assert_eq!(code(parse(|_| ())), 2);
+        let refused = |build: fn(&mut Builder), code: i32, message: &str| {
+            let error = parse(build).unwrap_err();
+            assert_eq!((error.code().number(), error.message()), (code, message));
+        };
+        let conflict = |resource: &str, other: &str| {
+            format!("resource: {{{resource}}} conflicts with resource type '{other}'")
+        };
+        refused(|b| _ = b.append(c"cluster", true).append(c"db", "d"), 2, &conflict("cluster: true", "db"));
+        let both = conflict("cluster: true", "anyResource");
+        refused(|b| _ = b.append(c"anyResource", true).append(c"cluster", 1), 2, &both);
+        refused(|b| _ = b.append(c"cluster", false), 2, "resource: {cluster: false} must be true");
+        let specifier = "resource pattern must contain 'collection' or 'systemBuckets' specifier";
+        refused(|b| _ = b.append(c"db", "d"), 2, specifier);
+        refused(|_| (), 2, specifier);
+        let no_database = "resource {collection: '...'} must include 'db' field as well";
+        refused(|b| _ = b.append(c"collection", "c"), 2, no_database);
+        refused(
+            |b| _ = b.append(c"db", "d").append(c"collection", "$cmd"),
+            2,
+            "'$cmd' is not a valid collection name",
+        );
+        let mismatch = "BSON field 'resource.db' is the wrong type 'int', expected type 'string'";
+        refused(|b| _ = b.append(c"db", 1).append(c"collection", ""), 14, mismatch);
+        refused(|b| _ = b.append(c"table", "t"), 40_415, "BSON field 'resource.table' is an unknown field.");
+        parse(|b| _ = b.append(c"db", "local").append(c"collection", "oplog.$main")).unwrap();
     }
 
     #[test]

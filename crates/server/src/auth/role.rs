@@ -6,7 +6,7 @@ use crate::access::builtin;
 use crate::access::privilege::{Privilege, Privileges, add};
 use crate::access::resource::Pattern;
 use crate::protocol::names::RoleName;
-use base::bson::{Builder, Document, DocumentBuf, FieldName, Value, ValueBuf};
+use base::bson::{Array, Builder, Document, DocumentBuf, FieldName, Value, ValueBuf};
 use base::{Result, bail, err};
 use database::Database;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ pub(crate) fn privileges_in(document: Document<'_>) -> Vec<Privilege> {
 }
 
 fn stored(privilege: Document<'_>) -> Option<Privilege> {
-    let resource = Pattern::parse(privilege.get("resource")?.as_document()?).ok()?;
+    let resource = Pattern::parse("resource", privilege.get("resource")?.as_document()?).ok()?;
     let names = privilege.get("actions")?.as_array()?;
     let mut actions = Actions::NONE;
     for action in names.iter().filter_map(|name| Action::of_name(name.as_str()?)) {
@@ -137,6 +137,24 @@ pub(crate) fn check_exist(database: &Arc<Database>, roles: &[RoleName]) -> Resul
         [] => Ok(()),
         [one] => Err(err!(RoleNotFound, "Could not find role: {one}")),
         several => Err(err!(RoleNotFound, "Could not find roles: {}", several.join(", "))),
+    }
+}
+
+/// Parses a list of role names and removes duplicates.
+///
+/// Errors: BadValue for a value that is not a role name.
+pub(crate) fn read_names(names: Array<'_>, current: &str) -> Result<Vec<RoleName>> {
+    let mut roles = Vec::new();
+    for name in names.iter() {
+        add_name(&mut roles, read_name(name, current)?);
+    }
+    Ok(roles)
+}
+
+/// Adds a role that is not in the list yet.
+pub(crate) fn add_name(roles: &mut Vec<RoleName>, role: RoleName) {
+    if !roles.contains(&role) {
+        roles.push(role);
     }
 }
 

@@ -43,7 +43,7 @@ fn on_privileges(authorizer: &mut Authorizer<'_>, action: Action) -> Result<()> 
     for privilege in listed(authorizer.body, "privileges") {
         let Some(privilege) = privilege.as_document() else { continue };
         for resource in values(privilege, "resource").filter_map(|resource| resource.as_document()) {
-            match Pattern::parse(resource) {
+            match Pattern::parse("resource", resource) {
                 Ok(Pattern::Database(database) | Pattern::Collection(database, _)) => {
                     authorizer.require(Resource::Database(&database), action)?;
                 }

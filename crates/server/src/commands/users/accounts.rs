@@ -51,7 +51,7 @@ impl<'a> Parts<'a> {
             digests: fields.boolean("digestPassword")?.unwrap_or(true),
             mechanisms: fields.strings("mechanisms")?,
             custom_data,
-            roles: roles.map(|roles| named_roles(roles, &user.db)).transpose()?,
+            roles: roles.map(|roles| role::read_names(roles, &user.db)).transpose()?,
             restrictions: fields.array("authenticationRestrictions")?,
             user,
         };
@@ -125,11 +125,6 @@ pub(super) fn named_user(call: &Call<'_>, fields: &mut Fields<'_>) -> Result<Use
         Value::String(name) => Ok(UserName::new(name, call.request.database)),
         other => Err(fields.wrong_type(call.command.name, other.kind(), "string")),
     }
-}
-
-/// Parses the roles of a command.
-pub(super) fn named_roles(roles: Array<'_>, db: &str) -> Result<Vec<RoleName>> {
-    roles.iter().map(|name| role::read_name(name, db)).collect()
 }
 
 fn create(call: &mut Call<'_>) -> Result<HandlerStatus> {
@@ -366,13 +361,7 @@ pub(crate) const GRANT_ROLES: Row =
         .help("Grants roles to a user.");
 
 fn grant_roles(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    change_roles(call, |roles, named| {
-        for role in named {
-            if !roles.contains(&role) {
-                roles.push(role);
-            }
-        }
-    })
+    change_roles(call, |roles, named| named.into_iter().for_each(|role| role::add_name(roles, role)))
 }
 
 /// The row of `revokeRolesFromUser`.
@@ -396,7 +385,7 @@ fn change_roles(
     if named.is_empty() {
         bail!(BadValue, "{} command requires a non-empty \"roles\" array", call.command.name);
     }
-    let named = named_roles(named, &user.db)?;
+    let named = role::read_names(named, &user.db)?;
     let _changing = call.server.auth.changing.lock();
     let document = store::user(&call.server.database, &user)?;
     let found = document.and_then(|document| User::read(document.view())).ok_or_else(|| not_found(&user))?;

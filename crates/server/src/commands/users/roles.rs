@@ -7,9 +7,11 @@ use crate::auth::{restrictions, role};
 use crate::call::{Call, HandlerStatus, Row};
 use crate::protocol::fields::Fields;
 use crate::protocol::names::RoleName;
-use base::bson::{Array, Builder, Document, DocumentBuf, Value};
+use base::bson::{Array, Builder, Document, Value};
 use base::{ErrorCode, Result, bail, err};
 use database::Database;
+use std::collections::BTreeSet;
+use std::slice;
 use std::sync::Arc;
 
 /// The row of `createRole`.
@@ -20,7 +22,7 @@ pub(crate) const CREATE: Row = Row::write("createRole", create, Requirements::By
 fn create(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let role = own_role(call, &mut fields)?;
-    let privileges = privileges(&mut fields)?.ok_or_else(|| missing(call, "privileges"))?;
+    let privileges = privileges(call, &mut fields)?.ok_or_else(|| missing(call, "privileges"))?;
     let roles = roles(call, &mut fields)?.ok_or_else(|| missing(call, "roles"))?;
     let restrictions = fields.array("authenticationRestrictions")?;
     fields.finish()?;
@@ -62,7 +64,7 @@ pub(crate) const UPDATE: Row = Row::write("updateRole", update, Requirements::By
 fn update(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let role = own_role(call, &mut fields)?;
-    let privileges = privileges(&mut fields)?;
+    let privileges = privileges(call, &mut fields)?;
     let roles = roles(call, &mut fields)?;
     let restrictions = fields.array("authenticationRestrictions")?;
     fields.finish()?;
@@ -70,14 +72,17 @@ fn update(call: &mut Call<'_>) -> Result<HandlerStatus> {
         bail!(BadValue, "Must specify at least one field to update in updateRole");
     }
     let changing = call.server.auth.changing.lock();
-    check_changeable(&call.server.database, &role)?;
+    // A built-in role exists here. It has no document, so the write below does not find it.
+    role::check_exist(&call.server.database, slice::from_ref(&role))?;
+    if let Some(roles) = &roles {
+        check_grantable(&call.server.database, &role, roles)?;
+    }
     let mut set = Builder::new();
     if let Some(privileges) = &privileges {
         check_within(&role, privileges)?;
         role::append_privileges(&mut set, "privileges", privileges);
     }
     if let Some(roles) = &roles {
-        check_grantable(&call.server.database, &role, roles)?;
         role::append_names(&mut set, "roles", roles);
     }
     append_restrictions(&mut set, "updateRole", restrictions)?;
@@ -96,8 +101,9 @@ fn drop_role(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let role = own_role(call, &mut fields)?;
     fields.finish()?;
+    check_not_builtin(&role)?;
     let changing = call.server.auth.changing.lock();
-    check_changeable(&call.server.database, &role)?;
+    role::check_exist(&call.server.database, slice::from_ref(&role))?;
     let mut granted = Builder::new();
     granted.append(c"role", &role.role).append(c"db", &role.db);
     remove(call, granted.finish().view())?;
@@ -147,14 +153,17 @@ fn revoke_privileges(call: &mut Call<'_>) -> Result<HandlerStatus> {
 fn change_privileges(call: &mut Call<'_>, grants: bool) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let role = own_role(call, &mut fields)?;
-    let given = privileges(&mut fields)?.ok_or_else(|| missing(call, "privileges"))?;
+    let given = privileges(call, &mut fields)?.ok_or_else(|| missing(call, "privileges"))?;
     fields.finish()?;
     check_not_empty(call, "privileges", given.is_empty())?;
+    check_not_builtin(&role)?;
     let changing = call.server.auth.changing.lock();
-    let document = check_changeable(&call.server.database, &role)?;
-    let mut privileges = role::privileges_in(document.view());
     if grants {
         check_within(&role, &given)?;
+    }
+    let document = role::document(&call.server.database, &role)?.ok_or_else(|| not_found(&role))?;
+    let mut privileges = role::privileges_in(document.view());
+    if grants {
         given.into_iter().for_each(|one| privilege::add(&mut privileges, one));
     } else {
         for known in &mut privileges {
@@ -196,13 +205,15 @@ fn change_roles(call: &mut Call<'_>, grants: bool) -> Result<HandlerStatus> {
     let given = roles(call, &mut fields)?.ok_or_else(|| missing(call, "roles"))?;
     fields.finish()?;
     check_not_empty(call, "roles", given.is_empty())?;
+    check_not_builtin(&role)?;
     let changing = call.server.auth.changing.lock();
-    let document = check_changeable(&call.server.database, &role)?;
-    let mut roles = role::named_in(document.view());
     if grants {
         check_grantable(&call.server.database, &role, &given)?;
-        roles.extend(given);
-        dedup(&mut roles);
+    }
+    let document = role::document(&call.server.database, &role)?.ok_or_else(|| not_found(&role))?;
+    let mut roles = role::named_in(document.view());
+    if grants {
+        given.into_iter().for_each(|given| role::add_name(&mut roles, given));
     } else {
         roles.retain(|known| !given.contains(known));
     }
@@ -239,13 +250,21 @@ fn check_not_empty(call: &Call<'_>, field: &str, is_empty: bool) -> Result<()> {
 }
 
 /// Takes `privileges` and merges privileges on equal resources.
-fn privileges(fields: &mut Fields<'_>) -> Result<Option<Vec<Privilege>>> {
+///
+/// Errors: MongoDB's errors for wrong shapes; BadValue with all unknown actions.
+fn privileges(call: &Call<'_>, fields: &mut Fields<'_>) -> Result<Option<Vec<Privilege>>> {
     let Some(list) = fields.documents("privileges")? else { return Ok(None) };
-    let mut privileges = Vec::new();
+    let path = format!("{}.privileges", call.command.name);
+    let (mut privileges, mut unknown) = (Vec::new(), BTreeSet::new());
     for document in list.iter() {
-        privilege::add(&mut privileges, Privilege::parse(document)?);
+        privilege::add(&mut privileges, Privilege::parse(&path, document, &mut unknown)?);
     }
-    Ok(Some(privileges))
+    let names: Vec<String> = unknown.iter().map(|name| format!("'{name}'")).collect();
+    match names.len() {
+        0 => Ok(Some(privileges)),
+        1 => Err(err!(BadValue, "Unknown action type in privilege set: {}", names.join(", "))),
+        _ => Err(err!(BadValue, "Unknown action types in privilege set: {}", names.join(", "))),
+    }
 }
 
 /// Takes `roles` without duplicates.
@@ -253,22 +272,7 @@ fn privileges(fields: &mut Fields<'_>) -> Result<Option<Vec<Privilege>>> {
 /// Errors: an invalid role name.
 fn roles(call: &Call<'_>, fields: &mut Fields<'_>) -> Result<Option<Vec<RoleName>>> {
     let Some(list) = fields.array("roles")? else { return Ok(None) };
-    let names = list.iter().map(|name| role::read_name(name, call.request.database));
-    let mut names = names.collect::<Result<Vec<_>>>()?;
-    dedup(&mut names);
-    Ok(Some(names))
-}
-
-/// Removes duplicates and keeps the first of each role.
-fn dedup(roles: &mut Vec<RoleName>) {
-    let mut seen = Vec::new();
-    roles.retain(|role| {
-        let is_new = !seen.contains(role);
-        if is_new {
-            seen.push(role.clone());
-        }
-        is_new
-    });
+    role::read_names(list, call.request.database).map(Some)
 }
 
 fn append_restrictions(out: &mut Builder, path: &str, restrictions: Option<Array<'_>>) -> Result<()> {
@@ -280,14 +284,15 @@ fn append_restrictions(out: &mut Builder, path: &str, restrictions: Option<Array
     }
 }
 
-/// Returns the document of a role that is not built in.
-///
-/// Errors: InvalidRoleModification for a built-in role, RoleNotFound.
-fn check_changeable(database: &Arc<Database>, role: &RoleName) -> Result<DocumentBuf> {
-    if builtin::is_builtin(role) {
-        bail!(InvalidRoleModification, "{role} is a built-in role and cannot be modified");
+fn check_not_builtin(role: &RoleName) -> Result<()> {
+    match builtin::is_builtin(role) {
+        true => Err(err!(BadValue, "{role} is a built-in role and cannot be modified")),
+        false => Ok(()),
     }
-    role::document(database, role)?.ok_or_else(|| err!(RoleNotFound, "Could not find role: {role}"))
+}
+
+fn not_found(role: &RoleName) -> base::Error {
+    err!(RoleNotFound, "Role {role} not found")
 }
 
 /// Refuses roles that a role cannot inherit.
@@ -344,7 +349,7 @@ fn change(call: &Call<'_>, role: &RoleName, set: Document<'_>, lifts: bool) -> R
     update.end().end().end().append(c"$db", "admin");
     let written = call.run_inner(update.finish().view())?;
     match count(written.view()) {
-        0 => Err(err!(RoleNotFound, "Role {role} not found")),
+        0 => Err(not_found(role)),
         _ => Ok(()),
     }
 }
