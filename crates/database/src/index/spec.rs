@@ -219,7 +219,7 @@ impl IndexSpec {
         self.prepare_unique == other.prepare_unique
             && self.hidden == other.hidden
             && self.expire_after_seconds == other.expire_after_seconds
-            && self.text == other.text
+            && TextIndex::same_options(self.text.as_deref(), other.text.as_deref())
             && GeoIndex::same_options(self.geo.as_ref(), other.geo.as_ref())
             && self.same_signature(other)
     }

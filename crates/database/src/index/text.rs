@@ -243,6 +243,16 @@ fn extra<'d>(document: Document<'d>, path: &Path) -> Result<Option<Value<'d>>> {
 }
 
 impl TextIndex {
+    /// Returns true if all options except the version agree.
+    pub(super) fn same_options(a: Option<&TextIndex>, b: Option<&TextIndex>) -> bool {
+        let parts = |index: &TextIndex| {
+            let TextSpec { version: _, weights, wildcard, default_language, language_override } =
+                index.spec.clone();
+            (index.prefix, weights, wildcard, default_language, language_override)
+        };
+        a.map(parts) == b.map(parts)
+    }
+
     /// Returns the prefix of the keys of a term, with the values of the leading fields.
     pub(crate) fn term_key(&self, prefix: &[u8], term: &str) -> Vec<u8> {
         let mut key = prefix.to_vec();

@@ -55,6 +55,10 @@ impl TextSpec {
             if self.wildcard && field.name() == self.language_override {
                 continue;
             }
+            // Paths do not reach these fields.
+            if !frame.in_array && (field.name().starts_with('$') || field.name().contains('.')) {
+                continue;
+            }
             let path = frame.path_of(field.name());
             let Some((exact, weight)) = self.weight(&path, matches!(field.value(), Value::Document(_)))
             else {
