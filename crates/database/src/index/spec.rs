@@ -140,11 +140,40 @@ impl IndexSpec {
 
     /// Checks rules that stored specifications need not follow, since earlier versions did not check them.
     ///
-    /// Errors: CannotCreateIndex for weights of another index than a text index, errors of the options of a storage
-    /// engine.
+    /// Errors: CannotCreateIndex for options that exclude each other and for a path that begins with `$`, 6492800 for
+    /// `clustered: false`, errors of the options of a storage engine.
     pub(crate) fn check_new(&self, specification: Document<'_>) -> Result<()> {
+        if self
+            .parts
+            .iter()
+            .any(|part| part.path.as_str().starts_with('$') && !is_wildcard(part.path.as_str()))
+        {
+            return Err(illegal_name());
+        }
+        if specification.get("clustered").is_some_and(|clustered| !clustered.is_truthy()) {
+            bail!(6492800, "Value 'false' for field 'clustered' is invalid");
+        }
+        let version = specification.get("v").and_then(|version| version.as_i64());
+        if version == Some(1) && specification.find("collation").is_some() {
+            bail!(
+                CannotCreateIndex,
+                "Invalid index specification {specification}; cannot create an index with the 'collation' option and \
+                 v=1"
+            );
+        }
         if self.text.is_none() && specification.get("weights").is_some() {
-            bail!(CannotCreateIndex, "'weights' is an option of text indexes");
+            bail!(
+                CannotCreateIndex,
+                "Invalid index specification {specification}; the field 'weights' can only be specified with text \
+                 indexes"
+            );
+        }
+        if self.unique && self.prepare_unique {
+            bail!(
+                CannotCreateIndex,
+                "Invalid index specification {specification}; cannot create an index with the 'unique' option and the \
+                 'prepareUnique' option"
+            );
         }
         match specification.get("storageEngine") {
             Some(Value::Document(engines)) => check_storage_engine(engines),
@@ -325,12 +354,11 @@ impl Parser {
             "weights" | "default_language" | "language_override" | "textIndexVersion" => {
                 self.options.append(FieldName::new(name)?, value);
             }
-            "2dsphereIndexVersion" => _ = self.options.append(FieldName::new(name)?, value),
             "min" | "max" => {
                 let bound = value.as_number().ok_or_else(|| wrong_type(name, "a number", value))?;
                 self.options.append(FieldName::new(name)?, bound.to_f64());
             }
-            "bits" | "finestIndexedLevel" | "coarsestIndexedLevel" => {
+            "2dsphereIndexVersion" | "bits" | "finestIndexedLevel" | "coarsestIndexedLevel" => {
                 if value.as_number().is_none() {
                     return Err(wrong_type(name, "a number", value));
                 }
@@ -746,11 +774,14 @@ fn expiry(value: Value<'_>) -> Result<f64> {
 
 /// Checks the version of an index. MongoDB has 1 and 2, which are alike here.
 fn version(value: Value<'_>) -> Result<()> {
-    match value.as_number().and_then(|number| number.to_i64_exact()) {
+    let number = value.as_number().ok_or_else(|| wrong_type("v", "a number", value))?;
+    match number.to_i64_exact().and_then(|version| i32::try_from(version).ok()) {
         Some(1 | 2) => Ok(()),
         Some(other) => {
             Err(err!(CannotCreateIndex, "Invalid index specification; cannot create an index with v={other}"))
         }
-        None => Err(wrong_type("v", "a number", value)),
+        None => {
+            Err(err!(BadValue, "Index version must be representable as a 32-bit integer, but got {value}"))
+        }
     }
 }

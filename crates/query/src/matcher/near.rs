@@ -134,7 +134,7 @@ fn legacy(operators: Document<'_>) -> Result<Option<NearSpec>> {
                     spec.position = Some(found);
                     spec.near_sphere = name == "$nearSphere";
                 } else if let Some((position, max)) = with_distance(value) {
-                    if max < 0.0 {
+                    if max.is_nan() || max < 0.0 {
                         bail!(18522, "max distance must be non-negative");
                     }
                     spec.position = Some((position, false));

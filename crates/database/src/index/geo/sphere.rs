@@ -164,20 +164,14 @@ fn version(options: Document<'_>) -> Result<u8> {
     let Some(given) = options.get(VERSION) else { return Ok(3) };
     let name = VERSION;
     let known = "only versions: [1,2,3] are supported";
-    let Some(number) = given.as_number() else {
-        bail!(
-            CannotCreateIndex,
-            "Invalid type for geo index version {{ {name} : {name}: {given} }}, {known}"
-        );
-    };
     if matches!(given, Value::Double(double) if !double.is_normal()) {
         bail!(
             CannotCreateIndex,
             "Invalid value for geo index version {{ {name} : {name}: {given} }}, {known}"
         );
     }
-    match number.to_i64_clamped() {
-        version @ 1..=3 => Ok(version as u8),
+    match given.as_number().map(|number| number.to_i64_clamped()) {
+        Some(version @ 1..=3) => Ok(version as u8),
         _ => Err(err!(
             CannotCreateIndex,
             "unsupported geo index version {{ {name} : {name}: {given} }}, {known}"
