@@ -4,7 +4,8 @@
 //! `CreateFields::finish` checks its combination with other options. Options that other commands
 //! share have a function of their own (`images`).
 
-use crate::catalog::collection::{Capped, Options, View, clustered_expiry, parse_clustered};
+use crate::catalog::collection::{Capped, Options, View, checked_age, parse_clustered};
+use crate::index::IndexSpec;
 use crate::option_field::{check_storage_engine, count, flag, object, text, wrong_type};
 use crate::validator::{Validator, unknown_level};
 use base::bson::{Builder, Document, FieldName, Value, ValueBuf};
@@ -93,7 +94,7 @@ struct CreateFields<'a> {
     has_clustered: bool,
     clustered: Option<String>,
     expire_after_seconds: Option<i64>,
-    id_index: bool,
+    id_index: Option<Document<'a>>,
     no_id_index: bool,
     pre_images: Option<bool>,
     capped: bool,
@@ -120,7 +121,7 @@ impl<'a> CreateFields<'a> {
                 self.clustered = parse_clustered(value)?;
             }
             "expireAfterSeconds" => {
-                self.expire_after_seconds = Some(clustered_expiry(count(name, value)?)?);
+                self.expire_after_seconds = Some(checked_age(count(name, value)?)?);
             }
             "capped" => self.capped = flag(name, value)?,
             "size" => self.size = Some(count(name, value)?),
@@ -153,12 +154,8 @@ impl<'a> CreateFields<'a> {
             }
             "collation" => self.collation = Collation::parse(object(name, value)?, "create.collation")?,
             "idIndex" => {
-                self.id_index = true;
                 let id = object(name, value)?;
-                let key = id.get("key").and_then(|key| key.as_document());
-                if key.is_none_or(|key| key.iter().count() != 1 || key.get("_id").is_none()) {
-                    bail!(BadValue, "The field 'key' for an _id index must be {{_id: 1}}, but got {id}");
-                }
+                self.id_index = Some(id);
                 if let Some(collation) = id.get("collation").and_then(|value| value.as_document()) {
                     self.id_collation = Some(Collation::parse(collation, "create.idIndex.collation")?);
                 }
@@ -199,11 +196,17 @@ impl<'a> CreateFields<'a> {
         if self.pre_images == Some(true) {
             check_images(namespace, self.view_on.is_some())?;
         }
+        if let Some(id) = self.id_index {
+            if self.view_on.is_some() {
+                bail!(InvalidOptions, "'idIndex' is not allowed with 'viewOn'");
+            }
+            let spec = IndexSpec::parse(id, namespace, context)?;
+            if !spec.is_id_pattern() {
+                bail!(BadValue, "The field 'key' for an _id index must be {{_id: 1}}, but got {}", spec.key);
+            }
+        }
         if let Some(id) = &self.id_collation {
             check_id_collation(id, &self.collation)?;
-        }
-        if let (Some(_), true) = (self.view_on, self.id_index) {
-            bail!(InvalidOptions, "'idIndex' is not allowed with 'viewOn'");
         }
         let view = match (self.view_on, self.pipeline) {
             (Some(on), pipeline) => {
@@ -265,7 +268,7 @@ impl<'a> CreateFields<'a> {
             _ if self.view_on.is_some() => {
                 err!(6026500, "The 'clusteredIndex' option is not supported with views")
             }
-            _ if self.id_index => {
+            _ if self.id_index.is_some() => {
                 err!(InvalidOptions, "The 'clusteredIndex' option is not supported with the 'idIndex' option")
             }
             _ if self.size.is_some() => {
@@ -287,6 +290,9 @@ impl<'a> CreateFields<'a> {
                     6127800,
                     "Clustered capped collection only available with 'enableTestCommands' server parameter"
                 )
+            }
+            _ if self.clustered.is_none() && self.expire_after_seconds.is_some() => {
+                err!(InvalidOptions, "'expireAfterSeconds' requires clustering to be enabled")
             }
             _ => return Ok(()),
         })

@@ -61,6 +61,12 @@ impl Database {
     ) -> Result<Option<Committed>> {
         options::check_new(options, context)?;
         let options = options::parse(options, namespace, context)?;
+        if options.view.is_some() && namespace.collection() == "system.views" {
+            bail!(
+                InvalidNamespace,
+                "Cannot create a view called 'system.views': this is a reserved system namespace"
+            );
+        }
         if let Some(transaction) = operation.transaction() {
             let view = transaction.view();
             // Transactions must create a new collection. An existing one may belong to another

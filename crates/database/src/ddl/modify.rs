@@ -8,7 +8,7 @@ use super::build::IndexBuild;
 use super::build_state::BuildProgress;
 use super::indexes::{Registered, Registration, name_of_index};
 use super::views::check_pipeline;
-use crate::catalog::collection::{Collection, View, clustered_expiry};
+use crate::catalog::collection::{Collection, View, checked_age};
 use crate::catalog::options;
 use crate::changes::logged::LoggedCommand;
 use crate::commit::catalog_change::CatalogChange;
@@ -196,7 +196,7 @@ impl CollectionChange<'_> {
                     "'expireAfterSeconds' is only supported on collections clustered by _id"
                 );
             }
-            options.expire_after_seconds = seconds.map(clustered_expiry).transpose()?;
+            options.expire_after_seconds = seconds.map(checked_age).transpose()?;
         }
         if let Some(option) = self.pre_images {
             options.pre_images = options::images(option, "collMod")?;
