@@ -16,7 +16,7 @@ use crate::database::Database;
 use crate::index::IndexSpec;
 use crate::scope::Scope;
 use crate::validator::ValidatorChange;
-use base::bson::{Array, Document, Value};
+use base::bson::{Array, Document, Value, compare_documents};
 use base::{Namespace, Result, bail, err};
 use query::{Context, Interrupt};
 use std::sync::Arc;
@@ -193,7 +193,7 @@ impl CollectionChange<'_> {
             if options.clustered.is_none() {
                 bail!(
                     InvalidOptions,
-                    "'expireAfterSeconds' is only supported on collections clustered by _id"
+                    "'expireAfterSeconds' option is only supported on collections clustered by _id"
                 );
             }
             options.expire_after_seconds = seconds.map(checked_age).transpose()?;
@@ -202,32 +202,65 @@ impl CollectionChange<'_> {
             options.pre_images = options::images(option, "collMod")?;
             options::check_images(&collection.namespace, collection.data.is_none())?;
         }
-        self.index.map(|index| index.apply(collection)).transpose()
+        let others =
+            self.validator.is_any() || self.pre_images.is_some() || self.expire_after_seconds.is_some();
+        self.index.map(|index| index.apply(collection, others)).transpose()
     }
 }
 
 impl IndexChange<'_> {
-    /// Applies the change. Returns the index's specification before and after.
-    fn apply(&self, collection: &mut Collection) -> Result<ChangedIndex> {
-        let name = name_of_index(collection.data()?, self.index)?;
+    /// Applies the change. Returns the index's specification before and after. `others` is true if the collMod changes
+    /// other options too.
+    fn apply(&self, collection: &mut Collection, others: bool) -> Result<ChangedIndex> {
+        let name = self.name(collection)?;
         let namespace = &collection.namespace;
         if collection.options.clustered.as_deref() == Some(&*name) {
-            bail!(IndexNotFound, "cannot find index {name} for ns {namespace}, which is clustered by it");
+            if self.hidden.is_some() {
+                bail!(6011800, "The 'hidden' option is not supported for a clusteredIndex");
+            }
+            bail!(IndexNotFound, "cannot find index {name} for ns {namespace}");
+        }
+        if self.hidden.is_some() && namespace.collection().starts_with("system.") {
+            bail!(BadValue, "Can't hide index on system collection");
         }
         let mut indexes = collection.data.iter_mut().flat_map(|data| &mut data.indexes);
         let index = indexes.find(|index| index.spec.name == name);
         let index =
             index.ok_or_else(|| err!(IndexNotFound, "cannot find index {name} for ns {namespace}"))?;
         let before = index.spec.clone();
-        let after = Arc::new(self.applied(&before)?);
+        let after = Arc::new(self.applied(&before, others)?);
         *index = Arc::new(index.with(after.clone(), index.ident, &index.multikey_bits()));
         Ok((before, after))
     }
 
+    /// Returns the name of the index.
+    ///
+    /// Errors: IndexNotFound, AmbiguousIndexKeyPattern.
+    fn name(&self, collection: &Collection) -> Result<String> {
+        let data = collection.data()?;
+        let Value::Document(key) = self.index else { return name_of_index(data, self.index) };
+        let specs = data.indexes.iter().map(|index| &index.spec);
+        let same: Vec<_> = specs.filter(|spec| compare_documents(spec.key.view(), key).is_eq()).collect();
+        match same.as_slice() {
+            [] => Err(err!(IndexNotFound, "cannot find index {key} for ns {}", collection.namespace)),
+            [spec] => Ok(spec.name.clone()),
+            [first, second, ..] => Err(err!(
+                AmbiguousIndexKeyPattern,
+                "index keyPattern {key} matches {} indexes, must use index name. Conflicting indexes:{}, {}",
+                same.len(),
+                first.to_document(),
+                second.to_document()
+            )),
+        }
+    }
+
     /// Returns the changed specification. Errors: BadValue, InvalidOptions.
-    fn applied(&self, before: &IndexSpec) -> Result<IndexSpec> {
+    fn applied(&self, before: &IndexSpec, others: bool) -> Result<IndexSpec> {
         let mut spec = before.clone();
-        if self.unique && !spec.unique {
+        // Both options have no effect on a unique index.
+        let is_unique = spec.unique || spec.is_id_pattern();
+        let prepare = self.prepare_unique.filter(|prepare| !is_unique && *prepare != spec.prepare_unique);
+        if self.unique && !is_unique {
             if !spec.prepare_unique {
                 bail!(
                     InvalidOptions,
@@ -236,23 +269,30 @@ impl IndexChange<'_> {
             }
             spec.set_unique();
         }
-        let prepares = self.prepare_unique == Some(true) && !spec.prepare_unique;
-        if prepares && (self.hidden.is_some() || self.expire_after_seconds.is_some()) {
-            bail!(InvalidOptions, "collMod takes 'prepareUnique' without other changes only");
+        if let Some(seconds) = self.expire_after_seconds {
+            if spec.is_id_pattern() {
+                bail!(InvalidOptions, "the _id field does not support TTL indexes");
+            }
+            if spec.expire_after_seconds.is_none() && spec.parts.len() > 1 {
+                bail!(
+                    InvalidOptions,
+                    "TTL indexes are single-field indexes, compound indexes do not support TTL"
+                );
+            }
+            if spec.wildcard.is_some() {
+                bail!(InvalidOptions, "Index type 'wildcard' cannot be a TTL index");
+            }
+            spec.expire_after_seconds = Some(checked_age(seconds as i64)? as f64);
         }
-        if spec.is_id_pattern() && self.hidden == Some(true) {
+        if spec.is_id_pattern() && self.hidden.is_some() {
             bail!(BadValue, "can't hide _id index");
         }
-        if let Some(seconds) = self.expire_after_seconds {
-            let is_ttl = spec.expire_after_seconds.is_some();
-            if !is_ttl && (spec.parts.len() > 1 || spec.is_id_pattern()) {
-                bail!(InvalidOptions, "TTL indexes are single-field indexes");
-            }
-            spec.expire_after_seconds = Some(seconds);
-        }
         spec.hidden = self.hidden.unwrap_or(spec.hidden);
-        if let Some(prepare) = self.prepare_unique.filter(|prepare| *prepare != spec.prepare_unique) {
-            if spec.unique || spec.is_hashed() || spec.wildcard.is_some() {
+        if let Some(prepare) = prepare {
+            if others || self.hidden.is_some() || self.expire_after_seconds.is_some() {
+                bail!(InvalidOptions, "prepareUnique cannot be combined with any other modification.");
+            }
+            if spec.is_hashed() || spec.wildcard.is_some() {
                 bail!(InvalidOptions, "Cannot prepare index {} to become unique", spec.name);
             }
             spec.prepare_unique = prepare;

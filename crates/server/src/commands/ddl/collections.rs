@@ -252,9 +252,11 @@ pub(crate) const COLL_MOD: Row = Row::write("collMod", coll_mod, Requirements::B
 fn expiry(value: Value<'_>) -> Result<Option<i64>> {
     match value {
         Value::String("off") => Ok(None),
-        Value::String(_) => {
-            Err(err!(InvalidOptions, "Invalid string value for the 'expireAfterSeconds' option: {value}"))
-        }
+        Value::String(text) => Err(err!(
+            InvalidOptions,
+            "Invalid string value for the 'clusteredIndex::expireAfterSeconds' option. Got: '{text}'. Accepted \
+                 value is 'off'"
+        )),
         _ => match value.as_number() {
             Some(number) => Ok(Some(number.to_i64_clamped())),
             None => Err(err!(

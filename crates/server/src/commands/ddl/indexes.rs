@@ -233,18 +233,15 @@ pub(crate) fn change(index: Document<'_>, dry_run: bool) -> Result<IndexChange<'
     let index = match (name, key) {
         (Some(name), None) => Value::String(name),
         (None, Some(key)) => Value::Document(key),
-        (None, None) => bail!(InvalidOptions, "must specify either index name or key pattern"),
+        (None, None) => bail!(InvalidOptions, "Must specify either index name or key pattern."),
         (Some(_), Some(_)) => bail!(InvalidOptions, "Cannot specify both key pattern and name."),
     };
     let alone = expire_after_seconds.is_none() && hidden.is_none() && prepare_unique.is_none();
     if alone && unique.is_none() {
         bail!(InvalidOptions, "no expireAfterSeconds, hidden, unique, or prepareUnique field");
     }
-    if expire_after_seconds.is_some_and(|seconds| seconds < 0.0) {
-        bail!(InvalidOptions, "TTL index 'expireAfterSeconds' option cannot be less than 0");
-    }
     if unique == Some(false) {
-        bail!(BadValue, "'Unique' can only be true");
+        bail!(BadValue, "Cannot make index non-unique");
     }
     if unique.is_some() && prepare_unique.is_some() {
         bail!(InvalidOptions, "collMod takes 'unique' and 'prepareUnique' one after the other only");
@@ -274,7 +271,7 @@ pub(crate) fn append_change(
     if after.hidden != before.hidden {
         reply.append(c"hidden_old", before.hidden).append(c"hidden_new", after.hidden);
     }
-    if change.prepare_unique.is_some_and(|prepare| prepare != before.prepare_unique) {
+    if change.prepare_unique.is_some() && after.prepare_unique != before.prepare_unique {
         reply.append(c"prepareUnique_old", before.prepare_unique);
         reply.append(c"prepareUnique_new", after.prepare_unique);
     }
