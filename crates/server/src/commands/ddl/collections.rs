@@ -193,6 +193,9 @@ fn convert_to_capped(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let size = fields.required("size", Fields::integer)?;
     // MongoDB ignores other fields of this command.
     fields.rest();
+    if matches!(namespace.collection(), "system.profile" | "system.views") {
+        bail!(BadValue, "{namespace} cannot be converted to a capped collection");
+    }
     if size <= 0 {
         bail!(InvalidOptions, "Capped collection size must be greater than zero");
     }

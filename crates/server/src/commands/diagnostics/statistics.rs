@@ -42,6 +42,9 @@ fn scale(fields: &mut Fields<'_>) -> Result<i64> {
     Ok(scale)
 }
 
+/// The largest scale of `dbStats`: a pebibyte.
+const SCALE_MAX: i64 = 1 << 50;
+
 /// The row of `dbStats`.
 pub(crate) const DB_STATS: Row = Row::read("dbStats", db_stats, Requirements::Database(Action::DbStats))
     .help("Returns the sizes of a database.");
@@ -49,6 +52,9 @@ pub(crate) const DB_STATS: Row = Row::read("dbStats", db_stats, Requirements::Da
 fn db_stats(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields().after_name();
     let scale = scale(&mut fields)?;
+    if scale > SCALE_MAX {
+        bail!(BadValue, "BSON field 'scale' value must be <= {SCALE_MAX}, actual value '{scale}'");
+    }
     let free_storage = fields.flag("freeStorage")?.unwrap_or(false);
     fields.finish()?;
     let database = &call.server.database;
@@ -131,6 +137,9 @@ fn data_size(call: &mut Call<'_>) -> Result<HandlerStatus> {
     }
     fields.finish()?;
     let began = time::now();
+    if let Some(collection) = call.server.database.collection(&namespace) {
+        collection.data()?;
+    }
     let (size, count) = match bounds {
         // The counts are exact, so they also serve as the estimate.
         [None, None] => {

@@ -161,18 +161,12 @@ fn set_parameter(call: &mut Call<'_>) -> Result<HandlerStatus> {
     }
     match first.name() {
         LOG_LEVEL => {
-            let level = first.value().as_number().map(|level| level.to_i64_clamped());
-            let level = level.or(first.value().as_bool().map(i64::from));
-            let level = level.ok_or_else(|| {
-                err!(BadValue, "Failed to set parameter {LOG_LEVEL}: the value must be a number")
-            })?;
-            if level < 0 {
-                bail!(
-                    BadValue,
-                    "Invalid value for parameter {LOG_LEVEL}: {level} is not greater than or equal to 0"
-                );
-            }
-            call.reply.append(c"was", components::set_level(i32::try_from(level).unwrap_or(i32::MAX)));
+            let number = first.value().as_number().filter(|level| !level.is_nan());
+            let level = number.map(|level| level.to_i64_clamped()).or(first.value().as_bool().map(i64::from));
+            let level = level.and_then(|level| i32::try_from(level).ok()).filter(|level| *level >= 0);
+            let level =
+                level.ok_or_else(|| err!(BadValue, "Invalid value for {LOG_LEVEL}: {}", first.value()))?;
+            call.reply.append(c"was", components::set_level(level));
         }
         VERBOSITY => {
             let Value::Document(requested) = first.value() else {
