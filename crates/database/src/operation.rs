@@ -155,11 +155,6 @@ impl Drop for Operation {
 }
 
 impl Operation {
-    /// Counts a blocking sort.
-    pub(crate) fn count_sort(&self) {
-        self.shared.sorts.fetch_add(1, Relaxed);
-    }
-
     /// Returns an operation without a deadline that runs long work in place.
     pub fn new(id: u64) -> Operation {
         Operation::of_database(id, |work| work(), Arc::default())

@@ -30,6 +30,8 @@ pub(super) struct Plans {
     uses: Mutex<Vec<PlanUse>>,
     /// True if the operation found a document by `_id` without planning.
     by_id: AtomicBool,
+    /// True if the operation has sorted documents.
+    sorts: AtomicBool,
     /// True if its plan runs for explain.
     explained: AtomicBool,
 }
@@ -58,6 +60,17 @@ impl Operation {
         self.plans.by_id.store(true, Relaxed);
     }
 
+    /// Counts a blocking sort.
+    pub(crate) fn count_sort(&self) {
+        self.plans.sorts.store(true, Relaxed);
+        self.shared.sorts.fetch_add(1, Relaxed);
+    }
+
+    /// Returns true if the operation has sorted documents.
+    pub fn sorts(&self) -> bool {
+        self.plans.sorts.load(Relaxed)
+    }
+
     /// Returns its plans in the format of MongoDB's `planSummary`; `None` without any plan.
     pub fn plan_summary(&self) -> Option<String> {
         let by_id = self.plans.by_id.load(Relaxed).then(|| "EXPRESS_IXSCAN { _id: 1 }".to_string());
@@ -77,6 +90,7 @@ impl Operation {
     /// Discards the recorded plans before the next statement.
     pub fn clear_plans(&self) {
         self.plans.by_id.store(false, Relaxed);
+        self.plans.sorts.store(false, Relaxed);
         self.plans.uses.lock().clear();
     }
 }

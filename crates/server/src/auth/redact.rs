@@ -47,7 +47,7 @@ pub(crate) fn truncated(command: DocumentBuf) -> DocumentBuf {
     let mut text = command.to_string();
     text.truncate(text.floor_char_boundary(COMMAND_MAX));
     let mut out = Builder::new();
-    out.append(c"$truncated", &text);
+    out.append(c"$truncated", &text).append_optional(c"comment", command.view().get("comment"));
     out.finish()
 }
 
@@ -114,7 +114,12 @@ mod tests {
         long.begin_array(c"documents");
         (0..SHOWN_MAX).for_each(|_| _ = long.push("ä"));
         long.end();
-        let text = shown("insert", &long.finish());
+        long.append(c"comment", "kept");
+        let long = long.finish();
+        let text = shown("insert", &long);
         assert!(text.len() <= SHOWN_MAX + 3 && text.ends_with("..."));
+        let short = truncated(long);
+        let kept: Vec<_> = short.view().iter().map(|field| (field.name(), field.value().as_str())).collect();
+        assert!(matches!(kept[..], [("$truncated", Some(_)), ("comment", Some("kept"))]));
     }
 }

@@ -61,7 +61,8 @@ pub(crate) fn report(server: &Server, setting: Option<&Setting>, finished: &Fini
             None => slow(entry.took),
         };
         let is_profiled = setting.level == 2 || (setting.level == 1 && chosen);
-        if is_profiled {
+        // The command that reads and changes the settings has no entry.
+        if is_profiled && finished.command.name != "profile" {
             profiled.push(entry.document.clone());
         }
         if chosen {
@@ -133,19 +134,20 @@ impl Finished<'_> {
             out.append_optional(c"originatingCommand", command.map(|command| command.view()));
         }
         let (keys, documents) = operation.as_ref().map_or((0, 0), |used| used.examined());
+        let sorted = operation.as_ref().is_some_and(|used| used.operation.sorts());
         if let Ok(reply) = self.outcome {
             let cursor = reply.get("cursor").and_then(|cursor| cursor.as_document());
             let id = cursor.and_then(|cursor| cursor.get("id")).and_then(|id| id.as_i64());
             if let Some(id) = id.filter(|id| *id != 0) {
                 out.append(c"cursorid", id);
             }
-            out.append_number(c"keysExamined", keys).append_number(c"docsExamined", documents);
+            append_work(&mut out, (keys, documents), sorted);
             if id == Some(0) {
                 out.append(c"cursorExhausted", true);
             }
             self.append_counts(&mut out, reply, cursor);
         } else {
-            out.append_number(c"keysExamined", keys).append_number(c"docsExamined", documents);
+            append_work(&mut out, (keys, documents), sorted);
         }
         let plan = operation.and_then(|used| used.operation.plan_summary());
         self.finish(out, plan.as_deref(), self.took)
@@ -155,7 +157,7 @@ impl Finished<'_> {
         let mut out = Builder::new();
         out.append(c"op", kind(self.command.name)).append(c"ns", &self.namespace());
         self.append_command(&mut out, || note.statement.clone());
-        out.append_number(c"keysExamined", note.examined.0).append_number(c"docsExamined", note.examined.1);
+        append_work(&mut out, note.examined, note.sorted);
         out.append_all(note.counts.view());
         self.finish(out, note.plan.as_deref(), note.took)
     }
@@ -254,6 +256,14 @@ impl Finished<'_> {
 
     fn has_secrets(&self) -> bool {
         is_secret(self.request.database, self.collection)
+    }
+}
+
+/// Appends the numbers of examined keys and documents, and if the operation sorted.
+fn append_work(out: &mut Builder, (keys, documents): (i64, i64), sorted: bool) {
+    out.append_number(c"keysExamined", keys).append_number(c"docsExamined", documents);
+    if sorted {
+        out.append(c"hasSortStage", true);
     }
 }
 

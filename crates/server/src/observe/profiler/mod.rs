@@ -100,6 +100,8 @@ pub(crate) struct Note {
     pub(crate) examined: (i64, i64),
     /// Summary of the plan.
     pub(crate) plan: Option<String>,
+    /// True if it has sorted documents.
+    pub(crate) sorted: bool,
     pub(crate) took: Duration,
 }
 
@@ -133,6 +135,7 @@ impl Notes {
             counts: counts.finish(),
             examined: (examined.0 - self.examined.0, examined.1 - self.examined.1),
             plan: operation.plan_summary(),
+            sorted: operation.sorts(),
             took: now - self.began,
         });
         operation.clear_plans();
