@@ -85,11 +85,14 @@ fn server_status_has_the_fields_of_tools_with_correct_counts() {
     assert_types(&before, Type::Boolean, &["mem/supported"]);
     run(&mut client, "{find: 'c', filter: {a: {$gt: 1}}, $db: 'status'}");
     run(&mut client, "{find: 'c', sort: {b: 1}, $db: 'status'}");
+    run(&mut client, "{aggregate: 'empty', pipeline: [], cursor: {}, $db: 'status'}");
+    run(&mut client, "{unheard: 1, $db: 'status'}");
     let after = run(&mut client, "{serverStatus: 1, $db: 'admin'}");
     let grown = |path: &str| number(&after, path) - number(&before, path);
     // Only an own server has no other clients that change these values.
     if std::env::var_os("VELLUM_SERVER").is_none() {
-        assert_eq!(grown("opcounters/query"), 2.0);
+        assert_eq!(grown("opcounters/query"), 3.0);
+        assert_eq!(grown("metrics/commands/<UNKNOWN>"), 1.0);
         assert_eq!(grown("metrics/queryExecutor/scanned"), 2.0);
         assert_eq!(grown("metrics/queryExecutor/scannedObjects"), 5.0);
         assert_eq!(grown("metrics/operation/scanAndOrder"), 1.0);

@@ -66,6 +66,7 @@ pub(crate) fn run(
         .or_else(|| table::position(request.name));
     let Some((at, Row { command, run: handler })) = at.and_then(|at| Some((at, table::ROWS.get(at)?))) else {
         server.counters.requests.add(1);
+        server.counters.unknown_commands.add(1);
         let error = err!(CommandNotFound, "no such command: '{}'", request.name);
         return refuse(server, state, reply, &error);
     };

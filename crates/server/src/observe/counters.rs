@@ -17,6 +17,8 @@ pub(crate) struct Counters {
     pub(crate) bytes_out: Counter,
     /// Requests received.
     pub(crate) requests: Counter,
+    /// Requests of commands that do not exist.
+    pub(crate) unknown_commands: Counter,
     /// Inserted documents, as in opcounters.
     pub(crate) inserted: Counter,
     /// Update statements.

@@ -195,9 +195,9 @@ fn network(counters: &Counters, reply: &mut Builder) {
 fn op_counters(counters: &Counters, reply: &mut Builder) {
     let sums = counters.operations.sums();
     let ran = |name: &str| table::position(name).and_then(|at| sums.get(at)).map_or(0, |sum| sum.total);
-    let counted = ["find", "insert", "update", "delete", "getMore"];
+    let counted = ["find", "aggregate", "insert", "update", "delete", "getMore"];
     let others = table::commands().map(|command| command.name).filter(|name| !counted.contains(name));
-    reply.append(c"insert", counters.inserted.get()).append(c"query", ran("find"));
+    reply.append(c"insert", counters.inserted.get()).append(c"query", ran("find") + ran("aggregate"));
     reply.append(c"update", counters.updated.get()).append(c"delete", counters.deleted.get());
     reply.append(c"getmore", ran("getMore")).append(c"command", others.map(ran).sum::<i64>());
 }
@@ -335,7 +335,7 @@ fn memory(reply: &mut Builder) {
 }
 
 fn metrics(counters: &Counters, database: &Database, reply: &mut Builder) {
-    reply.begin_document(c"commands");
+    reply.begin_document(c"commands").append(c"<UNKNOWN>", counters.unknown_commands.get());
     for (command, sum) in table::commands().zip(counters.operations.sums()) {
         reply.begin_document(FieldName::literal(command.name));
         reply.append(c"failed", sum.failed).append(c"total", sum.total).end();
