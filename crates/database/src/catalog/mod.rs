@@ -24,6 +24,7 @@ use base::namespace::check_database_name;
 use base::{Namespace, Result, bail, err};
 use imbl::{OrdMap, OrdSet};
 use query::Context;
+use query::context::Uninterrupted;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use storage::Ident;
@@ -377,6 +378,11 @@ pub(crate) fn from_entry(entry: Document<'_>, context: &Context) -> Result<Colle
     };
     let uuid = bytes.try_into().map_err(|_| corrupted())?;
     Ok(Collection { namespace, uuid, options, data, generation: stored_generation(entry) })
+}
+
+/// Returns true if the database can be opened with this entry.
+pub(crate) fn can_be_read(entry: &DocumentBuf) -> bool {
+    from_entry(entry.view(), &Context::new(0, 1, Arc::new(Uninterrupted))).is_ok()
 }
 
 /// Returns the catalog generation that wrote the entry.

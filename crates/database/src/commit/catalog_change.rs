@@ -7,7 +7,7 @@
 
 use crate::catalog::collection::{Collection, Counts, Data, Options};
 use crate::catalog::history::replaced_by;
-use crate::catalog::{Catalog, SavedState, entry, entry_with};
+use crate::catalog::{Catalog, SavedState, can_be_read, entry, entry_with};
 use crate::changes::logged::LoggedCommand;
 use crate::database::Database;
 use crate::index::{Index, IndexSpec};
@@ -314,6 +314,7 @@ impl<'db> CatalogChange<'db> {
         );
         collection.generation = self.generation;
         let stored = entry(&collection);
+        debug_assert!(can_be_read(&stored), "the next start could not read {}", stored.view());
         self.change.batch.put(CATALOG, collection.namespace.as_str().as_bytes(), Value::from(stored.bytes()));
         if let Some(data) = &collection.data {
             self.change.side_effects.push(SideEffect::Generation(data.ident, Some(collection.generation)));
