@@ -22,6 +22,9 @@ use std::time::{Duration, Instant};
 /// Maximum wait of a command without maxTimeMS.
 const WAIT_MAX: Duration = Duration::from_secs(24 * 3600);
 
+/// Maximum wait for an execution ticket. The wait for a connection to the store has the same limit.
+const EXECUTION_WAIT: Duration = Duration::from_secs(30);
+
 /// Returns the deadline of a command's waits.
 ///
 /// Errors: MaxTimeMSExpired after the deadline.
@@ -91,7 +94,7 @@ fn until_admitted(ticket: &Ticket<Arc<Queue>>) -> Option<Ready> {
 /// A command that continues after another wait has no ticket, and later statements of transactions have none: commands
 /// with tickets may wait for them. A session that replaces its open transaction does not wait for its own ticket.
 ///
-/// Errors: MaxTimeMSExpired.
+/// Errors: MaxTimeMSExpired; HostUnreachable after [`EXECUTION_WAIT`].
 pub(crate) fn for_execution(
     state: &ConnectionState,
     progress: &mut Progress,
@@ -109,7 +112,12 @@ pub(crate) fn for_execution(
     let Some(queue) = queue else { return Ok(None) };
     let ticket = progress.execution.get_or_insert_with(|| Ticket::take(queue.clone()));
     let Some(ready) = until_admitted(ticket) else { return Ok(None) };
-    Ok(Some(Event::Other { until: deadline(progress, arguments)?, ready }))
+    let until = deadline(progress, arguments)?;
+    let end = progress.began.map_or_else(time::now, |began| began.at) + EXECUTION_WAIT;
+    if time::now() >= end {
+        bail!(HostUnreachable, "the {} running commands of the store have left no place", queue.limit());
+    }
+    Ok(Some(Event::Other { until: until.min(end), ready }))
 }
 
 /// Returns the wait of a write while fsync has locked writes. It happens here and not in the

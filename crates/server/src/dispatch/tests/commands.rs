@@ -428,7 +428,8 @@ fn a_command_waits_for_an_execution_ticket() {
     let (_, reply) = client.frame(&late);
     assert_eq!(code(&body(&reply).to_owned()), Some(50));
     let count = command(0, |b| _ = b.append(c"count", "c"));
-    client.until(&count);
+    let began = std::time::Instant::now();
+    assert!(client.until(&count).duration_since(began) <= std::time::Duration::from_secs(31));
     assert_eq!(queue.len(), 2);
     drop(running);
     let (_, reply) = client.frame(&count);
