@@ -155,6 +155,6 @@ fn reads_of_many_clients_share_the_threads_of_a_front() {
     });
     let status = run(&mut client, "serverStatus: 1, $db: 'admin'").view().to_string();
     assert!(status.contains(
-        "queues: { execution: { write: { out: 0, available: 128, totalTickets: 128, queueLength: 0 }"
+        "queues: { execution: { write: { out: 0, available: 128, totalTickets: 128, normalPriority: { queueLength: 0 } }"
     ));
 }

@@ -14,7 +14,7 @@
 use crate::config::Config;
 use crate::connection::{Connection, Param, Statement};
 use crate::failure::{Failure, PgResult, lock};
-use crate::group::{COMMITS_MAX, Groups};
+use crate::group::Groups;
 use crate::incarnations::Incarnations;
 use crate::lease::Lease;
 use crate::members::{self, Standbys};
@@ -51,13 +51,6 @@ pub struct Limits {
     pub transactions: usize,
     /// Maximum age of a state read on a standby.
     pub stale: Duration,
-}
-
-impl Limits {
-    /// Returns the maximum number of writes that run at a time.
-    pub fn writes(&self) -> usize {
-        COMMITS_MAX
-    }
 }
 
 impl Default for Limits {

@@ -27,8 +27,8 @@ const RUNNING_MAX: usize = 2;
 /// Maximum number of commits in a group.
 const GROUP_MAX: usize = 64;
 
-/// Number of commits in full groups. Further writers would only wait.
-pub(crate) const COMMITS_MAX: usize = RUNNING_MAX * GROUP_MAX;
+/// Number of commits in full groups: the writes that a front runs at a time. Further writers would only wait.
+pub const COMMITS_MAX: usize = RUNNING_MAX * GROUP_MAX;
 
 /// Number of commits that run alone after a refused group.
 const ALONE_AFTER_REFUSAL: usize = 32;

@@ -62,5 +62,6 @@ mod times;
 
 pub use config::{Config, TargetSessionAttrs};
 pub use front::Limits;
+pub use group::COMMITS_MAX;
 pub use state::PostgresStore;
 pub use stream::Tls;

@@ -1,7 +1,7 @@
 //! A count that grows, and its waiters (an eventcount, by Reed and Kanodia).
 //!
-//! All waits in this process for other work are waits for a count: a durable position, a number of commits, the ticket
-//! at the front of a queue. A wait gives a waker and holds no thread, or it holds a thread.
+//! All waits in this process for other work are waits for a count: a durable position, a number of commits, the latest
+//! admitted ticket of a queue. A wait gives a waker and holds no thread, or it holds a thread.
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex};

@@ -74,7 +74,11 @@ impl Logged {
 
     /// Returns the bytes that it holds besides those of its change.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.pre_image.as_ref().map_or(0, |image| image.len())
+        let own = match &self.action {
+            Action::Insert(_) | Action::Update(_, None) => 0,
+            Action::Update(_, Some(own)) | Action::Delete(own) => own.bytes().len(),
+        };
+        own + self.pre_image.as_ref().map_or(0, |image| image.len())
     }
 
     /// Sets the statement number within a retryable write.

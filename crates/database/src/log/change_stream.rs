@@ -10,7 +10,7 @@ use crate::plan::Read;
 use crate::storage_error;
 use crate::watch::{Progress, State};
 use base::bson::{Builder, Document, DocumentCow};
-use base::{Error, Namespace, Result, bail};
+use base::{Error, ErrorCode, Namespace, Result, bail};
 use parking_lot::Mutex;
 use query::change::{
     Action, ChangeStream, Entry, Event, EventContext, ResumeToken, Scope, Spec, history_lost, id_modified,
@@ -147,9 +147,13 @@ impl Events {
             debug_assert!(found.time > self.read && found.time <= end, "{} after {}", found.time, self.read);
             let entry = Entry::read(found.time, &found.parts)?;
             let before = self.queue.len();
-            if let Err(error) = self.stream.take(&entry, &around, &mut self.queue) {
-                self.failed = Some(error);
-                break;
+            match self.stream.take(&entry, &around, &mut self.queue) {
+                // The image of an event is missing for good. The events before it are returned first.
+                Err(error) if error.code() == ErrorCode::NoMatchingDocument => {
+                    self.failed = Some(error);
+                    break;
+                }
+                other => other?,
             }
             ahead += self.queue.iter().skip(before).map(|event| event.document.bytes().len()).sum::<usize>();
             (self.read, self.processed) = (found.time, found.time);

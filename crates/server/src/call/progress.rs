@@ -15,7 +15,7 @@ pub(crate) struct Progress {
     pub(crate) began: Option<RequestStart>,
     /// Ticket of the session's queue of statements.
     pub(crate) ticket: Option<Ticket<Arc<Queue>>>,
-    /// Execution ticket, until the handler's first call has ended.
+    /// Execution ticket, until the handler's first call begins.
     pub(crate) execution: Option<Ticket<Arc<Queue>>>,
     /// True once the handler has been called.
     pub(crate) has_run: bool,

@@ -561,7 +561,8 @@ impl<'a> Run<'a, '_> {
         let connection_id = state.activity.connection_id;
         let transaction = session.enter_transaction(database, counters, number, start, connection_id)?;
         if matches!(self.command.name, "create" | "createIndexes") {
-            session.check_creation(database, counters, self.command.name)?;
+            let checked = session.check_creation(database, counters, self.command.name);
+            checked.inspect_err(|_| database.cursors.kill_transaction(&session.id))?;
         }
         Ok(Some(transaction))
     }
@@ -612,7 +613,11 @@ impl<'a> Run<'a, '_> {
         {
             return Ok(Some(event));
         }
-        match state.is_system {
+        // An aggregate without a collection, such as $currentOp, shows the state of the server.
+        let is_unlimited = self.command.name == "aggregate"
+            && self.collection() == "$cmd"
+            && !self.record.context.change_stream;
+        match state.is_system || is_unlimited {
             true => Ok(None),
             false => waits::for_execution(state, self.progress, self.server, arguments, self.command.kind),
         }
@@ -796,12 +801,9 @@ fn check_cluster_time(server: &Server, seconds: u64) -> Result<()> {
 ///
 /// Errors: InvalidOptions.
 fn check_after_cluster_time(server: &Server, arguments: &Arguments<'_>) -> Result<()> {
-    let after = arguments.read_concern.after.filter(|_| !server.settings.shared);
+    let Some(after) = arguments.read_concern.after.filter(|_| !server.settings.shared) else { return Ok(()) };
     let now = server.database.cluster_time().max(arguments.cluster_time);
-    match after {
-        Some(after) if after > now => Err(database::time_ahead("afterClusterTime", after, now)),
-        _ => Ok(()),
-    }
+    if after > now { Err(database::time_ahead("afterClusterTime", after, now)) } else { Ok(()) }
 }
 
 /// Appends the cluster time on members of a set and on fronts with a log.

@@ -17,7 +17,8 @@ use database::mark;
 use database::time;
 use database::{Committed, Database, OpenTransaction, Operation, Queue, RetryKey, Ticket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::time::{Duration, Instant};
 
 /// Time for a commit to be repeated after a load-balanced connection has closed.
@@ -52,7 +53,7 @@ pub(crate) struct Start<'a> {
 struct Open {
     transaction: Arc<OpenTransaction>,
     /// Execution ticket, if transactions are limited.
-    _ticket: Option<Ticket<Arc<Queue>>>,
+    ticket: Option<Ticket<Arc<Queue>>>,
     began: Instant,
     began_millis: i64,
     read_concern: RequestedReadConcern,
@@ -126,6 +127,11 @@ impl Session {
                     "Only servers in a sharded cluster can start a new transaction at the active transaction number"
                 );
             }
+            // A transaction that replaces another one takes over its ticket.
+            let own = match &mut current.state {
+                State::Open(open) => open.ticket.take(),
+                _ => None,
+            };
             current.abort(database, counters);
             // The store may be remote and its connections busy. The lock is released, so that readers of the session's
             // state do not wait. Other statements wait in the session's queue.
@@ -138,7 +144,7 @@ impl Session {
             current.number = Some(number);
             current.state = State::Open(Open {
                 transaction,
-                _ticket: ticket,
+                ticket: ticket.or(own),
                 began: time::now(),
                 began_millis: database.now_millis(),
                 read_concern: *read_concern,
@@ -147,6 +153,10 @@ impl Session {
                 active: Duration::ZERO,
                 running: None,
             });
+            if self.ended.load(Acquire) {
+                // The session has ended meanwhile, and nothing else would end the transaction.
+                current.abort(database, counters);
+            }
         }
         current.check_open(self, number)?;
         current.begin(database, counters, connection_id)

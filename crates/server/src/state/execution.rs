@@ -54,7 +54,8 @@ impl Execution {
             let (present, limit) = (queue.len(), queue.limit());
             let out = present.min(limit);
             reply.begin_document(name).append(c"out", out as i32).append(c"available", (limit - out) as i32);
-            reply.append(c"totalTickets", limit as i32).append(c"queueLength", (present - out) as i64).end();
+            reply.append(c"totalTickets", limit as i32).begin_document(c"normalPriority");
+            reply.append(c"queueLength", (present - out) as i64).end().end();
         }
         reply.end();
     }

@@ -195,7 +195,8 @@ fn stage(
             authorizer.require(resource(authorizer.database, *name), Action::Find)?;
         }
     }
-    let other = collections.first().and_then(|name| name.as_str()).unwrap_or(collection);
+    // The parsers take the last of repeated fields.
+    let other = collections.last().and_then(|name| name.as_str()).unwrap_or(collection);
     pipelines.into_iter().try_for_each(|pipeline| inner(authorizer, other, pipeline))
 }
 

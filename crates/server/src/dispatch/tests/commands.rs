@@ -321,6 +321,12 @@ fn fail_points_fail_delay_and_hang_up() {
     let blocks = |b: &mut Builder| _ = b.append(c"blockConnection", true).append(c"blockTimeMS", 5);
     assert!(matches!(configure(&blocks).0, HandlerStatus::Wait(_)));
     assert!(is_ok(&client.run(|b| _ = b.append(c"ping", 1))));
+    let current_op = |b: &mut Builder| {
+        b.append(c"aggregate", 1).begin_array(c"pipeline");
+        b.push_document().begin_document(c"$currentOp").end().end();
+        b.end().begin_document(c"cursor").end();
+    };
+    assert!(is_ok(&client.run(current_op)));
 }
 
 #[test]
@@ -464,6 +470,7 @@ fn a_transaction_has_an_execution_ticket_until_its_end() {
     assert_eq!(queue.len(), 1);
     // The next transaction of the session ends this one.
     assert!(is_ok(&body(&client.frame(&count(2)).1).to_owned()));
+    assert_eq!(queue.len(), 1);
     let abort = command(0, |b| {
         b.append(c"abortTransaction", 1);
         statement(b, 2);

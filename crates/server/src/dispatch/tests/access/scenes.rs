@@ -120,6 +120,17 @@ fn stages_require_their_privileges_at_any_depth() {
     }
     let secret = system(&server, r#"{count: "secret", $db: "d"}"#);
     assert_eq!(secret.view().get("n").unwrap().as_i64(), Some(1));
+    system(
+        &server,
+        r#"{createRole: "stats", privileges: [{resource: {db: "d", collection: "c"},
+            actions: ["find", "indexStats"]}], roles: [], $db: "d"}"#,
+    );
+    let mut client = Client::user(&server, "two", &["stats@d"]);
+    for (named, code) in [(r#"coll: "c""#, 0), (r#"coll: "c", coll: "secret""#, UNAUTHORIZED)] {
+        let stage = format!("{{$unionWith: {{{named}, pipeline: [{{$indexStats: {{}}}}]}}}}");
+        let aggregate = format!(r#"{{aggregate: "c", pipeline: [{stage}], cursor: {{}}, $db: "d"}}"#);
+        assert_eq!(client.code(&aggregate).0, code, "{stage}");
+    }
 }
 
 #[test]
