@@ -76,7 +76,13 @@ pub(crate) enum StartupOutput {
 /// Returns the limits of commands over PostgreSQL: those that its connections can run.
 fn execution_limits() -> ExecutionLimits {
     let limits = postgres::Limits::default();
-    ExecutionLimits { reads: limits.reads, writes: postgres::COMMITS_MAX, transactions: limits.transactions }
+    ExecutionLimits {
+        reads: limits.reads,
+        // Each standby has as many connections, and most clusters have two.
+        secondary_reads: 2 * limits.reads,
+        writes: postgres::COMMITS_MAX,
+        transactions: limits.transactions,
+    }
 }
 
 /// Describes the data loss after a crash or a regular exit. Printed at the start.

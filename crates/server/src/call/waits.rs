@@ -105,7 +105,7 @@ pub(crate) fn for_execution(
     let Some(execution) = server.execution.as_ref().filter(|_| !progress.has_run) else { return Ok(None) };
     let replaces = || state.session.as_ref().is_some_and(|session| session.has_open_transaction());
     let queue = match arguments.transaction {
-        None => execution.queue(kind),
+        None => execution.queue(kind, arguments.read_preference.secondary_ok()),
         Some(Part::First) if !replaces() => Some(&execution.transactions),
         Some(Part::First | Part::Further) => None,
     };

@@ -422,12 +422,19 @@ fn a_step_down_without_force_waits_for_a_secondary() {
     assert_eq!(code(&body(&reply).to_owned()), Some(262));
 }
 
+const LIMITS: ExecutionLimits = ExecutionLimits { reads: 1, secondary_reads: 1, writes: 1, transactions: 1 };
+
 #[test]
 fn a_command_waits_for_an_execution_ticket() {
-    let execution_limits = Some(ExecutionLimits { reads: 1, writes: 1, transactions: 1 });
+    let execution_limits = Some(LIMITS);
     let mut client = Client::new(Settings { execution_limits, ..Settings::default() });
-    let queue =
-        client.server.execution.as_ref().and_then(|execution| execution.queue(Kind::Read)).unwrap().clone();
+    let queue = client
+        .server
+        .execution
+        .as_ref()
+        .and_then(|execution| execution.queue(Kind::Read, false))
+        .unwrap()
+        .clone();
     let running = Ticket::take(queue.clone());
     let late = command(0, |b| _ = b.append(c"count", "c").append(c"maxTimeMS", 1));
     std::thread::sleep(client.until(&late).saturating_duration_since(std::time::Instant::now()));
@@ -440,15 +447,19 @@ fn a_command_waits_for_an_execution_ticket() {
     drop(running);
     let (_, reply) = client.frame(&count);
     assert!(is_ok(&body(&reply).to_owned()) && queue.is_empty());
-    // Reads do not delay writes, and commands without data have no limit.
+    // Reads do not delay writes and reads of secondaries, and commands without data have no limit.
     let _running = Ticket::take(queue.clone());
+    let secondary = |b: &mut Builder| {
+        b.append(c"count", "c").begin_document(c"$readPreference").append(c"mode", "secondary").end();
+    };
+    assert!(is_ok(&client.run(secondary)));
     assert!(is_ok(&client.run(|b| _ = b.append(c"create", "c"))));
     assert!(is_ok(&client.run(|b| _ = b.append(c"ping", 1))));
 }
 
 #[test]
 fn a_transaction_has_an_execution_ticket_until_its_end() {
-    let execution_limits = Some(ExecutionLimits { reads: 1, writes: 1, transactions: 1 });
+    let execution_limits = Some(LIMITS);
     let replica_set = Some("rs0".to_string());
     let mut client = Client::new(Settings { execution_limits, replica_set, ..Settings::default() });
     let queue = client.server.execution.as_ref().map(|execution| execution.transactions.clone()).unwrap();
