@@ -95,7 +95,7 @@ const CASES: &[(&str, &str)] = &[
     ),
     (
         "$densify",
-        "{aggregate: 'big', cursor: {}, pipeline: [{$match: {_id: {$lt: 2}}}, {$set: {k: {$range: [0, 100]}}}, {$unwind: '$k'}, {$densify: {field: '_id', partitionByFields: ['k'], range: {step: 0.001, bounds: [0, 4]}}}, {$match: {none: 1}}, {$unionWith: {coll: 'big', pipeline: [{$set: {l: {$range: [0, 1000]}}}, {$unwind: '$l'}, {$match: {none: 1}}]}}]}",
+        "{aggregate: 'big', cursor: {}, pipeline: [{$match: {_id: {$lt: 2}}}, {$set: {k: {$range: [0, 100]}}}, {$unwind: '$k'}, {$densify: {field: '_id', partitionByFields: ['k'], range: {step: 0.001, bounds: [0.5, 4.5]}}}, {$match: {none: 1}}, {$unionWith: {coll: 'big', pipeline: [{$set: {l: {$range: [0, 1000]}}}, {$unwind: '$l'}, {$match: {none: 1}}]}}]}",
     ),
     (
         "slow filter",
