@@ -134,8 +134,7 @@ def log_end(client: pymongo.MongoClient) -> bson.Timestamp:
 
 def log_since(client: pymongo.MongoClient, name: str, begin: bson.Timestamp) -> list[dict[str, Any]]:
     """mongodump --oplog: returns the operations on a database since a time, transactions taken apart."""
-    options = CodecOptions(document_class=dict, uuid_representation=bson.binary.UuidRepresentation.STANDARD)
-    entries = client.local.get_collection("oplog.rs", codec_options=options).find({"ts": {"$gte": begin}}, oplog_replay=True)
+    entries = client.local.get_collection("oplog.rs", codec_options=CodecOptions(document_class=dict)).find({"ts": {"$gte": begin}}, oplog_replay=True)
     operations = [inner for entry in entries for inner in (entry["o"].get("applyOps") or [entry])]
     return [operation for operation in operations if operation["op"] != "n" and operation["ns"].startswith(f"{name}.")]
 
