@@ -72,7 +72,7 @@ impl Logged {
         Logged::new(collection, Some(before), Action::Delete(key.finish()))
     }
 
-    /// Returns the bytes that it holds besides those of its change.
+    /// Returns the bytes that only the entry holds, and not its change: pre-image, diff, document key.
     pub(crate) fn held_bytes(&self) -> usize {
         let own = match &self.action {
             Action::Insert(_) | Action::Update(_, None) => 0,

@@ -389,7 +389,7 @@ impl<'a> Run<'a, '_> {
             }
             return Ok(HandlerStatus::Wait(event));
         }
-        // The ticket of a transaction is kept by its session.
+        // A session keeps the ticket of its transaction.
         let starts_transaction = arguments.transaction == Some(Part::First);
         let _execution = if starts_transaction { None } else { self.progress.execution.take() };
         self.progress.has_run = true;
