@@ -63,7 +63,8 @@ impl SettableClock {
 
     /// Returns the shift against the system clock, in milliseconds.
     pub fn shift_millis(&self) -> i64 {
-        self.now_millis() - SystemClock.now_millis()
+        let state = self.0.load(Relaxed);
+        if state & 1 == 1 { (state >> 1) - SystemClock.now_millis() } else { state >> 1 }
     }
 
     /// Sets the time, in milliseconds since 1970. A running clock keeps running and a frozen clock

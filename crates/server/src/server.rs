@@ -101,7 +101,7 @@ impl Server {
         let process = std::array::from_fn(|i| (seed >> (8 * i)) as u8);
         let sessions = Arc::new(Sessions::new(seed, database.clock().clone()));
         sessions.restore(database.take_retries(), settings.shared);
-        database.set_blocking_hook(in_place);
+        database.set_blocking_hook(|work| in_place(work));
         let counters = Counters::new(commands.count);
         let auth = Auth::new(&settings, database.clone(), commands.requirements_of);
         let topology = TopologyState::open(&settings, ObjectId::from_parts(seconds, process, 0), &database);

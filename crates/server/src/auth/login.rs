@@ -120,10 +120,8 @@ pub(crate) fn refresh(auth: &Auth, state: &mut ConnectionState) -> Result<()> {
     if known.generation == generation && !is_old {
         return Ok(());
     }
-    let mut done = Ok(());
     // A shared store may take long.
-    in_place(&mut || done = reread(auth, state, generation));
-    done
+    in_place(|| reread(auth, state, generation))
 }
 
 /// Reads the user of a connection again.

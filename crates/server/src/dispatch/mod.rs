@@ -346,25 +346,17 @@ impl<'a> Run<'a, '_> {
         use_session(state, &self.server.sessions, arguments)?;
         let operation_id = self.server.activities.next_operation_id();
         let place = (self.request.database, self.collection());
-        let body = self.request.body;
-        match self.command.has_secrets {
-            true => {
-                let shown = redact::without_secrets(body);
-                state.activity.begin(operation_id, self.command.name, arguments.session, place, shown.view());
-            }
+        let without_secrets = self.command.has_secrets.then(|| redact::without_secrets(self.request.body));
+        let body = match &without_secrets {
+            Some(body) => body.view(),
             // An internal command is part of a user's command and may be secret.
-            false if state.is_system || redact::is_secret(place.0, place.1) => {
-                state.activity.begin(
-                    operation_id,
-                    self.command.name,
-                    arguments.session,
-                    place,
-                    Document::EMPTY,
-                );
-            }
-            false => state.activity.begin(operation_id, self.command.name, arguments.session, place, body),
-        }
-        self.progress.began = Some(RequestStart { operation_id, at: time::now() });
+            None if state.is_system || redact::is_secret(place.0, place.1) => Document::EMPTY,
+            None => self.request.body,
+        };
+        let start = RequestStart { operation_id, at: self.record.began };
+        let Command { name, .. } = self.command;
+        state.activity.begin((operation_id, start.at), name, arguments.session, place, body);
+        self.progress.began = Some(start);
         Ok(())
     }
 
@@ -398,13 +390,7 @@ impl<'a> Run<'a, '_> {
         }
         // Work on a shared store always takes long.
         state.leave_network_thread(&self.server.network);
-        let (mut failure, mut status) = (Some(failure), Ok(HandlerStatus::Close));
-        in_place(&mut || {
-            if let Some(failure) = failure.take() {
-                status = self.run_admitted(state, reply, arguments, failure);
-            }
-        });
-        status
+        in_place(|| self.run_admitted(state, reply, arguments, failure))
     }
 
     /// Runs the handler of a command that has no more to wait for before it.

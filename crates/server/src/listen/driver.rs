@@ -238,7 +238,7 @@ impl Drop for Driver {
         if self.state.is_load_balanced {
             // A request that waits uses them.
             self.request = None;
-            in_place(&mut || end_load_balanced(&self.server, &self.state));
+            in_place(|| end_load_balanced(&self.server, &self.state));
         }
     }
 }
@@ -292,11 +292,5 @@ fn run_shared(
         return done;
     }
     server.network.active_threads.fetch_sub(1, Ordering::Relaxed);
-    let (mut work, mut done) = (Some(work), Ok((HandlerStatus::Close, None)));
-    in_place(&mut || {
-        if let Some(work) = work.take() {
-            done = work.run(state, server, out);
-        }
-    });
-    done
+    in_place(|| work.run(state, server, out))
 }

@@ -171,10 +171,10 @@ impl Activity {
         }
     }
 
-    /// Marks the start of an operation.
+    /// Marks the start of an operation with this id and time.
     pub(crate) fn begin(
         &self,
-        operation_id: u64,
+        (operation_id, started): (u64, Instant),
         command: &'static str,
         session: Option<SessionId>,
         (database, collection): (&str, &str),
@@ -189,7 +189,7 @@ impl Activity {
         current.command = command;
         current.session = session;
         current.killed = None;
-        current.started = time::now();
+        current.started = started;
         // Reuses the allocation of the text.
         current.namespace.clear();
         current.namespace.push_str(database);
@@ -447,7 +447,7 @@ mod tests {
         let activity = activities.open(([127, 0, 0, 1], 1).into());
         let count = || activities.usage().of("d.c").map_or(0, |usage| usage.total().count);
         let run = || {
-            activity.begin(7, "find", None, ("d", "c"), Document::EMPTY);
+            activity.begin((7, time::now()), "find", None, ("d", "c"), Document::EMPTY);
             activity.end();
         };
         run();
@@ -459,7 +459,7 @@ mod tests {
         assert!(activity.usage.lock().is_none());
         assert_eq!(count(), 2);
         run();
-        activity.begin(8, "find", None, ("d", "c"), Document::EMPTY);
+        activity.begin((8, time::now()), "find", None, ("d", "c"), Document::EMPTY);
         activity.release_idle(Duration::ZERO);
         assert_eq!(activity.current().unwrap().namespace, "d.c", "it runs");
         assert_eq!(count(), 3);
@@ -473,7 +473,8 @@ mod tests {
         let activities = Activities::default();
         let activity = activities.open(([127, 0, 0, 1], 1).into());
         let operation = Arc::new(Operation::new(7));
-        activity.begin(7, "find", Some(SessionId::without_user([1; 16])), ("d", "c"), Document::EMPTY);
+        let session = Some(SessionId::without_user([1; 16]));
+        activity.begin((7, time::now()), "find", session, ("d", "c"), Document::EMPTY);
         activity.set_operation(operation.clone());
         assert_eq!(activity.current().unwrap().namespace, "d.c");
         activities.kill(8);
@@ -483,7 +484,7 @@ mod tests {
         assert_eq!(Arc::strong_count(&operation), 2);
         activities.kill(7);
         assert_eq!(activity.killed(Waker::noop()), Some(ErrorCode::Interrupted));
-        activity.begin(8, "find", Some(SessionId::without_user([1; 16])), ("d", "c"), Document::EMPTY);
+        activity.begin((8, time::now()), "find", session, ("d", "c"), Document::EMPTY);
         assert!(activity.killed(Waker::noop()).is_none());
         activities.kill_sessions(7, |session| session.uuid == [1; 16]);
         assert_eq!(activity.killed(Waker::noop()), Some(ErrorCode::Interrupted));

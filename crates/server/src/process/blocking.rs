@@ -29,7 +29,7 @@ pub(crate) fn network_threads() -> usize {
 /// meanwhile.
 ///
 /// Outside of network threads, and if no thread can start, the work simply runs.
-pub(crate) fn in_place(work: &mut dyn FnMut()) {
+pub(crate) fn in_place<T>(work: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|handle| handle.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) if threads::has_spare_address_space(Some(STACK_SIZE)) => {
             tokio::task::block_in_place(work)

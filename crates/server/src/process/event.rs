@@ -56,7 +56,7 @@ impl Event {
                 JournalWait::Satisfied => true,
                 JournalWait::Pending => false,
                 JournalWait::SyncNeeded => {
-                    blocking::in_place(&mut || _ = database.wait_journaled(*position));
+                    _ = blocking::in_place(|| database.wait_journaled(*position));
                     true
                 }
             },

@@ -299,13 +299,11 @@ impl TopologyState {
         if port_of(host) != Some(local.port()) {
             return false;
         }
-        let mut is_own = false;
-        crate::process::blocking::in_place(&mut || {
+        crate::process::blocking::in_place(|| {
             // Only an address of this machine can be bound.
             let addresses = host.to_socket_addrs().into_iter().flatten();
-            is_own = addresses.into_iter().any(|address| UdpSocket::bind((address.ip(), 0)).is_ok());
-        });
-        is_own
+            addresses.into_iter().any(|address| UdpSocket::bind((address.ip(), 0)).is_ok())
+        })
     }
 }
 

@@ -196,13 +196,12 @@ impl Call<'_> {
         let end = concern.timeout().map(|timeout| time::now() + timeout);
         let operation = self.operation();
         let mut interruption = None;
-        let mut status = Ok(WriteConcernStatus::Interrupted);
-        blocking::in_place(&mut || {
+        let status = blocking::in_place(|| {
             let mut should_continue = || {
                 interruption = operation.check_now(false).err();
                 interruption.is_none() && end.is_none_or(|end| time::now() < end)
             };
-            status = self.server.database.wait_acknowledged(position, by, &mut should_continue);
+            self.server.database.wait_acknowledged(position, by, &mut should_continue)
         });
         Ok(match (status?, interruption) {
             (WriteConcernStatus::Satisfied, _) => None,

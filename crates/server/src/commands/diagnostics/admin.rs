@@ -57,9 +57,8 @@ fn rotate_certificates(call: &mut Call<'_>) -> Result<HandlerStatus> {
         log::info!(c = "NETWORK", message = message; "rotateCertificates: TLS is off, nothing to rotate");
         return Ok(HandlerStatus::Done);
     };
-    let mut result = Ok(());
-    crate::process::blocking::in_place(&mut || result = tls.rotate());
-    result.map_err(|why| err!(InvalidSSLConfiguration, "{why}"))?;
+    crate::process::blocking::in_place(|| tls.rotate())
+        .map_err(|why| err!(InvalidSSLConfiguration, "{why}"))?;
     log::info!(id = 4988500, c = "COMMAND", message = message; "Certificate rotation completed successfully");
     Ok(HandlerStatus::Done)
 }

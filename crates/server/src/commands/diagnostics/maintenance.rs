@@ -3,7 +3,7 @@
 use crate::access::{Action, Requirements, requirements};
 use crate::call::{Call, HandlerStatus, Row};
 use crate::commands::diagnostics::server_info::host_name;
-use crate::process::blocking;
+use crate::process::blocking::in_place;
 use crate::protocol::fields::Fields;
 use base::bson::{Builder, FieldName, Value};
 use base::{Namespace, Result, bail, err};
@@ -193,7 +193,7 @@ fn fsync(call: &mut Call<'_>) -> Result<HandlerStatus> {
     fields.finish()?;
     let database = &call.server.database;
     if !lock {
-        blocking(|| database.checkpoint())?;
+        in_place(|| database.checkpoint())?;
         call.reply.append(c"numFiles", 1);
         return Ok(HandlerStatus::Done);
     }
@@ -203,19 +203,12 @@ fn fsync(call: &mut Call<'_>) -> Result<HandlerStatus> {
             "fsync with lock is not supported on PostgreSQL, whose backups need no lock"
         );
     }
-    let count = blocking(|| database.lock_writes())?;
+    let count = in_place(|| database.lock_writes())?;
     log::info!("writes are locked, {count} times; fsyncUnlock unlocks them");
     call.reply.append(c"info", "now locked against writes, use db.fsyncUnlock() to unlock");
     call.reply.append(c"lockCount", count as i64);
     call.reply.append(c"seeAlso", "http://dochub.mongodb.org/core/fsynccommand");
     Ok(HandlerStatus::Done)
-}
-
-/// Runs disk waits without a delay for other clients of the network thread.
-fn blocking<T>(work: impl Fn() -> Result<T>) -> Result<T> {
-    let mut result = None;
-    blocking::in_place(&mut || result = Some(work()));
-    result.unwrap_or_else(|| Err(err!(InternalError, "the thread's owner ran no work")))
 }
 
 /// The row of `fsyncUnlock`.

@@ -198,9 +198,7 @@ impl Connection {
         }
         let server = driver.server.clone();
         let Some(mut socket) = stream.pin(&server.network.dedicated_threads)? else { return Ok(()) };
-        let mut served = Ok(());
-        in_place(&mut || served = serve(&mut socket, driver, busy_poll));
-        served
+        in_place(|| serve(&mut socket, driver, busy_poll))
     }
 }
 

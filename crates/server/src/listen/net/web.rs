@@ -177,9 +177,7 @@ impl HttpConnection<'_> {
         let Ok(Some((request, _))) = Request::read(&bytes) else { return Ok(false) };
         let mut peer = self.peer;
         let response = loop {
-            let mut answer = Answer::Later(Duration::ZERO);
-            in_place(&mut || answer = http::answer(self.server, &request, peer));
-            match answer {
+            match in_place(|| http::answer(self.server, &request, peer)) {
                 Answer::Now(response) => break response,
                 Answer::Later(_) if peer.has_waited => return Ok(false),
                 Answer::Later(wait) => tokio::time::sleep(wait).await,
