@@ -142,6 +142,13 @@ fn read_branches(pattern: &str) -> Option<Vec<Branch>> {
     if let Some(group) = inner.strip_prefix("(?:").or_else(|| inner.strip_prefix('(')) {
         let (group, behind) = group.split_once(')')?;
         let at_end = read_end(behind)?;
+        // An anchor outside does not touch the text behind or before a `.*`.
+        let leaves_anchor = |branch: &str| {
+            starts && branch.starts_with(".*") || at_end != End::Open && branch.ends_with(".*")
+        };
+        if group.split('|').any(leaves_anchor) {
+            return None;
+        }
         let mut branches = read_alternatives(group)?;
         for branch in &mut branches {
             if branch.at_start && !starts || branch.at_end != End::Open && at_end != End::Open {

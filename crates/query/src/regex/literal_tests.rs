@@ -64,6 +64,28 @@ fn patterns_of_applications_are_plain() {
 }
 
 #[test]
+fn short_patterns_with_anchors_and_groups_equal_pcre() {
+    let mut patterns = vec![String::new()];
+    let mut shorter = 0..1;
+    for _ in 0..6 {
+        for number in shorter.clone() {
+            for part in ["a", ".*", "|", "^", "$", "(", ")"] {
+                patterns.push(format!("{}{part}", patterns[number]));
+            }
+        }
+        shorter = shorter.end..patterns.len();
+    }
+    let plain = patterns.iter().filter(|pattern| literals(pattern, "").is_some());
+    for pattern in plain {
+        for text in ["", "a", "b", "ba", "ab", "b\na", "a\n", "a\nb"] {
+            agree(pattern, "", text);
+        }
+    }
+    assert!(literals("^(a|b.*)", "").is_some() && literals("(.*a|b)$", "").is_some());
+    assert!(literals("^(.*a)", "").is_none() && literals("^(a|b.*)$", "").is_none());
+}
+
+#[test]
 fn letters_fold_as_in_pcre() {
     for letter in (0x20..0x7F).map(char::from) {
         let pattern: String =
