@@ -6,10 +6,12 @@ use crate::access::{self, Requirements, requirements};
 use crate::auth::{self, redact};
 use crate::call::{Call, HandlerStatus, Row};
 use crate::protocol::fields::Fields;
+use crate::protocol::session_id;
 use crate::state::fail_point::Target;
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Value};
-use base::{Error, Namespace, Result, bail};
+use base::{Error, ErrorCode, Namespace, Result, bail};
 use database::{Cursor, Database};
+use std::fmt::Display;
 use std::num::NonZeroI64;
 use std::sync::Arc;
 use std::time::Duration;
@@ -95,39 +97,26 @@ impl Drop for TakenCursor {
 }
 
 /// Checks that this request may read the cursor.
+///
+/// Errors: Unauthorized; 50736 to 50741; BadValue.
 fn check(call: &Call<'_>, id: i64, cursor: &Cursor) -> Result<()> {
-    if let Some(requested) =
-        auth::authorizer(&call.server.auth, &call.server.activities, call.connection, call.request)
-    {
-        access::requirements::check_cursor(&requested, id, cursor)?;
-    }
-    if cursor.session != call.arguments.session && cursor.session.is_some() {
-        bail!(
-            50738,
-            "Cannot run getMore on cursor {id}, which was created in another session than the one given"
-        );
+    let requested =
+        auth::authorizer(&call.server.auth, &call.server.activities, call.connection, call.request);
+    let session = call.arguments.session;
+    if cursor.session != session {
+        let (own, given) =
+            (cursor.session.as_ref().map(session_id::text), session.as_ref().map(session_id::text));
+        if let Some(requested) = &requested {
+            access::requirements::check_other_session(requested, own.as_deref(), given.as_deref())?;
+        }
+        return Err(mismatch(id, 50736, "session", "an lsid", own, given));
     }
     let transaction = call.arguments.transaction_number.filter(|_| call.transaction.is_some());
-    match (cursor.transaction, transaction) {
-        (None, Some(number)) => {
-            bail!(
-                50740,
-                "Cannot run getMore on cursor {id}, which was not created in a transaction, in transaction {number}"
-            );
-        }
-        (Some(own), None) => {
-            bail!(
-                50741,
-                "Cannot run getMore on cursor {id}, which was created in transaction {own}, without a txnNumber"
-            );
-        }
-        (Some(own), Some(number)) if own != number => {
-            bail!(
-                50742,
-                "Cannot run getMore on cursor {id}, which was created in transaction {own}, in transaction {number}"
-            );
-        }
-        _ => {}
+    if cursor.transaction != transaction {
+        return Err(mismatch(id, 50739, "transaction", "a txnNumber", cursor.transaction, transaction));
+    }
+    if let Some(requested) = &requested {
+        access::requirements::check_cursor(requested, id, cursor)?;
     }
     // A limit of zero means no limit, but the field is present.
     let limit = call.request.body.get("maxTimeMS").filter(|limit| !limit.is_nullish());
@@ -135,6 +124,28 @@ fn check(call: &Call<'_>, id: i64, cursor: &Cursor) -> Result<()> {
         bail!(BadValue, "cannot set maxTimeMS on getMore command for a non-awaitData cursor");
     }
     Ok(())
+}
+
+/// Returns the error for a cursor of another session or transaction.
+///
+/// `first` is the code if the cursor has none. The next codes are for a request without one, and for two that differ.
+fn mismatch(
+    id: i64,
+    first: i32,
+    kind: &str,
+    field: &str,
+    own: Option<impl Display>,
+    given: Option<impl Display>,
+) -> Error {
+    let (code, place) = match (own, given) {
+        (Some(own), Some(given)) => (first + 2, format!("created in {kind} {own}, in {kind} {given}")),
+        (Some(own), None) => (first + 1, format!("created in {kind} {own}, without {field}")),
+        (None, given) => {
+            let given = given.map_or_else(String::new, |given| format!(", in {kind} {given}"));
+            (first, format!("not created in a {kind}{given}"))
+        }
+    };
+    Error::new(ErrorCode::Location(code), format!("Cannot run getMore on cursor {id}, which was {place}"))
 }
 
 /// Returns true if the cursor waits for documents at its end.

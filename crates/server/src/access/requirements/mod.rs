@@ -214,6 +214,24 @@ pub(crate) fn cursor_tag(mut authorizer: Authorizer<'_>, requirements: &Requirem
     Arc::new(CursorOwner { user, needed: record.unwrap_or_default() })
 }
 
+/// Checks that the connection may read a cursor of another session.
+///
+/// Errors: Unauthorized.
+pub(crate) fn check_other_session(
+    authorizer: &Authorizer<'_>,
+    own: Option<&str>,
+    given: Option<&str>,
+) -> Result<()> {
+    if authorizer.is_authorized(Resource::Cluster, Action::Impersonate) {
+        return Ok(());
+    }
+    let (own, given) = (own.unwrap_or("none"), given.unwrap_or("none"));
+    Err(err!(
+        Unauthorized,
+        "Cursor session id ({own}) is not the same as the operation context's session id ({given})"
+    ))
+}
+
 /// Checks that the connection may read a cursor.
 ///
 /// Errors: Unauthorized.

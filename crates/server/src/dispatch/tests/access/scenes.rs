@@ -54,6 +54,34 @@ fn a_cursor_is_for_its_user_while_privileges_last() {
 }
 
 #[test]
+fn a_cursor_is_for_its_session() {
+    let server = guarded();
+    fill(&server);
+    let mut one = Client::user(&server, "one", &["read@d"]);
+    let session = |last| {
+        format!(
+            r#""lsid": {{"id": {{"$binary": {{"base64": "AAAAAAAAAAAAAAAAAAAA{last}", "subType": "04"}}}}}}"#
+        )
+    };
+    let (first, second) = (session("AA=="), session("AQ=="));
+    let id = cursor_of(&mut one, &format!(r#"{{find: "c", batchSize: 1, {first}, $db: "d"}}"#));
+    let next = |extra: &str| get_more(id).replace("$db", &format!("{extra}$db"));
+    for (extra, given) in
+        [(String::new(), "none"), (format!("{second}, "), "00000000-0000-0000-0000-000000000001 - ")]
+    {
+        let (code, message) = one.code(&next(&extra));
+        assert_eq!(code, UNAUTHORIZED);
+        assert!(
+            message.starts_with("Cursor session id (00000000-0000-0000-0000-000000000000 - "),
+            "{message}"
+        );
+        let end = format!(") is not the same as the operation context's session id ({given}");
+        assert!(message.contains(&end), "{message}");
+    }
+    assert_eq!(one.code(&next(&format!("{first}, "))).0, 0);
+}
+
+#[test]
 fn a_cursor_over_several_collections_needs_all_of_them_to_the_end() {
     let server = guarded();
     fill(&server);
