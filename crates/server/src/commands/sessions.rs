@@ -38,7 +38,6 @@ fn refresh(call: &mut Call<'_>) -> Result<HandlerStatus> {
 pub(crate) const END_SESSIONS: Row = Row::admin("endSessions", end, Requirements::Nothing)
     .help("Ends sessions.")
     .stable_api()
-    .without_auth()
     .takes_write_concern();
 
 fn end(call: &mut Call<'_>) -> Result<HandlerStatus> {

@@ -142,7 +142,6 @@ fn anonymous_clients_run_only_few_commands() {
             "authenticate",
             "buildInfo",
             "connectionStatus",
-            "endSessions",
             "hello",
             "isMaster",
             "listCommands",
