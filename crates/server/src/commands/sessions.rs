@@ -86,24 +86,29 @@ fn kill_all(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let users = users.as_array().ok_or_else(|| wrong_list(call, &users))?;
     let users = users
         .iter()
-        .filter(|user| !user.is_nullish())
-        .map(|user| user_in(call.command.name, user))
+        .enumerate()
+        .filter(|(_, user)| !user.is_nullish())
+        .map(|(index, user)| user_in("KillAllSessionsCmd.killAllSessions", index, user))
         .collect::<Result<Vec<_>>>()?;
     kill_sessions(call, |id| users.is_empty() || users.contains(id.user()));
     Ok(HandlerStatus::Done)
 }
 
 /// Returns the digest of a user in the form `{user: …, db: …}`.
-fn user_in(path: &str, user: Value<'_>) -> Result<[u8; 32]> {
-    let user = user.as_document().ok_or_else(|| {
-        let found = user.kind().alias();
-        err!(TypeMismatch, "BSON field '{path}.{path}' is the wrong type '{found}', expected type 'object'")
-    })?;
-    let mut fields = Fields::of_document(path, user);
+fn user_in(path: &str, index: usize, user: Value<'_>) -> Result<[u8; 32]> {
+    let mut fields = Fields::of_document(path, object_in(path, index, user)?);
     let name = fields.required("user", Fields::string)?;
     let database = fields.required("db", Fields::string)?;
     fields.finish()?;
     Ok(session_id::digest_of(name, database))
+}
+
+/// Returns an element of a list as a document.
+fn object_in<'a>(path: &str, index: usize, value: Value<'a>) -> Result<Document<'a>> {
+    value.as_document().ok_or_else(|| {
+        let found = value.kind().alias();
+        err!(TypeMismatch, "BSON field '{path}.{index}' is the wrong type '{found}', expected type 'object'")
+    })
 }
 
 /// Returns the digests of the users whose sessions `$listLocalSessions` returns; `None` selects all
@@ -119,8 +124,11 @@ pub(crate) fn listed_users(specification: Document<'_>, own: [u8; 32]) -> Result
     let users = fields.array("users")?;
     fields.refuse_unless_default("$_internalPredicate")?;
     fields.finish()?;
-    let users = users.iter().flat_map(|users| users.iter()).filter(|user| !user.is_nullish());
-    let users: Vec<_> = users.map(|user| user_in(PLACE, user)).collect::<Result<_>>()?;
+    let users = users.iter().flat_map(|users| users.iter()).enumerate();
+    let users: Vec<_> = users
+        .filter(|(_, user)| !user.is_nullish())
+        .map(|(index, user)| user_in("$listLocalSessions.users", index, user))
+        .collect::<Result<_>>()?;
     match (users.is_empty(), all) {
         (false, true) => Err(err!(
             UnsupportedFormat,
@@ -141,11 +149,16 @@ fn kill_by_pattern(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let patterns = fields.command_value();
     fields.finish()?;
     let patterns = patterns.as_array().ok_or_else(|| wrong_list(call, &patterns))?;
-    let patterns =
-        patterns.iter().map(|pattern| Pattern::in_list(call, pattern)).collect::<Result<Vec<_>>>()?;
+    let patterns = patterns.iter().enumerate();
+    let patterns = patterns
+        .map(|(index, pattern)| Pattern::in_list(call, object_in(PATTERNS, index, pattern)?))
+        .collect::<Result<Vec<_>>>()?;
     kill_sessions(call, |id| patterns.is_empty() || patterns.iter().any(|pattern| pattern.fits(id)));
     Ok(HandlerStatus::Done)
 }
+
+/// Path of the patterns in errors.
+const PATTERNS: &str = "KillAllSessionsByPatternCmd.killAllSessionsByPattern";
 
 /// Selects sessions by id or by user.
 struct Pattern {
@@ -154,15 +167,25 @@ struct Pattern {
 }
 
 impl Pattern {
-    fn in_list(call: &Call<'_>, pattern: Value<'_>) -> Result<Pattern> {
-        let document = pattern.as_document().ok_or_else(|| wrong_list(call, &pattern))?;
-        let mut fields = Fields::of_document("killAllSessionsByPattern", document);
+    fn in_list(call: &Call<'_>, pattern: Document<'_>) -> Result<Pattern> {
+        let mut fields = Fields::of_document(PATTERNS, pattern);
         let session = fields.any("lsid")?.map(session_id::read).transpose()?;
+        if session.is_some_and(|session| !session.has_user) {
+            bail!(IDLFailedToParse, "BSON field '{PATTERNS}.lsid.uid' is missing but a required field");
+        }
         let session = session.map(|named| own(call, named, Action::KillAnySession)).transpose()?.flatten();
         let user = fields.any("uid")?.map(session_id::user_digest).transpose()?;
-        // Fields for privileged processes that forward such commands for other users.
-        fields.refuse_unless_default("users")?;
-        fields.refuse_unless_default("roles")?;
+        // mongos adds the users and roles of its client. They select no sessions.
+        for (index, user) in fields.array("users")?.iter().flat_map(|users| users.iter()).enumerate() {
+            user_in(&format!("{PATTERNS}.users"), index, user)?;
+        }
+        for (index, role) in fields.array("roles")?.iter().flat_map(|roles| roles.iter()).enumerate() {
+            let path = format!("{PATTERNS}.roles");
+            let mut fields = Fields::of_document(&path, object_in(&path, index, role)?);
+            fields.required("role", Fields::string)?;
+            fields.required("db", Fields::string)?;
+            fields.finish()?;
+        }
         fields.finish()?;
         if session.is_some() && user.is_some() {
             bail!(InvalidOptions, "Too many fields specified in pattern for killAllSessionsByPattern");
@@ -192,10 +215,15 @@ fn own_sessions(call: &Call<'_>, also: Action) -> Result<Vec<SessionId>> {
 
 fn wrong_list(call: &Call<'_>, found: &Value<'_>) -> base::Error {
     let (name, is_missing, found) = (call.command.name, found.is_nullish(), found.kind().alias());
-    if is_missing && call.command.name == "killAllSessions" {
-        return err!(IDLFailedToParse, "BSON field '{name}.{name}' is missing but a required field");
+    let path = match name {
+        "killAllSessions" => "KillAllSessionsCmd.killAllSessions",
+        "killAllSessionsByPattern" => PATTERNS,
+        _ => &format!("{name}.{name}"),
+    };
+    if is_missing && name == "killAllSessions" {
+        return err!(IDLFailedToParse, "BSON field '{path}' is missing but a required field");
     }
-    err!(TypeMismatch, "BSON field '{name}.{name}' is the wrong type '{found}', expected type 'array'")
+    err!(TypeMismatch, "BSON field '{path}' is the wrong type '{found}', expected type 'array'")
 }
 
 /// The row of `commitTransaction`.
