@@ -89,6 +89,13 @@ pub(crate) struct Current {
     examined: (i64, i64),
 }
 
+impl Current {
+    /// Returns the operation id that clients see: 32 bits, as in MongoDB.
+    pub(crate) fn shown_id(&self) -> i32 {
+        self.operation_id as i32
+    }
+}
+
 /// The operation of a command, with its counts before the command.
 pub(crate) struct OperationUse {
     pub(crate) operation: Arc<Operation>,
@@ -402,21 +409,21 @@ impl Activities {
         self.open.lock().values().cloned().collect()
     }
 
-    /// Returns true if this user runs the operation with this id.
-    pub(crate) fn is_owned_by(&self, operation_id: u64, user: Option<&UserName>) -> bool {
+    /// Returns true if this user runs the operation with this shown id.
+    pub(crate) fn is_owned_by(&self, shown_id: i32, user: Option<&UserName>) -> bool {
         self.all().iter().any(|activity| {
             let current = activity.current.lock();
-            operation_id != 0
-                && current.operation_id == operation_id
+            current.operation_id != 0
+                && current.shown_id() == shown_id
                 && user.is_some()
                 && current.user.as_ref() == user
         })
     }
 
-    /// Interrupts the operation with this id if it still runs.
-    pub(crate) fn kill(&self, operation_id: u64) {
+    /// Interrupts the operation with this shown id if it still runs.
+    pub(crate) fn kill(&self, shown_id: i32) {
         for activity in self.all() {
-            activity.kill_if(ErrorCode::Interrupted, |current| current.operation_id == operation_id);
+            activity.kill_if(ErrorCode::Interrupted, |current| current.shown_id() == shown_id);
         }
     }
 
@@ -484,6 +491,9 @@ mod tests {
         assert_eq!(Arc::strong_count(&operation), 2);
         activities.kill(7);
         assert_eq!(activity.killed(Waker::noop()), Some(ErrorCode::Interrupted));
+        activity.begin(((1 << 32) + 7, time::now()), "find", None, ("d", "c"), Document::EMPTY);
+        activities.kill(7);
+        assert_eq!(activity.killed(Waker::noop()), Some(ErrorCode::Interrupted), "32 bits are compared");
         activity.begin((8, time::now()), "find", session, ("d", "c"), Document::EMPTY);
         assert!(activity.killed(Waker::noop()).is_none());
         activities.kill_sessions(7, |session| session.uuid == [1; 16]);

@@ -18,7 +18,7 @@ pub(crate) fn current_op(authorizer: &mut Authorizer<'_>) -> Result<()> {
 /// `killOp`: requires nothing for the user's own operation.
 pub(crate) fn kill_op(authorizer: &mut Authorizer<'_>) -> Result<()> {
     let number = authorizer.body.get("op").and_then(|number| number.as_number());
-    let number = number.and_then(|number| u64::try_from(number.to_i64_clamped()).ok());
+    let number = number.and_then(|number| i32::try_from(number.to_i64_exact()?).ok());
     // The scan of all connections runs only for users without the privilege.
     let is_authorized = authorizer.is_authorized(Resource::Cluster, Action::Killop);
     match !is_authorized

@@ -5,7 +5,6 @@ use crate::auth;
 use crate::call::{Call, HandlerStatus, Row};
 use crate::observe::activity::{Activity, Current};
 use crate::process::logging::{format_time, now_millis};
-use crate::protocol::fields::Fields;
 use crate::protocol::names::UserName;
 use crate::protocol::session_id;
 use crate::server::Server;
@@ -14,7 +13,7 @@ use crate::state::auth::Auth;
 use crate::state::connection::ConnectionState;
 use crate::state::parameters::Parameters;
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Value};
-use base::{Result, bail};
+use base::{Result, bail, err};
 use database::{SessionId, time};
 use std::sync::Arc;
 use std::time::Duration;
@@ -207,7 +206,7 @@ fn entry(
     append_user(&mut entry, activity.user().as_ref());
     if let Some(current) = current {
         let micros = time::since(current.started).as_micros() as i64;
-        entry.append(c"opid", current.operation_id as i64).append(c"secs_running", micros / 1_000_000);
+        entry.append(c"opid", current.shown_id()).append(c"secs_running", micros / 1_000_000);
         entry.append(c"microsecs_running", micros).append(c"op", operation_kind(current.command));
         entry.append(c"ns", &current.namespace);
         let (database, collection) = current.namespace.split_once('.').unwrap_or_default();
@@ -268,9 +267,20 @@ pub(crate) const KILL_OP: Row = Row::admin("killOp", kill_op, Requirements::By(r
 
 fn kill_op(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields().after_name();
-    let operation = fields.required("op", |fields, name| fields.not_null(name, Fields::integer))?;
+    let operation = fields.any("op")?.ok_or_else(|| err!(NoSuchKey, "Missing expected field \"op\""))?;
     fields.ignore_rest();
-    call.server.activities.kill(operation as u64);
+    let number = operation.as_number().ok_or_else(|| {
+        let found = operation.kind().alias();
+        err!(TypeMismatch, "Expected field \"op\" to have numeric type, but found {found}")
+    })?;
+    let number = number.to_i64_exact().ok_or_else(|| {
+        let text = "Expected field \"op\" to have a value exactly representable as a 64-bit integer";
+        err!(BadValue, "{text}, but found op: {operation}")
+    })?;
+    let Ok(number) = i32::try_from(number) else {
+        bail!(26823, "invalid op : {number}. Op ID cannot be represented with 32 bits");
+    };
+    call.server.activities.kill(number);
     call.reply.append(c"info", "attempting to kill op");
     Ok(HandlerStatus::Done)
 }
