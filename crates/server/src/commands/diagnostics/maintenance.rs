@@ -19,17 +19,24 @@ pub(crate) const COMPACT: Row = Row::write("compact", compact, Requirements::Col
 fn compact(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let namespace = fields.namespace()?;
-    fields.boolean("force")?;
-    fields.boolean("dryRun")?;
+    let is_forced = fields.boolean("force")? == Some(true);
+    let is_estimate = fields.boolean("dryRun")? == Some(true);
     fields.integer("freeSpaceTargetMB")?;
     fields.finish()?;
+    if call.server.is_replica_set() && !is_forced {
+        bail!(
+            IllegalOperation,
+            "will not run compact on an active replica set primary as this will slow down other running operations. \
+             use force:true to force"
+        );
+    }
     let Some(collection) = call.server.database.collection(&namespace) else {
         bail!(NamespaceNotFound, "collection does not exist");
     };
     if collection.is_view() {
         bail!(CommandNotSupportedOnView, "can't compact a view");
     }
-    call.reply.append(c"bytesFreed", 0i32);
+    call.reply.append(if is_estimate { c"estimatedBytesFreed" } else { c"bytesFreed" }, 0i32);
     Ok(HandlerStatus::Done)
 }
 
