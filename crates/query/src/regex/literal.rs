@@ -142,7 +142,7 @@ fn read_branches(pattern: &str) -> Option<Vec<Branch>> {
     if let Some(group) = inner.strip_prefix("(?:").or_else(|| inner.strip_prefix('(')) {
         let (group, behind) = group.split_once(')')?;
         let at_end = read_end(behind)?;
-        // An anchor outside does not touch the text behind or before a `.*`.
+        // `read_alternatives` drops a `.*` at an edge. An anchor outside of the group would then hold for the rest.
         let leaves_anchor = |branch: &str| {
             starts && branch.starts_with(".*") || at_end != End::Open && branch.ends_with(".*")
         };
