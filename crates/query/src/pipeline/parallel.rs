@@ -69,7 +69,8 @@ pub(super) fn fold<F: Fold>(state: &mut F, mut input: Stream, context: &Context)
     state.add(&mut *input)
 }
 
-/// Folds the rest of a split input.
+/// Folds the rest of a split input. Its frame is not a part of the small frame of [`fold`].
+#[inline(never)]
 fn fold_parts<F: Fold>(state: &mut F, input: Stream, first: Split, context: &Context) -> Result<()> {
     let Some(helpers) = &context.helpers else { bail!(InternalError, "a split input has no threads") };
     let work = Arc::new(Work::new(helpers.clone()));
