@@ -358,6 +358,7 @@ impl Cursors {
     /// Stores a cursor for later batches and returns its id.
     pub(crate) fn add(&self, mut cursor: Cursor) -> i64 {
         cursor.remaining_millis = cursor.operation.remaining_millis();
+        cursor.operation.no_restart();
         cursor.operation.pause_memory();
         let mut open = self.open.lock();
         let id = loop {

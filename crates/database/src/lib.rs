@@ -44,7 +44,7 @@ pub use ddl::{
 };
 pub use exec::RecordStream;
 pub use explain::Verbosity;
-pub use memory::OPERATION_MEMORY;
+pub use memory::{LargePlace, OPERATION_MEMORY};
 pub use operation::{
     BlockingHook, IndexHint, Operation, Progress, QuerySettings, Ready, RecordTicket, Suspension,
 };

@@ -6,15 +6,19 @@
 //!
 //! [`OperationMemory`] belongs to one operation, [`MemoryTracker`] to all operations together.
 //! Waiting and shorter batches come before errors: see [`OperationMemory::must_wait`] and
-//! [`OperationMemory::reserve`].
+//! [`OperationMemory::reserve`]. A read is suspended while it waits, and begins again with a [`LargePlace`].
 
 use base::memory;
 use base::{Result, bail, err};
+use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::time::Duration;
-use storage::Engine;
+use std::sync::atomic::{
+    AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst, fence,
+};
+use std::task::Waker;
+use std::time::{Duration, Instant};
 use storage::time;
+use storage::{Engine, EventCount};
 
 /// Server parameter with the memory limit of one operation.
 pub const OPERATION_MEMORY: &str = "internalQueryMaxOperationMemoryBytes";
@@ -48,6 +52,10 @@ pub(crate) struct MemoryTracker {
     limit: AtomicI64,
     /// Number of running operations that hold much memory.
     large: AtomicUsize,
+    /// Number of places that suspended operations wait for, or have and do not use yet.
+    waiting: AtomicUsize,
+    /// Number of times that memory or a place became free while operations waited.
+    freed: EventCount,
 }
 
 /// Change of an operation's memory in bytes after which the tracker is updated.
@@ -63,13 +71,30 @@ const BATCH_SHARE: i64 = 4;
 const LARGE_BYTES: i64 = 16 << 20;
 
 /// Maximum wait of an operation for memory, and the interval between its checks.
-const WAIT_MAX: Duration = Duration::from_secs(30);
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(30);
 const WAIT_INTERVAL: Duration = Duration::from_millis(2);
 
 impl MemoryTracker {
     /// Adds a change in bytes.
     pub(crate) fn add(&self, bytes: i64) {
         self.used.fetch_add(bytes, Relaxed);
+        if bytes < 0 {
+            self.wake();
+        }
+    }
+
+    /// Wakes the suspended operations after memory or a place became free.
+    fn wake(&self) {
+        // The counterpart is in `LargePlace::new`: either this thread sees the wait, or the wait sees the free memory.
+        fence(SeqCst);
+        if self.waiting.load(Relaxed) > 0 {
+            self.freed.advance();
+        }
+    }
+
+    fn end_large(&self) {
+        self.large.fetch_sub(1, Relaxed);
+        self.wake();
     }
 
     /// Returns the sum in bytes.
@@ -80,6 +105,7 @@ impl MemoryTracker {
     /// Sets the limit in bytes.
     pub(crate) fn set_limit(&self, bytes: u64) {
         self.limit.store(i64::try_from(bytes).unwrap_or(i64::MAX), Relaxed);
+        self.wake();
     }
 
     /// Returns true if the sum exceeds the limit divided by `share`.
@@ -88,13 +114,65 @@ impl MemoryTracker {
         limit > 0 && self.used.load(Relaxed) > limit / share
     }
 
-    /// Returns true if another large operation should wait.
-    fn is_busy(&self) -> bool {
-        let (limit, large) = (self.limit.load(Relaxed), self.large.load(Relaxed));
-        let expected = LARGE_BYTES.saturating_mul(i64::try_from(large).unwrap_or(i64::MAX).saturating_add(1));
-        // One operation may always continue. The memory may then belong to replies and idle
-        // cursors.
-        limit > 0 && large > 0 && self.used.load(Relaxed).max(expected) > limit / BUSY_SHARE
+    /// Counts one more large operation. Returns false if it should wait.
+    fn begin_large(&self) -> bool {
+        let may_begin = |large: usize| {
+            let limit = self.limit.load(Relaxed);
+            let expected =
+                LARGE_BYTES.saturating_mul(i64::try_from(large).unwrap_or(i64::MAX).saturating_add(1));
+            // One operation may always continue. The memory may then belong to replies and idle
+            // cursors.
+            let is_busy =
+                limit > 0 && large > 0 && self.used.load(Relaxed).max(expected) > limit / BUSY_SHARE;
+            (!is_busy).then_some(large + 1)
+        };
+        self.large.fetch_update(Relaxed, Relaxed, may_begin).is_ok()
+    }
+}
+
+/// A place among the large operations, which a suspended operation waits for. It is free again when dropped.
+pub struct LargePlace {
+    shared: Arc<Shared>,
+    /// Start of the wait.
+    since: Instant,
+    is_taken: AtomicBool,
+}
+
+impl LargePlace {
+    /// Begins to wait for a place.
+    pub(crate) fn new(shared: &Arc<Shared>) -> LargePlace {
+        shared.tracker.waiting.fetch_add(1, Relaxed);
+        fence(SeqCst);
+        LargePlace { shared: shared.clone(), since: time::now(), is_taken: AtomicBool::new(false) }
+    }
+
+    /// Returns the latest end of the wait.
+    pub(crate) fn until(&self) -> Instant {
+        self.since + WAIT_MAX
+    }
+
+    /// Takes the place if the limit allows one more large operation. Otherwise registers the waker.
+    pub(crate) fn take(&self, waker: &Waker) -> bool {
+        let tracker = &self.shared.tracker;
+        loop {
+            let seen = tracker.freed.read();
+            if tracker.begin_large() {
+                self.is_taken.store(true, Relaxed);
+                return true;
+            }
+            if !tracker.freed.has_reached(seen + 1, waker) {
+                return false;
+            }
+        }
+    }
+}
+
+impl Drop for LargePlace {
+    fn drop(&mut self) {
+        self.shared.tracker.waiting.fetch_sub(1, Relaxed);
+        if self.is_taken.load(Relaxed) {
+            self.shared.tracker.end_large();
+        }
     }
 }
 
@@ -157,6 +235,8 @@ pub(crate) struct OperationMemory {
     tracked_bytes: AtomicI64,
     /// True if the tracker counts it as a large operation.
     is_large: AtomicBool,
+    /// The place that the operation waits for, or has waited for.
+    place: Mutex<Option<Arc<LargePlace>>>,
 }
 
 impl OperationMemory {
@@ -173,6 +253,7 @@ impl OperationMemory {
             tracked_at: AtomicI64::new(memory::allocated()),
             tracked_bytes: AtomicI64::new(0),
             is_large: AtomicBool::new(false),
+            place: Mutex::default(),
         }
     }
 
@@ -248,17 +329,16 @@ impl OperationMemory {
     /// Counts the operation as large unless other operations use much of the limit. Returns true if it must wait.
     #[cold]
     fn begins_large(&self, shared: &Shared) -> bool {
-        let is_busy = shared.tracker.is_busy();
-        if !is_busy {
-            self.become_large(shared);
+        let place = self.leave_place();
+        // The tracker already counts an operation that has a place.
+        let is_counted = place.as_ref().is_some_and(|place| place.is_taken.swap(false, Relaxed));
+        let begins = is_counted || shared.tracker.begin_large();
+        if begins {
+            self.is_large.store(true, Relaxed);
+        } else {
+            *self.place.lock() = place;
         }
-        is_busy
-    }
-
-    fn become_large(&self, shared: &Shared) {
-        if !self.is_large.swap(true, Relaxed) {
-            shared.tracker.large.fetch_add(1, Relaxed);
-        }
+        !begins
     }
 
     /// Records the growth of a reply by this number of bytes. Returns `false` if memory is scarce.
@@ -279,15 +359,35 @@ impl OperationMemory {
         true
     }
 
-    /// Waits until the limit allows one more large operation, or until `should_continue` returns false.
+    /// Returns the place that the operation waits for from now on.
+    pub(crate) fn await_place(&self, shared: &Arc<Shared>) -> Arc<LargePlace> {
+        self.place.lock().get_or_insert_with(|| Arc::new(LargePlace::new(shared))).clone()
+    }
+
+    /// Returns the place that a suspended operation waits for, for the operation that continues.
+    pub(crate) fn leave_place(&self) -> Option<Arc<LargePlace>> {
+        self.place.lock().take()
+    }
+
+    /// Sets the place for which an earlier operation of the command has waited.
+    pub(crate) fn set_place(&self, place: Arc<LargePlace>) {
+        *self.place.lock() = Some(place);
+    }
+
+    /// Waits until the limit allows one more large operation, until `end`, or until `should_continue` returns false.
     ///
-    /// Errors: ExceededMemoryLimit after a timeout.
-    pub(crate) fn wait(&self, shared: &Shared, should_continue: &dyn Fn() -> bool) -> Result<()> {
-        let end = time::now() + WAIT_MAX;
+    /// Errors: ExceededMemoryLimit after `end`.
+    pub(crate) fn wait(
+        &self,
+        shared: &Shared,
+        end: Instant,
+        should_continue: &dyn Fn() -> bool,
+    ) -> Result<()> {
         while self.begins_large(shared) && should_continue() {
             if time::now() >= end {
                 if !shared.tracker.exceeds(BUSY_SHARE) {
-                    self.become_large(shared);
+                    shared.tracker.large.fetch_add(1, Relaxed);
+                    self.is_large.store(true, Relaxed);
                     return Ok(());
                 }
                 bail!(
@@ -305,7 +405,7 @@ impl OperationMemory {
     /// Ends the state of a large operation.
     fn end_large(&self, shared: &Shared) {
         if self.is_large.swap(false, Relaxed) {
-            shared.tracker.large.fetch_sub(1, Relaxed);
+            shared.tracker.end_large();
         }
     }
 
@@ -490,7 +590,7 @@ mod tests {
         assert!(other.must_wait(&shared));
         let requested = std::cell::Cell::new(0);
         let should_continue = || requested.replace(requested.get() + 1) < 3;
-        other.wait(&shared, &should_continue).unwrap();
+        other.wait(&shared, time::now() + WAIT_MAX, &should_continue).unwrap();
         assert_eq!(requested.get(), 4);
         one.pause(&shared);
         assert!(!other.must_wait(&shared) && other.is_large.load(Relaxed));
@@ -501,5 +601,41 @@ mod tests {
         one.end(&shared);
         other.end(&shared);
         assert_eq!((shared.tracker.used(), shared.tracker.large.load(Relaxed)), (0, 0));
+    }
+
+    #[test]
+    fn a_place_is_taken_when_a_large_operation_ends_and_passes_to_the_next_run() {
+        let shared = Arc::new(Shared::default());
+        shared.tracker.set_limit(8 << 20);
+        let operation = || {
+            let mut operation = OperationMemory::new();
+            operation.limit(64 << 20);
+            operation
+        };
+        let large = || shared.tracker.large.load(Relaxed);
+        let (one, suspended) = (operation(), operation());
+        let _used: Vec<u8> = vec![1; 1 << 20];
+        one.check(&shared).unwrap();
+        suspended.check(&shared).unwrap();
+        assert!(!one.must_wait(&shared) && suspended.must_wait(&shared));
+        let (place, other) = (suspended.await_place(&shared), LargePlace::new(&shared));
+        assert!(!place.take(Waker::noop()) && !other.take(Waker::noop()));
+        assert!(shared.tracker.freed.is_awaited() && Arc::ptr_eq(&place, &suspended.await_place(&shared)));
+        one.end(&shared);
+        // One of both takes the place.
+        assert!(!shared.tracker.freed.is_awaited());
+        assert!(place.take(Waker::noop()) && !other.take(Waker::noop()) && large() == 1);
+        let again = operation();
+        again.set_place(suspended.leave_place().unwrap());
+        drop((suspended, place));
+        let _more: Vec<u8> = vec![1; 1 << 20];
+        again.check(&shared).unwrap();
+        assert!(!again.must_wait(&shared) && again.is_large.load(Relaxed) && large() == 1);
+        assert_eq!(shared.tracker.waiting.load(Relaxed), 1);
+        again.end(&shared);
+        assert!(large() == 0 && other.take(Waker::noop()));
+        // A place that is not needed becomes free.
+        drop((again, other));
+        assert_eq!((large(), shared.tracker.waiting.load(Relaxed)), (0, 0));
     }
 }

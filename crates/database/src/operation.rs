@@ -10,7 +10,7 @@ mod suspension;
 
 use crate::catalog::history::View;
 use crate::changes::open_transaction::OpenTransaction;
-use crate::memory::{OperationMemory, Shared};
+use crate::memory::{self, OperationMemory, Shared};
 use base::bson::DocumentBuf;
 use base::{Error, ErrorCode, Result, bail, err};
 use parking_lot::Mutex;
@@ -196,6 +196,7 @@ impl Operation {
     /// Returns the operation of a thread that helps another operation. It ends with the other.
     pub(crate) fn helping(operation: &Arc<Operation>) -> Operation {
         let operation = operation.helped.as_ref().unwrap_or(operation);
+        operation.no_restart();
         let mut helping = Operation::of_database(operation.id, |work| work(), operation.shared.clone());
         helping.deadline = AtomicU64::new(operation.deadline.load(Relaxed));
         // The thread has no other clients.
@@ -441,11 +442,19 @@ impl Operation {
 
     /// Waits while other operations hold much of the memory, before it takes much.
     ///
-    /// Errors: termination; ExceededMemoryLimit after a timeout.
+    /// Errors: termination; ExceededMemoryLimit after a timeout; LockBusy for a read that its caller suspends.
     #[cold]
     fn wait_for_memory(&self) -> Result<()> {
+        let mut end = time::now() + memory::WAIT_MAX;
+        if self.waits.restarts() {
+            let place = self.memory.await_place(&self.shared);
+            end = place.until();
+            if time::now() < end {
+                return Err(self.waits.suspend_until(Box::new(move |waker| place.take(waker)), end));
+            }
+        }
         let should_continue = || self.kill_reason().is_none();
-        self.blocking(|| self.memory.wait(&self.shared, &should_continue)).unwrap_or(Ok(()))?;
+        self.blocking(|| self.memory.wait(&self.shared, end, &should_continue)).unwrap_or(Ok(()))?;
         self.kill_reason().map_or(Ok(()), |reason| Err(kill_error(reason)))
     }
 

@@ -2,6 +2,7 @@
 //! client receives, and its caller runs it again after the wait.
 
 use super::Operation;
+use crate::memory::LargePlace;
 use base::{Error, ErrorCode, Result, err};
 use parking_lot::Mutex;
 use query::Interrupt;
@@ -22,6 +23,8 @@ pub struct Suspension {
     pub ready: Ready,
     /// Ticket of the statement in the queue of its record, for [`Operation::resume`].
     pub ticket: Option<RecordTicket>,
+    /// Place of a read among the operations that hold much memory, for [`Operation::restart`].
+    pub place: Option<Arc<LargePlace>>,
     /// Latest end of the wait: a delay, or the limit of the operation.
     pub until: Option<Instant>,
 }
@@ -31,6 +34,8 @@ pub struct Suspension {
 pub(super) struct Waits {
     /// True if a wait suspends the statement: while `state` is not `OnThread`.
     suspends: AtomicBool,
+    /// True if the statement begins again after a wait for memory, unless the caller keeps its progress.
+    restarts: AtomicBool,
     /// True if the caller keeps the progress of its statements.
     keeps_progress: AtomicBool,
     /// True if the statement has already waited for its next commit. The next delay is skipped.
@@ -76,6 +81,16 @@ impl Waits {
         suspended()
     }
 
+    /// Returns true if a wait for memory suspends the statement.
+    pub(super) fn restarts(&self) -> bool {
+        self.restarts.load(Relaxed) && self.suspends() && !self.keeps_progress.load(Relaxed)
+    }
+
+    /// Suspends the statement until an event, at most until a time. Returns the error that ends it.
+    pub(super) fn suspend_until(&self, ready: Ready, until: Instant) -> Error {
+        self.suspend(Suspension { ready, ticket: None, place: None, until: Some(until) })
+    }
+
     /// Implements [`Interrupt::suspend_for`] of the operation.
     pub(super) fn suspend_for(&self, delay: Duration) -> Option<Result<()>> {
         if !self.suspends() {
@@ -84,8 +99,7 @@ impl Waits {
         if self.has_waited.swap(false, Relaxed) {
             return Some(Ok(()));
         }
-        let until = Some(time::now() + delay);
-        Some(Err(self.suspend(Suspension { ready: Box::new(|_| false), ticket: None, until })))
+        Some(Err(self.suspend_until(Box::new(|_| false), time::now() + delay)))
     }
 
     /// Implements [`Interrupt::note_change`] of the operation: later waits hold the thread, unless the caller keeps
@@ -111,6 +125,20 @@ impl Operation {
     /// Allows the statement to be suspended while it has changed nothing.
     pub fn allow_suspension(&self) {
         self.waits.allow(None);
+    }
+
+    /// Lets waits for memory suspend the statement of a reading command. `place` is the place for which it has waited.
+    pub fn restart(&self, place: Option<Arc<LargePlace>>) {
+        self.waits.restarts.store(true, Relaxed);
+        if let Some(place) = place {
+            self.memory.set_place(place);
+        }
+    }
+
+    /// Holds the thread in later waits for memory: the statement has returned documents, or another thread helps it.
+    pub(crate) fn no_restart(&self) {
+        self.waits.restarts.store(false, Relaxed);
+        drop(self.memory.leave_place());
     }
 
     /// Allows suspension after the first change, too: the caller keeps the progress of the statement.
@@ -148,7 +176,8 @@ impl Operation {
             0 => None,
             millis => Some(time::now() + Duration::from_millis(millis)),
         };
-        Some(Suspension { until: suspension.until.into_iter().chain(limit).min(), ..suspension })
+        let until = suspension.until.into_iter().chain(limit).min();
+        Some(Suspension { until, place: self.memory.leave_place(), ..suspension })
     }
 
     /// Registers the waker of a suspended statement. Returns the reason if the operation has been killed.
@@ -173,7 +202,7 @@ impl Operation {
 
     /// Suspends the statement. Returns the error that ends it.
     pub(crate) fn suspend(&self, ready: Ready, ticket: Option<RecordTicket>) -> Error {
-        self.waits.suspend(Suspension { ready, ticket, until: None })
+        self.waits.suspend(Suspension { ready, ticket, place: None, until: None })
     }
 
     /// Errors: LockBusy if the statement is suspended. The statement must not change anything after this error.

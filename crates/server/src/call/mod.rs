@@ -12,7 +12,7 @@ pub(crate) mod waits;
 
 pub(crate) use row::{Handler, Row};
 
-use crate::access::Command;
+use crate::access::{Command, Kind};
 use crate::call::arguments::{Arguments, is_generic};
 use crate::call::progress::Progress;
 use crate::observe::profiler::Notes;
@@ -148,6 +148,10 @@ impl<'a> Call<'a> {
                 None if self.connection.is_inner => operation.resume(None),
                 None => operation.allow_suspension(),
             }
+            if self.command.kind == Kind::Read && !self.connection.is_inner {
+                let suspended = self.progress.suspended.as_ref();
+                operation.restart(suspended.and_then(|suspended| suspended.place.take()));
+            }
         }
         self.set_operation(&operation);
         operation
@@ -216,19 +220,25 @@ impl<'a> Call<'a> {
     /// Errors: MaxTimeMSExpired.
     pub(crate) fn suspension(&mut self, error: &Error) -> Result<Option<Event>> {
         let suspension = match self.inner_wait.take() {
-            Some(event) => Some(Suspension { until: event.until(), ready: event.into_ready(), ticket: None }),
+            Some(event) => {
+                let until = event.until();
+                Some(Suspension { until, ready: event.into_ready(), ticket: None, place: None })
+            }
             None => {
                 let operation = self.connection.activity.operation();
                 operation.and_then(|used| used.operation.take_suspension())
             }
         };
-        let Some(Suspension { ready, ticket, until }) = suspension else { return Ok(None) };
+        let Some(Suspension { ready, ticket, place, until }) = suspension else { return Ok(None) };
         let suspended = self.progress.suspended.get_or_insert_default();
         let context = error.message().rsplit_once(" :: caused by :: ");
         suspended.context = context.map(|(context, _)| context.to_string());
         suspended.ticket.set(ticket);
+        suspended.place.set(place);
         self.reply.truncate(0);
-        let limit = waits::for_suspended(self.progress, self.arguments)?;
+        let settings = self.query_settings.as_deref();
+        suspended.max_time = settings.and_then(|settings| settings.max_time).or(self.arguments.max_time);
+        let limit = waits::for_suspended(self.progress)?;
         Ok(Some(Event::Other { until: until.map_or(limit, |until| until.min(limit)), ready }))
     }
 

@@ -2,11 +2,11 @@
 
 use crate::observe::profiler::Notes;
 use crate::state::fail_point::Failure;
-use database::{Database, Position, Queue, RecordTicket, Ticket};
+use database::{Database, LargePlace, Position, Queue, RecordTicket, Ticket};
 use std::any::Any;
 use std::cell::Cell;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// State of a request between waits.
 #[derive(Default)]
@@ -57,8 +57,12 @@ pub(crate) type HandlerState = Box<dyn Any + Send>;
 pub(crate) struct SuspendedCommand {
     /// Context of the statement's errors.
     pub(crate) context: Option<String>,
+    /// Time limit of the command, from its arguments or from query settings.
+    pub(crate) max_time: Option<Duration>,
     /// Ticket of the statement in the queue of its record.
     pub(crate) ticket: Cell<Option<RecordTicket>>,
+    /// Place of a read among the operations that hold much memory.
+    pub(crate) place: Cell<Option<Arc<LargePlace>>>,
     /// State of the handler. Without it, the handler begins again.
     pub(crate) handler_state: Option<HandlerState>,
     /// First call of the handler, and the latest commit before it.

@@ -29,9 +29,14 @@ const EXECUTION_WAIT: Duration = Duration::from_secs(30);
 ///
 /// Errors: MaxTimeMSExpired after the deadline.
 fn deadline(progress: &Progress, arguments: &Arguments<'_>) -> Result<Instant> {
+    deadline_after(progress, arguments.max_time)
+}
+
+/// As [`deadline`], for a time limit since the command's arrival.
+fn deadline_after(progress: &Progress, max_time: Option<Duration>) -> Result<Instant> {
     let now = time::now();
     let began = progress.began.map_or(now, |began| began.at);
-    let deadline = began + arguments.max_time.unwrap_or(WAIT_MAX);
+    let deadline = began + max_time.unwrap_or(WAIT_MAX);
     match now < deadline {
         true => Ok(deadline),
         false => Err(err!(MaxTimeMSExpired, "operation exceeded time limit")),
@@ -41,9 +46,10 @@ fn deadline(progress: &Progress, arguments: &Arguments<'_>) -> Result<Instant> {
 /// Returns the deadline of a suspended statement.
 ///
 /// Errors: MaxTimeMSExpired, with the statement's context.
-pub(crate) fn for_suspended(progress: &Progress, arguments: &Arguments<'_>) -> Result<Instant> {
-    deadline(progress, arguments).map_err(|error| {
-        match progress.suspended.as_ref().and_then(|suspended| suspended.context.as_ref()) {
+pub(crate) fn for_suspended(progress: &Progress) -> Result<Instant> {
+    let suspended = progress.suspended.as_deref();
+    deadline_after(progress, suspended.and_then(|suspended| suspended.max_time)).map_err(|error| {
+        match suspended.and_then(|suspended| suspended.context.as_ref()) {
             Some(context) => error.context(context),
             None => error,
         }

@@ -284,7 +284,9 @@ pub(crate) fn first(
     call.reply.begin_document(c"cursor").begin_array(c"firstBatch");
     let (count, ended) = match cursor.next_batch(batch_size, call.reply) {
         Ok(batch) => batch,
-        Err(error) => return Err(call.keep(cursor, error)),
+        Err(error) if cursor.writes => return Err(call.keep(cursor, error)),
+        // After a wait for memory, a read begins again.
+        Err(error) => return Err(error),
     };
     call.reply.end();
     call.server.counters.returned.add(count);

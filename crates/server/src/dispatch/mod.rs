@@ -354,8 +354,8 @@ impl<'a> Run<'a, '_> {
             None => self.request.body,
         };
         let start = RequestStart { operation_id, at: self.record.began };
-        let Command { name, .. } = self.command;
-        state.activity.begin((operation_id, start.at), name, arguments.session, place, body);
+        let command = self.command.name;
+        state.activity.begin((operation_id, start.at), command, arguments.session, place, body);
         self.progress.began = Some(start);
         Ok(())
     }
@@ -402,7 +402,7 @@ impl<'a> Run<'a, '_> {
         mut failure: Failure,
     ) -> Result<HandlerStatus> {
         if self.progress.suspended.is_some() {
-            waits::for_suspended(self.progress, arguments)?;
+            waits::for_suspended(self.progress)?;
         } else if self.record.context.retryable_write && self.server.fail_points.active() {
             let statements = self.new_statements(state, arguments);
             let write = self.server.fail_points.check_retryable_write(statements);

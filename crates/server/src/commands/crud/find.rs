@@ -16,7 +16,8 @@ pub(crate) const FIND: Row = Row::read("find", find, Requirements::Collection(Ac
     .help("Finds documents.")
     .stable_api()
     .takes_read_concern()
-    .in_transactions();
+    .in_transactions()
+    .restarts();
 
 /// Parsed fields of the command. `explain` uses them too.
 pub(crate) struct Parts<'a> {
@@ -119,7 +120,8 @@ impl<'a> Parts<'a> {
 pub(crate) const COUNT: Row = Row::read("count", count, Requirements::Collection(Action::Find))
     .help("Counts the documents that match.")
     .stable_api()
-    .takes_read_concern();
+    .takes_read_concern()
+    .restarts();
 
 /// Parsed fields of the command. `explain` uses them too.
 pub(crate) struct CountParts<'a> {
@@ -170,7 +172,8 @@ impl<'a> CountParts<'a> {
 pub(crate) const DISTINCT: Row = Row::read("distinct", distinct, Requirements::Collection(Action::Find))
     .help("Lists the distinct values of a field.")
     .takes_read_concern()
-    .in_transactions();
+    .in_transactions()
+    .restarts();
 
 /// Parsed fields of the command. `explain` uses them too.
 pub(crate) struct DistinctParts<'a> {

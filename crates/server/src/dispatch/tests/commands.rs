@@ -11,6 +11,7 @@ use crate::state::connection::ConnectionState;
 use crate::state::execution::ExecutionLimits;
 use crate::state::settings::Settings;
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Value};
+use database::language::Interrupt;
 use database::{Database, SystemClock, Ticket};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -455,6 +456,48 @@ fn a_command_waits_for_an_execution_ticket() {
     assert!(is_ok(&client.run(secondary)));
     assert!(is_ok(&client.run(|b| _ = b.append(c"create", "c"))));
     assert!(is_ok(&client.run(|b| _ = b.append(c"ping", 1))));
+}
+
+/// Counts the memory of operations, as in the program.
+#[global_allocator]
+static HEAP: base::memory::CountingAllocator = base::memory::CountingAllocator(std::alloc::System);
+
+#[test]
+fn a_read_waits_for_memory_without_a_thread() {
+    let mut client = Client::standalone();
+    client.server.database.set_memory_limit(8 << 20);
+    let limit = |b: &mut Builder| {
+        _ = b.append(c"setParameter", 1).append(c"internalQueryMaxOperationMemoryBytes", 64 << 20)
+    };
+    assert!(is_ok(&client.run(limit)));
+    for id in 0..5 {
+        let document = |b: &mut Builder| {
+            b.append(c"insert", "c").begin_array(c"documents").push_document();
+            b.append(c"_id", id).append(c"text", "x".repeat(200_000).as_str()).end().end();
+        };
+        assert!(is_ok(&client.run(document)));
+    }
+    let group = |limit: i32| {
+        command(0, move |b| {
+            b.append(c"aggregate", "c").append(c"maxTimeMS", limit).begin_document(c"cursor").end();
+            b.begin_array(c"pipeline").push_document().begin_document(c"$group").append(c"_id", Value::Null);
+            b.begin_document(c"all").append(c"$push", "$text").end().end().end().end();
+        })
+    };
+    let mut large = client.server.database.operation(7);
+    large.set_memory_limit(64 << 20);
+    let held = vec![1u8; 6 << 20];
+    large.check().unwrap();
+    let late = group(50);
+    std::thread::sleep(client.until(&late).saturating_duration_since(std::time::Instant::now()));
+    let (_, reply) = client.frame(&late);
+    assert_eq!(code(&body(&reply).to_owned()), Some(50));
+    let (began, grouped) = (std::time::Instant::now(), group(0));
+    assert!(client.until(&grouped).duration_since(began) <= std::time::Duration::from_secs(31));
+    drop((large, held));
+    let (outcome, reply) = client.frame(&grouped);
+    assert!(matches!(outcome, HandlerStatus::Done) && is_ok(&body(&reply).to_owned()));
+    assert!(reply.len() > 1_000_000, "{} bytes", reply.len());
 }
 
 #[test]
