@@ -30,6 +30,8 @@ pub(crate) struct Arguments<'a> {
     pub(crate) statement_ids: Option<base::bson::Array<'a>>,
     /// Time limit. Zero means no limit and is `None`.
     pub(crate) max_time: Option<Duration>,
+    /// The `maxTimeMS` of a getMore: how long it waits for results. It does not limit the command.
+    pub(crate) await_time: Option<Duration>,
     /// The cluster time that the client has seen.
     pub(crate) cluster_time: u64,
     pub(crate) read_concern: RequestedReadConcern,
@@ -106,6 +108,7 @@ impl<'a> Arguments<'a> {
                 "startTransaction" => given.start = Some(typed(&element, command, "bool", value.as_bool())?),
                 "autocommit" => given.autocommit = Some(typed(&element, command, "bool", value.as_bool())?),
                 "coordinator" => refuse_coordinator(&element, command)?,
+                "maxTimeMS" if command.continues_cursor => self.await_time = max_time(&element, command)?,
                 "maxTimeMS" => self.max_time = max_time(&element, command)?,
                 "readConcern" => {
                     let document = typed(&element, command, "object", value.as_document())?;

@@ -186,7 +186,7 @@ fn answer(
         && cursor.is_exhausted()?
         && cursor.stays_open()
     {
-        let at_most = call.arguments.max_time.unwrap_or(AWAIT_DEFAULT);
+        let at_most = call.arguments.await_time.unwrap_or(AWAIT_DEFAULT);
         if let Some(answer) = call.wait(at_most, move |waker| watch.has_happened(waker)) {
             return Ok(Next::Wait(answer));
         }

@@ -685,7 +685,7 @@ impl<'a> Run<'a, '_> {
             app_name: self.app_name(state),
             connection_id: state.activity.connection_id,
             namespace: format!("{}.{}", self.request.database, self.collection()),
-            has_max_time: arguments.max_time.is_some(),
+            has_max_time: arguments.max_time.or(arguments.await_time).is_some(),
         });
         failure.unwrap_or_default()
     }

@@ -456,6 +456,11 @@ fn a_command_waits_for_an_execution_ticket() {
     assert!(is_ok(&client.run(secondary)));
     assert!(is_ok(&client.run(|b| _ = b.append(c"create", "c"))));
     assert!(is_ok(&client.run(|b| _ = b.append(c"ping", 1))));
+    // The time of a getMore limits its wait for results only.
+    let more =
+        command(0, |b| _ = b.append(c"getMore", 7i64).append(c"collection", "c").append(c"maxTimeMS", 1));
+    let began = std::time::Instant::now();
+    assert!(client.until(&more).duration_since(began) > std::time::Duration::from_secs(20));
 }
 
 /// Counts the memory of operations, as in the program.
