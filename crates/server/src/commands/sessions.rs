@@ -157,8 +157,10 @@ fn kill_by_pattern(call: &mut Call<'_>) -> Result<HandlerStatus> {
     Ok(HandlerStatus::Done)
 }
 
-/// Path of the patterns in errors.
+/// Paths of the patterns and of their lists in errors.
 const PATTERNS: &str = "KillAllSessionsByPatternCmd.killAllSessionsByPattern";
+const PATTERN_USERS: &str = "KillAllSessionsByPatternCmd.killAllSessionsByPattern.users";
+const PATTERN_ROLES: &str = "KillAllSessionsByPatternCmd.killAllSessionsByPattern.roles";
 
 /// Selects sessions by id or by user.
 struct Pattern {
@@ -177,11 +179,10 @@ impl Pattern {
         let user = fields.any("uid")?.map(session_id::user_digest).transpose()?;
         // mongos adds the users and roles of its client. They select no sessions.
         for (index, user) in fields.array("users")?.iter().flat_map(|users| users.iter()).enumerate() {
-            user_in(&format!("{PATTERNS}.users"), index, user)?;
+            user_in(PATTERN_USERS, index, user)?;
         }
         for (index, role) in fields.array("roles")?.iter().flat_map(|roles| roles.iter()).enumerate() {
-            let path = format!("{PATTERNS}.roles");
-            let mut fields = Fields::of_document(&path, object_in(&path, index, role)?);
+            let mut fields = Fields::of_document(PATTERN_ROLES, object_in(PATTERN_ROLES, index, role)?);
             fields.required("role", Fields::string)?;
             fields.required("db", Fields::string)?;
             fields.finish()?;
