@@ -31,8 +31,8 @@ fn test_of(folder: &Path) -> Command {
 fn a_failed_part_stops_no_later_part() {
     let folder = Scratch::new("parts");
     std::fs::create_dir_all(&*folder).unwrap();
-    let log =
-        "echo 'test a::b ... FAILED'; echo 'test result: FAILED. 2 passed; 1 failed; 3 ignored'; exit 101";
+    let log = "echo 'test a::b ... FAILED'; echo; echo \\\"thread 'a::b' (1) panicked at c.rs:1:1:\\\"; echo one; echo two; \
+               echo 'note: run with'; echo 'test result: FAILED. 2 passed; 1 failed; 3 ignored'; exit 101";
     let parts = [
         ("1-rust", format!("run() {{ step cargo bash -c \"{log}\"; step after true; }}")),
         ("2-breaks", "run() { false; step never true; }".to_string()),
@@ -55,7 +55,7 @@ fn a_failed_part_stops_no_later_part() {
         "{printed}"
     );
     assert!(
-        table.contains("a::b\n  log: target/test-logs/1-rust.log\n  again: ./test one 'a::b'\n"),
+        table.contains("a::b\n  thread 'a::b' (1) panicked at c.rs:1:1:\n  one\n  two\n  log: target/test-logs/1-rust.log\n  again: ./test one 'a::b'\n"),
         "{printed}"
     );
     assert!(table.contains("again: ./test 2-breaks"), "{printed}");

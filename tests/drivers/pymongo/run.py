@@ -97,10 +97,10 @@ def unpack(archive: pathlib.Path) -> None:
 class Shard(threading.Thread):
     """Takes files from the shared queue and runs each in its own interpreter."""
 
-    def __init__(self, number: int, uri: str, several: str | None, files: queue.Queue[str], only: list[str],
+    def __init__(self, work: pathlib.Path, uri: str, several: str | None, files: queue.Queue[str], only: list[str],
                  seconds: int):
         super().__init__(daemon=True)
-        self.number, self.uri, self.several, self.files, self.only = number, uri, several, files, only
+        self.work, self.uri, self.several, self.files, self.only = work, uri, several, files, only
         self.seconds = seconds
         self.records: list[tuple[str, dict]] = []
 
@@ -125,9 +125,8 @@ class Shard(threading.Thread):
 
     def run_file(self, file: str) -> None:
         """Runs one pytest process. Its output is read even after a stop."""
-        work = harness.CACHE / "logs" / "pymongo" / f"shard-{self.number}"
-        work.mkdir(parents=True, exist_ok=True)
-        output = work / f"{file}.jsonl"
+        self.work.mkdir(parents=True, exist_ok=True)
+        output = self.work / f"{file}.jsonl"
         output.unlink(missing_ok=True)
         host, port = address(self.uri)
         env = {
@@ -149,7 +148,7 @@ class Shard(threading.Thread):
             "-o", "addopts=", "-o", "log_cli=false", "-m", marks, "--tb=short",
             f"--timeout={self.seconds}", f"test/{file}",
         ]
-        status = harness.execute(command, SUITE, work / f"{file}.log", env, FILE_SECONDS)
+        status = harness.execute(command, SUITE, self.work / f"{file}.log", env, FILE_SECONDS)
         lines = output.read_text().splitlines() if output.exists() else []
         self.records += [(file, json.loads(line)) for line in lines]
         if status not in (0, 1, 5):
@@ -169,8 +168,10 @@ def run_shards(args: argparse.Namespace, shards: int, files: list[str], only: li
     for file in files:
         waiting.put(file)
     several = args.several or [None] * len(args.uri)
-    places = list(enumerate(zip(args.uri, several, strict=True)))[:shards]
-    threads = [Shard(n, uri, more, waiting, only, seconds) for n, (uri, more) in places]
+    places = list(zip(args.uri, several, strict=True))[:shards]
+    work = harness.CACHE / "logs" / "pymongo" / args.topology
+    threads = [Shard(work / f"shard-{number}", uri, more, waiting, only, seconds)
+               for number, (uri, more) in enumerate(places)]
     for thread in threads:
         thread.start()
     for thread in threads:
