@@ -29,9 +29,10 @@ const LATE: Duration = Duration::from_secs(15);
 const PING_LATE: Duration = Duration::from_secs(10);
 /// Number of connections that send the commands.
 const THROWERS: usize = 3;
-/// Memory limit of the process, and the tolerance for a moment, in megabytes.
+/// Memory limit of the process, and the tolerance for a moment, in megabytes. Several operations may double a value
+/// between two checks, and on a busy machine the watch of the resident memory runs late.
 const LIMIT: u64 = 320;
-const BEYOND: u64 = 100;
+const BEYOND: u64 = 240;
 /// Address space of the server in kilobytes, far above the resident limit. Freed memory keeps its addresses, each
 /// thread needs some for its stack, and PCRE2 fails without space for its own stack.
 const SPACE: u64 = 8 << 20;

@@ -110,6 +110,9 @@ fn one_operation_stays_within_its_memory_limit() {
     let large = "{aggregate: 1, cursor: {}, pipeline: [{$documents: [{}]}, {$set: {x: {$range: [0, 400000]}}}, {$set: {n: {$size: {$concatArrays: ['$x', '$x']}}}}, {$project: {n: 1}}]}";
     let refused = command(&mut client, large);
     assert_eq!(number(&refused, "code"), 146, "{refused}");
+    assert_eq!(number(&command(&mut client, "{insert: 'c', documents: [{_id: 1, l: [1]}]}"), "n"), 1);
+    let padded = command(&mut client, "{update: 'c', updates: [{q: {_id: 1}, u: {$set: {'l.1400000': 1}}}]}");
+    assert!(padded.to_string().contains("code: 146"), "{padded:.500}");
     assert_eq!(set(&mut client, was), 5_000_000);
     let executed = command(&mut client, large);
     assert_eq!(number(&executed, "ok"), 1, "{executed}");

@@ -257,6 +257,7 @@ impl<'c> Walk<'c> {
             bail!(CannotBackfillArray, "can't backfill more than {BACKFILL_MAX} elements");
         }
         for position in length..index {
+            check_at_intervals(self.context, position)?;
             out.append(&FieldNameBuf::of_number(position), Value::Null);
         }
         self.create(&child.node, FieldNameBuf::of_number(index).view(), &path, out)?;
