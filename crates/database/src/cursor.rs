@@ -359,6 +359,7 @@ impl Cursors {
     pub(crate) fn add(&self, mut cursor: Cursor) -> i64 {
         cursor.remaining_millis = cursor.operation.remaining_millis();
         cursor.operation.no_restart();
+        cursor.operation.leave_place();
         cursor.operation.pause_memory();
         let mut open = self.open.lock();
         let id = loop {

@@ -83,11 +83,11 @@ impl MemoryTracker {
         }
     }
 
-    /// Wakes the suspended operations after memory or a place became free.
+    /// Wakes the suspended operations if memory or a place became free for one of them.
     fn wake(&self) {
         // The counterpart is in `LargePlace::new`: either this thread sees the wait, or the wait sees the free memory.
         fence(SeqCst);
-        if self.waiting.load(Relaxed) > 0 {
+        if self.waiting.load(Relaxed) > 0 && !self.is_busy(self.large.load(Relaxed)) {
             self.freed.advance();
         }
     }
@@ -114,19 +114,19 @@ impl MemoryTracker {
         limit > 0 && self.used.load(Relaxed) > limit / share
     }
 
+    /// Returns true if another operation should wait before it becomes large, beside this number.
+    fn is_busy(&self, large: usize) -> bool {
+        let limit = self.limit.load(Relaxed);
+        let expected = LARGE_BYTES.saturating_mul(i64::try_from(large).unwrap_or(i64::MAX).saturating_add(1));
+        // One operation may always continue. The memory may then belong to replies and idle
+        // cursors.
+        limit > 0 && large > 0 && self.used.load(Relaxed).max(expected) > limit / BUSY_SHARE
+    }
+
     /// Counts one more large operation. Returns false if it should wait.
     fn begin_large(&self) -> bool {
-        let may_begin = |large: usize| {
-            let limit = self.limit.load(Relaxed);
-            let expected =
-                LARGE_BYTES.saturating_mul(i64::try_from(large).unwrap_or(i64::MAX).saturating_add(1));
-            // One operation may always continue. The memory may then belong to replies and idle
-            // cursors.
-            let is_busy =
-                limit > 0 && large > 0 && self.used.load(Relaxed).max(expected) > limit / BUSY_SHARE;
-            (!is_busy).then_some(large + 1)
-        };
-        self.large.fetch_update(Relaxed, Relaxed, may_begin).is_ok()
+        let begin = |large| (!self.is_busy(large)).then_some(large + 1);
+        self.large.fetch_update(Relaxed, Relaxed, begin).is_ok()
     }
 }
 

@@ -138,6 +138,10 @@ impl Operation {
     /// Holds the thread in later waits for memory: the statement has returned documents, or another thread helps it.
     pub(crate) fn no_restart(&self) {
         self.waits.restarts.store(false, Relaxed);
+    }
+
+    /// Frees the place that the statement has waited for and does not use.
+    pub(crate) fn leave_place(&self) {
         drop(self.memory.leave_place());
     }
 

@@ -236,8 +236,9 @@ impl<'a> Call<'a> {
         suspended.ticket.set(ticket);
         suspended.place.set(place);
         self.reply.truncate(0);
-        let settings = self.query_settings.as_deref();
-        suspended.max_time = settings.and_then(|settings| settings.max_time).or(self.arguments.max_time);
+        // A handler that continues does not read its settings again.
+        let settings = self.query_settings.as_deref().and_then(|settings| settings.max_time);
+        suspended.max_time = settings.or(suspended.max_time).or(self.arguments.max_time);
         let limit = waits::for_suspended(self.progress)?;
         Ok(Some(Event::Other { until: until.map_or(limit, |until| until.min(limit)), ready }))
     }
