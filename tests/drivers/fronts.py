@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import os
 import pathlib
+import random
 import socket
 import subprocess
 import threading
@@ -24,19 +26,16 @@ def programs() -> pathlib.Path | None:
 
 
 def adjacent_ports(count: int) -> int:
-    """Returns the first of several adjacent free ports."""
+    """Returns the first of several adjacent free ports, below those that the system gives to outgoing connections."""
     while True:
-        with socket.create_server(("127.0.0.1", 0)) as first:
-            port = first.getsockname()[1]
-            taken = []
+        port = random.randrange(20_000, 32_000)
+        with contextlib.ExitStack() as listeners:
             try:
-                taken = [socket.create_server(("127.0.0.1", port + more)) for more in range(1, count)]
+                for more in range(count):
+                    listeners.enter_context(socket.create_server(("127.0.0.1", port + more)))
                 return port
-            except (OSError, OverflowError):
+            except OSError:
                 continue
-            finally:
-                for listener in taken:
-                    listener.close()
 
 
 class Postgres:
