@@ -243,12 +243,12 @@ impl Operation {
         self.deadline.store(deadline, Relaxed);
     }
 
-    /// Returns the rest of maxTimeMS in milliseconds, zero if unlimited. A cursor's later batches
-    /// share the time of the first.
+    /// Returns the rest of maxTimeMS in milliseconds, rounded up; zero if unlimited. A cursor's later batches share the
+    /// time of the first.
     pub fn remaining_millis(&self) -> u64 {
         match self.deadline.load(Relaxed) {
             0 => 0,
-            deadline => (deadline.saturating_sub(micros_now()) / 1000).max(1),
+            deadline => deadline.saturating_sub(micros_now()).div_ceil(1000).max(1),
         }
     }
 
