@@ -13,6 +13,7 @@ use base::random::Random;
 use base::{Error, ErrorCode, Namespace, Result, bail, err};
 use parking_lot::Mutex;
 use query::change::Scope;
+use query::pipeline::from_fn;
 use query::{Row, Stage};
 use std::any::Any;
 use std::collections::{HashMap, VecDeque};
@@ -647,17 +648,10 @@ impl Slot {
         cursor.released = Some(reason);
         let operation = Arc::new(Operation::new(self.operation.id));
         self.operation = operation.clone();
-        let source = std::mem::replace(&mut cursor.source, Box::new(ReleasedStage));
+        // A getMore is refused before it reads the source.
+        let released = from_fn(|| Err(err!(QueryPlanKilled, "the cursor's contents were released")));
+        let source = std::mem::replace(&mut cursor.source, released);
         Some((source, cursor.pending.take(), std::mem::replace(&mut cursor.operation, operation)))
-    }
-}
-
-/// Stream of a cursor whose contents were freed. Its getMore is refused before reading it.
-struct ReleasedStage;
-
-impl Stage for ReleasedStage {
-    fn next(&mut self) -> Result<Option<Row>> {
-        Err(err!(QueryPlanKilled, "the cursor's contents were released"))
     }
 }
 

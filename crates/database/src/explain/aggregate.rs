@@ -13,8 +13,8 @@ use crate::scope::Scope;
 use base::bson::{Builder, Document, DocumentBuf, Path, Value};
 use base::{Result, bail, err};
 use parking_lot::Mutex;
-use query::pipeline::Environment;
-use query::{Pipeline, Row, Stage};
+use query::pipeline::{Environment, from_fn};
+use query::{Pipeline, Stage};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -231,12 +231,17 @@ impl Counted {
     fn run(&self, stream: Records, rest: &Pipeline, environment: &Environment) -> Result<(Records, Effect)> {
         let shared_stream = Arc::new(Mutex::new(stream));
         let mut counts = Vec::new();
-        let mut count = |stage: Box<dyn Stage>| -> Box<dyn Stage> {
+        let mut count = |mut stage: Box<dyn Stage>| -> Box<dyn Stage> {
             let count = Arc::new(AtomicU64::new(0));
             counts.push(count.clone());
-            Box::new(Count { stage, count })
+            from_fn(move || {
+                let next = stage.next()?;
+                count.fetch_add(u64::from(next.is_some()), Relaxed);
+                Ok(next)
+            })
         };
-        let source = count(Box::new(BorrowedPlan(shared_stream.clone())));
+        let plan = shared_stream.clone();
+        let source = count(from_fn(move || plan.lock().next()));
         let mut stages = rest.run_through(source, environment, &mut count)?;
         while stages.next()?.is_some() {}
         drop(stages);
@@ -265,28 +270,6 @@ impl Counted {
         if let Some(count) = self.after(position) {
             out.append(c"nReturned", count as i64).append(c"executionTimeMillisEstimate", 0i64);
         }
-    }
-}
-
-/// A plan shared with a pipeline.
-struct BorrowedPlan(Arc<Mutex<Records>>);
-
-impl Stage for BorrowedPlan {
-    fn next(&mut self) -> Result<Option<Row>> {
-        self.0.lock().next()
-    }
-}
-
-struct Count {
-    stage: Box<dyn Stage>,
-    count: Arc<AtomicU64>,
-}
-
-impl Stage for Count {
-    fn next(&mut self) -> Result<Option<Row>> {
-        let next = self.stage.next()?;
-        self.count.fetch_add(u64::from(next.is_some()), Relaxed);
-        Ok(next)
     }
 }
 

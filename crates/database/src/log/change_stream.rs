@@ -16,6 +16,7 @@ use query::change::{
     Action, ChangeStream, Entry, Event, EventContext, ResumeToken, Scope, Spec, history_lost, id_modified,
 };
 use query::matcher::Matcher;
+use query::pipeline::from_fn;
 use query::{Context, Interrupt, Pipeline, Row, Stage};
 use std::collections::VecDeque;
 use std::ops::Bound;
@@ -83,7 +84,7 @@ impl Database {
         };
         events.check_history()?;
         let source = pipeline.run(Box::new(events), environment)?;
-        Ok((Box::new(Checked { source, splits, progress: progress.clone() }), progress))
+        Ok((checked(source, splits, progress.clone()), progress))
     }
 
     /// Returns the document of a collection by document key, if the collection still has this UUID.
@@ -186,31 +187,23 @@ impl Stage for Events {
     }
 }
 
-/// Checks that the pipeline keeps the `_id` of each event.
-struct Checked {
-    source: Box<dyn Stage>,
-    splits: bool,
-    progress: Progress,
-}
-
-impl Stage for Checked {
-    /// Errors: ChangeStreamFatalError for a document without its event's `_id`.
-    fn next(&mut self) -> Result<Option<Row>> {
-        let Some(row) = self.source.next()? else { return Ok(None) };
-        let state = self.progress.0.lock();
+/// Returns a stage that checks whether the pipeline keeps the `_id` of each event, or of its fragments if it splits
+/// events.
+///
+/// Errors: ChangeStreamFatalError for a document without its event's `_id`.
+fn checked(mut source: Box<dyn Stage>, splits: bool, progress: Progress) -> Box<dyn Stage> {
+    from_fn(move || {
+        let Some(row) = source.next()? else { return Ok(None) };
+        let state = progress.0.lock();
         let Some(current) = &state.current else { return Ok(Some(row)) };
         let document = row.document.view();
         let id = document.get("_id").and_then(|id| id.as_document());
         let same = id.is_some_and(|id| {
             id.bytes() == current.to_document().bytes()
-                || (self.splits
-                    && ResumeToken::parse(id).is_ok_and(|fragment| fragment.is_fragment_of(current)))
+                || (splits && ResumeToken::parse(id).is_ok_and(|fragment| fragment.is_fragment_of(current)))
         });
-        match same {
-            true => Ok(Some(row)),
-            false => Err(id_modified(current, document)),
-        }
-    }
+        if same { Ok(Some(row)) } else { Err(id_modified(current, document)) }
+    })
 }
 
 impl Database {

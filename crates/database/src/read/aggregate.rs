@@ -6,7 +6,7 @@
 
 use super::collections::OtherCollections;
 use super::oplog::{OplogScan, Order, TransactionsScan};
-use super::{Documents, EmptyStream, with_metadata};
+use super::{Documents, with_metadata};
 use crate::catalog::collection::{Collection, Options};
 use crate::catalog::history::View;
 use crate::cursor::{Cursor, Opener};
@@ -21,7 +21,7 @@ use base::bson::{Array, Document, DocumentBuf, FieldName, Path};
 use base::{Namespace, Result, bail, err};
 use query::field_path::check_field_name;
 use query::matcher::Matcher;
-use query::pipeline::{Environment, RunsOn, Sink, first_stage};
+use query::pipeline::{Environment, RunsOn, Sink, first_stage, from_documents};
 use query::{Context, MetaKind, Pipeline, Stage};
 use std::sync::Arc;
 
@@ -313,7 +313,7 @@ impl Database {
                 operation.record_plan([PlanUse::EOF]);
             }
             pipeline.refuse_text(&format_args!(" (no such collection '{namespace}')"))?;
-            return pipeline.run(Box::new(EmptyStream), environment);
+            return pipeline.run(from_documents(Vec::new()), environment);
         };
         let PlannedPipeline { mut read, rest } =
             PlannedPipeline::of(pipeline, Some(&collection), &environment.context)?;

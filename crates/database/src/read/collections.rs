@@ -1,7 +1,7 @@
 //! Other collections of a pipeline: sources and targets of `$lookup`, `$unionWith` and `$merge`.
 
 use super::aggregate::{AggregateRequest, PlannedPipeline, Replacement, ServerSource, Sources};
-use super::{Documents, EmptyStream, with_metadata};
+use super::{Documents, with_metadata};
 use crate::catalog::history::View;
 use crate::database::Database;
 use crate::ddl::Resolved;
@@ -145,11 +145,11 @@ impl OtherCollections {
         let Some(collection) = collection.filter(|_| pipeline.reads_collection()) else {
             pipeline.refuse_text(&format_args!(" (no such collection '{namespace}')"))?;
             if pipeline.reads_collection() {
-                return pipeline.run(Box::new(EmptyStream), environment);
+                return pipeline.run(from_documents(Vec::new()), environment);
             }
             // A source, such as $collStats, reports on this collection.
             let others = OtherCollections { namespace: namespace.clone(), ..self.clone() };
-            return pipeline.run(Box::new(EmptyStream), &environment.with_collections(Arc::new(others)));
+            return pipeline.run(from_documents(Vec::new()), &environment.with_collections(Arc::new(others)));
         };
         let PlannedPipeline { mut read, rest } =
             PlannedPipeline::of(pipeline, Some(&collection), &environment.context)?;
@@ -172,7 +172,7 @@ impl Collections for OtherCollections {
             return Ok(matching(found, matcher, context.clone()));
         }
         match self.view.catalog.get(&namespace).cloned() {
-            None => Ok(Box::new(EmptyStream)),
+            None => Ok(from_documents(Vec::new())),
             Some(collection) => {
                 let read = Read::new(matcher);
                 let records = self.database.read(&self.operation, &self.view, &collection, read, context)?;

@@ -4,8 +4,8 @@
 //! ([`FindRequest::to_pipeline`]). This module also has tailable cursors: collection scans that continue at their last
 //! position. A new option is a field of [`FindRequest`], and a stage or an error in `to_pipeline`.
 
+use super::AggregateRequest;
 use super::oplog::{OplogScan, Order};
-use super::{AggregateRequest, EmptyStream};
 use crate::catalog::collection::Collection;
 use crate::catalog::history::View;
 use crate::cursor::{Cursor, Opener};
@@ -21,6 +21,7 @@ use base::bson::{Builder, Document, DocumentBuf, DocumentCow, Element, FieldName
 use base::encoding;
 use base::{Namespace, Result, bail, err};
 use query::matcher::{Matcher, mentions_expr};
+use query::pipeline::from_documents;
 use query::{Arena, Context, Interrupt, MetaKind, Projection, Row, SortPattern, Stage};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -180,7 +181,7 @@ impl Database {
         let Scope { operation, namespace, context, .. } = scope;
         let Some(collection) = view.catalog.get(namespace).cloned() else {
             read_missing(operation, &read.matcher, namespace)?;
-            let mut cursor = Cursor::new(namespace.clone(), Box::new(EmptyStream), operation.clone());
+            let mut cursor = Cursor::new(namespace.clone(), from_documents(Vec::new()), operation.clone());
             cursor.missing = true;
             return Ok(cursor);
         };

@@ -21,17 +21,9 @@ use crate::database::Database;
 use crate::exec::{Documents, RecordStream};
 use crate::plan::note_sort_key;
 use base::{Result, bail, encoding, err};
-use query::{Context, MetaKind, Row, SortPattern, Stage};
+use query::pipeline::from_fn;
+use query::{Context, MetaKind, SortPattern, Stage};
 use std::sync::Arc;
-
-/// An empty stream, for a missing collection.
-pub(crate) struct EmptyStream;
-
-impl Stage for EmptyStream {
-    fn next(&mut self) -> Result<Option<Row>> {
-        Ok(None)
-    }
-}
 
 impl Database {
     /// Checks that a cursor's collection and snapshot still exist.
@@ -55,27 +47,17 @@ impl Database {
 
 /// Returns a plan's records as the source of a pipeline whose stages may need metadata.
 pub(crate) fn with_metadata(
-    records: Box<dyn RecordStream>,
+    mut records: Box<dyn RecordStream>,
     sort: Option<Arc<SortPattern>>,
     context: &Arc<Context>,
 ) -> Box<dyn Stage> {
-    match sort.filter(|_| context.metadata.requires(MetaKind::SortKey)) {
-        Some(sort) => Box::new(Sorted { records, sort, context: context.clone() }),
-        None => Box::new(Documents(records)),
-    }
-}
-
-/// Sets the sort key in the metadata of a plan's rows.
-struct Sorted {
-    records: Box<dyn RecordStream>,
-    sort: Arc<SortPattern>,
-    context: Arc<Context>,
-}
-
-impl Stage for Sorted {
-    fn next(&mut self) -> Result<Option<Row>> {
-        let Some(mut row) = self.records.next()? else { return Ok(None) };
-        note_sort_key(&mut row, Some(&self.sort), &self.context)?;
+    let Some(sort) = sort.filter(|_| context.metadata.requires(MetaKind::SortKey)) else {
+        return Box::new(Documents(records));
+    };
+    let context = context.clone();
+    from_fn(move || {
+        let Some(mut row) = records.next()? else { return Ok(None) };
+        note_sort_key(&mut row, Some(&sort), &context)?;
         Ok(Some(row))
-    }
+    })
 }

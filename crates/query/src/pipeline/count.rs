@@ -7,8 +7,8 @@
 
 use super::operator::{Operator, Reads};
 use super::parse::{Parsed, Scope};
-use super::{Environment, Stage, Stream};
-use crate::Row;
+use super::source::from_fn;
+use super::{Environment, Stream};
 use crate::accumulator::count_value;
 use crate::interrupt_check::InterruptCheck;
 use base::bson::{Builder, DocumentBuf, Element, FieldName, FieldNameBuf, Value};
@@ -57,41 +57,23 @@ impl Operator for Count {
         Reads::Only(Vec::new())
     }
 
+    /// Starts the stage, which blocks: it counts the whole input.
     fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
-        Ok(Box::new(Running {
-            stage: self,
-            input,
-            interrupts: InterruptCheck::new(&environment.context),
-            done: false,
+        let (mut input, mut interrupts) = (Some(input), InterruptCheck::new(&environment.context));
+        Ok(from_fn(move || {
+            let Some(mut input) = input.take() else { return Ok(None) };
+            let mut count = 0u64;
+            while input.next()?.is_some() {
+                interrupts.check()?;
+                count += 1;
+            }
+            if count == 0 {
+                return Ok(None);
+            }
+            let mut builder = Builder::new();
+            builder.append(&self.0, count_value(count));
+            Ok(Some(builder.finish().into()))
         }))
-    }
-}
-
-/// A blocking stage, which counts the whole input.
-struct Running {
-    stage: Arc<Count>,
-    input: Stream,
-    interrupts: InterruptCheck,
-    done: bool,
-}
-
-impl Stage for Running {
-    fn next(&mut self) -> Result<Option<Row>> {
-        if self.done {
-            return Ok(None);
-        }
-        self.done = true;
-        let mut count = 0u64;
-        while self.input.next()?.is_some() {
-            self.interrupts.check()?;
-            count += 1;
-        }
-        if count == 0 {
-            return Ok(None);
-        }
-        let mut builder = Builder::new();
-        builder.append(&self.stage.0, count_value(count));
-        Ok(Some(builder.finish().into()))
     }
 }
 

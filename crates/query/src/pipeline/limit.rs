@@ -6,8 +6,8 @@
 
 use super::operator::{Kind, Operator, Reads};
 use super::parse::{Parsed, Scope, non_negative};
-use super::{Environment, Stage, Step, Stream};
-use crate::Row;
+use super::source::from_fn;
+use super::{Environment, Step, Stream};
 use crate::interrupt_check::InterruptCheck;
 use base::bson::{Builder, Element};
 use base::{Result, bail, err};
@@ -41,24 +41,16 @@ impl Operator for Limit {
         Reads::Also(Vec::new())
     }
 
-    fn start(self: Arc<Self>, input: Stream, _environment: &Environment) -> Result<Stream> {
-        Ok(Box::new(RunningLimit { input, left: self.0 }))
-    }
-}
-
-/// Counts down. It never pulls a document beyond the limit.
-struct RunningLimit {
-    input: Stream,
-    left: u64,
-}
-
-impl Stage for RunningLimit {
-    fn next(&mut self) -> Result<Option<Row>> {
-        if self.left == 0 {
-            return Ok(None);
-        }
-        self.left -= 1;
-        self.input.next()
+    /// Starts the stage. It never pulls a document beyond the limit.
+    fn start(self: Arc<Self>, mut input: Stream, _environment: &Environment) -> Result<Stream> {
+        let mut left = self.0;
+        Ok(from_fn(move || {
+            if left == 0 {
+                return Ok(None);
+            }
+            left -= 1;
+            input.next()
+        }))
     }
 }
 
@@ -87,33 +79,20 @@ impl Operator for Skip {
         Reads::Also(Vec::new())
     }
 
-    fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
-        Ok(Box::new(RunningSkip {
-            input,
-            left: self.0,
-            interrupts: InterruptCheck::new(&environment.context),
-        }))
-    }
-}
-
-/// Drops the first documents when the first document is pulled.
-struct RunningSkip {
-    input: Stream,
-    left: u64,
-    interrupts: InterruptCheck,
-}
-
-impl Stage for RunningSkip {
-    fn next(&mut self) -> Result<Option<Row>> {
-        while self.left > 0 {
-            self.left -= 1;
-            self.interrupts.check()?;
-            if self.input.next()?.is_none() {
-                self.left = 0;
-                return Ok(None);
+    /// Starts the stage. It drops the first documents when the first document is pulled.
+    fn start(self: Arc<Self>, mut input: Stream, environment: &Environment) -> Result<Stream> {
+        let (mut left, mut interrupts) = (self.0, InterruptCheck::new(&environment.context));
+        Ok(from_fn(move || {
+            while left > 0 {
+                left -= 1;
+                interrupts.check()?;
+                if input.next()?.is_none() {
+                    left = 0;
+                    return Ok(None);
+                }
             }
-        }
-        self.input.next()
+            input.next()
+        }))
     }
 }
 

@@ -64,7 +64,7 @@ pub use parallel::Split;
 pub use planner::LeadingSort;
 pub use registry::{first_stage, stages, stages_of};
 pub use sort::RowSorter;
-pub use source::{from_documents, from_iter};
+pub use source::{from_documents, from_fn, from_iter};
 
 use base::Result;
 use base::bson::{Array, DocumentBuf};

@@ -6,10 +6,11 @@
 
 use super::operator::Operator;
 use super::parse::{Parsed, Scope};
-use super::{Environment, Stage, Stream};
+use super::source::from_fn;
+use super::{Environment, Stream};
 use crate::expression::Expression;
 use crate::interrupt_check::InterruptCheck;
-use crate::{Arena, Context, Row, RowView};
+use crate::{Arena, Context, RowView};
 use base::bson::{Array, Builder, DocumentBuf, Element, MAX_DEPTH, Value};
 use base::{Result, bail, err};
 use std::sync::Arc;
@@ -113,29 +114,18 @@ impl Redact {
 }
 
 impl Operator for Redact {
-    fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
+    fn start(self: Arc<Self>, mut input: Stream, environment: &Environment) -> Result<Stream> {
         let context = Arc::clone(&environment.context);
-        Ok(Box::new(Running { stage: self, input, interrupts: InterruptCheck::new(&context), context }))
-    }
-}
-
-/// Redacts one document at a time.
-struct Running {
-    stage: Arc<Redact>,
-    input: Stream,
-    context: Arc<Context>,
-    interrupts: InterruptCheck,
-}
-
-impl Stage for Running {
-    fn next(&mut self) -> Result<Option<Row>> {
-        while let Some(row) = self.input.next()? {
-            self.interrupts.check()?;
-            if let Some(redacted) = self.stage.document(row.view(), 0, &self.context)? {
-                return Ok(Some(row.with(redacted)));
+        let mut interrupts = InterruptCheck::new(&context);
+        Ok(from_fn(move || {
+            while let Some(row) = input.next()? {
+                interrupts.check()?;
+                if let Some(redacted) = self.document(row.view(), 0, &context)? {
+                    return Ok(Some(row.with(redacted)));
+                }
             }
-        }
-        Ok(None)
+            Ok(None)
+        }))
     }
 }
 

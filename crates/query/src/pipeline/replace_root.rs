@@ -7,9 +7,10 @@
 
 use super::operator::{Operator, Reads};
 use super::parse::{Parsed, Scope};
-use super::{Environment, Stage, Stream};
+use super::source::from_fn;
+use super::{Environment, Stream};
 use crate::expression::{Dependencies, Expression};
-use crate::{Arena, Context, Row};
+use crate::{Arena, Context};
 use base::bson::{Document, Element, Value};
 use base::{Error, Result, bail, err};
 use std::sync::Arc;
@@ -67,32 +68,21 @@ impl Operator for ReplaceRoot {
         }
     }
 
-    fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
+    fn start(self: Arc<Self>, mut input: Stream, environment: &Environment) -> Result<Stream> {
         let context = Arc::clone(&environment.context);
-        Ok(Box::new(Running { stage: self, input, context, arena: Arena::new() }))
-    }
-}
-
-/// Replaces one document at a time.
-struct Running {
-    stage: Arc<ReplaceRoot>,
-    input: Stream,
-    context: Arc<Context>,
-    arena: Arena,
-}
-
-impl Stage for Running {
-    fn next(&mut self) -> Result<Option<Row>> {
-        let Some(row) = self.input.next()? else { return Ok(None) };
-        let replaced = match self.stage.new_root.evaluate(row.view(), &self.context, &self.arena)? {
-            Some(Value::Document(root)) => {
-                self.context.steps(root.bytes().len() / 1024)?;
-                root.to_owned()
-            }
-            other => return Err(self.stage.not_a_document(other, row.document.view())),
-        };
-        self.arena.reset();
-        Ok(Some(row.with(replaced)))
+        let mut arena = Arena::new();
+        Ok(from_fn(move || {
+            let Some(row) = input.next()? else { return Ok(None) };
+            let replaced = match self.new_root.evaluate(row.view(), &context, &arena)? {
+                Some(Value::Document(root)) => {
+                    context.steps(root.bytes().len() / 1024)?;
+                    root.to_owned()
+                }
+                other => return Err(self.not_a_document(other, row.document.view())),
+            };
+            arena.reset();
+            Ok(Some(row.with(replaced)))
+        }))
     }
 }
 

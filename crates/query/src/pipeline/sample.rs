@@ -6,10 +6,10 @@
 
 use super::operator::{Operator, Reads};
 use super::parse::{Parsed, Scope};
-use super::{Environment, Stage, Stream};
+use super::source::from_fn;
+use super::{Environment, Stream};
 use crate::interrupt_check::InterruptCheck;
 use crate::row::RowCodec;
-use crate::{Context, Row, Sorter};
 use base::bson::{Element, Value};
 use base::{Result, bail, err};
 use std::sync::Arc;
@@ -45,37 +45,23 @@ impl Operator for Sample {
         Reads::Also(Vec::new())
     }
 
+    /// Starts the stage, which blocks and keeps only the sampled documents in memory.
     fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
-        Ok(Box::new(Running {
-            input: Some(input),
-            sorter: environment.sorter(self.0, environment.context.limits.sort),
-            interrupts: InterruptCheck::new(&environment.context),
-            context: Arc::clone(&environment.context),
-            codec: RowCodec::new(&environment.context),
-        }))
-    }
-}
-
-/// A blocking stage, which keeps only the sampled documents in memory.
-struct Running {
-    input: Option<Stream>,
-    sorter: Sorter,
-    interrupts: InterruptCheck,
-    context: Arc<Context>,
-    codec: RowCodec,
-}
-
-impl Stage for Running {
-    fn next(&mut self) -> Result<Option<Row>> {
-        if let Some(mut input) = self.input.take() {
-            // The first documents in the order of random keys are a sample without replacement.
-            while let Some(row) = input.next()? {
-                self.interrupts.check()?;
-                self.sorter.add(&self.context.random().to_be_bytes(), 0, self.codec.encode(row))?;
+        let context = Arc::clone(&environment.context);
+        let mut sorter = environment.sorter(self.0, context.limits.sort);
+        let (mut interrupts, codec) = (InterruptCheck::new(&context), RowCodec::new(&context));
+        let mut input = Some(input);
+        Ok(from_fn(move || {
+            if let Some(mut input) = input.take() {
+                // The first documents in the order of random keys are a sample without replacement.
+                while let Some(row) = input.next()? {
+                    interrupts.check()?;
+                    sorter.add(&context.random().to_be_bytes(), 0, codec.encode(row))?;
+                }
+                sorter.finish()?;
             }
-            self.sorter.finish()?;
-        }
-        Ok(self.sorter.next_document()?.map(|(_, held)| self.codec.decode(held)))
+            Ok(sorter.next_document()?.map(|(_, held)| codec.decode(held)))
+        }))
     }
 }
 

@@ -28,6 +28,20 @@ impl<R: Into<Row>, I: Iterator<Item = Result<R>> + Send> Stage for Iter<I> {
     }
 }
 
+/// A stage whose state is the captures of a closure.
+struct FromFn<F>(F);
+
+impl<F: FnMut() -> Result<Option<Row>> + Send> Stage for FromFn<F> {
+    fn next(&mut self) -> Result<Option<Row>> {
+        (self.0)()
+    }
+}
+
+/// Returns a stage that calls a closure for each row. It is called again after `None`.
+pub fn from_fn(next: impl FnMut() -> Result<Option<Row>> + Send + 'static) -> Stream {
+    Box::new(FromFn(next))
+}
+
 /// Returns a source of an iterator's rows or documents.
 pub fn from_iter<R: Into<Row>>(rows: impl Iterator<Item = Result<R>> + Send + 'static) -> Stream {
     Box::new(Iter(rows.fuse()))

@@ -10,9 +10,8 @@ use super::definition::Inputs;
 use super::fields::text_option;
 use super::operator::Operator;
 use super::parse::{Parsed, Scope, SubPipelineStage};
-use super::source::from_documents;
-use super::{Environment, Pipeline, Stage, Stream};
-use crate::Row;
+use super::source::{from_documents, from_fn};
+use super::{Environment, Pipeline, Stream};
 use base::bson::{Element, Value};
 use base::{Error, Result, bail};
 use std::sync::Arc;
@@ -77,35 +76,22 @@ pub(crate) fn inputs(specification: Value<'_>) -> Inputs<'_> {
 }
 
 impl Operator for UnionWith {
-    fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
-        Ok(Box::new(Running { stage: self, input, environment: environment.clone(), second: false }))
-    }
-}
-
-/// Returns the input first, then the other collection.
-struct Running {
-    stage: Arc<UnionWith>,
-    input: Stream,
-    environment: Environment,
-    /// Whether `input` is already the other collection.
-    second: bool,
-}
-
-impl Stage for Running {
-    fn next(&mut self) -> Result<Option<Row>> {
-        if let Some(row) = self.input.next()? {
-            return Ok(Some(row));
-        }
-        if self.second {
-            return Ok(None);
-        }
-        self.second = true;
-        let (pipeline, environment) = (&self.stage.pipeline, &self.environment);
-        self.input = match &self.stage.from {
-            Some(from) => environment.collections.aggregate(from, pipeline, environment)?,
-            None => pipeline.run(from_documents(Vec::new()), environment)?,
-        };
-        self.input.next()
+    fn start(self: Arc<Self>, mut input: Stream, environment: &Environment) -> Result<Stream> {
+        let (environment, mut is_other) = (environment.clone(), false);
+        Ok(from_fn(move || {
+            if let Some(row) = input.next()? {
+                return Ok(Some(row));
+            }
+            if is_other {
+                return Ok(None);
+            }
+            is_other = true;
+            input = match &self.from {
+                Some(from) => environment.collections.aggregate(from, &self.pipeline, &environment)?,
+                None => self.pipeline.run(from_documents(Vec::new()), &environment)?,
+            };
+            input.next()
+        }))
     }
 }
 
