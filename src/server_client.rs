@@ -24,11 +24,22 @@ pub(crate) fn parse_uri(text: &str) -> Result<ConnectionString, Failure> {
 /// Connects to the first reachable server of a connection string and authenticates its user, if
 /// any. Also returns the server's name.
 pub(crate) fn connect(uri: &ConnectionString, timeout: u64) -> Result<(Client, String), String> {
+    first_reachable(uri, timeout, |host, deadline| {
+        Client::connect(host, uri, deadline).map(|client| (client, host.to_string()))
+    })
+}
+
+/// Calls `reach` for the servers of a connection string in order, until one is reachable.
+fn first_reachable<T>(
+    uri: &ConnectionString,
+    timeout: u64,
+    reach: impl Fn(&str, Instant) -> Result<T, String>,
+) -> Result<T, String> {
     let deadline = Instant::now() + Duration::from_millis(timeout);
     let mut failures = Vec::new();
     for host in &uri.hosts {
-        match Client::connect(host, uri, deadline) {
-            Ok(client) => return Ok((client, host.to_string())),
+        match reach(host, deadline) {
+            Ok(reached) => return Ok(reached),
             Err(error) => failures.push(format!("{host}: {error}")),
         }
     }
@@ -36,7 +47,7 @@ pub(crate) fn connect(uri: &ConnectionString, timeout: u64) -> Result<(Client, S
 }
 
 /// Returns the message if no server is reachable, with a hint for starting one.
-pub(crate) fn connection_error(failures: &[String], uri: &ConnectionString) -> String {
+fn connection_error(failures: &[String], uri: &ConnectionString) -> String {
     let text = failures.join("; ");
     let port = uri.hosts.first().and_then(|host| host.rsplit_once(':')).map_or("27017", |(_, port)| port);
     match (text.contains(NO_SERVER), port) {
@@ -49,18 +60,12 @@ pub(crate) fn connection_error(failures: &[String], uri: &ConnectionString) -> S
 /// Tries the servers of a connection string in order until one replies. Returns the output.
 pub(crate) fn ping(options: &PingOptions) -> Result<String, Failure> {
     let uri = parse_uri(&options.target.uri)?;
-    let deadline = Instant::now() + Duration::from_millis(options.target.timeout);
-    let mut failures = Vec::new();
-    for host in &uri.hosts {
+    let reached = first_reachable(&uri, options.target.timeout, |host, deadline| {
         let start = Instant::now();
-        match hello(host, &uri, deadline) {
-            Ok(message) => {
-                return Ok(format!("{host}: {message}, {:.1} ms", start.elapsed().as_secs_f64() * 1000.0));
-            }
-            Err(error) => failures.push(format!("{host}: {error}")),
-        }
-    }
-    Err(connection_error(&failures, &uri).into())
+        let message = hello(host, &uri, deadline)?;
+        Ok(format!("{host}: {message}, {:.1} ms", start.elapsed().as_secs_f64() * 1000.0))
+    });
+    Ok(reached?)
 }
 
 /// Sends a hello and returns a summary of the reply.

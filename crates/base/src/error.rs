@@ -45,6 +45,11 @@ impl Error {
         crate::err!(40414, "BSON field '{path}' is missing but a required field")
     }
 
+    /// Returns the error for a value that is none of a field's choices.
+    pub fn unknown_value(path: impl fmt::Display, value: impl fmt::Display) -> Error {
+        crate::err!(BadValue, "Enumeration value '{value}' for field '{path}' is not a valid value.")
+    }
+
     /// Adds fields to the error reply, such as keyPattern and keyValue of a duplicate key or errInfo of a failed
     /// validation.
     pub fn with_info(mut self, info: DocumentBuf) -> Error {

@@ -13,6 +13,7 @@ pub mod hash;
 pub mod key_string;
 pub mod memory;
 pub mod namespace;
+mod order;
 pub mod random;
 
 #[cfg(test)]

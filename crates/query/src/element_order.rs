@@ -6,31 +6,13 @@
 
 use crate::Collation;
 use base::bson::{Document, Path, Value};
-use base::{Result, bail, err};
+use base::{Result, bail, err, ordered_by};
 use std::cmp::Ordering;
 
 /// A value in the order of a collation.
 pub(crate) struct Ordered<'a>(pub(crate) Value<'a>, pub(crate) &'a Collation);
 
-impl PartialEq for Ordered<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Ordered<'_> {}
-
-impl PartialOrd for Ordered<'_> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Ordered<'_> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.1.compare(self.0, other.0)
-    }
-}
+ordered_by!(Ordered<'_>, |one, other| one.1.compare(one.0, other.0));
 
 /// The sort key of the elements.
 #[derive(Debug)]

@@ -13,8 +13,8 @@
 
 use crate::spill::{self, SpillFile, SpillFolder, Spilled};
 use base::bson::DocumentCow;
-use base::{Result, bail};
-use std::cmp::{Ordering, Reverse};
+use base::{Result, bail, ordered_by};
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 use std::ops::Range;
@@ -93,25 +93,7 @@ struct HeapEntry {
     document: DocumentCow,
 }
 
-impl PartialEq for HeapEntry {
-    fn eq(&self, other: &HeapEntry) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for HeapEntry {}
-
-impl PartialOrd for HeapEntry {
-    fn partial_cmp(&self, other: &HeapEntry) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for HeapEntry {
-    fn cmp(&self, other: &HeapEntry) -> Ordering {
-        self.key.cmp(&other.key).then(self.number.cmp(&other.number))
-    }
-}
+ordered_by!(HeapEntry, |one, other| one.key.cmp(&other.key).then(one.number.cmp(&other.number)));
 
 /// Sorted documents.
 enum Run {

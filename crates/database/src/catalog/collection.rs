@@ -10,7 +10,7 @@ use crate::index::{Building, Index};
 use crate::option_field;
 use crate::validator::Validator;
 use base::bson::{Array, Builder, Document, DocumentBuf, Value, ValueBuf, equal};
-use base::{Namespace, Result, bail, err};
+use base::{Error, Namespace, Result, bail, err};
 use query::Collation;
 use query::pipeline::stages_of;
 use std::ffi::CStr;
@@ -342,16 +342,14 @@ impl<'a> ClusteredFields<'a> {
                 "unique" => fields.unique = Some(option_field::flag(&path, value)?),
                 "name" => fields.name = Some(option_field::text(&path, value)?),
                 "v" => fields.version = Some(option_field::count(&path, value)?),
-                _ => bail!(40415, "BSON field 'create.{path}' is an unknown field."),
+                _ => return Err(Error::unknown_field(format_args!("create.{path}"))),
             }
         }
         Ok(fields)
     }
 
     fn check(self, spec: Document<'_>) -> Result<String> {
-        let missing = |name: &str| {
-            err!(40414, "BSON field 'create.clusteredIndex.{name}' is missing but a required field")
-        };
+        let missing = |name: &str| Error::missing_field(format_args!("create.clusteredIndex.{name}"));
         let key = self.key.ok_or_else(|| missing("key"))?;
         if !self.unique.ok_or_else(|| missing("unique"))? {
             bail!(5979700, "The clusteredIndex option requires unique: true to be specified");

@@ -83,8 +83,8 @@ pub(crate) fn check_new(options: Document<'_>, context: &Context) -> Result<()> 
     engines.filter_map(|engines| engines.as_document()).try_for_each(check_storage_engine)
 }
 
-fn unknown_option(name: &str) -> base::Error {
-    err!(40415, "BSON field 'create.{name}' is an unknown field.")
+fn unknown_option(name: &str) -> Error {
+    Error::unknown_field(format_args!("create.{name}"))
 }
 
 /// The fields of a create command.
@@ -148,7 +148,7 @@ impl<'a> CreateFields<'a> {
                 let defaults = object(name, value)?;
                 if let Some(unknown) = defaults.iter().find(|option| option.name() != "storageEngine") {
                     let option = unknown.name();
-                    bail!(40415, "BSON field 'create.{name}.{option}' is an unknown field.");
+                    return Err(Error::unknown_field(format_args!("create.{name}.{option}")));
                 }
                 self.keep(name, defaults)?;
             }
@@ -332,12 +332,11 @@ pub(crate) fn images(option: Document<'_>, command: &str) -> Result<bool> {
                 ));
             }
             (other, _) => {
-                bail!(40415, "BSON field '{command}.{OPTION}.{other}' is an unknown field.");
+                return Err(Error::unknown_field(format_args!("{command}.{OPTION}.{other}")));
             }
         }
     }
-    enabled
-        .ok_or_else(|| err!(40414, "BSON field '{command}.{OPTION}.enabled' is missing but a required field"))
+    enabled.ok_or_else(|| Error::missing_field(format_args!("{command}.{OPTION}.enabled")))
 }
 
 /// Checks that a collection can keep pre-images.

@@ -15,12 +15,12 @@ use crate::access::{Access, Intervals};
 use crate::index::{GeoIndex, KeyRange, elements, hashes};
 use crate::keys::RecordId;
 use base::bson::{Document, Value, ValueBuf};
-use base::{Result, err};
+use base::{Result, err, ordered_by};
 use query::geo::hash::Grid;
 use query::geo::{Circle, EARTH_RADIUS, Geometry};
 use query::matcher::{Center, Matcher, Near};
 use query::{DocumentMetadata, MetaKind, MetaKinds, Row};
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
@@ -321,25 +321,7 @@ impl RecordStream for GeoNear {
     }
 }
 
-impl Ord for NearRecord {
-    fn cmp(&self, other: &NearRecord) -> Ordering {
-        self.distance.total_cmp(&other.distance).then(self.id.cmp(&other.id))
-    }
-}
-
-impl PartialOrd for NearRecord {
-    fn partial_cmp(&self, other: &NearRecord) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for NearRecord {
-    fn eq(&self, other: &NearRecord) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for NearRecord {}
+ordered_by!(NearRecord, |one, other| one.distance.total_cmp(&other.distance).then(one.id.cmp(&other.id)));
 
 // Geometry of the search: sphere or plane, and an index of either.
 

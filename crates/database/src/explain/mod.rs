@@ -14,7 +14,7 @@ use crate::catalog::collection::Collection;
 use crate::exec::{Explainer, Node, RecordStream, Report, Stats};
 use crate::plan::{Plan, shape};
 use base::bson::{Builder, DocumentBuf};
-use base::{Namespace, Result, err};
+use base::{Error, Namespace, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
@@ -331,10 +331,7 @@ impl Verbosity {
             "queryPlanner" => Ok(Verbosity::QueryPlanner),
             "executionStats" => Ok(Verbosity::ExecutionStats),
             "allPlansExecution" => Ok(Verbosity::AllPlansExecution),
-            _ => Err(err!(
-                BadValue,
-                "Enumeration value '{name}' for field 'explain.verbosity' is not a valid value."
-            )),
+            _ => Err(Error::unknown_value("explain.verbosity", name)),
         }
     }
 

@@ -7,7 +7,7 @@ mod tests;
 
 use self::details::Refused;
 use base::bson::{Builder, Document, DocumentBuf};
-use base::{CompatibleWith, Result, bail, err};
+use base::{CompatibleWith, Error, Result, err};
 use query::Context;
 use query::matcher::Matcher;
 use std::sync::OnceLock;
@@ -128,11 +128,11 @@ impl ValidatorChange<'_> {
 }
 
 /// Returns the error of a validation level that does not exist.
-pub fn unknown_level(level: &str) -> base::Error {
-    err!(BadValue, "Enumeration value '{level}' for field 'validationLevel' is not a valid value.")
+pub fn unknown_level(level: &str) -> Error {
+    Error::unknown_value("validationLevel", level)
 }
 
-fn warn_refused() -> base::Error {
+fn warn_refused() -> Error {
     err!(BadValue, "Validation action of 'warn' is not allowed when Validation level is 'constraint'")
 }
 
@@ -159,10 +159,7 @@ impl Validator {
             "errorAndLog" => Action::ErrorAndLog,
             "warn" => Action::Warn,
             _ => {
-                bail!(
-                    BadValue,
-                    "Enumeration value '{action}' for field 'validationAction' is not a valid value."
-                );
+                return Err(Error::unknown_value("validationAction", action));
             }
         };
         if level == Level::Constraint && action == Action::Warn {

@@ -13,7 +13,7 @@ use crate::accumulator_state::{Accumulator, FEW, WindowMethod, array, check_memo
 use crate::expression::Expression;
 use crate::{Context, SortPattern};
 use base::bson::{Builder, Element, Value, ValueBuf};
-use base::{Result, bail, err};
+use base::{Result, bail, err, ordered_by};
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
@@ -193,25 +193,7 @@ impl<T: Ranked> Entry<T> {
     }
 }
 
-impl<T: Ranked> Ord for Entry<T> {
-    fn cmp(&self, other: &Entry<T>) -> Ordering {
-        if self.bottom { other.order(self) } else { self.order(other) }
-    }
-}
-
-impl<T: Ranked> PartialOrd for Entry<T> {
-    fn partial_cmp(&self, other: &Entry<T>) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<T: Ranked> PartialEq for Entry<T> {
-    fn eq(&self, other: &Entry<T>) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl<T: Ranked> Eq for Entry<T> {}
+ordered_by!([T: Ranked] Entry<T>, |one, other| if one.bottom { other.order(one) } else { one.order(other) });
 
 #[cfg(test)]
 mod tests {

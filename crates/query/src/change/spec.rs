@@ -14,7 +14,7 @@
 
 use super::token::{ResumeToken, TokenParts};
 use base::bson::{Document, Element, Type, Value};
-use base::{Error, Namespace, Result, bail, err};
+use base::{Error, Namespace, Result, bail};
 
 /// `fullDocument`: the document returned with updates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -223,20 +223,10 @@ fn before_change(field: &Element<'_>) -> Result<BeforeChange> {
     }
 }
 
-fn no_such(field: &Element<'_>, value: &str) -> base::Error {
-    err!(
-        BadValue,
-        "Enumeration value '{value}' for field '$changeStream.{}' is not a valid value.",
-        field.name()
-    )
+fn no_such(field: &Element<'_>, value: &str) -> Error {
+    Error::unknown_value(format_args!("$changeStream.{}", field.name()), value)
 }
 
-fn mistyped(field: &Element<'_>, expected: Type) -> base::Error {
-    err!(
-        TypeMismatch,
-        "BSON field '$changeStream.{}' is the wrong type '{}', expected type '{}'",
-        field.name(),
-        field.kind().alias(),
-        expected.alias()
-    )
+fn mistyped(field: &Element<'_>, expected: Type) -> Error {
+    Error::wrong_type(format_args!("$changeStream.{}", field.name()), field.kind(), expected.alias())
 }

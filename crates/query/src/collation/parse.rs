@@ -3,7 +3,7 @@
 use super::collator::{Collator, Named, Requested};
 use super::locales::{self, Found, SIMPLE};
 use base::bson::{Document, DocumentBuf, Element, Value};
-use base::{Result, bail, err};
+use base::{Error, Result, bail, err};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -55,10 +55,10 @@ fn parse_new(document: Document<'_>, path: &str) -> Result<Option<Arc<Collator>>
             "normalization" => requested.normalization = Some(flag(&element, path)?),
             "backwards" => requested.backwards = Some(flag(&element, path)?),
             "version" => version(&element, path, document)?,
-            name => bail!(IDLUnknownField, "BSON field '{path}.{name}' is an unknown field."),
+            name => return Err(Error::unknown_field(format_args!("{path}.{name}"))),
         }
     }
-    let missing = || err!(IDLFailedToParse, "BSON field '{path}.locale' is missing but a required field");
+    let missing = || Error::missing_field(format_args!("{path}.locale"));
     let locale = locale.ok_or_else(missing)?;
     if locale == SIMPLE {
         // Other options are accepted without effect.
@@ -133,14 +133,14 @@ fn version(element: &Element<'_>, path: &str, document: Document<'_>) -> Result<
     ))
 }
 
-fn wrong_type(element: &Element<'_>, path: &str, expected: &str) -> base::Error {
+fn wrong_type(element: &Element<'_>, path: &str, expected: &str) -> Error {
     let (name, found) = (element.name(), element.kind().alias());
     err!(TypeMismatch, "BSON field '{path}.{name}' is the wrong type '{found}', {expected}")
 }
 
-fn unknown_value(element: &Element<'_>, path: &str, value: &str) -> base::Error {
+fn unknown_value(element: &Element<'_>, path: &str, value: &str) -> Error {
     let name = element.name();
-    err!(BadValue, "Enumeration value '{value}' for field '{path}.{name}' is not a valid value.")
+    Error::unknown_value(format_args!("{path}.{name}"), value)
 }
 
 /// Refuses combinations of options without effect.

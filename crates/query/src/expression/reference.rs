@@ -94,18 +94,7 @@ fn push(start: Value<'_>, components: &[PathComponent], out: &mut Builder) {
 ///
 /// Errors: FailedToParse for an empty name or an invalid character.
 pub(crate) fn check_name_for_reading(name: &str) -> Result<()> {
-    let Some(first) = name.chars().next() else {
-        bail!(FailedToParse, "empty variable names are not allowed");
-    };
-    if first.is_ascii() && !first.is_ascii_alphabetic() {
-        bail!(FailedToParse, "'{name}' starts with an invalid character for a variable name");
-    }
-    match bad_character(name) {
-        Some(bad) => {
-            Err(err!(FailedToParse, "'{name}' contains an invalid character for a variable name: '{bad}'"))
-        }
-        None => Ok(()),
-    }
+    check_name(name, |first| first.is_ascii_alphabetic(), "variable name")
 }
 
 /// Checks a name that an expression or a command's `let` binds. It starts with a lower-case letter; of the system
@@ -113,25 +102,26 @@ pub(crate) fn check_name_for_reading(name: &str) -> Result<()> {
 ///
 /// Errors: FailedToParse for an empty name or an invalid character.
 pub fn check_name_for_binding(name: &str) -> Result<()> {
-    let Some(first) = name.chars().next() else {
+    match name {
+        "CURRENT" => Ok(()),
+        _ => check_name(name, |first| first.is_ascii_lowercase(), "user variable name"),
+    }
+}
+
+fn check_name(name: &str, can_start: impl Fn(char) -> bool, kind: &str) -> Result<()> {
+    let mut characters = name.chars();
+    let Some(first) = characters.next() else {
         bail!(FailedToParse, "empty variable names are not allowed");
     };
-    if name == "CURRENT" {
-        return Ok(());
+    if first.is_ascii() && !can_start(first) {
+        bail!(FailedToParse, "'{name}' starts with an invalid character for a {kind}");
     }
-    if first.is_ascii() && !first.is_ascii_lowercase() {
-        bail!(FailedToParse, "'{name}' starts with an invalid character for a user variable name");
-    }
-    match bad_character(name) {
+    match characters.find(|c| c.is_ascii() && !c.is_ascii_alphanumeric() && *c != '_') {
         Some(bad) => {
             Err(err!(FailedToParse, "'{name}' contains an invalid character for a variable name: '{bad}'"))
         }
         None => Ok(()),
     }
-}
-
-fn bad_character(name: &str) -> Option<char> {
-    name.chars().skip(1).find(|c| c.is_ascii() && !c.is_ascii_alphanumeric() && *c != '_')
 }
 
 #[cfg(test)]

@@ -326,10 +326,7 @@ pub(crate) fn parse_query_stats(spec: &Element<'_>) -> Result<External> {
         match algorithm.as_str() {
             Some("hmac-sha-256") => {}
             Some(other) => {
-                bail!(
-                    BadValue,
-                    "Enumeration value '{other}' for field '{path}.algorithm' is not a valid value."
-                );
+                return Err(Error::unknown_value(format_args!("{path}.algorithm"), other));
             }
             None => {
                 return Err(Error::wrong_type(format_args!("{path}.algorithm"), algorithm.kind(), "string"));

@@ -222,11 +222,9 @@ fn parse_matched(mode: Value<'_>, options: Document<'_>, context: &Context) -> R
 }
 
 /// Returns the error for an unknown mode or a mode that is not a string.
-fn bad_mode(field: &str, mode: Value<'_>) -> base::Error {
+fn bad_mode(field: &str, mode: Value<'_>) -> Error {
     match mode {
-        Value::String(mode) => {
-            err!(BadValue, "Enumeration value '{mode}' for field '$merge.{field}' is not a valid value.")
-        }
+        Value::String(mode) => Error::unknown_value(format_args!("$merge.{field}"), mode),
         other => Error::wrong_type(format_args!("$merge.{field}"), other.kind(), "string"),
     }
 }

@@ -31,46 +31,26 @@ impl Version {
 pub struct Language {
     /// The English name, which selects the stop words; empty for a name with stemming only.
     name: &'static str,
-    stems: Option<Stems>,
-}
-
-/// A Snowball stemming algorithm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stems {
-    Danish,
-    Dutch,
-    English,
-    Finnish,
-    French,
-    German,
-    Hungarian,
-    Italian,
-    Norwegian,
-    Portuguese,
-    Romanian,
-    Russian,
-    Spanish,
-    Swedish,
-    Turkish,
+    stems: Option<Algorithm>,
 }
 
 /// Each language's name, its two-letter code, and the three-letter codes of version 1.
-const LANGUAGES: &[(Stems, &str, &str, &[&str])] = &[
-    (Stems::Danish, "danish", "da", &["dan"]),
-    (Stems::Dutch, "dutch", "nl", &["dut", "nld"]),
-    (Stems::English, "english", "en", &["eng"]),
-    (Stems::Finnish, "finnish", "fi", &["fin"]),
-    (Stems::French, "french", "fr", &["fra", "fre"]),
-    (Stems::German, "german", "de", &["deu", "ger"]),
-    (Stems::Hungarian, "hungarian", "hu", &["hun"]),
-    (Stems::Italian, "italian", "it", &["ita"]),
-    (Stems::Norwegian, "norwegian", "nb", &["no", "nor"]),
-    (Stems::Portuguese, "portuguese", "pt", &["por"]),
-    (Stems::Romanian, "romanian", "ro", &["ron", "rum"]),
-    (Stems::Russian, "russian", "ru", &["rus"]),
-    (Stems::Spanish, "spanish", "es", &["esl", "spa"]),
-    (Stems::Swedish, "swedish", "sv", &["swe"]),
-    (Stems::Turkish, "turkish", "tr", &["tur"]),
+const LANGUAGES: &[(Algorithm, &str, &str, &[&str])] = &[
+    (Algorithm::Danish, "danish", "da", &["dan"]),
+    (Algorithm::Dutch, "dutch", "nl", &["dut", "nld"]),
+    (Algorithm::English, "english", "en", &["eng"]),
+    (Algorithm::Finnish, "finnish", "fi", &["fin"]),
+    (Algorithm::French, "french", "fr", &["fra", "fre"]),
+    (Algorithm::German, "german", "de", &["deu", "ger"]),
+    (Algorithm::Hungarian, "hungarian", "hu", &["hun"]),
+    (Algorithm::Italian, "italian", "it", &["ita"]),
+    (Algorithm::Norwegian, "norwegian", "nb", &["no", "nor"]),
+    (Algorithm::Portuguese, "portuguese", "pt", &["por"]),
+    (Algorithm::Romanian, "romanian", "ro", &["ron", "rum"]),
+    (Algorithm::Russian, "russian", "ru", &["rus"]),
+    (Algorithm::Spanish, "spanish", "es", &["esl", "spa"]),
+    (Algorithm::Swedish, "swedish", "sv", &["swe"]),
+    (Algorithm::Turkish, "turkish", "tr", &["tur"]),
 ];
 
 impl Language {
@@ -96,7 +76,7 @@ impl Language {
         if let Some((stems, full, ..)) = LANGUAGES.iter().find(|(_, full, ..)| *full == name) {
             return Language { name: full, stems: Some(*stems) };
         }
-        let by_code = |(_, full, code, codes): &&(Stems, &str, &str, &[&str])| {
+        let by_code = |(_, full, code, codes): &&(Algorithm, &str, &str, &[&str])| {
             (*code == name && *full != "norwegian") || codes.contains(&name)
         };
         match LANGUAGES.iter().find(by_code) {
@@ -126,22 +106,6 @@ impl Language {
 
     /// The Snowball stemming algorithm.
     pub(super) fn algorithm(self) -> Option<Algorithm> {
-        Some(match self.stems? {
-            Stems::Danish => Algorithm::Danish,
-            Stems::Dutch => Algorithm::Dutch,
-            Stems::English => Algorithm::English,
-            Stems::Finnish => Algorithm::Finnish,
-            Stems::French => Algorithm::French,
-            Stems::German => Algorithm::German,
-            Stems::Hungarian => Algorithm::Hungarian,
-            Stems::Italian => Algorithm::Italian,
-            Stems::Norwegian => Algorithm::Norwegian,
-            Stems::Portuguese => Algorithm::Portuguese,
-            Stems::Romanian => Algorithm::Romanian,
-            Stems::Russian => Algorithm::Russian,
-            Stems::Spanish => Algorithm::Spanish,
-            Stems::Swedish => Algorithm::Swedish,
-            Stems::Turkish => Algorithm::Turkish,
-        })
+        self.stems
     }
 }

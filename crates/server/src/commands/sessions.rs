@@ -7,7 +7,7 @@ use crate::protocol::fields::Fields;
 use crate::protocol::session_id::{self, Named};
 use crate::session::{Session, TIMEOUT_MINUTES};
 use base::bson::{Document, Value};
-use base::{ErrorCode, Result, bail, err};
+use base::{Error, ErrorCode, Result, bail, err};
 use database::SessionId;
 use std::sync::Arc;
 
@@ -173,7 +173,7 @@ impl Pattern {
         let mut fields = Fields::of_document(PATTERNS, pattern);
         let session = fields.any("lsid")?.map(session_id::read).transpose()?;
         if session.is_some_and(|session| !session.has_user) {
-            bail!(IDLFailedToParse, "BSON field '{PATTERNS}.lsid.uid' is missing but a required field");
+            return Err(Error::missing_field(format_args!("{PATTERNS}.lsid.uid")));
         }
         let session = session.map(|named| own(call, named, Action::KillAnySession)).transpose()?.flatten();
         let user = fields.any("uid")?.map(session_id::user_digest).transpose()?;
@@ -214,7 +214,7 @@ fn own_sessions(call: &Call<'_>, also: Action) -> Result<Vec<SessionId>> {
     named.into_iter().filter_map(|named| own(call, named, also).transpose()).collect()
 }
 
-fn wrong_list(call: &Call<'_>, found: &Value<'_>) -> base::Error {
+fn wrong_list(call: &Call<'_>, found: &Value<'_>) -> Error {
     let (name, is_missing, found) = (call.command.name, found.is_nullish(), found.kind().alias());
     let path = match name {
         "killAllSessions" => "KillAllSessionsCmd.killAllSessions",
@@ -222,7 +222,7 @@ fn wrong_list(call: &Call<'_>, found: &Value<'_>) -> base::Error {
         _ => &format!("{name}.{name}"),
     };
     if is_missing && name == "killAllSessions" {
-        return err!(IDLFailedToParse, "BSON field '{path}' is missing but a required field");
+        return Error::missing_field(path);
     }
     err!(TypeMismatch, "BSON field '{path}' is the wrong type '{found}', expected type 'array'")
 }

@@ -20,7 +20,7 @@
 //! are truncated.
 
 use base::bson::{Array, Document, Element, Type, Value};
-use base::{Namespace, Result, bail, err};
+use base::{Error, Namespace, Result, bail, err};
 use database::check_writable;
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -63,9 +63,7 @@ impl<'a> Fields<'a> {
     pub(crate) fn finish(&self) -> Result<()> {
         let unknown = self.elements.first().map(|element| element.name());
         match unknown.or(self.sequences.first().map(|sequence| sequence.0)) {
-            Some(name) => {
-                Err(err!(IDLUnknownField, "BSON field '{}.{name}' is an unknown field.", self.path))
-            }
+            Some(name) => Err(Error::unknown_field(format_args!("{}.{name}", self.path))),
             None => Ok(()),
         }
     }
@@ -239,9 +237,7 @@ impl<'a> Fields<'a> {
         name: &str,
         take: impl FnOnce(&mut Self, &str) -> Result<Option<T>>,
     ) -> Result<T> {
-        take(self, name)?.ok_or_else(|| {
-            err!(IDLFailedToParse, "BSON field '{}.{name}' is missing but a required field", self.path)
-        })
+        take(self, name)?.ok_or_else(|| Error::missing_field(format_args!("{}.{name}", self.path)))
     }
 
     /// Takes a field that may not be null.
@@ -338,7 +334,7 @@ impl<'a> Fields<'a> {
 
     /// Returns the error for a wrong type. `expected` is a type name, or a list of names in
     /// MongoDB's form.
-    pub(crate) fn wrong_type(&self, name: &str, found: Type, expected: &str) -> base::Error {
+    pub(crate) fn wrong_type(&self, name: &str, found: Type, expected: &str) -> Error {
         let types = if expected.starts_with('[') {
             // The quotation mark inside the bracket is MongoDB's.
             format!("expected types '{expected}")

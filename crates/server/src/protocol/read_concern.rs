@@ -61,10 +61,7 @@ impl ReadConcern {
             Some("linearizable") => ReadConcern::Linearizable,
             Some("snapshot") => ReadConcern::Snapshot,
             Some(other) => {
-                bail!(
-                    BadValue,
-                    "Enumeration value '{other}' for field 'readConcern.level' is not a valid value."
-                );
+                return Err(Error::unknown_value("readConcern.level", other));
             }
             None => {
                 return Err(Error::wrong_type("readConcern.level", value.kind(), "string"));
@@ -79,10 +76,7 @@ impl ReadConcern {
 pub(crate) fn check_provenance(concern: &str, provenance: &str) -> Result<()> {
     match provenance {
         "clientSupplied" | "implicitDefault" | "customDefault" | "getLastErrorDefaults" => Ok(()),
-        other => Err(err!(
-            BadValue,
-            "Enumeration value '{other}' for field '{concern}.provenance' is not a valid value."
-        )),
+        other => Err(Error::unknown_value(format_args!("{concern}.provenance"), other)),
     }
 }
 
@@ -112,7 +106,7 @@ impl RequestedReadConcern {
                     ));
                 }
                 (name, _) => {
-                    bail!(IDLUnknownField, "BSON field '{command}.readConcern.{name}' is an unknown field.");
+                    return Err(Error::unknown_field(format_args!("{command}.readConcern.{name}")));
                 }
             }
         }
@@ -228,23 +222,18 @@ impl ReadPreference {
 
 fn mode(document: Document<'_>) -> Result<Mode> {
     match document.get("mode") {
-        Some(Value::String(name)) => Mode::parse(name).ok_or_else(|| {
-            err!(
-                BadValue,
-                "Enumeration value '{name}' for field '$readPreference.mode' is not a valid value."
-            )
-        }),
-        Some(other) => Err(wrong_type("mode", other.kind(), "'string'")),
-        None => {
-            Err(err!(IDLFailedToParse, "BSON field '$readPreference.mode' is missing but a required field"))
+        Some(Value::String(name)) => {
+            Mode::parse(name).ok_or_else(|| Error::unknown_value("$readPreference.mode", name))
         }
+        Some(other) => Err(wrong_type("mode", other.kind(), "string")),
+        None => Err(Error::missing_field("$readPreference.mode")),
     }
 }
 
 /// Returns true if only members with tags match, because no tag set is empty.
 fn tags(document: Document<'_>) -> Result<bool> {
     let Some(value) = document.get("tags") else { return Ok(false) };
-    let sets = value.as_array().ok_or_else(|| wrong_type("tags", value.kind(), "'array'"))?;
+    let sets = value.as_array().ok_or_else(|| wrong_type("tags", value.kind(), "array"))?;
     let is_any = |set: Value<'_>| set.as_document().is_some_and(|set| set.is_empty());
     Ok(sets.iter().next().is_some() && !sets.iter().any(is_any))
 }
@@ -253,9 +242,9 @@ fn tags(document: Document<'_>) -> Result<bool> {
 /// minimum.
 fn staleness(document: Document<'_>) -> Result<i64> {
     let Some(value) = document.get("maxStalenessSeconds") else { return Ok(0) };
-    let number = value.as_number().ok_or_else(|| {
-        wrong_type("maxStalenessSeconds", value.kind(), "types '[long, int, decimal, double']")
-    })?;
+    let number = value
+        .as_number()
+        .ok_or_else(|| wrong_type("maxStalenessSeconds", value.kind(), "[long, int, decimal, double"))?;
     match number.to_i64_clamped() {
         i64::MIN..=-1 => Err(err!(BadValue, "maxStalenessSeconds must be a non-negative integer")),
         1..STALENESS_MIN => {
@@ -265,10 +254,6 @@ fn staleness(document: Document<'_>) -> Result<i64> {
     }
 }
 
-fn wrong_type(name: &str, kind: Type, expected: &str) -> base::Error {
-    err!(
-        TypeMismatch,
-        "BSON field '$readPreference.{name}' is the wrong type '{}', expected type {expected}",
-        kind.alias()
-    )
+fn wrong_type(name: &str, kind: Type, expected: &str) -> Error {
+    Error::wrong_type(format_args!("$readPreference.{name}"), kind, expected)
 }

@@ -30,7 +30,7 @@ pub(crate) fn read(value: Value<'_>) -> Result<Named> {
     fields.refuse_unless_default("txnNumber")?;
     fields.refuse_unless_default("txnUUID")?;
     fields.finish()?;
-    let missing = || err!(IDLFailedToParse, "BSON field 'lsid.id' is missing but a required field");
+    let missing = || Error::missing_field("lsid.id");
     let uuid = match id.ok_or_else(missing)? {
         Value::Binary { subtype: 4, bytes } => bytes
             .try_into()

@@ -105,7 +105,7 @@ impl WriteConcern {
                 },
                 "getLastError" => {}
                 name => {
-                    bail!(IDLUnknownField, "BSON field 'writeConcern.{name}' is an unknown field.");
+                    return Err(Error::unknown_field(format_args!("writeConcern.{name}")));
                 }
             }
         }

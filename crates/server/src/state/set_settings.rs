@@ -9,7 +9,7 @@ use crate::state::cluster_parameters::ClusterParameters;
 use crate::state::query_settings::AllQuerySettings;
 use crate::state::system_collections::SettingLocation;
 use base::bson::{Builder, Document, Value};
-use base::{CompatibleWith, Result, bail, err};
+use base::{CompatibleWith, Error, Result, bail, err};
 use database::Database;
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
@@ -197,12 +197,7 @@ impl BlockReason {
     /// Errors: BadValue for an unknown name.
     pub(crate) fn parse(name: &str) -> Result<BlockReason> {
         let found = BLOCK_REASONS.into_iter().find(|reason| format!("{reason:?}") == name);
-        found.ok_or_else(|| {
-            err!(
-                BadValue,
-                "Enumeration value '{name}' for field 'setUserWriteBlockMode.reason' is not a valid value."
-            )
-        })
+        found.ok_or_else(|| Error::unknown_value("setUserWriteBlockMode.reason", name))
     }
 }
 

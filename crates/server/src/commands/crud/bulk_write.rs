@@ -224,7 +224,7 @@ fn read<'a>(operation: Document<'a>, targets: &[Target]) -> Result<(Target, Oper
             let collation = fields.collation()?;
             Operation::Delete { filter, single, hint, collation }
         }
-        _ => bail!(IDLUnknownField, "BSON field 'bulkWrite.ops.{kind}' is an unknown field."),
+        _ => return Err(Error::unknown_field(format_args!("bulkWrite.ops.{kind}"))),
     };
     fields.finish()?;
     Ok((target, read))

@@ -103,10 +103,7 @@ fn drop_database(call: &mut Call<'_>) -> Result<HandlerStatus> {
 fn check_is_one(value: Value<'_>) -> Result<()> {
     match value.as_number() {
         Some(number) if number.to_i64_coerced() == 1 => Ok(()),
-        None if value.is_nullish() => Err(err!(
-            IDLFailedToParse,
-            "BSON field 'dropDatabase.dropDatabase' is missing but a required field"
-        )),
+        None if value.is_nullish() => Err(Error::missing_field("dropDatabase.dropDatabase")),
         Some(_) => Err(err!(5255100, "Have to pass 1 as 'drop' parameter")),
         None => {
             Err(Error::wrong_type("dropDatabase.dropDatabase", value.kind(), "[long, int, decimal, double"))

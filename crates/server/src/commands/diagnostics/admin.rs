@@ -5,7 +5,7 @@ use crate::call::{Call, HandlerStatus, Row, finished};
 use crate::observe::profiler::{Filter, Setting};
 use crate::process::logging;
 use base::bson::Value;
-use base::{Result, bail, err};
+use base::{Error, Result, bail, err};
 use database::language::Matcher;
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn get_log(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let which = match fields.command_value() {
         Value::String(which) => which,
         other if other.is_nullish() => {
-            bail!(IDLFailedToParse, "BSON field 'getLog.getLog' is missing but a required field");
+            return Err(Error::missing_field("getLog.getLog"));
         }
         other => return Err(fields.wrong_type("getLog", other.kind(), "string")),
     };

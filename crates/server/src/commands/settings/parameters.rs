@@ -70,10 +70,7 @@ fn set_at_runtime(set_at: &str) -> Result<bool> {
     match set_at {
         "runtime" => Ok(true),
         "startup" => Ok(false),
-        other => Err(err!(
-            BadValue,
-            "Enumeration value '{other}' for field 'getParameter.setAt' is not a valid value."
-        )),
+        other => Err(Error::unknown_value("getParameter.setAt", other)),
     }
 }
 

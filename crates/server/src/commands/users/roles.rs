@@ -8,7 +8,7 @@ use crate::call::{Call, HandlerStatus, Row};
 use crate::protocol::fields::Fields;
 use crate::protocol::names::RoleName;
 use base::bson::{Array, Builder, Document, Value};
-use base::{ErrorCode, Result, bail, err};
+use base::{Error, ErrorCode, Result, bail, err};
 use database::Database;
 use std::collections::BTreeSet;
 use std::slice;
@@ -238,8 +238,8 @@ fn own_role(call: &Call<'_>, fields: &mut Fields<'_>) -> Result<RoleName> {
     }
 }
 
-fn missing(call: &Call<'_>, field: &str) -> base::Error {
-    err!(IDLFailedToParse, "BSON field '{}.{field}' is missing but a required field", call.command.name)
+fn missing(call: &Call<'_>, field: &str) -> Error {
+    Error::missing_field(format_args!("{}.{field}", call.command.name))
 }
 
 fn check_not_empty(call: &Call<'_>, field: &str, is_empty: bool) -> Result<()> {
@@ -291,7 +291,7 @@ fn check_not_builtin(role: &RoleName) -> Result<()> {
     }
 }
 
-fn not_found(role: &RoleName) -> base::Error {
+fn not_found(role: &RoleName) -> Error {
     err!(RoleNotFound, "Role {role} not found")
 }
 
@@ -310,8 +310,8 @@ fn check_grantable(database: &Arc<Database>, role: &RoleName, given: &[RoleName]
             role.db
         );
     }
-    let context = |error: base::Error| {
-        base::Error::new(error.code(), format!("Cannot grant roles to '{role}': {}", error.message()))
+    let context = |error: Error| {
+        Error::new(error.code(), format!("Cannot grant roles to '{role}': {}", error.message()))
     };
     role::check_exist(database, given).map_err(context)?;
     match role::resolve(database, given).map_err(context)?.inherited.contains(role) {

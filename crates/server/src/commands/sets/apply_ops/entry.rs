@@ -219,7 +219,7 @@ pub(super) fn apply_document(
         bail!(IllegalOperation, "local.oplog.rs is the oplog, which is read-only");
     }
     if !matches!(kind, "i" | "u" | "d") {
-        bail!(BadValue, "Enumeration value '{kind}' for field 'OplogEntryBase.op' is not a valid value.");
+        return Err(Error::unknown_value("OplogEntryBase.op", kind));
     }
     let object = object(operation)?;
     let collection = database.collection(&namespace);

@@ -142,7 +142,7 @@ fn object(operation: Document<'_>) -> Result<Document<'_>> {
     match operation.get("o") {
         Some(Value::Document(object)) => Ok(object),
         Some(other) => Err(wrong_type("o", other, "object")),
-        None => Err(err!(IDLFailedToParse, "BSON field 'OplogEntryBase.o' is missing but a required field")),
+        None => Err(Error::missing_field("OplogEntryBase.o")),
     }
 }
 
