@@ -27,7 +27,7 @@ pub(crate) fn text<'a>(name: &str, value: Value<'a>) -> Result<&'a str> {
     value.as_str().ok_or_else(|| wrong_type(name, value, "string"))
 }
 
-/// A whole number; a size has bounds. Errors: TypeMismatch, BadValue.
+/// A whole number. Errors: TypeMismatch.
 pub(crate) fn count(name: &str, value: Value<'_>) -> Result<i64> {
     let number = value.as_number().ok_or_else(|| {
         err!(
@@ -36,14 +36,24 @@ pub(crate) fn count(name: &str, value: Value<'_>) -> Result<i64> {
             value.kind().alias()
         )
     })?;
-    let size = number.to_i64_coerced();
-    match name {
-        "size" if size < 0 => Err(err!(BadValue, "size has to be >= 0")),
-        "max" if size > i64::from(i32::MAX) => {
-            Err(err!(BadValue, "max in a capped collection has to be < 2^31 or not set"))
-        }
-        "size" if size > 1 << 50 => Err(err!(BadValue, "size cannot exceed 1 PB")),
-        _ => Ok(size),
+    Ok(number.to_i64_coerced())
+}
+
+/// Returns the size of a capped collection in bytes, rounded up to a multiple of 256. Errors: BadValue.
+pub(crate) fn capped_size(size: i64) -> Result<i64> {
+    const STEP: i64 = 256;
+    match size {
+        ..0 => Err(err!(BadValue, "size has to be >= 0")),
+        _ if size > 1 << 50 => Err(err!(BadValue, "size cannot exceed 1 PB")),
+        _ => Ok((size.max(1) + STEP - 1) / STEP * STEP),
+    }
+}
+
+/// Returns the greatest number of documents in a capped collection, zero for no limit. Errors: BadValue.
+pub(crate) fn capped_max(max: i64) -> Result<i64> {
+    match max > i64::from(i32::MAX) {
+        true => Err(err!(BadValue, "max in a capped collection has to be < 2^31 or not set")),
+        false => Ok(max.max(0)),
     }
 }
 

@@ -6,7 +6,9 @@
 
 use crate::catalog::collection::{Capped, Options, View, checked_age, parse_clustered};
 use crate::index::IndexSpec;
-use crate::option_field::{check_storage_engine, count, flag, object, text, wrong_type};
+use crate::option_field::{
+    capped_max, capped_size, check_storage_engine, count, flag, object, text, wrong_type,
+};
 use crate::validator::{Validator, unknown_level};
 use base::bson::{Builder, Document, FieldName, Value, ValueBuf};
 use base::{CompatibleWith, Error, Namespace, Result, bail, err};
@@ -35,9 +37,6 @@ const OPTIONS: [&str; 19] = [
     "validator",
     "viewOn",
 ];
-
-/// Smallest size of a capped collection in bytes. Sizes are rounded up to a multiple.
-const CAPPED_STEP: i64 = 256;
 
 /// Parses the options of create, and the options of a catalog entry.
 ///
@@ -124,8 +123,8 @@ impl<'a> CreateFields<'a> {
                 self.expire_after_seconds = Some(checked_age(count(name, value)?)?);
             }
             "capped" => self.capped = flag(name, value)?,
-            "size" => self.size = Some(count(name, value)?),
-            "max" => self.max = Some(count(name, value)?),
+            "size" => self.size = Some(capped_size(count(name, value)?)?),
+            "max" => self.max = Some(capped_max(count(name, value)?)?),
             "validator" => self.validator = Some(object(name, value)?),
             "validationLevel" => self.level = Some(text(name, value)?),
             "validationAction" => self.action = Some(text(name, value)?),
@@ -306,10 +305,7 @@ impl<'a> CreateFields<'a> {
                 "the 'capped' field needs to be true when either the 'size' or 'max' fields are present"
             )),
             (true, None) => Err(err!(InvalidOptions, "the 'size' field is required when 'capped' is true")),
-            (true, Some(size)) => {
-                let rounded = (size.max(1) + CAPPED_STEP - 1) / CAPPED_STEP * CAPPED_STEP;
-                Ok(Some(Capped { size: rounded, max: self.max.unwrap_or(0).max(0) }))
-            }
+            (true, Some(size)) => Ok(Some(Capped { size, max: self.max.unwrap_or(0) })),
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::changes::logged::LoggedCommand;
 use crate::commit::catalog_change::CatalogChange;
 use crate::database::Database;
 use crate::index::IndexSpec;
+use crate::option_field;
 use crate::scope::Scope;
 use crate::validator::ValidatorChange;
 use base::bson::{Array, Document, Value, compare_documents};
@@ -186,8 +187,8 @@ impl CollectionChange<'_> {
             let Some(capped) = &mut options.capped else {
                 bail!(InvalidOptions, "Collection must be capped.");
             };
-            capped.size = self.capped_size.unwrap_or(capped.size);
-            capped.max = self.capped_max.unwrap_or(capped.max).max(0);
+            capped.size = self.capped_size.map_or(Ok(capped.size), option_field::capped_size)?;
+            capped.max = self.capped_max.map_or(Ok(capped.max), option_field::capped_max)?;
         }
         if let Some(seconds) = self.expire_after_seconds {
             if options.clustered.is_none() {
