@@ -1,6 +1,7 @@
 //! TTL: removes expired documents of TTL indexes and of clustered collections with an expiry.
 
 use crate::database::Database;
+use crate::index::IndexSpec;
 use crate::plan::Hint;
 use crate::scope::Scope;
 use crate::write::DeleteRequest;
@@ -27,9 +28,7 @@ impl Database {
                 let (Some(seconds), [part]) = (after, &*index.spec.parts) else { continue };
                 let seconds = if mutant!("documents expire early") { seconds / 2.0 } else { seconds };
                 let before = self.now_millis().saturating_sub((seconds * 1000.0) as i64);
-                let deletion =
-                    self.delete_expired(&collection.namespace, part.path.as_str(), &index.spec.name, before);
-                match deletion {
+                match self.delete_expired(&collection.namespace, &index.spec, part.path.as_str(), before) {
                     Ok(count) => deleted += count,
                     Err(error) => log::warn!("TTL pass over {} failed: {error}", collection.namespace),
                 }
@@ -43,19 +42,26 @@ impl Database {
     fn delete_expired(
         self: &Arc<Self>,
         namespace: &Namespace,
+        index: &IndexSpec,
         path: &str,
-        index: &str,
         before: i64,
     ) -> Result<u64> {
         let mut filter = Builder::new();
         // A comparison with a date matches only dates, so other values never expire.
         filter.begin_document(FieldName::new(path)?).append(c"$lte", Value::DateTime(before)).end();
+        // An update may take a document out of a partial index between its entry and its deletion.
+        if let Some(partial) = &index.partial {
+            filter.begin_array(c"$and").push(partial.filter.view()).end();
+        }
         let operation = Arc::new(self.operation(0));
         let context = Arc::new(Context::new(self.now_millis(), 1, operation.clone()));
         let request = DeleteRequest {
-            matcher: Arc::new(Matcher::parse(filter.finish().view(), &context)?),
+            matcher: Arc::new(Matcher::parse(
+                filter.finish().view(),
+                &context.with_collation(index.collation.clone()),
+            )?),
             single: false,
-            hint: Some(Hint::Internal(index.to_string())),
+            hint: Some(Hint::Internal(index.name.to_string())),
         };
         let scope = Scope::new(&operation, namespace, &context);
         let deleted = self.by_latest_catalog(|| self.delete(&scope, &request));
@@ -66,7 +72,6 @@ impl Database {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::index::IndexSpec;
     use crate::{InsertRequest, ManualClock, Operation};
     use base::bson::extended_json::parse;
     use storage::MemoryEngine;

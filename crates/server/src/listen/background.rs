@@ -1,5 +1,6 @@
-//! Background work: TTL deletion, removal of idle cursors, sessions and views, interruption of operations of
-//! disconnected clients, and release of the memory of idle connections.
+//! Background work on two threads. One removes idle cursors, sessions, transactions and views, interrupts operations of
+//! disconnected clients, and releases the memory of idle connections. The other deletes expired documents and old
+//! records of retryable writes. Its deletions may wait for a transaction until the first one ends it.
 
 use crate::process::memory::{self, MemoryUsage, PurgePolicy};
 use crate::server::Server;
@@ -20,28 +21,56 @@ const IDLE_EVERY: Duration = Duration::from_secs(4);
 /// Interval between removals of unused records of retryable writes.
 const REAP_EVERY: Duration = Duration::from_secs(300);
 
-/// Runs until the server is dropped. Needs a dedicated thread.
-pub(crate) fn run(server: &Weak<Server>) {
-    let mut background = Background::default();
+/// Calls `tick` each second until the server is dropped. Needs a dedicated thread.
+pub(crate) fn run(server: &Weak<Server>, mut tick: impl FnMut(&Server)) {
     loop {
         time::sleep(TICK);
         let Some(server) = server.upgrade() else { return };
-        background.tick(&server);
+        tick(&server);
     }
 }
 
-/// Times of the latest background work.
+/// Times of the latest background work without deletions.
 pub(crate) struct Background {
     purge_policy: PurgePolicy,
-    swept: Instant,
     closed: Instant,
-    reaped: Instant,
 }
 
 impl Default for Background {
     fn default() -> Background {
-        let now = time::now();
-        Background { purge_policy: PurgePolicy::default(), swept: now, closed: now, reaped: now }
+        Background { purge_policy: PurgePolicy::default(), closed: time::now() }
+    }
+}
+
+/// Times of the latest deletions.
+pub(crate) struct Deletions {
+    swept: Instant,
+    reaped: Instant,
+}
+
+impl Default for Deletions {
+    fn default() -> Deletions {
+        Deletions { swept: time::now(), reaped: time::now() }
+    }
+}
+
+impl Deletions {
+    /// Deletes what is due. Called once a second.
+    pub(crate) fn tick(&mut self, server: &Server) {
+        let may_write = server.is_primary() && server.database.write_locks() == 0;
+        if may_write && time::since(self.swept) >= server.ttl_pause() {
+            self.swept = time::now();
+            if server.parameters.get("ttlMonitorEnabled") == Some(Setting::Boolean(true)) {
+                let deleted = server.database.sweep_ttl();
+                log::debug!(c = "INDEX"; "TTL pass: {deleted} documents expired");
+            }
+        }
+        if may_write && time::since(self.reaped) >= REAP_EVERY {
+            self.reaped = time::now();
+            if let Err(error) = server.database.reap_retries(&|key| server.sessions.needs_record(key)) {
+                log::warn!("removing old records of retryable writes: {error}");
+            }
+        }
     }
 }
 
@@ -61,15 +90,8 @@ impl Background {
             activity.release_idle(TICK);
         }
         server.database.clean_up();
-        // The check each second also reports the end of a stepDown to waiting clients.
-        let may_write = server.is_primary() && server.database.write_locks() == 0;
-        if may_write && time::since(self.swept) >= server.ttl_pause() {
-            self.swept = time::now();
-            if server.parameters.get("ttlMonitorEnabled") == Some(Setting::Boolean(true)) {
-                let deleted = server.database.sweep_ttl();
-                log::debug!(c = "INDEX"; "TTL pass: {deleted} documents expired");
-            }
-        }
+        // The check also reports the end of a stepDown to waiting clients.
+        server.is_primary();
         if self.purge_policy.is_due(server.memory_usage()) {
             memory::purge();
             self.purge_policy.record_purge(server.memory_usage());
@@ -81,12 +103,6 @@ impl Background {
             for session in server.sessions.remove_expired() {
                 session.abort_any_transaction(&server.database, &server.sessions.transactions);
                 server.database.cursors.kill_session(&session.id);
-            }
-        }
-        if may_write && time::since(self.reaped) >= REAP_EVERY {
-            self.reaped = time::now();
-            if let Err(error) = server.database.reap_retries(&|key| server.sessions.needs_record(key)) {
-                log::warn!("removing old records of retryable writes: {error}");
             }
         }
     }
@@ -107,5 +123,53 @@ impl Server {
             Some(Setting::Integer(seconds)) => Duration::from_secs(seconds.unsigned_abs().into()),
             _ => Duration::from_secs(60),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::listen::simulated::{Advance, SimulatedConnection};
+    use crate::state::settings::Settings;
+    use base::bson::extended_json;
+    use database::{Database, SystemClock};
+    use std::sync::Arc;
+    use storage::store::LogOptions;
+
+    #[test]
+    fn a_ttl_pass_waits_for_a_transaction_until_it_expires() {
+        let engine = Arc::new(storage::MemoryEngine::new());
+        let log = Some(LogOptions { bytes: 1 << 20 });
+        let database = Database::open_with(engine, Arc::new(SystemClock), 1, log).unwrap();
+        let settings = Settings { replica_set: Some("rs0".to_string()), ..Settings::default() };
+        let server = Arc::new(Server::new(settings, database));
+        let mut connection = SimulatedConnection::new(&server);
+        let mut number = |command: &str, field: &str| {
+            let command = extended_json::parse(command).unwrap();
+            connection.receive(&wire::message::encode(1, 0, command.view()));
+            let Advance::Reply(bytes) = connection.advance() else { panic!("no reply") };
+            wire::message::document(&bytes).unwrap().view().get(field).and_then(|value| value.as_i64())
+        };
+        let index = "{key: {t: 1}, name: 't', expireAfterSeconds: 0}";
+        number(&format!("{{createIndexes: 'c', $db: 'd', indexes: [{index}]}}"), "ok").unwrap();
+        let expired = "{_id: 1, t: {$date: 1600000000000}}";
+        assert_eq!(number(&format!("{{insert: 'c', $db: 'd', documents: [{expired}]}}"), "n"), Some(1));
+        let limit = "{setParameter: 1, $db: 'admin', transactionLifetimeLimitSeconds: 1}";
+        assert_eq!(number(limit, "ok"), Some(1));
+        let transaction = "lsid: {id: {$uuid: '00000000-0000-4000-8000-000000000001'}}, \
+                           txnNumber: {$numberLong: '1'}, autocommit: false, startTransaction: true";
+        let update = "update: 'c', $db: 'd', updates: [{q: {_id: 1}, u: {$set: {n: 1}}}]";
+        assert_eq!(number(&format!("{{{update}, {transaction}}}"), "nModified"), Some(1));
+        let mut deletions =
+            Deletions { swept: time::now() - Duration::from_secs(60), ..Deletions::default() };
+        let mut background = Background::default();
+        std::thread::scope(|scope| {
+            let pass = scope.spawn(|| deletions.tick(&server));
+            while !pass.is_finished() {
+                background.tick(&server);
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        assert_eq!(number("{count: 'c', $db: 'd'}", "n"), Some(0));
     }
 }

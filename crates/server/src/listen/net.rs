@@ -15,6 +15,7 @@ mod tls_stream;
 mod web;
 
 use crate::commands::diagnostics::server_info::host_name;
+use crate::listen::background::{self, Background, Deletions};
 use crate::listen::driver::{Driver, DriverAction, ThreadKind};
 use crate::observe::activity::Activity;
 use crate::process::blocking::{IdleProcessors, STACK_SIZE, network_threads, threads_max};
@@ -63,9 +64,13 @@ const INTERRUPTED_WAIT: Duration = Duration::from_secs(2);
 pub fn serve(server: &Arc<Server>, ready: impl FnOnce(SocketAddr)) -> io::Result<()> {
     let (runtime, spare) = start_runtime(server)?;
     server.helpers.get_or_init(|| Arc::new(IdleProcessors(server.processors.clone())));
-    let background = Arc::downgrade(server);
+    let (mut background, mut deletions) = (Background::default(), Deletions::default());
+    let (watched, swept) = (Arc::downgrade(server), Arc::downgrade(server));
     threads::spawn("vellum-background", Some(STACK_SIZE), move || {
-        crate::listen::background::run(&background)
+        background::run(&watched, |server| background.tick(server))
+    })?;
+    threads::spawn("vellum-deletions", Some(STACK_SIZE), move || {
+        background::run(&swept, |server| deletions.tick(server))
     })?;
     if let Some(limit) = server.settings.memory_limit.clone() {
         let watched = Arc::downgrade(server);

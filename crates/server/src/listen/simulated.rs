@@ -3,7 +3,7 @@
 //! The simulation owns one thread. It delivers bytes, continues the driver of a connection, and lets the background
 //! work run, each when its seed says so.
 
-use crate::listen::background::Background;
+use crate::listen::background::{Background, Deletions};
 use crate::listen::driver::{Driver, DriverAction, ThreadKind};
 use crate::observe::activity::Activity;
 use crate::process::event::Event;
@@ -114,12 +114,13 @@ impl Drop for SimulatedConnection {
 
 /// The background work of a server.
 #[derive(Default)]
-pub struct SimulatedBackground(Background);
+pub struct SimulatedBackground(Background, Deletions);
 
 impl SimulatedBackground {
     /// Does the work that is due. The simulation calls it once a second of its clock.
     pub fn tick(&mut self, server: &Server) {
         self.0.tick(server);
+        self.1.tick(server);
     }
 }
 
