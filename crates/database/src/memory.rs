@@ -169,7 +169,10 @@ impl LargePlace {
 
 impl Drop for LargePlace {
     fn drop(&mut self) {
-        self.shared.tracker.waiting.fetch_sub(1, Relaxed);
+        if self.shared.tracker.waiting.fetch_sub(1, Relaxed) == 1 {
+            // The wakers belong to ended waits, or to a wait that has just begun.
+            self.shared.tracker.freed.interrupt().into_iter().for_each(Waker::wake);
+        }
         if self.is_taken.load(Relaxed) {
             self.shared.tracker.end_large();
         }

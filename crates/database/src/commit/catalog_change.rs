@@ -367,6 +367,7 @@ impl<'db> CatalogChange<'db> {
         }
         for data in state.collections.iter().filter_map(|collection| collection.data.as_ref()) {
             data.idents().for_each(|ident| self.change.batch.drop_ident(ident));
+            self.change.side_effects.push(SideEffect::Generation(data.ident, None));
         }
         self.catalog_changed = true;
         Arc::make_mut(&mut self.catalog).remove_saved(&state.name);

@@ -282,7 +282,10 @@ fn refuse_coordinator(element: &Element<'_>, command: &Command) -> Result<()> {
 
 fn statement_id(value: Value<'_>) -> Result<i32> {
     match value {
-        Value::Int32(number) => Ok(number),
+        Value::Int32(number @ 0..) => Ok(number),
+        Value::Int32(number) => {
+            Err(err!(BadValue, "BSON field 'stmtId' value must be >= 0, actual value '{number}'"))
+        }
         other => Err(Error::wrong_type("stmtId", other.kind(), "int")),
     }
 }

@@ -5,6 +5,7 @@ use crate::call::{Call, HandlerStatus, Row};
 use crate::commands::diagnostics::server_info::host_name;
 use crate::process::blocking::in_place;
 use crate::protocol::fields::Fields;
+use crate::server::Server;
 use base::bson::{Builder, FieldName, Value};
 use base::{Namespace, Result, bail, err};
 use database::time;
@@ -210,7 +211,7 @@ fn fsync(call: &mut Call<'_>) -> Result<HandlerStatus> {
             "fsync with lock is not supported on PostgreSQL, whose backups need no lock"
         );
     }
-    let count = in_place(|| database.lock_writes())?;
+    let count = in_place(|| database.lock_writes()).inspect_err(|_| end_lock(call.server))?;
     log::info!("writes are locked, {count} times; fsyncUnlock unlocks them");
     call.reply.append(c"info", "now locked against writes, use db.fsyncUnlock() to unlock");
     call.reply.append(c"lockCount", count as i64);
@@ -231,9 +232,16 @@ fn fsync_unlock(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let left = left.ok_or_else(|| err!(IllegalOperation, "fsyncUnlock called when not locked"))?;
     if left == 0 {
         log::info!("writes are unlocked");
-        call.server.unlocked.advance();
-        call.server.database.clean_up();
     }
+    end_lock(call.server);
     call.reply.append(c"info", "fsyncUnlock completed").append(c"lockCount", left as i64);
     Ok(HandlerStatus::Done)
+}
+
+/// Wakes the writes that wait for the last lock, if it is released.
+fn end_lock(server: &Server) {
+    if server.database.write_locks() == 0 {
+        server.unlocked.advance();
+        server.database.clean_up();
+    }
 }
