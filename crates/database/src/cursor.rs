@@ -681,7 +681,7 @@ mod tests {
         let namespace = Namespace::parse("test.c").unwrap();
         let cursor = |uuid| {
             let mut cursor =
-                Cursor::new(namespace.clone(), Box::new(ReleasedStage), Arc::new(Operation::new(1)));
+                Cursor::new(namespace.clone(), from_fn(|| Ok(None)), Arc::new(Operation::new(1)));
             cursor.uuid = uuid;
             cursors.add(cursor)
         };
@@ -713,7 +713,7 @@ mod tests {
         let session = SessionId::new([1; 16], [2; 32]);
         let add = |in_transaction| {
             let mut cursor =
-                Cursor::new(namespace.clone(), Box::new(ReleasedStage), Arc::new(Operation::new(1)));
+                Cursor::new(namespace.clone(), from_fn(|| Ok(None)), Arc::new(Operation::new(1)));
             cursor.session = Some(session);
             let id = cursors.add(cursor);
             cursors.open.lock().get_mut(&id).unwrap().in_transaction = in_transaction;
