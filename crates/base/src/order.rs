@@ -1,7 +1,7 @@
 //! Types with an order that their fields do not have.
 
-/// Implements `Ord`, `PartialOrd`, `Eq` and `PartialEq` of a type by one comparison. Generic parameters precede the type
-/// in brackets: `ordered_by!([T: Ord] Entry<T>, |one, other| one.key.cmp(&other.key))`.
+/// Implements `Ord`, `PartialOrd`, `Eq` and `PartialEq` of a type by one comparison. Generic parameters precede the
+/// type in brackets: `ordered_by!([T: Ord] Entry<T>, |one, other| one.key.cmp(&other.key))`.
 #[macro_export]
 macro_rules! ordered_by {
     ([$($generics:tt)*] $type:ty, |$one:ident, $other:ident| $order:expr) => {
