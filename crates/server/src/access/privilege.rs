@@ -172,6 +172,7 @@ impl Privileges {
             false => self.normal.everywhere,
         };
         let own = match resource {
+            Resource::Any => Actions::NONE,
             Resource::Cluster => self.cluster,
             Resource::AnyNormal => self.normal.everywhere,
             Resource::Database(database) => everywhere(database).and(of(&self.normal.databases, database)),

@@ -10,6 +10,8 @@ const BUCKETS: &str = "system.buckets.";
 /// A resource that a command uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Resource<'a> {
+    /// The server and every collection. Only privileges on any resource cover it.
+    Any,
     /// The server as a whole.
     Cluster,
     /// Every collection of every database, except system collections.
@@ -32,6 +34,7 @@ impl<'a> Resource<'a> {
     /// Returns an owned copy, which outlives the request.
     pub(crate) fn to_owned(self) -> OwnedResource {
         match self {
+            Resource::Any => OwnedResource::Any,
             Resource::Cluster => OwnedResource::Cluster,
             Resource::AnyNormal => OwnedResource::AnyNormal,
             Resource::Database(database) => OwnedResource::Database(database.into()),
@@ -43,6 +46,7 @@ impl<'a> Resource<'a> {
 /// A [`Resource`] that owns its names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum OwnedResource {
+    Any,
     Cluster,
     AnyNormal,
     Database(Box<str>),
@@ -53,6 +57,7 @@ impl OwnedResource {
     /// Returns the borrowed resource.
     pub(crate) fn view(&self) -> Resource<'_> {
         match self {
+            OwnedResource::Any => Resource::Any,
             OwnedResource::Cluster => Resource::Cluster,
             OwnedResource::AnyNormal => Resource::AnyNormal,
             OwnedResource::Database(database) => Resource::Database(database),

@@ -69,6 +69,7 @@ pub(crate) fn authorizer<'a>(
         sequences: &request.sequences,
         activities,
         store: &auth.database,
+        compatible_with: auth.compatible_with,
         requirements_of: auth.requirements_of,
         record: None,
     })

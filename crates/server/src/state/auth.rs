@@ -7,6 +7,7 @@ use crate::access::Requirements;
 use crate::observe::counters::Logins;
 use crate::protocol::names::UserName;
 use crate::state::settings::Settings;
+use base::CompatibleWith;
 use database::Database;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -24,6 +25,8 @@ pub(crate) struct Auth {
     pub(crate) is_shared: bool,
     /// True if a local client may create the first user.
     pub(crate) localhost_exception: bool,
+    /// MongoDB version of the server's behaviour.
+    pub(crate) compatible_with: CompatibleWith,
     /// Returns the needs of the command with a name.
     pub(crate) requirements_of: fn(&str) -> Option<Requirements>,
     /// Counters of logins.
@@ -52,6 +55,7 @@ impl Auth {
             database,
             is_shared: settings.shared,
             localhost_exception: settings.localhost_exception,
+            compatible_with: settings.compatible_with,
             requirements_of,
             logins: Logins::default(),
             enabled: settings.auth,

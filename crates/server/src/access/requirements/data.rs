@@ -10,7 +10,7 @@ use database::language::{Inputs, Requester, Resource as On, StageDefinition, fir
 const BYPASS: &str = "bypassDocumentValidation";
 
 /// Adds the action to bypass validation if the request has the flag.
-fn with_bypass(authorizer: &Authorizer<'_>, actions: Actions) -> Actions {
+pub(super) fn with_bypass(authorizer: &Authorizer<'_>, actions: Actions) -> Actions {
     match authorizer.has(BYPASS) {
         true => actions.and(Actions::one(Action::BypassDocumentValidation)),
         false => actions,

@@ -7,10 +7,12 @@
 //! A cursor stores the user and the privileges of the command that opened it. Other users cannot
 //! read it. Its owner cannot read it after losing these privileges.
 
+mod apply_ops;
 mod data;
 mod server;
 mod users;
 
+pub(crate) use apply_ops::apply_ops;
 pub(crate) use data::{aggregate, *};
 pub(crate) use server::*;
 pub(crate) use users::*;
@@ -22,7 +24,7 @@ use super::resource::{OwnedResource, Resource};
 use crate::observe::activity::Activities;
 use crate::protocol::names::UserName;
 use base::bson::{Document, Value};
-use base::{Result, bail, err};
+use base::{CompatibleWith, Result, bail, err};
 use database::{Cursor, CursorTag, Database};
 use std::sync::Arc;
 use wire::request::{Documents, Sequences};
@@ -66,6 +68,8 @@ pub(crate) struct Authorizer<'a> {
     pub(crate) activities: &'a Activities,
     /// The open cursors.
     pub(crate) store: &'a Database,
+    /// MongoDB version of the server's behaviour.
+    pub(crate) compatible_with: CompatibleWith,
     /// Needs of the command with a name, for commands that contain others.
     pub(crate) requirements_of: fn(&str) -> Option<Requirements>,
     /// Records the needed privileges, if requested.
@@ -168,6 +172,7 @@ impl<'a> Authorizer<'a> {
             sequences: &none,
             activities: self.activities,
             store: self.store,
+            compatible_with: self.compatible_with,
             requirements_of: self.requirements_of,
             record: self.record.take(),
         };

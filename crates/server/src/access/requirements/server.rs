@@ -2,9 +2,8 @@
 
 use super::super::action::Action;
 use super::super::resource::Resource;
-use super::data::full;
 use super::{Authorizer, values};
-use base::bson::{Document, Value};
+use base::bson::Value;
 use base::{Namespace, Result};
 
 /// `currentOp`: requires nothing for the user's own operations.
@@ -109,64 +108,6 @@ pub(crate) fn validate_metadata(authorizer: &mut Authorizer<'_>) -> Result<()> {
         None => Resource::AnyNormal,
     };
     authorizer.require(resource, Action::Validate)
-}
-
-/// `applyOps`: requires its own action, and for each operation the privileges of the matching
-/// command.
-pub(crate) fn apply_ops(authorizer: &mut Authorizer<'_>) -> Result<()> {
-    authorizer.require(Resource::Cluster, Action::ApplyOps)?;
-    let operations = authorizer.value().and_then(|operations| operations.as_array());
-    for operation in operations.into_iter().flat_map(|operations| operations.iter()) {
-        let Some(operation) = operation.as_document() else { continue };
-        let kinds: Vec<&str> = values(operation, "op").filter_map(|kind| kind.as_str()).collect();
-        let names: Vec<&str> = values(operation, "ns").filter_map(|name| name.as_str()).collect();
-        for (kind, name) in kinds.iter().flat_map(|kind| names.iter().map(move |name| (*kind, *name))) {
-            applied(authorizer, kind, name, operation)?;
-        }
-    }
-    Ok(())
-}
-
-fn applied(authorizer: &mut Authorizer<'_>, kind: &str, name: &str, operation: Document<'_>) -> Result<()> {
-    // A UUID may refer to any collection.
-    if operation.find("ui").is_some() {
-        authorizer.require(Resource::Cluster, Action::UseUUID)?;
-    }
-    match kind {
-        "n" => Ok(()),
-        "i" => {
-            // An insert replaces an existing document.
-            authorizer.require(full(name), Action::Insert)?;
-            authorizer.require(full(name), Action::Update)
-        }
-        "u" => {
-            authorizer.require(full(name), Action::Update)?;
-            authorizer.require(full(name), Action::Insert)
-        }
-        "d" => authorizer.require(full(name), Action::Remove),
-        "c" => {
-            let database = name.split_once('.').map_or(name, |parts| parts.0);
-            let command = operation.get("o").and_then(|command| command.as_document());
-            let command = command.unwrap_or(Document::EMPTY);
-            match command.first().map_or("", |first| first.name()) {
-                // createIndexes derives the same privilege from its request. Here the entry names
-                // the collection.
-                "startIndexBuild" | "commitIndexBuild" | "abortIndexBuild" => {
-                    let collection = command.first().and_then(|first| first.value().as_str());
-                    authorizer.require(Resource::named(database, collection), Action::CreateIndex)
-                }
-                "dropIndex" | "deleteIndex" => {
-                    let collection = command.first().and_then(|first| first.value().as_str());
-                    authorizer.require(Resource::named(database, collection), Action::DropIndex)
-                }
-                name if (authorizer.requirements_of)(name).is_none() => {
-                    authorizer.require(Resource::Cluster, Action::Internal)
-                }
-                _ => authorizer.check_other(database, command),
-            }
-        }
-        _ => authorizer.require(Resource::Cluster, Action::Internal),
-    }
 }
 
 /// `resetDatabase`.

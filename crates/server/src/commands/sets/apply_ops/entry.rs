@@ -112,21 +112,29 @@ fn run(call: &mut Call<'_>, database: &str, command: DocumentBuf) -> Result<()> 
 ///
 /// A collection with this UUID and another name is renamed. A collection with this name and another
 /// UUID is renamed to a temporary name.
+///
+/// Errors: 40655 if another database has the collection with this UUID.
 fn create(call: &mut Call<'_>, database: &str, object: Document<'_>, uuid: Option<[u8; 16]>) -> Result<()> {
     let Some(uuid) = uuid else { return run(call, database, object.to_owned()) };
     let name = object.first().and_then(|first| first.value().as_str()).unwrap_or_default();
     let namespace = Namespace::new(database, name)?;
     let server = call.server;
     let (catalog, operation) = (server.database.catalog(), call.operation());
-    if catalog.get(&namespace).is_some_and(|known| known.uuid == uuid) {
-        return Ok(());
+    let known = catalog.all().find(|known| known.uuid == uuid);
+    if let Some(known) = known {
+        if known.namespace == namespace {
+            return Ok(());
+        }
+        if known.namespace.database() != database {
+            bail!(40655, "Invalid name {namespace} for UUID {}", encoding::uuid(&uuid));
+        }
     }
     if catalog.get(&namespace).is_some() {
         let aside = Namespace::new(database, &format!("tmp{:08x}.create", server.random() as u32))?;
         let request = RenameRequest::new(namespace.clone(), aside, false);
         server.database.rename_collection(operation.as_ref(), &request)?;
     }
-    if let Some(known) = catalog.all().find(|known| known.uuid == uuid) {
+    if let Some(known) = known {
         let request = RenameRequest::new(known.namespace.clone(), namespace, false);
         return server.database.rename_collection(operation.as_ref(), &request).map(drop);
     }

@@ -337,6 +337,7 @@ fn requirements(needed: &[RequiredPrivilege]) -> String {
         let actions: Vec<String> =
             needed.actions.iter().map(|action| format!("`{}`", action.name())).collect();
         let target = match &needed.resource {
+            OwnedResource::Any => "any resource".to_string(),
             OwnedResource::Cluster => "the server".to_string(),
             OwnedResource::AnyNormal => "all databases".to_string(),
             OwnedResource::Database(database) => format!("`{database}`"),
