@@ -1,7 +1,7 @@
 //! Privileges for commands about the server, its operations and whole databases.
 
 use super::super::action::Action;
-use super::super::resource::Resource;
+use super::super::resource::{Resource, is_normal};
 use super::{Authorizer, values};
 use base::bson::Value;
 use base::{Namespace, Result};
@@ -125,9 +125,14 @@ pub(crate) fn restore_database(authorizer: &mut Authorizer<'_>) -> Result<()> {
     authorizer.require(authorizer.named_database(), Action::VellumRestoreDatabase)
 }
 
-/// `forkDatabase`: requires actions on the source and the target.
+/// `forkDatabase`: requires actions on the source and the target. A fork of `admin` contains users and their
+/// credentials, so it also requires find on them.
 pub(crate) fn fork_database(authorizer: &mut Authorizer<'_>) -> Result<()> {
-    authorizer.require(authorizer.named_database(), Action::VellumForkDatabase)?;
+    let source = authorizer.named_database();
+    authorizer.require(source, Action::VellumForkDatabase)?;
+    if source == Resource::Database("admin") {
+        authorizer.require(Resource::Collection("admin", "system.users"), Action::Find)?;
+    }
     let targets: Vec<Value<'_>> = values(authorizer.body, "to").collect();
     targets
         .into_iter()
@@ -141,14 +146,20 @@ pub(crate) fn backup(authorizer: &mut Authorizer<'_>) -> Result<()> {
     authorizer.require(Resource::Collection("admin", "system.users"), Action::Find)
 }
 
-/// `diffDatabase`: requires find on both compared databases.
+/// `diffDatabase`: requires find on both compared databases and on their system collections, since the changes
+/// contain documents of all collections.
 pub(crate) fn diff_database(authorizer: &mut Authorizer<'_>) -> Result<()> {
-    authorizer.require(authorizer.named_database(), Action::Find)?;
-    let origins: Vec<Value<'_>> = values(authorizer.body, "origin").collect();
-    origins
-        .into_iter()
-        .filter_map(|origin| origin.as_str())
-        .try_for_each(|origin| authorizer.require(Resource::Database(origin), Action::Find))
+    let own = authorizer.value().and_then(|name| name.as_str()).unwrap_or(authorizer.database);
+    let origins: Vec<&str> = values(authorizer.body, "origin").filter_map(|origin| origin.as_str()).collect();
+    let catalog = authorizer.store.catalog();
+    for database in std::iter::once(own).chain(origins) {
+        authorizer.require(Resource::Database(database), Action::Find)?;
+        let names = catalog.collections(database).map(|collection| collection.namespace.collection());
+        for name in names.filter(|name| !is_normal(database, name)) {
+            authorizer.require(Resource::Collection(database, name), Action::Find)?;
+        }
+    }
+    Ok(())
 }
 
 /// `listSnapshots`: of one database or of all.
