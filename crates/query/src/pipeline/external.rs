@@ -336,6 +336,17 @@ pub(crate) fn parse_query_stats(spec: &Element<'_>) -> Result<External> {
     Ok(External::QueryStats)
 }
 
+/// Returns the required rights. Identifiers that are not transformed need a further action.
+pub(crate) fn query_stats_rights<'v>(specification: Value<'v>, _requester: &Requester<'_>) -> Vec<Right<'v>> {
+    let is_transformed =
+        specification.as_document().is_some_and(|options| options.find("transformIdentifiers").is_some());
+    let actions: &[&str] = match is_transformed {
+        true => &["queryStatsReadTransformed"],
+        false => &["queryStatsReadTransformed", "queryStatsRead"],
+    };
+    vec![Right { on: Resource::Cluster, actions }]
+}
+
 #[cfg(test)]
 mod tests {
     use crate::pipeline::testing::{fails, gives, pipeline};

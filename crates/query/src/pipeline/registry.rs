@@ -105,7 +105,7 @@ pub(crate) static STAGES: &[StageDefinition] = &[
     external("$queryStats", external::parse_query_stats)
         .runs_on(RunsOn::Admin)
         .only_read_concern("local")
-        .requires(Rights::Cluster("queryStatsRead"))
+        .requires(Rights::By(external::query_stats_rights))
         .stable(Stable::No),
     refused("$rankFusion"),
     stage("$redact", redact::parse).in_streams(),

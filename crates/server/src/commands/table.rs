@@ -54,7 +54,7 @@ pub(crate) static ROWS: &[Row] = &[
     accounts::CREATE,
     current_op::CURRENT_OP,
     statistics::DATA_SIZE,
-    refused("dbCheck", Requirements::Database(Action::DbCheck)),
+    refused("dbCheck", Requirements::Collection(Action::DbCheck)),
     maintenance::DB_HASH,
     statistics::DB_STATS,
     delete::DELETE,
