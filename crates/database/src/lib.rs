@@ -85,6 +85,7 @@ pub mod language {
 /// The error of the storage engine as MongoDB would report it.
 pub(crate) fn storage_error(error: storage::Error) -> base::Error {
     use base::err;
+    use storage::store::{LOG, LOG_TREES};
     match error {
         storage::Error::WriteConflict => err!(WriteConflict, "WriteConflict"),
         storage::Error::Full(_) => err!(OutOfDiskSpace, "no space left for the write"),
@@ -96,7 +97,10 @@ pub(crate) fn storage_error(error: storage::Error) -> base::Error {
         storage::Error::Interrupted(reason) => operation::kill_error(base::ErrorCode::from_number(reason)),
         storage::Error::Closed => err!(ShutdownInProgress, "the storage engine is closed"),
         storage::Error::Unavailable(why) => err!(HostUnreachable, "{why}"),
-        // A cursor of a shared store reads on after its collection or index has been dropped.
+        // A cursor of a shared store reads on after its part of the oplog, its collection or its index is gone.
+        storage::Error::NoSuchIdent(ident) if (LOG_TREES..=LOG).contains(&ident) => {
+            err!(CappedPositionLost, "CollectionScan died due to position in capped collection being deleted")
+        }
         storage::Error::NoSuchIdent(_) => err!(QueryPlanKilled, "the collection or index was dropped"),
         other @ storage::Error::Corrupted(_) => err!(DataCorruptionDetected, "storage engine: {other}"),
         other => err!(InternalError, "storage engine: {other}"),

@@ -10,7 +10,7 @@ use crate::log::{is_log, log_bounds, scan_of};
 use crate::pages::{Excerpts, IdIn, PAGE_BYTES, PageLimits, column, search_column};
 use crate::scan_group::{FirstPage, ScanGroup};
 use crate::session::PostgresSnapshot;
-use crate::times::unpack;
+use crate::times::{time_in, unpack};
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::ops::{Bound, Deref};
@@ -168,10 +168,27 @@ impl PostgresCursor {
         self.records.filter(|_| self.filter.is_none())
     }
 
-    /// Reads the next page.
+    /// Reads the next page. Fails if the first state was released and the tree or the position in the log no longer
+    /// exists.
     fn read(&mut self) -> Result<()> {
-        // A cursor that has lost its snapshot may have lost the tree too.
-        self.snapshot.still_has(self.ident)?;
+        self.read_page()?;
+        // Checked after the read: until then, another thread may release the state.
+        if self.snapshot.session.is_pinned() {
+            return Ok(());
+        }
+        let exists = match &self.current {
+            _ if !is_log(self.ident) => self.snapshot.has_tree(self.ident)?,
+            None => true,
+            // Trimming removes the oldest entries.
+            Some(last) => {
+                let rows = self.snapshot.run(&self.snapshot.statements.log_first, &[])?;
+                time_in(&rows).is_some_and(|first| *last.key >= first.to_be_bytes()[..])
+            }
+        };
+        if exists { Ok(()) } else { Err(Error::NoSuchIdent(self.ident)) }
+    }
+
+    fn read_page(&mut self) -> Result<()> {
         if let Some((group, number)) = self.scan_group.take()
             && let Some(rows) = group.take(&self.snapshot, number)?
         {

@@ -162,6 +162,46 @@ impl Follower {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::front::Limits;
+    use crate::state::PostgresStore;
+    use crate::testing::Cluster;
+    use storage::Error;
+    use storage::store::{Commits, LogCursor, ReadViews};
+
+    #[test]
+    fn a_cursor_whose_session_was_parked_continues_until_its_position_is_trimmed() {
+        let Some(cluster) = Cluster::start().unwrap() else { return };
+        let store = PostgresStore::open(cluster.config().unwrap(), "trim", Limits::default(), None).unwrap();
+        for _ in 0..300 {
+            let log = vec![(0, Value::from(&b"entry"[..]))];
+            store.commit(&mut Change { log, ..Change::default() }).unwrap().unwrap();
+        }
+        let begun = |direction| {
+            let snapshot = store.read_view_with_time(0).0.snapshot;
+            let mut cursor =
+                LogCursor::new(snapshot, (Bound::Unbounded, Bound::Unbounded), direction).unwrap();
+            (0..10).for_each(|_| drop(cursor.next_entry().unwrap().unwrap()));
+            cursor
+        };
+        let park = || {
+            std::thread::sleep(Duration::from_millis(50));
+            store.front.sessions.park_for_waiters();
+        };
+        let rest = |mut cursor: LogCursor| -> Result<usize, Error> {
+            let mut count = 0;
+            while cursor.next_entry()?.is_some() {
+                count += 1;
+            }
+            Ok(count)
+        };
+        let directions = [Direction::Forward, Direction::Backward];
+        let (continued, trimmed) = (directions.map(begun), directions.map(begun));
+        park();
+        continued.into_iter().for_each(|cursor| assert_eq!(rest(cursor), Ok(290)));
+        let trim = "delete from trim.log_order where time < (select max(time) from trim.log_order)";
+        cluster.run(&[trim]).unwrap();
+        trimmed.into_iter().for_each(|cursor| assert!(matches!(rest(cursor), Err(Error::NoSuchIdent(_)))));
+    }
 
     #[test]
     fn bounds_are_times_and_parts() {

@@ -450,14 +450,6 @@ impl PostgresSnapshot {
         let rows = self.run(&self.statements.contains, &[Param::Int(keys::stored_ident(ident))])?;
         Ok(!rows.is_empty())
     }
-
-    /// Fails if the first state was released and the tree no longer exists.
-    pub(crate) fn still_has(&self, ident: Ident) -> Result<()> {
-        match self.session.is_pinned() || self.has_tree(ident)? {
-            true => Ok(()),
-            false => Err(Error::NoSuchIdent(ident)),
-        }
-    }
 }
 
 /// Returns a column as a value, empty for null.

@@ -140,7 +140,12 @@ impl Events {
         let mut ahead = 0;
         while ahead < AHEAD_MAX && !self.stream.is_invalidated() {
             operation.check()?;
-            let Some(found) = cursor.next_entry().map_err(storage_error)? else {
+            let found = cursor.next_entry().map_err(|error| match error {
+                // The log was trimmed between two pages.
+                storage::Error::NoSuchIdent(_) => history_lost(),
+                other => storage_error(other),
+            });
+            let Some(found) = found? else {
                 self.read = self.read.max(end);
                 self.stream.pass(self.processed);
                 break;
