@@ -69,8 +69,8 @@ struct Inner {
     /// Number and incarnation of the last message that succeeded; then the count of successes.
     done: (u64, u64),
     passed: u64,
-    /// Number of the last message that failed, and its error.
-    failed: Option<(u64, MessageError)>,
+    /// Number and incarnation of the last message that failed, and its error.
+    failed: Option<(u64, u64, MessageError)>,
 }
 
 /// A message that was sent and has no reply yet.
@@ -134,8 +134,10 @@ impl Barriers {
         incarnation: u64,
         should_continue: &mut dyn FnMut() -> bool,
     ) -> PgResult<WriteConcernStatus> {
-        // Read before the message is sent: everything up to this time is committed.
-        let latest = front.times.known();
+        // Read before the message is sent: everything up to this time is committed. Before the confirmation, the
+        // clock of this incarnation may be earlier, and commits of other fronts would get earlier times.
+        let is_confirmed = front.confirmed_incarnation.load(Ordering::Acquire) == incarnation;
+        let latest = if is_confirmed { front.times.known() } else { 0 };
         let status = self.standbys.wait(incarnation, should_continue)?;
         if status == WriteConcernStatus::Satisfied && front.times.observe_durable(latest) {
             front.follower.notify(front);
@@ -210,7 +212,9 @@ impl Barrier {
                     _ => target = inner.begun + 1,
                 }
             }
-            if let Some((_, error)) = inner.failed.as_ref().filter(|(number, _)| *number >= target) {
+            // As above, a failure in an earlier incarnation says nothing about this one.
+            let covers = |failed: &&(u64, u64, _)| failed.0 >= target && failed.1 >= incarnation;
+            if let Some((.., error)) = inner.failed.as_ref().filter(covers) {
                 return error.clone().outcome();
             }
             if inner.has_reader {
@@ -241,7 +245,7 @@ impl Barrier {
                     inner.passed += 1;
                     inner.connection = Some(connection);
                 }
-                MessageOutcome::Failed(error) => inner.failed = Some((number, error)),
+                MessageOutcome::Failed(failed_in, error) => inner.failed = Some((number, failed_in, error)),
                 MessageOutcome::Interrupted(sent) => {
                     inner.orphan = sent;
                     return Ok(WriteConcernStatus::Interrupted);
@@ -268,15 +272,18 @@ impl Barrier {
             let mut sent = match sent {
                 Ok(sent) => sent,
                 Err(Failure::Interrupted(_)) => return MessageOutcome::Interrupted(None),
-                Err(failure) => return MessageOutcome::Failed(MessageError::Failed(failure)),
+                Err(failure) => return MessageOutcome::Failed(incarnation, MessageError::Failed(failure)),
             };
+            let sent_in = sent.connection.incarnation;
             match self.read(&mut sent.connection, should_continue) {
                 Ok(Some(None)) => return MessageOutcome::Confirmed(sent.connection),
-                Ok(Some(Some(warning))) => return MessageOutcome::Failed(MessageError::Cancelled(warning)),
+                Ok(Some(Some(warning))) => {
+                    return MessageOutcome::Failed(sent_in, MessageError::Cancelled(warning));
+                }
                 Ok(None) => return MessageOutcome::Interrupted(Some(sent)),
                 // An old connection that had closed. The next connection shows whether the incarnation has ended too.
                 Err(failure) if failure.ends_connection() && sent.is_old => {}
-                Err(failure) => return MessageOutcome::Failed(MessageError::Failed(failure)),
+                Err(failure) => return MessageOutcome::Failed(sent_in, MessageError::Failed(failure)),
             }
         }
     }
@@ -342,7 +349,8 @@ fn as_result(should_continue: &mut dyn FnMut() -> bool) -> impl FnMut() -> PgRes
 /// Result of sending a message and reading its reply.
 enum MessageOutcome {
     Confirmed(PooledConnection),
-    Failed(MessageError),
+    /// The incarnation of the message, and its error.
+    Failed(u64, MessageError),
     /// The thread gave up; holds the message if it was sent.
     Interrupted(Option<InFlight>),
 }
@@ -432,8 +440,55 @@ mod tests {
     use crate::front::Limits;
     use crate::state::PostgresStore;
     use crate::testing::Cluster;
+    use std::sync::atomic::AtomicBool;
     use storage::store::Expect;
     use storage::{Batch, Ident, Key, Value};
+
+    /// Returns a store whose server has begun its second incarnation, which the front has not confirmed.
+    fn after_a_crash(schema: &str) -> Option<(Cluster, PostgresStore, u64)> {
+        let cluster = Cluster::start().unwrap()?;
+        let store = PostgresStore::open(cluster.config().unwrap(), schema, Limits::default(), None).unwrap();
+        let times = &store.front.times;
+        let lost = times.observe(times.known() + 1);
+        cluster.run(&[&*format!("delete from {schema}.life")]).unwrap();
+        cluster.end_connections().unwrap();
+        store.front.latest_generation().unwrap();
+        assert_eq!(store.front.incarnations().current(), 2);
+        Some((cluster, store, lost))
+    }
+
+    #[test]
+    fn a_time_of_an_earlier_incarnation_is_not_durable_before_the_clock_has_reached_it() {
+        let Some((_cluster, store, lost)) = after_a_crash("times") else { return };
+        let front = &store.front;
+        let wait = || store.barriers.wait_standbys(front, 2, &mut || true).unwrap();
+        assert_eq!(wait(), WriteConcernStatus::Satisfied);
+        assert!(front.times.durable() < lost);
+        front.confirm_incarnation().unwrap();
+        assert_eq!(wait(), WriteConcernStatus::Satisfied);
+        assert!(front.times.durable() >= lost);
+    }
+
+    #[test]
+    fn a_failed_message_of_an_earlier_incarnation_fails_no_later_wait() {
+        let Some((_cluster, store, _)) = after_a_crash("waits") else { return };
+        let (barrier, is_waiting) = (&store.barriers.local, AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            barrier.inner.lock().has_reader = true;
+            let waiting = scope.spawn(|| {
+                barrier.wait(2, &mut || {
+                    is_waiting.store(true, Ordering::Release);
+                    true
+                })
+            });
+            while !is_waiting.load(Ordering::Acquire) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            barrier.inner.lock().has_reader = false;
+            assert!(barrier.wait(1, &mut || true).is_err());
+            assert_eq!(waiting.join().unwrap().unwrap(), WriteConcernStatus::Satisfied);
+        });
+    }
 
     #[test]
     fn a_commit_found_missing_never_happens() {
