@@ -323,12 +323,13 @@ fn no_change_of_either_is_lost(fronts: &[Front; 2]) {
         scope.spawn(|| {
             for round in 0..10 {
                 let front = &fronts[round % 2];
+                // Each pair of `t` and `n` belongs to one document.
                 front
                     .index(&format!(
-                        "{{key: {{t: 1, n: {}}}, name: 'i{round}'}}",
+                        "{{key: {{t: 1, n: {}}}, name: 'i{round}', unique: true}}",
                         1 - 2 * (round % 2 == 0) as i32
                     ))
-                    .ok();
+                    .unwrap();
                 front
                     .database
                     .drop_indexes(&Uninterrupted, &front.namespace, Some(&[format!("i{round}")]))

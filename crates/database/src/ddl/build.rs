@@ -304,6 +304,12 @@ impl IndexBuild<'_> {
             if index.unique() {
                 let same = |other: &Loaded| other.key_string() == key_string;
                 let there = change.snapshot().get(index.ident, key_string).map_err(storage_error)?;
+                let there = there.as_ref().map(|value| IndexEntry::from_parts(key_string, value, true));
+                let there = there.transpose()?.map(|entry| entry.record);
+                // An insert after the registration has added it. In a store of several processes the scan reads it too.
+                if there == Some(loaded.record()) {
+                    continue;
+                }
                 if there.is_some() || previous.is_some_and(same) {
                     mark!("an index build finds a duplicate");
                     let key = (key_string.to_vec(), loaded.type_bits().to_vec());
