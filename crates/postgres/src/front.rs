@@ -37,6 +37,9 @@ const RENEWED_EVERY: u64 = 5;
 /// Default maximum age of a standby's state: the minimum of maxStalenessSeconds.
 const MAX_STALENESS: Duration = Duration::from_secs(90);
 
+/// Maximum lead of a front's clock over the server's in seconds: MongoDB's `maxAcceptableLogicalClockDriftSecs`.
+const AHEAD_MAX: i64 = 31_536_000;
+
 /// 2020-01-01 in milliseconds since 1970: the origin of the times in record ids.
 const EPOCH: u64 = 1_577_836_800_000;
 
@@ -111,6 +114,7 @@ impl Front {
         let mut first = Connection::open(&config, &incarnations).map_err(explain)?;
         schema::check_server(&mut first).map_err(explain)?;
         refuse_pooler(&config, &incarnations, &mut first)?;
+        refuse_clock(&mut first, SystemTime::now())?;
         schema::prepare(&mut first, schema)?;
         drop(first);
         let statements = Arc::new(Statements::new(schema));
@@ -268,6 +272,19 @@ fn open_times(
     Ok(times)
 }
 
+/// Refuses a clock that is far ahead of the server's. A commit would advance the clock of all fronts for ever.
+fn refuse_clock(connection: &mut Connection, now: SystemTime) -> PgResult<()> {
+    let clock = Statement::new("clock", "select floor(extract(epoch from now()))::int8");
+    let server = connection.query(&clock, &[])?.first().map_or(0, |row| row.int(0));
+    let ahead = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() as i64 - server;
+    match ahead > AHEAD_MAX {
+        true => Err(Failure::Unavailable(format!(
+            "the clock of this host is {ahead} seconds ahead of PostgreSQL's clock, and at most {AHEAD_MAX} are allowed"
+        ))),
+        false => Ok(()),
+    }
+}
+
 /// Renews the lease, parks idle sessions and maintains the log until the front is closed.
 fn renew(
     lease: &Lease,
@@ -297,13 +314,12 @@ fn renew(
     }
 }
 
-/// Maintains the log: advances the clock and removes old entries. Runs every few seconds.
+/// Maintains the log: advances the clock to the server's wall clock and removes old entries. Runs every few seconds.
 fn maintain_log(times: &Times, statements: &Statements, conn: &mut PooledConnection) -> PgResult<()> {
     if !times.has_log() {
         return Ok(());
     }
-    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let rows = conn.query(&statements.tick, &[Param::Int(signed(seconds << 32 | 1))])?;
+    let rows = conn.query(&statements.tick_to_now, &[])?;
     times.observe(time_in(&rows).unwrap_or_default());
     let rows = conn.query(&statements.trim, &[])?;
     times.log_size.store(rows.first().map_or(0, |row| row.int(0) as u64), Ordering::Relaxed);
@@ -431,5 +447,29 @@ pub(crate) fn refuse_pooler(
     match another.map_err(explain)?.0 == process {
         true => Err(pooler_error()),
         false => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Cluster;
+
+    #[test]
+    fn a_clock_far_ahead_is_refused() {
+        let Some(cluster) = Cluster::start().unwrap() else { return };
+        let config = cluster.config().unwrap();
+        let mut connection = Connection::open(&config, &Incarnations::default()).unwrap();
+        let now = SystemTime::now();
+        let years = |number| Duration::from_secs(AHEAD_MAX as u64 * number);
+        assert!(refuse_clock(&mut connection, now).is_ok());
+        assert!(refuse_clock(&mut connection, now - years(20)).is_ok());
+        assert!(refuse_clock(&mut connection, now + years(2)).is_err());
+        let store = crate::PostgresStore::open(config, "clock", Limits::default(), None).unwrap();
+        let time = store.front.times.known() >> 32;
+        let front = &store.front;
+        front.run(|conn| maintain_log(&front.times, &front.statements, conn)).unwrap();
+        let seconds = now.duration_since(UNIX_EPOCH).unwrap().as_secs();
+        assert!(time <= seconds + 60 && (front.times.known() >> 32).abs_diff(seconds) < 60);
     }
 }

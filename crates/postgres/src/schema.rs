@@ -227,6 +227,9 @@ statements! {
     keep_log => "select SCHEMA.keep_log($1::int8, $2::int8)",
     /// Advances the clock.
     tick => "select SCHEMA.tick($1::int8)",
+    /// Advances the clock to the wall clock of the server.
+    tick_to_now =>
+        "select SCHEMA.tick((floor(extract(epoch from now()))::int8 << 32 | 1) # (1::int8 << 63))",
     /// Writes a log entry, takes the queue lock and assigns the time.
     record =>
         "select SCHEMA.record($1::int8, $2::int8, $3::int8[], $4::int8[], $5::bytea[], $6::int8, $7::int8)",
