@@ -52,9 +52,10 @@ impl Database {
         let read = catalog::read::read(store.as_ref(), read_view.snapshot.as_ref(), &Catalog::default())?;
         let mut generation = read_view.generation;
         for collection in read.catalog.all() {
-            collection.data.iter().for_each(|data| lock.set_generation(data.ident, collection.generation));
+            lock.set_generation(collection.data.as_ref().map(|data| data.ident), collection.generation);
             generation = generation.max(collection.generation);
         }
+        debug_assert_eq!(lock.read_view().generation, generation, "the store knows another catalog");
         lock.reserve(read.next_ident);
         drop(read_view);
         let abandoned = read.abandoned;

@@ -28,10 +28,15 @@ fn json(text: &str) -> DocumentBuf {
 
 impl Session {
     fn new() -> Session {
+        Session::over(Arc::new(MemoryEngine::new()))
+    }
+
+    /// Opens the database of an engine.
+    fn over(engine: Arc<MemoryEngine>) -> Session {
         let clock = Arc::new(ManualClock::new(1_700_000_000_000));
         let operation = Arc::new(Operation::new(1));
         Session {
-            database: Database::open(Arc::new(MemoryEngine::new()), clock, 7).unwrap(),
+            database: Database::open(engine, clock, 7).unwrap(),
             namespace: Namespace::parse("test.c").unwrap(),
             context: Arc::new(Context::new(0, 1, operation.clone())),
             operation,
@@ -187,6 +192,19 @@ fn a_database_opened_again_has_its_catalog() {
     again.check();
     let collection = again.database.collection(&again.namespace).unwrap();
     assert!(collection.data().unwrap().index("a_1").unwrap().is_multikey());
+}
+
+#[test]
+fn changes_after_a_restart_are_visible_if_the_latest_change_was_of_a_view() {
+    let engine = Arc::new(MemoryEngine::new());
+    let s = Session::over(engine.clone());
+    let (view, options) = (Namespace::parse("test.v").unwrap(), json("{viewOn: 'c', pipeline: []}"));
+    s.database.create_collection(&Operation::new(0), &view, options.view(), &s.context).unwrap();
+    drop(s);
+    let s = Session::over(engine);
+    (1..=2).for_each(|id| s.insert(&format!("{{_id: {id}}}")).unwrap());
+    let view = s.database.view();
+    assert_eq!(view.catalog.require(&s.namespace).unwrap().records(), 2);
 }
 
 #[test]

@@ -107,7 +107,7 @@ impl Exclusive for CatalogLock<'_> {
     }
 
     /// The schema already has the counts.
-    fn set_generation(&mut self, _: Ident, _: u64) {}
+    fn set_generation(&mut self, _: Option<Ident>, _: u64) {}
 
     /// The schema has its own sequence.
     fn reserve(&mut self, _: Ident) {}

@@ -600,8 +600,9 @@ pub trait Exclusive {
     /// whole.
     fn transaction_relying_on(&self, ident: Ident, except: Option<TransactionId>) -> Option<TransactionId>;
 
-    /// Sets the generation of a collection, by its tree, as it was read when a database was opened on the store.
-    fn set_generation(&mut self, ident: Ident, generation: u64);
+    /// Sets the generation of a collection, by its tree, or of a view, as it was read when a database was opened on the
+    /// store.
+    fn set_generation(&mut self, ident: Option<Ident>, generation: u64);
 
     /// Sets the minimum number of new trees.
     fn reserve(&mut self, next: Ident);

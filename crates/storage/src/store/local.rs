@@ -253,8 +253,10 @@ impl Exclusive for CommitGuard<'_> {
         self.writer.intents.transaction_relying_on(ident, except)
     }
 
-    fn set_generation(&mut self, ident: Ident, generation: u64) {
-        self.writer.generations.insert(ident, generation);
+    fn set_generation(&mut self, ident: Option<Ident>, generation: u64) {
+        if let Some(ident) = ident {
+            self.writer.generations.insert(ident, generation);
+        }
         let mut latest = self.local.generation.write();
         *latest = generation.max(*latest);
     }

@@ -255,7 +255,7 @@ impl Exclusive for HeardExclusive<'_> {
         self.lock.transaction_relying_on(ident, except)
     }
 
-    fn set_generation(&mut self, ident: Ident, generation: u64) {
+    fn set_generation(&mut self, ident: Option<Ident>, generation: u64) {
         self.lock.set_generation(ident, generation);
     }
 
