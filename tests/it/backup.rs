@@ -345,6 +345,33 @@ fn a_killed_backup_is_incomplete() {
 }
 
 #[test]
+fn commits_may_be_larger_than_a_document() {
+    let scratch = Scratch::new("large");
+    let path = |name: &str| scratch.join(name).to_string_lossy().into_owned();
+    let (data, to) = (path("data"), path("backup"));
+    let mut server = Server::start_on(Path::new(&data), &[]).unwrap();
+    let mut client = server.connect().unwrap();
+    let uri = format!("mongodb://{}/", server.address());
+    let mut insert = |from: usize, lengths: &[usize]| {
+        let documents = lengths.iter().zip(from..);
+        let documents =
+            documents.map(|(length, id)| format!("{{_id: {id}, pad: '{}'}}", "z".repeat(*length)));
+        let documents: Vec<String> = documents.collect();
+        run(&mut client, &format!("{{insert: 'c', documents: [{}], $db: 'test'}}", documents.join(", ")));
+    };
+    insert(0, &[200_000]);
+    insert(1, &[16_777_000]);
+    assert!(succeeds(&["backup", &uri, &to]).contains("everything"));
+    insert(2, &[10_000_000, 15_000_000, 16_777_000]);
+    assert!(!succeeds(&["backup", &uri, &to]).contains("everything"));
+    server.end();
+    // The journal of a stopped server is that of the backup, and has no commits.
+    let journal = path("data/journal");
+    succeeds(&["restore", &to, "--data", &path("target"), "--journal-archive", &journal]);
+    assert!(succeeds(&["verify", &path("target")]).contains("test.c: 5 documents"));
+}
+
+#[test]
 fn damage_and_missing_files_are_reported() {
     let scratch = Scratch::new("damaged");
     let path = |name: &str| scratch.join(name).to_string_lossy().into_owned();

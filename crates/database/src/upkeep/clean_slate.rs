@@ -33,6 +33,9 @@ use storage::{Backup, Since};
 /// System databases: never replaced nor emptied.
 const OWN: [&str; 3] = ["admin", "config", "local"];
 
+/// Maximum number of bytes of a backup in one document. A commit may be larger than the largest document.
+const CHUNK_BYTES: usize = 8 << 20;
+
 impl Database {
     /// Makes `to` a copy-on-write fork of `from`: collections, views, indexes, validators, options
     /// and documents. Later writes to either are invisible to the other.
@@ -242,7 +245,8 @@ impl Database {
             error => storage_error(error),
         })?;
         operation.mark_long();
-        let pieces = Pieces { backup, started: false, operation: operation.clone() };
+        let pieces =
+            Pieces { backup, started: false, piece: Vec::new(), taken: 0, operation: operation.clone() };
         let namespace = Namespace::new("admin", "$cmd.vellumBackup")?;
         let mut cursor = Cursor::new(namespace, Box::new(pieces), operation.clone());
         cursor.looks_ahead = true;
@@ -254,6 +258,9 @@ impl Database {
 struct Pieces {
     backup: Backup,
     started: bool,
+    /// The latest piece of the backup, and the number of its bytes returned so far.
+    piece: Vec<u8>,
+    taken: usize,
     operation: Arc<Operation>,
 }
 
@@ -267,8 +274,14 @@ impl Stage for Pieces {
             document.append_optional(c"why", self.backup.why_full());
             return Ok(Some(document.finish().into()));
         }
-        let Some(piece) = self.backup.piece().map_err(storage_error)? else { return Ok(None) };
-        document.append(c"data", Value::Binary { subtype: 0, bytes: &piece });
+        if self.taken == self.piece.len() {
+            let Some(piece) = self.backup.piece().map_err(storage_error)? else { return Ok(None) };
+            (self.piece, self.taken) = (piece, 0);
+        }
+        let rest = self.piece.get(self.taken..).unwrap_or_default();
+        let bytes = rest.get(..CHUNK_BYTES).unwrap_or(rest);
+        self.taken += bytes.len();
+        document.append(c"data", Value::Binary { subtype: 0, bytes });
         Ok(Some(document.finish().into()))
     }
 }

@@ -72,14 +72,13 @@ pub fn restore(files: &Arc<dyn Files>, options: &Restore) -> Result<Restored> {
     let parts = source.parts().iter().filter(|part| part.kind == Kind::Changes && part.id == full.id);
     sources.extend(parts.clone().map(Part::source));
     for archive in &options.archives {
-        let journal = archived(files, archive, full.id)?;
-        if journal.is_empty() {
+        let Some(journal) = archived(files, archive, full.id)? else {
             let directory = archive.display();
             let id = full.id;
             return Err(refused(format!(
                 "{directory} contains no journal of this backup's data directory ({id:016x})"
             )));
-        }
+        };
         sources.extend(journal);
     }
     let covers: Vec<(u64, u64)> = source
@@ -124,21 +123,24 @@ fn choose<'a>(source: &'a BackupDirectory, options: &Restore) -> Result<&'a Part
     })
 }
 
-/// Returns the files of an archive, or of a journal, that belong to a data directory.
-fn archived(files: &Arc<dyn Files>, directory: &Path, id: u64) -> Result<Vec<Source>> {
+/// Returns the files of an archive, or of a journal, that belong to a data directory. `None` if the directory has no
+/// such file. The journal of a server that has stopped has one without commits.
+fn archived(files: &Arc<dyn Files>, directory: &Path, id: u64) -> Result<Option<Vec<Source>>> {
     let mut sources = archive::sources(&**files, &archive::folder(directory, id));
     let named = archive::sources(&**files, directory);
     sources.extend(named.into_iter().filter(|source| archive::belongs(files, source, id)));
+    let mut is_known = !sources.is_empty();
     let segments = Segments { files: Arc::clone(files), directory: directory.to_path_buf(), id };
     for number in segments.list()? {
         let Some(mut reader) = Reader::open_segment(&segments, number)? else { continue };
         let header = reader.bytes(0, crate::disk::journal::SEGMENT_HEADER_BYTES)?;
         // A file of another directory is not part of this history.
         if matches!(segments.check_header(number, header), Ok(true)) {
+            is_known = true;
             sources.extend(Source::segment(segments.path(number), reader)?);
         }
     }
-    Ok(sources)
+    Ok(is_known.then_some(sources))
 }
 
 /// Returns the paths of the target and of the directory under construction in it.
