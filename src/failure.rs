@@ -11,6 +11,7 @@ use database::{Clock, SystemClock};
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
+use storage::store::LOG;
 use storage::{DataLoss, DiskEngine, Error, Ident, Salvage};
 
 /// Reason why a server failed.
@@ -148,6 +149,9 @@ pub(crate) fn repair(config: &Config) -> Result<(), String> {
         Err(format!("no data could be recovered; {} is unchanged", options.directory.display()))
     } else {
         let trees = salvage.idents().len();
+        if salvage.idents().contains(&LOG) {
+            report.push("lost: the oplog: change streams cannot resume".to_string());
+        }
         let old = salvage.finish().map_err(|error| error.to_string())?;
         if report.is_empty() {
             report.push("lost: nothing".to_string());

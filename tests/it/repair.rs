@@ -107,6 +107,22 @@ fn an_intact_directory_loses_nothing() {
 }
 
 #[test]
+fn a_repair_reports_that_it_removes_the_oplog() {
+    let data = Scratch::new("repair-oplog");
+    let insert = "{insert: 'c', documents: [{}], $db: 'test'}";
+    let mut server = Server::start_on(&data, &["--replset", "rs0"]).unwrap();
+    assert_eq!(number(&run(&server, insert), "n"), 1);
+    server.end();
+    let (output, report) = vellum(&data, &["--repair"]);
+    assert!(output.status.success() && report.contains("lost: the oplog"), "{report}");
+    let server = Server::start_on(&data, &["--replset", "rs0"]).unwrap();
+    assert_eq!(number(&run(&server, insert), "n"), 1);
+    assert_eq!(number(&run(&server, "{count: 'c', $db: 'test'}"), "n"), 2);
+    let logged = "{count: 'oplog.rs', query: {ns: 'test.c'}, $db: 'local'}";
+    assert_eq!(number(&run(&server, logged), "n"), 1);
+}
+
+#[test]
 fn a_damaged_journal_is_refused_then_repaired_up_to_the_damage() {
     let data = directory("repair-journal");
     let path = segment(&data);

@@ -25,6 +25,7 @@ use query::context::Uninterrupted;
 use query::{Collation, Context};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use storage::store::LOG_TREES;
 use storage::{Batch, Direction, Engine, Ident, Key, Range, Value};
 
 /// Maximum number of notes in the result. All notes are logged.
@@ -70,7 +71,8 @@ struct Repair<'a> {
 ///
 /// Errors: errors of the engine.
 pub fn repair(engine: &dyn Engine, idents: &BTreeSet<Ident>, now_millis: i64, seed: u64) -> Result<Repaired> {
-    let own = |ident: &&Ident| **ident != RETRIES;
+    // Later numbers are those of the oplog's trees and of the retry records.
+    let own = |ident: &&Ident| **ident < LOG_TREES;
     let mut repair = Repair {
         engine,
         context: Context::new(0, seed, Arc::new(Uninterrupted)),

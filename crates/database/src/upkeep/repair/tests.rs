@@ -4,7 +4,7 @@ use crate::scope::Scope;
 
 use super::{Repaired, repair};
 use crate::Operation;
-use crate::keys::{CATALOG, RecordId};
+use crate::keys::{CATALOG, RETRIES, RecordId};
 use crate::upkeep::validate::Depth;
 use crate::{Database, InsertRequest, ManualClock, StateName, index::IndexSpec};
 use base::Namespace;
@@ -13,6 +13,7 @@ use query::Context;
 use query::context::Uninterrupted;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use storage::store::{LOG, LOG_TREES};
 use storage::{Batch, Engine, Ident, MemoryEngine};
 
 fn json(text: &str) -> DocumentBuf {
@@ -67,8 +68,11 @@ fn change(engine: &Arc<MemoryEngine>, change: impl FnOnce(&mut Batch)) {
 /// Repairs, validates each collection, and returns its number of documents.
 fn repaired(engine: &Arc<MemoryEngine>) -> (Vec<(String, u64)>, Repaired) {
     let snapshot = engine.snapshot();
-    let idents: BTreeSet<Ident> =
-        (0..50).map(Ident).filter(|ident| snapshot.contains(*ident).unwrap()).collect();
+    let idents: BTreeSet<Ident> = (0..50)
+        .map(Ident)
+        .chain([LOG_TREES, LOG, RETRIES])
+        .filter(|ident| snapshot.contains(*ident).unwrap())
+        .collect();
     drop(snapshot);
     let done = repair(&**engine, &idents, 1, 2).unwrap();
     let database = open(engine);
@@ -196,6 +200,19 @@ fn without_a_catalog_all_documents_become_orphans() {
     change(&engine, |batch| batch.drop_ident(CATALOG));
     let (found, _) = repaired(&engine);
     assert_eq!(found.iter().map(|(_, count)| count).collect::<Vec<_>>(), [&3, &3]);
+}
+
+#[test]
+fn new_trees_are_numbered_below_those_of_the_oplog() {
+    let engine = filled();
+    let tree = trees(&engine, "b.second")[0].0;
+    change(&engine, |batch| {
+        batch.put(CATALOG, b"b.second", b"\x05\0\0\0\0");
+        [LOG_TREES, LOG, RETRIES].into_iter().for_each(|ident| batch.create(ident));
+    });
+    let orphan = format!("local.orphan.{tree}");
+    assert_eq!(repaired(&engine).0, counts(&[("a.first", 3), (&orphan, 3)]));
+    assert!(trees(&engine, &orphan).iter().all(|ident| *ident < LOG_TREES));
 }
 
 #[test]
