@@ -149,7 +149,8 @@ impl Log {
         batch.create(segment.ident());
         batch.put(LOG, segment.number.to_be_bytes(), time.to_be_bytes());
         let (mut held, mut dropped) = (self.bytes(), 0);
-        for oldest in &self.segments {
+        // The latest entries stay, whatever their size: change streams have not read them yet.
+        for oldest in self.segments.iter().take(self.segments.len().saturating_sub(1)) {
             if held <= self.bytes_max {
                 break;
             }
@@ -358,6 +359,16 @@ mod tests {
             log.note(extension);
         }
         assert!(log.bytes() <= 8_600, "{}", log.bytes());
+        // A large entry is removed later than by the next one.
+        for (time, bytes) in [(421, 9_000), (422, 100), (423, 400), (424, 100), (425, 100)] {
+            let mut batch = Batch::new();
+            let extension = log.extend(&mut batch, time, vec![(0, Value::from(vec![7; bytes].as_slice()))]);
+            engine.commit(batch).unwrap();
+            log.note(extension);
+            let first = first_time(&engine.snapshot()).unwrap();
+            assert!(first <= Some(421) || time > 423, "{first:?} at {time}");
+        }
+        assert!(log.bytes() <= 8_000, "{}", log.bytes());
         let again = Log::open(&engine, LogOptions { bytes: 16_000 }).unwrap();
         assert_eq!((again.bytes(), again.next_number), (log.bytes(), log.next_number));
         Log::remove(&engine).unwrap();
