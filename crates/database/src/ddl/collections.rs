@@ -67,18 +67,25 @@ impl Database {
                 "Cannot create a view called 'system.views': this is a reserved system namespace"
             );
         }
+        if options.view.is_some() && namespace.collection() == "system.profile" {
+            bail!(IllegalOperation, "Cannot create system.profile as a view");
+        }
         if let Some(transaction) = operation.transaction() {
+            if options.view.is_some() {
+                bail!(
+                    OperationNotSupportedInTransaction,
+                    "Cannot create a view in a multi-document transaction."
+                );
+            }
             let view = transaction.view();
             // Transactions must create a new collection. An existing one may belong to another
             // client.
             if view.catalog.get(namespace).is_some() {
                 bail!(NamespaceExists, "Collection {namespace} already exists.");
             }
-            if options.view.is_none() {
-                check_makeable(namespace)?;
-                self.create_within(transaction, namespace, options)?;
-                return Ok(Some(Committed::default()));
-            }
+            check_makeable(namespace)?;
+            self.create_within(transaction, namespace, options)?;
+            return Ok(Some(Committed::default()));
         }
         // A pipeline is parsed before the commit lock is taken, unless the name seems to be in use.
         let mut is_checked = options.view.is_none();
