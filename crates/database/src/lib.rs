@@ -31,7 +31,9 @@ mod write;
 mod write_queues;
 
 pub use catalog::cached_plans::{IndexFilter, IndexFilters};
+pub use catalog::collection::checked_age;
 pub use catalog::history::View;
+pub use catalog::options::check_capped;
 pub use catalog::{SavedState, StateName};
 pub use changes::open_transaction::OpenTransaction;
 pub use changes::retry_record::{NO_USER, RetryKey, SessionId, StoredRetry};

@@ -39,21 +39,20 @@ pub(crate) fn count(name: &str, value: Value<'_>) -> Result<i64> {
     Ok(number.to_i64_coerced())
 }
 
-/// Returns the size of a capped collection in bytes, rounded up to a multiple of 256. Errors: BadValue.
+/// Returns the size of a capped collection in bytes. Errors: BadValue.
 pub(crate) fn capped_size(size: i64) -> Result<i64> {
-    const STEP: i64 = 256;
     match size {
         ..0 => Err(err!(BadValue, "size has to be >= 0")),
         _ if size > 1 << 50 => Err(err!(BadValue, "size cannot exceed 1 PB")),
-        _ => Ok((size.max(1) + STEP - 1) / STEP * STEP),
+        _ => Ok(size.max(1)),
     }
 }
 
-/// Returns the greatest number of documents in a capped collection, zero for no limit. Errors: BadValue.
+/// Returns the greatest number of documents in a capped collection, as MongoDB stores it. Errors: BadValue.
 pub(crate) fn capped_max(max: i64) -> Result<i64> {
     match max > i64::from(i32::MAX) {
         true => Err(err!(BadValue, "max in a capped collection has to be < 2^31 or not set")),
-        false => Ok(max.max(0)),
+        false => Ok(if max > 0 { max } else { i64::from(i32::MAX) }),
     }
 }
 

@@ -308,7 +308,7 @@ pub(crate) fn append_clustered(name: &str, out: &mut Builder) {
 /// Checks an age at which documents expire.
 ///
 /// Errors: InvalidOptions for negative values and values beyond int32.
-pub(crate) fn checked_age(seconds: i64) -> Result<i64> {
+pub fn checked_age(seconds: i64) -> Result<i64> {
     if seconds < 0 {
         bail!(InvalidOptions, "TTL index 'expireAfterSeconds' option cannot be less than 0");
     }

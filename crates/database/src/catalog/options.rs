@@ -38,6 +38,9 @@ const OPTIONS: [&str; 19] = [
     "viewOn",
 ];
 
+/// Maximum size of a capped collection in bytes.
+const CAPPED_SIZE_MAX: i64 = 1 << 50;
+
 /// Parses the options of create, and the options of a catalog entry.
 ///
 /// Errors: InvalidOptions, TypeMismatch, BadValue, NotImplemented for unsupported options, 40415
@@ -62,7 +65,7 @@ pub(crate) fn capped_of_size(size: i64, namespace: &Namespace, context: &Context
 /// Checks options of a new collection that stored ones need not follow: options of a storage engine, which earlier
 /// versions did not check, and options of newer versions.
 ///
-/// Errors: 51024 for a size of a capped collection below one; InvalidOptions, BadValue and FailedToParse as in MongoDB;
+/// Errors: as [`check_capped`]; InvalidOptions, BadValue and FailedToParse as in MongoDB;
 /// 40415 for an unknown field.
 pub(crate) fn check_new(options: Document<'_>, context: &Context) -> Result<()> {
     if context.compatible_with < CompatibleWith::V9_0 {
@@ -73,13 +76,26 @@ pub(crate) fn check_new(options: Document<'_>, context: &Context) -> Result<()> 
             return Err(unknown_option("prepareConstraintValidationLevel"));
         }
     }
-    let size = options.get("size").and_then(|size| size.as_number()).map(|size| size.to_i64_coerced());
-    if let Some(size) = size.filter(|size| *size < 1) {
-        bail!(51024, "BSON field 'size' value must be >= 1, actual value '{size}'");
-    }
+    let number = |name| Some(options.get(name)?.as_number()?.to_i64_coerced());
+    check_capped(["size", "max"], number("size"), number("max"))?;
     let defaults = options.get("indexOptionDefaults").and_then(|defaults| defaults.as_document());
     let engines = [Some(options), defaults].into_iter().flatten().filter_map(|all| all.get("storageEngine"));
     engines.filter_map(|engines| engines.as_document()).try_for_each(check_storage_engine)
+}
+
+/// Checks the limits of a capped collection that a command gives: a size in bytes and a number of documents.
+///
+/// Errors: BadValue, with the names of the fields.
+pub fn check_capped(names: [&str; 2], size: Option<i64>, max: Option<i64>) -> Result<()> {
+    let wrong = |name: &str, bound: String, found: i64| {
+        Err(err!(BadValue, "BSON field '{name}' value must be {bound}, actual value '{found}'"))
+    };
+    match (size, max) {
+        (Some(size), _) if size < 1 => wrong(names[0], ">= 1".to_string(), size),
+        (Some(size), _) if size > CAPPED_SIZE_MAX => wrong(names[0], format!("<= {CAPPED_SIZE_MAX}"), size),
+        (_, Some(max)) if max > i64::from(i32::MAX) => wrong(names[1], format!("< {}", 1u32 << 31), max),
+        _ => Ok(()),
+    }
 }
 
 fn unknown_option(name: &str) -> Error {

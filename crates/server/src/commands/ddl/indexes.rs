@@ -13,7 +13,7 @@ use crate::protocol::fields::Fields;
 use base::bson::{Builder, Document, Value, equal};
 use base::{Namespace, Result, bail, err};
 use database::index::{Index, IndexSpec};
-use database::{BuildProgress, IndexChange, IndexCreation, Scope};
+use database::{BuildProgress, IndexChange, IndexCreation, Scope, checked_age};
 
 /// The row of `createIndexes`.
 pub(crate) const CREATE_INDEXES: Row =
@@ -239,6 +239,10 @@ pub(crate) fn change(index: Document<'_>, dry_run: bool) -> Result<IndexChange<'
     let alone = expire_after_seconds.is_none() && hidden.is_none() && prepare_unique.is_none();
     if alone && unique.is_none() {
         bail!(InvalidOptions, "no expireAfterSeconds, hidden, unique, or prepareUnique field");
+    }
+    // MongoDB checks the age before it looks for the index.
+    if let Some(seconds) = expire_after_seconds {
+        checked_age(seconds as i64)?;
     }
     if unique == Some(false) {
         bail!(BadValue, "Cannot make index non-unique");

@@ -260,10 +260,16 @@ fn resize_oplog(call: &mut Call<'_>) -> Result<HandlerStatus> {
     }
     let Some(megabytes) = megabytes else { return Ok(HandlerStatus::Done) };
     if megabytes.is_nan() || megabytes < OPLOG_MEGABYTES_MIN {
-        bail!(51024, "BSON field 'size' value must be >= {OPLOG_MEGABYTES_MIN}, actual value '{megabytes}'");
+        bail!(
+            BadValue,
+            "BSON field 'size' value must be >= {OPLOG_MEGABYTES_MIN}, actual value '{megabytes}'"
+        );
     }
     if megabytes > OPLOG_MEGABYTES_MAX {
-        bail!(51024, "BSON field 'size' value must be <= {OPLOG_MEGABYTES_MAX}, actual value '{megabytes}'");
+        bail!(
+            BadValue,
+            "BSON field 'size' value must be <= {OPLOG_MEGABYTES_MAX}, actual value '{megabytes}'"
+        );
     }
     call.server.database.set_log_limit((megabytes * 1024.0 * 1024.0) as u64)?;
     log::info!("the oplog keeps {megabytes} MB until the next start");
