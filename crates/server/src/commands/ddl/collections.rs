@@ -9,7 +9,7 @@ use crate::commands::ddl::in_steps;
 use crate::protocol::fields::{Fields, uuid};
 use base::bson::{Builder, Value};
 use base::{CompatibleWith, Error, Namespace, Result, bail, err};
-use database::{CappedCopy, CollModProgress, CollectionChange, RenameRequest, ValidatorChange};
+use database::{CappedCopy, CollModProgress, CollectionChange, RenameRequest, ValidatorChange, check_capped};
 use std::sync::Arc;
 
 /// The row of `create`.
@@ -78,6 +78,9 @@ fn drop_collection(call: &mut Call<'_>) -> Result<HandlerStatus> {
     call.acknowledge(Some(committed))
 }
 
+/// The collection of the oplog.
+const OPLOG: &str = "local.oplog.rs";
+
 /// The row of `dropDatabase`.
 pub(crate) const DROP_DATABASE: Row =
     Row::write("dropDatabase", drop_database, Requirements::Database(Action::DropDatabase))
@@ -92,6 +95,9 @@ fn drop_database(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let name = call.request.database;
     if name == "admin" {
         bail!(IllegalOperation, "Dropping the 'admin' database is prohibited.");
+    }
+    if name == "local" && call.server.set().is_some() {
+        bail!(IllegalOperation, "Cannot drop 'local' database while replication is active");
     }
     let committed = call.server.database.drop_database(call.operation().as_ref(), name)?;
     if committed.is_some() {
@@ -135,6 +141,12 @@ fn rename(call: &mut Call<'_>) -> Result<HandlerStatus> {
     if target_uuid.is_some() && from.database() != to.database() {
         bail!(InvalidOptions, "dropTarget can be a UUID only within one database");
     }
+    let is_set = call.server.set().is_some();
+    for (namespace, direction) in [(&from, ""), (&to, "to ")] {
+        if is_set && namespace.as_str() == OPLOG {
+            bail!(IllegalOperation, "can't rename {direction}live oplog while replicating");
+        }
+    }
     for namespace in [&from, &to] {
         check_renamable(namespace)?;
         if namespace.as_str().len() > RENAMED_MAX {
@@ -143,6 +155,13 @@ fn rename(call: &mut Call<'_>) -> Result<HandlerStatus> {
                 "Fully qualified namespace is too long to rename. Namespace: {namespace} Max: {RENAMED_MAX}"
             );
         }
+    }
+    // The members of a set do not share the database local.
+    if is_set && (from.database() == "local") != (to.database() == "local") {
+        bail!(
+            IllegalOperation,
+            "Cannot rename collections between a replicated and an unreplicated database"
+        );
     }
     let operation = call.operation();
     let request = RenameRequest { from, to, drop_target, uuid, target_uuid };
@@ -288,6 +307,7 @@ fn coll_mod(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let index = fields.document("index")?;
     let capped_size = fields.integer("cappedSize")?;
     let capped_max = fields.integer("cappedMax")?;
+    check_capped(["cappedSize", "cappedMax"], capped_size, capped_max)?;
     let expiry = fields.any("expireAfterSeconds")?.map(expiry).transpose()?;
     let dry_run = fields.boolean("dryRun")?.unwrap_or(false);
     let images = fields.document("changeStreamPreAndPostImages")?;
