@@ -57,8 +57,8 @@ impl Update {
                 Kind::Operators { tree, filters }
             }
             Value::Document(replacement) => {
-                let filters = array_filters::parse(array_filters, context)?;
-                check_filters(&Fields::default(), &filters, replacement)?;
+                // A replacement uses no filter. MongoDB only parses them.
+                array_filters::parse(array_filters, context)?;
                 Kind::Replacement(Replacement::new(replacement))
             }
             Value::Array(_) if !array_filters.is_empty() => {
