@@ -6,6 +6,7 @@ use crate::commit::catalog_change::CatalogChange;
 use crate::scope::check_view;
 use base::bson::{Array, Builder, DocumentBuf};
 use base::{Namespace, Result, bail, err};
+use query::pipeline::first_stage;
 use query::{Collation, Context, Pipeline};
 use std::collections::HashMap;
 
@@ -35,6 +36,9 @@ impl Catalog {
             }
             pipelines.push(&view.pipeline);
             current = Namespace::new(current.database(), &view.on)?;
+            if is_of_namespace(view.pipeline.view().as_array().unwrap_or(Array::EMPTY)) {
+                break;
+            }
         }
         if pipelines.is_empty() {
             return Ok(Resolved { namespace: current, pipeline: None });
@@ -51,7 +55,22 @@ impl Catalog {
     }
 }
 
+/// Whether a pipeline returns statistics of its namespace, also of a view.
+fn is_of_namespace(pipeline: Array<'_>) -> bool {
+    first_stage(pipeline).is_some_and(|first| first.name == "$collStats")
+}
+
 impl Catalog {
+    /// Resolves views to their collection for a pipeline. `$collStats` reads the view itself.
+    ///
+    /// Errors: as [`resolve`](Self::resolve).
+    pub(crate) fn resolve_for(&self, namespace: &Namespace, pipeline: Array<'_>) -> Result<Resolved> {
+        match is_of_namespace(pipeline) {
+            true => Ok(Resolved { namespace: namespace.clone(), pipeline: None }),
+            false => self.resolve(namespace),
+        }
+    }
+
     /// Checks the views that a pipeline reads besides its input, before it starts.
     ///
     /// Errors: OptionNotSupportedOnView for a view with another collation,

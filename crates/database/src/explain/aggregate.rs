@@ -30,7 +30,7 @@ impl Database {
     ) -> Result<DocumentBuf> {
         let Scope { operation, namespace, context, .. } = scope;
         let view = scope.confirmed_view(self)?;
-        let resolved = view.catalog.resolve(namespace)?;
+        let resolved = view.catalog.resolve_for(namespace, request.pipeline)?;
         let holder = resolved.followed_by(request.pipeline);
         let pipeline = Pipeline::parse(stages(&holder), context)?;
         pipeline.check_metadata(context)?;
@@ -254,9 +254,13 @@ impl Counted {
 
     /// Appends the stages, each with its number of output documents if known.
     fn append(&self, stages: &[(DocumentBuf, usize)], out: &mut Builder) {
-        for (spec, position) in stages {
+        for (i, (spec, position)) in stages.iter().enumerate() {
             out.push_document().append_all(spec.view());
-            self.append_numbers(position + 1, out);
+            // A stage may be printed as several. A sort or a field before the main one returns the input.
+            let has_more = stages.get(i + 1).is_some_and(|(_, next)| next == position);
+            let name = spec.view().first().map_or("", |stage| stage.name());
+            let is_input = has_more && matches!(name, "$sort" | "$addFields");
+            self.append_numbers(position + usize::from(!is_input), out);
             out.end();
         }
     }

@@ -250,14 +250,17 @@ impl Database {
             // Views have no change streams.
             collection.data()?;
         }
-        let resolved = view.catalog.resolve(namespace)?;
+        let resolved = view.catalog.resolve_for(namespace, request.pipeline)?;
         let stages = resolved.followed_by(request.pipeline);
         let pipeline = Pipeline::parse(super::find::stages(&stages), context)?;
         pipeline.check_metadata(context)?;
         check_first_stage(namespace, &pipeline)?;
         let read = super::find::stages(&stages);
         view.catalog.check_read(namespace.database(), read, &context.collation)?;
-        let others = OtherCollections::new(self, operation, namespace, view, request);
+        // Statistics within a view's pipeline are of the namespace that the view reads.
+        let is_of_namespace = pipeline.first().is_some_and(|first| first.name == "$collStats");
+        let read = if is_of_namespace { &resolved.namespace } else { namespace };
+        let others = OtherCollections::new(self, operation, read, view, request);
         let mut environment = Environment::new(Arc::new(others), context.clone());
         environment.allow_disk_use = request.allow_disk_use.unwrap_or(environment.allow_disk_use);
         if pipeline.is_change_stream() {

@@ -108,18 +108,20 @@ impl Database {
 
     /// Returns the document of `$collStats`.
     ///
-    /// Errors: NamespaceNotFound; errors of the latencies, which come from the server.
+    /// Errors: NamespaceNotFound; CommandNotSupportedOnView for a view, which has only latencies;
+    /// errors of the latencies, which come from the server.
     pub(crate) fn coll_stats_stage(
         &self,
         requested: &CollStats,
         namespace: &Namespace,
         latencies: &dyn Fn(bool) -> Result<Vec<DocumentBuf>>,
     ) -> Result<DocumentBuf> {
-        let is_there = self.is_oplog(namespace) || self.collection(namespace).is_some();
+        let collection = self.collection(namespace);
         let statistics = self.collection_statistics(namespace)?;
-        let must_be_there = |what: &str| match is_there {
-            true => Ok(()),
-            false => Err(err!(
+        let must_be_there = |what: &str| match &collection {
+            Some(collection) => collection.data().map(drop),
+            None if self.is_oplog(namespace) => Ok(()),
+            None => Err(err!(
                 NamespaceNotFound,
                 "Unable to retrieve {what} in $collStats stage :: caused by :: Collection [{namespace}] not found."
             )),
@@ -145,7 +147,6 @@ impl Database {
         }
         if requested.scans {
             must_be_there("queryExecStats")?;
-            let collection = self.collection(namespace);
             let scans =
                 collection.as_ref().and_then(|collection| collection.data.as_ref()).map(|data| &data.scans);
             let (total, tailable) =
