@@ -332,6 +332,8 @@ struct Slot {
     /// True if a transaction opened it.
     in_transaction: bool,
     uuid: Option<[u8; 16]>,
+    /// The namespace that a waiting getMore watches.
+    interest: Interest,
     no_timeout: bool,
     is_stream: bool,
     operation: Arc<Operation>,
@@ -500,17 +502,18 @@ impl Cursors {
         Some((slot.namespace.clone(), slot.tag.clone()?))
     }
 
-    /// Ends a cursor, even in use. Returns true if it existed.
-    pub fn kill(&self, id: i64) -> bool {
+    /// Ends a cursor, even in use. Returns its interest if it existed.
+    pub(crate) fn kill(&self, id: i64) -> Option<Interest> {
         let mut open = self.open.lock();
-        let Some(slot) = open.get_mut(&id) else { return false };
+        let slot = open.get_mut(&id)?;
+        let interest = slot.interest.clone();
         slot.operation.kill();
         if slot.cursor.is_some() {
             open.remove(&id);
         } else {
             slot.killed = true;
         }
-        true
+        Some(interest)
     }
 
     /// Ends every cursor of a session.
@@ -628,6 +631,7 @@ impl Slot {
             in_transaction: cursor.transaction.is_some(),
             // A transaction's view keeps its collections.
             uuid: cursor.uuid.filter(|_| cursor.transaction.is_none()),
+            interest: cursor.interest.clone(),
             no_timeout: cursor.no_timeout,
             is_stream: cursor.stream.is_some(),
             operation: cursor.operation.clone(),

@@ -256,6 +256,15 @@ impl Database {
         id
     }
 
+    /// Ends a cursor, even in use or while its getMore waits. Returns true if it existed.
+    pub fn kill_cursor(&self, id: i64) -> bool {
+        let interest = self.cursors.kill(id);
+        if let Some(interest) = &interest {
+            self.watchers.wake_interest(interest);
+        }
+        interest.is_some()
+    }
+
     /// Returns the catalog of a generation, if it is the latest known generation or its
     /// predecessor. A reader that takes its view just before a change, and looks up the catalog
     /// after it, needs the predecessor.
@@ -526,7 +535,7 @@ impl Database {
 
     /// Plans a read and starts it on a view.
     ///
-    /// Errors: BadValue for a hint without a matching index; 51173 to 51176 for `min` and `max`
+    /// Errors: BadValue for a hint without a matching index; 51173 to 51175 for `min` and `max`
     /// that do not match the hint; evaluation errors of the filter; StaleConfig if the view's
     /// catalog is not the latest, so that the plan may be invalid.
     pub fn read(

@@ -179,6 +179,14 @@ impl Watchers {
         watched.iter().for_each(|commits| commits.advance());
     }
 
+    /// Wakes the watchers of a namespace without a commit.
+    pub(crate) fn wake_interest(&self, interest: &Interest) {
+        match interest {
+            Interest::Collection(namespace) => self.wake(std::slice::from_ref(namespace)),
+            Interest::Database(_) | Interest::Everything => self.notify_all_watchers(),
+        }
+    }
+
     /// Wakes all watchers, after a change of more than documents.
     pub(crate) fn notify_all_watchers(&self) {
         if !self.any() {

@@ -9,7 +9,7 @@ use crate::protocol::fields::Fields;
 use crate::protocol::session_id;
 use crate::state::fail_point::Target;
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Value};
-use base::{Error, ErrorCode, Namespace, Result, bail};
+use base::{Error, ErrorCode, Namespace, Result, bail, err};
 use database::{Cursor, Database};
 use std::fmt::Display;
 use std::num::NonZeroI64;
@@ -47,7 +47,13 @@ fn get_more(call: &mut Call<'_>) -> Result<HandlerStatus> {
         Some(taken) => (taken, true),
         None => {
             let database = call.server.database.clone();
-            let cursor = database.cursors.take(id, &namespace)?;
+            let cursor = database.cursors.take(id, &namespace).map_err(|error| match error.code() {
+                // killCursors ended the cursor while this command waited.
+                ErrorCode::CursorNotFound if call.progress.waiting_until.is_some() => {
+                    err!(CursorKilled, "operation was interrupted")
+                }
+                _ => error,
+            })?;
             (TakenCursor { database, id, cursor: Some(cursor) }, false)
         }
     };
@@ -254,8 +260,8 @@ fn kill_cursors(call: &mut Call<'_>) -> Result<HandlerStatus> {
             }
         }
     }
-    let registry = &call.server.database.cursors;
-    let (killed, missing): (Vec<i64>, Vec<i64>) = ids.into_iter().partition(|id| registry.kill(*id));
+    let database = &call.server.database;
+    let (killed, missing): (Vec<i64>, Vec<i64>) = ids.into_iter().partition(|id| database.kill_cursor(*id));
     for (name, ids) in [
         ("cursorsKilled", &killed),
         ("cursorsNotFound", &missing),

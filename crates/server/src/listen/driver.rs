@@ -250,7 +250,7 @@ fn end_load_balanced(server: &Server, state: &ConnectionState) {
         session.close_transaction_connection(state.activity.connection_id);
     }
     if let Some(id) = state.cursor.map(NonZeroI64::get) {
-        server.database.cursors.kill(id);
+        server.database.kill_cursor(id);
     }
 }
 

@@ -415,6 +415,27 @@ fn a_waiting_client_is_notified_of_a_step_down() {
 }
 
 #[test]
+fn killing_a_cursor_ends_its_waiting_get_more() {
+    let mut client = Client::standalone();
+    client.run(|b| _ = b.append(c"create", "c").append(c"capped", true).append(c"size", 4096));
+    client.run(|b| {
+        b.append(c"insert", "c").begin_array(c"documents").push_document().append(c"_id", 1).end().end();
+    });
+    let found =
+        client.run(|b| _ = b.append(c"find", "c").append(c"tailable", true).append(c"awaitData", true));
+    let id = found.view().get("cursor").and_then(|cursor| cursor.as_document()?.get("id")?.as_i64()).unwrap();
+    let more = command(0, |b| _ = b.append(c"getMore", id).append(c"collection", "c"));
+    let HandlerStatus::Wait(Event::Other { mut ready, .. }) = client.frame(&more).0 else {
+        panic!("the cursor has no more documents")
+    };
+    assert!(!ready(std::task::Waker::noop()));
+    assert!(client.server.database.kill_cursor(id) && !client.server.database.kill_cursor(id));
+    assert!(ready(std::task::Waker::noop()));
+    let (_, reply) = client.frame(&more);
+    assert_eq!(code(&body(&reply).to_owned()), Some(237));
+}
+
+#[test]
 fn a_step_down_without_force_waits_for_a_secondary() {
     let mut client = Client::replica_set();
     let frame = command(0, |b| _ = b.append(c"replSetStepDown", 60).append(c"secondaryCatchUpPeriodSecs", 1));
