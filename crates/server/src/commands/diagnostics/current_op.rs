@@ -223,7 +223,10 @@ fn entry(
             if current.command == "getMore"
                 && let Some(id) = body.get("getMore")
             {
-                entry.begin_document(c"cursor").append(c"cursorId", id).end();
+                let operation = current.operation.as_ref();
+                let opener = operation.and_then(|operation| operation.originating_command());
+                entry.begin_document(c"cursor").append(c"cursorId", id);
+                entry.append_optional(c"originatingCommand", opener.map(|command| command.view())).end();
             }
         }
         // No operation holds a lock while it runs.
