@@ -259,7 +259,7 @@ const WITHOUT_EFFECT: &str = "
 
 | command | fields |
 |---|---|
-| `find` | `allowPartialResults` `oplogReplay` |
+| `find` | `allowPartialResults` `oplogReplay` `readOnce` |
 | `count` | `fields` |
 | `getMore` | `lastKnownCommittedOpTime` |
 | `hello` | unknown fields |

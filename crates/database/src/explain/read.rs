@@ -35,7 +35,7 @@ impl Database {
             return Ok(missing(namespace, &read.matcher, verbosity, "EOF"));
         };
         if collection.is_view() {
-            let pipeline = request.to_pipeline()?;
+            let pipeline = request.to_view_pipeline()?;
             let hint = request.hint_of_pipeline();
             let request = AggregateRequest { hint, ..AggregateRequest::new(stages(&pipeline)) };
             return self.explain_aggregate(scope, &request, verbosity);

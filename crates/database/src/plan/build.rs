@@ -120,6 +120,10 @@ pub(crate) fn plan(
     if near.is_some() && searched.is_some() {
         bail!(BadValue, "text and geoNear not allowed in same query");
     }
+    let natural = read.sort.as_ref().and_then(|sort| sort.natural());
+    if let (Some(hint), Some(ascends), None) = (&read.hint, natural, near) {
+        hint.check_natural(ascends)?;
+    }
     let provides = |kind: MetaKind| match kind {
         MetaKind::TextScore => searched.is_some(),
         _ => near.is_some() && kind.is_geo_near(),
@@ -132,7 +136,6 @@ pub(crate) fn plan(
     let snapshot = view.snapshot.as_ref();
     let trials = Trials::new(&data.cached_plans);
     let describe = || describe(collection, &read);
-    let natural = read.sort.as_ref().and_then(|sort| sort.natural());
     let plan_with = |indexes: &[Arc<Index>], restricted: bool| {
         let planning = Planning { indexes, read: &read, snapshot, context, trials: &trials };
         let hint = read.hint.as_ref().filter(|hint| hint_applies(hint, &read, restricted));

@@ -73,15 +73,28 @@ impl Hint {
         })
     }
 
+    /// Checks that a hint agrees with a `$natural` sort.
+    ///
+    /// Errors: BadValue.
+    pub(crate) fn check_natural(&self, ascends: bool) -> Result<()> {
+        match self {
+            Hint::Natural { forward } if *forward == ascends => Ok(()),
+            Hint::Natural { .. } => {
+                bail!(BadValue, "$natural hint must be in the same direction as $natural sort order")
+            }
+            _ => bail!(BadValue, "index hint not allowed with $natural sort order"),
+        }
+    }
+
     fn parse_key(key: Document<'_>) -> Result<Hint> {
         let Some(natural) = key.get("$natural") else { return Ok(Hint::Key(key.to_owned())) };
         if key.iter().count() > 1 {
-            bail!(BadValue, "$natural must be the only field of a hint: {key}");
+            bail!(BadValue, "Cannot include '$natural' in compound hint: {key}");
         }
         match natural.as_number().map(|number| number.to_f64()) {
             Some(1.0) => Ok(Hint::Natural { forward: true }),
             Some(-1.0) => Ok(Hint::Natural { forward: false }),
-            _ => Err(err!(BadValue, "$natural hint must be specified as 1 or -1")),
+            _ => Err(err!(BadValue, "$natural hint cannot be set to a value other than -1 or 1.")),
         }
     }
 }
@@ -132,18 +145,10 @@ fn same_pattern(a: Document<'_>, b: Document<'_>) -> bool {
 /// Returns the range of keys from `min` (inclusive) to `max` (exclusive).
 ///
 /// Errors: 51174 if a bound does not have the index's fields in order, 51175 for bounds in the
-/// wrong order, 51176 for bounds with different fields.
+/// wrong order.
 pub(crate) fn range(index: &Index, read: &Read) -> Result<Range> {
     if index.spec.wildcard.is_some() {
         return Err(incompatible());
-    }
-    if let (Some(min), Some(max)) = (&read.min, &read.max) {
-        let names = |document: &DocumentBuf| -> Vec<String> {
-            document.view().iter().map(|element| element.name().to_string()).collect()
-        };
-        if names(min) != names(max) {
-            bail!(51176, "min and max must have the same field names");
-        }
     }
     let bound = |document: &Option<DocumentBuf>| match document {
         Some(document) => key(index, document.view(), read.matcher.collation()).map(Some),

@@ -17,7 +17,7 @@ use crate::plan::{Hint, Read, note_sort_key, read_missing, required_metadata};
 use crate::scope::Scope;
 use crate::storage_error;
 use crate::watch::Interest;
-use base::bson::{Builder, Document, DocumentBuf, DocumentCow, Element, FieldName};
+use base::bson::{Builder, Document, DocumentBuf, DocumentCow, FieldName};
 use base::encoding;
 use base::{Namespace, Result, bail, err};
 use query::matcher::{Matcher, mentions_expr};
@@ -57,6 +57,8 @@ pub struct FindRequest<'a> {
     pub await_data: bool,
     /// Allows a blocking sort to spill to disk; `None` uses the server's setting.
     pub allow_disk_use: Option<bool>,
+    /// The name of a set option that a find on a view cannot have, beside these fields.
+    pub not_on_views: Option<&'static str>,
 }
 
 impl<'a> FindRequest<'a> {
@@ -114,21 +116,30 @@ impl<'a> FindRequest<'a> {
         }
     }
 
-    /// Returns the request as pipeline stages, for views.
+    /// Returns the request on a view as pipeline stages.
+    ///
+    /// Errors: InvalidPipelineOperator.
+    pub(crate) fn to_view_pipeline(&self) -> Result<DocumentBuf> {
+        let pipeline = self.to_pipeline()?;
+        match self.not_on_views {
+            Some(option) => Err(not_in_pipelines(option)),
+            None => Ok(pipeline),
+        }
+    }
+
+    /// Returns the request as pipeline stages.
     pub(crate) fn to_pipeline(&self) -> Result<DocumentBuf> {
-        let unsupported =
-            |message: &str| Err(err!(InvalidPipelineOperator, "{message} not supported on views"));
+        let options = [
+            ("min", self.min.is_some()),
+            ("max", self.max.is_some()),
+            ("returnKey", self.return_key),
+            ("showRecordId", self.show_record_id),
+        ];
+        if let Some((option, _)) = options.into_iter().find(|(_, is_set)| *is_set) {
+            return Err(not_in_pipelines(option));
+        }
         if self.tailable {
-            bail!(OptionNotSupportedOnView, "option 'tailable' not supported on views");
-        }
-        if self.min.is_some() || self.max.is_some() || self.return_key || self.show_record_id {
-            return unsupported("min, max, returnKey and showRecordId");
-        }
-        let is_match = |field: Element<'_>| {
-            field.value().as_document().is_some_and(|projected| projected.find("$elemMatch").is_some())
-        };
-        if self.projection.iter().any(is_match) {
-            return unsupported("$elemMatch of a projection");
+            bail!(InvalidPipelineOperator, "Tailable cursors are not supported in aggregation.");
         }
         let mut out = Builder::new();
         out.begin_array(c"pipeline");
@@ -186,7 +197,7 @@ impl Database {
             return Ok(cursor);
         };
         if collection.is_view() {
-            let pipeline = request.to_pipeline()?;
+            let pipeline = request.to_view_pipeline()?;
             let request = AggregateRequest {
                 allow_disk_use: request.allow_disk_use,
                 hint: request.hint_of_pipeline(),
@@ -221,7 +232,6 @@ impl Database {
         let Scope { operation, namespace, context, .. } = scope;
         let natural = read.sort.as_ref().map(|sort| sort.natural());
         let order = match natural {
-            Some(None | Some(false)) if request.tailable => return Err(unsorted_tail()),
             Some(None) => {
                 let pipeline = request.to_pipeline()?;
                 let request = AggregateRequest {
@@ -271,9 +281,6 @@ impl Database {
         if collection.options.capped.is_none() {
             return Err(uncapped_tail(&collection.namespace));
         }
-        if read.sort.as_ref().is_some_and(|sort| sort.natural() != Some(true)) {
-            return Err(unsorted_tail());
-        }
         if let Some(data) = &collection.data {
             data.scans.total.fetch_add(1, Relaxed);
             data.scans.tailable.fetch_add(1, Relaxed);
@@ -288,17 +295,16 @@ pub(crate) fn stages(document: &DocumentBuf) -> base::bson::Array<'_> {
     value.and_then(|value| value.as_array()).unwrap_or(base::bson::Array::EMPTY)
 }
 
+fn not_in_pipelines(option: &str) -> base::Error {
+    err!(InvalidPipelineOperator, "Option {option} not supported in aggregation.")
+}
+
 /// Returns the error for a tailable cursor on a collection that is not capped.
 fn uncapped_tail(namespace: &Namespace) -> base::Error {
     err!(
         BadValue,
         "error processing query: ns={namespace} tailable cursor requested on non capped collection"
     )
-}
-
-/// Returns the error for a tailable cursor with a sort other than the natural order.
-fn unsorted_tail() -> base::Error {
-    err!(BadValue, "cannot use tailable option with a sort other than {{$natural: 1}}")
 }
 
 /// Applies a find's projection and options to records.

@@ -30,12 +30,20 @@ pub(crate) struct Parts<'a> {
     batch_size: u64,
     single_batch: bool,
     no_timeout: bool,
+    read_once: bool,
 }
 
 fn find(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let parts = Parts::read(&mut call.fields())?;
     if parts.request.tailable && call.transaction.is_some() {
         bail!(InvalidOptions, "It is illegal to open a tailable cursor in a transaction");
+    }
+    // Apart from this rule, reading once has no effect here: the cache needs no hint.
+    if parts.read_once && call.transaction.is_some() {
+        bail!(
+            OperationNotSupportedInTransaction,
+            "The 'readOnce' option is not supported within a transaction."
+        );
     }
     call.check_uuid(&parts.namespace, parts.uuid)?;
     call.apply_query_settings(parts.settings)?;
@@ -83,7 +91,7 @@ impl<'a> Parts<'a> {
             ..FindRequest::new(filter)
         };
         let batch_size = fields.natural("batchSize")?;
-        let parts = Parts {
+        let mut parts = Parts {
             namespace,
             request,
             collation: fields.collation()?,
@@ -93,24 +101,43 @@ impl<'a> Parts<'a> {
             batch_size: batch_size.unwrap_or(FIRST_BATCH),
             single_batch: fields.strict_boolean("singleBatch")?.unwrap_or(false),
             no_timeout: fields.strict_boolean("noCursorTimeout")?.unwrap_or(false),
+            read_once: fields.strict_boolean("readOnce")?.unwrap_or(false),
         };
         // Only sharded clusters have partial results, and each oplog read is already fast. Both
         // flags have no effect on a single node, as in MongoDB.
-        fields.strict_boolean("allowPartialResults")?;
+        let partial = fields.strict_boolean("allowPartialResults")?.unwrap_or(false);
         fields.strict_boolean("oplogReplay")?;
         fields.refuse_unless_default("includeQueryStatsMetrics")?;
         fields.refuse_unless_default("term")?;
         fields.finish()?;
         parts.check()?;
+        let options = [
+            ("noCursorTimeout", parts.no_timeout),
+            ("allowPartialResults", partial),
+            ("singleBatch", parts.single_batch && parts.request.limit != 1),
+            ("readOnce", parts.read_once),
+        ];
+        parts.request.not_on_views = options.into_iter().find(|(_, is_set)| *is_set).map(|(name, _)| name);
         Ok(parts)
     }
 
     fn check(&self) -> Result<()> {
-        if self.request.await_data && !self.request.tailable {
+        let FindRequest { min, max, sort, tailable, await_data, .. } = &self.request;
+        if let (Some(min), Some(max)) = (min, max)
+            && !min.iter().map(|field| field.name()).eq(max.iter().map(|field| field.name()))
+        {
+            bail!(51176, "min and max must have the same field names");
+        }
+        if *await_data && !tailable {
             bail!(FailedToParse, "Cannot set 'awaitData' without also setting 'tailable'");
         }
-        if self.request.tailable && self.single_batch {
-            bail!(FailedToParse, "cannot use tailable option with the 'singleBatch' option");
+        let direction = sort.get("$natural").and_then(|direction| direction.as_number());
+        let is_natural = sort.iter().count() == 1 && direction.is_some_and(|number| number.to_f64() == 1.0);
+        if *tailable && !sort.is_empty() && !is_natural {
+            bail!(BadValue, "cannot use tailable option with a sort other than {{$natural: 1}}");
+        }
+        if *tailable && self.single_batch {
+            bail!(BadValue, "cannot use tailable option with the 'singleBatch' option");
         }
         Ok(())
     }
