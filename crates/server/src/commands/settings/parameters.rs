@@ -41,7 +41,7 @@ fn get_parameter(call: &mut Call<'_>) -> Result<HandlerStatus> {
             let mut options = crate::protocol::fields::Fields::of_document("getParameter", options);
             let details = options.flag("showDetails")?.unwrap_or(false);
             let all = options.flag("allParameters")?.unwrap_or(false);
-            set_at = options.string("setAt")?.map(set_at_runtime).transpose()?;
+            set_at = options.string("setAt")?.map(parse_set_at).transpose()?;
             options.finish()?;
             (all, details)
         }
@@ -51,9 +51,9 @@ fn get_parameter(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let parameters = all_parameters(call);
     let before = call.reply.len();
     for (name, value, changeable) in &parameters {
-        let is_meant = set_at.is_none_or(|runtime| *changeable == runtime);
-        if is_meant && (all || names.contains(name)) {
-            append(call.reply, name, value, details.then_some(*changeable));
+        let settable = SettableAt { runtime: *changeable, startup: !NOT_AT_STARTUP.contains(name) };
+        if set_at.is_none_or(|is_meant| is_meant(settable)) && (all || names.contains(name)) {
+            append(call.reply, name, value, details.then_some(settable));
         }
     }
     if call.reply.len() == before && set_at.is_none() {
@@ -63,13 +63,23 @@ fn get_parameter(call: &mut Call<'_>) -> Result<HandlerStatus> {
     Ok(HandlerStatus::Done)
 }
 
-/// Parses `setAt`. Returns true for parameters that can change at run time.
+/// When clients can set a parameter.
+#[derive(Clone, Copy)]
+struct SettableAt {
+    runtime: bool,
+    startup: bool,
+}
+
+/// Parameters that MongoDB does not take at startup.
+const NOT_AT_STARTUP: [&str; 4] = ["authSchemaVersion", FEATURE_VERSION, "sslMode", "tlsMode"];
+
+/// Parses `setAt`.
 ///
 /// Errors: BadValue.
-fn set_at_runtime(set_at: &str) -> Result<bool> {
+fn parse_set_at(set_at: &str) -> Result<fn(SettableAt) -> bool> {
     match set_at {
-        "runtime" => Ok(true),
-        "startup" => Ok(false),
+        "runtime" => Ok(|settable| settable.runtime),
+        "startup" => Ok(|settable| settable.startup),
         other => Err(Error::unknown_value("getParameter.setAt", other)),
     }
 }
@@ -117,11 +127,12 @@ fn all_parameters(call: &Call<'_>) -> Vec<(&'static str, ParameterValue, bool)> 
     parameters
 }
 
-fn append(reply: &mut Builder, name: &str, value: &ParameterValue, details: Option<bool>) {
-    let Some(changeable) = details else { return append_value(reply, name, value) };
+fn append(reply: &mut Builder, name: &str, value: &ParameterValue, details: Option<SettableAt>) {
+    let Some(settable) = details else { return append_value(reply, name, value) };
     reply.begin_document(FieldName::trusted(name));
     append_value(reply, "value", value);
-    reply.append(c"settableAtRuntime", changeable).append(c"settableAtStartup", false).end();
+    reply.append(c"settableAtRuntime", settable.runtime);
+    reply.append(c"settableAtStartup", settable.startup).end();
 }
 
 fn append_value(reply: &mut Builder, name: &str, value: &ParameterValue) {
