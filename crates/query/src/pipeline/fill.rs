@@ -98,6 +98,11 @@ fn append_windows(stages: &mut Builder, options: Document<'_>, output: Document<
         }
     }
     let partition = partition(options)?;
+    if let Some(sort_by) =
+        options.get("sortBy").filter(|value| !value.is_nullish() && value.as_document().is_none())
+    {
+        return Err(Error::wrong_type("$fill.sortBy", sort_by.kind(), "object"));
+    }
     if windows.is_empty() {
         return Ok(());
     }
@@ -117,8 +122,11 @@ fn partition(options: Document<'_>) -> Result<Builder> {
         (Some(_), Some(_)) => {
             bail!(6050204, "Maximum one of 'partitionBy' and 'partitionByFields can be specified in '$fill'");
         }
-        (Some(expression), None) => {
+        (Some(expression @ (Value::String(_) | Value::Document(_) | Value::Null)), None) => {
             partition.append(c"partitionBy", expression);
+        }
+        (Some(other), None) => {
+            return Err(Error::wrong_type("$fill.partitionBy", other.kind(), "[string, object"));
         }
         (None, Some(Value::Array(fields))) => {
             partition.begin_document(c"partitionBy");
