@@ -117,8 +117,8 @@ impl Spec {
                 "showSystemEvents" => parsed.show_system = flag(&field)?,
                 "showRawUpdateDescription" => parsed.raw_updates = flag(&field)?,
                 "showExpandedEvents" => parsed.expanded = flag(&field)?,
-                // Accepted without effect: chunks migrate only between shards.
-                "showMigrationEvents" => drop(flag(&field)?),
+                // Accepted without effect: chunks migrate only between shards, and lookups always match the collection.
+                "showMigrationEvents" | "matchCollectionUUIDForUpdateLookup" => drop(flag(&field)?),
                 other => {
                     return Err(Error::unknown_field(format_args!("$changeStream.{other}")));
                 }
