@@ -16,6 +16,7 @@ mod count;
 mod definition;
 mod densify;
 pub(crate) mod depth;
+mod explained;
 mod external;
 mod facet;
 mod fields;

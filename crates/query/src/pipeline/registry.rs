@@ -5,9 +5,9 @@ use super::definition::{Parser, Rights, RunsOn, Stable, StageDefinition};
 use super::external::{self, External};
 use super::parse::{Parsed, Scope};
 use super::{
-    bucket, bucket_auto, change_stream, count, densify, facet, fill, geo_near, graph_lookup, group, limit,
-    lookup, r#match, merge, optimize, out, project, redact, replace_root, sample, set_window_fields, sort,
-    source, union_with, unwind,
+    bucket, bucket_auto, change_stream, count, densify, explained, facet, fill, geo_near, graph_lookup,
+    group, limit, lookup, r#match, merge, optimize, out, project, redact, replace_root, sample,
+    set_window_fields, sort, source, union_with, unwind,
 };
 use base::bson::{Array, Element};
 use base::{Error, Result, err};
@@ -58,7 +58,7 @@ pub(crate) static STAGES: &[StageDefinition] = &[
         .only_read_concern("local")
         .requires(Rights::By(external::current_op_rights))
         .stable(Stable::No),
-    stage("$densify", densify::parse),
+    stage("$densify", densify::parse).explained_by(explained::densify),
     stage("$documents", source::parse_documents).documents_from(Own).runs_on(RunsOn::Database),
     stage("$facet", facet::parse).not_in_facet().creates_documents().reads(facet::inputs),
     stage("$fill", fill::parse),
@@ -110,23 +110,25 @@ pub(crate) static STAGES: &[StageDefinition] = &[
     refused("$rankFusion"),
     stage("$redact", redact::parse).in_streams(),
     stage("$replaceRoot", replace_root::parse_replace_root).in_streams(),
-    stage("$replaceWith", replace_root::parse_replace_with).in_streams(),
+    stage("$replaceWith", replace_root::parse_replace_with)
+        .in_streams()
+        .explained_by(explained::replace_with),
     stage("$sample", sample::parse),
     refused("$scoreFusion"),
     search("$search").stable(Stable::No),
     search("$searchBeta").stable(Stable::No),
     search("$searchMeta"),
     stage("$set", project::parse_add_fields).in_streams(),
-    stage("$setWindowFields", set_window_fields::parse),
+    stage("$setWindowFields", set_window_fields::parse).explained_by(explained::set_window_fields),
     refused("$shardedDataDistribution")
         .documents_from(Own)
         .requires(Rights::Cluster("shardedDataDistribution")),
     stage("$skip", limit::parse_skip),
-    stage("$sort", sort::parse),
+    stage("$sort", sort::parse).explained_by(explained::sort),
     stage("$sortByCount", count::parse_sort_by_count),
     stage("$unionWith", union_with::parse).reads(union_with::inputs),
     stage("$unset", project::parse_unset).in_streams(),
-    stage("$unwind", unwind::parse),
+    stage("$unwind", unwind::parse).explained_by(explained::unwind),
     search("$vectorSearch"),
 ];
 
