@@ -380,9 +380,11 @@ pub(crate) fn from_entry(entry: Document<'_>, context: &Context) -> Result<Colle
     Ok(Collection { namespace, uuid, options, data, generation: stored_generation(entry) })
 }
 
-/// Returns true if the database can be opened with this entry.
-pub(crate) fn can_be_read(entry: &DocumentBuf) -> bool {
-    from_entry(entry.view(), &Context::new(0, 1, Arc::new(Uninterrupted))).is_ok()
+/// Checks that the database can be opened with this entry.
+///
+/// Errors: as [`from_entry`].
+pub(crate) fn check_entry(entry: &DocumentBuf) -> Result<()> {
+    from_entry(entry.view(), &Context::new(0, 1, Arc::new(Uninterrupted))).map(drop)
 }
 
 /// Returns the catalog generation that wrote the entry.

@@ -239,13 +239,13 @@ impl<'a> CreateFields<'a> {
             self.validator.is_some() || self.level.is_some() || self.action.is_some() || self.prepares;
         let validator = match has_validator {
             true => {
-                if self.validator.is_some() && namespace.is_internal() {
+                let filter = self.validator.unwrap_or(Document::EMPTY);
+                if !filter.is_empty() && namespace.is_internal() {
                     bail!(
                         InvalidOptions,
                         "Document validators are not allowed on {namespace}, a collection of the server's own"
                     );
                 }
-                let filter = self.validator.unwrap_or(Document::EMPTY);
                 // Validation uses the collection's collation, independent of the writing command.
                 let context = context.with_collation(self.collation.clone());
                 let validator =

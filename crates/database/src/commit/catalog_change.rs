@@ -7,7 +7,7 @@
 
 use crate::catalog::collection::{Collection, Counts, Data, Options};
 use crate::catalog::history::replaced_by;
-use crate::catalog::{Catalog, SavedState, can_be_read, entry, entry_with};
+use crate::catalog::{Catalog, SavedState, check_entry, entry, entry_with};
 use crate::changes::logged::LoggedCommand;
 use crate::database::Database;
 use crate::index::{Index, IndexSpec};
@@ -304,6 +304,15 @@ impl<'db> CatalogChange<'db> {
         self.database.random.uuid()
     }
 
+    /// Adds or replaces a collection with a changed name or with changed options, which the next start must be able to
+    /// read.
+    ///
+    /// Errors: InvalidOptions and others, if `create` refuses these options under this name.
+    pub(crate) fn put_changed(&mut self, collection: Collection) -> Result<Arc<Collection>> {
+        check_entry(&entry(&collection))?;
+        self.put_collection(collection)
+    }
+
     /// Adds or replaces a collection in the catalog.
     pub(crate) fn put_collection(&mut self, mut collection: Collection) -> Result<Arc<Collection>> {
         debug_assert!(collection.generation <= self.generation, "the collection is of a later catalog");
@@ -314,7 +323,7 @@ impl<'db> CatalogChange<'db> {
         );
         collection.generation = self.generation;
         let stored = entry(&collection);
-        debug_assert!(can_be_read(&stored), "the next start could not read {}", stored.view());
+        debug_assert!(check_entry(&stored).is_ok(), "the next start could not read {}", stored.view());
         self.change.batch.put(CATALOG, collection.namespace.as_str().as_bytes(), Value::from(stored.bytes()));
         if let Some(data) = &collection.data {
             self.change.side_effects.push(SideEffect::Generation(data.ident, Some(collection.generation)));

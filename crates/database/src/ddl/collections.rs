@@ -233,7 +233,7 @@ impl Database {
                 // A rename to another database makes a new collection with the same documents.
                 renamed.uuid = change.new_uuid();
             }
-            change.put_collection(renamed).map(drop)
+            change.put_changed(renamed).map(drop)
         })
     }
 }

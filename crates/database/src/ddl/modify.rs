@@ -114,7 +114,7 @@ impl Database {
                         None if is_dry_run => Ok(Registered::Nothing),
                         None => {
                             change.log(|| LoggedCommand::modify(&before, &after));
-                            let uuid = change.put_collection(after)?.uuid;
+                            let uuid = change.put_changed(after)?.uuid;
                             Ok(Registered::New(Vec::new(), uuid))
                         }
                     }
@@ -155,7 +155,7 @@ impl Database {
             let mut collection = Collection::clone(&before);
             change_it(&mut collection)?;
             change.log(|| LoggedCommand::modify(&before, &collection));
-            change.put_collection(collection).map(drop)
+            change.put_changed(collection).map(drop)
         })
     }
 }

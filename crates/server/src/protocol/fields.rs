@@ -24,6 +24,7 @@ use base::{Error, Namespace, Result, bail, err};
 use database::check_writable;
 use smallvec::SmallVec;
 use std::borrow::Cow;
+use std::ops::RangeInclusive;
 use wire::request::{Documents, Request};
 
 /// Fields of a command or nested document that no call has taken yet.
@@ -153,17 +154,28 @@ impl<'a> Fields<'a> {
         self.typed(name, NUMBERS, |value| value.as_number().map(|number| number.to_i64_coerced()))
     }
 
+    /// Takes an integer within bounds.
+    ///
+    /// Errors: BadValue for another number.
+    pub(crate) fn bounded(&mut self, name: &str, bounds: RangeInclusive<i64>) -> Result<Option<i64>> {
+        let value = self.integer(name)?;
+        let (least, greatest) = bounds.into_inner();
+        match value {
+            Some(value) if value < least => {
+                Err(err!(BadValue, "BSON field '{name}' value must be >= {least}, actual value '{value}'"))
+            }
+            Some(value) if value > greatest => {
+                Err(err!(BadValue, "BSON field '{name}' value must be <= {greatest}, actual value '{value}'"))
+            }
+            _ => Ok(value),
+        }
+    }
+
     /// Takes an integer that is not negative.
     ///
     /// Errors: BadValue for a negative number.
     pub(crate) fn natural(&mut self, name: &str) -> Result<Option<u64>> {
-        self.integer(name)?
-            .map(|value| {
-                u64::try_from(value).map_err(|_| {
-                    err!(BadValue, "BSON field '{name}' value must be >= 0, actual value '{value}'")
-                })
-            })
-            .transpose()
+        Ok(self.bounded(name, 0..=i64::MAX)?.map(|value| value as u64))
     }
 
     /// Takes a number of any type as a double.

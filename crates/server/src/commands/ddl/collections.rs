@@ -292,7 +292,7 @@ fn coll_mod(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let namespace = fields.namespace()?;
     let validator = fields.document("validator")?;
-    if validator.is_some() && namespace.is_internal() {
+    if validator.is_some_and(|filter| !filter.is_empty()) && namespace.is_internal() {
         bail!(InvalidOptions, "Document validators are not allowed on {namespace}");
     }
     let level = fields.string("validationLevel")?;

@@ -7,7 +7,6 @@
 
 use crate::access::{Action, Requirements, requirements};
 use crate::call::{Call, HandlerStatus, Row};
-use crate::protocol::fields::Fields;
 use base::bson::{Builder, Document, FieldName, Value};
 use base::{Namespace, Result, bail};
 use database::{MeasuredRange, Reads, Span, time};
@@ -22,7 +21,7 @@ pub(crate) const COLL_STATS: Row =
 fn coll_stats(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let namespace = fields.namespace()?;
-    let scale = scale(&mut fields)?;
+    let scale = fields.bounded("scale", 1..=i64::MAX)?.unwrap_or(1);
     fields.finish()?;
     let database = &call.server.database;
     if let Some(collection) = database.collection(&namespace) {
@@ -34,14 +33,6 @@ fn coll_stats(call: &mut Call<'_>) -> Result<HandlerStatus> {
     Ok(HandlerStatus::Done)
 }
 
-fn scale(fields: &mut Fields<'_>) -> Result<i64> {
-    let scale = fields.integer("scale")?.unwrap_or(1);
-    if scale < 1 {
-        bail!(BadValue, "BSON field 'scale' value must be >= 1, actual value '{scale}'");
-    }
-    Ok(scale)
-}
-
 /// The largest scale of `dbStats`: a pebibyte.
 const SCALE_MAX: i64 = 1 << 50;
 
@@ -51,10 +42,7 @@ pub(crate) const DB_STATS: Row = Row::read("dbStats", db_stats, Requirements::Da
 
 fn db_stats(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields().after_name();
-    let scale = scale(&mut fields)?;
-    if scale > SCALE_MAX {
-        bail!(BadValue, "BSON field 'scale' value must be <= {SCALE_MAX}, actual value '{scale}'");
-    }
+    let scale = fields.bounded("scale", 1..=SCALE_MAX)?.unwrap_or(1);
     let free_storage = fields.flag("freeStorage")?.unwrap_or(false);
     fields.finish()?;
     let database = &call.server.database;
