@@ -336,10 +336,8 @@ impl Parser {
                 self.partial = Some(filter.to_owned());
             }
             "v" => version(value)?,
-            // The namespace, sent by older clients.
-            "ns" => {
-                text(name, value)?;
-            }
+            // The namespace, sent by older clients. MongoDB ignores every value.
+            "ns" => {}
             "collation" => {
                 let collation = document(name, value)?;
                 if collation.is_empty() {
@@ -351,14 +349,24 @@ impl Parser {
                 let options = document(name, value)?;
                 self.options.append(FieldName::new(name)?, options);
             }
-            "weights" | "default_language" | "language_override" | "textIndexVersion" => {
+            "weights" => {
+                if !matches!(value, Value::Document(_) | Value::Array(_) | Value::String(_)) {
+                    return Err(wrong_type(name, "an object", value));
+                }
                 self.options.append(FieldName::new(name)?, value);
+            }
+            "default_language" | "language_override" => {
+                self.options.append(FieldName::new(name)?, text(name, value)?);
             }
             "min" | "max" => {
                 let bound = value.as_number().ok_or_else(|| wrong_type(name, "a number", value))?;
                 self.options.append(FieldName::new(name)?, bound.to_f64());
             }
-            "2dsphereIndexVersion" | "bits" | "finestIndexedLevel" | "coarsestIndexedLevel" => {
+            "textIndexVersion"
+            | "2dsphereIndexVersion"
+            | "bits"
+            | "finestIndexedLevel"
+            | "coarsestIndexedLevel" => {
                 if value.as_number().is_none() {
                     return Err(wrong_type(name, "a number", value));
                 }
@@ -373,8 +381,10 @@ impl Parser {
                 self.options.append(FieldName::new(name)?, projection);
                 self.wildcard_projection = Some(projection.to_owned());
             }
-            // No effect since MongoDB 3.0, but accepted.
-            "dropDups" => {}
+            // No effect since MongoDB 3.0, but checked.
+            "dropDups" => {
+                flag(name, value)?;
+            }
             // An option of the index made by create; createIndexes may only repeat it.
             "clustered" => self.clustered = flag(name, value)?,
             "prepareUnique" => self.prepare_unique = flag(name, value)?,
@@ -739,7 +749,11 @@ fn flag(name: &str, value: Value<'_>) -> Result<bool> {
     match value {
         Value::Boolean(_) => Ok(value.is_truthy()),
         _ if value.as_number().is_some() => Ok(value.is_truthy()),
-        _ => Err(wrong_type(name, "a bool", value)),
+        // MongoDB's text lacks the quote after the name.
+        _ => bail!(
+            TypeMismatch,
+            "The field '{name} has value {name}: {value}, which is not convertible to bool"
+        ),
     }
 }
 

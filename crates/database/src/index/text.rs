@@ -51,10 +51,10 @@ pub(super) fn stored(key: Document<'_>, options: Document<'_>) -> Result<Stored>
     let version = version(options.get("textIndexVersion"))?;
     let (fixed, parts, fields) = fixed_pattern(key)?;
     let weights = weights(fields, options.get("weights"))?;
-    let default_language = text_option(options, "default_language", "english", "needs a string type")?;
+    let default_language = text_option(options, "default_language", "english");
     let language = Language::named(&default_language, version)
         .ok_or_else(|| err!(CannotCreateIndex, "default_language is not valid"))?;
-    let language_override = text_option(options, "language_override", "language", "must be a string")?;
+    let language_override = text_option(options, "language_override", "language");
     if language_override.is_empty() || language_override.starts_with('$') || language_override.contains('.') {
         bail!(CannotCreateIndex, "language_override is not valid");
     }
@@ -163,10 +163,7 @@ fn weights(fields: Vec<String>, given: Option<Value<'_>>) -> Result<DocumentBuf>
         Some(Value::String("$**")) => {
             weights.insert("$**".to_string(), 1);
         }
-        Some(Value::String(_) | Value::Array(_)) => {
-            bail!(CannotCreateIndex, "text index option 'weights' must be an object");
-        }
-        Some(_) => bail!(TypeMismatch, "text index option 'weights' must be an object"),
+        Some(_) => bail!(CannotCreateIndex, "text index option 'weights' must be an object"),
     }
     if weights.is_empty() {
         bail!(CannotCreateIndex, "text index option 'weights' must specify fields or the wildcard");
@@ -199,13 +196,9 @@ fn check_field(field: &str) -> Result<()> {
     Err(err!(CannotCreateIndex, "{problem}"))
 }
 
-/// Returns a text option or its default. Errors: CannotCreateIndex for another type.
-fn text_option(options: Document<'_>, name: &str, default: &str, must_be: &str) -> Result<String> {
-    match options.get(name) {
-        None => Ok(default.to_string()),
-        Some(Value::String(text)) => Ok(text.to_string()),
-        Some(_) => Err(err!(TypeMismatch, "{name} {must_be}")),
-    }
+/// Returns a text option or its default. The type is checked before.
+fn text_option(options: Document<'_>, name: &str, default: &str) -> String {
+    options.get(name).and_then(|value| value.as_str()).unwrap_or(default).to_string()
 }
 
 /// Parses `textIndexVersion`.

@@ -60,15 +60,15 @@ fn bad_specifications_are_refused() {
     refused("key: {a: 'text', b: 'hashed'}", "Can't use more than one index plugin for a single index.");
     refused(&text("weights: {a: 0}"), "must be in the exclusive interval (0,100000) but found: 0");
     refused(&text("weights: {a: 'x'}"), "weight for text index needs numeric type");
-    refused(&text("weights: 1"), "text index option 'weights' must be an object");
+    refused(&text("weights: 1"), "The field 'weights' must be an object, but got int");
     refused(&text("weights: {'a..b': 1}"), "weight cannot have empty path component");
     refused(&text("weights: {'a.$b': 1}"), "weight cannot have path component with $ prefix");
     refused(&text("default_language: 'klingon'"), "default_language is not valid");
-    refused(&text("default_language: 1"), "default_language needs a string type");
+    refused(&text("default_language: 1"), "The field 'default_language' must be a string, but got int");
     refused(&text("language_override: 'a.b'"), "language_override is not valid");
-    refused(&text("language_override: 1"), "language_override must be a string");
+    refused(&text("language_override: 1"), "The field 'language_override' must be a string, but got int");
     refused(&text("textIndexVersion: 4"), "bad textIndexVersion: 4");
-    refused(&text("textIndexVersion: '3'"), "text index option 'textIndexVersion' must be a number");
+    refused(&text("textIndexVersion: '3'"), "The field 'textIndexVersion' must be a number, but got string");
     refused(
         &text("collation: {locale: 'fr'}"),
         "Index type 'text' does not support collation: { locale: \"fr\"",
