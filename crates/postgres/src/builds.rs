@@ -1,7 +1,6 @@
 //! Index builds of this front and of others: writers report changed records to the builder through a table.
 //!
-//! The builder reads the reports while it holds the fence. No commit is under way then, so the reports are complete. It
-//! has read most of them before, because commits wait for the fence.
+//! The builder reads the reports while it holds the fence. No commit is under way then, so the reports are complete.
 
 use crate::connection::Param;
 use crate::failure::PgResult;
@@ -13,9 +12,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use storage::Ident;
 use storage::store::{Build, SideEffect};
-
-/// Number of marks read in one query.
-const MARKS_AT_ONCE: usize = 4096;
 
 /// The index builds of this front, and builds of other fronts that its writers have found.
 #[derive(Default)]
@@ -109,42 +105,23 @@ impl Builds {
         Ok(())
     }
 
-    /// Returns the builds of this front.
-    fn own(&self) -> Vec<(Ident, Arc<Build>, (i64, u64))> {
+    /// Reads the reports for the builds of this front. The caller holds the fence.
+    pub(crate) fn read_reports(&self, front: &Front, conn: &mut PooledConnection) -> PgResult<()> {
         let is_own = |(ident, known): (&Ident, &KnownBuild)| {
             known.is_own.then(|| (*ident, known.build.clone(), known.begun))
         };
-        self.0.lock().iter().filter_map(is_own).collect()
-    }
-
-    /// Reads the marks for the builds of this front.
-    pub(crate) fn read_marks(&self, front: &Front, conn: &mut PooledConnection) -> PgResult<()> {
-        for (ident, build, _) in self.own() {
-            let params = [Param::Int(stored_ident(ident)), Param::Int(MARKS_AT_ONCE as i64)];
-            loop {
-                let rows = conn.query(&front.statements.take_marks, &params)?;
-                for row in &rows {
-                    match row.int(0) {
-                        -1 => build.changed.fill(),
-                        record => build.changed.add(record as u64),
-                    }
-                }
-                if rows.len() < MARKS_AT_ONCE {
-                    break;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Reads the reports for the builds of this front. The caller holds the fence.
-    pub(crate) fn read_reports(&self, front: &Front, conn: &mut PooledConnection) -> PgResult<()> {
-        self.read_marks(front, conn)?;
-        for (ident, build, begun) in self.own() {
+        let builds: Vec<(Ident, Arc<Build>, (i64, u64))> = self.0.lock().iter().filter_map(is_own).collect();
+        for (ident, build, begun) in builds {
             // Reports of an earlier incarnation may be lost, and other fronts may have missed the build.
             if begun != (front.number(), front.incarnations().current()) {
                 build.duplicate.lock().get_or_insert((Vec::new(), Vec::new()));
                 continue;
+            }
+            for row in conn.query(&front.statements.take_marks, &[Param::Int(stored_ident(ident))])? {
+                match row.int(0) {
+                    -1 => build.changed.fill(),
+                    record => build.changed.add(record as u64),
+                }
             }
             let rows = conn.query(&front.statements.failed_build, &[Param::Int(stored_ident(ident))])?;
             if let Some(row) = rows.first() {
@@ -153,29 +130,5 @@ impl Builds {
             }
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::front::Limits;
-    use crate::state::PostgresStore;
-    use crate::testing::Cluster;
-
-    #[test]
-    fn marks_are_read_in_batches() {
-        let Some(cluster) = Cluster::start().unwrap() else { return };
-        let store = PostgresStore::open(cluster.config().unwrap(), "marks", Limits::default(), None).unwrap();
-        let (front, count) = (&store.front, 2 * MARKS_AT_ONCE as u64 + 1);
-        let build = store.builds.begin(front, Ident(64), i64::MAX as u64);
-        let stored = stored_ident(Ident(64));
-        let marks = "insert into marks.marks select";
-        let marks = format!("{marks} {stored}, n << 22 from generate_series(1::int8, {count}) n");
-        cluster.run(&[marks.as_str()]).unwrap();
-        front.run(|conn| store.builds.read_marks(front, conn)).unwrap();
-        assert!((1..=count).all(|number| build.changed.contains(number << 22)));
-        assert!(!build.changed.contains(1));
-        assert_eq!(cluster.run(&["select count(*) from marks.marks"]).unwrap(), Some(0));
     }
 }

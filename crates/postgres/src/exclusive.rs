@@ -31,14 +31,11 @@ impl<'a> CatalogLock<'a> {
         loop {
             let mut conn = front.changes.take(&|| {})?;
             front.confirm_incarnation()?;
-            let answers = store.builds.read_marks(front, &mut conn).and_then(|()| {
-                conn.call(&front.statements.begin_write, &[])?;
-                conn.call(&front.statements.lock_fence, &[])?;
-                conn.call(&front.statements.generation, &[])?;
-                conn.flush()?;
-                conn.results()
-            });
-            match answers {
+            conn.call(&front.statements.begin_write, &[])?;
+            conn.call(&front.statements.lock_fence, &[])?;
+            conn.call(&front.statements.generation, &[])?;
+            conn.flush()?;
+            match conn.results() {
                 Ok(mut answers) => {
                     let rows = answers.pop().unwrap_or_default();
                     let generation = rows.first().map_or(0, |row| row.int(0) as u64);

@@ -207,11 +207,8 @@ statements! {
         "update SCHEMA.builds set key_string = $2::bytea, type_bits = $3::bytea where ident = $1::int8",
     failed_build =>
         "select key_string, type_bits from SCHEMA.builds where ident = $1::int8 and key_string is not null",
-    /// Reads and removes a batch of the marks of an index build.
-    take_marks =>
-        "delete from SCHEMA.marks where ident = $1::int8 and record <= (select max(record) from \
-        (select record from SCHEMA.marks where ident = $1::int8 order by record limit $2::int8) first) \
-        returning record",
+    /// Reads and removes the marks of an index build.
+    take_marks => "delete from SCHEMA.marks where ident = $1::int8 returning record",
     barrier_standbys =>
         "select set_config('synchronous_commit', 'on', true), \
         pg_logical_emit_message(true, 'v', '')::text",

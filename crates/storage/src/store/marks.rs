@@ -8,6 +8,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// Number of ids per page.
+const PAGE: u64 = 4096;
+
+type Page = Box<[u64; (PAGE / 64) as usize]>;
+
 /// An index build, as known to its writers.
 #[derive(Debug)]
 pub struct Build {
@@ -32,18 +37,17 @@ impl Build {
     }
 }
 
-/// A set of record ids up to a greatest id. It takes some 30 bytes for each 64 ids in use.
+/// A set of record ids up to a greatest id. It takes one bit for each id of the pages in use.
 pub struct Marks {
     greatest: u64,
     all: AtomicBool,
-    /// A bit for each of 64 ids. Most ids of a store of several processes have a word of their own.
-    words: Mutex<HashMap<u64, u64>>,
+    pages: Mutex<HashMap<u64, Page>>,
 }
 
 impl Marks {
     /// Returns a set that stores ids up to `greatest` and ignores greater ids.
     pub fn up_to(greatest: u64) -> Marks {
-        Marks { greatest, all: AtomicBool::new(false), words: Mutex::default() }
+        Marks { greatest, all: AtomicBool::new(false), pages: Mutex::default() }
     }
 
     /// Returns the greatest stored id.
@@ -56,7 +60,11 @@ impl Marks {
         if number > self.greatest {
             return;
         }
-        *self.words.lock().entry(number / 64).or_default() |= 1 << (number % 64);
+        let mut pages = self.pages.lock();
+        let page = pages.entry(number / PAGE).or_insert_with(|| Box::new([0; (PAGE / 64) as usize]));
+        if let Some(word) = page.get_mut((number % PAGE / 64) as usize) {
+            *word |= 1 << (number % 64);
+        }
     }
 
     /// Adds all ids.
@@ -69,13 +77,15 @@ impl Marks {
         if self.all.load(Ordering::Acquire) {
             return true;
         }
-        self.words.lock().get(&(number / 64)).is_some_and(|word| word & (1 << (number % 64)) != 0)
+        let pages = self.pages.lock();
+        let word = pages.get(&(number / PAGE)).and_then(|page| page.get((number % PAGE / 64) as usize));
+        word.is_some_and(|word| word & (1 << (number % 64)) != 0)
     }
 }
 
 impl fmt::Debug for Marks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Marks up to {} in {} words", self.greatest, self.words.lock().len())
+        write!(f, "Marks up to {} in {} pages", self.greatest, self.pages.lock().len())
     }
 }
 
