@@ -352,23 +352,26 @@ fn commits_may_be_larger_than_a_document() {
     let mut server = Server::start_on(Path::new(&data), &[]).unwrap();
     let mut client = server.connect().unwrap();
     let uri = format!("mongodb://{}/", server.address());
-    let mut insert = |from: usize, lengths: &[usize]| {
-        let documents = lengths.iter().zip(from..);
-        let documents =
-            documents.map(|(length, id)| format!("{{_id: {id}, pad: '{}'}}", "z".repeat(*length)));
-        let documents: Vec<String> = documents.collect();
-        run(&mut client, &format!("{{insert: 'c', documents: [{}], $db: 'test'}}", documents.join(", ")));
+    let mut insert = |id: usize, length: usize| {
+        let document = format!("{{_id: {id}, pad: '{}'}}", "z".repeat(length));
+        run(&mut client, &format!("{{insert: 'c', documents: [{document}], $db: 'test'}}"));
     };
-    insert(0, &[200_000]);
-    insert(1, &[16_777_000]);
+    insert(0, 200_000);
+    insert(1, 16_777_000);
     assert!(succeeds(&["backup", &uri, &to]).contains("everything"));
-    insert(2, &[10_000_000, 15_000_000, 16_777_000]);
+    [10_000_000, 15_000_000, 16_777_000].into_iter().zip(2..).for_each(|(length, id)| insert(id, length));
     assert!(!succeeds(&["backup", &uri, &to]).contains("everything"));
     server.end();
     // The journal of a stopped server is that of the backup, and has no commits.
     let journal = path("data/journal");
     succeeds(&["restore", &to, "--data", &path("target"), "--journal-archive", &journal]);
     assert!(succeeds(&["verify", &path("target")]).contains("test.c: 5 documents"));
+    // A server that stops moves later commits out of its journal. A restore does not leave them out.
+    let mut server = Server::start_on(Path::new(&data), &[]).unwrap();
+    run(&mut server.connect().unwrap(), "{insert: 'c', documents: [{_id: 9}], $db: 'test'}");
+    server.end();
+    let refused = fails(&["restore", &to, "--data", &path("other"), "--journal-archive", &journal], 1);
+    assert!(refused.contains("no longer in its journal"), "{refused}");
 }
 
 #[test]

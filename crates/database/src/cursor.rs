@@ -89,8 +89,8 @@ pub struct Cursor {
     created: Instant,
     /// Number of documents still to return; `None` is unlimited.
     pub(crate) remaining_limit: Option<u64>,
-    /// Rest of maxTimeMS between requests, in milliseconds; zero is unlimited.
-    remaining_millis: u64,
+    /// Rest of maxTimeMS between requests; `None` is unlimited.
+    remaining_time: Option<Duration>,
     /// Progress of a change stream, and the resume token after the delivered events.
     stream: Option<(Progress, DocumentBuf)>,
     source: Box<dyn Stage>,
@@ -133,7 +133,7 @@ impl Cursor {
             documents: 0,
             created: time::now(),
             remaining_limit: None,
-            remaining_millis: 0,
+            remaining_time: None,
             stream: None,
             source,
             pending: None,
@@ -360,7 +360,7 @@ impl Cursors {
 
     /// Stores a cursor for later batches and returns its id.
     pub(crate) fn add(&self, mut cursor: Cursor) -> i64 {
-        cursor.remaining_millis = cursor.operation.remaining_millis();
+        cursor.remaining_time = cursor.operation.remaining_time();
         cursor.operation.no_restart();
         cursor.operation.leave_place();
         cursor.operation.pause_memory();
@@ -417,14 +417,14 @@ impl Cursors {
         slot.last_used = time::now();
         let cursor =
             slot.cursor.take().ok_or_else(|| err!(CursorInUse, "cursor id {id} is already in use"))?;
-        cursor.operation.set_max_time(cursor.remaining_millis);
+        cursor.operation.set_remaining_time(cursor.remaining_time);
         cursor.operation.resume_memory();
         Ok(cursor)
     }
 
     /// Returns a cursor that is not exhausted.
     pub fn put_back(&self, id: i64, mut cursor: Box<Cursor>) {
-        cursor.remaining_millis = cursor.operation.remaining_millis();
+        cursor.remaining_time = cursor.operation.remaining_time();
         cursor.operation.pause_memory();
         let mut resources = None;
         let mut open = self.open.lock();

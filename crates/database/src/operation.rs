@@ -233,23 +233,22 @@ impl Operation {
         operation
     }
 
-    /// Sets maxTimeMS from now; zero removes the limit. A cursor's operation is set again for each
-    /// getMore.
+    /// Sets maxTimeMS from now; zero removes the limit.
     pub fn set_max_time(&self, millis: u64) {
-        let deadline = match millis {
-            0 => 0,
-            _ => micros_now() + Duration::from_millis(millis).as_micros() as u64,
-        };
-        self.deadline.store(deadline, Relaxed);
+        self.set_remaining_time((millis != 0).then(|| Duration::from_millis(millis)));
     }
 
-    /// Returns the rest of maxTimeMS in milliseconds, rounded up; zero if unlimited. A cursor's later batches share the
+    /// Returns the rest of maxTimeMS, at least a microsecond; `None` if unlimited. A cursor's later batches share the
     /// time of the first.
-    pub fn remaining_millis(&self) -> u64 {
-        match self.deadline.load(Relaxed) {
-            0 => 0,
-            deadline => deadline.saturating_sub(micros_now()).div_ceil(1000).max(1),
-        }
+    pub fn remaining_time(&self) -> Option<Duration> {
+        let deadline = Some(self.deadline.load(Relaxed)).filter(|deadline| *deadline != 0)?;
+        Some(Duration::from_micros(deadline.saturating_sub(micros_now()).max(1)))
+    }
+
+    /// Sets the rest of maxTimeMS from now, or removes the limit.
+    pub(crate) fn set_remaining_time(&self, left: Option<Duration>) {
+        let deadline = left.map_or(0, |left| micros_now() + left.as_micros() as u64);
+        self.deadline.store(deadline, Relaxed);
     }
 
     /// Sets its memory limit in bytes. Called once, at the beginning.

@@ -141,7 +141,7 @@ impl IndexSpec {
     /// Checks rules that stored specifications need not follow, since earlier versions did not check them.
     ///
     /// Errors: CannotCreateIndex for options that exclude each other and for a path that begins with `$`, 6492800 for
-    /// `clustered: false`, errors of the options of a storage engine.
+    /// `clustered: false`, TypeMismatch for options of text indexes, errors of the options of a storage engine.
     pub(crate) fn check_new(&self, specification: Document<'_>) -> Result<()> {
         if self
             .parts
@@ -150,6 +150,8 @@ impl IndexSpec {
         {
             return Err(illegal_name());
         }
+        // Earlier versions stored these options of other indexes as given.
+        specification.iter().try_for_each(|option| check_text_option(option.name(), option.value()))?;
         if specification.get("clustered").is_some_and(|clustered| !clustered.is_truthy()) {
             bail!(6492800, "Value 'false' for field 'clustered' is invalid");
         }
@@ -349,24 +351,17 @@ impl Parser {
                 let options = document(name, value)?;
                 self.options.append(FieldName::new(name)?, options);
             }
-            "weights" => {
-                if !matches!(value, Value::Document(_) | Value::Array(_) | Value::String(_)) {
-                    return Err(wrong_type(name, "an object", value));
+            "weights" | "default_language" | "language_override" | "textIndexVersion" => {
+                if is_text(definition) {
+                    check_text_option(name, value)?;
                 }
                 self.options.append(FieldName::new(name)?, value);
-            }
-            "default_language" | "language_override" => {
-                self.options.append(FieldName::new(name)?, text(name, value)?);
             }
             "min" | "max" => {
                 let bound = value.as_number().ok_or_else(|| wrong_type(name, "a number", value))?;
                 self.options.append(FieldName::new(name)?, bound.to_f64());
             }
-            "textIndexVersion"
-            | "2dsphereIndexVersion"
-            | "bits"
-            | "finestIndexedLevel"
-            | "coarsestIndexedLevel" => {
+            "2dsphereIndexVersion" | "bits" | "finestIndexedLevel" | "coarsestIndexedLevel" => {
                 if value.as_number().is_none() {
                     return Err(wrong_type(name, "a number", value));
                 }
@@ -743,6 +738,24 @@ fn text<'a>(name: &str, value: Value<'a>) -> Result<&'a str> {
 
 fn document<'a>(name: &str, value: Value<'a>) -> Result<Document<'a>> {
     value.as_document().ok_or_else(|| wrong_type(name, "an object", value))
+}
+
+/// Returns true if a specification has a text key.
+fn is_text(specification: Document<'_>) -> bool {
+    let key = specification.get("key").and_then(|key| key.as_document());
+    key.is_some_and(|key| key.iter().any(|part| part.value().as_str() == Some("text")))
+}
+
+/// Checks the type of an option of text indexes. Errors: TypeMismatch.
+fn check_text_option(name: &str, value: Value<'_>) -> Result<()> {
+    match name {
+        "weights" if !matches!(value, Value::Document(_) | Value::Array(_) | Value::String(_)) => {
+            Err(wrong_type(name, "an object", value))
+        }
+        "default_language" | "language_override" => text(name, value).map(drop),
+        "textIndexVersion" if value.as_number().is_none() => Err(wrong_type(name, "a number", value)),
+        _ => Ok(()),
+    }
 }
 
 fn flag(name: &str, value: Value<'_>) -> Result<bool> {

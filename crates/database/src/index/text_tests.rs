@@ -21,6 +21,13 @@ fn shows(spec: &str, expected: &str) {
 }
 
 #[test]
+fn stored_options_of_other_indexes_may_have_any_type() {
+    let stored = extended_json::parse("{key: {a: 1}, name: 'a', default_language: 5, weights: 1}").unwrap();
+    let spec = parse("{key: {a: 1}, name: 'a', default_language: 5, weights: 1}").unwrap();
+    assert_eq!(spec.check_new(stored.view()).unwrap_err().code().number(), 14);
+}
+
+#[test]
 fn specifications_are_stored_as_mongodb_stores_them() {
     shows(
         "{key: {a: 'text'}, name: 'a_text'}",

@@ -176,10 +176,7 @@ impl Operation {
         let state = std::mem::replace(&mut *self.waits.state.lock(), State::Waiting(None));
         let State::Suspended(suspension) = state else { return None };
         self.pause_memory();
-        let limit = match self.remaining_millis() {
-            0 => None,
-            millis => Some(time::now() + Duration::from_millis(millis)),
-        };
+        let limit = self.remaining_time().map(|left| time::now() + left);
         let until = suspension.until.into_iter().chain(limit).min();
         Some(Suspension { until, place: self.memory.leave_place(), ..suspension })
     }

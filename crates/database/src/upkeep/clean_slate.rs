@@ -22,7 +22,7 @@ use crate::index::Index;
 use crate::operation::Operation;
 use crate::storage_error;
 use base::bson::{Builder, Value};
-use base::namespace::check_database_name;
+use base::namespace::{check_database_name, is_internal_database};
 use base::{Namespace, Result, bail, err};
 use query::{Interrupt, Row, Stage};
 use std::sync::Arc;
@@ -175,7 +175,11 @@ impl CatalogChange<'_> {
             let namespace = Namespace::new(to, collection.namespace.collection())?;
             let fork = self.fork(collection, namespace, now_millis);
             self.log(|| LoggedCommand::create(&fork));
-            self.put_collection(fork)?;
+            // A collection of an internal database may have other options than one of a user's.
+            match is_internal_database(to) || is_internal_database(collection.namespace.database()) {
+                true => self.put_changed(fork)?,
+                false => self.put_collection(fork)?,
+            };
         }
         Ok(())
     }

@@ -12,6 +12,7 @@ use crate::protocol::write_concern::WriteConcern;
 use base::bson::{Document, Element, Value};
 use base::{Error, Result, bail, err};
 use database::SessionId;
+use std::fmt::Display;
 use std::time::Duration;
 
 /// Generic arguments of a command.
@@ -95,13 +96,11 @@ impl<'a> Arguments<'a> {
             match element.name() {
                 "lsid" => self.named_session = Some(session_id::read(value)?),
                 "txnNumber" => self.transaction_number = Some(transaction_number(value)?),
-                "stmtId" => self.statement_id = Some(statement_id(value)?),
+                "stmtId" => self.statement_id = Some(statement_id("stmtId", value)?),
                 "stmtIds" => {
                     let ids = typed(&element, command, "array", value.as_array())?;
-                    let mut numbered = ids.iter().enumerate();
-                    if let Some((at, id)) = numbered.find(|(_, id)| !matches!(id, Value::Int32(_))) {
-                        let field = format_args!("{}.stmtIds.{at}", command.name);
-                        return Err(Error::wrong_type(field, id.kind(), "int"));
+                    for (at, id) in ids.iter().enumerate() {
+                        statement_id(format_args!("{}.stmtIds.{at}", command.name), id)?;
                     }
                     self.statement_ids = Some(ids);
                 }
@@ -280,13 +279,13 @@ fn refuse_coordinator(element: &Element<'_>, command: &Command) -> Result<()> {
     }
 }
 
-fn statement_id(value: Value<'_>) -> Result<i32> {
+fn statement_id(path: impl Display, value: Value<'_>) -> Result<i32> {
     match value {
         Value::Int32(number @ 0..) => Ok(number),
         Value::Int32(number) => {
-            Err(err!(BadValue, "BSON field 'stmtId' value must be >= 0, actual value '{number}'"))
+            Err(err!(BadValue, "BSON field '{path}' value must be >= 0, actual value '{number}'"))
         }
-        other => Err(Error::wrong_type("stmtId", other.kind(), "int")),
+        other => Err(Error::wrong_type(path, other.kind(), "int")),
     }
 }
 

@@ -171,7 +171,7 @@ enum Next {
 fn begin(call: &Call<'_>, cursor: &Cursor, namespace: &Namespace) -> Result<()> {
     fail_on_demand(call, namespace)?;
     call.server.database.check_cursor(cursor)?;
-    if cursor.operation.remaining_millis() > 0 {
+    if cursor.operation.remaining_time().is_some() {
         call.server.fail_points.check_max_time()?;
     }
     call.set_operation(&cursor.operation);

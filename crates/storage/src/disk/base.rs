@@ -88,6 +88,12 @@ pub(super) struct Loaded {
     pub(super) trees: Vec<(Ident, Table)>,
 }
 
+/// Returns the position of the latest commit in a base; `None` if there is no undamaged one.
+pub(super) fn position(files: &dyn Files, path: &Path) -> Option<u64> {
+    let file = files.open(path, false).ok()?;
+    Superblock::read(&*file, path).ok().map(|superblock| superblock.position)
+}
+
 /// Creates an empty base, durably. Overwrites the remains of an earlier attempt.
 pub(super) fn make(files: &dyn Files, path: &Path) -> Result<()> {
     let make = || {

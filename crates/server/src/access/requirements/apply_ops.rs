@@ -29,7 +29,8 @@ fn operations(authorizer: &mut Authorizer<'_>, command: Document<'_>, always_ups
         authorizer.require_all(Resource::Any, Actions::ALL)?;
     }
     for operation in operations {
-        if has_uuid(operation) || object(operation).is_some_and(has_uuid) {
+        let is_command = values(operation, "op").any(|kind| kind.as_str() == Some("c"));
+        if has_uuid(operation) || is_command && object(operation).is_some_and(has_uuid) {
             authorizer.require(Resource::Cluster, Action::UseUUID)?;
             // The entry creates a collection with this UUID, or renames the present one.
             if command_in(operation, "create") {

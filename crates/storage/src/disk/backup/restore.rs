@@ -16,7 +16,7 @@ use crate::disk::files::Files;
 use crate::disk::journal::{Segments, during};
 use crate::disk::reader::Reader;
 use crate::disk::swap::{self, SwapPaths};
-use crate::disk::{DiskEngine, DiskOptions, archive, ownership};
+use crate::disk::{DiskEngine, DiskOptions, archive, base, ownership};
 use crate::record::Frame;
 use crate::{Batch, Durability, Engine, Error, Kind, Result};
 
@@ -89,8 +89,12 @@ pub fn restore(files: &Arc<dyn Files>, options: &Restore) -> Result<Restored> {
         .collect();
     let _lock = lock_target(files, &options.to)?;
     let paths = paths(&options.to);
-    let restored = fill(files, options, full, sources, &covers, &paths)
-        .and_then(|restored| install(&**files, &paths).map(|()| restored));
+    let restored = fill(files, options, full, sources, &covers, &paths).and_then(|restored| {
+        if options.until.is_none() {
+            options.archives.iter().try_for_each(|journal| check_base(&**files, journal, &restored))?;
+        }
+        install(&**files, &paths).map(|()| restored)
+    });
     if restored.is_err() {
         // Best effort: remaining files keep the directory from being served.
         let _ = swap::clear(&**files, &paths);
@@ -141,6 +145,21 @@ fn archived(files: &Arc<dyn Files>, directory: &Path, id: u64) -> Result<Option<
         }
     }
     Ok(is_known.then_some(sources))
+}
+
+/// Refuses a restore if the data file beside a journal has commits that the journal no longer has, since a server that
+/// stops moves them there.
+fn check_base(files: &dyn Files, journal: &Path, restored: &Restored) -> Result<()> {
+    let path = journal.with_file_name(BASE_FILE);
+    let Some(position) = base::position(files, &path).filter(|position| *position > restored.position) else {
+        return Ok(());
+    };
+    Err(refused(format!(
+        "the commits {} to {position} are in {} and no longer in its journal: start a server on that directory, or \
+         restore to a time with --at",
+        restored.position + 1,
+        path.display()
+    )))
 }
 
 /// Returns the paths of the target and of the directory under construction in it.
