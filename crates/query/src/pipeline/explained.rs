@@ -3,10 +3,11 @@
 
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Value};
 
-/// `{$sort: {sortKey: <pattern>}}`. The optimizer has already written this form for a sort with a limit.
+/// `{$sort: {sortKey: <pattern>}}`. The optimizer has already written this form, with `limit`, for a sort with a limit.
 pub(crate) fn sort(specification: Value<'_>) -> Vec<DocumentBuf> {
     let pattern = specification.as_document().unwrap_or(Document::EMPTY);
-    let has_form = pattern.get("sortKey").is_some_and(|key| key.as_document().is_some());
+    let has_form = pattern.get("limit").is_some()
+        && pattern.get("sortKey").is_some_and(|key| key.as_document().is_some());
     vec![if has_form { stage("$sort", specification) } else { sort_by([pattern]) }]
 }
 
@@ -93,16 +94,22 @@ const PARTITION_KEY: &str = "__internal_setWindowFields_partition_key";
 /// Returns the field of a partition's key, and the expression if the key is computed; `None` for a constant.
 fn partition_key(expression: Value<'_>) -> Option<(&str, Option<Value<'_>>)> {
     match expression {
-        Value::String(path) if path.starts_with('$') && !path.starts_with("$$") => {
-            Some((path.trim_start_matches('$'), None))
-        }
-        Value::String(variable) if variable.starts_with('$') => Some((PARTITION_KEY, Some(expression))),
+        Value::String(path) => match field_of(path) {
+            Some(field) => Some((field, None)),
+            None => path.starts_with('$').then_some((PARTITION_KEY, Some(expression))),
+        },
         Value::Document(operator) => {
             let name = operator.first().map_or("$const", |operator| operator.name());
             (!matches!(name, "$const" | "$literal")).then_some((PARTITION_KEY, Some(expression)))
         }
         _ => None,
     }
+}
+
+/// Returns the field that a path of an expression names; `None` for variables and constants.
+fn field_of(path: &str) -> Option<&str> {
+    let of_root = ["$$ROOT.", "$$CURRENT."].iter().find_map(|root| path.strip_prefix(root));
+    of_root.or_else(|| path.strip_prefix('$').filter(|field| !field.starts_with('$')))
 }
 
 /// Returns a `$sort` by the fields of patterns, each field once.
@@ -141,6 +148,10 @@ mod tests {
     #[test]
     fn stages_have_the_form_of_mongodb() {
         shown("[{$sort: {a: 1}}]", "{ $sort: { sortKey: { a: 1 } } }");
+        shown(
+            "[{$sort: {sortKey: {$meta: 'textScore'}}}]",
+            "{ $sort: { sortKey: { sortKey: { $meta: \"textScore\" } } } }",
+        );
         shown("[{$unwind: '$a'}]", "{ $unwind: { path: \"$a\" } }");
         shown(
             "[{$unwind: {includeArrayIndex: 'i', preserveNullAndEmptyArrays: false, path: '$a'}}]",
@@ -160,6 +171,11 @@ mod tests {
             "[{$setWindowFields: {partitionBy: '$p', sortBy: {a: -1, p: 1}, output: {n: {$sum: 1}}}}]",
             "{ $sort: { sortKey: { p: 1, a: -1 } } }, { $_internalSetWindowFields: { partitionBy: \"$p\", sortBy: \
              { a: -1, p: 1 }, output: { n: { $sum: 1 } } } }",
+        );
+        shown(
+            "[{$setWindowFields: {partitionBy: '$$ROOT.p', output: {n: {$sum: 1}}}}]",
+            "{ $sort: { sortKey: { p: 1 } } }, { $_internalSetWindowFields: { partitionBy: \"$p\", output: { n: { \
+             $sum: 1 } } } }",
         );
         shown(
             "[{$setWindowFields: {partitionBy: {$toLower: '$p'}, output: {n: {$sum: 1}}}}]",
