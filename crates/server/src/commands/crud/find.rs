@@ -131,9 +131,11 @@ impl<'a> Parts<'a> {
         if *await_data && !tailable {
             bail!(FailedToParse, "Cannot set 'awaitData' without also setting 'tailable'");
         }
-        let direction = sort.get("$natural").and_then(|direction| direction.as_number());
-        let is_natural = sort.iter().count() == 1 && direction.is_some_and(|number| number.to_f64() == 1.0);
-        if *tailable && !sort.is_empty() && !is_natural {
+        let is_natural = || {
+            let direction = sort.get("$natural").and_then(|direction| direction.as_number());
+            sort.iter().count() == 1 && direction.is_some_and(|number| number.to_f64() == 1.0)
+        };
+        if *tailable && !sort.is_empty() && !is_natural() {
             bail!(BadValue, "cannot use tailable option with a sort other than {{$natural: 1}}");
         }
         if *tailable && self.single_batch {
