@@ -39,11 +39,14 @@ pub(crate) fn count(name: &str, value: Value<'_>) -> Result<i64> {
     Ok(number.to_i64_coerced())
 }
 
+/// Maximum size of a capped collection in bytes.
+pub(crate) const CAPPED_SIZE_MAX: i64 = 1 << 50;
+
 /// Returns the size of a capped collection in bytes. Errors: BadValue.
 pub(crate) fn capped_size(size: i64) -> Result<i64> {
     match size {
         ..0 => Err(err!(BadValue, "size has to be >= 0")),
-        _ if size > 1 << 50 => Err(err!(BadValue, "size cannot exceed 1 PB")),
+        _ if size > CAPPED_SIZE_MAX => Err(err!(BadValue, "size cannot exceed 1 PB")),
         _ => Ok(size.max(1)),
     }
 }

@@ -7,7 +7,7 @@
 use crate::catalog::collection::{Capped, Options, View, checked_age, parse_clustered};
 use crate::index::IndexSpec;
 use crate::option_field::{
-    capped_max, capped_size, check_storage_engine, count, flag, object, text, wrong_type,
+    CAPPED_SIZE_MAX, capped_max, capped_size, check_storage_engine, count, flag, object, text, wrong_type,
 };
 use crate::validator::{Validator, unknown_level};
 use base::bson::{Builder, Document, FieldName, Value, ValueBuf};
@@ -37,9 +37,6 @@ const OPTIONS: [&str; 19] = [
     "validator",
     "viewOn",
 ];
-
-/// Maximum size of a capped collection in bytes.
-const CAPPED_SIZE_MAX: i64 = 1 << 50;
 
 /// Parses the options of create, and the options of a catalog entry.
 ///

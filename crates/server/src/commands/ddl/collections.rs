@@ -78,9 +78,6 @@ fn drop_collection(call: &mut Call<'_>) -> Result<HandlerStatus> {
     call.acknowledge(Some(committed))
 }
 
-/// The collection of the oplog.
-const OPLOG: &str = "local.oplog.rs";
-
 /// The row of `dropDatabase`.
 pub(crate) const DROP_DATABASE: Row =
     Row::write("dropDatabase", drop_database, Requirements::Database(Action::DropDatabase))
@@ -143,7 +140,7 @@ fn rename(call: &mut Call<'_>) -> Result<HandlerStatus> {
     }
     let is_set = call.server.set().is_some();
     for (namespace, direction) in [(&from, ""), (&to, "to ")] {
-        if is_set && namespace.as_str() == OPLOG {
+        if is_set && call.server.database.is_oplog(namespace) {
             bail!(IllegalOperation, "can't rename {direction}live oplog while replicating");
         }
     }
