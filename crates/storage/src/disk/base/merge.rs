@@ -293,9 +293,12 @@ impl Merge<'_, '_> {
         self.emit_if_full(level)
     }
 
-    /// Makes a page of the first entries of a level, if they suffice for more than one.
+    /// Makes a page of the first entries of a level, if they suffice for more than one. Long keys fill an inner page
+    /// with few children, and the height must still be logarithmic.
     fn emit_if_full(&mut self, level: usize) -> Result<()> {
-        match self.levels.get(level).is_some_and(|run| run.size() >= PAGE_TARGET + PAGE_MAX) {
+        let is_full =
+            |run: &Run| run.size() >= PAGE_TARGET + PAGE_MAX && (level == 0 || run.len() >= CHILDREN_MIN);
+        match self.levels.get(level).is_some_and(is_full) {
             true => self.emit(level, PAGE_TARGET),
             false => Ok(()),
         }

@@ -299,3 +299,19 @@ fn a_page_of_zeros_is_reported() {
     let reported = opened.err().map(|error| error.to_string()).unwrap_or_default();
     assert!(reported.contains("/base has no valid superblock"), "{reported}");
 }
+
+/// Long keys with a common prefix have long separators. The tree stays flat, though two of them exceed a page.
+#[test]
+fn long_separators_make_no_chain_of_pages() {
+    let files = FaultyFiles::new();
+    make(&files, Path::new("/base")).unwrap();
+    let mut base = open(&files);
+    let key = |number: u32| [vec![b'x'; 3000], number.to_be_bytes().to_vec()].concat();
+    let all: Model = (0..60).map(|number| (key(number), vec![1])).collect();
+    let round = all.iter().map(|(key, value)| (key.clone(), Some(value.clone()))).collect();
+    apply(&mut base, 1, &round, &BTreeSet::from([1]));
+    compare(&base.view(), 1, &all);
+    let height = base.current.roots(1).unwrap().unwrap().entries.height;
+    assert!(height <= 4, "height {height}");
+    check_free_space(&mut base);
+}
