@@ -17,7 +17,7 @@ use crate::plan::{Hint, Read, note_sort_key, read_missing, required_metadata};
 use crate::scope::Scope;
 use crate::storage_error;
 use crate::watch::Interest;
-use base::bson::{Builder, Document, DocumentBuf, DocumentCow, FieldName};
+use base::bson::{Builder, Document, DocumentBuf, DocumentCow, Element, FieldName};
 use base::encoding;
 use base::{Namespace, Result, bail, err};
 use query::matcher::{Matcher, mentions_expr};
@@ -134,6 +134,7 @@ impl<'a> FindRequest<'a> {
             ("max", self.max.is_some()),
             ("returnKey", self.return_key),
             ("showRecordId", self.show_record_id),
+            ("$elemMatch", self.projection.iter().any(is_elem_match)),
         ];
         if let Some((option, _)) = options.into_iter().find(|(_, is_set)| *is_set) {
             return Err(not_in_pipelines(option));
@@ -293,6 +294,11 @@ impl Database {
 pub(crate) fn stages(document: &DocumentBuf) -> base::bson::Array<'_> {
     let value = document.view().get("pipeline");
     value.and_then(|value| value.as_array()).unwrap_or(base::bson::Array::EMPTY)
+}
+
+/// Returns true for a field of a projection with `$elemMatch`, which `$project` does not have.
+fn is_elem_match(field: Element<'_>) -> bool {
+    field.value().as_document().is_some_and(|projected| projected.find("$elemMatch").is_some())
 }
 
 fn not_in_pipelines(option: &str) -> base::Error {

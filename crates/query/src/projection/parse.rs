@@ -178,6 +178,9 @@ impl Parser<'_> {
         if self.has_elem_match {
             bail!(31256, "Cannot specify positional operator and $elemMatch");
         }
+        if array.is_empty() {
+            bail!(5392900, "Projection on field {} is invalid", element.name());
+        }
         let path = checked_path(array)?;
         let value = element.value();
         if value.as_number().is_none() && value.as_bool().is_none() {
