@@ -520,6 +520,9 @@ impl CatalogChange<'_> {
                 check_id_collation(&spec.collation, &collection.options.collation)?;
             }
             check_repeated(&new, spec)?;
+            if spec.hidden && collection.namespace.collection().starts_with("system.") {
+                bail!(BadValue, "Can't hide index on system collection");
+            }
             if index_exists(data, spec)? {
                 continue;
             }

@@ -14,6 +14,9 @@ use storage::mutant;
 /// Maximum number of fields of a key pattern.
 const PARTS_MAX: usize = 32;
 
+/// Maximum depth of a partial filter: MongoDB's default of `internalPartialFilterExpressionMaxDepth`.
+const PARTIAL_DEPTH_MAX: usize = 4;
+
 /// Maximum size of a key pattern in bytes.
 const KEY_PATTERN_MAX: usize = 2048;
 
@@ -140,8 +143,8 @@ impl IndexSpec {
 
     /// Checks rules that stored specifications need not follow, since earlier versions did not check them.
     ///
-    /// Errors: CannotCreateIndex for options that exclude each other and for a path that begins with `$`, 6492800 for
-    /// `clustered: false`, TypeMismatch for options of text indexes, errors of the options of a storage engine.
+    /// Errors: CannotCreateIndex for options that exclude each other, a path that begins with `$` and a deep partial
+    /// filter, 6492800 for `clustered: false`, TypeMismatch for options of text indexes, errors of the options of a storage engine.
     pub(crate) fn check_new(&self, specification: Document<'_>) -> Result<()> {
         if self
             .parts
@@ -154,6 +157,9 @@ impl IndexSpec {
         specification.iter().try_for_each(|option| check_text_option(option.name(), option.value()))?;
         if specification.get("clustered").is_some_and(|clustered| !clustered.is_truthy()) {
             bail!(6492800, "Value 'false' for field 'clustered' is invalid");
+        }
+        if self.partial.as_ref().is_some_and(|partial| depth(partial.filter.view()) > PARTIAL_DEPTH_MAX) {
+            bail!(CannotCreateIndex, "partialFilterExpression depth may not exceed {PARTIAL_DEPTH_MAX}");
         }
         let version = specification.get("v").and_then(|version| version.as_i64());
         if version == Some(1) && specification.find("collation").is_some() {
@@ -653,18 +659,18 @@ fn partial(filter: DocumentBuf, collation: &Collation, context: &Context) -> Res
     // either, because another version may open the same files.
     let context = &context.with_collation(collation.clone()).with_version(CompatibleWith::default());
     let matcher = Arc::new(Matcher::parse(filter.view(), context)?);
-    check_partial(filter.view(), true)?;
+    check_partial(filter.view())?;
     Ok(Partial { filter, matcher })
 }
 
 /// Checks a partial filter. Only comparisons, `$exists: true`, `$type`, `$in`, geospatial conditions, `$and` and `$or`
 /// are allowed.
-fn check_partial(filter: Document<'_>, _top: bool) -> Result<()> {
+fn check_partial(filter: Document<'_>) -> Result<()> {
     for element in filter {
         match element.name() {
             "$and" | "$or" => {
                 for clause in element.value().as_array().into_iter().flat_map(|clauses| clauses.iter()) {
-                    check_partial(clause.as_document().unwrap_or(Document::EMPTY), false)?;
+                    check_partial(clause.as_document().unwrap_or(Document::EMPTY))?;
                 }
             }
             "$expr" => bail!(QueryFeatureNotAllowed, "$expr is not allowed in this context"),
@@ -677,6 +683,27 @@ fn check_partial(filter: Document<'_>, _top: bool) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Returns the depth of a filter's tree. Several conditions are one level below their conjunction, as in MongoDB.
+fn depth(filter: Document<'_>) -> usize {
+    let (mut conditions, mut deepest) = (0, 1);
+    for element in filter {
+        match (element.name(), element.value()) {
+            ("$and" | "$or", Value::Array(clauses)) => {
+                conditions += 1;
+                let clauses = clauses.iter().filter_map(|clause| clause.as_document());
+                deepest = clauses.map(|clause| 1 + depth(clause)).fold(deepest, usize::max);
+            }
+            (_, Value::Document(operators))
+                if operators.first().is_some_and(|first| first.name().starts_with('$')) =>
+            {
+                conditions += operators.iter().count();
+            }
+            _ => conditions += 1,
+        }
+    }
+    deepest + usize::from(conditions > 1)
 }
 
 fn check_partial_operators(operators: Document<'_>) -> Result<()> {
