@@ -102,8 +102,8 @@ pub(crate) fn durability_text(
     };
     let promise = match options.durability {
         storage::Durability::None => {
-            "only writes with j: true sync the journal; writes survive a crash of this process, but perhaps \
-             not of the machine"
+            "only writes with j: true or w: majority sync the journal; writes survive a crash of this process, \
+             but perhaps not of the machine"
                 .to_string()
         }
         storage::Durability::Relaxed => format!(
@@ -482,7 +482,7 @@ mod tests {
         assert_eq!((disk.cache_bytes, disk.durability), (64 << 20, storage::Durability::Journaled));
         assert_eq!(disk.journal_directory, Some(PathBuf::from("j")));
         for (level, part) in [
-            ("none", "only writes with j: true"),
+            ("none", "only writes with j: true or w: majority"),
             ("relaxed", "after 50 ms"),
             ("journaled", "every acknowledged"),
         ] {

@@ -88,7 +88,7 @@ pub(super) const OPTIONS: &[MongodOption] = &[
     option(
         "inMemorySizeGB",
         "storage.inMemory.engineConfig.inMemorySizeGB",
-        Refused("memory is not bounded"),
+        Refused("the limit of the process bounds the memory"),
     ),
     option("ipv6", "net.ipv6", Switch),
     option("journal", "storage.journal.enabled", Switch),
