@@ -470,8 +470,8 @@ pub(crate) struct ServeOptions {
 
     /// MongoDB version to follow: 8.0, 8.2 or 9.0
     ///
-    /// For buildInfo, hello and featureCompatibilityVersion. Error codes and texts are those of 8.2. 9.0 has rules of
-    /// its own for null behind arrays and for validation levels.
+    /// For buildInfo, hello, featureCompatibilityVersion and a few rules, such as null behind arrays in 9.0: see
+    /// docs/compatibility.md. Other error codes and texts are those of 8.2.
     #[arg(long, value_name = "VERSION", value_enum, hide_short_help = true, hide_possible_values = true,
         default_value_t = CompatibleWith::V8_2)]
     pub(crate) compatible_with: CompatibleWith,

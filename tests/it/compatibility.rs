@@ -100,7 +100,7 @@ const INTRODUCTION: &str = "# Compatibility
 This page is for developers who want to know which commands, fields, operators and stages of MongoDB work.
 
 - The server presents itself as MongoDB 8.2. `--compatible-with 8.0` or `9.0` chooses another version. Error codes and texts are those
-  of 8.2 in all cases.
+  of 8.2, except in [rules of single versions](#versions-of-mongodb).
 - The server refuses names that are not on this page as unknown. *Refused by name* means an error that names the feature.
 - `VELLUM_BLESS=1 cargo test --test it compatibility` makes this page from the sources and a running server. `./test` checks that it is
   up to date.
