@@ -20,11 +20,11 @@ This page is for users who configure a Vellum server or run its other verbs.
 help` and `vellum version` work like `--help` and `--version`. The Debian package and the tarball have man pages with
 this text.
 
-Each option of the server can also be set in the environment or in the file of `--config`. `--cache-size 4G` is
-`VELLUM_CACHE_SIZE=4G` there, or a line `cache-size = \"4G\"`. Precedence: command line, then environment, then file.
+Each option of the server can also be set in the environment or in the file of `--config`, which cannot name another file.
+`--cache-size 4G` is `VELLUM_CACHE_SIZE=4G` there, or a line `cache-size = \"4G\"`. Precedence: command line, then environment, then file.
 
 A size is a number of bytes, or a number with K, M or G for powers of 1,024, and at least 16M. A time is a number with s, m, h or d.
-`--durability`, `--cache-size`, `--compression`, `--journal-…`, `--init-scripts` and `--repair` need `--data`.
+`--allow-other-files`, `--durability`, `--cache-size`, `--compression`, `--journal-…`, `--init-scripts` and `--repair` need `--data`.
 
 Each verb exits with 0 on success, with 1 on failure, and with 2 for a wrong option or value. `vellum verify`, `vellum mongod` and `vellum
 lab` have their own codes: see [backup.md](backup.md#checking), [mongod.md](mongod.md#exit-codes) and [lab.md](lab.md#output).
