@@ -128,6 +128,30 @@ impl Builder {
         self.open_frame()
     }
 
+    /// Appends an element under a name, or as the next element of the open array.
+    pub fn append_at<'v>(&mut self, name: Option<FieldName<'_>>, value: impl Into<Value<'v>>) {
+        match name {
+            Some(name) => self.append(name, value),
+            None => self.push(value),
+        };
+    }
+
+    /// Opens an embedded document under a name, or as the next element of the open array.
+    pub fn begin_document_at(&mut self, name: Option<FieldName<'_>>) {
+        match name {
+            Some(name) => self.begin_document(name),
+            None => self.push_document(),
+        };
+    }
+
+    /// Opens an array under a name, or as the next element of the open array.
+    pub fn begin_array_at(&mut self, name: Option<FieldName<'_>>) {
+        match name {
+            Some(name) => self.begin_array(name),
+            None => self.push_array(),
+        };
+    }
+
     /// Closes the innermost open document or array. (`finish` closes the outermost document.)
     pub fn end(&mut self) -> &mut Self {
         debug_assert!(!self.outer.is_empty(), "end without begin");

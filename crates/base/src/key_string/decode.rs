@@ -93,31 +93,25 @@ impl<'a> Decoder<'a> {
     /// Decodes the value after `tag` into `out`: under a name, or as an array's next element.
     fn value(&mut self, tag: u8, name: Option<FieldName<'_>>, out: &mut Builder, depth: usize) -> Option<()> {
         match tag {
-            tags::NAN..=tags::INFINITY => append(out, name, self.number(tag)?),
-            tags::MIN_KEY => append(out, name, Value::MinKey),
-            tags::UNDEFINED => append(out, name, Value::Undefined),
-            tags::NULL => append(out, name, Value::Null),
-            tags::FALSE | tags::TRUE => append(out, name, Value::Boolean(tag == tags::TRUE)),
-            tags::MAX_KEY => append(out, name, Value::MaxKey),
-            tags::OBJECT_ID => append(out, name, Value::ObjectId(ObjectId(self.chunk()?))),
+            tags::NAN..=tags::INFINITY => out.append_at(name, self.number(tag)?),
+            tags::MIN_KEY => out.append_at(name, Value::MinKey),
+            tags::UNDEFINED => out.append_at(name, Value::Undefined),
+            tags::NULL => out.append_at(name, Value::Null),
+            tags::FALSE | tags::TRUE => out.append_at(name, Value::Boolean(tag == tags::TRUE)),
+            tags::MAX_KEY => out.append_at(name, Value::MaxKey),
+            tags::OBJECT_ID => out.append_at(name, Value::ObjectId(ObjectId(self.chunk()?))),
             tags::DATE_TIME => {
                 let bits = u64::from_be_bytes(self.chunk()?) ^ 1 << 63;
-                append(out, name, Value::DateTime(bits as i64));
+                out.append_at(name, Value::DateTime(bits as i64));
             }
-            tags::TIMESTAMP => append(out, name, Value::Timestamp(u64::from_be_bytes(self.chunk()?))),
+            tags::TIMESTAMP => out.append_at(name, Value::Timestamp(u64::from_be_bytes(self.chunk()?))),
             tags::DOCUMENT => {
-                match name {
-                    Some(name) => out.begin_document(name),
-                    None => out.push_document(),
-                };
+                out.begin_document_at(name);
                 self.document(out, depth)?;
                 out.end();
             }
             tags::ARRAY => {
-                match name {
-                    Some(name) => out.begin_array(name),
-                    None => out.push_array(),
-                };
+                out.begin_array_at(name);
                 self.array(out, depth)?;
                 out.end();
             }
@@ -141,31 +135,31 @@ impl<'a> Decoder<'a> {
                     true => format!("CollationKey(0x{})", encoding::hex(&self.text_bytes()?)),
                     false => self.text()?,
                 };
-                append(out, name, if symbol { Value::Symbol(&text) } else { Value::String(&text) });
+                out.append_at(name, if symbol { Value::Symbol(&text) } else { Value::String(&text) });
             }
             tags::BINARY => {
                 let length = self.length()?;
                 let subtype = self.byte()?;
-                append(out, name, Value::Binary { subtype, bytes: &self.take(length)? });
+                out.append_at(name, Value::Binary { subtype, bytes: &self.take(length)? });
             }
             tags::REGEX => {
                 let (pattern, options) = (self.text()?, self.text()?);
                 // Both end at a NUL in BSON, so an encoded pattern or option cannot contain one.
                 let (pattern, options) = (RegexText::new(&pattern).ok()?, RegexText::new(&options).ok()?);
-                append(out, name, Value::Regex { pattern, options });
+                out.append_at(name, Value::Regex { pattern, options });
             }
             tags::DB_POINTER => {
                 let length = self.length()?;
                 let namespace = String::from_utf8(self.take(length)?).ok()?;
-                append(out, name, Value::DbPointer { namespace: &namespace, id: ObjectId(self.chunk()?) });
+                out.append_at(name, Value::DbPointer { namespace: &namespace, id: ObjectId(self.chunk()?) });
             }
-            tags::JAVASCRIPT => append(out, name, Value::JavaScript(&self.text()?)),
+            tags::JAVASCRIPT => out.append_at(name, Value::JavaScript(&self.text()?)),
             tags::JAVASCRIPT_WITH_SCOPE => {
                 let code = self.text()?;
                 let mut scope = Builder::new();
                 self.document(&mut scope, depth)?;
                 let scope = scope.finish();
-                append(out, name, Value::JavaScriptWithScope { code: &code, scope: scope.view() });
+                out.append_at(name, Value::JavaScriptWithScope { code: &code, scope: scope.view() });
             }
             _ => return None,
         }
@@ -241,13 +235,6 @@ impl<'a> Decoder<'a> {
             short => Some(usize::from(short)),
         }
     }
-}
-
-fn append(out: &mut Builder, name: Option<FieldName<'_>>, value: Value<'_>) {
-    match name {
-        Some(name) => out.append(name, value),
-        None => out.push(value),
-    };
 }
 
 /// Returns the size of the first component of `key` in bytes; `None` if `key` has no whole component.

@@ -83,25 +83,9 @@ struct Writer<'c> {
 }
 
 impl Writer<'_> {
-    fn put(&mut self, name: Option<FieldName<'_>>, value: Value<'_>) {
-        match name {
-            Some(name) => self.out.append(name, value),
-            None => self.out.push(value),
-        };
-    }
-
-    fn begin(&mut self, name: Option<FieldName<'_>>, array: bool) {
-        match (name, array) {
-            (Some(name), true) => self.out.begin_array(name),
-            (Some(name), false) => self.out.begin_document(name),
-            (None, true) => self.out.push_array(),
-            (None, false) => self.out.push_document(),
-        };
-    }
-
     /// Writes `{wrapper: value}`.
     fn wrap<'v>(&mut self, name: Option<FieldName<'_>>, wrapper: &'static str, value: impl Into<Value<'v>>) {
-        self.begin(name, false);
+        self.out.begin_document_at(name);
         self.out.append(FieldName::literal(wrapper), value.into()).end();
     }
 
@@ -112,7 +96,7 @@ impl Writer<'_> {
         wrapper: &'static str,
         [first, second]: [(&'static str, Value<'_>); 2],
     ) {
-        self.begin(name, false);
+        self.out.begin_document_at(name);
         self.out.begin_document(FieldName::literal(wrapper));
         self.out.append(FieldName::literal(first.0), first.1);
         self.out.append(FieldName::literal(second.0), second.1);
@@ -123,18 +107,18 @@ impl Writer<'_> {
     fn serialize(&mut self, name: Option<FieldName<'_>>, value: Value<'_>, relaxed: bool) -> Result<()> {
         self.context.steps(1)?;
         match value {
-            Value::String(_) | Value::Boolean(_) | Value::Null => self.put(name, value),
-            Value::Int32(_) | Value::Int64(_) if relaxed => self.put(name, value),
-            Value::Double(number) if relaxed && number.is_finite() => self.put(name, value),
+            Value::String(_) | Value::Boolean(_) | Value::Null => self.out.append_at(name, value),
+            Value::Int32(_) | Value::Int64(_) if relaxed => self.out.append_at(name, value),
+            Value::Double(number) if relaxed && number.is_finite() => self.out.append_at(name, value),
             Value::Document(document) => {
-                self.begin(name, false);
+                self.out.begin_document_at(name);
                 for element in document {
                     self.serialize(Some(element.field_name()), element.value(), relaxed)?;
                 }
                 self.out.end();
             }
             Value::Array(array) => {
-                self.begin(name, true);
+                self.out.begin_array_at(name);
                 for value in array.iter() {
                     self.serialize(None, value, relaxed)?;
                 }
@@ -157,7 +141,7 @@ impl Writer<'_> {
                 self.wrap(name, "$date", &*show::date(millis));
             }
             Value::DateTime(millis) => {
-                self.begin(name, false);
+                self.out.begin_document_at(name);
                 self.wrap(Some(c"$date".into()), "$numberLong", &*millis.to_string());
                 self.out.end();
             }
@@ -173,7 +157,7 @@ impl Writer<'_> {
             Value::JavaScript(code) => self.wrap(name, "$code", code),
             Value::Symbol(text) => self.wrap(name, "$symbol", text),
             Value::JavaScriptWithScope { code, scope } => {
-                self.begin(name, false);
+                self.out.begin_document_at(name);
                 self.out.append(c"$code", code);
                 // The scope is canonical in both formats.
                 self.serialize(Some(c"$scope".into()), Value::Document(scope), false)?;
@@ -200,9 +184,9 @@ impl Writer<'_> {
             | Value::Null
             | Value::Int32(_)
             | Value::Int64(_)
-            | Value::Double(_) => self.put(name, value),
+            | Value::Double(_) => self.out.append_at(name, value),
             Value::Array(array) => {
-                self.begin(name, true);
+                self.out.begin_array_at(name);
                 for value in array.iter() {
                     self.deserialize(None, value)?;
                 }
@@ -212,7 +196,7 @@ impl Writer<'_> {
                 if self.deserialize_wrapper(name, document)? {
                     return Ok(());
                 }
-                self.begin(name, false);
+                self.out.begin_document_at(name);
                 for element in document {
                     if WRAPPERS.contains(&element.name()) {
                         bail!(ConversionFailure, "{} must be the first field in the object", element.name());
@@ -252,14 +236,14 @@ impl Writer<'_> {
             let inner = inner.out.finish();
             let scope = inner.view().first().and_then(|scope| scope.value().as_document());
             let scope = scope.ok_or_else(|| wrong_type("$scope", "object"))?;
-            self.put(name, Value::JavaScriptWithScope { code, scope });
+            self.out.append_at(name, Value::JavaScriptWithScope { code, scope });
             return Ok(true);
         }
         // `$code` beside another field is an error of its place, as are `$ref` and `$id`.
         if first.name() == "$code" && second.is_some() {
             return Ok(false);
         }
-        let found = parse_wrapper(&first, &mut |value| self.put(name, value))?;
+        let found = parse_wrapper(&first, &mut |value| self.out.append_at(name, value))?;
         match second {
             Some(_) if found => Err(further(first.name())),
             _ => Ok(found),

@@ -16,35 +16,8 @@ pub(super) struct Walk<'a> {
     pub(super) arena: &'a Arena,
 }
 
-/// Destination of a value: under a name, or as the next element of the open array.
-#[derive(Clone, Copy)]
-enum Slot<'n> {
-    Field(FieldName<'n>),
-    Item,
-}
-
-impl Slot<'_> {
-    fn append<'v>(self, value: impl Into<Value<'v>>, out: &mut Builder) {
-        match self {
-            Slot::Field(name) => out.append(name, value),
-            Slot::Item => out.push(value),
-        };
-    }
-
-    fn begin_document(self, out: &mut Builder) {
-        match self {
-            Slot::Field(name) => out.begin_document(name),
-            Slot::Item => out.push_document(),
-        };
-    }
-
-    fn begin_array(self, out: &mut Builder) {
-        match self {
-            Slot::Field(name) => out.begin_array(name),
-            Slot::Item => out.push_array(),
-        };
-    }
-}
+/// Name of a value; `None` for the next element of the open array.
+type Slot<'n> = Option<FieldName<'n>>;
 
 impl<'a> Walk<'a> {
     /// Writes the fields of a document by the tree: existing fields in their order, then computed fields in the order
@@ -132,7 +105,7 @@ impl<'a> Walk<'a> {
                 Ok(true)
             }
             Node::Listed => Ok(false),
-            Node::Below(tree) => self.below(tree, element.value(), Slot::Field(element.field_name()), out),
+            Node::Below(tree) => self.below(tree, element.value(), Some(element.field_name()), out),
             Node::Computed(expression) if self.kind == Kind::Add => {
                 let value = expression.evaluate(self.root, self.context, self.arena)?;
                 out.append_optional(element.field_name(), value);
@@ -157,12 +130,12 @@ impl<'a> Walk<'a> {
     fn below(&self, tree: &'a Tree, value: Value<'_>, slot: Slot<'_>, out: &mut Builder) -> Result<bool> {
         match value {
             Value::Document(inner) => {
-                slot.begin_document(out);
+                out.begin_document_at(slot);
                 self.document(tree, inner, out)?;
                 out.end();
             }
             Value::Array(array) => {
-                slot.begin_array(out);
+                out.begin_array_at(slot);
                 for item in array.iter() {
                     self.item(tree, item, out)?;
                 }
@@ -175,9 +148,9 @@ impl<'a> Walk<'a> {
 
     /// Writes an element of an array. Unlike a field, a scalar is replaced by the computed fields.
     fn item(&self, tree: &'a Tree, item: Value<'_>, out: &mut Builder) -> Result<()> {
-        self.below(tree, item, Slot::Item, out)?;
+        self.below(tree, item, None, out)?;
         if tree.computes && self.kind == Kind::Include && !is_container(item) {
-            self.below(tree, Value::Document(Document::EMPTY), Slot::Item, out)?;
+            self.below(tree, Value::Document(Document::EMPTY), None, out)?;
         }
         Ok(())
     }
@@ -189,7 +162,7 @@ impl<'a> Walk<'a> {
             Kind::Include => Ok(false),
             Kind::Add if tree.computes => self.below(tree, Value::Document(Document::EMPTY), slot, out),
             Kind::Add | Kind::Exclude => {
-                slot.append(value, out);
+                out.append_at(slot, value);
                 Ok(true)
             }
         }

@@ -98,24 +98,23 @@ impl<'t> Parser<'t> {
             '[' => return self.array(name, out, depth),
             '"' | '\'' => {
                 let text = self.quoted()?;
-                append(out, name, Value::String(&text));
+                out.append_at(name, Value::String(&text));
             }
             '/' => {
                 let (pattern, options) = self.regex()?;
                 let value = typed::regex(&pattern, &options);
-                append(
-                    out,
+                out.append_at(
                     name,
                     value.ok_or_else(|| self.error("regular expression with a zero byte before"))?,
                 );
             }
             '-' | '+' | '.' | '0'..='9' => {
                 let value = self.number()?;
-                append(out, name, value);
+                out.append_at(name, value);
             }
             _ => {
                 let value = self.word(depth)?;
-                append(out, name, value.view());
+                out.append_at(name, value.view());
             }
         }
         Ok(())
@@ -132,15 +131,12 @@ impl<'t> Parser<'t> {
                 self.members(Some(first), &mut holder, depth + 1)?;
                 let value = typed::from_document(holder.finish().view())
                     .ok_or_else(|| self.error("malformed typed value before"))?;
-                append(out, name, value.view());
+                out.append_at(name, value.view());
                 return Ok(());
             }
             self.at = start;
         }
-        match name {
-            Some(name) => out.begin_document(name),
-            None => out.push_document(),
-        };
+        out.begin_document_at(name);
         self.members(None, out, depth + 1)?;
         out.end();
         Ok(())
@@ -167,10 +163,7 @@ impl<'t> Parser<'t> {
     /// Parses an array; a trailing comma is allowed.
     fn array(&mut self, name: Option<FieldName<'_>>, out: &mut Builder, depth: usize) -> Result<()> {
         self.expect('[')?;
-        match name {
-            Some(name) => out.begin_array(name),
-            None => out.push_array(),
-        };
+        out.begin_array_at(name);
         while !self.accept(']') {
             self.value(None, out, depth + 1)?;
             if !self.accept(',') {
@@ -301,11 +294,4 @@ impl<'t> Parser<'t> {
 
 fn is_name_char(c: char) -> bool {
     c.is_alphanumeric() || c == '_' || c == '$'
-}
-
-fn append(out: &mut Builder, name: Option<FieldName<'_>>, value: Value<'_>) {
-    match name {
-        Some(name) => out.append(name, value),
-        None => out.push(value),
-    };
 }

@@ -125,10 +125,7 @@ struct Node<'p, 'e, 'a> {
 
 impl Node<'_, '_, '_> {
     fn put<'v, E>(self, value: impl Into<Value<'v>>) -> std::result::Result<(), E> {
-        match self.name {
-            Some(name) => self.out.append(name, value.into()),
-            None => self.out.push(value.into()),
-        };
+        self.out.append_at(self.name, value);
         Ok(())
     }
 
@@ -189,10 +186,7 @@ impl<'de> Visitor<'de> for Node<'_, '_, '_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> std::result::Result<(), A::Error> {
         self.enter()?;
-        match self.name {
-            Some(name) => self.out.begin_array(name),
-            None => self.out.push_array(),
-        };
+        self.out.begin_array_at(self.name);
         let (depth, parse) = (self.depth + 1, self.parse);
         while elements.next_element_seed(Node { name: None, out: &mut *self.out, depth, parse })?.is_some() {}
         self.out.end();
@@ -219,10 +213,7 @@ impl<'de> Visitor<'de> for Node<'_, '_, '_> {
                 }
             }
         }
-        match self.name {
-            Some(name) => self.out.begin_document(name),
-            None => self.out.push_document(),
-        };
+        self.out.begin_document_at(self.name);
         for (name, value) in values {
             let (value, Ok(name)) = (value.finish(), FieldName::new(&name)) else { continue };
             if let Some(element) = value.view().first() {
