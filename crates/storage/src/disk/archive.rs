@@ -16,8 +16,8 @@ use parking_lot::Mutex;
 
 use super::backup::{FrameStream, Next, Source};
 use super::directory::LOCK_FILE;
-use super::files::{File, Files};
-use super::journal::{SEGMENT_HEADER_BYTES, SUFFIX, Segments, during};
+use super::files::{File, Files, during};
+use super::journal::{SEGMENT_HEADER_BYTES, SUFFIX, Segments};
 use super::reader::Reader;
 use crate::{ArchiveCounts, Error, Result};
 
@@ -103,17 +103,16 @@ impl Archive {
         position: u64,
     ) -> Result<Self> {
         let directory = folder(&options.directory, id);
-        files.create_directory(&directory).map_err(|error| during("making", &directory, error))?;
+        files.make(&directory)?;
         let lock = files.lock(&directory.join(LOCK_FILE)).map_err(|error| match error.kind() {
             ErrorKind::WouldBlock => {
                 Error::Unavailable(format!("another process writes to the archive {}", directory.display()))
             }
             _ => during("locking", &directory, error),
         })?;
-        let names = files.list(&directory).map_err(|error| during("reading", &directory, error))?;
+        let names = files.names(&directory)?;
         for name in names.iter().filter(|name| name.ends_with(UNFINISHED)) {
-            let path = directory.join(name);
-            files.remove(&path).map_err(|error| during("removing", &path, error))?;
+            files.remove_file(&directory.join(name))?;
         }
         let last = names.iter().filter_map(|name| Name::parse(name)).map(|name| name.last).max();
         let last = last.unwrap_or_default();
@@ -259,15 +258,13 @@ impl Archive {
     fn prune(&self) -> Result<()> {
         let Some(keep) = self.keep else { return Ok(()) };
         let oldest = now().saturating_sub(keep).as_secs();
-        let names = self.files.list(self.directory());
-        let names = names.map_err(|error| during("reading", self.directory(), error))?;
+        let names = self.files.names(self.directory())?;
         let mut archived: Vec<Name> = names.iter().filter_map(|name| Name::parse(name)).collect();
         archived.sort_by_key(|name| name.first);
         archived.pop();
         // The oldest first, so that an interruption leaves no gap.
         for name in archived.iter().take_while(|name| name.seconds < oldest) {
-            let path = self.directory().join(name.text());
-            self.files.remove(&path).map_err(|error| during("removing", &path, error))?;
+            self.files.remove_file(&self.directory().join(name.text()))?;
         }
         Ok(())
     }

@@ -26,8 +26,7 @@ use std::sync::{Arc, Weak};
 use foldhash::fast::FixedState;
 use parking_lot::RwLock;
 
-use super::files::{Control, Files};
-use super::journal::during;
+use super::files::{Control, Files, during};
 use super::reuse::Reuse;
 use super::state::Table;
 use crate::{Compression, Direction, Error, Ident, Range, Result, Value};

@@ -14,7 +14,6 @@
 use super::base::{self, Base, Changes, Copied, Numbers, Share, Source, View};
 use super::directory::NEW_BASE_FILE;
 use super::files::Control;
-use super::journal::during;
 use super::state::{Change, Freeze, Frozen, Table, each_ident, tree_key};
 use crate::memory::TreeCursor;
 use crate::{Direction, Ident, Key, Range, Result, Value};
@@ -193,7 +192,7 @@ impl Base {
                 Base::open(Arc::clone(&files), new.clone(), CACHE_BYTES, self.compression, control)?;
             self.copy_to(&mut copy, should_continue)?;
             let view = self.open_view(&new)?;
-            files.rename(&new, &self.path).map_err(|error| during("renaming", &new, error))?;
+            files.move_file(&new, &self.path)?;
             Ok(view)
         };
         match copy() {

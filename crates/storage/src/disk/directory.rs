@@ -6,8 +6,8 @@
 //! and never written, so a database can repair its catalog on it. A read-only engine locks the directory like a server.
 
 use super::base::{self, Base};
-use super::files::{Control, Files};
-use super::journal::{Segments, during};
+use super::files::{Control, Files, during};
+use super::journal::Segments;
 use super::state::State;
 use super::{
     Backup, CHANGES_SHARE, DiskOptions, Since, SystemFiles, archive, backup_of_state, ownership, recovery,
@@ -47,9 +47,9 @@ impl Directory {
         ownership::check(&*files, options)?;
         let path = options.directory.as_path();
         let journal = options.journal_directory.clone().unwrap_or_else(|| path.join(JOURNAL_DIRECTORY));
-        files.create_directory(path).map_err(|error| during("making", path, error))?;
+        files.make(path)?;
         let lock = Directory::lock(&*files, path)?;
-        let names = files.list(path).map_err(|error| during("reading", path, error))?;
+        let names = files.names(path)?;
         let mut segments = Segments { files: Arc::clone(&files), directory: journal, id: 0 };
         let has = |name: &str| names.iter().any(|other| other == name);
         if has(FORMAT_FILE) {
@@ -96,7 +96,7 @@ fn locking(path: &Path, error: io::Error) -> Error {
 fn set_up(path: &Path, segments: &mut Segments) -> Result<()> {
     segments.id = segments.files.random();
     let journal = &segments.directory;
-    segments.files.create_directory(journal).map_err(|error| during("making", journal, error))?;
+    segments.files.make(journal)?;
     // A segment with frames belongs to other data. A segment without frames remains from an interrupted creation.
     for number in segments.list()? {
         let file = segments.path(number);
@@ -115,17 +115,8 @@ fn set_up(path: &Path, segments: &mut Segments) -> Result<()> {
 
 /// Writes or replaces the file with the format and the id.
 fn write_format(path: &Path, segments: &Segments) -> Result<()> {
-    let (file, new) = (path.join(FORMAT_FILE), path.join(NEW_FORMAT_FILE));
     let text = format!("Vellum data directory\nformat {FORMAT}\nid {:016x}\n", segments.id);
-    let write = || {
-        let opened = segments.files.open(&new, true)?;
-        opened.set_len(0)?;
-        opened.write_at(text.as_bytes(), 0)?;
-        opened.sync()?;
-        segments.files.rename(&new, &file)?;
-        segments.files.sync_directory(path)
-    };
-    write().map_err(|error| during("writing", &file, error))
+    segments.files.replace(path, NEW_FORMAT_FILE, FORMAT_FILE, text.as_bytes())
 }
 
 /// Renames the new base. No commit precedes this step. A directory with a format file and without a base is therefore
@@ -141,13 +132,7 @@ fn finish_set_up(files: &dyn Files, path: &Path) -> Result<()> {
 /// Errors: `Unavailable` for another version or an interrupted restore, `Corrupted` for an invalid file.
 pub(super) fn read_id(files: &dyn Files, path: &Path) -> Result<u64> {
     let path = path.join(FORMAT_FILE);
-    let read = || {
-        let file = files.open(&path, false)?;
-        let mut bytes = vec![0; file.len()?.min(4096) as usize];
-        file.read_at(&mut bytes, 0)?;
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
-    };
-    let text = read().map_err(|error| during("reading", &path, error))?;
+    let text = String::from_utf8_lossy(&files.read_small(&path)?).into_owned();
     if text == RESTORING {
         return Err(Error::Unavailable(format!(
             "{} contains an interrupted restore: empty it, and restore again",

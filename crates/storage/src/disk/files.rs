@@ -6,7 +6,7 @@
 //! A write to the base's file without space is repeated until it succeeds ([`Control`]), and only its checkpoint waits.
 //! Meanwhile readers continue, and writers continue until the memory for changes is full.
 
-use crate::EventCount;
+use crate::{Error, EventCount, Result};
 use parking_lot::{Condvar, Mutex};
 use std::any::Any;
 use std::fmt::Debug;
@@ -47,6 +47,84 @@ pub trait Files: Send + Sync {
     /// Returns a random number, for the id of a new directory.
     fn random(&self) -> u64 {
         RandomState::new().build_hasher().finish()
+    }
+}
+
+/// Combined calls. Errors name the operation and the path.
+impl dyn Files + '_ {
+    /// Creates a directory and its parents.
+    pub(super) fn make(&self, directory: &Path) -> Result<()> {
+        self.create_directory(directory).map_err(|error| during("making", directory, error))
+    }
+
+    /// Returns the names in a directory.
+    pub(super) fn names(&self, directory: &Path) -> Result<Vec<String>> {
+        self.list(directory).map_err(|error| during("reading", directory, error))
+    }
+
+    /// Returns the names in a directory; none if it does not exist.
+    pub(super) fn names_if_any(&self, directory: &Path) -> Result<Vec<String>> {
+        match self.list(directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            names => names.map_err(|error| during("reading", directory, error)),
+        }
+    }
+
+    /// Renames a file.
+    pub(super) fn move_file(&self, from: &Path, to: &Path) -> Result<()> {
+        self.rename(from, to).map_err(|error| during("renaming", from, error))
+    }
+
+    /// Removes a file.
+    pub(super) fn remove_file(&self, path: &Path) -> Result<()> {
+        self.remove(path).map_err(|error| during("removing", path, error))
+    }
+
+    /// Syncs the names in a directory.
+    pub(super) fn sync_names(&self, directory: &Path) -> Result<()> {
+        self.sync_directory(directory).map_err(|error| during("syncing", directory, error))
+    }
+
+    /// Returns the contents of a small file: at most 64 KiB.
+    pub(super) fn read_small(&self, path: &Path) -> Result<Vec<u8>> {
+        let read = || {
+            let file = self.open(path, false)?;
+            let mut bytes = vec![0; file.len()?.min(1 << 16) as usize];
+            file.read_at(&mut bytes, 0)?;
+            Ok(bytes)
+        };
+        read().map_err(|error| during("reading", path, error))
+    }
+
+    /// Writes and syncs a file. Its name is not durable yet.
+    pub(super) fn write_file(&self, path: &Path, bytes: &[u8]) -> io::Result<Arc<dyn File>> {
+        let file = self.open(path, true)?;
+        file.set_len(0)?;
+        file.write_at(bytes, 0)?;
+        file.sync()?;
+        Ok(file)
+    }
+
+    /// Writes a file durably under the name `new`, then renames it to `name`.
+    pub(super) fn replace(&self, directory: &Path, new: &str, name: &str, bytes: &[u8]) -> Result<()> {
+        let (new, path) = (directory.join(new), directory.join(name));
+        let write = || {
+            self.write_file(&new, bytes)?;
+            self.rename(&new, &path)?;
+            self.sync_directory(directory)
+        };
+        write().map_err(|error| during("writing", &path, error))
+    }
+}
+
+/// Returns an operating system error with a description of the operation.
+pub(super) fn during(action: &str, path: &Path, error: io::Error) -> Error {
+    match Error::from(error) {
+        Error::Full(message) => Error::Full(format!("{action} {}: {message}", path.display())),
+        Error::Io { kind, message } => {
+            Error::Io { kind, message: format!("{action} {}: {message}", path.display()) }
+        }
+        error => error,
     }
 }
 

@@ -21,11 +21,11 @@
 mod tests;
 
 use crate::time;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::task::Waker;
 
-use super::files::{BLOCK, File, Files};
+use super::files::{BLOCK, File, Files, during};
 use super::latency::Latency;
 use super::mark::Mark;
 use super::write_buffer::{Part, WriteBuffer};
@@ -68,23 +68,15 @@ impl Segments {
 
     /// Returns the numbers of the segments in ascending order. Ignores other names.
     pub(super) fn list(&self) -> Result<Vec<u64>> {
-        let names = self.names()?;
+        let names = self.files.names_if_any(&self.directory)?;
         let mut numbers: Vec<u64> = names.iter().filter_map(|name| number_of(name)).collect();
         numbers.sort_unstable();
         Ok(numbers)
     }
 
-    /// Returns the names in the directory; none if it does not exist.
-    fn names(&self) -> Result<Vec<String>> {
-        match self.files.list(&self.directory) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
-            names => names.map_err(|error| during("reading", &self.directory, error)),
-        }
-    }
-
     /// Returns other names that resemble segments.
     pub(super) fn unknown_names(&self) -> Result<Vec<String>> {
-        let mut names = self.names()?;
+        let mut names = self.files.names_if_any(&self.directory)?;
         names.retain(|name| name.ends_with(SUFFIX) && number_of(name).is_none());
         Ok(names)
     }
@@ -100,10 +92,7 @@ impl Segments {
     pub(super) fn create(&self, number: u64) -> Result<Arc<dyn File>> {
         let path = self.path(number);
         let make = || {
-            let file = self.files.open(&path, true)?;
-            file.set_len(0)?;
-            file.write_at(&self.header(number), 0)?;
-            file.sync()?;
+            let file = self.files.write_file(&path, &self.header(number))?;
             if !mutant!("names of new segments are not synced") {
                 self.files.sync_directory(&self.directory)?;
             }
@@ -156,8 +145,7 @@ impl Segments {
 
     /// Removes a segment.
     pub(super) fn remove(&self, number: u64) -> Result<()> {
-        let path = self.path(number);
-        self.files.remove(&path).map_err(|error| during("removing", &path, error))
+        self.files.remove_file(&self.path(number))
     }
 }
 
@@ -166,17 +154,6 @@ fn number_of(name: &str) -> Option<u64> {
     let digits = name.strip_suffix(SUFFIX)?;
     let number = digits.parse().ok()?;
     (digits == format!("{number:016}")).then_some(number)
-}
-
-/// Returns an operating system error with a description of the operation.
-pub(super) fn during(action: &str, path: &Path, error: std::io::Error) -> Error {
-    match Error::from(error) {
-        Error::Full(message) => Error::Full(format!("{action} {}: {message}", path.display())),
-        Error::Io { kind, message } => {
-            Error::Io { kind, message: format!("{action} {}: {message}", path.display()) }
-        }
-        error => error,
-    }
 }
 
 /// The segment being written. Its owner is the only committer.

@@ -10,7 +10,7 @@ use super::directory::{
     BASE_FILE, FORMAT_FILE, JOURNAL_DIRECTORY, LOCK_FILE, NEW_BASE_FILE, NEW_FORMAT_FILE, read_id,
 };
 use super::files::Files;
-use super::journal::{SUFFIX, during};
+use super::journal::SUFFIX;
 use super::{mark, swap};
 use crate::{Error, Result};
 
@@ -42,7 +42,7 @@ fn is_harmless(name: &str) -> bool {
 /// Vellum's.
 pub(super) fn check(files: &dyn Files, options: &DiskOptions) -> Result<Option<String>> {
     let path = &options.directory;
-    let names = names(files, path)?;
+    let names = files.names_if_any(path)?;
     let has = |name: &str| names.iter().any(|other| other == name);
     if has(FORMAT_FILE) {
         read_id(files, path)?;
@@ -72,7 +72,7 @@ pub(super) fn check(files: &dyn Files, options: &DiskOptions) -> Result<Option<S
     };
     check(path, &names)?;
     if let Some(journal) = journal {
-        let names = self::names(files, journal)?;
+        let names = files.names_if_any(journal)?;
         // A journal gets its mark after its directory has got the format file.
         if names.iter().any(|name| name == mark::NAME) {
             return Err(other_journal(
@@ -93,14 +93,14 @@ pub(super) fn other_journal(journal: &Path, remedy: &str) -> Error {
 
 /// Checks that a directory contains only the names of `own` and harmless ones. Writes nothing.
 pub(super) fn check_target(files: &dyn Files, path: &Path, own: &[&str]) -> Result<()> {
-    let names = names(files, path)?;
+    let names = files.names_if_any(path)?;
     refuse_mongodb(path, &names)?;
     refuse_others(path, &names, |name| is_harmless(name) || own.contains(&name))
 }
 
 /// Refuses a directory that is not a data directory of Vellum, for read-only calls.
 pub(super) fn check_is_ours(files: &dyn Files, path: &Path) -> Result<()> {
-    let names = files.list(path).map_err(|error| during("reading", path, error))?;
+    let names = files.names(path)?;
     if names.iter().any(|name| name == FORMAT_FILE) {
         return swap::check_none(files, path);
     }
@@ -112,20 +112,11 @@ pub(super) fn check_is_ours(files: &dyn Files, path: &Path) -> Result<()> {
 
 /// Refuses a MongoDB directory without files of Vellum. Writes nothing.
 pub(super) fn check_is_salvageable(files: &dyn Files, path: &Path) -> Result<()> {
-    let names = files.list(path).map_err(|error| during("reading", path, error))?;
+    let names = files.names(path)?;
     let is_ours = |name: &String| matches!(name.as_str(), FORMAT_FILE | BASE_FILE);
     match names.iter().any(is_ours) {
         true => Ok(()),
         false => refuse_mongodb(path, &names),
-    }
-}
-
-/// Returns the names in a directory; none if it does not exist.
-fn names(files: &dyn Files, path: &Path) -> Result<Vec<String>> {
-    match files.list(path) {
-        Ok(names) => Ok(names),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(during("reading", path, error)),
     }
 }
 

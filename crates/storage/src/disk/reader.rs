@@ -7,8 +7,8 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::files::File;
-use super::journal::{SEGMENT_HEADER_BYTES, Segments, during};
+use super::files::{File, during};
+use super::journal::{SEGMENT_HEADER_BYTES, Segments};
 use crate::record::{Frame, HEADER_BYTES, Header, MAGIC_PREFIX};
 use crate::{Error, Result};
 

@@ -12,7 +12,8 @@
 
 use std::sync::Arc;
 
-use super::journal::{Appender, SEGMENT_HEADER_BYTES, Segments, during};
+use super::files::during;
+use super::journal::{Appender, SEGMENT_HEADER_BYTES, Segments};
 use super::mark;
 use super::reader::Reader;
 use crate::{Batch, Error, Result, mark};

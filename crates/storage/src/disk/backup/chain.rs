@@ -10,8 +10,7 @@ use std::sync::Arc;
 
 use super::frame_stream::Part;
 use crate::disk::directory::LOCK_FILE;
-use crate::disk::files::{File, Files};
-use crate::disk::journal::during;
+use crate::disk::files::{File, Files, during};
 use crate::disk::ownership;
 use crate::{Error, Kind, Result, Since};
 
@@ -62,7 +61,7 @@ impl BackupDirectory {
         if !is_ours {
             ownership::check_target(&*files, path, &[LOCK_FILE, FORMAT_FILE, NEW_FORMAT_FILE])?;
         }
-        files.create_directory(path).map_err(|error| during("making", path, error))?;
+        files.make(path)?;
         let lock = files.lock(&path.join(LOCK_FILE)).map_err(|error| match error.kind() {
             ErrorKind::WouldBlock => {
                 refused(format!("another backup is being written to {}", path.display()))
@@ -70,22 +69,13 @@ impl BackupDirectory {
             _ => during("locking", path, error),
         })?;
         if !is_ours {
-            let (file, new) = (path.join(FORMAT_FILE), path.join(NEW_FORMAT_FILE));
-            let make = || {
-                let opened = files.open(&new, true)?;
-                opened.set_len(0)?;
-                opened.write_at(format!("{FORMAT_BEGINS}{FORMAT}\n").as_bytes(), 0)?;
-                opened.sync()?;
-                files.rename(&new, &file)?;
-                files.sync_directory(path)
-            };
-            make().map_err(|error| during("writing", &file, error))?;
+            let text = format!("{FORMAT_BEGINS}{FORMAT}\n");
+            files.replace(path, NEW_FORMAT_FILE, FORMAT_FILE, text.as_bytes())?;
         }
         let mut directory = BackupDirectory::read(files, path)?;
         directory.lock = Some(lock);
         for number in std::mem::take(&mut directory.unfinished) {
-            let path = directory.file(number, UNFINISHED);
-            directory.files.remove(&path).map_err(|error| during("removing", &path, error))?;
+            directory.files.remove_file(&directory.file(number, UNFINISHED))?;
         }
         Ok(directory)
     }
@@ -94,7 +84,7 @@ impl BackupDirectory {
     ///
     /// Errors: no directory of backups, a newer version, and parts damaged at either end.
     pub fn read(files: Arc<dyn Files>, path: &Path) -> Result<Self> {
-        let names = files.list(path).map_err(|error| during("reading", path, error))?;
+        let names = files.names(path)?;
         check_format(&*files, path, &names)?;
         let mut directory = BackupDirectory {
             files,
@@ -188,14 +178,8 @@ fn check_format(files: &dyn Files, path: &Path, names: &[String]) -> Result<()> 
         return Err(refused(format!("{} is not a backup: it has no file {FORMAT_FILE}", path.display())));
     }
     let file = path.join(FORMAT_FILE);
-    let read = || {
-        let opened = files.open(&file, false)?;
-        let mut bytes = vec![0; opened.len()?.min(4096) as usize];
-        opened.read_at(&mut bytes, 0)?;
-        Ok(bytes)
-    };
-    let text = read().map_err(|error| during("reading", &file, error))?;
-    let text = String::from_utf8_lossy(&text);
+    let bytes = files.read_small(&file)?;
+    let text = String::from_utf8_lossy(&bytes);
     match text.strip_prefix(FORMAT_BEGINS).and_then(|rest| rest.strip_suffix('\n')?.parse().ok()) {
         Some(FORMAT) => Ok(()),
         Some(other) => Err(refused(format!(

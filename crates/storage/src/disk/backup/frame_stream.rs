@@ -11,8 +11,8 @@
 //! position of its last commit (u64), the greatest cluster time (u64), the time up to which it is complete (u64), the
 //! number of frames (u64), CRC-32C. All numbers are little endian. An interrupted part has no trailer.
 
-use crate::disk::files::Files;
-use crate::disk::journal::{SEGMENT_HEADER_BYTES, during};
+use crate::disk::files::{Files, during};
+use crate::disk::journal::SEGMENT_HEADER_BYTES;
 use crate::disk::reader::Reader;
 use crate::engine::{END_BYTES, End, HEAD_BYTES, Kind, PartHeader};
 use crate::{Error, Result};

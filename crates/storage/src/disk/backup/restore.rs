@@ -12,8 +12,8 @@ use jiff::Timestamp;
 use super::chain::BackupDirectory;
 use super::frame_stream::{FrameStream, Next, Part, Source, gap};
 use crate::disk::directory::{BASE_FILE, Directory, FORMAT_FILE, JOURNAL_DIRECTORY, LOCK_FILE, RESTORING};
-use crate::disk::files::Files;
-use crate::disk::journal::{Segments, during};
+use crate::disk::files::{Files, during};
+use crate::disk::journal::Segments;
 use crate::disk::reader::Reader;
 use crate::disk::swap::{self, SwapPaths};
 use crate::disk::{DiskEngine, DiskOptions, archive, base, ownership};
@@ -177,7 +177,7 @@ fn paths(to: &Path) -> SwapPaths {
 /// Checks that the target is free, and marks it so that no server opens it meanwhile.
 fn lock_target(files: &Arc<dyn Files>, to: &Path) -> Result<Box<dyn std::any::Any + Send + Sync>> {
     ownership::check_target(&**files, to, &[LOCK_FILE])?;
-    files.create_directory(to).map_err(|error| during("making", to, error))?;
+    files.make(to)?;
     let lock = Directory::lock(&**files, to)?;
     ownership::check_target(&**files, to, &[LOCK_FILE])?;
     let path = to.join(FORMAT_FILE);
@@ -283,20 +283,16 @@ fn commit(engine: &DiskEngine, frame: &[u8], of: &Path) -> Result<()> {
 
 /// Moves the new directory's files to their places, the format file last.
 fn install(files: &dyn Files, paths: &SwapPaths) -> Result<()> {
-    let rename =
-        |from: &Path, to: &Path| files.rename(from, to).map_err(|error| during("renaming", from, error));
-    let sync = |path: &Path| files.sync_directory(path).map_err(|error| during("syncing", path, error));
-    let names =
-        files.list(&paths.new_journal).map_err(|error| during("reading", &paths.new_journal, error))?;
-    files.create_directory(&paths.journal).map_err(|error| during("making", &paths.journal, error))?;
+    let names = files.names(&paths.new_journal)?;
+    files.make(&paths.journal)?;
     for segment in names {
-        rename(&paths.new_journal.join(&segment), &paths.journal.join(&segment))?;
+        files.move_file(&paths.new_journal.join(&segment), &paths.journal.join(&segment))?;
     }
-    sync(&paths.journal)?;
-    rename(&paths.new.join(BASE_FILE), &paths.base)?;
-    sync(&paths.directory)?;
-    rename(&paths.new.join(FORMAT_FILE), &paths.directory.join(FORMAT_FILE))?;
-    sync(&paths.directory)?;
+    files.sync_names(&paths.journal)?;
+    files.move_file(&paths.new.join(BASE_FILE), &paths.base)?;
+    files.sync_names(&paths.directory)?;
+    files.move_file(&paths.new.join(FORMAT_FILE), &paths.directory.join(FORMAT_FILE))?;
+    files.sync_names(&paths.directory)?;
     swap::clear(files, paths)?;
     // Empty by now. If they remain, they do no harm.
     let _ = std::fs::remove_dir(&paths.new_journal);

@@ -12,8 +12,7 @@
 
 use super::page::{Page, PageHandle, UNIT, unframe};
 use super::{IDENTS_TABLE, TABLES_TABLE, table_name};
-use crate::disk::files::File;
-use crate::disk::journal::during;
+use crate::disk::files::{File, during};
 use crate::disk::reuse::{Reuse, TableReads, Visited};
 use crate::{Error, Result};
 use lru::LruCache;

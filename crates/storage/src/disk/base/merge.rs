@@ -12,8 +12,7 @@ use super::free_space::{Extent, FreeSpace};
 use super::page::{Framer, Page, PageHandle, UNIT};
 use super::superblock::SLOTS_UNITS;
 use super::tree::Tree;
-use crate::disk::files::Control;
-use crate::disk::journal::during;
+use crate::disk::files::{Control, during};
 use crate::{Compression, Error, Key, Result, Value};
 
 /// Target length of an uncompressed page. Tests use many small pages.

@@ -6,8 +6,7 @@
 
 use super::page::UNIT;
 use super::tree::Tree;
-use crate::disk::files::File;
-use crate::disk::journal::during;
+use crate::disk::files::{File, during};
 use crate::{Error, Result};
 
 /// Magic of a slot.

@@ -11,7 +11,7 @@ use super::superblock::Superblock;
 use super::table::TableRoots;
 use super::tree::{Tree, collect_extents};
 use super::{Base, BaseCursor, Extent, FreeSpace, IDENTS_TABLE, SLOTS_UNITS, TABLES_TABLE, View};
-use crate::disk::journal::during;
+use crate::disk::files::during;
 use crate::{Direction, Error, Ident, Key, Range, Result, Value, mutant};
 
 /// Writes tables, and collects the changes of the catalog trees.
