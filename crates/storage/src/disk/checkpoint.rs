@@ -14,8 +14,8 @@
 use super::base::{self, Base, Changes, Copied, Numbers, Share, Source, View};
 use super::directory::NEW_BASE_FILE;
 use super::files::Control;
-use super::state::{Change, Freeze, Frozen, Table, each_ident, tree_key};
-use crate::memory::TreeCursor;
+use super::state::{Change, Freeze, Table, each_ident, tree_key};
+use crate::memory::LookaheadCursor;
 use crate::{Direction, Ident, Key, Range, Result, Value};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -137,41 +137,24 @@ impl Step {
             (number, false) => {
                 let Table { entries, bytes, .. } = self.table;
                 let share = Share { changes: frozen.changes.len() as u64, entries, bytes };
-                changes.change(number, share, || Layer::new(frozen))
+                let cursor = || frozen.changes.cursor(Range::all(), Direction::Forward);
+                changes.change(number, share, || LookaheadCursor::new(cursor()))
             }
         }
     }
 }
 
-/// Frozen changes with one entry of lookahead.
-struct Layer {
-    cursor: TreeCursor<Change>,
-    /// The next change, read ahead.
-    next: Option<(Key, Change)>,
-}
-
-impl Layer {
-    fn new(frozen: &Frozen) -> Self {
-        Layer { cursor: frozen.changes.cursor(Range::all(), Direction::Forward), next: None }
-    }
-
-    /// Reads one change ahead.
-    fn fill(&mut self) {
-        if self.next.is_none() {
-            self.next = self.cursor.next().map(|(key, change)| (Key::from(key), change.clone()));
-        }
-    }
-}
-
-impl Source for Layer {
+impl Source for LookaheadCursor<Change> {
     fn peek(&mut self) -> Result<Option<&[u8]>> {
-        self.fill();
-        Ok(self.next.as_ref().map(|(key, _)| &**key))
+        self.look_ahead();
+        Ok(self.key())
     }
 
     fn take(&mut self) -> Result<Option<(Key, Option<Value>)>> {
-        self.fill();
-        Ok(self.next.take().map(|(key, change)| (key, change.into_value())))
+        if !self.look_ahead() {
+            return Ok(None);
+        }
+        Ok(LookaheadCursor::take(self).map(|(key, change)| (key, change.into_value())))
     }
 }
 
