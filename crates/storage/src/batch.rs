@@ -4,8 +4,9 @@
 //! or nothing.
 
 use smallvec::SmallVec;
+use std::collections::BTreeMap;
 
-use crate::{Ident, Key, Value};
+use crate::{Error, Ident, Key, Result, Value};
 
 /// A change of one tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -173,5 +174,60 @@ impl IntoIterator for Batch {
 
     fn into_iter(self) -> Self::IntoIter {
         self.ops.into_iter()
+    }
+}
+
+/// The trees that exist at a point within a batch. An engine checks a batch with them before it applies it.
+pub(crate) struct ExistingTrees<'a, T, F> {
+    /// Returns a tree from before the batch.
+    before: F,
+    /// Trees that the batch changed as a whole: `None` for a dropped tree, otherwise the earlier tree that it is a
+    /// fork of, direct or indirect, if it is one.
+    changed: BTreeMap<Ident, Option<Option<&'a T>>>,
+    /// The tree found last: consecutive operations often use one tree.
+    recent: Option<(Ident, Option<&'a T>)>,
+}
+
+impl<'a, T, F: Fn(Ident) -> Option<&'a T>> ExistingTrees<'a, T, F> {
+    pub(crate) fn new(before: F) -> Self {
+        ExistingTrees { before, changed: BTreeMap::new(), recent: None }
+    }
+
+    /// Checks an operation after the earlier ones. Returns the earlier tree in which it puts or deletes a key; `None`
+    /// if the batch created the tree, and for other operations.
+    ///
+    /// Errors: KeyTooLong, NoSuchIdent, IdentExists.
+    pub(crate) fn admit(&mut self, op: &Op) -> Result<Option<&'a T>> {
+        let (ident, changed) = match op {
+            Op::Put { key, .. } | Op::Delete { key, .. } if key.len() > Key::MAX_BYTES => {
+                return Err(Error::KeyTooLong(key.len()));
+            }
+            Op::Put { ident, .. } | Op::Delete { ident, .. } => return self.find(*ident),
+            Op::Clear(ident) => (*ident, self.find(*ident).map(|_| Some(None))?),
+            Op::Drop(ident) => (*ident, self.find(*ident).map(|_| None)?),
+            Op::Create(ident) => (*ident, Some(None)),
+            Op::Fork { from, to } => (*to, Some(self.find(*from)?)),
+        };
+        if let Op::Create(_) | Op::Fork { .. } = op
+            && self.find(ident).is_ok()
+        {
+            return Err(Error::IdentExists(ident));
+        }
+        self.changed.insert(ident, changed);
+        self.recent = None;
+        Ok(None)
+    }
+
+    fn find(&mut self, ident: Ident) -> Result<Option<&'a T>> {
+        if let Some((recent, tree)) = self.recent
+            && recent == ident
+        {
+            return Ok(tree);
+        }
+        let changed = self.changed.get(&ident).copied();
+        let tree =
+            changed.unwrap_or_else(|| (self.before)(ident).map(Some)).ok_or(Error::NoSuchIdent(ident))?;
+        self.recent = Some((ident, tree));
+        Ok(tree)
     }
 }

@@ -15,8 +15,9 @@ use std::sync::Arc;
 
 use super::base::View;
 use super::cursor::MergeCursor;
+use crate::batch::ExistingTrees;
 use crate::memory::Tree;
-use crate::{Batch, Cursor, Damage, Direction, Error, Ident, Key, Op, Range, Result, Snapshot, Value};
+use crate::{Batch, Cursor, Damage, Direction, Error, Ident, Op, Range, Result, Snapshot, Value};
 
 /// Approximate overhead of an entry in memory, in addition to key and value.
 const ENTRY_OVERHEAD: u64 = 64;
@@ -303,11 +304,29 @@ impl State {
     /// Checks that every operation of a batch is valid after the earlier ones. Looks up the lengths in the base of keys
     /// that change for the first time. This may wait for the disk; [`State::apply`] then does not.
     pub(super) fn prepare(&self, batch: &Batch) -> Result<Vec<Option<usize>>> {
-        let mut known = ExistingTrees { state: self, made: BTreeMap::new(), recent: None };
+        let mut trees = ExistingTrees::new(|ident| self.table(ident).ok());
         let mut below = Vec::with_capacity(batch.len());
         for (at, (op, is_new)) in batch.with_new().enumerate() {
             let earlier = batch.ops().get(..at).unwrap_or_default();
-            below.push(known.admit(op, is_new, earlier)?);
+            below.push(match (trees.admit(op)?, op) {
+                (Some(table), Op::Put { ident, key, .. }) if is_new => {
+                    // A transaction that changes a value and changes it back deletes an entry and adds it again.
+                    debug_assert!(
+                        table.top.get(key).is_some()
+                            || !matches!(table.len_below(key, &self.view), Ok(Some(_)))
+                            || earlier.iter().any(|op| op.deletes(*ident, key)),
+                        "an existing key was declared new: {key:?}"
+                    );
+                    None
+                }
+                // The length does not matter if the top layer keeps the key.
+                (Some(table), Op::Put { key, .. } | Op::Delete { key, .. })
+                    if table.top.get(key).is_none() =>
+                {
+                    table.len_below(key, &self.view)?
+                }
+                _ => None,
+            });
         }
         debug_assert_eq!(below.len(), batch.len(), "one length for each operation");
         Ok(below)
@@ -460,99 +479,6 @@ pub(super) fn each_ident(idents: &Tree<()>, mut call: impl FnMut(Ident)) {
     let mut cursor = idents.cursor(Range::all(), Direction::Forward);
     while let Some((key, ())) = cursor.next() {
         ident_of(key).into_iter().for_each(&mut call);
-    }
-}
-
-/// The trees that exist at some point in a batch, and their lower layers.
-struct ExistingTrees<'a> {
-    state: &'a State,
-    /// Trees that the batch changed as a whole.
-    made: BTreeMap<Ident, TreeChange<'a>>,
-    /// The tree found last: consecutive operations often use one tree.
-    recent: Option<(Ident, Option<&'a Table>)>,
-}
-
-/// State of a tree that the batch changed as a whole.
-#[derive(Clone, Copy)]
-enum TreeChange<'a> {
-    Dropped,
-    Empty,
-    /// A fork, direct or indirect, of this tree from before the batch.
-    Fork(&'a Table),
-}
-
-impl<'a> ExistingTrees<'a> {
-    /// Checks one operation after the earlier ones of the batch. Returns the length in the lower layers if the
-    /// operation needs it.
-    fn admit(&mut self, op: &Op, is_new: bool, earlier: &[Op]) -> Result<Option<usize>> {
-        match op {
-            Op::Put { ident, key, .. } | Op::Delete { ident, key } => {
-                return self.look_up(*ident, key, is_new, earlier);
-            }
-            Op::Clear(ident) => {
-                self.find(*ident)?;
-                self.made.insert(*ident, TreeChange::Empty);
-            }
-            Op::Create(ident) => self.create(*ident, TreeChange::Empty)?,
-            Op::Fork { from, to } => {
-                let change = self.find(*from)?.map_or(TreeChange::Empty, TreeChange::Fork);
-                self.create(*to, change)?;
-            }
-            Op::Drop(ident) => {
-                self.find(*ident)?;
-                self.made.insert(*ident, TreeChange::Dropped);
-            }
-        }
-        self.recent = None;
-        Ok(None)
-    }
-
-    /// Returns the length of a key in the lower layers if it matters. It does not if the top layer keeps the key, or if
-    /// the key is known to be absent.
-    fn look_up(&mut self, ident: Ident, key: &Key, is_new: bool, earlier: &[Op]) -> Result<Option<usize>> {
-        if key.len() > Key::MAX_BYTES {
-            return Err(Error::KeyTooLong(key.len()));
-        }
-        match self.find(ident)? {
-            Some(table) if is_new => {
-                // A transaction that changes a value and changes it back deletes an entry and adds it again.
-                debug_assert!(
-                    table.top.get(key).is_some()
-                        || !matches!(table.len_below(key, &self.state.view), Ok(Some(_)))
-                        || earlier.iter().any(|op| op.deletes(ident, key)),
-                    "an existing key was declared new: {key:?}"
-                );
-                Ok(None)
-            }
-            Some(table) if table.top.get(key).is_none() => table.len_below(key, &self.state.view),
-            _ => Ok(None),
-        }
-    }
-
-    /// Returns the earlier tree whose layers a tree has; `None` if the batch created it.
-    fn find(&mut self, ident: Ident) -> Result<Option<&'a Table>> {
-        if let Some((recent, table)) = self.recent
-            && recent == ident
-        {
-            return Ok(table);
-        }
-        let table = match self.made.get(&ident) {
-            Some(TreeChange::Dropped) => return Err(Error::NoSuchIdent(ident)),
-            Some(TreeChange::Empty) => None,
-            Some(TreeChange::Fork(table)) => Some(*table),
-            None => Some(self.state.table(ident)?),
-        };
-        self.recent = Some((ident, table));
-        Ok(table)
-    }
-
-    /// Adds a tree that the batch creates. Fails if the number is in use.
-    fn create(&mut self, ident: Ident, made: TreeChange<'a>) -> Result<()> {
-        if self.find(ident).is_ok() {
-            return Err(Error::IdentExists(ident));
-        }
-        self.made.insert(ident, made);
-        Ok(())
     }
 }
 

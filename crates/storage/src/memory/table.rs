@@ -10,11 +10,10 @@
 
 use super::differences::TreeDifferences;
 use super::node::Tree;
+use crate::batch::ExistingTrees;
 use crate::{
-    Batch, Cursor, Differences, Direction, Error, Ident, Key, Op, Range, Result, Snapshot, Value, threads,
+    Batch, Cursor, Differences, Direction, Error, Ident, Op, Range, Result, Snapshot, Value, threads,
 };
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::sync::OnceLock;
 use std::sync::mpsc::{self, Sender};
 
@@ -74,8 +73,8 @@ impl State {
 
     /// Checks that every operation of a batch is possible after the operations before it.
     pub(super) fn validate(&self, batch: &Batch) -> Result<()> {
-        let mut known = ExistingTrees { state: self, changed: BTreeMap::new(), recent: None };
-        batch.ops().iter().try_for_each(|op| known.admit(op))
+        let mut trees = ExistingTrees::new(|ident| self.table(ident).ok());
+        batch.ops().iter().try_for_each(|op| trees.admit(op).map(drop))
     }
 
     /// Applies a validated batch. Returns the discarded trees, which the caller frees outside of
@@ -150,71 +149,6 @@ fn write(table: &mut Table, op: Op) {
         Op::Put { key, value, .. } => table.put(&key, value),
         Op::Delete { key, .. } => table.delete(&key),
         _ => {}
-    }
-}
-
-/// The trees that exist at a point within a batch.
-struct ExistingTrees<'a> {
-    state: &'a State,
-    /// Trees created (true) or dropped (false) by the batch so far.
-    changed: BTreeMap<Ident, bool>,
-    /// The latest tree found. Consecutive operations often have the same tree.
-    recent: Option<Ident>,
-}
-
-impl ExistingTrees<'_> {
-    fn admit(&mut self, op: &Op) -> Result<()> {
-        match op {
-            Op::Put { ident, key, .. } | Op::Delete { ident, key } => {
-                check_key(key)?;
-                self.require(*ident)?;
-                self.recent = Some(*ident);
-            }
-            Op::Clear(ident) => self.require(*ident)?,
-            Op::Create(ident) => self.create(*ident)?,
-            Op::Fork { from, to } => {
-                self.require(*from)?;
-                self.create(*to)?;
-            }
-            Op::Drop(ident) => {
-                self.require(*ident)?;
-                self.changed.insert(*ident, false);
-                self.recent = None;
-            }
-        }
-        Ok(())
-    }
-
-    fn exists(&self, ident: Ident) -> bool {
-        match self.changed.get(&ident) {
-            Some(exists) => *exists,
-            None => self.state.table(ident).is_ok(),
-        }
-    }
-
-    fn require(&self, ident: Ident) -> Result<()> {
-        match self.recent == Some(ident) || self.exists(ident) {
-            true => Ok(()),
-            false => Err(Error::NoSuchIdent(ident)),
-        }
-    }
-
-    fn create(&mut self, ident: Ident) -> Result<()> {
-        let existed = match self.changed.entry(ident) {
-            Entry::Occupied(mut changed) => changed.insert(true),
-            Entry::Vacant(first) => {
-                first.insert(true);
-                self.state.table(ident).is_ok()
-            }
-        };
-        if existed { Err(Error::IdentExists(ident)) } else { Ok(()) }
-    }
-}
-
-fn check_key(key: &Key) -> Result<()> {
-    match key.len() > Key::MAX_BYTES {
-        true => Err(Error::KeyTooLong(key.len())),
-        false => Ok(()),
     }
 }
 
