@@ -38,6 +38,7 @@ mod tests;
 
 pub(crate) use arithmetic::difference;
 pub(crate) use arithmetic::divide::quotient;
+pub(crate) use date::calendar::Unit;
 pub use named::{ErrorTemplate, Named, Parameter};
 pub use node::Dependencies;
 pub use reference::check_name_for_binding;

@@ -10,9 +10,10 @@
 
 use super::frame::{Bounds, window_of};
 use super::sliding::{Fold, Sliding};
-use super::{Function, FunctionSpec, Partition, Unit};
+use super::{Function, FunctionSpec, Partition};
 use crate::Expression;
 use crate::accumulator_state::Total;
+use crate::expression::Unit;
 use crate::expression::{difference, quotient};
 use crate::interrupt_check::InterruptCheck;
 use base::bson::{Element, Number, Path, Type, Value, ValueBuf};

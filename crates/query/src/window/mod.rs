@@ -15,7 +15,6 @@ mod rank;
 mod sliding;
 mod table;
 
-pub(crate) use frame::Unit;
 pub(crate) use partition::{BufferedRows, Partition, PartitionBuffer, Results, SortBy};
 pub(crate) use table::parse_output;
 

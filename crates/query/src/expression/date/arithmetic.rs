@@ -68,9 +68,7 @@ pub(in super::super) fn shift_by<'a>(call: &Call<'_, 'a>, sign: i64) -> Computed
     let start = call.get_non_null(0)?;
     let unit = match call.get_non_null(1)? {
         None => None,
-        Some(Value::String(text)) => {
-            Some(Unit::parse(text).ok_or_else(|| err!(FailedToParse, "unknown time unit value: {text}"))?)
-        }
+        Some(Value::String(text)) => Some(Unit::parse(text)?),
         Some(other) => {
             bail!(5439013, "{name} requires 'unit' to be a string, but got {}", other.kind().alias());
         }
@@ -94,9 +92,16 @@ pub(in super::super) fn shift_by<'a>(call: &Call<'_, 'a>, sign: i64) -> Computed
     }
 }
 
+impl Unit {
+    /// Adds `amount` units to a date in UTC, as [`shift`] does.
+    pub(crate) fn add(self, date: i64, amount: i64) -> Option<i64> {
+        shift(date, self, amount, &Zone::UTC)
+    }
+}
+
 /// Adds `amount` units on the zone's calendar. A day that the month does not have becomes its last day. `None` out of
 /// range.
-pub(crate) fn shift(start: i64, unit: Unit, amount: i64, zone: &Zone) -> Option<i64> {
+fn shift(start: i64, unit: Unit, amount: i64, zone: &Zone) -> Option<i64> {
     let local = zone.to_local(start);
     match unit.length() {
         Length::Millis(millis) => start.checked_add(amount.checked_mul(millis)?),
@@ -284,6 +289,18 @@ pub(crate) fn bin_start(date: i64, unit: Unit, bin: i64, zone: &Zone, first_day:
 #[cfg(test)]
 mod tests {
     use super::super::super::testing::{check, check_error, check_parse_error};
+    use super::super::calendar::{DAY, Unit};
+
+    #[test]
+    fn months_keep_the_day_if_it_exists() {
+        const JANUARY_31_2024: i64 = 1_706_659_200_000;
+        const FEBRUARY_29_2024: i64 = 1_709_164_800_000;
+        assert_eq!(Unit::Month.add(JANUARY_31_2024, 1), Some(FEBRUARY_29_2024));
+        assert_eq!(Unit::Year.add(FEBRUARY_29_2024, -1), Some(1_677_542_400_000));
+        assert_eq!(Unit::Month.add(-1, 0), Some(-1));
+        assert_eq!(Unit::Day.add(0, 2), Some(2 * DAY));
+        assert_eq!(Unit::Year.add(i64::MAX, i64::MAX), None);
+    }
 
     const DATE: &str = "{d: ISODate('2020-01-31T12:00:00Z')}";
 

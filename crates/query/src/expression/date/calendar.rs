@@ -7,7 +7,7 @@ use super::super::evaluate::Call;
 use super::super::show;
 use base::bson::Value;
 pub(crate) use base::calendar::{days_in_month, from_days, to_days};
-use base::{Error, ErrorCode, Result, err};
+use base::{Error, ErrorCode, Result, bail, err};
 
 /// Milliseconds of a second, a minute, an hour, a day.
 pub(crate) const SECOND: i64 = 1000;
@@ -127,9 +127,9 @@ pub(crate) enum Length {
 }
 
 impl Unit {
-    /// Parses a unit.
-    pub(crate) fn parse(name: &str) -> Option<Unit> {
-        Some(match name {
+    /// Parses a unit. Errors: FailedToParse for an unknown unit.
+    pub(crate) fn parse(name: &str) -> Result<Unit> {
+        Ok(match name {
             "year" => Unit::Year,
             "quarter" => Unit::Quarter,
             "month" => Unit::Month,
@@ -139,7 +139,7 @@ impl Unit {
             "minute" => Unit::Minute,
             "second" => Unit::Second,
             "millisecond" => Unit::Millisecond,
-            _ => return None,
+            other => bail!(FailedToParse, "unknown time unit value: {other}"),
         })
     }
 
@@ -157,6 +157,15 @@ impl Unit {
             Unit::Millisecond => Length::Millis(1),
         }
     }
+
+    /// Returns the length in milliseconds in UTC, if it is constant.
+    pub(crate) fn milliseconds(self) -> Option<i64> {
+        match self.length() {
+            Length::Millis(millis) => Some(millis),
+            Length::Days(days) => Some(days * DAY),
+            Length::Months(_) => None,
+        }
+    }
 }
 
 /// Evaluates a unit operand; `None` for null.
@@ -166,7 +175,7 @@ pub(super) fn operand(call: &Call<'_, '_>, position: usize) -> Result<Option<Uni
     let name = call.name();
     match call.get_non_null(position)? {
         None => Ok(None),
-        Some(Value::String(text)) => Unit::parse(text).map(Some).ok_or_else(|| {
+        Some(Value::String(text)) => Unit::parse(text).map(Some).map_err(|_| {
             err!(5439014, "{name} parameter 'unit' value cannot be recognized as a time unit: {text}")
         }),
         Some(other) => Err(err!(5439013, "{name} requires 'unit' to be a string, but got {}", other.kind())),
