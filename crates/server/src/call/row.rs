@@ -13,6 +13,19 @@ pub(crate) struct Row {
     pub(crate) run: Handler,
 }
 
+/// Defines methods that set the flag of their name.
+macro_rules! flags {
+    ($(#[$doc:meta] $flag:ident)*) => {
+        impl Row {
+            $(#[$doc]
+            pub(crate) const fn $flag(mut self) -> Row {
+                self.command.$flag = true;
+                self
+            })*
+        }
+    };
+}
+
 impl Row {
     /// Creates the row of a command that reads documents or the catalog. The methods below add properties.
     pub(crate) const fn read(name: &'static str, run: Handler, requirements: Requirements) -> Row {
@@ -63,52 +76,10 @@ impl Row {
         self
     }
 
-    /// Allows the command before authentication.
-    pub(crate) const fn without_auth(mut self) -> Row {
-        self.command.without_auth = true;
-        self
-    }
-
-    /// Adds the command to version 1 of the stable API.
-    pub(crate) const fn stable_api(mut self) -> Row {
-        self.command.stable_api = true;
-        self
-    }
-
-    /// Allows read concerns other than local.
-    pub(crate) const fn takes_read_concern(mut self) -> Row {
-        self.command.takes_read_concern = true;
-        self
-    }
-
-    /// Allows the command in transactions.
-    pub(crate) const fn in_transactions(mut self) -> Row {
-        self.command.in_transactions = true;
-        self
-    }
-
     /// Makes a write retryable with a transaction number, and allows it in transactions.
     pub(crate) const fn retryable_write(mut self) -> Row {
         self.command.retryable_write = true;
         self.in_transactions()
-    }
-
-    /// Allows the handler to run again from its start while it has changed nothing, after a wait without a thread.
-    pub(crate) const fn restarts(mut self) -> Row {
-        self.command.restarts = true;
-        self
-    }
-
-    /// Marks the command as containing secrets, which are redacted.
-    pub(crate) const fn has_secrets(mut self) -> Row {
-        self.command.has_secrets = true;
-        self
-    }
-
-    /// Marks the command as one that continues a cursor.
-    pub(crate) const fn continues_cursor(mut self) -> Row {
-        self.command.continues_cursor = true;
-        self
     }
 
     /// Marks the command's own field as the name of a user, of a database or of something else that is no collection.
@@ -122,10 +93,23 @@ impl Row {
         self.command.takes_write_concern = false;
         self
     }
+}
 
+flags! {
+    /// Allows the command before authentication.
+    without_auth
+    /// Adds the command to version 1 of the stable API.
+    stable_api
+    /// Allows read concerns other than local.
+    takes_read_concern
+    /// Allows the command in transactions.
+    in_transactions
+    /// Allows the handler to run again from its start while it has changed nothing, after a wait without a thread.
+    restarts
+    /// Marks the command as containing secrets, which are redacted.
+    has_secrets
+    /// Marks the command as one that continues a cursor.
+    continues_cursor
     /// Allows a write concern for a command that is not a write.
-    pub(crate) const fn takes_write_concern(mut self) -> Row {
-        self.command.takes_write_concern = true;
-        self
-    }
+    takes_write_concern
 }
