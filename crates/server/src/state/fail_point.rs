@@ -42,8 +42,19 @@ enum Mode {
 /// A fail point: its mode, its action and its number of hits.
 struct FailPoint {
     mode: Mode,
-    data: DocumentBuf,
+    selection: Selection,
+    failure: Failure,
     entered: i64,
+}
+
+/// The commands and clients of a fail point. `None` selects all clients.
+#[derive(Default)]
+struct Selection {
+    commands: Vec<String>,
+    all_commands: bool,
+    app_name: Option<String>,
+    namespace: Option<String>,
+    thread_name: Option<String>,
 }
 
 /// All fail points.
@@ -71,7 +82,7 @@ pub(crate) struct Target<'a> {
 }
 
 /// Effect of a fail point on a command.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Failure {
     /// First wait this long.
     pub(crate) delay: Option<Duration>,
@@ -90,7 +101,12 @@ pub(crate) struct Failure {
 impl FailPoints {
     /// Creates fail points that are all off. `seed` starts the random numbers of probabilities.
     pub(crate) fn new(allowed: bool, seed: u64) -> FailPoints {
-        let off = || FailPoint { mode: Mode::Off, data: DocumentBuf::empty(), entered: 0 };
+        let off = || FailPoint {
+            mode: Mode::Off,
+            selection: Selection::default(),
+            failure: Failure::default(),
+            entered: 0,
+        };
         FailPoints {
             allowed,
             active: AtomicBool::new(false),
@@ -114,16 +130,18 @@ impl FailPoints {
             .position(|known| *known == name)
             .ok_or_else(|| err!(FailPointSetFailed, "{name} not found"))?;
         let mode = parse_mode(mode)?;
-        match at {
-            FAIL_COMMAND => check_fail_command(data)?,
-            FAIL_GET_MORE => check_fail_get_more(data)?,
-            TRANSACTIONAL_WRITE => check_transactional_write(data)?,
-            _ => Fields::of_document("configureFailPoint.data", data).finish()?,
-        }
+        let mut fields = Fields::of_document("configureFailPoint.data", data);
+        let (selection, failure) = match at {
+            FAIL_COMMAND => parse_fail_command(&mut fields)?,
+            FAIL_GET_MORE => parse_fail_get_more(&mut fields)?,
+            TRANSACTIONAL_WRITE => parse_transactional_write(&mut fields)?,
+            _ => (Selection::default(), Failure::of(err!(MaxTimeMSExpired, "operation exceeded time limit"))),
+        };
+        fields.finish()?;
         let mut points = self.points.lock();
         let Some(point) = points.get_mut(at) else { return Ok(0) };
         let entered = point.entered;
-        *point = FailPoint { mode, data: data.to_owned(), entered };
+        *point = FailPoint { mode, selection, failure, entered };
         let active = points.iter().any(|point| point.mode != Mode::Off);
         self.active.store(active, Ordering::Release);
         Ok(entered)
@@ -140,15 +158,11 @@ impl FailPoints {
             return None;
         }
         let [fail_command, _, max_time, _] = &mut *self.points.lock();
-        let data = fail_command.data.view();
-        if lists_command(data, target) && matches_client(data, target) && fail_command.fires(&self.random) {
-            return Some(command_failure(fail_command.data.view()));
+        let selection = &fail_command.selection;
+        if selection.has_command(target) && selection.has_client(target) && fail_command.fires(&self.random) {
+            return Some(fail_command.failure.clone());
         }
-        if target.has_max_time && max_time.fires(&self.random) {
-            let error = err!(MaxTimeMSExpired, "operation exceeded time limit");
-            return Some(Failure { error: Some(error), ..Failure::default() });
-        }
-        None
+        (target.has_max_time && max_time.fires(&self.random)).then(|| max_time.failure.clone())
     }
 
     /// Returns the effect on a retryable write at its turn. `statements` counts statements that
@@ -158,7 +172,7 @@ impl FailPoints {
             return None;
         }
         let [.., write] = &mut *self.points.lock();
-        write.fires_within(statements, &self.random).then(|| write_failure(write.data.view()))
+        write.fires_within(statements, &self.random).then(|| write.failure.clone())
     }
 }
 
@@ -171,10 +185,7 @@ impl FailPoints {
             return Ok(());
         }
         let [_, _, max_time, _] = &mut *self.points.lock();
-        match max_time.fires(&self.random) {
-            true => Err(err!(MaxTimeMSExpired, "operation exceeded time limit")),
-            false => Ok(()),
-        }
+        max_time.fail(&self.random)
     }
 
     /// Fails a getMore that has its cursor.
@@ -182,12 +193,7 @@ impl FailPoints {
     /// Errors: the fail point's error.
     pub(crate) fn check_get_more(&self, target: &Target<'_>) -> Result<()> {
         let [_, get_more, ..] = &mut *self.points.lock();
-        if !matches_client(get_more.data.view(), target) || !get_more.fires(&self.random) {
-            return Ok(());
-        }
-        let code = integer(get_more.data.view(), "errorCode").and_then(|code| i32::try_from(code).ok());
-        let code = code.map_or(ErrorCode::InternalError, ErrorCode::from_number);
-        Err(Error::new(code, "Hit the 'failGetMoreAfterCursorCheckout' failpoint"))
+        if get_more.selection.has_client(target) { get_more.fail(&self.random) } else { Ok(()) }
     }
 }
 
@@ -195,6 +201,12 @@ impl FailPoint {
     /// Returns true if the fail point fires this time.
     fn fires(&mut self, random: &Random) -> bool {
         self.fires_within(1, random)
+    }
+
+    /// Returns its error if the fail point fires this time.
+    fn fail(&mut self, random: &Random) -> Result<()> {
+        let fires = self.fires(random);
+        self.failure.error.clone().filter(|_| fires).map_or(Ok(()), Err)
     }
 
     /// Returns true if the fail point fires at one of these statements. `skip` counts each
@@ -260,113 +272,82 @@ fn parse_mode(mode: Value<'_>) -> Result<Mode> {
     }
 }
 
-fn check_fail_command(data: Document<'_>) -> Result<()> {
-    let mut fields = Fields::of_document("configureFailPoint.data", data);
-    fields.strings("failCommands")?;
-    fields.boolean("failAllCommands")?;
-    fields.integer("errorCode")?;
+fn parse_fail_command(fields: &mut Fields<'_>) -> Result<(Selection, Failure)> {
+    let commands = fields.strings("failCommands")?.unwrap_or_default();
+    let all_commands = fields.boolean("failAllCommands")?.unwrap_or(false);
+    let code = fields.integer("errorCode")?;
     // Tests of drivers send a text. MongoDB ignores it.
     fields.any("errmsg")?;
-    fields.document("errorExtraInfo")?;
-    fields.strings("errorLabels")?;
-    fields.boolean("closeConnection")?;
+    let info = fields.document("errorExtraInfo")?;
+    let labels = fields.strings("errorLabels")?;
+    let close = fields.boolean("closeConnection")?.unwrap_or(false);
     let blocks = fields.boolean("blockConnection")?.unwrap_or(false);
-    let block_millis = fields.natural("blockTimeMS")?;
-    fields.document("writeConcernError")?;
-    take_client(&mut fields)?;
+    let delay = fields.natural("blockTimeMS")?.map(Duration::from_millis);
+    let write_concern_error = fields.document("writeConcernError")?.map(|error| error.to_owned());
+    let commands = commands.into_iter().map(str::to_string).collect();
+    let selection = Selection { commands, all_commands, ..clients(fields)? };
     fields.finish()?;
-    if blocks && block_millis.is_none() {
+    if blocks && delay.is_none() {
         bail!(InvalidOptions, "must specify 'blockTimeMS' when 'blockConnection' is true");
     }
-    Ok(())
+    let error = code.and_then(error_code).map(|code| {
+        let error = Error::new(code, "Failing command via 'failCommand' failpoint");
+        info.map_or(error.clone(), |info| error.with_info(info.to_owned()))
+    });
+    let labels = labels.map(|labels| labels.into_iter().map(str::to_string).collect());
+    let delay = delay.filter(|_| blocks);
+    Ok((selection, Failure { delay, close, close_after: false, error, labels, write_concern_error }))
 }
 
-fn check_fail_get_more(data: Document<'_>) -> Result<()> {
-    let mut fields = Fields::of_document("configureFailPoint.data", data);
-    fields.integer("errorCode")?;
+fn parse_fail_get_more(fields: &mut Fields<'_>) -> Result<(Selection, Failure)> {
+    let code = fields.integer("errorCode")?.and_then(error_code).unwrap_or(ErrorCode::InternalError);
     // MongoDB accepts the fields of failCommand here and ignores them.
     fields.strings("failCommands")?;
     fields.refuse_unless_default("closeConnection")?;
     fields.refuse_unless_default("blockConnection")?;
-    take_client(&mut fields)?;
-    fields.finish()
+    let error = Error::new(code, "Hit the 'failGetMoreAfterCursorCheckout' failpoint");
+    Ok((clients(fields)?, Failure::of(error)))
+}
+
+fn parse_transactional_write(fields: &mut Fields<'_>) -> Result<(Selection, Failure)> {
+    let closes = fields.boolean("closeConnection")?.unwrap_or(true);
+    let code = fields.integer("failBeforeCommitExceptionCode")?.and_then(error_code);
+    let message = "Failing write for tests via 'onPrimaryTransactionalWrite' failpoint";
+    let error = code.map(|code| Error::new(code, message));
+    let close = closes && error.is_some();
+    Ok((Selection::default(), Failure { close, close_after: closes, error, ..Failure::default() }))
 }
 
 /// Takes the fields that select clients.
-fn take_client(fields: &mut Fields<'_>) -> Result<()> {
-    fields.string("appName")?;
-    fields.string("namespace")?;
-    fields.string("threadName")?;
+fn clients(fields: &mut Fields<'_>) -> Result<Selection> {
+    let mut text = |name: &str| Ok::<_, Error>(fields.string(name)?.map(str::to_string));
+    let (app_name, namespace, thread_name) = (text("appName")?, text("namespace")?, text("threadName")?);
     // These fields select the server's own requests. Vellum has none.
     fields.boolean("failInternalCommands")?;
     fields.boolean("failLocalClients")?;
-    Ok(())
+    Ok(Selection { app_name, namespace, thread_name, ..Selection::default() })
 }
 
-fn check_transactional_write(data: Document<'_>) -> Result<()> {
-    let mut fields = Fields::of_document("configureFailPoint.data", data);
-    fields.boolean("closeConnection")?;
-    fields.integer("failBeforeCommitExceptionCode")?;
-    fields.finish()
+fn error_code(number: i64) -> Option<ErrorCode> {
+    i32::try_from(number).ok().map(ErrorCode::from_number)
 }
 
-fn integer(data: Document<'_>, name: &str) -> Option<i64> {
-    data.get(name).and_then(|value| value.as_number()).map(|number| number.to_i64_clamped())
-}
-
-fn matches_client(data: Document<'_>, target: &Target<'_>) -> bool {
-    let text = |name: &str| data.get(name).and_then(|value| value.as_str());
-    text("appName").is_none_or(|name| name == target.app_name)
-        && text("namespace").is_none_or(|name| name == target.namespace)
-        && text("threadName").is_none_or(|name| name == format!("conn{}", target.connection_id))
-}
-
-fn lists_command(data: Document<'_>, target: &Target<'_>) -> bool {
-    let is_listed = || {
-        let listed = data.get("failCommands").and_then(|value| value.as_array());
-        listed.is_some_and(|list| {
-            list.iter().any(|name| name.as_str().is_some_and(|n| target.names.contains(&n)))
-        })
-    };
-    let all = data.get("failAllCommands").and_then(|value| value.as_bool()) == Some(true);
-    all || is_listed()
-}
-
-fn command_failure(data: Document<'_>) -> Failure {
-    let flag = |name: &str| data.get(name).and_then(|value| value.as_bool()) == Some(true);
-    let integer = |name: &str| integer(data, name);
-    let delay = integer("blockTimeMS").filter(|_| flag("blockConnection"));
-    let error = integer("errorCode").and_then(|code| i32::try_from(code).ok()).map(|code| {
-        let message = "Failing command via 'failCommand' failpoint";
-        let error = Error::new(ErrorCode::from_number(code), message);
-        match data.get("errorExtraInfo").and_then(|value| value.as_document()) {
-            Some(info) => error.with_info(info.to_owned()),
-            None => error,
-        }
-    });
-    let labels = data.get("errorLabels").and_then(|value| value.as_array());
-    Failure {
-        delay: delay.map(|millis| Duration::from_millis(millis.max(0) as u64)),
-        close: flag("closeConnection"),
-        close_after: false,
-        error,
-        labels: labels
-            .map(|list| list.iter().filter_map(|label| label.as_str().map(str::to_string)).collect()),
-        write_concern_error: data
-            .get("writeConcernError")
-            .and_then(|value| value.as_document())
-            .map(|document| document.to_owned()),
+impl Failure {
+    fn of(error: Error) -> Failure {
+        Failure { error: Some(error), ..Failure::default() }
     }
 }
 
-fn write_failure(data: Document<'_>) -> Failure {
-    let code = data.get("failBeforeCommitExceptionCode").and_then(|value| value.as_number());
-    let error = code.and_then(|code| i32::try_from(code.to_i64_clamped()).ok()).map(|code| {
-        let message = "Failing write for tests via 'onPrimaryTransactionalWrite' failpoint";
-        Error::new(ErrorCode::from_number(code), message)
-    });
-    let closes = data.get("closeConnection").and_then(|value| value.as_bool()).unwrap_or(true);
-    Failure { close: closes && error.is_some(), close_after: closes, error, ..Failure::default() }
+impl Selection {
+    fn has_command(&self, target: &Target<'_>) -> bool {
+        self.all_commands || self.commands.iter().any(|name| target.names.contains(&name.as_str()))
+    }
+
+    fn has_client(&self, target: &Target<'_>) -> bool {
+        self.app_name.as_ref().is_none_or(|name| name == target.app_name)
+            && self.namespace.as_ref().is_none_or(|name| *name == target.namespace)
+            && self.thread_name.as_ref().is_none_or(|name| *name == format!("conn{}", target.connection_id))
+    }
 }
 
 #[cfg(test)]
