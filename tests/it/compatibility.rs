@@ -521,7 +521,8 @@ fn declared_in(path: &Path, declared: &mut Declared) {
         else {
             continue;
         };
-        let handler = name_at(handler.trim_start_matches(|c: char| !c.is_alphanumeric()));
+        let handler = handler.trim_start_matches(|c: char| !c.is_alphanumeric());
+        let handler = name_at(handler.strip_prefix("call| ").unwrap_or(handler));
         let (mut taken, mut refused) = (BTreeSet::new(), BTreeSet::new());
         let mut seen = BTreeSet::new();
         collect(handler, &functions, &mut seen, &mut taken, &mut refused);

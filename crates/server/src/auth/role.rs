@@ -151,8 +151,16 @@ pub(crate) fn read_names(names: Array<'_>, current: &str) -> Result<Vec<RoleName
     Ok(roles)
 }
 
+/// Adds roles to a list, or removes them.
+pub(crate) fn grant_or_revoke(roles: &mut Vec<RoleName>, given: Vec<RoleName>, grants: bool) {
+    match grants {
+        true => given.into_iter().for_each(|role| add_name(roles, role)),
+        false => roles.retain(|known| !given.contains(known)),
+    }
+}
+
 /// Adds a role that is not in the list yet.
-pub(crate) fn add_name(roles: &mut Vec<RoleName>, role: RoleName) {
+fn add_name(roles: &mut Vec<RoleName>, role: RoleName) {
     if !roles.contains(&role) {
         roles.push(role);
     }

@@ -7,7 +7,7 @@
 //!
 //! MongoDB has none of these commands. Their errors use MongoDB's codes, so drivers raise familiar exceptions.
 
-use crate::access::{Requirements, requirements};
+use crate::access::{Action, Requirements, requirements};
 use crate::call::{Call, HandlerStatus, Row};
 use crate::commands::cursors;
 use crate::protocol::fields::Fields;
@@ -36,7 +36,7 @@ fn fork(call: &mut Call<'_>) -> Result<HandlerStatus> {
 
 /// The row of `snapshotDatabase`.
 pub(crate) const SNAPSHOT_DATABASE: Row =
-    Row::write("snapshotDatabase", snapshot, Requirements::By(requirements::snapshot_database))
+    Row::write("snapshotDatabase", snapshot, Requirements::NamedDatabase(Action::VellumSnapshotDatabase))
         .without_collection()
         .help("Creates a named snapshot of a database.")
         .admin_only()
@@ -53,7 +53,7 @@ fn snapshot(call: &mut Call<'_>) -> Result<HandlerStatus> {
 
 /// The row of `restoreDatabase`.
 pub(crate) const RESTORE_DATABASE: Row =
-    Row::write("restoreDatabase", restore, Requirements::By(requirements::restore_database))
+    Row::write("restoreDatabase", restore, Requirements::NamedDatabase(Action::VellumRestoreDatabase))
         .without_collection()
         .help("Restores a database to a snapshot. The snapshot stays.")
         .admin_only()
@@ -69,7 +69,7 @@ fn restore(call: &mut Call<'_>) -> Result<HandlerStatus> {
 
 /// The row of `dropSnapshot`.
 pub(crate) const DROP_SNAPSHOT: Row =
-    Row::write("dropSnapshot", drop_snapshot, Requirements::By(requirements::snapshot_database))
+    Row::write("dropSnapshot", drop_snapshot, Requirements::NamedDatabase(Action::VellumSnapshotDatabase))
         .without_collection()
         .help("Drops a snapshot of a database.")
         .admin_only()
@@ -110,7 +110,7 @@ fn list(call: &mut Call<'_>) -> Result<HandlerStatus> {
 
 /// The row of `resetDatabase`.
 pub(crate) const RESET_DATABASE: Row =
-    Row::write("resetDatabase", reset, Requirements::By(requirements::reset_database))
+    Row::write("resetDatabase", reset, Requirements::NamedDatabase(Action::VellumResetDatabase))
         .help("Empties every collection of a database; collections and indexes stay.")
         .admin_only()
         .restarts();

@@ -40,6 +40,12 @@ pub(crate) enum Requirements {
     Database(Action),
     /// An action on the collection in the command's own field.
     Collection(Action),
+    /// An action on the database in the command's own field.
+    NamedDatabase(Action),
+    /// An action in the databases of the roles in `roles`.
+    Roles(Action),
+    /// An action in the databases of the resources in `privileges`.
+    Privileges(Action),
     /// The needs that the function derives from the request.
     By(fn(&mut Authorizer<'_>) -> Result<()>),
 }
@@ -152,6 +158,9 @@ impl<'a> Authorizer<'a> {
             Requirements::Cluster(action) => self.require(Resource::Cluster, action),
             Requirements::Database(action) => self.require(Resource::Database(self.database), action),
             Requirements::Collection(action) => self.require(self.collection(), action),
+            Requirements::NamedDatabase(action) => self.require(self.named_database(), action),
+            Requirements::Roles(action) => users::on_roles(self, action),
+            Requirements::Privileges(action) => users::on_privileges(self, action),
             Requirements::By(function) => function(self),
         }
     }

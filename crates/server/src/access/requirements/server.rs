@@ -110,21 +110,6 @@ pub(crate) fn validate_metadata(authorizer: &mut Authorizer<'_>) -> Result<()> {
     authorizer.require(resource, Action::Validate)
 }
 
-/// `resetDatabase`.
-pub(crate) fn reset_database(authorizer: &mut Authorizer<'_>) -> Result<()> {
-    authorizer.require(authorizer.named_database(), Action::VellumResetDatabase)
-}
-
-/// `snapshotDatabase` and `dropSnapshot`.
-pub(crate) fn snapshot_database(authorizer: &mut Authorizer<'_>) -> Result<()> {
-    authorizer.require(authorizer.named_database(), Action::VellumSnapshotDatabase)
-}
-
-/// `restoreDatabase`.
-pub(crate) fn restore_database(authorizer: &mut Authorizer<'_>) -> Result<()> {
-    authorizer.require(authorizer.named_database(), Action::VellumRestoreDatabase)
-}
-
 /// `forkDatabase`: requires actions on the source and the target. A fork of `admin` contains users and their
 /// credentials, so it also requires find on them.
 pub(crate) fn fork_database(authorizer: &mut Authorizer<'_>) -> Result<()> {

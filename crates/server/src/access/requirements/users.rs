@@ -28,7 +28,7 @@ fn own_database<'a>(authorizer: &Authorizer<'a>) -> Resource<'a> {
 }
 
 /// Requires an action in the databases of all roles in the list `roles`.
-fn on_roles(authorizer: &mut Authorizer<'_>, action: Action) -> Result<()> {
+pub(super) fn on_roles(authorizer: &mut Authorizer<'_>, action: Action) -> Result<()> {
     for role in listed(authorizer.body, "roles") {
         for database in database_of(authorizer, role) {
             authorizer.require(Resource::Database(database), action)?;
@@ -39,7 +39,7 @@ fn on_roles(authorizer: &mut Authorizer<'_>, action: Action) -> Result<()> {
 
 /// Requires an action in the databases of the resources in the list `privileges`. A resource in
 /// more than one database requires it in `admin`.
-fn on_privileges(authorizer: &mut Authorizer<'_>, action: Action) -> Result<()> {
+pub(super) fn on_privileges(authorizer: &mut Authorizer<'_>, action: Action) -> Result<()> {
     for privilege in listed(authorizer.body, "privileges") {
         let Some(privilege) = privilege.as_document() else { continue };
         for resource in values(privilege, "resource").filter_map(|resource| resource.as_document()) {
@@ -109,27 +109,6 @@ pub(crate) fn merge_users(authorizer: &mut Authorizer<'_>) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// `grantRolesToUser` and `grantRolesToRole`: require grantRole in the databases of the roles.
-pub(crate) fn grant_roles(authorizer: &mut Authorizer<'_>) -> Result<()> {
-    on_roles(authorizer, GrantRole)
-}
-
-/// `revokeRolesFromUser` and `revokeRolesFromRole`: require revokeRole in the databases of the
-/// roles.
-pub(crate) fn revoke_roles(authorizer: &mut Authorizer<'_>) -> Result<()> {
-    on_roles(authorizer, RevokeRole)
-}
-
-/// `grantPrivilegesToRole`: requires grantRole in the databases of the privileges.
-pub(crate) fn grant_privileges(authorizer: &mut Authorizer<'_>) -> Result<()> {
-    on_privileges(authorizer, GrantRole)
-}
-
-/// `revokePrivilegesFromRole`: requires revokeRole in the databases of the privileges.
-pub(crate) fn revoke_privileges(authorizer: &mut Authorizer<'_>) -> Result<()> {
-    on_privileges(authorizer, RevokeRole)
 }
 
 /// `createRole`: also requires the rights to grant its roles and privileges, and to set its

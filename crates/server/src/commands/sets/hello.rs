@@ -28,25 +28,19 @@ const METADATA_MAX: usize = 512;
 const APP_NAME_MAX: usize = 128;
 
 /// The row of `hello`.
-pub(crate) const HELLO: Row = Row::admin("hello", hello, Requirements::Nothing)
-    .help("Describes this server, its role and its limits.")
-    .stable_api()
-    .without_auth()
-    .has_secrets();
+pub(crate) const HELLO: Row =
+    Row::admin("hello", |call| answer(call, "isWritablePrimary"), Requirements::Nothing)
+        .help("Describes this server, its role and its limits.")
+        .stable_api()
+        .without_auth()
+        .has_secrets();
 
 /// The row of `isMaster`, the older name of hello.
-pub(crate) const IS_MASTER: Row = Row::admin("isMaster", is_master, Requirements::Nothing)
-    .help("The older name of hello.")
-    .without_auth()
-    .has_secrets();
-
-fn hello(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    answer(call, "isWritablePrimary")
-}
-
-fn is_master(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    answer(call, "ismaster")
-}
+pub(crate) const IS_MASTER: Row =
+    Row::admin("isMaster", |call| answer(call, "ismaster"), Requirements::Nothing)
+        .help("The older name of hello.")
+        .without_auth()
+        .has_secrets();
 
 /// Parsed fields of a hello.
 struct HelloRequest<'a> {

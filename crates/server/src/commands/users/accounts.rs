@@ -356,28 +356,20 @@ fn drop_all(call: &mut Call<'_>) -> Result<HandlerStatus> {
 
 /// The row of `grantRolesToUser`.
 pub(crate) const GRANT_ROLES: Row =
-    Row::write("grantRolesToUser", grant_roles, Requirements::By(requirements::grant_roles))
+    Row::write("grantRolesToUser", |call| change_roles(call, true), Requirements::Roles(Action::GrantRole))
         .without_collection()
         .help("Grants roles to a user.");
 
-fn grant_roles(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    change_roles(call, |roles, named| named.into_iter().for_each(|role| role::add_name(roles, role)))
-}
-
 /// The row of `revokeRolesFromUser`.
-pub(crate) const REVOKE_ROLES: Row =
-    Row::write("revokeRolesFromUser", revoke_roles, Requirements::By(requirements::revoke_roles))
-        .without_collection()
-        .help("Revokes roles from a user.");
+pub(crate) const REVOKE_ROLES: Row = Row::write(
+    "revokeRolesFromUser",
+    |call| change_roles(call, false),
+    Requirements::Roles(Action::RevokeRole),
+)
+.without_collection()
+.help("Revokes roles from a user.");
 
-fn revoke_roles(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    change_roles(call, |roles, named| roles.retain(|role| !named.contains(role)))
-}
-
-fn change_roles(
-    call: &mut Call<'_>,
-    change: impl FnOnce(&mut Vec<RoleName>, Vec<RoleName>),
-) -> Result<HandlerStatus> {
+fn change_roles(call: &mut Call<'_>, grants: bool) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let user = named_user(call, &mut fields)?;
     let named = fields.required("roles", Fields::array)?;
@@ -391,7 +383,7 @@ fn change_roles(
     let found = document.and_then(|document| User::read(document.view())).ok_or_else(|| not_found(&user))?;
     role::check_exist(&call.server.database, &named)?;
     let mut roles = found.roles;
-    change(&mut roles, named);
+    role::grant_or_revoke(&mut roles, named, grants);
     let mut set = Builder::new();
     append_roles(set.begin_document(c"$set"), &roles);
     set.end();

@@ -128,27 +128,22 @@ fn drop_all(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// The row of `grantPrivilegesToRole`.
-pub(crate) const GRANT_PRIVILEGES: Row =
-    Row::write("grantPrivilegesToRole", grant_privileges, Requirements::By(requirements::grant_privileges))
-        .without_collection()
-        .help("Adds privileges to a role.");
+pub(crate) const GRANT_PRIVILEGES: Row = Row::write(
+    "grantPrivilegesToRole",
+    |call| change_privileges(call, true),
+    Requirements::Privileges(Action::GrantRole),
+)
+.without_collection()
+.help("Adds privileges to a role.");
 
 /// The row of `revokePrivilegesFromRole`.
 pub(crate) const REVOKE_PRIVILEGES: Row = Row::write(
     "revokePrivilegesFromRole",
-    revoke_privileges,
-    Requirements::By(requirements::revoke_privileges),
+    |call| change_privileges(call, false),
+    Requirements::Privileges(Action::RevokeRole),
 )
 .without_collection()
 .help("Revokes privileges from a role.");
-
-fn grant_privileges(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    change_privileges(call, true)
-}
-
-fn revoke_privileges(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    change_privileges(call, false)
-}
 
 fn change_privileges(call: &mut Call<'_>, grants: bool) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -181,23 +176,18 @@ fn change_privileges(call: &mut Call<'_>, grants: bool) -> Result<HandlerStatus>
 
 /// The row of `grantRolesToRole`.
 pub(crate) const GRANT_ROLES: Row =
-    Row::write("grantRolesToRole", grant_roles, Requirements::By(requirements::grant_roles))
+    Row::write("grantRolesToRole", |call| change_roles(call, true), Requirements::Roles(Action::GrantRole))
         .without_collection()
         .help("Grants roles to a role.");
 
 /// The row of `revokeRolesFromRole`.
-pub(crate) const REVOKE_ROLES: Row =
-    Row::write("revokeRolesFromRole", revoke_roles, Requirements::By(requirements::revoke_roles))
-        .without_collection()
-        .help("Revokes roles from a role.");
-
-fn grant_roles(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    change_roles(call, true)
-}
-
-fn revoke_roles(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    change_roles(call, false)
-}
+pub(crate) const REVOKE_ROLES: Row = Row::write(
+    "revokeRolesFromRole",
+    |call| change_roles(call, false),
+    Requirements::Roles(Action::RevokeRole),
+)
+.without_collection()
+.help("Revokes roles from a role.");
 
 fn change_roles(call: &mut Call<'_>, grants: bool) -> Result<HandlerStatus> {
     let mut fields = call.fields();
@@ -212,11 +202,7 @@ fn change_roles(call: &mut Call<'_>, grants: bool) -> Result<HandlerStatus> {
     }
     let document = role::document(&call.server.database, &role)?.ok_or_else(|| not_found(&role))?;
     let mut roles = role::named_in(document.view());
-    if grants {
-        given.into_iter().for_each(|given| role::add_name(&mut roles, given));
-    } else {
-        roles.retain(|known| !given.contains(known));
-    }
+    role::grant_or_revoke(&mut roles, given, grants);
     let mut set = Builder::new();
     role::append_names(&mut set, "roles", &roles);
     change(call, &role, set.finish().view(), false)?;
