@@ -3,6 +3,7 @@
 use crate::bson::{Document, DocumentBuf, Type};
 use crate::codes::ErrorCode;
 use std::fmt;
+use std::ops::RangeInclusive;
 
 /// A failure as MongoDB would report it.
 #[derive(Clone)]
@@ -18,6 +19,21 @@ struct Inner {
 
 /// Result type of all operations.
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// Returns the number in a field if it is within bounds.
+///
+/// Errors: BadValue, also for NaN.
+pub fn check_bounds<T: PartialOrd + fmt::Display>(
+    path: impl fmt::Display,
+    value: T,
+    bounds: RangeInclusive<T>,
+) -> Result<T> {
+    if bounds.contains(&value) {
+        return Ok(value);
+    }
+    let (sign, bound) = if value > *bounds.end() { ("<=", bounds.end()) } else { (">=", bounds.start()) };
+    Err(crate::err!(BadValue, "BSON field '{path}' value must be {sign} {bound}, actual value '{value}'"))
+}
 
 impl Error {
     /// Builds an error from a code and a message. [`err!`](crate::err) formats the message.

@@ -21,5 +21,5 @@ mod testing;
 
 pub use codes::ErrorCode;
 pub use compatible_with::CompatibleWith;
-pub use error::{Error, Result};
+pub use error::{Error, Result, check_bounds};
 pub use namespace::Namespace;

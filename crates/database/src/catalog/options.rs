@@ -11,7 +11,7 @@ use crate::option_field::{
 };
 use crate::validator::{Validator, unknown_level};
 use base::bson::{Builder, Document, FieldName, Value, ValueBuf};
-use base::{CompatibleWith, Error, Namespace, Result, bail, err};
+use base::{CompatibleWith, Error, Namespace, Result, bail, check_bounds, err};
 use query::{Collation, Context};
 use std::sync::Arc;
 
@@ -84,13 +84,14 @@ pub(crate) fn check_new(options: Document<'_>, context: &Context) -> Result<()> 
 ///
 /// Errors: BadValue, with the names of the fields.
 pub fn check_capped(names: [&str; 2], size: Option<i64>, max: Option<i64>) -> Result<()> {
-    let wrong = |name: &str, bound: String, found: i64| {
-        Err(err!(BadValue, "BSON field '{name}' value must be {bound}, actual value '{found}'"))
-    };
-    match (size, max) {
-        (Some(size), _) if size < 1 => wrong(names[0], ">= 1".to_string(), size),
-        (Some(size), _) if size > CAPPED_SIZE_MAX => wrong(names[0], format!("<= {CAPPED_SIZE_MAX}"), size),
-        (_, Some(max)) if max > i64::from(i32::MAX) => wrong(names[1], format!("< {}", 1u32 << 31), max),
+    size.map(|size| check_bounds(names[0], size, 1..=CAPPED_SIZE_MAX)).transpose()?;
+    match max {
+        Some(max) if max > i64::from(i32::MAX) => Err(err!(
+            BadValue,
+            "BSON field '{}' value must be < {}, actual value '{max}'",
+            names[1],
+            1u32 << 31
+        )),
         _ => Ok(()),
     }
 }

@@ -23,7 +23,7 @@ use super::fields::required_option;
 use super::operator::{Kind, Operator};
 use super::{Environment, Stream, registry};
 use base::bson::{Array, Document, DocumentBuf, Element, Value};
-use base::{Error, ErrorCode, Result, bail, err};
+use base::{Error, ErrorCode, Result, bail, check_bounds, err};
 use std::sync::Arc;
 
 /// A parsed source.
@@ -223,12 +223,7 @@ fn parse_scale(scale: Value<'_>) -> Result<i64> {
         Error::wrong_type("$collStats.storageStats.scale", scale.kind(), "[long, int, decimal, double")
     })?;
     // A greater value counts as the maximum of an int32.
-    match number.to_i64_coerced().min(i64::from(i32::MAX)) {
-        scale if scale < 1 => {
-            Err(err!(BadValue, "BSON field 'scale' value must be >= 1, actual value '{scale}'"))
-        }
-        scale => Ok(scale),
-    }
+    check_bounds("scale", number.to_i64_coerced().min(i64::from(i32::MAX)), 1..=i64::MAX)
 }
 
 const CURRENT_OP_FLAGS: &[&str] = &[

@@ -10,7 +10,7 @@ use crate::protocol::read_concern::{ReadConcern, ReadPreference, RequestedReadCo
 use crate::protocol::session_id::{self, Named};
 use crate::protocol::write_concern::WriteConcern;
 use base::bson::{Document, Element, Value};
-use base::{Error, Result, bail, err};
+use base::{Error, Result, bail, check_bounds, err};
 use database::SessionId;
 use std::fmt::Display;
 use std::time::Duration;
@@ -281,10 +281,7 @@ fn refuse_coordinator(element: &Element<'_>, command: &Command) -> Result<()> {
 
 fn statement_id(path: impl Display, value: Value<'_>) -> Result<i32> {
     match value {
-        Value::Int32(number @ 0..) => Ok(number),
-        Value::Int32(number) => {
-            Err(err!(BadValue, "BSON field '{path}' value must be >= 0, actual value '{number}'"))
-        }
+        Value::Int32(number) => check_bounds(path, number, 0..=i32::MAX),
         other => Err(Error::wrong_type(path, other.kind(), "int")),
     }
 }

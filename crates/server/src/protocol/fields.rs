@@ -20,7 +20,7 @@
 //! are truncated.
 
 use base::bson::{Array, Document, Element, Type, Value};
-use base::{Error, Namespace, Result, bail, err};
+use base::{Error, Namespace, Result, bail, check_bounds, err};
 use database::check_writable;
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -158,17 +158,7 @@ impl<'a> Fields<'a> {
     ///
     /// Errors: BadValue for another number.
     pub(crate) fn bounded(&mut self, name: &str, bounds: RangeInclusive<i64>) -> Result<Option<i64>> {
-        let value = self.integer(name)?;
-        let (least, greatest) = bounds.into_inner();
-        match value {
-            Some(value) if value < least => {
-                Err(err!(BadValue, "BSON field '{name}' value must be >= {least}, actual value '{value}'"))
-            }
-            Some(value) if value > greatest => {
-                Err(err!(BadValue, "BSON field '{name}' value must be <= {greatest}, actual value '{value}'"))
-            }
-            _ => Ok(value),
-        }
+        self.integer(name)?.map(|value| check_bounds(name, value, bounds)).transpose()
     }
 
     /// Takes an integer that is not negative.

@@ -8,7 +8,7 @@ use crate::commands::table;
 use crate::process::logging::format_time;
 use crate::state::set_config::SetConfig;
 use base::bson::{Builder, Document, Value};
-use base::{Result, bail, err};
+use base::{Result, bail, check_bounds, err};
 use std::time::Duration;
 
 /// Maximum time of a step-down or freeze, in seconds.
@@ -259,18 +259,7 @@ fn resize_oplog(call: &mut Call<'_>) -> Result<HandlerStatus> {
         bail!(NotImplemented, "BSON field 'replSetResizeOplog.minRetentionHours' is not implemented");
     }
     let Some(megabytes) = megabytes else { return Ok(HandlerStatus::Done) };
-    if megabytes.is_nan() || megabytes < OPLOG_MEGABYTES_MIN {
-        bail!(
-            BadValue,
-            "BSON field 'size' value must be >= {OPLOG_MEGABYTES_MIN}, actual value '{megabytes}'"
-        );
-    }
-    if megabytes > OPLOG_MEGABYTES_MAX {
-        bail!(
-            BadValue,
-            "BSON field 'size' value must be <= {OPLOG_MEGABYTES_MAX}, actual value '{megabytes}'"
-        );
-    }
+    check_bounds("size", megabytes, OPLOG_MEGABYTES_MIN..=OPLOG_MEGABYTES_MAX)?;
     call.server.database.set_log_limit((megabytes * 1024.0 * 1024.0) as u64)?;
     log::info!("the oplog keeps {megabytes} MB until the next start");
     Ok(HandlerStatus::Done)
