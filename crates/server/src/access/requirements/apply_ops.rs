@@ -24,16 +24,16 @@ fn operations(authorizer: &mut Authorizer<'_>, command: Document<'_>, always_ups
     let Some(listed) = command.first().and_then(|first| first.value().as_array()) else { return Ok(()) };
     let count = listed.iter().count();
     let operations: Vec<Document<'_>> = listed.iter().filter_map(|listed| listed.as_document()).collect();
-    let has = |name: &str| operations.iter().any(|operation| command_in(*operation, name));
+    let has = |name: &str| operations.iter().any(|operation| command_in(*operation) == Some(name));
     if count == 0 || count > 1 && (has("create") || has("renameCollection")) {
         authorizer.require_all(Resource::Any, Actions::ALL)?;
     }
     for operation in operations {
-        let is_command = values(operation, "op").any(|kind| kind.as_str() == Some("c"));
-        if has_uuid(operation) || is_command && object(operation).is_some_and(has_uuid) {
+        let command = command_in(operation);
+        if has_uuid(operation) || command.is_some() && object(operation).is_some_and(has_uuid) {
             authorizer.require(Resource::Cluster, Action::UseUUID)?;
             // The entry creates a collection with this UUID, or renames the present one.
-            if command_in(operation, "create") {
+            if command == Some("create") {
                 authorizer.require(Resource::Cluster, Action::ForceUUID)?;
             }
         }
@@ -50,10 +50,10 @@ fn object(operation: Document<'_>) -> Option<Document<'_>> {
     operation.get("o").and_then(|object| object.as_document())
 }
 
-/// Returns true if an operation contains the command of this name.
-fn command_in(operation: Document<'_>, name: &str) -> bool {
-    values(operation, "op").any(|kind| kind.as_str() == Some("c"))
-        && object(operation).and_then(|object| object.first()).is_some_and(|first| first.name() == name)
+/// Returns the name of the command that an operation contains.
+fn command_in(operation: Document<'_>) -> Option<&str> {
+    let is_command = values(operation, "op").any(|kind| kind.as_str() == Some("c"));
+    object(operation).filter(|_| is_command)?.first().map(|first| first.name())
 }
 
 /// Returns true if a field of the document is a UUID.
@@ -83,18 +83,16 @@ fn applied(
         "c" => {
             let database = name.split_once('.').map_or(name, |parts| parts.0);
             let command = object(operation).unwrap_or(Document::EMPTY);
+            let collection = command.first().and_then(|first| first.value().as_str());
+            let collection = Resource::named(database, collection);
             match command.first().map_or("", |first| first.name()) {
                 "applyOps" => operations(authorizer, command, always_upsert),
                 // createIndexes derives the same privilege from its request. Here the entry names
                 // the collection.
                 "startIndexBuild" | "commitIndexBuild" | "abortIndexBuild" => {
-                    let collection = command.first().and_then(|first| first.value().as_str());
-                    authorizer.require(Resource::named(database, collection), Action::CreateIndex)
+                    authorizer.require(collection, Action::CreateIndex)
                 }
-                "dropIndex" | "deleteIndex" => {
-                    let collection = command.first().and_then(|first| first.value().as_str());
-                    authorizer.require(Resource::named(database, collection), Action::DropIndex)
-                }
+                "dropIndex" | "deleteIndex" => authorizer.require(collection, Action::DropIndex),
                 name if (authorizer.requirements_of)(name).is_none() => {
                     authorizer.require(Resource::Cluster, Action::Internal)
                 }
