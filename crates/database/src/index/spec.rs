@@ -143,8 +143,9 @@ impl IndexSpec {
 
     /// Checks rules that stored specifications need not follow, since earlier versions did not check them.
     ///
-    /// Errors: CannotCreateIndex for options that exclude each other, a path that begins with `$` and a deep partial
-    /// filter, 6492800 for `clustered: false`, TypeMismatch for options of text indexes, errors of the options of a storage engine.
+    /// Errors: CannotCreateIndex for options that exclude each other, for a path that begins with `$` and for a deep
+    /// partial filter; 6492800 for `clustered: false`, TypeMismatch for options of text indexes, errors of the options
+    /// of a storage engine.
     pub(crate) fn check_new(&self, specification: Document<'_>) -> Result<()> {
         if self
             .parts
