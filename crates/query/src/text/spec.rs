@@ -86,19 +86,17 @@ impl TextSpec {
 
     /// Returns whether a path itself has a weight, and the weight; `None` if nothing there is indexed.
     ///
-    /// In a wildcard index, a path without a weight takes the weight of the next path by name, as in MongoDB.
+    /// In a wildcard index, a path without a weight has the weight 1.
     fn weight(&self, path: &str, is_document: bool) -> Option<(bool, f64)> {
         // The first path below this path, if any.
         let from = if is_document { format!("{path}.") } else { path.to_string() };
-        let next = self.weights.range(from..).next();
         let below = |weighted_path: &str| {
             weighted_path.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         };
-        match next {
-            Some((weighted_path, weight)) if self.wildcard || below(weighted_path) => {
-                Some((weighted_path == path, *weight))
-            }
-            None if self.wildcard => Some((false, 1.0)),
+        match self.weights.range(from..).next() {
+            Some((weighted_path, weight)) if weighted_path == path => Some((true, *weight)),
+            Some((weighted_path, _)) if below(weighted_path) => Some((false, 1.0)),
+            _ if self.wildcard => Some((false, 1.0)),
             _ => None,
         }
     }
