@@ -308,7 +308,9 @@ impl Database {
             InsertRequest { document: document.view(), bypass_validation: request.bypass_validation };
         let record = recorder(None, Some(&document))?;
         let record = record.as_ref().map(|(key, answer)| (*key, answer.view()));
-        let committed = Some(self.insert_retryable(scope, insert, record)?);
+        // A replacement has replaced its empty timestamps. Those of operators and pipelines stay.
+        let scope = scope.clone().keep_empty_timestamps(true);
+        let committed = Some(self.insert_retryable(&scope, insert, record)?);
         Ok((UpdateOutcome { committed, ..UpdateOutcome::of(None, Some(&document)) }, Some(document)))
     }
 }
