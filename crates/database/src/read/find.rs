@@ -17,11 +17,11 @@ use crate::plan::{Hint, Read, note_sort_key, read_missing, required_metadata};
 use crate::scope::Scope;
 use crate::storage_error;
 use crate::watch::Interest;
-use base::bson::{Builder, Document, DocumentBuf, DocumentCow, Element, FieldName};
+use base::bson::{Builder, Document, DocumentBuf, DocumentCow, Element, Path};
 use base::encoding;
 use base::{Namespace, Result, bail, err};
 use query::matcher::{Matcher, mentions_expr};
-use query::pipeline::from_documents;
+use query::pipeline::{from_documents, set_path};
 use query::{Arena, Context, Interrupt, MetaKind, Projection, Row, SortPattern, Stage};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -345,8 +345,8 @@ fn with_projection(
 enum Shape {
     /// Documents with the projection applied.
     Projected(Projection),
-    /// Index keys with the sort key in these fields.
-    IndexKey(Vec<Box<str>>),
+    /// Index keys with the sort key at these paths.
+    IndexKey(Vec<Path>),
 }
 
 /// Applies a find's projection and `showRecordId`.
@@ -365,7 +365,7 @@ impl Project {
         let document = row.document.view();
         let projection = match &self.projection {
             None => return Ok(document.to_owned()),
-            Some(Shape::IndexKey(fields)) => return Ok(with_sort_key(row, fields)),
+            Some(Shape::IndexKey(paths)) => return Ok(with_sort_key(row, paths)),
             Some(Shape::Projected(projection)) => projection,
         };
         let position = match projection.needs_position() {
@@ -377,15 +377,11 @@ impl Project {
     }
 }
 
-/// Returns an index key with the sort key in these fields.
-fn with_sort_key(row: &Row, fields: &[Box<str>]) -> DocumentBuf {
-    let mut out = Builder::new();
-    out.append_all(row.document.view());
+/// Returns an index key with the sort key at these paths.
+fn with_sort_key(row: &Row, paths: &[Path]) -> DocumentBuf {
     let sort_key = row.get(MetaKind::SortKey);
-    for field in fields {
-        out.append_optional(FieldName::trusted(field), sort_key);
-    }
-    out.finish()
+    let key = row.document.view().to_owned();
+    paths.iter().fold(key, |key, path| set_path(key.view(), path, sort_key))
 }
 
 impl Stage for Project {

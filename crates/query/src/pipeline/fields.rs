@@ -6,7 +6,7 @@ use foldhash::HashMap;
 
 /// Returns the document with a value at the path, or without it for `None`. Values on the path that are not documents
 /// are replaced by documents; arrays are not traversed.
-pub(crate) fn set_path(document: Document<'_>, path: &Path, value: Option<Value<'_>>) -> DocumentBuf {
+pub fn set_path(document: Document<'_>, path: &Path, value: Option<Value<'_>>) -> DocumentBuf {
     let mut builder = Builder::new();
     set_components(document, path.components(), value, &mut builder);
     builder.finish()

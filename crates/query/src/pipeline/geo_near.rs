@@ -18,13 +18,14 @@
 //! }}
 //! ```
 
+use super::fields::set_path;
 use super::operator::{Kind, Operator};
 use super::parse::{Parsed, Scope};
 use super::{Environment, Pipeline, Stage, Step, Stream, registry};
 use crate::expression::Dependencies;
 use crate::field_path::checked_path;
 use crate::{Arena, Context, Expression, Matcher, MetaKind, Row};
-use base::bson::{Builder, Document, DocumentBuf, Element, FieldName, Path, PathComponent, Value, ValueBuf};
+use base::bson::{Builder, Document, DocumentBuf, Element, FieldName, Path, Value, ValueBuf};
 use base::{CompatibleWith, Result, bail, err};
 use std::sync::Arc;
 
@@ -269,40 +270,14 @@ impl Stage for Running {
         };
         let document = row.document.view();
         let mut out = match distance {
-            Some(distance) => with_field(document, distance.components(), value),
+            Some(distance) => set_path(document, distance, Some(value)),
             None => document.to_owned(),
         };
         if let (Some(locs), Some(point)) = (locs, row.get(MetaKind::GeoNearPoint)) {
-            out = with_field(out.view(), locs.components(), point);
+            out = set_path(out.view(), locs, Some(point));
         }
         Ok(Some(row.with(out)))
     }
-}
-
-/// Returns a document with a field set. The path bounds the recursion.
-fn with_field(document: Document<'_>, path: &[PathComponent], value: Value<'_>) -> DocumentBuf {
-    let Some((first, rest)) = path.split_first() else { return document.to_owned() };
-    let mut out = Builder::new();
-    let append = |within: Option<Value<'_>>, out: &mut Builder| match rest {
-        [] => _ = out.append(first, value),
-        _ => {
-            let inner = within.and_then(|within| within.as_document()).unwrap_or(Document::EMPTY);
-            out.append(first, &with_field(inner, rest, value));
-        }
-    };
-    let mut exists = false;
-    for element in document {
-        if element.name() == first.name() {
-            exists = true;
-            append(Some(element.value()), &mut out);
-        } else {
-            out.append_element(&element);
-        }
-    }
-    if !exists {
-        append(None, &mut out);
-    }
-    out.finish()
 }
 
 /// The stage within a pipeline.

@@ -58,6 +58,7 @@ mod tests;
 pub use collections::{Collections, Environment, Namespace, Sink, UniqueIndex};
 pub use definition::{Inputs, Requester, Resource, Right, RunsOn, StageDefinition};
 pub use external::{CollStats, External};
+pub use fields::set_path;
 pub(crate) use fill::in_update as fill_in_update;
 pub use geo_near::GeoNear;
 pub use r#match::matching;

@@ -25,7 +25,7 @@ pub struct Projection {
     /// The array path of find's positional `$`.
     positional: Option<Path>,
     /// The fields of find's `{$meta: "sortKey"}`.
-    sort_keys: Vec<Box<str>>,
+    sort_keys: Vec<Path>,
     /// Whether results may exceed the nesting limit of replies and no later step checks it.
     may_deepen: bool,
 }
@@ -121,7 +121,7 @@ impl Projection {
     }
 
     /// The fields for the sort key. `returnKey` keeps only these of a projection.
-    pub fn sort_keys(&self) -> &[Box<str>] {
+    pub fn sort_keys(&self) -> &[Path] {
         &self.sort_keys
     }
 

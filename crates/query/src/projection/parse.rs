@@ -33,7 +33,7 @@ struct Parser<'c> {
     has_elem_match: bool,
     has_meta: bool,
     /// The paths of `{$meta: "sortKey"}`.
-    sort_keys: Vec<Box<str>>,
+    sort_keys: Vec<Path>,
 }
 
 /// Parses a find's projection or a `$project`.
@@ -147,7 +147,7 @@ impl Parser<'_> {
         let expression = Expression::parse_at(Value::Document(call), self.context, ErrorPrefix::Plain)?;
         self.has_meta = true;
         if operator.value().as_str() == Some("sortKey") {
-            self.sort_keys.push(path.into());
+            self.sort_keys.push(checked_path(path)?);
         }
         self.tree.add(path, Node::Computed(expression))
     }
