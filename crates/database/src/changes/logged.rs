@@ -5,7 +5,7 @@
 
 use crate::catalog::collection::Collection;
 use crate::changes::retry_record::RetryKey;
-use crate::index::{Index, IndexSpec};
+use crate::index::{Building, Index, IndexSpec};
 use base::bson::{Builder, Document, DocumentBuf, Value as Bson};
 use base::{Namespace, Result, bail};
 use query::change::{self, EntryTime, Recorder, Session, Source};
@@ -180,6 +180,27 @@ impl LoggedCommand {
             before.finish()
         });
         LoggedCommand::new(from, object.finish(), before)
+    }
+
+    /// Returns the entry of an index build's end. As in MongoDB, one entry has all its indexes. The entry of a single
+    /// index stays a `createIndexes`, which `applyOps` accepts.
+    pub(crate) fn commit_build(
+        collection: &Collection,
+        built: &[Arc<Building>],
+        id: [u8; 16],
+    ) -> LoggedCommand {
+        if let [built] = built {
+            return LoggedCommand::create_index(collection, &built.index.spec);
+        }
+        let mut object = Builder::new();
+        object.append(c"commitIndexBuild", collection.namespace.collection());
+        object.append(c"indexBuildUUID", Bson::Binary { subtype: 4, bytes: &id });
+        object.begin_array(c"indexes");
+        for built in built {
+            object.push(&built.index.spec.to_document());
+        }
+        object.end();
+        LoggedCommand::new(collection, object.finish(), None)
     }
 
     /// Returns the entry of a new index.

@@ -118,9 +118,7 @@ impl Database {
         let uuid = state.uuid;
         let build = IndexBuild { database: self, operation, context, state };
         let built = progress.run(build, &mut |change, collection, builds| {
-            for built in builds {
-                change.log(|| LoggedCommand::create_index(collection, &built.index.spec));
-            }
+            change.log(|| LoggedCommand::commit_build(collection, builds, self.random.uuid()));
             let data = collection.data.as_mut();
             data.into_iter().for_each(|data| builds.iter().for_each(|built| add_index(data, &built.index)));
             Ok(())
