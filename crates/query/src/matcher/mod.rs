@@ -230,4 +230,11 @@ impl Matcher {
     pub fn equalities(&self) -> Result<Vec<(&Path, Value<'_>)>> {
         part::equalities(&self.root)
     }
+
+    /// Returns the operand of the equality of `_id` at the top or within `$and`. A replacement takes only this one.
+    ///
+    /// Errors: NotExactValueField for an equality below `_id`; NotSingleValueField for two equalities.
+    pub fn id_equality(&self) -> Result<Option<Value<'_>>> {
+        part::id_equality(&self.root)
+    }
 }

@@ -93,6 +93,9 @@ impl Part {
     }
 }
 
+/// Start of the message of NotSingleValueField.
+const NOT_INFERRED: &str = "cannot infer query fields to set";
+
 /// Number of equalities up to which each one is compared with all before it.
 const FEW: usize = 16;
 
@@ -100,17 +103,41 @@ const FEW: usize = 16;
 ///
 /// Errors: NotSingleValueField if two of them name one path, or a path and a path below it.
 pub(super) fn equalities(root: &Node) -> Result<Vec<(&Path, Value<'_>)>> {
-    let mut equalities: Vec<(&Path, Value<'_>)> = Vec::new();
-    let children =
-        if let Node::And(children) = root { children.as_slice() } else { std::slice::from_ref(root) };
-    for child in children {
-        let Node::Field { path, predicate: Predicate::Compare(comparison) } = child else { continue };
-        if comparison.op == ComparisonOp::Eq {
-            equalities.push((path, comparison.operand.view()));
-        }
-    }
+    let equalities: Vec<_> = all_equalities(root).collect();
     check_conflicts(&equalities)?;
     Ok(equalities)
+}
+
+/// Returns the operand of the equality of `_id` at the top of the tree or within `$and`.
+///
+/// Errors: NotExactValueField for an equality below `_id`; NotSingleValueField for two equalities.
+pub(super) fn id_equality(root: &Node) -> Result<Option<Value<'_>>> {
+    let mut id = None;
+    for (path, value) in all_equalities(root).filter(|(path, _)| path.first() == "_id") {
+        if path.as_str() != "_id" {
+            bail!(
+                NotExactValueField,
+                "field at '_id' must be exactly specified, field at sub-path '{path}'found"
+            );
+        }
+        if id.replace(value).is_some() {
+            bail!(NotSingleValueField, "{NOT_INFERRED}, path '_id' is matched twice");
+        }
+    }
+    Ok(id)
+}
+
+fn all_equalities(root: &Node) -> impl Iterator<Item = (&Path, Value<'_>)> {
+    let children =
+        if let Node::And(children) = root { children.as_slice() } else { std::slice::from_ref(root) };
+    children.iter().filter_map(|child| match child {
+        Node::Field { path, predicate: Predicate::Compare(comparison) }
+            if comparison.op == ComparisonOp::Eq =>
+        {
+            Some((path, comparison.operand.view()))
+        }
+        _ => None,
+    })
 }
 
 /// Refuses two equalities whose paths are equal or nested. Errors: NotSingleValueField for the first of them.
@@ -126,13 +153,12 @@ fn check_conflicts(equalities: &[(&Path, Value<'_>)]) -> Result<()> {
 
 /// Refuses two paths that are equal or nested. Errors: NotSingleValueField.
 fn check_conflict(a: &Path, b: &Path) -> Result<()> {
-    const WHY: &str = "cannot infer query fields to set";
     if a == b {
-        bail!(NotSingleValueField, "{WHY}, path '{a}' is matched twice");
+        bail!(NotSingleValueField, "{NOT_INFERRED}, path '{a}' is matched twice");
     }
     if a.starts_with(b) || b.starts_with(a) {
         let (shorter, longer) = if a.starts_with(b) { (b, a) } else { (a, b) };
-        bail!(NotSingleValueField, "{WHY}, both paths '{longer}' and '{shorter}' are matched");
+        bail!(NotSingleValueField, "{NOT_INFERRED}, both paths '{longer}' and '{shorter}' are matched");
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ mod tree;
 use crate::{Context, Matcher};
 use apply::Walk;
 use array_filters::ArrayFilter;
-use base::bson::{Document, DocumentBuf, MAX_STORED_DEPTH, Value};
+use base::bson::{Builder, Document, DocumentBuf, MAX_STORED_DEPTH, Value};
 use base::{Result, bail};
 use finish::Updated;
 use oplog::OplogDiff;
@@ -86,7 +86,8 @@ impl Update {
     /// Returns the document that an upsert inserts if the filter matched none: the filter's equalities with this update
     /// applied. It has an `_id` (first) only if these set one.
     ///
-    /// Errors: NotSingleValueField if the filter contradicts itself; the errors of [`apply`](Update::apply).
+    /// Errors: NotSingleValueField if the filter contradicts itself, NotExactValueField if a replacement's filter has a
+    /// path below `_id`; the errors of [`apply`](Update::apply).
     pub fn upsert(&self, matcher: &Matcher, context: &Context) -> Result<DocumentBuf> {
         let seed = seed(matcher, self.is_replacement(), context)?;
         Ok(self.apply(seed.view(), None, true, context)?.unwrap_or(seed))
@@ -129,13 +130,16 @@ impl Update {
 
 /// Returns the document of the filter's equalities, `_id` first. For a replacement only the `_id` counts.
 ///
-/// Errors: NotSingleValueField for two values of one path, or of a path and a path below it.
+/// Errors: NotSingleValueField for two values of one path, or of a path and a path below it; for a replacement also
+/// NotExactValueField for a path below `_id`.
 fn seed(matcher: &Matcher, only_id: bool, context: &Context) -> Result<DocumentBuf> {
+    if only_id {
+        let mut out = Builder::new();
+        out.append_optional(c"_id", matcher.id_equality()?);
+        return Ok(out.finish());
+    }
     let mut tree = Fields::default();
     for (path, value) in matcher.equalities()? {
-        if only_id && path.first() != "_id" {
-            continue;
-        }
         check_components(path.as_str())?;
         tree.add(path.as_str(), operators::set_to(value))?;
     }
