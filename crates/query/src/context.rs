@@ -217,6 +217,11 @@ impl Context {
         Context { collation, ..self.with_variables(self.variables.clone()) }
     }
 
+    /// Copies the environment for a parser that defers errors of constant expressions.
+    pub fn deferring_constants(&self) -> Context {
+        Context { defers_constants: true, ..self.with_variables(self.variables.clone()) }
+    }
+
     /// Copies the environment for another thread, whose interruption check is `interrupt`.
     pub fn for_helper(&self, interrupt: &Arc<dyn Interrupt>) -> Context {
         Context { interrupt: interrupt.clone(), helpers: None, ..self.with_variables(self.variables.clone()) }

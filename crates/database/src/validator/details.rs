@@ -9,8 +9,9 @@
 use super::schema_details;
 use base::Result;
 use base::bson::{Array, Builder, Document, DocumentBuf, FieldName, Value};
-use query::Context;
+use query::expression::ErrorPrefix;
 use query::matcher::Matcher;
+use query::{Arena, Context, Expression};
 
 /// A refused document and the context for matching its clauses.
 pub(super) struct Refused<'a> {
@@ -26,9 +27,13 @@ struct Clause<'a> {
 }
 
 impl<'a> Refused<'a> {
-    /// Returns true if a filter matches the document.
-    pub(super) fn matches(&self, filter: &DocumentBuf) -> Result<bool> {
-        Matcher::parse(filter.view(), self.context)?.matches(self.document, self.context)
+    /// Returns true if a filter is at fault: its result is `inverted`, or an expression fails.
+    fn is_at_fault(&self, filter: &DocumentBuf, inverted: bool) -> Result<bool> {
+        let matched = Matcher::parse(filter.view(), self.context)?.matches(self.document, self.context);
+        match matched {
+            Ok(matched) => Ok(matched == inverted),
+            Err(_) => self.context.interrupt.check().map(|()| true),
+        }
     }
 
     /// Appends the reasons for the filter's failure to the open document. `inverted` means that the filter failed
@@ -40,7 +45,7 @@ impl<'a> Refused<'a> {
         }
         out.append(c"operatorName", "$and").begin_array(at_fault(inverted));
         for (index, clause) in clauses.iter().enumerate() {
-            if self.matches(&clause.filter())? != inverted {
+            if !self.is_at_fault(&clause.filter(), inverted)? {
                 continue;
             }
             out.push_document().append(c"index", index as i32).begin_document(c"details");
@@ -62,10 +67,8 @@ impl<'a> Refused<'a> {
                 self.branches(out, clause.name, branches, inverted)
             }
             ("$expr", ..) => {
-                let reason = if inverted { "expression matched" } else { "expression did not match" };
                 out.append(c"operatorName", "$expr").append(c"specifiedAs", &clause.filter());
-                out.append(c"reason", reason).append(c"expressionResult", inverted);
-                Ok(())
+                self.expression(out, clause.value, inverted)
             }
             (_, Some("$not"), Value::Document(operators)) => {
                 out.append(c"operatorName", "$not").begin_document(c"details");
@@ -87,13 +90,32 @@ impl<'a> Refused<'a> {
         }
     }
 
+    /// Appends the result of a `$expr`, or its error.
+    fn expression(&self, out: &mut Builder, expression: Value<'_>, inverted: bool) -> Result<()> {
+        let expression = Expression::parse_at(expression, self.context, ErrorPrefix::Plain)?;
+        let arena = Arena::new();
+        match expression.evaluate(self.document, self.context, &arena) {
+            Ok(result) => {
+                let reason = if inverted { "expression did match" } else { "expression did not match" };
+                out.append(c"reason", reason).append_optional(c"expressionResult", result);
+            }
+            Err(error) => {
+                self.context.interrupt.check()?;
+                out.append(c"reason", "failed to evaluate aggregation expression").begin_document(c"details");
+                out.append(c"code", error.code().number()).append(c"codeName", error.code().name().as_str());
+                out.append(c"errmsg", error.message()).end();
+            }
+        }
+        Ok(())
+    }
+
     fn branches(&self, out: &mut Builder, name: &str, branches: Array<'a>, inverted: bool) -> Result<()> {
         // The branches of `$nor` are at fault if they match.
         let inverted = inverted != (name == "$nor");
         out.append(c"operatorName", name).begin_array(at_fault(inverted));
         for (index, branch) in branches.iter().enumerate() {
             let Value::Document(branch) = branch else { continue };
-            if self.matches(&branch.to_owned())? != inverted {
+            if !self.is_at_fault(&branch.to_owned(), inverted)? {
                 continue;
             }
             out.push_document().append(c"index", index as i32).begin_document(c"details");

@@ -165,7 +165,8 @@ impl Validator {
         if level == Level::Constraint && action == Action::Warn {
             return Err(warn_refused());
         }
-        let matcher = Matcher::parse(filter, context)?;
+        // An expression that fails without a document fails each document.
+        let matcher = Matcher::parse(filter, &context.deferring_constants())?;
         let (newer, prepares) = (OnceLock::new(), false);
         Ok(Validator { filter: filter.to_owned(), matcher, newer, level, action, is_explicit, prepares })
     }
@@ -227,12 +228,11 @@ impl Validator {
         if bypass {
             return self.check_bypass();
         }
-        let matcher = self.matcher(context);
-        if self.level == Level::Off || matcher.matches(document, context)? {
+        if self.complies(document, context)? {
             return Ok(());
         }
         if let (Level::Moderate, Some(before)) = (self.level, before)
-            && !matcher.matches(before, context)?
+            && !self.complies(before, context)?
         {
             return Ok(());
         }
@@ -250,6 +250,7 @@ impl Validator {
             info.append(c"failingDocumentId", id);
         }
         info.begin_document(c"details");
+        let context = &context.deferring_constants();
         Refused { document, context }.filter(&mut info, self.filter.view(), false)?;
         info.end().end();
         Err(err!(DocumentValidationFailure, "Document failed validation").with_info(info.finish()))
@@ -264,9 +265,15 @@ impl Validator {
         Err(err!(BadValue, "bypassDocumentValidation is not permitted {reason}"))
     }
 
-    /// Returns true if a stored document passes validation, or if validation is off.
+    /// Returns true if a document passes validation, or if validation is off. A document fails if an expression fails.
+    ///
+    /// Errors: interruption.
     pub(crate) fn complies(&self, document: Document<'_>, context: &Context) -> Result<bool> {
-        Ok(self.level == Level::Off || self.matcher(context).matches(document, context)?)
+        if self.level == Level::Off {
+            return Ok(true);
+        }
+        let matched = self.matcher(context).matches(document, context);
+        matched.or_else(|_| context.interrupt.check().map(|()| false))
     }
 
     /// Appends the options given by the client, as listCollections prints them.
