@@ -144,13 +144,14 @@ pub(crate) struct KnownSpecs(Mutex<HashMap<Box<[u8]>, Arc<IndexSpec>, RandomStat
 impl KnownSpecs {
     /// Returns the result of [`IndexSpec::parse`], checked as a new index.
     ///
-    /// Errors: errors of `parse` and of [`IndexSpec::check_new`].
+    /// Errors: errors of `parse`, of [`wildcard::check_new`] and of [`IndexSpec::check_new`].
     pub(crate) fn parse(
         &self,
         specification: Document<'_>,
         namespace: &Namespace,
         context: &Context,
     ) -> Result<Arc<IndexSpec>> {
+        wildcard::check_new(specification)?;
         let bytes = specification.bytes();
         if !context.collation.is_simple() || bytes.len() > LONGEST {
             let spec = IndexSpec::parse(specification, namespace, context)?;

@@ -7,6 +7,7 @@ use super::{Index, IndexSpec, KeyKind, KeyPart};
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Path, Value};
 use base::{Result, bail, err};
 use query::{Context, Projection};
+use std::cmp::Ordering;
 
 /// Name of the path part in keys.
 const PATH: &str = "$_path";
@@ -43,8 +44,9 @@ pub(crate) struct WildcardLeaves<'a> {
 impl Wildcard {
     /// Parses the wildcard of a key pattern, if any.
     ///
-    /// Errors: 7246201 for several wildcards; CannotCreateIndex for hashed or overlapping parts, 7246209 for an overlap
-    /// with a projection; BadValue, FailedToParse, 31249 and 51271 for an invalid projection.
+    /// Errors: 7246201 for several wildcards, 7246204 for an overlapping part, 7246209 for an overlap with a projection;
+    /// CannotCreateIndex for hashed parts, and for other parts beside all fields without a projection; BadValue,
+    /// FailedToParse, 31249 and 51271 for an invalid projection.
     pub(super) fn parse(
         parts: &[KeyPart],
         projection: Option<&DocumentBuf>,
@@ -61,7 +63,7 @@ impl Wildcard {
             };
         };
         if wildcards.next().is_some() {
-            bail!(7246201, "wildcard indexes do not allow more than one wildcard field");
+            bail!(7246201, "Index Key can contain only one wildcard index field");
         }
         let below = key.path.as_str().strip_suffix(".$**").map(|path| Path::new(FieldName::trusted(path)));
         if below.is_some() && projection.is_some() {
@@ -71,8 +73,13 @@ impl Wildcard {
             );
         }
         let mut wildcard = Wildcard { part, id: below.is_some(), below, includes: false, paths: Vec::new() };
-        if let Some(projection) = projection {
-            wildcard.project(projection.view(), context)?;
+        match projection {
+            Some(projection) => wildcard.project(projection.view(), context)?,
+            None if wildcard.below.is_none() && parts.len() > 1 => bail!(
+                CannotCreateIndex,
+                "Compound wildcard indexes on all fields must also specify 'wildcardProjection' option"
+            ),
+            None => {}
         }
         wildcard.check_others(parts, projection.is_some())?;
         Ok(Some(wildcard))
@@ -108,7 +115,15 @@ impl Wildcard {
     fn check_others(&self, parts: &[KeyPart], has_projection: bool) -> Result<()> {
         for (position, part) in parts.iter().enumerate().filter(|(position, _)| *position != self.part) {
             if part.kind == KeyKind::Hashed {
-                bail!(CannotCreateIndex, "wildcard indexes do not allow hashed fields");
+                bail!(CannotCreateIndex, "Can't use more than one index plugin for a single index.");
+            }
+            if self.below.as_ref().is_some_and(|below| part.path.starts_with(below)) {
+                bail!(
+                    7246204,
+                    "A wildcard index field should not overlap with and index key fields if wildcard projection is \
+                     empty, however '{}' is overlapping with the wildcard index field.",
+                    part.path
+                );
             }
             let within = self.below.iter().chain(self.paths.iter().filter(|_| self.includes));
             if self.covers(&part.path) || within.into_iter().any(|path| path.starts_with(&part.path)) {
@@ -191,6 +206,95 @@ impl Wildcard {
             leaves.list.push((path.to_string(), value));
         }
     }
+}
+
+/// Checks a new wildcard index for other special kinds and for its projection. Earlier versions stored some of these
+/// indexes.
+///
+/// Errors: CannotCreateIndex for another special kind; errors of [`check_compound`].
+pub(super) fn check_new(specification: Document<'_>) -> Result<()> {
+    let Some(Value::Document(key)) = specification.get("key") else { return Ok(()) };
+    let Some(wildcard) = key.iter().find(|part| is_wildcard(part.name()) && part.value().as_str().is_none())
+    else {
+        return Ok(());
+    };
+    let mut others = key.iter().filter(|part| part.name() != wildcard.name());
+    if others.any(|part| part.value().as_str().is_some_and(|kind| kind != "wildcard")) {
+        bail!(CannotCreateIndex, "Can't use more than one index plugin for a single index.");
+    }
+    let others = key.iter().filter(|part| !is_wildcard(part.name())).map(|part| Path::new(part.field_name()));
+    let others: Vec<Path> = others.collect();
+    match specification.get("wildcardProjection") {
+        Some(Value::Document(projection))
+            if wildcard.name() == "$**" && !others.is_empty() && !projection.is_empty() =>
+        {
+            check_compound(others, projection)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Checks the projection of a compound wildcard index against its other paths. A projection of included fields must not
+/// have them, and a projection of excluded fields must have them all. Only the top-level names of the projection count.
+///
+/// Errors: 7246200 for overlapping fields of the projection, 7246208 for an included path, 7246209 and 7246210 for a path
+/// that is not excluded, 7246211 for a mixture.
+fn check_compound(mut paths: Vec<Path>, projection: Document<'_>) -> Result<()> {
+    let (mut included, mut excluded) = (Vec::new(), Vec::new());
+    for field in projection {
+        let list = if field.value().is_truthy() { &mut included } else { &mut excluded };
+        list.push(Path::new(field.field_name()));
+    }
+    for list in [&mut included, &mut excluded] {
+        list.sort_by(compare);
+        for pair in list.windows(2) {
+            if let [a, b] = pair
+                && b.starts_with(a)
+            {
+                bail!(
+                    7246200,
+                    "Fields in Wildcard Projection cannot overlap, however '{a}' is overlapped with '{b}"
+                );
+            }
+        }
+    }
+    let has_others = |list: &[Path]| list.iter().any(|path| path.as_str() != "_id");
+    if has_others(&included) && has_others(&excluded) {
+        bail!(
+            7246211,
+            "Inclusion and exclusion statements cannot combine in the wildcardProjection with an exception of \
+             explicitly including _id field"
+        );
+    }
+    paths.sort_by(compare);
+    if !included.is_empty() && !has_others(&excluded) {
+        for path in paths {
+            if let Some(own) = included.iter().find(|own| path.starts_with(own)) {
+                bail!(
+                    7246208,
+                    "Index Key and Wildcard Projection cannot contain overlapping fields, however '{path}' index field \
+                     is ovverlapping with '{own}' wildcardProjection path."
+                );
+            }
+        }
+        return Ok(());
+    }
+    let Some(path) = paths.iter().find(|path| !excluded.iter().any(|own| path.starts_with(own))) else {
+        return Ok(());
+    };
+    let message = format!(
+        "wildcardProjection paths must exclude all regular index fields, however '{path}'is not excluded."
+    );
+    // MongoDB walks both sorted lists and has another code at the end of the excluded paths.
+    match excluded.iter().any(|own| compare(own, path).is_gt()) {
+        true => Err(err!(7246209, "{message}")),
+        false => Err(err!(7246210, "{message}")),
+    }
+}
+
+/// Compares two paths by their components.
+fn compare(a: &Path, b: &Path) -> Ordering {
+    a.as_str().split('.').cmp(b.as_str().split('.'))
 }
 
 /// Returns true if a field of a key pattern is a wildcard.
@@ -314,6 +418,7 @@ mod tests {
 
     fn parse(spec: &str) -> Result<IndexSpec> {
         let spec = extended_json::parse(spec).unwrap();
+        check_new(spec.view())?;
         IndexSpec::parse(spec.view(), &Namespace::parse("test.c").unwrap(), &Context::for_tests())
     }
 
@@ -393,10 +498,25 @@ mod tests {
             ("key: {'$**': 'hashed'}", 67),
             ("key: {'$**': 1, a: 1}", 67),
             ("key: {'$**': 1, a: 1}, wildcardProjection: {b: 0}", 7246209),
-            ("key: {'a.$**': 1, 'a.b': 1}", 67),
+            ("key: {'$**': 1, c: 1}, wildcardProjection: {'a.b': 1, 'a.b.c': 1}", 7246200),
+            ("key: {a: 1, '$**': 1}, wildcardProjection: {_id: 0, a: 1}", 7246208),
+            ("key: {_id: 1, '$**': 1}, wildcardProjection: {_id: 1}", 7246208),
+            ("key: {'$**': 1, _id: 1, e: 1}, wildcardProjection: {_id: 1, e: 0}", 7246209),
+            ("key: {a: 1, _id: 1, '$**': 1}, wildcardProjection: {a: 0}", 7246209),
+            ("key: {_id: 1, a: 1, '$**': 1}, wildcardProjection: {_id: 0, 'a.b': 0}", 7246209),
+            ("key: {a: 1, '$**': 1}, wildcardProjection: {_id: 0}", 7246210),
+            ("key: {b: 1, '$**': 1}, wildcardProjection: {_id: 0, a: 0}", 7246210),
+            ("key: {'$**': 1, 'e.c': 1}, wildcardProjection: {_id: 1, 'e.b': 0}", 7246210),
+            ("key: {'$**': 1, c: 1}, wildcardProjection: {_id: 0, a: 0, b: 1}", 7246211),
+            ("key: {a: 1, '$**': 1}, wildcardProjection: {b: 'x'}", 51271),
+            ("key: {'a.$**': 1, 'a.b': 1}", 7246204),
+            ("key: {a: 1, 'a.$**': 1}", 7246204),
             ("key: {'a.b.$**': 1, a: 1}", 67),
             ("key: {'a.$**': 1, 'b.$**': 1}", 7246201),
             ("key: {'a.$**': 1, b: 'hashed'}", 67),
+            ("key: {'a.$**': 1, b: '2dsphere'}", 67),
+            ("key: {b: '2d', 'a.$**': 1}", 67),
+            ("key: {'a.$**': 1, b: 'text'}", 67),
             ("key: {'$**': 1}, wildcardProjection: {}", 9),
             ("key: {'a.$**': 1}, wildcardProjection: {a: 1}", 9),
             ("key: {a: 1}, wildcardProjection: {a: 1}", 2),
@@ -406,7 +526,18 @@ mod tests {
         ] {
             assert_eq!(code(spec), Some(expected), "{spec}");
         }
-        assert_eq!(code("key: {'$**': 1, a: 1}, wildcardProjection: {a: 0}"), None);
+        for spec in [
+            "key: {'$**': 1, a: 1}, wildcardProjection: {a: 0}",
+            "key: {'$**': 1, b: 1}, wildcardProjection: {_id: 0, a: 1}",
+            "key: {'$**': 1, b: 1}, wildcardProjection: {_id: 1, a: 0, b: 0}",
+            "key: {'$**': 1, b: 1}, wildcardProjection: {_id: 1}",
+            "key: {'$**': 1, d: 1}, wildcardProjection: {a: {b: 1, c: 1}}",
+            "key: {'$**': 1, _id: 1, e: 1}, wildcardProjection: {_id: 0, a: 1}",
+            "key: {_id: 1, 'a.b': 1, '$**': 1}, wildcardProjection: {_id: 0, a: 0}",
+            "key: {_id: 1, '$**': 1}, wildcardProjection: {_id: 0}",
+        ] {
+            assert_eq!(code(spec), None, "{spec}");
+        }
     }
 
     #[test]
