@@ -351,7 +351,7 @@ impl Index {
     }
 
     /// Returns the bits of the path components that may have arrays.
-    fn arrays_along(&self, path: &Path) -> u32 {
+    pub(crate) fn arrays_along(&self, path: &Path) -> u32 {
         let words = self.multikey_bits().split_off(self.spec.parts.len());
         let mut along = String::new();
         path.components().iter().enumerate().fold(0, |bits, (depth, component)| {

@@ -22,7 +22,7 @@ pub(crate) fn candidates(index: &Arc<Index>, conjuncts: &Conjuncts<'_>, read: &R
     let mut paths: Vec<&Path> = Vec::new();
     for conjunct in &conjuncts.list {
         let path = &conjunct.path;
-        if wildcard.covers(path) && !is_positional(path) && !paths.contains(&path) {
+        if wildcard.covers(path) && is_plain(index, wildcard, path) && !paths.contains(&path) {
             paths.push(path);
         }
     }
@@ -37,7 +37,10 @@ pub(crate) fn candidates(index: &Arc<Index>, conjuncts: &Conjuncts<'_>, read: &R
 /// index's keys have no positions, so they may have any of several paths.
 fn positional(index: &Arc<Index>, wildcard: &Wildcard, conjuncts: &Conjuncts<'_>) -> Vec<Access> {
     let usable = |conjunct: &&Conjunct| {
-        conjunct.needs_value && !conjunct.negated && is_positional(&conjunct.path) && is_of_leaves(conjunct)
+        conjunct.needs_value
+            && !conjunct.negated
+            && !is_plain(index, wildcard, &conjunct.path)
+            && is_of_leaves(conjunct)
     };
     let accesses = conjuncts.list.iter().filter(usable).filter_map(|conjunct| {
         let path = &conjunct.path;
@@ -53,6 +56,17 @@ fn positional(index: &Arc<Index>, wildcard: &Wildcard, conjuncts: &Conjuncts<'_>
         Some(access)
     });
     accesses.collect()
+}
+
+/// Returns true if the numbers in a path can only be field names: no document has an array above them. The index has
+/// recorded the array only if it covers the paths without the positions.
+fn is_plain(index: &Index, wildcard: &Wildcard, path: &Path) -> bool {
+    let last = path.components().len().saturating_sub(1);
+    !is_positional(path)
+        || last < 31
+            && !index.is_ambiguous(wildcard)
+            && index.arrays_along(path) & !(1 << last) == 0
+            && without_positions(path, wildcard).is_some()
 }
 
 /// Returns the possible paths of keys for a path with positions. Each position is a field name or
@@ -157,10 +171,13 @@ fn bounded(
     Some(access)
 }
 
-/// Returns true if only leaf values can satisfy a condition. A document is a leaf if it is empty.
+/// Returns true if only leaf values can satisfy a condition. A document is a leaf if it is empty, and null if a missing
+/// value does not satisfy the condition.
 fn is_of_leaves(conjunct: &Conjunct) -> bool {
     let empty = Endpoint::new(Value::Document(Document::EMPTY), false);
-    let below_documents = Interval { low: empty, ..Interval::bracket(Type::Document) };
-    let others = Intervals::union(vec![Interval::point(Value::Null), below_documents]);
-    conjunct.bounds.intervals.intersection(&others).is_empty()
+    let mut others = vec![Interval { low: empty, ..Interval::bracket(Type::Document) }];
+    if !conjunct.needs_value {
+        others.push(Interval::point(Value::Null));
+    }
+    conjunct.bounds.intervals.intersection(&Intervals::union(others)).is_empty()
 }
