@@ -61,6 +61,15 @@ impl Database {
     ) -> Result<Option<Committed>> {
         options::check_new(options, context)?;
         let options = options::parse(options, namespace, context)?;
+        if operation.transaction().is_some() {
+            check_makeable(namespace)?;
+            if namespace.collection().starts_with("system.") {
+                bail!(
+                    OperationNotSupportedInTransaction,
+                    "Cannot create system collection {namespace} within a transaction."
+                );
+            }
+        }
         if options.view.is_some() && namespace.collection() == "system.views" {
             bail!(
                 InvalidNamespace,
@@ -83,7 +92,6 @@ impl Database {
             if view.catalog.get(namespace).is_some() {
                 bail!(NamespaceExists, "Collection {namespace} already exists.");
             }
-            check_makeable(namespace)?;
             self.create_within(transaction, namespace, options)?;
             return Ok(Some(Committed::default()));
         }

@@ -305,10 +305,12 @@ impl<'a> Run<'a, '_> {
             bail!(ShutdownInProgress, "the server is shutting down");
         }
         if in_transaction {
-            let writes = command.kind == Kind::Write && !command.ends_transactions();
+            // `create` itself refuses system collections.
+            let writes =
+                command.kind == Kind::Write && !command.ends_transactions() && command.name != "create";
             transaction_rules::check_namespace(self.request.database, self.collection(), writes)?;
         }
-        if command.kind == Kind::Write && self.is_on_oplog() {
+        if command.kind == Kind::Write && command.name != "drop" && self.is_on_oplog() {
             bail!(IllegalOperation, "local.oplog.rs is the oplog, which is read-only");
         }
         if command.kind == Kind::Write && self.is_on_transactions() {

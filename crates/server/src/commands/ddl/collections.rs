@@ -61,9 +61,20 @@ fn drop_collection(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let namespace = fields.namespace()?;
     let uuid = fields.uuid("collectionUUID")?;
     fields.finish()?;
+    if is_log(&namespace) {
+        match call.server.is_replica_set() {
+            true => bail!(5255000, "can't drop live oplog while replicating"),
+            false => {
+                bail!(5255001, "can't drop oplog on storage engines that support replSetResizeOplog command")
+            }
+        }
+    }
     call.check_uuid(&namespace, uuid)?;
     if namespace.collection() == "system.profile" && call.server.profiler.level(namespace.database()) > 0 {
         bail!(IllegalOperation, "turn off profiling before dropping system.profile collection");
+    }
+    if is_undroppable(&namespace) && call.server.database.collection(&namespace).is_some() {
+        bail!(IllegalOperation, "can't drop system collection {namespace}");
     }
     let Some((dropped, committed)) =
         call.server.database.drop_collection(call.operation().as_ref(), &namespace)?
@@ -76,6 +87,13 @@ fn drop_collection(call: &mut Call<'_>) -> Result<HandlerStatus> {
     }
     call.reply.append(c"ns", namespace.as_str());
     call.acknowledge(Some(committed))
+}
+
+/// Returns true for a system collection that only the server removes.
+fn is_undroppable(namespace: &Namespace) -> bool {
+    let can_drop = matches!(namespace.collection(), "system.profile" | "system.views" | "system.js")
+        || matches!(namespace.as_str(), "config.system.sessions" | "config.system.preimages");
+    namespace.collection().starts_with("system.") && !can_drop
 }
 
 /// The row of `dropDatabase`.
@@ -182,13 +200,16 @@ fn drop_target(fields: &mut Fields<'_>) -> Result<(bool, Option<[u8; 16]>)> {
 /// The longest namespace of a rename, in bytes. MongoDB reserves the rest of 255 bytes for a temporary name.
 const RENAMED_MAX: usize = 218;
 
+/// Whether the name is one of an oplog, whose last part is the kind of replication.
+fn is_log(namespace: &Namespace) -> bool {
+    namespace.database() == "local" && namespace.collection().starts_with("oplog.")
+}
+
 /// Refuses to rename system collections and the oplog.
 ///
 /// Errors: IllegalOperation.
 fn check_renamable(namespace: &Namespace) -> Result<()> {
-    let name = namespace.collection();
-    let is_log = namespace.database() == "local" && name.starts_with("oplog.");
-    match is_log || name.starts_with("system.") {
+    match is_log(namespace) || namespace.collection().starts_with("system.") {
         true => Err(err!(IllegalOperation, "system collections can't be renamed, nor the log: {namespace}")),
         false => Ok(()),
     }
