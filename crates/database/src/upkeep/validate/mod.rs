@@ -23,7 +23,9 @@ use crate::storage_error;
 use base::bson::{Builder, Document, DocumentBuf};
 use base::{Error, Namespace, Result, err};
 use query::Context;
+use query::change::Entry;
 use std::collections::BTreeSet;
+use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use storage::Ident;
@@ -57,6 +59,9 @@ impl Database {
     /// Errors: NamespaceNotFound, CommandNotSupportedOnView, an interrupted operation. Defects of the collection are
     /// findings, not errors.
     pub fn validate(&self, namespace: &Namespace, depth: Depth, context: &Context) -> Result<Validation> {
+        if self.is_oplog(namespace) {
+            return self.validate_log(depth, context);
+        }
         // Under the commit lock, so that the running counts match the view.
         let lock = self.exclusive(context.interrupt.as_ref())?;
         let view = self.confirmed_view();
@@ -83,6 +88,23 @@ impl Database {
         }
         walk.validation.conclude();
         Ok(walk.validation)
+    }
+
+    /// Checks the entries of the oplog, which has no index and no entry in the catalog.
+    fn validate_log(&self, depth: Depth, context: &Context) -> Result<Validation> {
+        let mut validation = Validation::default();
+        if depth != Depth::Metadata {
+            let (mut cursor, _) = self.log_cursor(Bound::Unbounded)?;
+            while let Some(found) = cursor.next_entry().map_err(storage_error)? {
+                context.interrupt.check()?;
+                match Entry::read(found.time, &found.parts) {
+                    Ok(entry) => validation.records += u64::from(entry.ticks),
+                    Err(_) => validation.corrupt(RecordId(found.time)),
+                }
+            }
+        }
+        validation.conclude();
+        Ok(validation)
     }
 }
 
@@ -164,8 +186,8 @@ const LISTED_MAX: usize = 1000;
 /// Findings about a collection.
 #[derive(Debug, Default)]
 pub struct Validation {
-    /// UUID of the collection.
-    pub uuid: [u8; 16],
+    /// UUID of the collection; the oplog has none.
+    pub uuid: Option<[u8; 16]>,
     /// Number of documents.
     pub records: u64,
     /// Number of records with invalid BSON or a wrong checksum.
@@ -211,7 +233,7 @@ impl Validation {
             ..IndexFindings::default()
         };
         let indexes = data.indexes.iter().map(|index| findings(&index.spec)).collect();
-        Validation { uuid, indexes, ..Validation::default() }
+        Validation { uuid: Some(uuid), indexes, ..Validation::default() }
     }
 
     /// Returns true without errors.

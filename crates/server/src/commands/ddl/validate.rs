@@ -57,7 +57,8 @@ fn validate(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let context = call.context(&call.operation());
     let mut validation = call.server.database.validate(&namespace, depth, &context)?;
     call.reply.append(c"ns", namespace.as_str());
-    call.reply.append(c"uuid", Value::Binary { subtype: 4, bytes: &validation.uuid });
+    let uuid = validation.uuid.as_ref().map(|uuid| Value::Binary { subtype: 4, bytes: uuid });
+    call.reply.append_optional(c"uuid", uuid);
     if depth != Depth::Metadata {
         call.reply.append_number(c"nInvalidDocuments", validation.invalid as i64);
         call.reply.append_number(c"nNonCompliantDocuments", validation.non_compliant as i64);
