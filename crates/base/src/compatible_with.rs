@@ -1,5 +1,7 @@
 //! The MongoDB version that a server follows.
 
+use crate::{Result, err};
+
 /// Value of `--compatible-with`: the version in `buildInfo`, `hello` and `featureCompatibilityVersion`, and the rules
 /// that differ between versions. Errors and their texts are otherwise MongoDB 8.2's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,6 +49,19 @@ impl CompatibleWith {
             CompatibleWith::V8_0 => &["8.0"],
             CompatibleWith::V8_2 => &["8.0", "8.2"],
             CompatibleWith::V9_0 => &["8.0", "8.3", "9.0"],
+        }
+    }
+
+    /// Errors: 4926900 for an unknown value of `featureCompatibilityVersion`.
+    pub fn check_feature_version(self, version: &str) -> Result<()> {
+        let known = self.feature_versions();
+        match known.contains(&version) {
+            true => Ok(()),
+            false => Err(err!(
+                4926900,
+                "Invalid feature compatibility version value '{version}'; expected '{}'",
+                known.join("' or '")
+            )),
         }
     }
 }

@@ -135,7 +135,6 @@ impl Server {
         if server.set().is_some() {
             server.set_settings.load(&server.database);
         }
-        server.set_settings.feature_version.load(&server.database, server.settings.compatible_with);
         server
     }
 

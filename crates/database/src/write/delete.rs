@@ -3,7 +3,7 @@
 use super::retryable::{RetryRecorder, delete_answer, no_record};
 use super::source::{Source, WriteProgress};
 use super::update::UpdateOutcome;
-use super::{RETRIES_MAX, TargetDocument, check_writable_within, keys_of, too_many_retries};
+use super::{RETRIES_MAX, TargetDocument, check_writable_within, feature_version, keys_of, too_many_retries};
 use crate::catalog::collection::Collection;
 use crate::changes::Changes;
 use crate::changes::retry_record::RetryKey;
@@ -98,7 +98,9 @@ impl Database {
         let mut changes = Changes::new(self.logs());
         for record in group {
             let target = TargetDocument::new(planned, record);
-            let keys = keys_of(planned, Document::from_valid(&target.document), context)?;
+            let document = Document::from_valid(&target.document);
+            feature_version::check_delete(planned, document)?;
+            let keys = keys_of(planned, document, context)?;
             changes.delete(planned, target.id, &target.document, &keys)?;
         }
         Ok(changes)
@@ -134,7 +136,8 @@ impl Database {
         namespace: &Namespace,
     ) -> Result<Option<(u64, Option<Committed>)>> {
         // The log has an entry for each document.
-        let mut one_by_one = operation.transaction().is_some() || self.logs();
+        let mut one_by_one =
+            operation.transaction().is_some() || self.logs() || feature_version::is_stored_in(namespace);
         if one_by_one {
             return Ok(None);
         }
@@ -175,6 +178,7 @@ impl Database {
                 return Ok(None);
             }
             check_writable_within(operation, &target.collection)?;
+            feature_version::check_delete(&target.collection, document)?;
             let keys = keys_of(&target.collection, document, context)?;
             let mut changes = Changes::new(self.logs());
             changes.delete(&target.collection, target.id, &target.document, &keys)?;

@@ -4,7 +4,7 @@
 //! of capped collections are enforced here, in the same commit. A new check of every stored document belongs to
 //! [`check_stored`].
 
-use super::{check_writable_within, keys_of};
+use super::{check_writable_within, feature_version, keys_of};
 use crate::catalog::collection::{Capped, Collection, Data};
 use crate::changes::retry_record::RetryKey;
 use crate::changes::{Applied, Changes};
@@ -297,6 +297,7 @@ impl Database {
         if let Some(validator) = &planned.options.validator {
             validator.check(Document::from_valid(&document), None, request.bypass_validation, context)?;
         }
+        feature_version::check_write(planned, Document::from_valid(&document), context)?;
         let keys = keys_of(planned, Document::from_valid(&document), context)?;
         self.set_multikey(operation, planned, &keys)?;
         let size = document.len();

@@ -7,6 +7,7 @@
 
 mod capped;
 mod delete;
+mod feature_version;
 mod find_and_modify;
 mod insert;
 mod retryable;

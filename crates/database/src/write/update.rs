@@ -8,7 +8,7 @@ use super::retryable::{RetryRecorder, no_record};
 use super::source::{Source, WriteProgress};
 use super::{
     InsertRequest, RETRIES_MAX, TargetDocument, changed_keys_of, check_writable_within, during,
-    too_many_retries,
+    feature_version, too_many_retries,
 };
 use crate::catalog::collection::Collection;
 use crate::changes::Changes;
@@ -270,6 +270,7 @@ impl Database {
         if let Some(validator) = &collection.options.validator {
             validator.check(after.view(), Some(before), request.bypass_validation, context)?;
         }
+        feature_version::check_write(collection, after.view(), context)?;
         let (old_keys, new_keys) = changed_keys_of(collection, before, after.view(), context)?;
         check_writable_within(operation, collection)?;
         self.set_multikey(operation, collection, &new_keys)?;

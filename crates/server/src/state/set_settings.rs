@@ -1,20 +1,20 @@
 //! Settings that all members of a set share: default concerns, write block, feature compatibility version.
 //!
 //! Commands change them, and the database stores them where MongoDB does. Persistent engines keep them over restarts.
-//! Commands read a copy in memory.
+//! Commands read a copy in memory, except for the feature compatibility version.
 
 use crate::protocol::read_concern::ReadConcern;
 use crate::protocol::write_concern::{Provenance, WriteConcern};
 use crate::state::cluster_parameters::ClusterParameters;
 use crate::state::query_settings::AllQuerySettings;
 use crate::state::system_collections::SettingLocation;
-use base::bson::{Builder, Document, Value};
-use base::{CompatibleWith, Error, Result, bail, err};
+use base::bson::{Builder, Document, DocumentBuf, Value};
+use base::{CompatibleWith, Error, Result, bail};
 use database::Database;
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicU8, AtomicUsize};
 
 /// Stored settings.
 #[derive(Default)]
@@ -24,7 +24,6 @@ pub(crate) struct SetSettings {
     /// Settings of query shapes.
     pub(crate) query_settings: AllQuerySettings,
     pub(crate) user_write_block: UserWriteBlock,
-    pub(crate) feature_version: FeatureVersion,
 }
 
 impl SetSettings {
@@ -265,72 +264,27 @@ fn reason_in(stored: Document<'_>) -> Option<BlockReason> {
 const VERSION_LOCATION: SettingLocation =
     SettingLocation { database: "admin", collection: "system.version", id: "featureCompatibilityVersion" };
 
-/// Number of steps by which the version is below the server's own, in the order of
-/// [`CompatibleWith::feature_versions`].
-#[derive(Default)]
-pub(crate) struct FeatureVersion(AtomicUsize);
-
-impl FeatureVersion {
-    /// Returns the present version.
-    pub(crate) fn of(&self, compatible_with: CompatibleWith) -> &'static str {
-        let lowered = self.0.load(Relaxed);
-        compatible_with.feature_versions().iter().rev().nth(lowered).copied().unwrap_or("8.0")
-    }
-
-    /// Refuses the validation level `constraint` below version 9.0.
-    ///
-    /// Errors: BadValue for an older server, InvalidOptions for an older feature compatibility version.
-    pub(crate) fn check_constraint_level(&self, compatible_with: CompatibleWith) -> Result<()> {
-        match self.0.load(Relaxed) {
-            _ if compatible_with < CompatibleWith::V9_0 => Err(database::unknown_level("constraint")),
-            0 => Ok(()),
-            _ => Err(err!(InvalidOptions, "Validation level 'constraint' is not supported with current FCV")),
-        }
-    }
-
-    /// Loads the stored version. An unreadable document is logged and counts as unset.
-    pub(crate) fn load(&self, database: &Arc<Database>, compatible_with: CompatibleWith) {
-        match VERSION_LOCATION.read(database) {
-            Ok(stored) => {
-                let version = stored.as_ref().and_then(|stored| stored.view().get("version")?.as_str());
-                let lowered = version.and_then(|version| steps_to(compatible_with, version));
-                self.0.store(lowered.unwrap_or(0), Relaxed);
-            }
-            Err(error) => log::warn!("reading the feature compatibility version: {error}"),
-        }
-    }
-
-    /// Stores a version, then applies it.
-    ///
-    /// Errors: 4926900 for a version that the server does not know; CannotDowngrade if a collection has options of a
-    /// newer version; errors of the write.
-    pub(crate) fn set(
-        &self,
-        database: &Arc<Database>,
-        compatible_with: CompatibleWith,
-        version: &str,
-    ) -> Result<()> {
-        let Some(lowered) = steps_to(compatible_with, version) else {
-            let known = compatible_with.feature_versions().join("' or '");
-            bail!(4926900, "Invalid feature compatibility version value '{version}'; expected '{known}'");
-        };
-        if lowered > 0
-            && let Some(constrained) = database.constrained_collection()
-        {
-            bail!(
-                CannotDowngrade,
-                "Cannot downgrade while a collection has the validation level 'constraint'. First detected collection: \
-                 {constrained}."
-            );
-        }
-        VERSION_LOCATION.write(database, |document| _ = document.append(c"version", version))?;
-        self.0.store(lowered, Relaxed);
-        Ok(())
-    }
+/// Returns the stored feature compatibility version, which clients may also write themselves. An unreadable document is
+/// logged and counts as unset.
+pub(crate) fn feature_version(database: &Arc<Database>, compatible_with: CompatibleWith) -> &'static str {
+    let known = compatible_with.feature_versions();
+    let stored = VERSION_LOCATION.read(database).unwrap_or_else(|error| {
+        log::warn!("reading the feature compatibility version: {error}");
+        None
+    });
+    let version = stored.as_ref().and_then(|stored| stored.view().get("version")?.as_str());
+    let version = version.and_then(|version| known.iter().find(|known| **known == version));
+    version.or(known.last()).copied().unwrap_or("8.0")
 }
 
-fn steps_to(compatible_with: CompatibleWith, version: &str) -> Option<usize> {
-    compatible_with.feature_versions().iter().rev().position(|known| *known == version)
+/// Returns the internal command that stores a feature compatibility version.
+pub(crate) fn feature_version_update(version: &str) -> DocumentBuf {
+    let mut command = Builder::new();
+    command.append(c"update", VERSION_LOCATION.collection).begin_array(c"updates").push_document();
+    command.begin_document(c"q").append(c"_id", VERSION_LOCATION.id).end();
+    command.begin_document(c"u").append(c"version", version).end().append(c"upsert", true).end().end();
+    command.begin_document(c"writeConcern").append(c"w", 1).end().append(c"$db", VERSION_LOCATION.database);
+    command.finish()
 }
 
 #[cfg(test)]

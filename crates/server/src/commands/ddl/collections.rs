@@ -7,6 +7,7 @@ use crate::access::{Action, Requirements, requirements};
 use crate::call::{Call, HandlerStatus, Row};
 use crate::commands::ddl::in_steps;
 use crate::protocol::fields::{Fields, uuid};
+use crate::state::set_settings::feature_version;
 use base::bson::{Builder, Value};
 use base::{CompatibleWith, Error, Namespace, Result, bail, err};
 use database::{CappedCopy, CollModProgress, CollectionChange, RenameRequest, ValidatorChange, check_capped};
@@ -43,10 +44,16 @@ fn create(call: &mut Call<'_>) -> Result<HandlerStatus> {
 
 /// Refuses the validation level `constraint` below version 9.0.
 ///
-/// Errors: BadValue, InvalidOptions.
+/// Errors: BadValue for an older server, InvalidOptions for an older feature compatibility version.
 fn check_constraint_level(call: &Call<'_>) -> Result<()> {
-    let server = &call.server;
-    server.set_settings.feature_version.check_constraint_level(server.settings.compatible_with)
+    let own = call.server.settings.compatible_with;
+    if own < CompatibleWith::V9_0 {
+        return Err(database::unknown_level("constraint"));
+    }
+    if Some(&feature_version(&call.server.database, own)) != own.feature_versions().last() {
+        bail!(InvalidOptions, "Validation level 'constraint' is not supported with current FCV");
+    }
+    Ok(())
 }
 
 /// The row of `drop`.

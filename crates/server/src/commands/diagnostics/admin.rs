@@ -4,6 +4,7 @@ use crate::access::{Action, Requirements, requirements};
 use crate::call::{Call, HandlerStatus, Row, finished};
 use crate::observe::profiler::{Filter, Setting};
 use crate::process::logging;
+use crate::state::set_settings::feature_version_update;
 use base::bson::Value;
 use base::{Error, Result, bail, err};
 use database::language::Matcher;
@@ -178,7 +179,17 @@ fn set_feature_compatibility_version(call: &mut Call<'_>) -> Result<HandlerStatu
         );
     }
     let own = call.server.settings.compatible_with;
-    call.server.set_settings.feature_version.set(&call.server.database, own, version)?;
+    own.check_feature_version(version)?;
+    if own.feature_versions().last() != Some(&version)
+        && let Some(constrained) = call.server.database.constrained_collection()
+    {
+        bail!(
+            CannotDowngrade,
+            "Cannot downgrade while a collection has the validation level 'constraint'. First detected collection: \
+             {constrained}."
+        );
+    }
+    call.run_inner(feature_version_update(version).view())?;
     call.acknowledge(None)
 }
 

@@ -5,6 +5,7 @@ use crate::call::{Call, HandlerStatus, Row};
 use crate::process::logging::components;
 use crate::state::cluster_parameters::{CHANGE_STREAM_OPTIONS, ChangeStreamOptions, PLAIN, PlainParameter};
 use crate::state::parameters::{HISTORY_AGE, HISTORY_BYTES, SYNC_DELAY, SYNC_EVERY, Setting, elsewhere};
+use crate::state::set_settings::feature_version;
 use crate::state::tls::TlsMode;
 use base::bson::{Builder, FieldName, Value};
 use base::{Error, Result, bail, err};
@@ -106,9 +107,10 @@ fn all_parameters(call: &Call<'_>) -> Vec<(&'static str, ParameterValue, bool)> 
         ("enableTestCommands", ParameterValue::Setting(test_commands), false),
         (
             FEATURE_VERSION,
-            ParameterValue::Version(
-                call.server.set_settings.feature_version.of(call.server.settings.compatible_with),
-            ),
+            ParameterValue::Version(feature_version(
+                &call.server.database,
+                call.server.settings.compatible_with,
+            )),
             false,
         ),
         (VERBOSITY, ParameterValue::Verbosity, true),
