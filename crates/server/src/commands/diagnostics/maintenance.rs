@@ -22,7 +22,7 @@ fn compact(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let namespace = fields.namespace()?;
     let is_forced = fields.boolean("force")? == Some(true);
     let is_estimate = fields.boolean("dryRun")? == Some(true);
-    fields.integer("freeSpaceTargetMB")?;
+    fields.bounded("freeSpaceTargetMB", 1..=i64::MAX)?;
     fields.finish()?;
     if call.server.is_replica_set() && !is_forced {
         bail!(
