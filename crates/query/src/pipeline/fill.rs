@@ -13,35 +13,12 @@
 use super::fields::{check_options, required_option};
 use super::parse::{Parsed, Scope};
 use crate::field_path::checked_path;
-use base::bson::{Builder, Document, DocumentBuf, Element, FieldName, FieldNameBuf, Value};
+use base::bson::{Builder, Document, Element, FieldName, FieldNameBuf, Value};
 use base::{Error, Result, bail, err};
-
-/// Returns the `$addFields` that a `$fill` in an update expands to.
-///
-/// Errors: as [`parse`]; InvalidOptions for a method, which needs other documents.
-pub(crate) fn in_update(spec: &Element<'_>) -> Result<DocumentBuf> {
-    let output = output_of(spec)?.1;
-    for field in output {
-        if let FillMethod::Window(_) = filling(&field)? {
-            bail!(InvalidOptions, "$_internalSetWindowFields is not allowed to be used within an update");
-        }
-    }
-    values(output)
-}
 
 /// Parses `$fill`. Errors: FailedToParse, 40414, 40415 for invalid, missing and unknown options, 6050200 to 6050204 as
 /// in MongoDB.
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
-    let (options, output) = output_of(spec)?;
-    let mut stages = Builder::new();
-    stages.begin_array(c"stages");
-    append_windows(&mut stages, options, output)?;
-    append_values(&mut stages, output)?;
-    Parsed::stages(stages, scope)
-}
-
-/// Returns the options and the field `output`. Errors: as [`parse`].
-fn output_of<'v>(spec: &Element<'v>) -> Result<(Document<'v>, Document<'v>)> {
     let Value::Document(options) = spec.value() else {
         bail!(FailedToParse, "The $fill stage specification must be an object, found {}", spec.kind());
     };
@@ -53,7 +30,11 @@ fn output_of<'v>(spec: &Element<'v>) -> Result<(Document<'v>, Document<'v>)> {
     if output.is_empty() {
         bail!(6050203, "The output field in '$fill' must contain an object with at least one element");
     }
-    Ok((options, output))
+    let mut stages = Builder::new();
+    stages.begin_array(c"stages");
+    append_windows(&mut stages, options, output)?;
+    append_values(&mut stages, output)?;
+    Parsed::stages(stages, scope)
 }
 
 /// The method of filling one field.
@@ -156,15 +137,6 @@ fn partition(options: Document<'_>) -> Result<Builder> {
 
 /// Appends an `$addFields` with an `$ifNull` for each field that has a given value.
 fn append_values(stages: &mut Builder, output: Document<'_>) -> Result<()> {
-    let values = values(output)?;
-    if !values.view().is_empty() {
-        stages.push_document().append(c"$addFields", &values).end();
-    }
-    Ok(())
-}
-
-/// Returns the `$addFields` of the fields with a given value.
-fn values(output: Document<'_>) -> Result<DocumentBuf> {
     let mut values = Builder::new();
     for field in output {
         if let FillMethod::Value(value) = filling(&field)? {
@@ -173,7 +145,10 @@ fn values(output: Document<'_>) -> Result<DocumentBuf> {
             values.push(path.as_str()).push(value).end().end();
         }
     }
-    Ok(values.finish())
+    if !values.is_empty() {
+        stages.push_document().append(c"$addFields", &values.finish()).end();
+    }
+    Ok(())
 }
 
 #[cfg(test)]

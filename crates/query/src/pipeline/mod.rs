@@ -32,7 +32,7 @@ mod r#match;
 mod merge;
 mod merge_spec;
 mod metadata;
-mod operator;
+pub(crate) mod operator;
 mod optimize;
 mod out;
 mod parallel;
@@ -46,6 +46,7 @@ mod sample;
 mod set_window_fields;
 mod sort;
 mod source;
+mod transformation;
 mod union_with;
 mod unwind;
 mod variables;
@@ -59,7 +60,6 @@ pub use collections::{Collections, Environment, Namespace, Sink, UniqueIndex};
 pub use definition::{Inputs, Requester, Resource, Right, RunsOn, StageDefinition};
 pub use external::{CollStats, External};
 pub use fields::set_path;
-pub(crate) use fill::in_update as fill_in_update;
 pub use geo_near::GeoNear;
 pub use r#match::matching;
 pub use parallel::Split;
@@ -73,8 +73,8 @@ use base::bson::{Array, DocumentBuf};
 use depth::{Bounded, Growth};
 use operator::{Kind, Operator};
 use parse::Scope;
-pub(crate) use parse::check_length;
 pub use parse::{DEPTH_MAX, too_deep};
+use std::fmt;
 use std::sync::Arc;
 
 use crate::{Context, Row};
@@ -135,6 +135,12 @@ impl Step {
 #[derive(Clone, Default)]
 pub struct Pipeline {
     steps: Vec<Step>,
+}
+
+impl fmt::Debug for Pipeline {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_list().entries(self.describe()).finish()
+    }
 }
 
 impl Pipeline {

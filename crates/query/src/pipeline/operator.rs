@@ -3,6 +3,7 @@
 use super::geo_near::GeoNear;
 use super::r#match::Match;
 use super::sort::Sort;
+use super::transformation::Transformation;
 use super::unwind::Unwind;
 use super::{Environment, Stream};
 use base::Result;
@@ -53,6 +54,8 @@ pub(crate) enum Kind<'a> {
     /// An `$unwind`, which a preceding stage may absorb.
     Unwind(&'a Unwind),
     Skip(u64),
+    /// A stage that updates may run.
+    Transformation(&'a dyn Transformation),
     /// A source of documents; must be first.
     Source,
     /// All other stages.

@@ -8,41 +8,24 @@
 //! {$unset: <path> | [<path>, …]}
 //! ```
 
-use super::operator::{Effect, Operator, Reads};
+use super::operator::{Effect, Kind, Operator, Reads};
 use super::parse::{Parsed, Scope};
-use super::{Environment, Split, Stage, Stream};
-use crate::expression::{Dependencies, Expression};
-use crate::{Arena, Context, Projection, Row};
-use base::bson::{Document, Element, FieldName, Path, Value};
+use super::transformation::{Transformation, start};
+use super::{Environment, Stream};
+use crate::{Arena, Context, Projection, RowView};
+use base::bson::{DocumentBuf, Element, Value};
 use base::{Result, bail, err};
 use std::sync::Arc;
 
 /// A parsed stage of any of these kinds.
-struct Reshape {
-    projection: Projection,
-    effect: Effect,
-    reads: Option<Vec<Path>>,
-    /// Whether the output depends only on the paths read.
-    closed: bool,
-}
+struct Reshape(Projection);
 
 /// Parses `$project`. Errors: 15969 unless it is a document; the errors of projections.
 pub(crate) fn parse_project(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let Value::Document(fields) = spec.value() else {
         bail!(15969, "$project specification must be an object");
     };
-    let projection = Projection::parse_aggregate(fields, scope.context)?;
-    let exclusion = projection.is_exclusion();
-    let effect =
-        if exclusion { Effect::Changes(top_names(fields)) } else { Effect::Keeps(included_names(fields)) };
-    let mut reads = if exclusion { Some(Vec::new()) } else { read_paths(fields, "", scope.context) };
-    if let Some(paths) = &mut reads
-        && !exclusion
-        && fields.find("_id").is_none()
-    {
-        paths.push(Path::new(c"_id"));
-    }
-    Ok(Parsed::one(Reshape { projection, effect, reads, closed: !exclusion }))
+    Ok(Parsed::one(Reshape(Projection::parse_aggregate(fields, scope.context)?)))
 }
 
 /// Parses `$addFields` and `$set`. Errors: 40272 unless it is a document; the errors of projections.
@@ -51,10 +34,7 @@ pub(crate) fn parse_add_fields(spec: &Element<'_>, scope: &Scope<'_>) -> Result<
     let Value::Document(fields) = spec.value() else {
         bail!(40272, "{name} specification stage must be an object, got {}", spec.kind().alias());
     };
-    let projection = Projection::add_fields(name, fields, scope.context)?;
-    let effect = Effect::Changes(top_names(fields));
-    let reads = read_paths(fields, "", scope.context);
-    Ok(Parsed::one(Reshape { projection, effect, reads, closed: false }))
+    Ok(Parsed::one(Reshape(Projection::add_fields(name, fields, scope.context)?)))
 }
 
 /// Parses `$unset`. Errors: 31002, 31119, 31120 as in MongoDB, 9527900 for a null byte, and errors of paths.
@@ -74,116 +54,34 @@ pub(crate) fn parse_unset(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Pars
     if paths.iter().any(|path| path.contains('\0')) {
         bail!(9527900, "$unset specification must not contain null bytes");
     }
-    let projection = Projection::unset(&paths)?;
-    let effect = Effect::Changes(paths.iter().map(|path| first_component(path)).collect());
-    Ok(Parsed::one(Reshape { projection, effect, reads: Some(Vec::new()), closed: false }))
+    Ok(Parsed::one(Reshape(Projection::unset(&paths)?)))
 }
 
-fn first_component(path: &str) -> String {
-    path.split('.').next().unwrap_or(path).to_string()
-}
-
-fn top_names(fields: Document<'_>) -> Vec<String> {
-    fields.iter().map(|field| first_component(field.name())).collect()
-}
-
-fn starts_operator(document: Document<'_>) -> bool {
-    document.first().is_some_and(|first| first.name().starts_with('$'))
-}
-
-fn is_included(value: Value<'_>) -> bool {
-    match value {
-        Value::Boolean(value) => value,
-        other => other.as_number().is_some_and(|number| !number.is_zero()),
+impl Transformation for Reshape {
+    fn transform(&self, row: RowView<'_>, context: &Context, arena: &Arena) -> Result<DocumentBuf> {
+        self.0.apply(row, None, context, arena)
     }
-}
-
-/// Returns the top-level fields that an inclusion leaves unchanged.
-fn included_names(fields: Document<'_>) -> Vec<String> {
-    let mut names: Vec<String> = fields
-        .iter()
-        .filter(|field| !field.name().contains('.') && is_included(field.value()))
-        .map(|field| field.name().to_string())
-        .collect();
-    if fields.find("_id").is_none() {
-        names.push("_id".to_string());
-    }
-    names
-}
-
-/// Returns the paths that the fields of a specification read; `None` for the whole document.
-fn read_paths(fields: Document<'_>, prefix: &str, context: &Context) -> Option<Vec<Path>> {
-    let mut paths = Vec::new();
-    for field in fields {
-        let name = format!("{prefix}{}", field.name());
-        match field.value() {
-            Value::Document(nested) if !nested.is_empty() && !starts_operator(nested) => {
-                // The array or document around computed fields determines their shape.
-                paths.push(Path::new(FieldName::trusted(&name)));
-                paths.extend(read_paths(nested, &format!("{name}."), context)?);
-            }
-            value if is_included(value) => paths.push(Path::new(FieldName::trusted(&name))),
-            value => match Expression::parse(value, context).ok()?.dependencies() {
-                Dependencies::Paths(read) => {
-                    paths.extend(read);
-                    if name.contains('.') {
-                        paths.push(Path::new(FieldName::trusted(&first_component(&name))));
-                    }
-                }
-                Dependencies::Whole => return None,
-            },
-        }
-    }
-    Some(paths)
 }
 
 impl Operator for Reshape {
+    fn kind(&self) -> Kind<'_> {
+        Kind::Transformation(self)
+    }
+
     fn effect(&self) -> Effect {
-        self.effect.clone()
+        self.0.effect()
     }
 
     fn reads(&self) -> Reads {
-        match &self.reads {
+        match self.0.reads() {
             None => Reads::Everything,
-            Some(paths) if self.closed => Reads::Only(paths.clone()),
-            Some(paths) => Reads::Also(paths.clone()),
+            Some(paths) if self.0.includes() => Reads::Only(paths),
+            Some(paths) => Reads::Also(paths),
         }
     }
 
     fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
-        let context = Arc::clone(&environment.context);
-        Ok(Box::new(Running { stage: self, input, context, arena: Arena::new() }))
-    }
-}
-
-/// Reshapes one document at a time.
-struct Running {
-    stage: Arc<Reshape>,
-    input: Stream,
-    context: Arc<Context>,
-    arena: Arena,
-}
-
-impl Stage for Running {
-    fn next(&mut self) -> Result<Option<Row>> {
-        let Some(row) = self.input.next()? else { return Ok(None) };
-        let shaped = self.stage.projection.apply(row.view(), None, &self.context, &self.arena)?;
-        self.arena.reset();
-        self.context.steps(shaped.bytes().len() / 1024)?;
-        Ok(Some(row.with(shaped)))
-    }
-
-    fn begin_section(&mut self) -> bool {
-        self.input.begin_section()
-    }
-
-    fn split(&mut self) -> Option<Split> {
-        let later = self.input.split()?;
-        let running = |input, interrupt: &_| -> Stream {
-            let context = Arc::new(self.context.for_helper(interrupt));
-            Box::new(Running { stage: self.stage.clone(), input, context, arena: Arena::new() })
-        };
-        Some(later.through(running))
+        Ok(start(self, input, environment))
     }
 }
 

@@ -5,13 +5,13 @@
 //! {$replaceWith: <expression>}
 //! ```
 
-use super::operator::{Operator, Reads};
+use super::operator::{Kind, Operator, Reads};
 use super::parse::{Parsed, Scope};
-use super::source::from_fn;
+use super::transformation::{Transformation, start};
 use super::{Environment, Stream};
-use crate::Arena;
 use crate::expression::{Dependencies, Expression};
-use base::bson::{Document, Element, Value};
+use crate::{Arena, Context, RowView};
+use base::bson::{Document, DocumentBuf, Element, Value};
 use base::{Error, Result, bail, err};
 use std::sync::Arc;
 
@@ -60,7 +60,20 @@ impl ReplaceRoot {
     }
 }
 
+impl Transformation for ReplaceRoot {
+    fn transform(&self, row: RowView<'_>, context: &Context, arena: &Arena) -> Result<DocumentBuf> {
+        match self.new_root.evaluate(row, context, arena)? {
+            Some(Value::Document(root)) => Ok(root.to_owned()),
+            other => Err(self.not_a_document(other, row.document)),
+        }
+    }
+}
+
 impl Operator for ReplaceRoot {
+    fn kind(&self) -> Kind<'_> {
+        Kind::Transformation(self)
+    }
+
     fn reads(&self) -> Reads {
         match self.new_root.dependencies() {
             Dependencies::Paths(paths) => Reads::Only(paths),
@@ -68,21 +81,8 @@ impl Operator for ReplaceRoot {
         }
     }
 
-    fn start(self: Arc<Self>, mut input: Stream, environment: &Environment) -> Result<Stream> {
-        let context = Arc::clone(&environment.context);
-        let mut arena = Arena::new();
-        Ok(from_fn(move || {
-            let Some(row) = input.next()? else { return Ok(None) };
-            let replaced = match self.new_root.evaluate(row.view(), &context, &arena)? {
-                Some(Value::Document(root)) => {
-                    context.steps(root.bytes().len() / 1024)?;
-                    root.to_owned()
-                }
-                other => return Err(self.not_a_document(other, row.document.view())),
-            };
-            arena.reset();
-            Ok(Some(row.with(replaced)))
-        }))
+    fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
+        Ok(start(self, input, environment))
     }
 }
 

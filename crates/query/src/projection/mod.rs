@@ -10,7 +10,9 @@ mod tree;
 #[cfg(test)]
 mod tests;
 
+use crate::expression::Dependencies;
 use crate::pipeline::depth;
+use crate::pipeline::operator::Effect;
 use crate::{Arena, Context, RowView};
 use base::Result;
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Path, Value, check_depth};
@@ -115,9 +117,48 @@ impl Projection {
         listed(&self.tree, "", &mut paths).then_some(paths)
     }
 
-    /// Whether the projection excludes fields.
-    pub(crate) fn is_exclusion(&self) -> bool {
-        self.kind == Kind::Exclude
+    /// Whether the output depends only on the paths read.
+    pub(crate) fn includes(&self) -> bool {
+        self.kind == Kind::Include
+    }
+
+    /// The effect of a stage with this projection.
+    pub(crate) fn effect(&self) -> Effect {
+        let names = |is_meant: fn(&Node) -> bool| {
+            let fields = self.tree.children.iter().filter(|(_, node)| is_meant(node));
+            fields.map(|(name, _)| name.to_string()).collect()
+        };
+        match self.kind {
+            Kind::Include => Effect::Keeps(names(|node| matches!(node, Node::Listed))),
+            Kind::Exclude | Kind::Add => Effect::Changes(names(|_| true)),
+        }
+    }
+
+    /// Returns the paths that the projection reads; `None` for the whole document.
+    pub(crate) fn reads(&self) -> Option<Vec<Path>> {
+        let mut paths = Vec::new();
+        self.add_reads(&self.tree, "", &mut paths).then_some(paths)
+    }
+
+    /// Collects the paths that a tree reads; false for the whole document.
+    fn add_reads(&self, tree: &Tree, prefix: &str, paths: &mut Vec<Path>) -> bool {
+        if tree.computes && !prefix.is_empty() {
+            // The array or document around computed fields determines their shape.
+            paths.push(Path::new(FieldName::trusted(prefix)));
+        }
+        tree.children.iter().all(|(name, node)| {
+            let path = join(prefix, name);
+            match node {
+                Node::Below(inner) => return self.add_reads(inner, &path, paths),
+                Node::Computed(expression) => match expression.dependencies() {
+                    Dependencies::Paths(read) => paths.extend(read),
+                    Dependencies::Whole => return false,
+                },
+                Node::Listed if self.kind == Kind::Exclude => {}
+                _ => paths.push(Path::new(FieldName::trusted(&path))),
+            }
+            true
+        })
     }
 
     /// The fields for the sort key. `returnKey` keeps only these of a projection.
