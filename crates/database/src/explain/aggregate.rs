@@ -10,8 +10,8 @@ use crate::exec::{Explainer, Node};
 use crate::plan::{self, Plan, Read};
 use crate::read::{AggregateRequest, OtherCollections, PlannedPipeline, check_first_stage, stages};
 use crate::scope::Scope;
-use base::bson::{Builder, Document, DocumentBuf, Path, Value};
-use base::{Result, bail, err};
+use base::bson::{Array, Builder, Document, DocumentBuf, Path, Value};
+use base::{Namespace, Result, bail, err};
 use parking_lot::Mutex;
 use query::pipeline::{Environment, from_fn};
 use query::{Pipeline, Stage};
@@ -42,10 +42,19 @@ impl Database {
         let mut environment = Environment::new(Arc::new(others), context.clone());
         environment.allow_disk_use = request.allow_disk_use.unwrap_or(environment.allow_disk_use);
         pipeline.check_target(&environment)?;
+        let shown = |pipeline: &Pipeline| -> Result<Vec<(DocumentBuf, usize)>> {
+            let stages = pipeline.explained().map(|(stage, position)| {
+                let union = stage.view().get("$unionWith");
+                let union =
+                    union.map(|union| self.explain_union(scope, union, request, verbosity)).transpose()?;
+                Ok((union.unwrap_or(stage), position))
+            });
+            stages.collect()
+        };
         let mut out = begin();
         if !pipeline.reads_collection() {
             out.begin_array(c"stages");
-            Counted::default().append(&pipeline.explained().collect::<Vec<_>>(), &mut out);
+            Counted::default().append(&shown(&pipeline)?, &mut out);
             out.end();
             return Ok(out.finish());
         }
@@ -59,12 +68,12 @@ impl Database {
             return Ok(if rest.is_empty() {
                 nothing
             } else {
-                around(&nothing, &rest.explained().collect::<Vec<_>>(), 0, &Counted::default())
+                around(&nothing, &shown(&rest)?, 0, &Counted::default())
             });
         };
         let plan = plan::plan(operation, view, &collection, read, context)?;
         let namespace = &resolved.namespace;
-        let mut shown: Vec<_> = rest.explained().collect();
+        let mut shown = shown(&rest)?;
         if let (true, Some((group, _))) = (plan.tree.groups(), shown.first_mut()) {
             *group = of_first_documents(group.view());
         }
@@ -93,6 +102,38 @@ impl Database {
         let from = plans.last().map_or(0, |(_, stage)| stage + 1);
         Ok(if left.is_empty() { explained } else { around(&explained, left, from, &counted) })
     }
+
+    /// Returns a `$unionWith` with its pipeline explained, whose plan is always a `$cursor`.
+    fn explain_union(
+        self: &Arc<Self>,
+        outer: &Scope,
+        specification: Value<'_>,
+        request: &AggregateRequest<'_>,
+        verbosity: Verbosity,
+    ) -> Result<DocumentBuf> {
+        let options = specification.as_document().unwrap_or(Document::EMPTY);
+        let from = specification.as_str().or_else(|| options.get("coll")?.as_str());
+        let pipeline = options.get("pipeline").and_then(|stages| stages.as_array()).unwrap_or(Array::EMPTY);
+        let namespace = Namespace::new(outer.namespace.database(), from.unwrap_or("$cmd.aggregate"))?;
+        let scope = Scope::new(&outer.operation, &namespace, &outer.context);
+        let request = AggregateRequest {
+            allow_disk_use: request.allow_disk_use,
+            sources: request.sources.clone(),
+            ..AggregateRequest::new(pipeline)
+        };
+        let mut explained = self.explain_aggregate(&scope, &request, verbosity)?;
+        if explained.view().get("stages").is_none() {
+            explained = around(&explained, &[], 0, &Counted::default());
+        }
+        let view = scope.view(self);
+        let resolved = view.catalog.resolve_for(&namespace, pipeline)?.namespace;
+        let mut out = Builder::new();
+        out.begin_document(c"$unionWith");
+        out.append_optional(c"coll", from.map(|_| resolved.collection()));
+        out.append_optional(c"pipeline", explained.view().get("stages"));
+        out.end();
+        Ok(out.finish())
+    }
 }
 
 /// Returns the plan's top stage made from the stages behind it, and their number.
@@ -108,7 +149,7 @@ fn top(plan: &Plan, stages: &[(DocumentBuf, usize)]) -> (Top, usize) {
     let Some((first, _)) = stages.first() else { return (Top::Documents, 0) };
     let Some(needed) = &read.covering else { return (Top::Documents, 0) };
     match inclusion(first.view()) {
-        Some(spec) => (Top::Projection(name_of(read, spec.view()), spec), 1),
+        Some(spec) => (Top::Projection(name_of(read, spec), spec.to_owned()), 1),
         None => {
             let spec = of_paths(needed);
             let top = if spec.view().iter().count() > 1 {
@@ -148,38 +189,15 @@ fn of_paths(needed: &[Path]) -> DocumentBuf {
     out.finish()
 }
 
-/// Returns MongoDB's form of a `$project` that includes or computes fields. The plan runs it.
-fn inclusion(stage: Document<'_>) -> Option<DocumentBuf> {
-    let Some(Value::Document(spec)) = stage.get("$project") else { return None };
-    let mut out = Builder::new();
-    let id = spec.get("_id");
-    let without_id = id.is_some_and(is_plain_false);
-    if id.is_none() {
-        out.append(c"_id", true);
-    }
-    for element in spec.iter().filter(|element| element.name() != "_id" || !without_id) {
-        match element.value() {
-            value if excludes(value) => return None,
-            value if is_flag(value) => out.append(element.field_name(), true),
-            value => out.append(element.field_name(), value),
-        };
-    }
-    if without_id {
-        // `_id: false` alone is an exclusion.
-        if spec.iter().count() == 1 {
-            return None;
-        }
-        out.append(c"_id", false);
-    }
-    Some(out.finish())
-}
-
-fn is_flag(value: Value<'_>) -> bool {
-    matches!(value, Value::Boolean(_)) || value.as_number().is_some()
-}
-
-fn is_plain_false(value: Value<'_>) -> bool {
-    is_flag(value) && !value.is_truthy()
+/// Returns the projection of a `$project` that includes or computes fields, in its explained form. The plan runs it.
+fn inclusion(stage: Document<'_>) -> Option<Document<'_>> {
+    let spec = stage.get("$project")?.as_document()?;
+    // An exclusion and an inclusion may both have a flag of `_id`.
+    let mut others =
+        spec.iter().filter(|field| field.name() != "_id" || field.value().as_document().is_some());
+    let excludes_id =
+        spec.get("_id").and_then(|id| id.as_bool()) == Some(false) && others.clone().next().is_none();
+    (!excludes_id && !others.any(|field| excludes(field.value()))).then_some(spec)
 }
 
 /// Returns true if a field of a projection excludes something. Nesting of documents limits the
@@ -189,8 +207,12 @@ fn excludes(value: Value<'_>) -> bool {
         Value::Document(inner) if !inner.first().is_some_and(|first| first.name().starts_with('$')) => {
             inner.iter().any(|element| excludes(element.value()))
         }
-        value => is_plain_false(value),
+        value => value.as_bool() == Some(false),
     }
+}
+
+fn is_flag(value: Value<'_>) -> bool {
+    matches!(value, Value::Boolean(_)) || value.as_number().is_some()
 }
 
 /// Returns MongoDB's name of a projection in a pipeline.

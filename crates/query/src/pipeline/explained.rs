@@ -33,6 +33,120 @@ pub(crate) fn replace_with(specification: Value<'_>) -> Vec<DocumentBuf> {
     vec![stage("$replaceRoot", Value::Document(out.finish().view()))]
 }
 
+/// `{$project: {_id: true, <field>: true, <field>: <expression>}}`, with paths as nested documents. An exclusion has
+/// `_id: true` last.
+pub(crate) fn project(specification: Value<'_>) -> Vec<DocumentBuf> {
+    let mut fields = Fields::default();
+    fields.add_all("", specification.as_document().unwrap_or(Document::EMPTY));
+    vec![fields.into_project()]
+}
+
+/// The `$project` that excludes the paths.
+pub(crate) fn unset(specification: Value<'_>) -> Vec<DocumentBuf> {
+    let mut fields = Fields::default();
+    let paths = specification.as_array().into_iter().flat_map(|paths| paths.iter());
+    for path in paths.chain([specification]).filter_map(|path| path.as_str()) {
+        fields.add(path, Shown::Flag(false));
+    }
+    vec![fields.into_project()]
+}
+
+/// The fields of a projection, nested like the paths.
+#[derive(Default)]
+struct Fields<'v>(Vec<(String, Shown<'v>)>);
+
+/// The treatment of a field.
+enum Shown<'v> {
+    Flag(bool),
+    Computed(Value<'v>),
+    Below(Fields<'v>),
+}
+
+impl<'v> Fields<'v> {
+    /// Adds the fields of a specification below a path.
+    fn add_all(&mut self, prefix: &str, specification: Document<'v>) {
+        for field in specification {
+            let path = format!("{prefix}{}", field.name());
+            match field.value() {
+                Value::Document(inner)
+                    if inner.first().is_some_and(|first| !first.name().starts_with('$')) =>
+                {
+                    self.add_all(&format!("{path}."), inner);
+                }
+                Value::Boolean(flag) => self.add(&path, Shown::Flag(flag)),
+                value => match value.as_number() {
+                    Some(number) => self.add(&path, Shown::Flag(!number.is_zero())),
+                    None => self.add(&path, Shown::Computed(value)),
+                },
+            }
+        }
+    }
+
+    fn add(&mut self, path: &str, shown: Shown<'v>) {
+        let Some((first, rest)) = path.split_once('.') else {
+            return self.0.push((path.to_string(), shown));
+        };
+        let at = self.0.iter().position(|(name, _)| name == first).unwrap_or(self.0.len());
+        if at == self.0.len() {
+            self.0.push((first.to_string(), Shown::Below(Fields::default())));
+        }
+        if let Some((_, Shown::Below(below))) = self.0.get_mut(at) {
+            below.add(rest, shown);
+        }
+    }
+
+    fn into_project(mut self) -> DocumentBuf {
+        let id = self.0.iter().position(|(name, shown)| name == "_id" && matches!(shown, Shown::Flag(_)));
+        let id = id.and_then(|at| match self.0.remove(at).1 {
+            Shown::Flag(flag) => Some(flag),
+            _ => None,
+        });
+        let is_empty = self.0.is_empty();
+        let includes = self.flag().or(id.filter(|_| is_empty)).unwrap_or(true);
+        let has_other_id = self.0.iter().any(|(name, _)| name == "_id");
+        let mut out = Builder::new();
+        out.begin_document(c"$project");
+        let is_listed = !has_other_id && id.unwrap_or(true) == includes;
+        if is_listed {
+            out.append(c"_id", includes);
+        }
+        self.append_to(&mut out);
+        if !is_listed && !has_other_id {
+            out.append(c"_id", !includes);
+        }
+        out.end();
+        out.finish()
+    }
+
+    /// The value of the flags; `None` without a flag.
+    fn flag(&self) -> Option<bool> {
+        self.0.iter().find_map(|(_, shown)| match shown {
+            Shown::Flag(flag) => Some(*flag),
+            Shown::Computed(_) => None,
+            Shown::Below(below) => below.flag(),
+        })
+    }
+
+    /// Appends the fields, computed fields and nested documents last.
+    fn append_to(&self, out: &mut Builder) {
+        for (name, shown) in &self.0 {
+            if let Shown::Flag(flag) = shown {
+                out.append(FieldName::trusted(name), *flag);
+            }
+        }
+        for (name, shown) in &self.0 {
+            match shown {
+                Shown::Flag(_) => {}
+                Shown::Computed(value) => _ = out.append(FieldName::trusted(name), *value),
+                Shown::Below(below) => {
+                    below.append_to(out.begin_document(FieldName::trusted(name)));
+                    out.end();
+                }
+            }
+        }
+    }
+}
+
 /// A `$sort` by the partitions and the field, and the `$_internalDensify`.
 pub(crate) fn densify(specification: Value<'_>) -> Vec<DocumentBuf> {
     let options = specification.as_document().unwrap_or(Document::EMPTY);
@@ -158,6 +272,25 @@ mod tests {
             "{ $unwind: { path: \"$a\", includeArrayIndex: \"i\" } }",
         );
         shown("[{$replaceWith: '$a'}]", "{ $replaceRoot: { newRoot: \"$a\" } }");
+        shown("[{$unset: 'a'}]", "{ $project: { a: false, _id: true } }");
+        shown("[{$unset: ['a.b', '_id', 'a.c']}]", "{ $project: { _id: false, a: { b: false, c: false } } }");
+    }
+
+    #[test]
+    fn projections_have_the_form_of_mongodb() {
+        let projected = |given: &str, expected: &str| {
+            shown(&format!("[{{$project: {given}}}]"), &format!("{{ $project: {expected} }}"));
+        };
+        projected("{a: 0, 'b.c': 0, _id: 1}", "{ a: false, b: { c: false }, _id: true }");
+        projected(
+            "{a: {b: 1}, c: '$d', 'a.e': 1, f: 2}",
+            "{ _id: true, f: true, a: { b: true, e: true }, c: \"$d\" }",
+        );
+        projected("{a: 1, _id: 0}", "{ a: true, _id: false }");
+        projected("{a: '$b', _id: 0}", "{ a: \"$b\", _id: false }");
+        projected("{_id: 0}", "{ _id: false }");
+        projected("{_id: 1}", "{ _id: true }");
+        projected("{'_id.a': 1}", "{ _id: { a: true } }");
     }
 
     #[test]

@@ -96,7 +96,7 @@ pub(crate) static STAGES: &[StageDefinition] = &[
         .only_read_concern("local")
         .requires(Rights::Collection("planCacheRead"))
         .stable(Stable::No),
-    stage("$project", project::parse_project).in_streams(),
+    stage("$project", project::parse_project).in_streams().explained_by(explained::project),
     external("$querySettings", external::parse_query_settings)
         .runs_on(RunsOn::Admin)
         .only_read_concern("local")
@@ -127,7 +127,7 @@ pub(crate) static STAGES: &[StageDefinition] = &[
     stage("$sort", sort::parse).explained_by(explained::sort),
     stage("$sortByCount", count::parse_sort_by_count),
     stage("$unionWith", union_with::parse).reads(union_with::inputs),
-    stage("$unset", project::parse_unset).in_streams(),
+    stage("$unset", project::parse_unset).in_streams().explained_by(explained::unset),
     stage("$unwind", unwind::parse).explained_by(explained::unwind),
     search("$vectorSearch"),
 ];
