@@ -255,3 +255,34 @@ fn a_thousand_streams_return_one_commit() {
         assert_eq!(stream.read(&mut client, 10, 1), 1);
     }
 }
+
+#[test]
+fn server_status_counts_expanded_streams_and_large_events() {
+    let Some(server) = Server::start_with(&["--replset", "rs0"]) else { return };
+    let mut client = server.connect().unwrap();
+    let open = |client: &mut Client, spec: &str, last: &str| {
+        // The copy doubles the event of the insert.
+        let stages = format!("{{$changeStream: {spec}}}, {{$addFields: {{copy: '$fullDocument'}}}}{last}");
+        let opened = succeed(
+            client,
+            &format!("{{aggregate: 'c', pipeline: [{stages}], cursor: {{batchSize: 0}}, $db: 'test'}}"),
+        );
+        opened.view().get("cursor").unwrap().as_document().unwrap().get("id").unwrap().as_i64().unwrap()
+    };
+    let failing = open(&mut client, "{}", "");
+    let splitting = open(&mut client, "{showExpandedEvents: true}", ", {$changeStreamSplitLargeEvent: {}}");
+    let text = "x".repeat(9 << 20);
+    succeed(&mut client, &format!("{{insert: 'c', documents: [{{_id: 1, text: '{text}'}}], $db: 'test'}}"));
+    let more =
+        |id: i64| format!("{{getMore: NumberLong({id}), collection: 'c', maxTimeMS: 2000, $db: 'test'}}");
+    let failed = run(&mut client, &more(failing));
+    assert_eq!(failed.view().get("code").and_then(|code| code.as_i64()), Some(10334), "BSONObjectTooLarge");
+    succeed(&mut client, &more(splitting));
+    succeed(&mut client, &more(splitting));
+    let status = succeed(&mut client, "{serverStatus: 1, $db: 'admin'}");
+    let metrics = status.view().get("metrics").unwrap().as_document().unwrap();
+    assert_eq!(
+        metrics.get("changeStreams").unwrap().to_string(),
+        "{ largeEventsFailed: 1, largeEventsSplit: 1, showExpandedEvents: 1 }"
+    );
+}

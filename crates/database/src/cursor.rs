@@ -27,7 +27,7 @@ const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Size in bytes at which a batch ends if memory is scarce.
 const BATCH_BYTES_SCARCE: usize = 64 * 1024;
 /// Maximum size of a returned document in bytes, with MongoDB's allowance for fields added by servers.
-const RESULT_MAX: usize = BATCH_BYTES_MAX + 16 * 1024;
+pub(crate) const RESULT_MAX: usize = BATCH_BYTES_MAX + 16 * 1024;
 /// Maximum number of registered cursors with released contents. Their next getMore returns the reason. Older cursors
 /// are unknown (CursorNotFound).
 const RELEASED_MAX: usize = 256;

@@ -123,6 +123,12 @@ pub struct Counters {
     pub documents_returned: AtomicU64,
     pub ttl_passes: AtomicU64,
     pub ttl_deleted: AtomicU64,
+    /// Change streams opened with `showExpandedEvents`.
+    pub expanded_streams: AtomicU64,
+    /// Events that `$changeStreamSplitLargeEvent` split.
+    pub events_split: AtomicU64,
+    /// Events that exceeded the size of a document.
+    pub events_too_large: AtomicU64,
 }
 
 impl Database {

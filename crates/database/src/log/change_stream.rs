@@ -3,6 +3,7 @@
 //! A stream holds no data between two requests. It remembers its position in the log, and continues there in the log's
 //! present state.
 
+use crate::cursor::RESULT_MAX;
 use crate::database::Database;
 use crate::log::INITIATING;
 use crate::operation::Operation;
@@ -66,6 +67,9 @@ impl Database {
         if !self.logs() {
             bail!(40573, "The $changeStream stage is only supported on replica sets");
         }
+        if spec.expanded {
+            self.counters.expanded_streams.fetch_add(1, Relaxed);
+        }
         let splits = pipeline.splits_events();
         let now = self.log_now()?;
         let stream = ChangeStream::new(spec, Scope::of(namespace), now, splits)?;
@@ -84,7 +88,7 @@ impl Database {
         };
         events.check_history()?;
         let source = pipeline.run(Box::new(events), environment)?;
-        Ok((checked(source, splits, progress.clone()), progress))
+        Ok((checked(self.clone(), source, splits, progress.clone()), progress))
     }
 
     /// Returns the document of a collection by document key, if the collection still has this UUID.
@@ -193,21 +197,35 @@ impl Stage for Events {
 }
 
 /// Returns a stage that checks whether the pipeline keeps the `_id` of each event, or of its fragments if it splits
-/// events.
+/// events. It counts large events.
 ///
 /// Errors: ChangeStreamFatalError for a document without its event's `_id`.
-fn checked(mut source: Box<dyn Stage>, splits: bool, progress: Progress) -> Box<dyn Stage> {
+fn checked(
+    database: Arc<Database>,
+    mut source: Box<dyn Stage>,
+    splits: bool,
+    progress: Progress,
+) -> Box<dyn Stage> {
+    let mut latest_split = None;
     from_fn(move || {
         let Some(row) = source.next()? else { return Ok(None) };
+        if row.document.view().bytes().len() > RESULT_MAX {
+            database.counters.events_too_large.fetch_add(1, Relaxed);
+        }
         let state = progress.0.lock();
         let Some(current) = &state.current else { return Ok(Some(row)) };
         let document = row.document.view();
         let id = document.get("_id").and_then(|id| id.as_document());
-        let same = id.is_some_and(|id| {
-            id.bytes() == current.to_document().bytes()
-                || (splits && ResumeToken::parse(id).is_ok_and(|fragment| fragment.is_fragment_of(current)))
-        });
-        if same { Ok(Some(row)) } else { Err(id_modified(current, document)) }
+        let is_same = id.is_some_and(|id| id.bytes() == current.to_document().bytes());
+        let is_fragment = splits
+            && id.is_some_and(|id| {
+                ResumeToken::parse(id).is_ok_and(|fragment| fragment.is_fragment_of(current))
+            });
+        if is_fragment && latest_split.as_ref() != Some(current) {
+            latest_split = Some(current.clone());
+            database.counters.events_split.fetch_add(1, Relaxed);
+        }
+        if is_same || is_fragment { Ok(Some(row)) } else { Err(id_modified(current, document)) }
     })
 }
 

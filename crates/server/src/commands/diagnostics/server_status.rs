@@ -335,6 +335,11 @@ fn memory(reply: &mut Builder) {
 }
 
 fn metrics(counters: &Counters, database: &Database, reply: &mut Builder) {
+    let counted = &database.counters;
+    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as i64;
+    reply.begin_document(c"changeStreams").append(c"largeEventsFailed", count(&counted.events_too_large));
+    reply.append(c"largeEventsSplit", count(&counted.events_split));
+    reply.append(c"showExpandedEvents", count(&counted.expanded_streams)).end();
     reply.begin_document(c"commands").append(c"<UNKNOWN>", counters.unknown_commands.get());
     for (command, sum) in table::commands().zip(counters.operations.sums()) {
         reply.begin_document(FieldName::literal(command.name));
@@ -346,8 +351,6 @@ fn metrics(counters: &Counters, database: &Database, reply: &mut Builder) {
     reply.begin_document(c"cursor").append(c"timedOut", cursors.timed_out() as i64);
     reply.begin_document(c"open").append(c"noTimeout", without_timeout as i64);
     reply.append(c"pinned", cursors.pinned() as i64).append(c"total", open as i64).end().end();
-    let counted = &database.counters;
-    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as i64;
     reply.begin_document(c"document").append(c"deleted", count(&counted.documents_deleted));
     reply.append(c"inserted", count(&counted.documents_inserted));
     reply
