@@ -120,6 +120,7 @@ pub(crate) static ROWS: &[Row] = &[
     indexes::RE_INDEX,
     maintenance::REFRESH_SESSION_CACHE,
     sessions::REFRESH_SESSIONS,
+    refused("releaseMemory", Requirements::Nothing),
     query_settings::REMOVE,
     collections::RENAME_COLLECTION,
     replication_changes::ABORT_CATCH_UP,

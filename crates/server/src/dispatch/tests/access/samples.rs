@@ -150,6 +150,7 @@ pub(super) const SAMPLES: &[(&str, &str)] = &[
     ("reIndex", r#"{reIndex: "c", $db: "d"}"#),
     ("refreshLogicalSessionCacheNow", r#"{refreshLogicalSessionCacheNow: 1, $db: "admin"}"#),
     ("refreshSessions", r#"{refreshSessions: [], $db: "admin"}"#),
+    ("releaseMemory", r#"{releaseMemory: [{$numberLong: "7"}], $db: "d"}"#),
     ("removeQuerySettings", r#"{removeQuerySettings: 1, $db: "admin"}"#),
     ("renameCollection", r#"{renameCollection: "d.o", to: "d.p", $db: "admin"}"#),
     ("renameCollection to another database", r#"{renameCollection: "d.c", to: "e.c", $db: "admin"}"#),
