@@ -306,9 +306,16 @@ impl Sessions {
         self.touch(id).map(|session| session.id)
     }
 
-    /// Removes a session and returns it for the cleanup.
+    /// Removes a session and returns it for the cleanup. A session with a running retryable write only expires: a retry
+    /// of the write waits in its queue.
     pub(crate) fn end(&self, id: &SessionId) -> Option<Arc<Session>> {
-        let session = self.sessions.lock().remove(id)?;
+        let mut sessions = self.sessions.lock();
+        let session = sessions.get(id)?.clone();
+        if !session.queue.is_empty() {
+            session.last_use.store(0, Ordering::Relaxed);
+            return Some(session);
+        }
+        sessions.remove(id);
         session.ended.store(true, Ordering::Release);
         Some(session)
     }
@@ -432,6 +439,19 @@ mod tests {
         let expired = sessions.remove_expired_at(sessions.seconds() + TIMEOUT_SECONDS + 1);
         assert_eq!(expired.iter().map(|session| session.id).collect::<Vec<_>>(), [self::id(2)]);
         assert_eq!(sessions.len(), 0);
+    }
+
+    #[test]
+    fn a_session_with_a_running_write_ends_after_the_write() {
+        let sessions = Sessions::new(1, Arc::new(SystemClock));
+        let session = sessions.touch(id(1)).unwrap();
+        let ticket = database::Ticket::take(session.queue.clone());
+        sessions.end(&id(1));
+        assert!(Arc::ptr_eq(&session, &sessions.get(&id(1)).unwrap()), "the retry gets another session");
+        assert!(sessions.remove_expired().is_empty());
+        drop(ticket);
+        assert_eq!(sessions.remove_expired().len(), 1);
+        assert!(!sessions.refresh(&session));
     }
 
     #[test]
