@@ -396,3 +396,31 @@ fn writes_and_reads_go_on_while_an_index_is_built_and_killop_ends_it() {
         assert_eq!(valid.view().get("valid").and_then(|valid| valid.as_bool()), Some(true), "{valid}");
     });
 }
+
+#[test]
+fn a_running_get_more_shows_the_command_that_opened_its_cursor() {
+    let Some(server) = Server::start() else { return };
+    let mut client = server.connect().unwrap();
+    succeed(&mut client, "{create: 'c', capped: true, size: 4096, $db: 'test'}");
+    succeed(&mut client, "{insert: 'c', documents: [{_id: 1}], $db: 'test'}");
+    let find = "{find: 'c', tailable: true, awaitData: true, $db: 'test'}";
+    let opened = succeed(&mut client, find);
+    let cursor =
+        opened.view().get("cursor").unwrap().as_document().unwrap().get("id").unwrap().as_i64().unwrap();
+    let more = format!("{{getMore: NumberLong({cursor}), collection: 'c', maxTimeMS: 60000, $db: 'test'}}");
+    thread::scope(|scope| {
+        let mut own = server.connect().unwrap();
+        let waiting = scope.spawn(move || own.command(&parse(&more).unwrap()));
+        until("the getMore waits", || running(&mut client, "getMore") == 1);
+        let current = run(&mut client, "{currentOp: 1, 'command.getMore': {$exists: true}, $db: 'admin'}");
+        let shown =
+            current.view().get("inprog").unwrap().as_array().unwrap().get(0).unwrap().as_document().unwrap();
+        let shown = shown.get("cursor").unwrap().as_document().unwrap();
+        let names: Vec<&str> = shown.iter().map(|field| field.name()).collect();
+        assert_eq!(names, ["cursorId", "originatingCommand"]);
+        let command = shown.get("originatingCommand").unwrap().to_string();
+        assert_eq!(command, "{ find: \"c\", tailable: true, awaitData: true, $db: \"test\" }");
+        succeed(&mut client, "{insert: 'c', documents: [{_id: 2}], $db: 'test'}");
+        waiting.join().unwrap().unwrap();
+    });
+}

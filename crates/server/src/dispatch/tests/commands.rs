@@ -16,6 +16,8 @@ use database::{Database, SystemClock, Ticket};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use storage::store::LogOptions;
+use storage::testing::FaultyFiles;
+use storage::{DiskEngine, DiskOptions};
 use wire::header::{self, Opcode};
 use wire::{compression, message, query};
 
@@ -29,7 +31,10 @@ struct Client {
 
 impl Client {
     fn new(settings: Settings) -> Client {
-        let engine = Arc::new(storage::MemoryEngine::new());
+        Client::on(Arc::new(storage::MemoryEngine::new()), settings)
+    }
+
+    fn on(engine: Arc<dyn storage::Engine>, settings: Settings) -> Client {
         let log = settings.replica_set.is_some().then_some(LogOptions { bytes: 1 << 20 });
         let database = Database::open_with(engine, Arc::new(SystemClock), 1, log).unwrap();
         let server = Server::new(settings, database);
@@ -385,6 +390,19 @@ fn repl_set_status_has_the_fields_of_tools() {
     assert_eq!(status.view().get("myState").and_then(|state| state.as_i64()), Some(2));
     assert_eq!(member(&status, "stateStr"), Some(Value::String("SECONDARY").to_owned()));
     assert!(member(&status, "electionTime").is_none());
+}
+
+#[test]
+fn a_failed_lock_wakes_the_writes_that_wait_for_it() {
+    let files = Arc::new(FaultyFiles::new());
+    let engine = DiskEngine::open_on(files.clone(), &DiskOptions::new("/data")).unwrap();
+    let mut client = Client::on(Arc::new(engine), Settings::default());
+    let mut unlocked = client.server.unlocked.listen(client.server.unlocked.read());
+    files.fail_syncs(u64::MAX);
+    let locked = client.run(|b| _ = b.append(c"fsync", 1).append(c"lock", true));
+    assert!(!is_ok(&locked), "{locked:?}");
+    assert_eq!(client.server.database.write_locks(), 0);
+    assert!(unlocked.has_happened(std::task::Waker::noop()));
 }
 
 #[test]
