@@ -44,9 +44,9 @@ pub(crate) struct WildcardLeaves<'a> {
 impl Wildcard {
     /// Parses the wildcard of a key pattern, if any.
     ///
-    /// Errors: 7246201 for several wildcards, 7246204 for an overlapping part, 7246209 for an overlap with a projection;
-    /// CannotCreateIndex for hashed parts, and for other parts beside all fields without a projection; BadValue,
-    /// FailedToParse, 31249 and 51271 for an invalid projection.
+    /// Errors: 7246201 for several wildcards, 7246204 for an overlapping part, 7246209 for an overlap with a
+    /// projection; CannotCreateIndex for hashed parts, and for other parts beside all fields without a projection;
+    /// BadValue, FailedToParse, 31249 and 51271 for an invalid projection.
     pub(super) fn parse(
         parts: &[KeyPart],
         projection: Option<&DocumentBuf>,
@@ -237,8 +237,8 @@ pub(super) fn check_new(specification: Document<'_>) -> Result<()> {
 /// Checks the projection of a compound wildcard index against its other paths. A projection of included fields must not
 /// have them, and a projection of excluded fields must have them all. Only the top-level names of the projection count.
 ///
-/// Errors: 7246200 for overlapping fields of the projection, 7246208 for an included path, 7246209 and 7246210 for a path
-/// that is not excluded, 7246211 for a mixture.
+/// Errors: 7246200 for overlapping fields of the projection, 7246208 for an included path, 7246209 and 7246210 for a
+/// path that is not excluded, 7246211 for a mixture.
 fn check_compound(mut paths: Vec<Path>, projection: Document<'_>) -> Result<()> {
     let (mut included, mut excluded) = (Vec::new(), Vec::new());
     for field in projection {
