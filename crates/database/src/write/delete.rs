@@ -5,6 +5,7 @@ use super::source::{Source, WriteProgress};
 use super::update::UpdateOutcome;
 use super::{RETRIES_MAX, TargetDocument, check_writable_within, feature_version, keys_of, too_many_retries};
 use crate::catalog::collection::Collection;
+use crate::catalog::history::View;
 use crate::changes::Changes;
 use crate::changes::retry_record::RetryKey;
 use crate::database::Database;
@@ -12,7 +13,7 @@ use crate::operation::Operation;
 use crate::plan::{Hint, Read, read_missing};
 use crate::scope::Scope;
 use base::bson::{Document, DocumentCow};
-use base::{Namespace, Result};
+use base::{ErrorCode, Namespace, Result};
 use query::matcher::Matcher;
 use query::{Interrupt, Row};
 use std::sync::Arc;
@@ -68,6 +69,47 @@ impl Database {
             return self
                 .confirmed(&view, read_missing(operation, &request.matcher, namespace).map(|()| (0, None)));
         };
+        if let Err(error) = self.delete_found(scope, request, &mut source, false) {
+            return Err(progress.keep(source, error));
+        }
+        let UpdateOutcome { matched, committed, .. } = source.outcome;
+        self.counters.documents_deleted.fetch_add(matched, Relaxed);
+        Ok((matched, committed))
+    }
+
+    /// Deletes the matching documents of a collection until it changes: a caller that derives the filter from the
+    /// collection must then do so again. Returns their number, and false after a change.
+    pub(crate) fn delete_until_changed(
+        &self,
+        scope: &Scope,
+        request: &DeleteRequest,
+        view: &View,
+        collection: &Arc<Collection>,
+    ) -> Result<(u64, bool)> {
+        let mut source = Source::over(self, scope, view, collection.clone(), request.read())?;
+        let has_changed = || {
+            let now = self.collection(&collection.namespace);
+            now.is_none_or(|now| now.generation != collection.generation)
+        };
+        let is_unchanged = match self.delete_found(scope, request, &mut source, true) {
+            Err(error) if error.code() == ErrorCode::QueryPlanKilled && has_changed() => false,
+            ended => ended.map(|()| true)?,
+        };
+        self.counters.documents_deleted.fetch_add(source.outcome.matched, Relaxed);
+        Ok((source.outcome.matched, is_unchanged))
+    }
+
+    /// Deletes the documents that a plan finds.
+    ///
+    /// Errors: as [`Source::change_all`]; QueryPlanKilled after a change of the collection, if it `must_stay`.
+    fn delete_found(
+        &self,
+        scope: &Scope,
+        request: &DeleteRequest,
+        source: &mut Source,
+        must_stay: bool,
+    ) -> Result<()> {
+        let operation = &scope.operation;
         let collection = source.collection.clone();
         let deleted =
             |count, committed| UpdateOutcome { matched: count, committed, ..UpdateOutcome::default() };
@@ -79,16 +121,11 @@ impl Database {
             Err(_) => Ok(None),
         };
         let one = |record: &Row| {
-            let done = self.delete_record(scope, &collection, record, &request.matcher, &no_record)?;
+            let target = TargetDocument { must_stay, ..TargetDocument::new(&collection, record) };
+            let done = self.delete_record(scope, target, &request.matcher, &no_record)?;
             Ok(deleted(u64::from(done.is_some()), done.map(|(_, committed)| committed)))
         };
-        let changed = source.change_all(operation, true, &group, &one);
-        if let Err(error) = changed {
-            return Err(progress.keep(source, error));
-        }
-        let UpdateOutcome { matched, committed, .. } = source.outcome;
-        self.counters.documents_deleted.fetch_add(matched, Relaxed);
-        Ok((matched, committed))
+        source.change_all(operation, true, &group, &one)
     }
 
     /// Returns the changes that delete several records.
@@ -118,9 +155,8 @@ impl Database {
             let Some((collection, record)) = self.first_match(scope, request.read(), None)? else {
                 return Ok((0, None));
             };
-            if let Some((_, committed)) =
-                self.delete_record(scope, &collection, &record, &request.matcher, recorder)?
-            {
+            let target = TargetDocument::new(&collection, &record);
+            if let Some((_, committed)) = self.delete_record(scope, target, &request.matcher, recorder)? {
                 self.counters.documents_deleted.fetch_add(1, Relaxed);
                 return Ok((1, Some(committed)));
             }
@@ -158,16 +194,14 @@ impl Database {
     }
 
     /// Deletes one record that a plan found. Returns `None` if it is gone or no longer matches.
-    pub(crate) fn delete_record(
+    pub(super) fn delete_record(
         &self,
         scope: &Scope,
-        planned: &Arc<Collection>,
-        record: &Row,
+        mut target: TargetDocument,
         matcher: &Matcher,
         recorder: &RetryRecorder<'_>,
     ) -> Result<Option<(DocumentCow, Committed)>> {
         let Scope { operation, context, .. } = scope;
-        let mut target = TargetDocument::new(planned, record);
         loop {
             let _ticket = target.queue(self, operation)?;
             if target.is_stale() && !target.read_again(self, operation)? {

@@ -2,7 +2,7 @@
 
 use super::retryable::RetryRecorder;
 use super::update::{UpdateRequest, retry_upsert};
-use super::{RETRIES_MAX, during, too_many_retries};
+use super::{RETRIES_MAX, TargetDocument, during, too_many_retries};
 use crate::catalog::collection::Collection;
 use crate::changes::retry_record::RetryKey;
 use crate::database::Database;
@@ -111,7 +111,8 @@ impl Database {
     ) -> Result<Option<FindAndModifyOutcome>> {
         let (before, after, committed) = match &request.action {
             Action::Remove => {
-                let removed = self.delete_record(scope, collection, record, &request.matcher, recorder)?;
+                let target = TargetDocument::new(collection, record);
+                let removed = self.delete_record(scope, target, &request.matcher, recorder)?;
                 let Some((before, committed)) = removed else { return Ok(None) };
                 self.counters.documents_deleted.fetch_add(1, Relaxed);
                 (before, None, Some(committed))

@@ -146,6 +146,8 @@ struct TargetDocument {
     changed: bool,
     /// Number of times that another statement wrote the document first.
     conflicts: usize,
+    /// True if the write depends on this version of the collection. A later version ends the statement.
+    must_stay: bool,
 }
 
 impl TargetDocument {
@@ -160,6 +162,7 @@ impl TargetDocument {
             document,
             changed: false,
             conflicts: 0,
+            must_stay: false,
         }
     }
 
@@ -200,11 +203,15 @@ impl TargetDocument {
 
     /// Reads the document again. Returns `false` if it is gone.
     ///
-    /// Errors: QueryPlanKilled if the collection is gone.
+    /// Errors: QueryPlanKilled if the collection is gone, or has changed and must not.
     fn read_again(&mut self, database: &Database, operation: &Operation) -> Result<bool> {
         let read = loop {
             let view = database.view_for(operation);
-            self.collection = same_collection(&view.catalog, &self.collection)?;
+            let collection = same_collection(&view.catalog, &self.collection)?;
+            if self.must_stay && collection.generation != self.collection.generation {
+                bail!(QueryPlanKilled, "collection {} has changed", collection.namespace);
+            }
+            self.collection = collection;
             let ident = self.collection.data()?.ident;
             match view.snapshot.get(ident, &self.id.key()) {
                 Err(storage::Error::CatalogChanged) => operation.check()?,

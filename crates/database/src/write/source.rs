@@ -6,6 +6,7 @@
 use super::insert::{BYTES_MAX, OPERATIONS_MAX};
 use super::update::UpdateOutcome;
 use crate::catalog::collection::Collection;
+use crate::catalog::history::View;
 use crate::database::Database;
 use crate::exec::RecordStream;
 use crate::operation::Operation;
@@ -54,15 +55,26 @@ pub(super) struct Source {
 impl Source {
     /// Opens the plan of a statement; `None` if the collection does not exist.
     pub(super) fn open(database: &Database, scope: &Scope, read: Read) -> Result<Option<Box<Source>>> {
-        let Scope { operation, namespace, context, .. } = scope;
+        let Scope { operation, namespace, .. } = scope;
         let view = database.view_for(operation);
         let Some(collection) = view.catalog.get(namespace).cloned() else {
             return database.confirmed(&view, Ok(None));
         };
-        let records = database.read(operation, &view, &collection, read, context);
-        let records = database.confirmed(&view, records)?;
+        Source::over(database, scope, &view, collection, read).map(Some)
+    }
+
+    /// Opens the plan of a statement on a collection of a view.
+    pub(super) fn over(
+        database: &Database,
+        scope: &Scope,
+        view: &View,
+        collection: Arc<Collection>,
+        read: Read,
+    ) -> Result<Box<Source>> {
+        let records = database.read(&scope.operation, view, &collection, read, &scope.context);
+        let records = database.confirmed(view, records)?;
         let (group, more, outcome) = (VecDeque::new(), Ok(true), UpdateOutcome::default());
-        Ok(Some(Box::new(Source { collection, records, group, more, outcome })))
+        Ok(Box::new(Source { collection, records, group, more, outcome }))
     }
 
     /// Changes all records. `group` changes several records in one commit, or returns `None` if one of them has
