@@ -5,8 +5,8 @@
 use base::bson::{Builder, DocumentBuf, Value, extended_json};
 use base::{ErrorCode, Namespace, Result};
 use database::{
-    AggregateRequest, Database, DeleteRequest, FindRequest, InsertProgress, InsertRequest, Insertion,
-    ManualClock, Operation, Scope, UpdateRequest, index::IndexSpec,
+    AggregateRequest, BuildProgress, CollectionChange, Database, DeleteRequest, FindRequest, InsertProgress,
+    InsertRequest, Insertion, ManualClock, Operation, Scope, UpdateRequest, index::IndexSpec,
 };
 use query::context::Uninterrupted;
 use query::matcher::Matcher;
@@ -327,4 +327,29 @@ fn groups_and_sorts_over_a_scan_take_the_help_of_other_threads() {
         assert_eq!(error.code(), ErrorCode::Interrupted);
         assert!(threads.started.load(Relaxed) > 0);
     }
+}
+
+#[test]
+fn a_capped_collection_far_beyond_its_limits_loses_its_oldest_documents_in_several_commits() {
+    let s = Session::new();
+    let scope = Scope::new(&s.operation, &s.namespace, &s.context);
+    (0..1000).for_each(|id| s.insert(&format!("{{_id: {id}}}")).unwrap());
+    let is_split = |commits: u64| assert!((3..20).contains(&commits), "{commits} commits");
+    let before = s.database.latest_position().0;
+    s.database.convert_to_capped(&scope, 1 << 20, &mut None).unwrap();
+    s.database.convert_to_capped(&scope, 300 * 14, &mut None).unwrap();
+    is_split(s.database.latest_position().0 - before - 2);
+    assert_eq!(s.database.collection(&s.namespace).unwrap().records(), 300);
+    let limits = CollectionChange { capped_size: Some(1 << 20), ..CollectionChange::default() };
+    s.database.modify_collection(&scope, &limits, &mut BuildProgress::default()).unwrap();
+    (1000..2000).for_each(|id| s.insert(&format!("{{_id: {id}}}")).unwrap());
+    let limits = CollectionChange { capped_max: Some(3), ..CollectionChange::default() };
+    s.database.modify_collection(&scope, &limits, &mut BuildProgress::default()).unwrap();
+    let before = s.database.latest_position().0;
+    s.insert("{_id: 2000}").unwrap();
+    is_split(s.database.latest_position().0 - before);
+    assert_eq!(s.find("{}"), r#"{"_id":1998} {"_id":1999} {"_id":2000}"#);
+    s.insert("{_id: 2001}").unwrap();
+    assert_eq!(s.find("{}"), r#"{"_id":1999} {"_id":2000} {"_id":2001}"#);
+    s.check();
 }

@@ -188,6 +188,8 @@ pub struct Counts {
     pub bytes: AtomicI64,
     /// The next record id.
     pub next_record: AtomicU64,
+    /// A record id that no document is before, for a capped collection.
+    pub oldest_record: AtomicU64,
 }
 
 /// An effect of a commit besides its batch.

@@ -1,8 +1,8 @@
 //! Inserts: `_id` generation, checks, index keys and record ids.
 //!
 //! Inserts of one command are committed in groups. A group that fails is repeated up to the failed document. The limits
-//! of capped collections are enforced here, in the same commit. A new check of every stored document belongs to
-//! [`check_stored`].
+//! of capped collections are enforced here: the commit of an insert removes the oldest documents. If there are too
+//! many, earlier commits remove them. A new check of every stored document belongs to [`check_stored`].
 
 use super::{check_writable_within, feature_version, keys_of};
 use crate::catalog::collection::{Capped, Collection, Data};
@@ -18,6 +18,7 @@ use base::bson::{
 };
 use base::{Error, ErrorCode, Namespace, Result, bail, err};
 use query::{Context, Interrupt};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use storage::store::Committed;
@@ -220,14 +221,18 @@ impl Database {
             let per_commit = self.documents_per_commit(&planned, data);
             let mut changes = Changes::new(self.logs());
             let (mut count, mut bytes) = (0, 0);
-            let mut refused = None;
+            let (mut refused, mut must_trim) = (None, false);
             let group = insertions.get(..count_max.min(per_commit)).unwrap_or(insertions);
             if group.len() > 1 {
                 changes.reserve(group.len(), data);
             }
             for insertion in group {
                 match self.add(operation, &mut changes, &planned, (insertion, write.is_some()), context) {
-                    Ok(size) => bytes += size,
+                    Ok(Some(size)) => bytes += size,
+                    Ok(None) => {
+                        must_trim = true;
+                        break;
+                    }
                     Err(error) => {
                         refused = Some(error);
                         break;
@@ -237,6 +242,10 @@ impl Database {
                 if bytes > BYTES_MAX {
                     break;
                 }
+            }
+            if must_trim {
+                self.apply(operation, &mut changes)?;
+                continue;
             }
             if let (Some(write), Some(run), None) = (write, insertions.get(..count), &refused) {
                 self.record_run(&mut changes, write, run)?;
@@ -285,6 +294,9 @@ impl Database {
     }
 
     /// Adds a document to the changes. Returns its size in bytes. A document of a run has no record of its own.
+    ///
+    /// Returns `None` if more of the oldest documents must leave a capped collection than one commit can remove. The
+    /// changes then only remove documents.
     fn add(
         &self,
         operation: &Operation,
@@ -292,7 +304,7 @@ impl Database {
         planned: &Arc<Collection>,
         (Insertion { request, record }, in_run): (&Insertion<'_>, bool),
         context: &Context,
-    ) -> Result<usize> {
+    ) -> Result<Option<usize>> {
         let document = self.prepare(request.document, context)?;
         if let Some(validator) = &planned.options.validator {
             validator.check(Document::from_valid(&document), None, request.bypass_validation, context)?;
@@ -301,8 +313,10 @@ impl Database {
         let keys = keys_of(planned, Document::from_valid(&document), context)?;
         self.set_multikey(operation, planned, &keys)?;
         let size = document.len();
-        if let Some(capped) = planned.options.capped {
-            self.remove_oldest_for(operation, changes, planned, capped, size as i64, context)?;
+        if let Some(capped) = planned.options.capped
+            && !self.remove_oldest_for(operation, changes, planned, capped, size as i64, context)?
+        {
+            return Ok(None);
         }
         let id = RecordId(self.store.new_record(&planned.data()?.counts));
         changes.insert(planned, id, document, &keys)?;
@@ -310,7 +324,7 @@ impl Database {
             Some((key, _)) if in_run => changes.set_statement(*key)?,
             record => self.record_retry(changes, *record)?,
         }
-        Ok(size)
+        Ok(Some(size))
     }
 
     /// Returns the document for storage: `_id` is first and generated if missing. Empty timestamps
@@ -400,7 +414,8 @@ pub(crate) fn check_stored(document: Document<'_>) -> Result<()> {
 }
 
 impl Database {
-    /// Removes the oldest documents of a capped collection until a new document fits.
+    /// Removes the oldest documents of a capped collection until a new document fits. Returns false if one commit
+    /// cannot remove them all.
     fn remove_oldest_for(
         &self,
         operation: &Operation,
@@ -409,7 +424,7 @@ impl Database {
         capped: Capped,
         incoming: i64,
         context: &Context,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         if incoming > capped.size {
             bail!(BadValue, "object to insert exceeds cappedMaxSize: {incoming} > {}", capped.size);
         }
@@ -436,14 +451,16 @@ impl Database {
             )?;
             let mut changes = Changes::new(self.logs());
             let limits = (capped, capped.max > 0);
-            self.remove_oldest(operation, &mut changes, &collection, limits, context)?;
-            if changes.is_empty() || self.apply(operation, &mut changes)?.is_some() {
+            let is_complete = self.remove_oldest(operation, &mut changes, &collection, limits, context)?;
+            if changes.is_empty() || self.apply(operation, &mut changes)?.is_some() && is_complete {
                 return Ok(());
             }
             operation.check()?;
         }
     }
 
+    /// Adds the removal of the oldest documents to empty changes until the limits hold, or until the commit is large.
+    /// Returns true if the limits hold.
     fn remove_oldest(
         &self,
         operation: &Operation,
@@ -451,26 +468,39 @@ impl Database {
         collection: &Arc<Collection>,
         (limits, limit_count): (Capped, bool),
         context: &Context,
-    ) -> Result<()> {
+    ) -> Result<bool> {
+        debug_assert!(changes.is_empty(), "other changes are in the commit of removals");
         let data = collection.data()?;
         self.refresh_counts(collection)?;
         let mut bytes = data.counts.bytes.load(Relaxed);
         let mut records = data.counts.records.load(Relaxed);
         let fits = |bytes: i64, records: i64| bytes <= limits.size && (!limit_count || records <= limits.max);
         if fits(bytes, records) {
-            return Ok(());
+            return Ok(true);
         }
         let snapshot = self.view_for(operation).snapshot;
-        let mut oldest =
-            snapshot.scan(data.ident, Range::all(), Direction::Forward).map_err(storage_error)?;
+        let first = RecordId(data.counts.oldest_record.load(Relaxed));
+        let range = Range { lower: Bound::Included(first.key()), upper: Bound::Unbounded };
+        let mut oldest = snapshot.scan(data.ident, range, Direction::Forward).map_err(storage_error)?;
+        let count_max = OPERATIONS_MAX / (1 + data.indexes.len());
+        let mut removed = 0;
         while !fits(bytes, records) {
             let Some((key, value)) = oldest.next().map_err(storage_error)? else { break };
             operation.check()?;
+            let id = RecordId::from_key(key)?;
+            if changes.is_empty() && self.store.known_generation().is_none() {
+                // The next scan skips the places of removed documents. Other processes could add documents before it.
+                data.counts.oldest_record.store(id.0, Relaxed);
+            }
+            if changes.documents >= count_max.max(1) || removed > BYTES_MAX {
+                return Ok(false);
+            }
             let keys = keys_of(collection, Document::from_valid(&value), context)?;
             bytes -= value.len() as i64;
             records -= 1;
-            changes.delete(collection, RecordId::from_key(key)?, &value.to_value(), &keys)?;
+            removed += value.len();
+            changes.delete(collection, id, &value.to_value(), &keys)?;
         }
-        Ok(())
+        Ok(true)
     }
 }
