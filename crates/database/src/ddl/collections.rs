@@ -1,7 +1,7 @@
 //! Commands that create, drop, rename and change collections.
 
 use crate::catalog::collection::{Collection, Data, Options};
-use crate::catalog::options;
+use crate::catalog::{Catalog, options};
 use crate::changes::logged::{LoggedCommand, PROFILE};
 use crate::commit::catalog_change::CatalogChange;
 use crate::database::Database;
@@ -201,12 +201,25 @@ impl Database {
     /// Errors: NamespaceNotFound, NamespaceExists, CommandNotSupportedOnView, IllegalOperation,
     /// CollectionUUIDMismatch.
     pub fn rename_collection(&self, interrupt: &dyn Interrupt, request: &RenameRequest) -> Result<Committed> {
+        self.rename_checked(interrupt, request, |_| Ok(()))
+    }
+
+    /// Renames a collection if a check passes on the catalog of the commit.
+    ///
+    /// Errors: as [`rename_collection`](Self::rename_collection); errors of the check.
+    pub(crate) fn rename_checked(
+        &self,
+        interrupt: &dyn Interrupt,
+        request: &RenameRequest,
+        check: impl Fn(&Catalog) -> Result<()>,
+    ) -> Result<Committed> {
         let RenameRequest { from, to, drop_target, uuid, target_uuid } = request;
         if from == to {
             bail!(IllegalOperation, "Can't rename a collection to itself");
         }
         check_creatable(to).map_err(|error| error.context("error with target namespace"))?;
         self.must_change_catalog(interrupt, |change| {
+            check(change.catalog())?;
             change.catalog().check_uuid(from, *uuid)?;
             change.catalog().check_uuid(to, *target_uuid)?;
             let source = change.catalog().get(from).cloned();

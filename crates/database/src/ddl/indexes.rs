@@ -169,12 +169,15 @@ impl Database {
         namespace: &Namespace,
         options: &Options,
         specs: &[Arc<IndexSpec>],
-    ) -> Result<Committed> {
+    ) -> Result<[u8; 16]> {
+        let mut uuid = [0; 16];
         self.must_change_catalog(operation, |change| {
             let made = change.make(namespace, options.clone(), None)?;
+            uuid = made.uuid;
             let is_new = true;
             change.add_indexes(made, is_new, specs, &mut CreateIndexesOutcome::default()).map(drop)
-        })
+        })?;
+        Ok(uuid)
     }
 
     /// Adds the failed build to an error's message, except to errors that ended or suspended the command.

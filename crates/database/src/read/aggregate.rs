@@ -7,12 +7,13 @@
 use super::collections::OtherCollections;
 use super::oplog::{OplogScan, Order, TransactionsScan};
 use super::{Documents, with_metadata};
+use crate::catalog::Catalog;
 use crate::catalog::collection::{Collection, Options};
 use crate::catalog::history::View;
 use crate::cursor::{Cursor, Opener};
 use crate::database::Database;
 use crate::ddl::RenameRequest;
-use crate::index::{IndexSpec, KeyKind};
+use crate::index::{Index, IndexSpec, KeyKind};
 use crate::operation::{NeverWaits, Operation, PlanUse};
 use crate::plan::{Grouped, Hint, Read, no_sort};
 use crate::scope::Scope;
@@ -23,6 +24,7 @@ use query::field_path::check_field_name;
 use query::matcher::Matcher;
 use query::pipeline::{Environment, RunsOn, Sink, first_stage, from_documents};
 use query::{Context, MetaKind, Pipeline, Stage};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Pipeline sources that only the server can provide.
@@ -360,11 +362,32 @@ pub(crate) struct Replacement {
     database: Arc<Database>,
     /// The temporary collection.
     scope: Scope,
+    /// UUID of the temporary collection.
+    uuid: [u8; 16],
     target: Namespace,
-    /// True if the rename replaces an existing target.
-    drop_target: bool,
+    /// The target before the replacement; `None` for a target that must not exist.
+    replaced: Option<Definition>,
     bypass_validation: bool,
     finished: bool,
+}
+
+/// Options and indexes of a collection. Empty if the collection does not exist.
+#[derive(PartialEq)]
+struct Definition {
+    options: DocumentBuf,
+    /// Specifications by name.
+    indexes: BTreeMap<String, DocumentBuf>,
+}
+
+impl Definition {
+    fn of(collection: Option<&Arc<Collection>>) -> Definition {
+        let indexes = collection.and_then(|collection| collection.data.as_ref()).map(|data| &data.indexes);
+        let spec = |index: &Arc<Index>| (index.spec.name.to_string(), index.spec.to_document());
+        Definition {
+            options: collection.map(|collection| collection.options_document()).unwrap_or_default(),
+            indexes: indexes.into_iter().flatten().map(spec).collect(),
+        }
+    }
 }
 
 impl Replacement {
@@ -380,7 +403,8 @@ impl Replacement {
         let specs: Vec<Arc<IndexSpec>> = indexes.map(|index| index.spec.clone()).collect();
         let options = existing.as_ref().map(|existing| existing.options.clone()).unwrap_or_default();
         let mut replacement = Replacement::with(database, scope, &options, &specs)?;
-        (replacement.bypass_validation, replacement.drop_target) = (bypass_validation, true);
+        replacement.replaced = Some(Definition::of(existing.as_ref()));
+        replacement.bypass_validation = bypass_validation;
         Ok(replacement)
     }
 
@@ -393,28 +417,67 @@ impl Replacement {
     ) -> Result<Replacement> {
         let name = format!("{TEMPORARY}{}", database.new_object_id());
         let temporary = Namespace::new(target.namespace.database(), &name)?;
-        let replacement = Replacement {
+        let uuid = database.create_with_indexes(&target.operation, &temporary, options, specs)?;
+        Ok(Replacement {
             database: database.clone(),
             scope: Scope::new(&target.operation, &temporary, &target.context),
+            uuid,
             target: target.namespace.clone(),
-            drop_target: false,
+            replaced: None,
             bypass_validation: true,
             finished: false,
-        };
-        database.create_with_indexes(&target.operation, &temporary, options, specs)?;
-        Ok(replacement)
+        })
+    }
+
+    /// Refuses a temporary collection that another client has dropped.
+    ///
+    /// Errors: CollectionUUIDMismatch.
+    fn check_temporary(&self, catalog: &Catalog) -> Result<()> {
+        let temporary = &self.scope.namespace;
+        match catalog.get(temporary) {
+            Some(known) if known.uuid == self.uuid => Ok(()),
+            _ => catalog.check_uuid(temporary, Some(self.uuid)).map_err(|error| {
+                error.context("$out cannot complete as the temp collection was dropped while executing")
+            }),
+        }
+    }
+
+    /// Refuses the end of a replacement if the temporary collection is gone, or if the target's options or indexes
+    /// have changed. The rename would discard these changes.
+    ///
+    /// Errors: CollectionUUIDMismatch, CommandFailed.
+    fn check_end(&self, catalog: &Catalog) -> Result<()> {
+        self.check_temporary(catalog)?;
+        let Some(replaced) = &self.replaced else { return Ok(()) };
+        let (target, now) = (&self.target, Definition::of(catalog.get(&self.target)));
+        if now.options != replaced.options {
+            bail!(
+                CommandFailed,
+                "collection options of target collection {target} changed during processing. Original options: {}, \
+                 new options: {}",
+                replaced.options,
+                now.options
+            );
+        }
+        if now != *replaced {
+            bail!(CommandFailed, "indexes of target collection {target} changed during processing.");
+        }
+        Ok(())
     }
 }
 
 impl Sink for Replacement {
     fn write(&mut self, document: Document<'_>) -> Result<()> {
+        self.check_temporary(&self.database.known_catalog())?;
         let insert = InsertRequest { document, bypass_validation: self.bypass_validation };
         self.database.insert(&self.scope, insert).map(drop)
     }
 
     fn finish(&mut self) -> Result<()> {
-        let rename = RenameRequest::new(self.scope.namespace.clone(), self.target.clone(), self.drop_target);
-        self.database.rename_collection(self.scope.operation.as_ref(), &rename)?;
+        let (from, to) = (self.scope.namespace.clone(), self.target.clone());
+        let rename = RenameRequest::new(from, to, self.replaced.is_some());
+        let operation = self.scope.operation.as_ref();
+        self.database.rename_checked(operation, &rename, |catalog| self.check_end(catalog))?;
         self.finished = true;
         Ok(())
     }
@@ -428,5 +491,121 @@ impl Drop for Replacement {
             self.database.remove_later(Box::new(drop));
             self.database.clean_up();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CollectionChange, ManualClock, ValidatorChange};
+    use base::ErrorCode;
+    use base::bson::extended_json::parse;
+    use storage::MemoryEngine;
+
+    struct Fixture {
+        database: Arc<Database>,
+        scope: Scope,
+    }
+
+    impl Fixture {
+        fn new() -> Fixture {
+            let clock = Arc::new(ManualClock::new(1_700_000_000_000));
+            let database = Database::open(Arc::new(MemoryEngine::new()), clock, 7).unwrap();
+            let operation = Arc::new(Operation::new(1));
+            let context = Arc::new(Context::new(0, 1, operation.clone()));
+            let scope = Scope::new(&operation, &Namespace::parse("d.c").unwrap(), &context);
+            Fixture { database, scope }
+        }
+
+        fn insert(&self, document: &str) {
+            let document = parse(document).unwrap();
+            let insert = InsertRequest { document: document.view(), bypass_validation: false };
+            self.database.insert(&self.scope, insert).unwrap();
+        }
+
+        fn index(&self, spec: &str) {
+            let Scope { operation, namespace, context, .. } = &self.scope;
+            let spec = IndexSpec::parse(parse(spec).unwrap().view(), namespace, context).unwrap();
+            self.database.create_indexes(operation, namespace, [spec], context).unwrap();
+        }
+
+        fn drop_index(&self) {
+            let Scope { operation, namespace, .. } = &self.scope;
+            self.database.drop_indexes(operation.as_ref(), namespace, None).unwrap();
+        }
+
+        fn drop_database(&self) {
+            self.database.drop_database(self.scope.operation.as_ref(), "d").unwrap();
+        }
+
+        /// Begins to replace the content by two documents.
+        fn replace(&self) -> Replacement {
+            let mut replacement = Replacement::new(&self.database, &self.scope, false).unwrap();
+            for document in ["{_id: 2, u: 2}", "{_id: 3, u: 3}"] {
+                replacement.write(parse(document).unwrap().view()).unwrap();
+            }
+            replacement
+        }
+
+        fn records(&self) -> Option<i64> {
+            self.database.collection(&self.scope.namespace).map(|collection| collection.records())
+        }
+
+        /// Checks that a replacement fails if the target is changed meanwhile.
+        #[track_caller]
+        fn refuses(&self, change: impl FnOnce(), message: &str) {
+            let mut replacement = self.replace();
+            change();
+            let error = replacement.finish().unwrap_err();
+            assert_eq!((error.code(), error.message()), (ErrorCode::CommandFailed, message));
+        }
+    }
+
+    #[test]
+    fn a_replacement_keeps_changes_of_its_target() {
+        let fixture = Fixture::new();
+        let indexes = "indexes of target collection d.c changed during processing.";
+        fixture.refuses(|| fixture.insert("{_id: 1}"), indexes);
+        fixture.refuses(|| fixture.index("{key: {u: 1}, name: 'u', unique: true}"), indexes);
+        fixture.refuses(|| fixture.drop_index(), indexes);
+        let filter = parse("{_id: {$exists: true}}").unwrap();
+        let validate = || {
+            let validator = ValidatorChange { filter: Some(filter.view()), ..ValidatorChange::default() };
+            let change = CollectionChange { validator, ..CollectionChange::default() };
+            fixture.database.modify_collection(&fixture.scope, &change, &mut Default::default()).unwrap();
+        };
+        fixture.refuses(
+            validate,
+            "collection options of target collection d.c changed during processing. Original options: {}, new \
+             options: { validator: { _id: { $exists: true } }, validationLevel: \"strict\", validationAction: \"error\" }",
+        );
+        assert_eq!(fixture.records(), Some(1));
+        // Another collection with the same options and indexes is replaced.
+        let mut replacement = fixture.replace();
+        let operation = fixture.scope.operation.as_ref();
+        fixture.database.drop_collection(operation, &fixture.scope.namespace).unwrap();
+        fixture.insert("{_id: 1}");
+        validate();
+        replacement.finish().unwrap();
+        assert_eq!(fixture.records(), Some(2));
+    }
+
+    #[test]
+    fn a_replacement_ends_if_its_temporary_collection_is_dropped() {
+        let fixture = Fixture::new();
+        let mut replacement = fixture.replace();
+        fixture.drop_database();
+        let document = parse("{_id: 4}").unwrap();
+        let error = replacement.write(document.view()).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::CollectionUUIDMismatch);
+        assert_eq!(fixture.database.catalog().databases().count(), 0);
+        // Another client's collection of this name does not become the target.
+        fixture
+            .database
+            .insert(&replacement.scope, InsertRequest { document: document.view(), bypass_validation: false })
+            .unwrap();
+        let error = replacement.finish().unwrap_err();
+        assert_eq!(error.code(), ErrorCode::CollectionUUIDMismatch);
+        assert_eq!(fixture.records(), None);
     }
 }
