@@ -115,11 +115,6 @@ impl Total {
         self.binary().value()
     }
 
-    /// Returns the sum of the decimals alone.
-    pub(crate) fn decimals(&self) -> Option<Decimal128> {
-        self.decimals
-    }
-
     /// Returns the sum as a decimal, if any number was a decimal.
     pub(crate) fn as_decimal(&self) -> Option<Decimal128> {
         let decimals = self.decimals?;

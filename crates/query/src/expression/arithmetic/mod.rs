@@ -10,42 +10,44 @@ mod testing;
 pub(super) mod trigonometry;
 
 use super::evaluate::{Call, Computed, null, number, type_name, value};
-use crate::accumulator_state::Total;
 use base::bson::{Number, Rounding, Value};
 use base::{Error, Result, bail, err};
 
-/// `$add`: the sum of numbers. With one date operand, the result is the date plus milliseconds.
+/// `$add`: the sum of numbers from left to right, in the widest type so far. With one date operand, the result is the
+/// date plus milliseconds.
 ///
 /// Errors: 14 for other types, 16612 for a second date, Overflow for a date out of range.
 pub(super) fn add<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    let mut sum = Total::default();
-    let (mut date, mut only_decimals) = (None, true);
+    let mut sum = Number::Int64(0);
+    let (mut date, mut wide) = (None, false);
     for operand in call.values() {
-        match operand? {
-            None | Some(Value::Null | Value::Undefined) => return null(),
-            Some(Value::DateTime(millis)) => {
-                if date.is_some() {
-                    bail!(16612, "only one date allowed in an $add expression");
+        let Some(operand) = non_null(operand?) else { return null() };
+        match (operand, operand.as_number()) {
+            (Value::DateTime(_), _) if date.is_some() => {
+                bail!(16612, "only one date allowed in an $add expression")
+            }
+            (Value::DateTime(millis), _) => date = to_millis(sum)?.checked_add(millis),
+            (other, None) => {
+                bail!(TypeMismatch, "$add only supports numeric or date types, not {}", other.kind())
+            }
+            (_, Some(number)) => match date {
+                // Each number is rounded to milliseconds.
+                Some(millis) => date = to_millis(number)?.checked_add(millis),
+                None => {
+                    wide |= !matches!(number, Number::Int32(_));
+                    sum = sum.plus(number);
+                    continue;
                 }
-                date = Some(millis);
-            }
-            Some(other) => {
-                let number = other.as_number().ok_or_else(|| {
-                    err!(TypeMismatch, "$add only supports numeric or date types, not {}", other.kind())
-                })?;
-                only_decimals &= matches!(number, Number::Decimal128(_));
-                sum.add(number);
-            }
+            },
+        }
+        if date.is_none() {
+            return Err(date_overflow());
         }
     }
-    if let Some(date) = date {
-        let moved = date.checked_add(to_millis(sum.number(), "$add")?);
-        return value(Value::DateTime(moved.ok_or_else(|| date_overflow("$add"))?));
-    }
-    match sum.decimals() {
-        // A sum of decimals keeps the exponent of zero.
-        Some(decimals) if only_decimals => number(Number::Decimal128(decimals)),
-        _ => number(sum.number()),
+    match (date, sum) {
+        (Some(date), _) => value(Value::DateTime(date)),
+        (None, Number::Int64(integer)) if !wide => number(i32::try_from(integer).map_or(sum, Number::Int32)),
+        (None, _) => number(sum),
     }
 }
 
@@ -65,15 +67,17 @@ pub(crate) fn difference(left: Value<'_>, right: Value<'_>) -> Result<Value<'sta
     if let (Some(a), Some(b)) = (left.as_number(), right.as_number()) {
         return Ok(Value::from(a.minus(b)));
     }
-    let overflow = || date_overflow("$subtract");
     match (left, right, right.as_number()) {
         (Value::DateTime(a), Value::DateTime(b), _) => {
-            a.checked_sub(b).map(Value::Int64).ok_or_else(overflow)
+            a.checked_sub(b).map(Value::Int64).ok_or_else(date_overflow)
         }
         (Value::DateTime(a), _, Some(millis)) => {
-            a.checked_sub(to_millis(millis, "$subtract")?).map(Value::DateTime).ok_or_else(overflow)
+            a.checked_sub(to_millis(millis)?).map(Value::DateTime).ok_or_else(date_overflow)
         }
-        _ => Err(err!(TypeMismatch, "can't $subtract {} from {}", right.kind().alias(), left.kind().alias())),
+        _ => {
+            let from = if let Value::DateTime(_) = left { "Date" } else { left.kind().alias() };
+            Err(err!(TypeMismatch, "can't $subtract {} from {from}", right.kind().alias()))
+        }
     }
 }
 
@@ -110,20 +114,20 @@ fn only_numbers(name: &str, found: Option<Value<'_>>) -> Error {
     err!(TypeMismatch, "{name} only supports numeric types, not {}", type_name(found))
 }
 
-fn date_overflow(name: &str) -> Error {
-    err!(Overflow, "date overflow in {name}")
+fn date_overflow() -> Error {
+    err!(Overflow, "date overflow")
 }
 
 /// Rounds a number to whole milliseconds.
 ///
 /// Errors: Overflow for NaN and values out of range.
-fn to_millis(number: Number, name: &str) -> Result<i64> {
+fn to_millis(number: Number) -> Result<i64> {
     let rounded = match number {
         Number::Double(value) => Number::Double(value.round()),
         Number::Decimal128(value) => Number::Decimal128(value.round_to_integer(Rounding::HalfEven)),
         integer => integer,
     };
-    rounded.to_i64_exact().ok_or_else(|| date_overflow(name))
+    rounded.to_i64_exact().ok_or_else(date_overflow)
 }
 
 #[cfg(test)]
@@ -136,7 +140,15 @@ mod tests {
         check("{$add: []}", "{}", "0");
         check("{$add: [2147483647, 1]}", "{}", "NumberLong('2147483648')");
         check("{$add: [NumberLong('9223372036854775807'), 1]}", "{}", "9223372036854775808.0");
-        check("{$add: [0.1, 0.2, 0.3]}", "{}", "0.6");
+        check(
+            "{$add: [NumberLong('9223372036854775807'), 1, NumberLong('-9223372036854775807')]}",
+            "{}",
+            "0.0",
+        );
+        check("{$add: [2147483647, 1, -1]}", "{}", "2147483647");
+        check("{$add: [0.1, 0.2, 0.3]}", "{}", "0.6000000000000001");
+        check("{$add: [1.0e16, 1, -1.0e16]}", "{}", "0.0");
+        check("{$add: [0.1, NumberDecimal('1')]}", "{}", "NumberDecimal('1.100000000000000')");
         check("{$add: [NumberDecimal('0.1'), 1]}", "{}", "NumberDecimal('1.1')");
         check("{$add: [1, null, 'x']}", "{}", "null");
         check(
@@ -149,6 +161,10 @@ mod tests {
             "{a: ISODate('2020-01-01T00:00:00Z')}",
             "ISODate('2019-12-31T23:59:59.999Z')",
         );
+        let date = "{a: ISODate('2020-01-01T00:00:00Z')}";
+        check("{$add: ['$a', 0.4, 0.4]}", date, "ISODate('2020-01-01T00:00:00Z')");
+        check("{$add: [0.4, 0.4, '$a']}", date, "ISODate('2020-01-01T00:00:00.001Z')");
+        check_error("{$add: ['$a', NumberLong('9223372036854775807')]}", date, 15);
         check_error("{$add: [1, '$a']}", "{a: 'x'}", 14);
         check_error("{$add: ['$a', '$a']}", "{a: ISODate('2020-01-01T00:00:00Z')}", 16612);
     }
