@@ -50,14 +50,24 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
         let found = spec.kind().alias();
         bail!(FailedToParse, "the $graphLookup stage specification must be an object, but found {found}");
     };
-    let (mut from, mut output, mut start, mut connect_from, mut connect_to) = (None, None, None, None, None);
+    let from = match options.get("from") {
+        Some(Value::String(from)) => Namespace::local(from),
+        Some(other) => {
+            let found = other.kind().alias();
+            bail!(FailedToParse, "$graphLookup 'from' field must be a string, but found {found}");
+        }
+        None => {
+            bail!(FailedToParse, "missing 'from' option to $graphLookup stage specification: {options}");
+        }
+    };
+    let (mut output, mut start, mut connect_from, mut connect_to) = (None, None, None, None);
     let (mut depth_max, mut depth_field, mut restrict) = (None, None, None);
     for option in options {
         match option.name() {
             "startWith" => start = Some(Expression::parse(option.value(), scope.context)?),
             "maxDepth" => depth_max = Some(parse_depth(option.value())?),
             "restrictSearchWithMatch" => restrict = Some(parse_restriction(option.value(), scope)?),
-            "from" => from = Some(Namespace::local(text(&option)?)),
+            "from" => {}
             "as" => output = Some(checked_path(text(&option)?)?),
             "connectFromField" => connect_from = Some(checked_path(text(&option)?)?),
             "connectToField" => connect_to = Some(checked_path(text(&option)?)?),
@@ -72,7 +82,7 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
         )
     };
     Ok(Parsed::one(GraphLookup {
-        from: from.ok_or_else(missing)?,
+        from,
         output: output.ok_or_else(missing)?,
         start: start.ok_or_else(missing)?,
         connect_from: connect_from.ok_or_else(missing)?,
@@ -213,7 +223,12 @@ impl GraphLookup {
     /// Returns the filter for all documents of the next depth.
     fn filter(&self, values: &[ValueBuf], context: &Context) -> Result<Arc<Matcher>> {
         let mut builder = Builder::new();
-        builder.begin_document(&self.connect_to).begin_array(c"$in");
+        builder.begin_document(&self.connect_to);
+        // Unlike in filters, null matches no missing field.
+        if values.iter().any(|value| matches!(value.view(), Value::Null)) {
+            builder.append(c"$exists", true);
+        }
+        builder.begin_array(c"$in");
         for value in values {
             builder.push(value);
         }
@@ -287,17 +302,25 @@ mod tests {
             "[{boss: 6, r: [{_id: 6, boss: 5, d: NumberLong(0)}, {_id: 5, boss: [6, 3], d: NumberLong(1)}]}]",
         );
         reaches("[{}]", "", "[{r: []}]");
+        let to_missing = "[{$graphLookup: {from: 's', startWith: null, connectFromField: 'x', connectToField: 'y', \
+            as: 'r'}}]";
+        Run::new("[{}]", to_missing)
+            .with("s", "[{_id: 1, y: null}, {_id: 2}]")
+            .gives("[{r: [{_id: 1, y: null}]}]");
     }
 
     #[test]
     fn refuses_bad_specifications() {
         fails("[{$graphLookup: 1}]", 9, "must be an object, but found int");
-        fails("[{$graphLookup: {from: 's'}}]", 40105, "requires 'from'");
-        fails("[{$graphLookup: {from: 1}}]", 40103, "expected string as argument for from, found: int");
-        fails("[{$graphLookup: {maxDepth: 'x'}}]", 40100, "maxDepth must be numeric, found type: string");
-        fails("[{$graphLookup: {maxDepth: -1}}]", 40101, "nonnegative argument, found: -1");
-        fails("[{$graphLookup: {maxDepth: 1.5}}]", 40102, "could not be represented as a long long: 1.5");
-        fails("[{$graphLookup: {x: 1}}]", 40104, "unknown argument to $graphLookup: x");
-        fails("[{$graphLookup: {restrictSearchWithMatch: 1}}]", 40185, "must be an object, found int");
+        fails("[{$graphLookup: {as: 's'}}]", 9, "missing 'from' option");
+        fails("[{$graphLookup: {from: 1}}]", 9, "'from' field must be a string, but found int");
+        let with = |option: &str| format!("[{{$graphLookup: {{from: 's', {option}}}}}]");
+        fails(&with("as: 'x'"), 40105, "requires 'from'");
+        fails(&with("as: 1"), 40103, "expected string as argument for as, found: int");
+        fails(&with("maxDepth: 'x'"), 40100, "maxDepth must be numeric, found type: string");
+        fails(&with("maxDepth: -1"), 40101, "nonnegative argument, found: -1");
+        fails(&with("maxDepth: 1.5"), 40102, "could not be represented as a long long: 1.5");
+        fails(&with("x: 1"), 40104, "unknown argument to $graphLookup: x");
+        fails(&with("restrictSearchWithMatch: 1"), 40185, "must be an object, found int");
     }
 }
