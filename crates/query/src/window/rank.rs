@@ -122,10 +122,8 @@ impl Function for Shift {
         let values = partition.values(&self.output)?;
         let shifted = |at: usize| {
             let from = usize::try_from((at as i64).saturating_add(self.by)).ok();
-            match from.and_then(|from| values.get(from)) {
-                Some(value) => value.clone().unwrap_or_else(ValueBuf::null),
-                None => self.default.clone(),
-            }
+            // The default also stands for a missing value.
+            from.and_then(|from| values.get(from)?.clone()).unwrap_or_else(|| self.default.clone())
         };
         Ok((0..partition.len()).map(shifted).collect())
     }
