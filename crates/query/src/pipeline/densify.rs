@@ -229,7 +229,8 @@ impl Running {
         if let Some(steps) = &mut self.partition
             && steps.next.as_ref().is_some_and(|next| compare(next.view(), value).is_eq())
         {
-            steps.advance(&self.stage);
+            // The type of the document's value decides the type of the next steps.
+            steps.next = self.stage.step(value);
         }
         self.ahead = self.next_sorted()?;
         Ok(row)
@@ -359,10 +360,12 @@ fn field_option(value: Value<'_>) -> Result<&str> {
     value.as_str().ok_or_else(|| Error::wrong_type("$densify.field", value.kind(), "string"))
 }
 
-/// Parses the step: positive, and integral for dates. Errors: 5733401, 6586400.
+/// Parses the step: positive, and integral for dates. Errors: TypeMismatch, 5733401, 6586400.
 fn parse_step(value: Value<'_>, unit: Option<Unit>) -> Result<Number> {
-    let positive = value.as_number().filter(|number| number.compare(Number::Int32(0)) == Ordering::Greater);
-    let Some(step) = positive.filter(|step| step.to_f64().is_finite()) else {
+    let Some(step) = value.as_number() else {
+        return Err(Error::wrong_type("$densify.range.step", value.kind(), "[long, int, decimal, double"));
+    };
+    if step.compare(Number::Int32(0)) != Ordering::Greater || !step.to_f64().is_finite() {
         bail!(5733401, "The step parameter in a range statement must be a strictly positive numeric value");
     };
     if unit.is_some() && step.to_i64_exact().is_none() {
@@ -458,6 +461,12 @@ mod tests {
             "[{x: 0}, {x: 1}, {x: 2}, {x: 4}, {x: 9}]",
         );
         gives("[]", "[{$densify: {field: 'x', range: {step: 2, bounds: [0, 3]}}}]", "[{x: 0}, {x: 2}]");
+        gives(
+            "[{x: NumberDecimal('0')}, {x: 0.5}, {x: NumberDecimal('1')}]",
+            "[{$densify: {field: 'x', range: {step: 0.25, bounds: 'full'}}}]",
+            "[{x: NumberDecimal('0')}, {x: NumberDecimal('0.250000000000000')}, {x: 0.5}, {x: 0.75},
+              {x: NumberDecimal('1')}]",
+        );
     }
 
     #[test]
@@ -486,6 +495,7 @@ mod tests {
         fails("[{$densify: {field: 'a', x: 1}}]", 40415, "'$densify.x' is an unknown field");
         let range = |range: &str| format!("[{{$densify: {{field: 'a', range: {range}}}}}]");
         fails(&range("{step: 0, bounds: 'full'}"), 5733401, "strictly positive");
+        fails(&range("{step: 'i', bounds: 'full'}"), 14, "expected types '[long, int, decimal, double']");
         fails(&range("{step: 1, bounds: 'x'}"), 5946802, "Bounds string must either be 'full'");
         fails(&range("{step: 1, bounds: 5}"), 5733404, "must be the string 'full'");
         fails(&range("{step: 1, bounds: [2]}"), 5733403, "exactly two elements");
