@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// Parses both accumulators.
 ///
 /// Errors: 7436100 and 7429703 for a value that is not an object, 40415 and 40414 for unknown and missing fields.
-/// 7750300 to 7750303 for an invalid `p`, BadValue for a method other than "approximate".
+/// 7750300 to 7750303 for an invalid `p`, TypeMismatch and BadValue for a method other than "approximate".
 pub(super) fn parse(name: &'static str, spec: &Element<'_>, context: &Context) -> Result<Accumulation> {
     let Value::Document(fields) = spec.value() else {
         let code = if name == "$median" { 7436100 } else { 7429703 };
@@ -31,7 +31,7 @@ pub(super) fn parse(name: &'static str, spec: &Element<'_>, context: &Context) -
         match field.name() {
             "input" => input = Some(Expression::parse(field.value(), context)?),
             "p" if !median => ranked = Some(parse_ranks(&field, context)?),
-            "method" => method = check_method(&field)?,
+            "method" => method = check_method(name, &field)?,
             other => return Err(Error::unknown_field(format_args!("{name}.{other}"))),
         }
     }
@@ -68,9 +68,12 @@ fn parse_ranks(field: &Element<'_>, context: &Context) -> Result<Ranked> {
     Ranked::percentiles(ranks)
 }
 
-fn check_method(field: &Element<'_>) -> Result<bool> {
+fn check_method(name: &str, field: &Element<'_>) -> Result<bool> {
     match field.value() {
         Value::String("approximate") => Ok(true),
+        other if other.as_str().is_none() => {
+            Err(Error::wrong_type(format_args!("{name}.method"), other.kind(), "string"))
+        }
         _ => Err(err!(BadValue, "Currently only 'approximate' can be used as a percentile 'method'.")),
     }
 }
@@ -94,6 +97,7 @@ mod tests {
         refuses("{$percentile: {input: 1, p: [], method: 'approximate'}}", 7750301, "from [0.0, 1.0]");
         refuses("{$percentile: {input: 1, p: ['x'], method: 'approximate'}}", 7750302, "from [0.0, 1.0]");
         refuses("{$median: {input: 1, method: 'exact'}}", 2, "only 'approximate'");
+        refuses("{$median: {input: 1, method: false}}", 14, "expected type 'string'");
         refuses("{$median: {input: 1}}", 40414, "'$median.method' is missing");
     }
 }

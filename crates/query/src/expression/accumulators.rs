@@ -79,7 +79,7 @@ pub(super) mod ranks {
     use super::super::named::{ErrorTemplate, Named, Parameter};
     use super::{Accumulator, Ranked};
     use base::bson::Value;
-    use base::{ErrorCode, Result, bail, err};
+    use base::{Error, ErrorCode, Result, bail, err};
 
     macro_rules! arguments {
         ($name:ident, $operator:literal, $no_object:literal, $($parameter:literal),+) => {
@@ -124,7 +124,7 @@ pub(super) mod ranks {
 
     /// Adds the input, an array or a single number, and returns the result.
     fn run<'a>(call: &Call<'_, 'a>, mut ranked: Ranked) -> Computed<'a> {
-        check_method(call.get(1)?)?;
+        check_method(call)?;
         match call.get(0)? {
             Some(Value::Array(numbers)) => {
                 numbers.iter().try_for_each(|number| ranked.add(Some(number)))?;
@@ -134,9 +134,12 @@ pub(super) mod ranks {
         call.scope.copy_value(ranked.finish()?.view()).map(Some)
     }
 
-    fn check_method(method: Option<Value<'_>>) -> Result<()> {
-        match method {
+    fn check_method(call: &Call<'_, '_>) -> Result<()> {
+        match call.get(1)? {
             Some(Value::String("approximate")) => Ok(()),
+            Some(other) if call.is_constant(1) && other.as_str().is_none() => {
+                Err(Error::wrong_type(format_args!("{}.method", call.name()), other.kind(), "string"))
+            }
             _ => Err(err!(BadValue, "Currently only 'approximate' can be used as a percentile 'method'.")),
         }
     }

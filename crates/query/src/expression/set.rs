@@ -69,8 +69,13 @@ pub(super) fn intersection<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
         let operand = set(call, array(Some(operand), 17047, message)?)?;
         common = Some(match common {
             None => operand,
+            // The elements of the smaller set stay, as in MongoDB: equal numbers may differ in type.
             Some(mut common) => {
-                common.retain(|element| operand.contains(element));
+                let mut other = operand;
+                if common.len() > other.len() {
+                    std::mem::swap(&mut common, &mut other);
+                }
+                common.retain(|element| other.contains(element));
                 common
             }
         });
@@ -115,11 +120,20 @@ pub(super) fn parse_equals(
 pub(super) fn equals<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let constant = (0..call.len()).all(|position| call.is_constant(position));
     let code = if constant { 5887502 } else { 17044 };
-    let message = "All operands of $setEquals must be arrays. One argument is of type: ";
-    let first = set(call, array(call.get(0)?, code, message)?)?;
+    let operand = |position: usize| {
+        let message =
+            format!("All operands of $setEquals must be arrays. {}-th argument is of type: ", position + 1);
+        array(call.get(position)?, code, &message)
+    };
+    // MongoDB compares all others with the first constant, and checks all constants before.
+    let first = (0..call.len()).find(|&position| call.is_constant(position)).unwrap_or(0);
+    let expected = set(call, operand(first)?)?;
     let mut all_equal = true;
-    for operand in call.values().skip(1) {
-        all_equal &= set(call, array(operand?, code, message)?)? == first;
+    for position in (0..call.len()).filter(|&position| position != first) {
+        all_equal &= set(call, operand(position)?)? == expected;
+        if !all_equal && !constant {
+            break;
+        }
     }
     value(all_equal)
 }
@@ -167,6 +181,8 @@ mod tests {
         check("{$setUnion: [[1], '$a']}", "{}", "null");
         check("{$setIntersection: [[3, 2, 1], [1, 3]]}", "{}", "[1, 3]");
         check("{$setIntersection: []}", "{}", "[]");
+        check("{$setIntersection: [[1, 2, 3], [1.0]]}", "{}", "[1.0]");
+        check("{$setIntersection: [[1], [1.0]]}", "{}", "[1]");
         check("{$setDifference: [[3, 1, 3, 2], [1]]}", "{}", "[3, 2]");
         check_error("{$setUnion: [[1], 1]}", "{}", 17043);
         check_error("{$setIntersection: [1]}", "{}", 17047);
@@ -183,6 +199,8 @@ mod tests {
         check("{$allElementsTrue: [[]]}", "{}", "true");
         check("{$allElementsTrue: ['$a']}", "{a: [1, 0]}", "false");
         check_error("{$setEquals: [[1], 1]}", "{}", 5887502);
+        check("{$setEquals: ['$a', '$x', [2]]}", "{a: [1], x: 'x'}", "false");
+        check_error("{$setEquals: ['$x', [2], '$a']}", "{a: [1], x: 'x'}", 17044);
         check_error("{$setIsSubset: [1, []]}", "{}", 17046);
         check_error("{$setIsSubset: [[], 1]}", "{}", 17042);
         check_error("{$anyElementTrue: null}", "{}", 17041);

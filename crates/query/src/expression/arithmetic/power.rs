@@ -22,6 +22,11 @@ fn apply<'a>(
     }
 }
 
+/// Converts a decimal NaN to a double: MongoDB's logarithms of NaN are doubles.
+fn nan_to_double(operand: Number) -> Number {
+    if operand.is_nan() { Number::Double(f64::NAN) } else { operand }
+}
+
 /// `$exp`. Errors: 28765 for a value that is not a number.
 pub(in super::super) fn exp<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let Some(operand) = numeric_operand(call)? else { return null() };
@@ -71,7 +76,7 @@ fn positive(number: Number) -> bool {
 }
 
 fn printed(number: Number) -> String {
-    show::value(Value::from(number))
+    show::double(number.to_f64())
 }
 
 /// `$ln`. Errors: 28765 for a value that is not a number, 28766 unless positive.
@@ -80,7 +85,7 @@ pub(in super::super) fn ln<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     if !positive(operand) {
         bail!(28766, "$ln's argument must be a positive number, but is {}", printed(operand));
     }
-    apply(operand, f64::ln, Decimal128::natural_logarithm)
+    apply(nan_to_double(operand), f64::ln, Decimal128::natural_logarithm)
 }
 
 /// `$log10`. Errors: 28765 for a value that is not a number, 28761 unless positive.
@@ -89,7 +94,7 @@ pub(in super::super) fn log10<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     if !positive(operand) {
         bail!(28761, "$log10's argument must be a positive number, but is {}", printed(operand));
     }
-    apply(operand, f64::log10, Decimal128::logarithm_10)
+    apply(nan_to_double(operand), f64::log10, Decimal128::logarithm_10)
 }
 
 /// `$log`: the logarithm to a base.
@@ -191,6 +196,8 @@ mod tests {
         check("{$exp: 0}", "{}", "1.0");
         check("{$ln: 1}", "{}", "0.0");
         check("{$log10: 1000}", "{}", "3.0");
+        check("{$ln: NumberDecimal('NaN')}", "{}", "NaN");
+        check("{$log10: NumberDecimal('NaN')}", "{}", "NaN");
         check("{$log: [8, 2]}", "{}", "3.0");
         check("{$sigmoid: 0}", "{}", "0.5");
         check_error("{$sigmoid: [0]}", "{}", 14);

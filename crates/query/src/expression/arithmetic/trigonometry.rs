@@ -95,10 +95,11 @@ functions! {
 
 /// `$atan2`. Errors: 51044 and 51045 for a value that is not a number.
 pub(in super::super) fn atan2<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    let (Some(y), Some(x)) = (non_null(call.get(0)?), non_null(call.get(1)?)) else { return null() };
     let found =
         |value: Value<'_>| format!("$atan2 only supports numeric types, not {}", value.kind().alias());
+    let Some(y) = non_null(call.get(0)?) else { return null() };
     let y = y.as_number().ok_or_else(|| err!(51044, "{}", found(y)))?;
+    let Some(x) = non_null(call.get(1)?) else { return null() };
     let x = x.as_number().ok_or_else(|| err!(51045, "{}", found(x)))?;
     if y.is_decimal() || x.is_decimal() {
         return value(y.to_decimal().angle(x.to_decimal()));

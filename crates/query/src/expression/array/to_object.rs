@@ -39,8 +39,10 @@ pub(in super::super) fn array_to_object<'a>(call: &Call<'_, 'a>) -> Computed<'a>
         call.scope.context.steps(1)?;
         let (name, value) = pair(element, first_is_array)?;
         first_is_array.get_or_insert(matches!(element, Value::Array(_)));
-        let name = FieldName::new(name)
-            .map_err(|_| err!(4940400, "Key field cannot contain an embedded null byte"))?;
+        let name = FieldName::new(name).map_err(|_| {
+            let code = if first_is_array == Some(true) { 4940400 } else { 4940401 };
+            Error::new(ErrorCode::Location(code), "Key field cannot contain an embedded null byte")
+        })?;
         pairs.set(name, value);
     }
     call.scope.document(pairs.build())
@@ -124,6 +126,7 @@ mod tests {
         check_error("{$arrayToObject: '$a'}", "{a: [{k: 'y'}]}", 40392);
         check_error("{$arrayToObject: '$a'}", "{a: [{k: 'y', w: 1}]}", 40393);
         check_error("{$arrayToObject: '$a'}", "{a: [{k: 1, v: 1}]}", 40394);
-        check_error("{$arrayToObject: '$a'}", "{a: [{k: 'a\\u0000', v: 1}]}", 4940400);
+        check_error("{$arrayToObject: '$a'}", "{a: [{k: 'a\\u0000', v: 1}]}", 4940401);
+        check_error("{$arrayToObject: '$a'}", "{a: [['a\\u0000', 1]]}", 4940400);
     }
 }

@@ -130,8 +130,7 @@ fn convert<'a>(input: Value<'a>, target: Target, form: Form, scope: &Scope<'_, '
         (kind, Value::Binary { bytes, .. }) if kind.is_numeric() => {
             binary::number_of(bytes, kind, form.byte_order)?
         }
-        // A number has fewer bytes than a UUID.
-        (Type::Binary, Value::Int32(_) | Value::Int64(_) | Value::Double(_)) if target.subtype != UUID => {
+        (Type::Binary, Value::Int32(_) | Value::Int64(_) | Value::Double(_)) => {
             let bytes = binary::bytes_of(input, form.byte_order);
             let copied = bytes.map(|bytes| scope.bytes(&bytes)).transpose()?;
             copied.map(|bytes| Value::Binary { subtype: target.subtype, bytes })
