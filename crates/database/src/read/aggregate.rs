@@ -391,13 +391,16 @@ impl Definition {
 }
 
 impl Replacement {
-    /// Creates the temporary collection with the target's options and indexes.
+    /// Creates the temporary collection with the target's options and indexes. Errors: 17152 for a capped target.
     pub(crate) fn new(
         database: &Arc<Database>,
         scope: &Scope,
         bypass_validation: bool,
     ) -> Result<Replacement> {
         let existing = database.collection(&scope.namespace);
+        if existing.as_ref().is_some_and(|existing| existing.options.capped.is_some()) {
+            bail!(17152, "namespace '{}' is capped so it can't be used for $out", scope.namespace);
+        }
         let data = existing.as_ref().map(|existing| existing.data()).transpose()?;
         let indexes = data.iter().flat_map(|data| data.indexes.iter().skip(1));
         let specs: Vec<Arc<IndexSpec>> = indexes.map(|index| index.spec.clone()).collect();

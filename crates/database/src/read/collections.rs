@@ -5,7 +5,7 @@ use super::{Documents, with_metadata};
 use crate::catalog::history::View;
 use crate::database::Database;
 use crate::ddl::Resolved;
-use crate::index::IndexSpec;
+use crate::index::{IndexSpec, KeyKind, KeyPart};
 use crate::operation::Operation;
 use crate::plan::Read;
 use crate::scope::{Scope, check_view};
@@ -278,8 +278,11 @@ impl Collections for OtherCollections {
         let Some(collection) = catalog.get(&self.resolve(on)?) else { return Ok(None) };
         let Some(data) = &collection.data else { return Ok(None) };
         let found = data.indexes.iter().filter(|index| {
-            let covers = index.spec.parts.len() == fields.len()
-                && index.spec.parts.iter().all(|part| fields.iter().any(|field| field == part.path.as_str()));
+            let names = |part: &KeyPart| {
+                matches!(part.kind, KeyKind::Ascending | KeyKind::Descending)
+                    && fields.iter().any(|field| field == part.path.as_str())
+            };
+            let covers = index.spec.parts.len() == fields.len() && index.spec.parts.iter().all(names);
             let plain = index.spec.collation == *collation && index.spec.partial.is_none();
             covers && index.unique() && plain
         });

@@ -237,7 +237,7 @@ impl Running {
                 return collections.update(self.into(), filter, update, insert, &context);
             }
             Matched::Replace => {
-                let update = Arc::new(Update::parse(Value::Document(document), &[], context)?);
+                let update = Arc::new(Update::replacement(document));
                 return collections.update(self.into(), filter, update, insert, context);
             }
             Matched::Merge => c"$set",

@@ -70,6 +70,12 @@ impl Update {
         Ok(Update { kind })
     }
 
+    /// Returns the replacement by a document, whose first field may have a dollar sign. Such a replacement fails if it
+    /// is applied to a document.
+    pub(crate) fn replacement(document: Document<'_>) -> Update {
+        Update { kind: Kind::Replacement(Replacement::new(document)) }
+    }
+
     /// Whether the update replaces the whole document, which multi-document updates refuse.
     pub fn is_replacement(&self) -> bool {
         matches!(self.kind, Kind::Replacement(_))
