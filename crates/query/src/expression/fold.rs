@@ -6,7 +6,7 @@
 use super::evaluate::{Call, Scope};
 use super::logic::truthy;
 use super::members::Members;
-use super::node::{FieldNode, Node};
+use super::node::{FieldNode, Node, Source};
 use crate::{Arena, Context};
 use base::Result;
 use base::bson::{Document, Value, ValueBuf};
@@ -17,7 +17,12 @@ use std::sync::Arc;
 pub(super) fn fold(node: &mut Node, context: &Context) -> Result<()> {
     fold_operands(node, context)?;
     let foldable = match &*node {
-        Node::Absent | Node::Constant(_) | Node::Field(_) => false,
+        Node::Absent | Node::Constant(_) => false,
+        // A variable of the command's `let` is constant.
+        Node::Field(FieldNode { source: Source::Let(position), .. }) => {
+            context.variables.get(*position).is_some_and(|(_, value)| value.is_some())
+        }
+        Node::Field(_) => false,
         Node::Call(call) if !call.operator.pure => false,
         _ => node.children().all(Node::is_constant),
     };
