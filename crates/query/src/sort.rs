@@ -324,7 +324,9 @@ fn meta_kind(name: &str, meta: Document<'_>) -> Result<MetaKind> {
     match first.value().as_str() {
         Some("textScore") => Ok(MetaKind::TextScore),
         Some("geoNearDistance") => Ok(MetaKind::GeoNearDistance),
-        Some(kind @ ("randVal" | "searchScore" | "vectorSearchScore")) => {
+        // No source provides random numbers, so they are all equal.
+        Some("randVal") => Ok(MetaKind::RandVal),
+        Some(kind @ ("searchScore" | "vectorSearchScore")) => {
             let error = unavailable(kind);
             Err(err!(40218, "{} (sort key '{name}': {meta})", error.message()))
         }

@@ -80,6 +80,11 @@ impl Accumulation {
         Accumulation { count, ..self }
     }
 
+    /// Whether the accumulator's `n` is constant, if it has one.
+    pub(crate) fn has_constant_count(&self) -> bool {
+        self.count.as_ref().is_none_or(Expression::is_constant)
+    }
+
     /// Computes the argument for one row.
     pub(crate) fn argument<'a>(
         &'a self,

@@ -81,12 +81,19 @@ fn parse_buckets(value: Value<'_>) -> Result<u64> {
     })
 }
 
-/// Parses the output fields. Errors: 40244 unless it is a document, and errors of accumulators.
+/// Parses the output fields. Errors: 40244 unless it is a document, 4544714 for an `n` that is not constant, and errors
+/// of accumulators.
 fn parse_output(value: Value<'_>, context: &Context) -> Result<Vec<(FieldNameBuf, Accumulation)>> {
     let Value::Document(fields) = value else {
         bail!(40244, "The $bucketAuto 'output' field must be an object, but found type: {}.", value.kind());
     };
-    fields.iter().map(|field| parse_field(&field, context)).collect()
+    let parse = |field: Element<'_>| match parse_field(&field, context)? {
+        (_, accumulation) if !accumulation.has_constant_count() => {
+            Err(err!(4544714, "Can't refer to the group key in $bucketAuto"))
+        }
+        parsed => Ok(parsed),
+    };
+    fields.iter().map(parse).collect()
 }
 
 /// The default output.

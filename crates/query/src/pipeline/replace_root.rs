@@ -44,27 +44,24 @@ pub(crate) fn parse_replace_with(spec: &Element<'_>, scope: &Scope<'_>) -> Resul
     Ok(Parsed::one(ReplaceRoot { operand: "'replacement document' ", new_root }))
 }
 
-impl ReplaceRoot {
-    /// Returns the error for a new root that is not a document.
-    fn not_a_document(&self, value: Option<Value<'_>>, document: Document<'_>) -> Error {
-        let operand = self.operand;
-        let (shown, kind) = match value {
-            Some(value) => (value.to_string(), value.kind().alias()),
-            None => ("MISSING".to_string(), "missing"),
-        };
-        err!(
-            40228,
-            "{operand} must evaluate to an object, but resulting value was: {shown}. Type of resulting value: \
-             '{kind}'. Input document: {document}"
-        )
-    }
+/// Returns the error for a new root that is not a document.
+pub(super) fn not_a_root(operand: &str, value: Option<Value<'_>>, document: Document<'_>) -> Error {
+    let (shown, kind) = match value {
+        Some(value) => (value.to_string(), value.kind().alias()),
+        None => ("MISSING".to_string(), "missing"),
+    };
+    err!(
+        40228,
+        "{operand} must evaluate to an object, but resulting value was: {shown}. Type of resulting value: '{kind}'. \
+         Input document: {document}"
+    )
 }
 
 impl Transformation for ReplaceRoot {
     fn transform(&self, row: RowView<'_>, context: &Context, arena: &Arena) -> Result<DocumentBuf> {
         match self.new_root.evaluate(row, context, arena)? {
             Some(Value::Document(root)) => Ok(root.to_owned()),
-            other => Err(self.not_a_document(other, row.document)),
+            other => Err(not_a_root(self.operand, other, row.document)),
         }
     }
 }

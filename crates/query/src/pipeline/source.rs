@@ -12,10 +12,11 @@ use super::definition::{Requester, Resource, Right};
 use super::external::check_flags;
 use super::operator::{Kind, Operator};
 use super::parse::{Parsed, Scope};
+use super::replace_root::not_a_root;
 use super::{Environment, Stage, Stream};
 use crate::expression::Expression;
 use crate::{Arena, Row};
-use base::bson::{Builder, Document, DocumentBuf, Element, Value};
+use base::bson::{Array, Builder, Document, DocumentBuf, Element, Value};
 use base::{Result, bail, err};
 use std::sync::Arc;
 
@@ -55,24 +56,28 @@ pub fn from_documents(documents: Vec<DocumentBuf>) -> Stream {
 /// A parsed `$documents`.
 struct Documents(Expression);
 
-/// Parses `$documents`. Errors: the errors of expressions. A value that is not an array of documents fails at run time
-/// (5858203).
+/// Parses `$documents`. Errors: the errors of expressions; 5858203 for a constant that is not an array.
 pub(crate) fn parse_documents(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let expression = Expression::parse(spec.value(), scope.context)?;
     if expression.is_constant() {
-        check_documents(expression.constant())?;
+        array(expression.constant())?;
     }
     Ok(Parsed::one(Documents(expression)))
 }
 
-fn check_documents(value: Option<Value<'_>>) -> Result<()> {
-    let all_documents = value
-        .and_then(|value| value.as_array())
-        .is_some_and(|array| array.iter().all(|v| v.as_document().is_some()));
-    if all_documents {
-        return Ok(());
-    }
-    Err(err!(5858203, "an array is expected: $documents takes an array of objects"))
+fn array(value: Option<Value<'_>>) -> Result<Array<'_>> {
+    let array = value.and_then(|value| value.as_array());
+    array.ok_or_else(|| err!(5858203, "an array is expected: $documents takes an array of objects"))
+}
+
+/// Returns an element as a document. MongoDB builds `$documents` from `$unwind` and `$replaceRoot`. Errors: 40228.
+fn document(element: Value<'_>) -> Result<DocumentBuf> {
+    let not_a_document = || {
+        let mut input = Builder::new();
+        input.append(c"_tempDocumentsField", element);
+        not_a_root("'newRoot' expression ", Some(element), input.finish().view())
+    };
+    element.as_document().map(|document| document.to_owned()).ok_or_else(not_a_document)
 }
 
 impl Operator for Documents {
@@ -83,10 +88,8 @@ impl Operator for Documents {
     fn start(self: Arc<Self>, _input: Stream, environment: &Environment) -> Result<Stream> {
         let arena = Arena::new();
         let value = self.0.evaluate(Document::EMPTY, &environment.context, &arena)?;
-        check_documents(value)?;
-        let array = value.and_then(|value| value.as_array());
-        let documents = array.into_iter().flat_map(|array| array.iter());
-        Ok(from_documents(documents.filter_map(|value| Some(value.as_document()?.to_owned())).collect()))
+        let documents: Vec<_> = array(value)?.iter().map(document).collect();
+        Ok(from_iter(documents.into_iter()))
     }
 }
 
@@ -160,7 +163,7 @@ impl Operator for ListClusterCatalog {
 
 #[cfg(test)]
 mod tests {
-    use crate::pipeline::testing::{Run, fails, gives};
+    use crate::pipeline::testing::{Run, fails, gives, running_fails};
 
     #[test]
     fn gives_its_documents() {
@@ -170,7 +173,7 @@ mod tests {
     #[test]
     fn refuses_values_other_than_arrays_of_documents() {
         fails("[{$documents: {}}]", 5858203, "an array is expected");
-        fails("[{$documents: [1]}]", 5858203, "an array is expected");
+        running_fails("[]", "[{$documents: [1]}]", 40228, "but resulting value was: 1. Type");
         fails(
             "[{$limit: 1}, {$documents: []}]",
             40602,
