@@ -257,6 +257,7 @@ fn concerns_one_document(code: ErrorCode) -> bool {
         ErrorCode::DuplicateKey
             | ErrorCode::DocumentValidationFailure
             | ErrorCode::ImmutableField
+            | ErrorCode::DollarPrefixedFieldName
             | ErrorCode::BSONObjectTooLarge
             | ErrorCode::Location(13113)
     )
