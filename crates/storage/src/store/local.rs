@@ -41,7 +41,7 @@ pub struct Local {
     releases: EventCount,
     next_ident: AtomicU64,
     next_owner: AtomicU64,
-    counts: Mutex<HashMap<Ident, Arc<Counts>>>,
+    pub(super) counts: Mutex<HashMap<Ident, Arc<Counts>>>,
     builds: Mutex<HashMap<Ident, Arc<Build>>>,
 }
 
@@ -522,6 +522,12 @@ impl Counters for Local {
         let mut all = self.counts.lock();
         if let Some(counts) = all.get(&ident) {
             return Ok(counts.clone());
+        }
+        if all.len() == all.capacity() {
+            // Counts without another owner belong to collections that were never committed.
+            all.retain(|_, known| Arc::strong_count(known) > 1);
+            let kept = all.len();
+            all.reserve(kept);
         }
         let counts = Arc::new(Counts::default());
         read(&counts)?;

@@ -43,6 +43,16 @@ fn counts_and_the_log_change_with_the_batch() {
 }
 
 #[test]
+fn counts_of_collections_that_do_not_exist_are_forgotten() {
+    let store = store();
+    let counts = |ident| store.counts(Ident(ident), &mut |_| Ok(())).unwrap();
+    let kept: Vec<_> = (0..100).map(counts).collect();
+    (100..10_000).for_each(|ident| drop(counts(ident)));
+    assert!(store.counts.lock().len() < 300);
+    assert!((0..100).zip(&kept).all(|(ident, kept)| Arc::ptr_eq(kept, &counts(ident))));
+}
+
+#[test]
 fn a_value_that_was_away_meanwhile_counts_as_changed() {
     let store = store();
     store.commit(&mut put(b"a", b"one")).unwrap().unwrap();
