@@ -70,8 +70,9 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
             database.inspect(|database| database.drop_temporary_collections())
         }
     };
-    let database =
-        database.map_err(|error| Failure::new(Kind::Data, format!("cannot open the database: {error}")))?;
+    let unopened =
+        |error: base::Error| Failure::new(Kind::Data, format!("cannot open the database: {error}"));
+    let database = database.map_err(unopened)?;
     if let Some(disk) = &config.disk {
         // Runs under the engine's lock, so no other process uses the directory.
         let temporary = disk.directory.join("_tmp");
@@ -84,7 +85,7 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
     if let Some(limit) = &config.settings.memory_limit {
         database.lower_build_memory(limit.bytes / BUILD_SHARE);
     }
-    let server = Arc::new(Server::new(config.settings.clone(), database.clone()));
+    let server = Arc::new(Server::new(config.settings.clone(), database.clone()).map_err(unopened)?);
     set_parameters(&server, &[("maxSnapshotHistoryBytes".to_owned(), history_bytes(&config).to_string())])?;
     set_parameters(&server, &config.parameters)?;
     if let Some(user) = config.first_user.as_ref().filter(|_| is_new) {

@@ -150,7 +150,8 @@ fn verify_directory(data: &Path, options: &VerifyOptions, report: &mut Report) -
     let damaged = |error: base::Error| Failure::Damaged(error.message().to_string());
     let engine: Arc<dyn Engine> = engine;
     let database = Database::open(engine, Arc::new(SystemClock), server::seed()).map_err(damaged)?;
-    let mut commands = LocalConnection::of_server(&Arc::new(Server::new(Settings::default(), database)));
+    let server = Server::new(Settings::default(), database).map_err(damaged)?;
+    let mut commands = LocalConnection::of_server(&Arc::new(server));
     let names = names(&mut commands, "admin", c"listDatabases", "databases")?;
     for database in names {
         for collection in names_of_collections(&mut commands, &database)? {

@@ -582,6 +582,8 @@ fn wire_frame(data: &[u8]) {
 fn start() -> Arc<Server> {
     let engine = Arc::new(storage::MemoryEngine::new());
     #[allow(clippy::unwrap_used)]
-    let database = Database::open(engine, Arc::new(SystemClock), 1).unwrap();
-    Arc::new(Server::new(Settings::default(), database))
+    let server = Database::open(engine, Arc::new(SystemClock), 1)
+        .and_then(|database| Server::new(Settings::default(), database))
+        .unwrap();
+    Arc::new(server)
 }

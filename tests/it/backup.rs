@@ -77,7 +77,7 @@ fn time(value: Option<Value<'_>>) -> u64 {
 fn contents(data: &Path) -> Contents {
     let still = ReadOnlyEngine::open(&DiskOptions::new(data)).unwrap();
     let database = database::Database::open(Arc::new(still), Arc::new(database::SystemClock), 1).unwrap();
-    let server = Arc::new(server::Server::new(Settings::default(), database));
+    let server = Arc::new(server::Server::new(Settings::default(), database).unwrap());
     let mut local = LocalConnection::of_server(&server);
     let mut ask = |command: &str| local.command(parse(command).unwrap().view()).unwrap();
     let valid = ask("{validate: 'c', full: true, $db: 'test'}");

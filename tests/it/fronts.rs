@@ -36,7 +36,7 @@ impl Fronts {
                 ephemeral: true,
                 ..Settings::default()
             };
-            fronts.serve(Arc::new(Server::new(settings, database)))
+            fronts.serve(Arc::new(Server::new(settings, database).unwrap()))
         });
         (fronts, addresses)
     }

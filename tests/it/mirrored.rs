@@ -66,7 +66,7 @@ impl Mirrored {
             },
             ..Settings::default()
         };
-        let server = Arc::new(server::Server::new(settings, database));
+        let server = Arc::new(server::Server::new(settings, database).unwrap());
         let ended = Arc::new(AtomicBool::new(false));
         let checkpoints = {
             let ended = ended.clone();

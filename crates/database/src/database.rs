@@ -8,7 +8,7 @@ use crate::catalog::collection::Collection;
 use crate::catalog::history::{History, SnapshotWindow, View};
 use crate::catalog::{self, Catalog};
 use crate::changes::open_transaction::Transactions;
-use crate::changes::retry_record::{SeenRetries, StoredRetry};
+use crate::changes::retry_record::SeenRetries;
 use crate::clock::Clock;
 use crate::cursor::{Cursor, Cursors};
 use crate::exec::{PeekedStream, RecordStream};
@@ -85,8 +85,6 @@ pub struct Database {
     pub(crate) term: AtomicU32,
     /// True if retryable writes are recorded: the engine outlives the process.
     pub(crate) records_retries: bool,
-    /// Records found at opening, until they are taken.
-    pub(crate) recovered_retries: Mutex<Vec<StoredRetry>>,
     pub(crate) seen_retries: SeenRetries,
     /// Number of writes to users and roles.
     pub(crate) access_generation: AtomicU64,
@@ -132,14 +130,12 @@ pub struct Counters {
 }
 
 impl Database {
-    /// Returns a database on a store, with the catalog of a generation and the stored records of
-    /// retryable writes.
+    /// Returns a database on a store, with the catalog of a generation.
     pub(crate) fn new(
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
         seed: u64,
         published: (u64, Arc<Catalog>),
-        recovered_retries: Vec<StoredRetry>,
     ) -> Database {
         let present = clock.clone();
         let [_, process @ .., _, _] = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes();
@@ -167,7 +163,6 @@ impl Database {
             pre_image_seconds: AtomicI64::new(0),
             strict: Strict::default(),
             known_specs: KnownSpecs::default(),
-            recovered_retries: Mutex::new(recovered_retries),
             seen_retries: SeenRetries::default(),
             access_generation: AtomicU64::new(1),
             cursors: Cursors::new(seed),

@@ -1,11 +1,10 @@
-//! Opening of a database: reads the catalog and the records of an earlier process, and starts the
-//! log.
+//! Opening of a database: reads the catalog and starts the log.
 
 use crate::catalog::{self, Catalog};
 use crate::changes::retry_record;
 use crate::clock::Clock;
 use crate::database::Database;
-use crate::keys::CATALOG;
+use crate::keys::{CATALOG, RETRIES};
 use crate::storage_error;
 use base::{Result, err};
 use std::sync::Arc;
@@ -42,10 +41,6 @@ impl Database {
     pub fn open_on(store: Arc<dyn Store>, clock: Arc<dyn Clock>, seed: u64) -> Result<Arc<Database>> {
         let is_new = store.engine().latest_time() == 0;
         prepare(store.as_ref())?;
-        let recovered_retries = match store.engine().has_journal() {
-            true => retry_record::open(store.engine().as_ref())?,
-            false => Vec::new(),
-        };
         let lock = store.lock(&mut || true).map_err(storage_error)?;
         let mut lock = lock.ok_or_else(|| err!(InternalError, "commits are held up"))?;
         let read_view = lock.read_view();
@@ -61,7 +56,7 @@ impl Database {
         let abandoned = read.abandoned;
         let published = (generation, Arc::new(read.catalog));
         drop_trees(lock, &abandoned)?;
-        let database = Arc::new(Database::new(store, clock, seed, published, recovered_retries));
+        let database = Arc::new(Database::new(store, clock, seed, published));
         database.open_log(is_new)?;
         let synced = Arc::downgrade(&database);
         database.engine().when_durable(Arc::new(move || {
@@ -82,9 +77,14 @@ impl Database {
     }
 }
 
-/// Creates the catalog's tree if it does not exist.
+/// Creates the trees of the catalog and of the retry records if they do not exist.
 fn prepare(store: &dyn Store) -> Result<()> {
-    retry_record::make_tree(store.engine().as_ref(), CATALOG)
+    let engine = store.engine().as_ref();
+    retry_record::make_tree(engine, CATALOG)?;
+    match engine.has_journal() {
+        true => retry_record::make_tree(engine, RETRIES),
+        false => Ok(()),
+    }
 }
 
 /// Drops the trees of index builds that a crash has ended. Catalog entries name them until their

@@ -87,12 +87,14 @@ impl Drop for Server {
 
 impl Server {
     /// Creates a server for this database with these commands. It does not listen yet.
+    ///
+    /// Errors: the records of retryable writes cannot be read.
     pub(crate) fn with_commands(
         commands: Commands,
         settings: Settings,
         database: Arc<Database>,
         seed: u64,
-    ) -> Server {
+    ) -> Result<Server> {
         if settings.strict {
             database.enable_strict_mode();
         }
@@ -100,7 +102,7 @@ impl Server {
         let seconds = (database.now_millis() / 1000) as u32;
         let process = std::array::from_fn(|i| (seed >> (8 * i)) as u8);
         let sessions = Arc::new(Sessions::new(seed, database.clock().clone()));
-        sessions.restore(database.take_retries(), settings.shared);
+        database.visit_retries(&mut |record| sessions.restore(record, settings.shared))?;
         database.set_blocking_hook(|work| in_place(work));
         let counters = Counters::new(commands.count);
         let auth = Auth::new(&settings, database.clone(), commands.requirements_of);
@@ -135,7 +137,7 @@ impl Server {
         if server.set().is_some() {
             server.set_settings.load(&server.database);
         }
-        server
+        Ok(server)
     }
 
     /// Returns the URL of the HTTP endpoint once it listens.

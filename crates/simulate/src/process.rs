@@ -61,7 +61,8 @@ impl Starter {
             auth: self.has_logins,
             ..Settings::default()
         };
-        let server = Arc::new(Server::with_seed(settings, database, seed));
+        let server = Server::with_seed(settings, database, seed);
+        let server = Arc::new(server.map_err(|error| format!("creating the server: {error}"))?);
         Ok(Process { engine, server, background: SimulatedBackground::default() })
     }
 }

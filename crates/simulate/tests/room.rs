@@ -74,7 +74,7 @@ fn start_as(replica_set: Option<&str>) -> (Arc<Lagging>, Arc<Server>) {
     let log = replica_set.map(|_| LogOptions { bytes: 1 << 20 });
     let database = Database::open_with(engine.clone(), clock, 7, log).unwrap();
     let settings = Settings { replica_set: replica_set.map(str::to_string), ..Settings::default() };
-    (engine, Arc::new(Server::with_seed(settings, database, 7)))
+    (engine, Arc::new(Server::with_seed(settings, database, 7).unwrap()))
 }
 
 /// Sends a command.

@@ -3,7 +3,7 @@
 //! Clients generate the UUIDs of their sessions, so two users may use the same UUID. A session id
 //! therefore consists of the UUID and a digest of the user.
 
-use crate::keys::{RETRIES, corrupted};
+use crate::keys::corrupted;
 use crate::storage_error;
 use base::Result;
 use base::bson::{Builder, Document, DocumentBuf};
@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::time::Duration;
 use storage::time;
-use storage::{Batch, Direction, Engine, Ident, Key, Range, Value};
+use storage::{Batch, Engine, Ident, Key, Value};
 
 /// Size of the session's UUID and the statement number in a record's key. The digest of a user
 /// follows, if the session has a user.
@@ -39,7 +39,7 @@ pub struct RetryKey {
     pub statement: i32,
 }
 
-/// A record read at the opening of the database.
+/// A stored record.
 #[derive(Clone, PartialEq, Debug)]
 pub struct StoredRetry {
     /// The statement.
@@ -176,18 +176,6 @@ pub(crate) fn make_tree(engine: &dyn Engine, tree: Ident) -> Result<()> {
         }
     }
     Err(storage_error(storage::Error::WriteConflict))
-}
-
-/// Creates the records' tree if it does not exist, and reads it.
-pub(crate) fn open(engine: &dyn Engine) -> Result<Vec<StoredRetry>> {
-    make_tree(engine, RETRIES)?;
-    let snapshot = engine.snapshot();
-    let mut statements = Vec::new();
-    let mut records = snapshot.scan(RETRIES, Range::all(), Direction::Forward).map_err(storage_error)?;
-    while let Some((key, value)) = records.next().map_err(storage_error)? {
-        statements.extend(from_entry(key, &value)?.statements());
-    }
-    Ok(statements)
 }
 
 /// Digest of the user without access control: SHA-256 of the empty string, as in MongoDB.

@@ -72,9 +72,19 @@ impl Database {
         retry.filter(|_| self.records_retries || self.logs())
     }
 
-    /// Returns the records of an earlier process, sorted by session. Later calls return nothing.
-    pub fn take_retries(&self) -> Vec<StoredRetry> {
-        std::mem::take(&mut *self.recovered_retries.lock())
+    /// Calls `visit` with the record of each statement, sorted by session.
+    ///
+    /// Errors: DataCorruptionDetected, storage errors.
+    pub fn visit_retries(&self, visit: &mut dyn FnMut(StoredRetry)) -> Result<()> {
+        if !self.records_retries {
+            return Ok(());
+        }
+        let snapshot = self.engine().snapshot();
+        let mut records = snapshot.scan(RETRIES, Range::all(), Direction::Forward).map_err(storage_error)?;
+        while let Some((key, value)) = records.next().map_err(storage_error)? {
+            from_entry(key, &value)?.statements().for_each(&mut *visit);
+        }
+        Ok(())
     }
 
     /// Removes the records for which `is_live` returns false. Returns their number.
@@ -319,6 +329,12 @@ mod tests {
             .unwrap();
     }
 
+    fn retries(database: &Database) -> Vec<StoredRetry> {
+        let mut found = Vec::new();
+        database.visit_retries(&mut |record| found.push(record)).unwrap();
+        found
+    }
+
     fn disk(files: &FaultyFiles) -> Arc<dyn Engine> {
         Arc::new(DiskEngine::open_on(Arc::new(files.clone()), &DiskOptions::new("/data")).unwrap())
     }
@@ -334,18 +350,43 @@ mod tests {
         let files = files.restart(Loss::Nothing);
         drop(database);
         let database = open_at(disk(&files));
-        let found = database.take_retries();
+        let found = retries(&database);
         assert_eq!(
             found.iter().map(|f| f.key).collect::<Vec<_>>(),
             [key(1, 2, 0), key(1, 1, 1), key(2, 1, 0)]
         );
         assert!(found.iter().all(|found| found.millis == 5_000 && found.answer == DocumentBuf::empty()));
         assert!(found.iter().all(|found| found.time.is_some_and(|time| time >> 32 == 5)));
-        assert!(database.take_retries().is_empty());
         assert_eq!(database.reap_retries(&|key| key.session == anonymous(1) && key.number == 2).unwrap(), 2);
         drop(database);
         let database = open_at(disk(&files));
-        assert_eq!(database.take_retries().len(), 1);
+        assert_eq!(retries(&database).len(), 1);
+    }
+
+    #[test]
+    fn a_visit_holds_one_record() {
+        const BYTES: i64 = 1 << 20;
+        let files = FaultyFiles::new();
+        let database = open_at(disk(&files));
+        let mut answer = Builder::new();
+        answer.append(c"text", &"x".repeat(BYTES as usize));
+        let answer = answer.finish();
+        for session in 0..16 {
+            let key = RetryKey { session: anonymous(session), number: 1, statement: 0 };
+            let mut changes = Changes::default();
+            database.record_retry(&mut changes, Some((key, answer.view()))).unwrap();
+            database.apply(&database.operation(0), &mut changes).unwrap();
+        }
+        let (begun, mut visited) = (base::memory::allocated(), 0);
+        database
+            .visit_retries(&mut |record| {
+                assert_eq!(record.answer, answer);
+                let held = base::memory::allocated() - begun;
+                assert!((BYTES..4 * BYTES).contains(&held), "{held} bytes");
+                visited += 1;
+            })
+            .unwrap();
+        assert_eq!(visited, 16);
     }
 
     #[test]

@@ -57,12 +57,16 @@ impl Drop for LocalConnection {
 
 impl Server {
     /// Creates a server of this database. It does not listen yet.
-    pub fn new(settings: Settings, database: Arc<Database>) -> Server {
+    ///
+    /// Errors: the records of retryable writes cannot be read.
+    pub fn new(settings: Settings, database: Arc<Database>) -> base::Result<Server> {
         Server::with_seed(settings, database, seed())
     }
 
     /// Creates a server whose random numbers start from this seed.
-    pub fn with_seed(settings: Settings, database: Arc<Database>, seed: u64) -> Server {
+    ///
+    /// Errors: as [`new`](Self::new).
+    pub fn with_seed(settings: Settings, database: Arc<Database>, seed: u64) -> base::Result<Server> {
         let commands = Commands {
             count: table::ROWS.len(),
             requirements_of: |name| table::find(name).map(|command| command.requirements),
@@ -84,7 +88,7 @@ mod tests {
     fn commands_run_without_a_socket() {
         let engine = Arc::new(storage::MemoryEngine::new());
         let database = Database::open(engine, Arc::new(SystemClock), 1).unwrap();
-        let server = Arc::new(Server::new(Settings::default(), database));
+        let server = Arc::new(Server::new(Settings::default(), database).unwrap());
         let mut connection = LocalConnection::new(&server);
         let mut hello = Builder::new();
         hello.append(c"hello", 1).append(c"maxAwaitTimeMS", 5).begin_document(c"topologyVersion");

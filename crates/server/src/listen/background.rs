@@ -142,7 +142,7 @@ mod tests {
         let log = Some(LogOptions { bytes: 1 << 20 });
         let database = Database::open_with(engine, Arc::new(SystemClock), 1, log).unwrap();
         let settings = Settings { replica_set: Some("rs0".to_string()), ..Settings::default() };
-        let server = Arc::new(Server::new(settings, database));
+        let server = Arc::new(Server::new(settings, database).unwrap());
         let mut connection = SimulatedConnection::new(&server);
         let mut number = |command: &str, field: &str| {
             let command = extended_json::parse(command).unwrap();

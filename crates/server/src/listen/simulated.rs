@@ -137,7 +137,7 @@ mod tests {
         let log = Some(LogOptions { bytes: 1 << 20 });
         let database = Database::open_with(engine, Arc::new(SystemClock), 1, log).unwrap();
         let settings = Settings { replica_set: Some("rs0".to_string()), ..Settings::default() };
-        Arc::new(Server::new(settings, database))
+        Arc::new(Server::new(settings, database).unwrap())
     }
 
     fn send(connection: &mut SimulatedConnection, command: &str) -> Advance {

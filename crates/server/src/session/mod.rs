@@ -231,33 +231,31 @@ impl Sessions {
         TIMEOUT_SECONDS + (time::since(self.start).as_millis() as i64 + shift).max(0) as u64 / 1000
     }
 
-    /// Restores the sessions of an earlier process from their records. Their age is the time of
-    /// their last write.
+    /// Restores the session of an earlier process from one of its records. Its age is the time of its last write.
     ///
     /// On a shared store only the number of a committed transaction is restored. Its outcome is
     /// read from the store.
-    pub(crate) fn restore(&self, records: Vec<StoredRetry>, shared: bool) {
-        let (now, now_millis) = (self.seconds(), self.clock.now_millis());
-        for StoredRetry { key, millis, answer, time } in records {
-            let unused = now_millis.saturating_sub(millis).max(0) as u64 / 1000;
-            if unused >= TIMEOUT_SECONDS {
-                continue;
-            }
-            // Sessions above the limit are dropped as if they had ended.
-            let Ok(session) = self.touch(key.session) else { return };
-            let newest = session.newest_write();
-            if newest.is_none() && !session.has_transaction() {
-                session.last_use.store(now - unused, Ordering::Relaxed);
-            }
-            session.last_use.fetch_max(now - unused, Ordering::Relaxed);
-            if key.is_commit() && !shared {
-                let cluster_time = time.unwrap_or_default();
-                session.restore_transaction(key.number, Committed { cluster_time, ..Committed::default() });
-                continue;
-            }
-            if newest.is_none_or(|newest| newest <= key.number) && session.begin_write(key.number).is_ok() {
-                session.record(key.number, key.statement, answer);
-            }
+    pub(crate) fn restore(&self, record: StoredRetry, shared: bool) {
+        let StoredRetry { key, millis, answer, time } = record;
+        let now = self.seconds();
+        let unused = self.clock.now_millis().saturating_sub(millis).max(0) as u64 / 1000;
+        if unused >= TIMEOUT_SECONDS {
+            return;
+        }
+        // Sessions above the limit are dropped as if they had ended.
+        let Ok(session) = self.touch(key.session) else { return };
+        let newest = session.newest_write();
+        if newest.is_none() && !session.has_transaction() {
+            session.last_use.store(now - unused, Ordering::Relaxed);
+        }
+        session.last_use.fetch_max(now - unused, Ordering::Relaxed);
+        if key.is_commit() && !shared {
+            let cluster_time = time.unwrap_or_default();
+            session.restore_transaction(key.number, Committed { cluster_time, ..Committed::default() });
+            return;
+        }
+        if newest.is_none_or(|newest| newest <= key.number) && session.begin_write(key.number).is_ok() {
+            session.record(key.number, key.statement, answer);
         }
     }
 
@@ -465,8 +463,9 @@ mod tests {
             time: Some(7),
         };
         let stale = record(1, 4, 2, 3);
-        sessions
-            .restore(vec![record(1, 5, 0, 2), record(1, 5, 1, 1), stale.clone(), record(2, 9, 0, 31)], false);
+        for stored in [record(1, 5, 0, 2), record(1, 5, 1, 1), stale.clone(), record(2, 9, 0, 31)] {
+            sessions.restore(stored, false);
+        }
         assert_eq!(sessions.len(), 1);
         let session = sessions.touch(id(1)).unwrap();
         assert!(!session.begin_write(5).unwrap());
@@ -484,11 +483,11 @@ mod tests {
         let key = RetryKey { session: id(1), number: 3, statement: i32::MIN };
         let millis = SystemClock.now_millis() - 60_000;
         let record = StoredRetry { key, millis, answer: DocumentBuf::empty(), time: Some(7) };
-        sessions.restore(vec![record.clone()], true);
+        sessions.restore(record.clone(), true);
         assert!(!sessions.touch(id(1)).unwrap().has_transaction());
         sessions.end(&id(1));
         assert!(!sessions.needs_record(&key));
-        sessions.restore(vec![record], false);
+        sessions.restore(record, false);
         let session = sessions.touch(id(1)).unwrap();
         assert!(session.has_transaction() && session.newest_write().is_none());
         assert!(sessions.needs_record(&key));

@@ -28,7 +28,7 @@ fn server_of(settings: Settings) -> Arc<Server> {
     let engine = Arc::new(storage::MemoryEngine::new());
     let log = settings.replica_set.is_some().then_some(LogOptions { bytes: 1 << 20 });
     let database = Database::open_with(engine, Arc::new(SystemClock), 1, log).unwrap();
-    let server = Arc::new(Server::new(settings, database));
+    let server = Arc::new(Server::new(settings, database).unwrap());
     let mut system = LocalConnection::of_server(&server);
     let mut run = |build: &dyn Fn(&mut Builder)| {
         let mut command = Builder::new();

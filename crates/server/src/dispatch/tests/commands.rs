@@ -37,7 +37,7 @@ impl Client {
     fn on(engine: Arc<dyn storage::Engine>, settings: Settings) -> Client {
         let log = settings.replica_set.is_some().then_some(LogOptions { bytes: 1 << 20 });
         let database = Database::open_with(engine, Arc::new(SystemClock), 1, log).unwrap();
-        let server = Server::new(settings, database);
+        let server = Server::new(settings, database).unwrap();
         let activity = server.activities.open(([127, 0, 0, 1], 50_000).into());
         let state = ConnectionState::new(activity, ([127, 0, 0, 1], 27_017).into());
         Client { server, state, request: None }

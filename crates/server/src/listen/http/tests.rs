@@ -18,7 +18,7 @@ fn server_of(settings: Settings) -> Arc<Server> {
     let database = Database::open(engine, Arc::new(SystemClock), 1).unwrap();
     let options =
         HttpOptions { address: ([127, 0, 0, 1], 0).into(), names: vec!["metrics.example".to_string()] };
-    Arc::new(Server::new(Settings { http: Some(options), ..settings }, database))
+    Arc::new(Server::new(Settings { http: Some(options), ..settings }, database).unwrap())
 }
 
 /// Returns a server with access control and two users, one with monitoring privileges.

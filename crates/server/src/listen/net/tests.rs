@@ -24,7 +24,7 @@ impl Running {
 
     pub(super) fn on(engine: Arc<dyn storage::Engine>, settings: Settings) -> Running {
         let database = Database::open(engine, Arc::new(SystemClock), 1).unwrap();
-        let server = Arc::new(Server::new(settings, database));
+        let server = Arc::new(Server::new(settings, database).unwrap());
         let (send, receive) = mpsc::channel();
         let its_server = server.clone();
         let thread =

@@ -24,7 +24,7 @@ fn guarded() -> Arc<Server> {
     let engine = Arc::new(storage::MemoryEngine::new());
     let log = Some(LogOptions { bytes: 1 << 20 });
     let database = Database::open_with(engine, Arc::new(SystemClock), 1, log).unwrap();
-    Arc::new(Server::new(settings, database))
+    Arc::new(Server::new(settings, database).unwrap())
 }
 
 fn parse(text: &str) -> DocumentBuf {
