@@ -232,7 +232,7 @@ impl Context {
     ///
     /// Errors: interruption.
     #[inline]
-    pub(crate) fn steps(&self, steps: usize) -> Result<()> {
+    pub fn steps(&self, steps: usize) -> Result<()> {
         // Only the operation's thread counts. A count lost between two threads only delays the next check.
         let taken = self.steps.load(Relaxed).saturating_add(steps);
         if taken < STEPS_PER_CHECK {

@@ -36,6 +36,9 @@ use storage::{Direction, Range, mark, mutant};
 /// tests can run between groups.
 const LOADED_AT_ONCE: usize = if cfg!(debug_assertions) { 3 } else { 512 };
 
+/// Size of the entries after which a group ends, in bytes.
+const LOADED_BYTES: usize = 1 << 20;
+
 /// Number of times that a build starts again because of writes before it ends with DuplicateKey.
 const RESTARTS_MAX: usize = 20;
 
@@ -264,10 +267,13 @@ impl IndexBuild<'_> {
         );
         loop {
             self.operation.check()?;
+            let mut bytes: usize = chunk.iter().map(|entry| entry.bytes.len()).sum();
             while chunk.len() < LOADED_AT_ONCE
+                && bytes < LOADED_BYTES
                 && let Some(entry) = next_entry(sorter)?
             {
                 progress.advance();
+                bytes += entry.bytes.len();
                 chunk.push(entry);
             }
             if chunk.is_empty() {
@@ -368,4 +374,38 @@ pub(super) fn shared_keys(
         group.push(entry.record());
     }
     end(&mut group).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::index::IndexSpec;
+    use crate::{Database, InsertRequest, ManualClock, Operation, Scope};
+    use base::Namespace;
+    use base::bson::extended_json::parse;
+    use query::Context;
+    use std::sync::Arc;
+    use storage::MemoryEngine;
+
+    #[test]
+    fn long_keys_are_loaded_in_small_groups() {
+        let database =
+            Database::open(Arc::new(MemoryEngine::new()), Arc::new(ManualClock::new(0)), 7).unwrap();
+        let namespace = Namespace::parse("test.c").unwrap();
+        let context = Arc::new(Context::for_tests());
+        let scope = Scope::new(&Arc::new(Operation::new(0)), &namespace, &context);
+        for id in 0..3 {
+            let document = format!("{{_id: {id}, short: {id}, long: '{}'}}", "x".repeat(super::LOADED_BYTES));
+            let document = parse(&document).unwrap();
+            let request = InsertRequest { document: document.view(), bypass_validation: false };
+            database.insert(&scope, request).unwrap();
+        }
+        let commits = |field| {
+            let before = database.store.latest_position().0;
+            let spec = parse(&format!("{{key: {{{field}: 1}}, name: '{field}'}}")).unwrap();
+            let spec = IndexSpec::parse(spec.view(), &namespace, &context).unwrap();
+            database.create_indexes(&Operation::new(0), &namespace, [spec], &context).unwrap();
+            database.store.latest_position().0 - before
+        };
+        assert_eq!(commits("long"), commits("short") + 2);
+    }
 }

@@ -9,11 +9,11 @@ mod sphere;
 use super::{DocumentKeys, IndexSpec, KeyKind, KeyPart};
 use base::bson::{Builder, Document, FieldName, PathComponent, Value, ValueBuf};
 use base::{Result, bail, err};
-use query::Collation;
 use query::geo::Geometry;
 use query::geo::cells::Covering;
 use query::geo::hash::Grid;
 use query::matcher::{Center, Geo, Near, Relation};
+use query::{Collation, Context};
 use sphere::Sphere;
 
 /// Option field with the version of a `2dsphere` index.
@@ -123,10 +123,11 @@ impl GeoIndex {
         spec: &IndexSpec,
         document: Document<'_>,
         document_keys: &mut DocumentKeys,
+        context: &Context,
     ) -> Result<()> {
         match self {
-            GeoIndex::Sphere(sphere) => sphere.keys(spec, document, document_keys),
-            GeoIndex::Flat(grid) => flat::keys(grid, spec, document, document_keys),
+            GeoIndex::Sphere(sphere) => sphere.keys(spec, document, document_keys, context),
+            GeoIndex::Flat(grid) => flat::keys(grid, spec, document, document_keys, context),
         }
     }
 }

@@ -33,6 +33,11 @@ pub struct DocumentKeys {
 }
 
 impl DocumentKeys {
+    /// Returns the size of the key strings.
+    pub(crate) fn bytes(&self) -> usize {
+        self.keys.iter().map(|key| key.key_string.len()).sum()
+    }
+
     /// Whether a key has these values, of any types.
     pub(crate) fn has_key_string(&self, key_string: &[u8]) -> bool {
         self.keys.binary_search_by(|key| key.key_string.as_slice().cmp(key_string)).is_ok()
@@ -48,7 +53,7 @@ impl IndexSpec {
     /// Returns the keys of a document.
     ///
     /// Errors: CannotIndexParallelArrays, 16746 for an ambiguous numeric component, 16766 for an array in a hashed
-    /// field.
+    /// field, interruption.
     pub fn keys_of(&self, document: Document<'_>, context: &Context) -> Result<DocumentKeys> {
         let mut document_keys = DocumentKeys::default();
         if let Some(partial) = &self.partial
@@ -57,15 +62,15 @@ impl IndexSpec {
             return Ok(document_keys);
         }
         if let Some(text) = &self.text {
-            self.text_keys(text, document, &mut document_keys)?;
+            self.text_keys(text, document, &mut document_keys, context)?;
         } else if let Some(geo) = &self.geo {
-            geo.keys(self, document, &mut document_keys)?;
+            geo.keys(self, document, &mut document_keys, context)?;
         } else if let Some(wildcard) = &self.wildcard {
-            self.wildcard_keys(wildcard, document, &mut document_keys)?;
-        } else if self.single_key(document, &mut document_keys) {
+            self.wildcard_keys(wildcard, document, &mut document_keys, context)?;
+        } else if self.single_key(document, &mut document_keys, context)? {
             return Ok(document_keys);
         } else {
-            self.plain_keys(document, &mut document_keys)?;
+            self.plain_keys(document, &mut document_keys, context)?;
         }
         if document_keys.keys.len() > 1 {
             document_keys.keys.sort_unstable();
@@ -98,7 +103,12 @@ impl IndexSpec {
     }
 
     /// Adds the keys of an ordinary or compound index.
-    fn plain_keys(&self, document: Document<'_>, document_keys: &mut DocumentKeys) -> Result<()> {
+    fn plain_keys(
+        &self,
+        document: Document<'_>,
+        document_keys: &mut DocumentKeys,
+        context: &Context,
+    ) -> Result<()> {
         document_keys.multikey = vec![0; self.parts.len()];
         let DocumentKeys { keys, multikey } = document_keys;
         let paths = self.parts.iter().map(|part| &part.path);
@@ -107,24 +117,25 @@ impl IndexSpec {
             paths,
             &mut |part, behind| self.note_array(part, behind, multikey),
             &mut |values| {
-                if !self.sparse || values.iter().any(Option::is_some) {
-                    keys.push(self.key_of(values));
+                if self.sparse && !values.iter().any(Option::is_some) {
+                    return Ok(());
                 }
-                Ok(())
+                push_key(keys, self.key_of(values), context)
             },
         )
     }
 
     /// Adds a key for each leaf, combined with the key of the other parts.
     ///
-    /// Errors: 7246301 for an array in another part.
+    /// Errors: 7246301 for an array in another part, interruption.
     fn wildcard_keys(
         &self,
         wildcard: &Wildcard,
         document: Document<'_>,
         document_keys: &mut DocumentKeys,
+        context: &Context,
     ) -> Result<()> {
-        let leaves = wildcard.leaves(document);
+        let leaves = wildcard.leaves(document, context)?;
         document_keys.multikey = vec![0; self.multikey_words()];
         let DocumentKeys { keys, multikey } = document_keys;
         let (parts, by_path) = multikey.split_at_mut(self.parts.len());
@@ -143,30 +154,34 @@ impl IndexSpec {
             },
             &mut |values| {
                 let (before, after) = values.split_at(wildcard.part.min(values.len()));
-                keys.extend(leaves.list.iter().map(|(path, value)| {
+                leaves.list.iter().try_for_each(|(path, value)| {
                     let values = before.iter().copied().chain([Some(*value)]).chain(after.iter().copied());
-                    self.key_with(values, Some((wildcard.part, path)))
-                }));
-                Ok(())
+                    push_key(keys, self.key_with(values, Some((wildcard.part, path))), context)
+                })
             },
         )
     }
 
     /// Adds the key of the most frequent kind of index, on one top-level field without an array. Returns false if this
     /// simple case does not apply.
-    fn single_key(&self, document: Document<'_>, document_keys: &mut DocumentKeys) -> bool {
-        let [part] = &*self.parts else { return false };
+    fn single_key(
+        &self,
+        document: Document<'_>,
+        document_keys: &mut DocumentKeys,
+        context: &Context,
+    ) -> Result<bool> {
+        let [part] = &*self.parts else { return Ok(false) };
         if part.kind == KeyKind::Hashed || part.path.components().len() != 1 {
-            return false;
+            return Ok(false);
         }
         let value = document.get(part.path.as_str());
         if matches!(value, Some(Value::Array(_))) {
-            return false;
+            return Ok(false);
         }
         if value.is_some() || !self.sparse {
-            document_keys.keys.push(self.key_of(&[value]));
+            push_key(&mut document_keys.keys, self.key_of(&[value]), context)?;
         }
-        true
+        Ok(true)
     }
 
     /// Sets the multikey bit of the component whose array fans out.
@@ -209,9 +224,25 @@ impl IndexSpec {
                 }
             }
         }
+        builder.into()
+    }
+}
+
+impl From<KeyBuilder> for KeyOf {
+    fn from(builder: KeyBuilder) -> KeyOf {
         let (key_string, type_bits) = builder.into_parts();
         KeyOf { key_string, type_bits }
     }
+}
+
+/// Adds a key of a document. Checks the operation's memory at intervals: keys may take more memory than any document.
+///
+/// Errors: interruption.
+#[inline]
+pub(super) fn push_key(keys: &mut SmallVec<[KeyOf; 1]>, key: KeyOf, context: &Context) -> Result<()> {
+    context.steps(1 + key.key_string.len() / 1024)?;
+    keys.push(key);
+    Ok(())
 }
 
 // Reads the indexed values from a key, for covered plans and for error messages.
@@ -284,8 +315,11 @@ fn key_value(index: &Index, key: &KeyOf) -> DocumentBuf {
 #[cfg(test)]
 mod tests {
     use crate::index::keys::*;
-    use base::Namespace;
     use base::bson::extended_json;
+    use base::{ErrorCode, Namespace};
+    use query::Interrupt;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
     #[test]
     fn keys_are_same_if_all_their_fields_are() {
@@ -327,5 +361,51 @@ mod tests {
         }
         // Each document with itself in five indexes, and those that differ in other fields.
         assert!(same > 5 * documents.len(), "{same}");
+    }
+
+    /// Ends the operation after this number of checks.
+    struct Limit(AtomicUsize);
+
+    impl Interrupt for Limit {
+        fn check(&self) -> Result<()> {
+            match self.0.fetch_sub(1, Relaxed) {
+                1 => Err(err!(ExceededMemoryLimit, "the limit")),
+                _ => Ok(()),
+            }
+        }
+    }
+
+    #[test]
+    fn many_bytes_of_keys_end_the_operation() {
+        let long = "x".repeat(100_000);
+        let list = |item: &dyn Fn(i32) -> String| (0..170).map(item).collect::<Vec<_>>().join(", ");
+        let numbers = list(&|at| at.to_string());
+        let words = list(&|at| format!("word{at}"));
+        let pairs = list(&|at| format!("[{at}, 1]"));
+        let points = list(&|at| format!("{{p: {{type: 'Point', coordinates: [{at}, 1]}}}}"));
+        for (key, document) in [
+            ("{a: 1, b: 1}", format!("{{a: '{long}', b: [{numbers}]}}")),
+            ("{a: 1, b: -1, c: 1}", format!("{{a: '{long}', b: [{numbers}]}}")),
+            ("{'$**': 1}", format!("{{'{long}': [{numbers}]}}")),
+            ("{a: 1, 'b.$**': 1}", format!("{{a: '{long}', b: {{c: [{numbers}]}}}}")),
+            ("{a: 1, b: 'text'}", format!("{{a: '{long}', b: '{words}'}}")),
+            ("{b: '2d', a: 1}", format!("{{a: '{long}', b: [{pairs}]}}")),
+            ("{a: 1, 'b.p': '2dsphere'}", format!("{{a: '{long}', b: [{points}]}}")),
+        ] {
+            let spec = extended_json::parse(&format!("{{name: 'n', key: {key}}}")).unwrap();
+            let namespace = Namespace::parse("test.c").unwrap();
+            let spec = IndexSpec::parse(spec.view(), &namespace, &Context::for_tests()).unwrap();
+            let document = extended_json::parse(&document).unwrap();
+            let checks = |limit| {
+                let limit = Arc::new(Limit(AtomicUsize::new(limit)));
+                let keys = spec.keys_of(document.view(), &Context::new(0, 1, limit.clone()));
+                (keys, usize::MAX - limit.0.load(Relaxed))
+            };
+            let (keys, made) = checks(usize::MAX);
+            let bytes = keys.unwrap().bytes();
+            assert!(bytes > 10 << 20 && made >= bytes >> 20, "{key}: {made} checks for {bytes} bytes");
+            let error = checks(10).0.unwrap_err();
+            assert_eq!(error.code(), ErrorCode::ExceededMemoryLimit, "{key}");
+        }
     }
 }

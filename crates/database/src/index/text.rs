@@ -4,10 +4,12 @@
 //! document has a key for each of its terms: the values of the leading fields, the term, its score, and the values of
 //! the trailing fields.
 
-use super::{DocumentKeys, IndexSpec, KeyKind, KeyOf, KeyPart};
+use super::keys::push_key;
+use super::{DocumentKeys, IndexSpec, KeyKind, KeyPart};
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Path, Value};
 use base::key_string::{Decoder, KeyBuilder};
 use base::{Result, bail, err};
+use query::Context;
 use query::text::{Language, TextSpec, Version};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -278,12 +280,14 @@ fn key_term(term: &str) -> Cow<'_, str> {
 impl IndexSpec {
     /// Adds a key for each term of a document.
     ///
-    /// Errors: CannotBuildIndexKeys for an array outside of the text; 17261 and 17262 for an invalid language field.
+    /// Errors: CannotBuildIndexKeys for an array outside of the text; 17261 and 17262 for an invalid language field;
+    /// interruption.
     pub(super) fn text_keys(
         &self,
         text: &TextIndex,
         document: Document<'_>,
         document_keys: &mut DocumentKeys,
+        context: &Context,
     ) -> Result<()> {
         let extras: Vec<Option<Value<'_>>> = self
             .parts
@@ -308,8 +312,7 @@ impl IndexSpec {
                 };
                 builder.push(value, part.kind != KeyKind::Descending);
             }
-            let (key_string, type_bits) = builder.into_parts();
-            document_keys.keys.push(KeyOf { key_string, type_bits });
+            push_key(&mut document_keys.keys, builder.into(), context)?;
         }
         document_keys.multikey = vec![0; self.parts.len()];
         if let Some(bits) = document_keys.multikey.get_mut(text.prefix) {

@@ -152,11 +152,13 @@ impl Wildcard {
     }
 
     /// Returns all leaves of a document.
-    pub(crate) fn leaves<'a>(&self, document: Document<'a>) -> WildcardLeaves<'a> {
+    ///
+    /// Errors: interruption.
+    pub(crate) fn leaves<'a>(&self, document: Document<'a>, context: &Context) -> Result<WildcardLeaves<'a>> {
         let mut leaves = WildcardLeaves::default();
-        self.walk(document, &mut String::new(), true, &mut leaves);
+        self.walk(document, &mut String::new(), true, &mut leaves, context)?;
         leaves.list.sort_by(|a, b| a.0.cmp(&b.0));
-        leaves
+        Ok(leaves)
     }
 
     /// The depth of the recursion is limited by the nesting of stored documents.
@@ -166,7 +168,8 @@ impl Wildcard {
         path: &mut String,
         top: bool,
         leaves: &mut WildcardLeaves<'a>,
-    ) {
+        context: &Context,
+    ) -> Result<()> {
         leaves.ambiguous |= has_ambiguous_names(document);
         for element in document {
             let length = path.len();
@@ -178,33 +181,48 @@ impl Wildcard {
                 Value::Array(array) => {
                     let before = leaves.list.len();
                     if array.is_empty() {
-                        self.leaf(Value::Undefined, path, leaves);
+                        self.leaf(Value::Undefined, path, leaves, context)?;
                     }
-                    array.iter().for_each(|value| self.value(value, path, leaves));
+                    array.iter().try_for_each(|value| self.value(value, path, leaves, context))?;
                     if leaves.list.len() > before || self.covers(&Path::new(FieldName::trusted(path))) {
                         leaves.arrays.push(path.clone());
                     }
                 }
-                value => self.value(value, path, leaves),
+                value => self.value(value, path, leaves, context)?,
             }
             path.truncate(length);
         }
+        Ok(())
     }
 
     /// Visits a value: a non-empty document has leaves of its own, and any other value is a leaf.
-    fn value<'a>(&self, value: Value<'a>, path: &mut String, leaves: &mut WildcardLeaves<'a>) {
+    fn value<'a>(
+        &self,
+        value: Value<'a>,
+        path: &mut String,
+        leaves: &mut WildcardLeaves<'a>,
+        context: &Context,
+    ) -> Result<()> {
         match value {
-            Value::Document(inner) if !inner.is_empty() => self.walk(inner, path, false, leaves),
+            Value::Document(inner) if !inner.is_empty() => self.walk(inner, path, false, leaves, context),
             // An array in an array is one value.
-            _ => self.leaf(value, path, leaves),
+            _ => self.leaf(value, path, leaves, context),
         }
     }
 
     /// Adds a leaf if the index covers its path.
-    fn leaf<'a>(&self, value: Value<'a>, path: &str, leaves: &mut WildcardLeaves<'a>) {
+    fn leaf<'a>(
+        &self,
+        value: Value<'a>,
+        path: &str,
+        leaves: &mut WildcardLeaves<'a>,
+        context: &Context,
+    ) -> Result<()> {
+        context.steps(1 + path.len() / 1024)?;
         if self.covers(&Path::new(FieldName::trusted(path))) {
             leaves.list.push((path.to_string(), value));
         }
+        Ok(())
     }
 }
 
@@ -426,7 +444,7 @@ mod tests {
     fn leaves(key: &str, options: &str, document: &str) -> String {
         let spec = parse(&format!("{{name: 'n', key: {key}{options}}}")).unwrap();
         let document = extended_json::parse(document).unwrap();
-        let leaves = spec.wildcard.as_ref().unwrap().leaves(document.view());
+        let leaves = spec.wildcard.as_ref().unwrap().leaves(document.view(), &Context::for_tests()).unwrap();
         let list: Vec<_> = leaves.list.iter().map(|(path, value)| format!("{path}={value}")).collect();
         let arrays = leaves.arrays.iter().map(|path| format!(" *{path}")).collect::<String>();
         format!("{}{}{arrays}", if leaves.ambiguous { "?" } else { "" }, list.join(" "))

@@ -9,6 +9,7 @@ use crate::catalog::collection::{Capped, Collection, Data};
 use crate::changes::retry_record::RetryKey;
 use crate::changes::{Applied, Changes};
 use crate::database::Database;
+use crate::index::DocumentKeys;
 use crate::keys::RecordId;
 use crate::operation::Operation;
 use crate::scope::Scope;
@@ -97,7 +98,7 @@ pub(super) const OPERATIONS_MAX: usize = 400;
 /// As `OPERATIONS_MAX`, for inserts into a store that takes a round trip for each commit.
 const REMOTE_OPERATIONS_MAX: usize = 2000;
 
-/// Maximum size of the documents of one commit in bytes.
+/// Maximum size of the documents and index keys of one commit in bytes.
 pub(super) const BYTES_MAX: usize = 512 * 1024;
 
 impl Database {
@@ -293,7 +294,8 @@ impl Database {
         (operations / (1 + data.indexes.len())).max(1)
     }
 
-    /// Adds a document to the changes. Returns its size in bytes. A document of a run has no record of its own.
+    /// Adds a document to the changes. Returns its size in bytes, with its index keys. A document of a run has no
+    /// record of its own.
     ///
     /// Returns `None` if more of the oldest documents must leave a capped collection than one commit can remove. The
     /// changes then only remove documents.
@@ -312,7 +314,7 @@ impl Database {
         feature_version::check_write(planned, Document::from_valid(&document), context)?;
         let keys = keys_of(planned, Document::from_valid(&document), context)?;
         self.set_multikey(operation, planned, &keys)?;
-        let size = document.len();
+        let (size, key_bytes) = (document.len(), keys.iter().map(DocumentKeys::bytes).sum::<usize>());
         if let Some(capped) = planned.options.capped
             && !self.remove_oldest_for(operation, changes, planned, capped, size as i64, context)?
         {
@@ -324,7 +326,11 @@ impl Database {
             Some((key, _)) if in_run => changes.set_statement(*key)?,
             record => self.record_retry(changes, *record)?,
         }
-        Ok(Some(size))
+        if key_bytes > BYTES_MAX {
+            // The changes have copies of the keys.
+            operation.check()?;
+        }
+        Ok(Some(size + key_bytes))
     }
 
     /// Returns the document for storage: `_id` is first and generated if missing. Empty timestamps

@@ -281,6 +281,8 @@ impl Database {
         let bytes: Arc<[u8]> = after.into_bytes().into();
         let keys = (&old_keys[..], &new_keys[..]);
         changes.update(collection, target.id, &target.document, bytes.clone(), keys, diff)?;
+        // The changes have copies of the keys, which may take much memory.
+        operation.check()?;
         Ok(Added::Changed(DocumentCow::Shared(bytes)))
     }
 

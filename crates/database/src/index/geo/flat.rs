@@ -2,10 +2,12 @@
 //! document has a key for each of its pairs.
 
 use super::{elements, hash, number};
-use crate::index::{DocumentKeys, IndexSpec, KeyKind, KeyOf, KeyPart};
+use crate::index::keys::push_key;
+use crate::index::{DocumentKeys, IndexSpec, KeyKind, KeyPart};
 use base::bson::{Builder, Document, Value, ValueBuf, compare};
 use base::key_string::KeyBuilder;
 use base::{Result, bail, err};
+use query::Context;
 use query::geo::Position;
 use query::geo::hash::Grid;
 
@@ -30,6 +32,7 @@ pub(super) fn keys(
     spec: &IndexSpec,
     document: Document<'_>,
     document_keys: &mut DocumentKeys,
+    context: &Context,
 ) -> Result<()> {
     let Some((geo, others)) = spec.parts.split_first() else { return Ok(()) };
     let mut values: Vec<Value<'_>> = Vec::new();
@@ -68,8 +71,7 @@ pub(super) fn keys(
         for (part, value) in spec.parts.iter().skip(1).zip(&others) {
             builder.push(value.view(), part.kind != KeyKind::Descending);
         }
-        let (key_string, type_bits) = builder.into_parts();
-        document_keys.keys.push(KeyOf { key_string, type_bits });
+        push_key(&mut document_keys.keys, builder.into(), context)?;
     }
     Ok(())
 }

@@ -4,10 +4,12 @@
 //! 3, cells are numbers; earlier versions have texts.
 
 use super::{KeyRange, VERSION, elements, number};
-use crate::index::{DocumentKeys, GeoIndex, IndexSpec, KeyKind, KeyOf};
+use crate::index::keys::KeyOf;
+use crate::index::{DocumentKeys, GeoIndex, IndexSpec, KeyKind};
 use base::bson::{Document, Value, ValueBuf};
 use base::key_string::KeyBuilder;
 use base::{Result, bail, err};
+use query::Context;
 use query::geo::cells::{Covering, Levels, text};
 use query::geo::{Form, Geometry};
 
@@ -86,6 +88,7 @@ impl Sphere {
         spec: &IndexSpec,
         document: Document<'_>,
         document_keys: &mut DocumentKeys,
+        context: &Context,
     ) -> Result<()> {
         let mut parts: Vec<Vec<ValueBuf>> = Vec::with_capacity(spec.parts.len());
         let mut has_geometry = self.version == 1;
@@ -115,7 +118,7 @@ impl Sphere {
             parts.push(part_values);
         }
         if has_geometry {
-            product(spec, &parts, document_keys);
+            product(spec, &parts, document_keys, context)?;
         }
         Ok(())
     }
@@ -212,7 +215,12 @@ fn literals(values: &[Value<'_>]) -> (Vec<ValueBuf>, bool) {
 }
 
 /// Adds a key for each combination of the parts' values.
-fn product(spec: &IndexSpec, parts: &[Vec<ValueBuf>], document_keys: &mut DocumentKeys) {
+fn product(
+    spec: &IndexSpec,
+    parts: &[Vec<ValueBuf>],
+    document_keys: &mut DocumentKeys,
+    context: &Context,
+) -> Result<()> {
     let count: usize = parts.iter().map(Vec::len).product();
     for number in 0..count {
         let mut builder = KeyBuilder::new();
@@ -227,7 +235,10 @@ fn product(spec: &IndexSpec, parts: &[Vec<ValueBuf>], document_keys: &mut Docume
                 }
             }
         }
-        let (key_string, type_bits) = builder.into_parts();
-        document_keys.keys.push(KeyOf { key_string, type_bits });
+        let key: KeyOf = builder.into();
+        // Only the other parts can be long.
+        context.steps(key.key_string.len() / 1024)?;
+        document_keys.keys.push(key);
     }
+    Ok(())
 }

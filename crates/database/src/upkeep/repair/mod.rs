@@ -198,8 +198,9 @@ fn is_head(value: &[u8]) -> bool {
         && SavedStates::default().opens(Document::from_valid(value)).is_ok_and(|opens| opens)
 }
 
-/// Number of changes after which a batch of index keys is committed.
+/// Number of changes, and bytes of index keys, after which a batch is committed.
 const BATCH: usize = 2000;
+const BATCH_BYTES: usize = 1 << 20;
 
 /// Prefix of collections for documents that had to be moved.
 const LOST_AND_FOUND: &str = "local.lost_and_found.";
@@ -212,47 +213,53 @@ enum Fault {
     Duplicate(String),
 }
 
-/// Keys in the present batch, which the engine does not have yet.
-type PendingKeys = BTreeSet<(Ident, Key)>;
+/// Changes that the engine does not have yet.
+#[derive(Default)]
+struct Pending {
+    batch: Batch,
+    /// The keys of unique indexes in the batch.
+    unique: BTreeSet<(Ident, Key)>,
+    /// Bytes of the keys in the batch.
+    bytes: usize,
+}
 
 impl Repair<'_> {
     /// Checks a collection and rebuilds its indexes. `key` is the key of its catalog entry.
     fn rebuild(&mut self, key: &Key, collection: Collection) -> Result<()> {
         let Some(data) = &collection.data else { return Ok(()) };
-        let mut batch = Batch::new();
+        let mut cleared = Batch::new();
         let blank = |index: &Arc<Index>| Arc::new(index.over(index.ident, false, index.since_millis));
         let indexes = data.indexes.iter().map(blank).collect();
-        data.indexes.iter().for_each(|index| batch.clear(index.ident));
-        self.commit(std::mem::take(&mut batch))?;
+        data.indexes.iter().for_each(|index| cleared.clear(index.ident));
+        self.commit(cleared)?;
         let data = Data { indexes, ..data.clone() };
         let collection = Collection { data: Some(data.clone()), ..collection };
         let (mut moved, mut removed, mut records) = (Vec::new(), 0, 0);
-        let mut fresh = PendingKeys::new();
+        let mut pending = Pending::default();
         // Documents are read from this snapshot, whatever later batches change.
         let snapshot = self.engine.snapshot();
         let mut documents =
             snapshot.scan(data.ident, Range::all(), Direction::Forward).map_err(storage_error)?;
         while let Some((key, value)) = documents.next().map_err(storage_error)? {
-            match self.index(&collection, &data, key, &value, &mut batch, &mut fresh)? {
+            match self.index(&collection, &data, key, &value, &mut pending)? {
                 None => records += 1,
                 Some(Fault::Invalid(message)) => {
                     removed += 1;
-                    batch.delete(data.ident, key);
+                    pending.batch.delete(data.ident, key);
                     self.note(format!("{}: a record is lost: {message}", collection.namespace));
                 }
                 Some(Fault::Duplicate(index)) => {
                     removed += 1;
-                    batch.delete(data.ident, key);
+                    pending.batch.delete(data.ident, key);
                     moved.push((index, value.to_value()));
                 }
             }
-            if batch.len() >= BATCH {
-                self.commit(std::mem::take(&mut batch))?;
-                fresh.clear();
+            if pending.batch.len() >= BATCH || pending.bytes >= BATCH_BYTES {
+                self.commit(std::mem::take(&mut pending).batch)?;
             }
         }
-        batch.put(CATALOG, key.clone(), Value::from(entry(&collection).bytes()));
-        self.commit(batch)?;
+        pending.batch.put(CATALOG, key.clone(), Value::from(entry(&collection).bytes()));
+        self.commit(pending.batch)?;
         if !key.starts_with(crate::keys::SAVED) {
             let idents = data.idents().collect();
             let namespace = collection.namespace.clone();
@@ -269,8 +276,7 @@ impl Repair<'_> {
         data: &Data,
         key: &[u8],
         value: &[u8],
-        batch: &mut Batch,
-        fresh: &mut PendingKeys,
+        pending: &mut Pending,
     ) -> Result<Option<Fault>> {
         let Ok(id) = RecordId::from_key(key) else {
             return Ok(Some(Fault::Invalid(format!("its key has {} bytes", key.len()))));
@@ -282,7 +288,7 @@ impl Repair<'_> {
             Ok(keys) => keys,
             Err(error) => return Ok(Some(Fault::Invalid(format!("RecordId({}): {error}", id.0)))),
         };
-        if let Some(index) = self.duplicate(data, &keys, id, fresh)? {
+        if let Some(index) = self.duplicate(data, &keys, id, &pending.unique)? {
             return Ok(Some(Fault::Duplicate(index)));
         }
         for (index, keys) in data.indexes.iter().zip(&keys) {
@@ -291,10 +297,11 @@ impl Repair<'_> {
                 let entry = IndexEntry { key_string: &key.key_string, type_bits: &key.type_bits, record: id };
                 let (key, value) = entry.to_parts(index.unique());
                 if index.unique() {
-                    fresh.insert((index.ident, key.clone()));
+                    pending.unique.insert((index.ident, key.clone()));
                 }
-                batch.put(index.ident, key, value);
+                pending.batch.put(index.ident, key, value);
             }
+            pending.bytes += keys.bytes();
         }
         Ok(None)
     }
@@ -305,14 +312,14 @@ impl Repair<'_> {
         data: &Data,
         keys: &[DocumentKeys],
         id: RecordId,
-        fresh: &PendingKeys,
+        pending: &BTreeSet<(Ident, Key)>,
     ) -> Result<Option<String>> {
         let snapshot = self.engine.snapshot();
         for (index, keys) in data.indexes.iter().zip(keys).filter(|(index, _)| index.unique()) {
             for key in &keys.keys {
                 let entry = IndexEntry { key_string: &key.key_string, type_bits: &key.type_bits, record: id };
                 let (key, _) = entry.to_parts(true);
-                let there = fresh.contains(&(index.ident, key.clone()))
+                let there = pending.contains(&(index.ident, key.clone()))
                     || snapshot.get(index.ident, &key).map_err(storage_error)?.is_some();
                 if there {
                     return Ok(Some(index.spec.name.clone()));

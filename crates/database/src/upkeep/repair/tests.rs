@@ -239,3 +239,27 @@ fn saved_states_survive() {
     let restored = database.validate(&namespace("a.first"), Depth::Full, &context()).unwrap();
     assert!(restored.is_valid() && restored.records == 3, "{restored:?}");
 }
+
+#[test]
+fn long_keys_are_committed_in_small_batches() {
+    let engine = filled();
+    let before = repaired(&engine).1;
+    let position = || engine.commit(Batch::new()).unwrap().0;
+    let commits = |repair: &dyn Fn()| {
+        let before = position();
+        repair();
+        position() - before
+    };
+    let few = commits(&|| drop(repaired(&engine)));
+    let database = open(&engine);
+    for number in 4..=6 {
+        let long = "x".repeat(super::BATCH_BYTES);
+        let document = json(&format!(r#"{{"_id": {number}, "a": "{long}", "u": {number}}}"#));
+        let insert = InsertRequest { document: document.view(), bypass_validation: false };
+        let operation = Arc::new(Operation::new(0));
+        database.insert(&Scope::new(&operation, &namespace("a.first"), &context()), insert).unwrap();
+    }
+    drop(database);
+    assert_eq!(commits(&|| drop(repaired(&engine))), few + 3);
+    assert!(before.notes.is_empty());
+}

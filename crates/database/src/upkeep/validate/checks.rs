@@ -5,8 +5,8 @@ use crate::catalog::collection::Data;
 use crate::index::{DocumentKeys, Index};
 use crate::keys::{IndexEntry, RecordId};
 use crate::storage_error;
-use base::Result;
 use base::bson::Document;
+use base::{ErrorCode, Result};
 use storage::{Direction, Key, Range};
 
 // Records: each is complete, valid BSON, in order, and has its keys in every index.
@@ -126,7 +126,7 @@ impl Walk<'_> {
             self.validation.error(format!("RecordId({}) cannot be read by its id", id.0));
         }
         for (number, index) in data.indexes.iter().enumerate() {
-            match index.spec.keys_of(document, self.context) {
+            match self.keys_of(index, document)? {
                 Ok(keys) => self.keys(data, number, &keys, id, document)?,
                 Err(error) => {
                     self.validation.index_error(number, format!("RecordId({}) has no keys: {error}", id.0));
@@ -134,6 +134,17 @@ impl Walk<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Returns the keys of a document in an index, or the reason why it has none.
+    ///
+    /// Errors: interruption.
+    fn keys_of(&self, index: &Index, document: Document<'_>) -> Result<Result<DocumentKeys>> {
+        match index.spec.keys_of(document, self.context) {
+            Err(error) if error.code() == ErrorCode::ExceededMemoryLimit => Err(error),
+            Err(error) => self.context.interrupt.check().map(|()| Err(error)),
+            Ok(keys) => Ok(Ok(keys)),
+        }
     }
 
     /// Looks up the keys of a document in one index.
@@ -255,8 +266,8 @@ impl Walk<'_> {
             Err(error) => return Err(storage_error(error)),
         };
         let document = record.as_ref().map(|record| Document::from_valid(record));
-        let has = document.and_then(|document| index.spec.keys_of(document, self.context).ok());
-        let has = has.is_some_and(|keys| {
+        let keys = document.map(|document| self.keys_of(index, document)).transpose()?;
+        let has = keys.and_then(Result::ok).is_some_and(|keys| {
             keys.keys
                 .iter()
                 .any(|key| *key.key_string == *entry.key_string && *key.type_bits == *entry.type_bits)
