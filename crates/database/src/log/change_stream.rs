@@ -1,7 +1,7 @@
 //! Change streams: log entries as events, and resume points for clients.
 //!
-//! A stream holds no data between two requests. It remembers its position in the log, and continues there in the log's
-//! present state.
+//! A stream prepares about a megabyte of events. It remembers its position in the log, also within the entry of a large
+//! transaction, and continues there in the log's present state.
 
 use crate::cursor::RESULT_MAX;
 use crate::database::Database;
@@ -14,7 +14,8 @@ use base::bson::{Builder, Document, DocumentCow};
 use base::{Error, ErrorCode, Namespace, Result, bail};
 use parking_lot::Mutex;
 use query::change::{
-    Action, ChangeStream, Entry, Event, EventContext, ResumeToken, Scope, Spec, history_lost, id_modified,
+    Action, ChangeStream, Entry, EntryPosition, Event, EventContext, ResumeToken, Scope, Spec, history_lost,
+    id_modified, unreadable,
 };
 use query::matcher::Matcher;
 use query::pipeline::from_fn;
@@ -40,6 +41,8 @@ struct Events {
     failed: Option<Error>,
     /// Position in the log: entries up to this time have been processed.
     read: u64,
+    /// Position in the next entry, which may be a large transaction.
+    position: EntryPosition,
     /// Time of the latest processed entry. Resume tokens name no later time: after a crash and a jump of the clock, new
     /// entries may be earlier than the present.
     processed: u64,
@@ -80,6 +83,7 @@ impl Database {
             operation: operation.clone(),
             context: environment.context.clone(),
             read: stream.start().saturating_sub(1),
+            position: EntryPosition::BEGIN,
             processed: 0,
             stream,
             queue: VecDeque::new(),
@@ -134,8 +138,7 @@ impl Events {
         if self.database.log_end().is_some_and(|end| end <= self.read) {
             return Ok(());
         }
-        let (mut cursor, end) = self.database.log_cursor(Bound::Excluded(self.read))?;
-        self.check_history()?;
+        let mut cursor = None;
         let (database, operation, context) = (&self.database, &self.operation, &self.context);
         let lookup = |namespace: &str, uuid: &[u8; 16], key: Document<'_>| {
             database.look_up(operation, context, (namespace, uuid), key)
@@ -144,29 +147,50 @@ impl Events {
         let mut ahead = 0;
         while ahead < AHEAD_MAX && !self.stream.is_invalidated() {
             operation.check()?;
-            let found = cursor.next_entry().map_err(|error| match error {
+            let (entries, end) = match &mut cursor {
+                Some(cursor) => cursor,
+                None => {
+                    let opened = self.database.log_cursor(Bound::Excluded(self.read))?;
+                    self.check_history()?;
+                    cursor.insert(opened)
+                }
+            };
+            let found = entries.next_piece(self.position.value, AHEAD_MAX).map_err(|error| match error {
                 // The log was trimmed between two pages.
                 storage::Error::NoSuchIdent(_) => history_lost(),
                 other => storage_error(other),
             });
             let Some(found) = found? else {
-                self.read = self.read.max(end);
+                self.read = self.read.max(*end);
                 self.stream.pass(self.processed);
                 break;
             };
-            debug_assert!(found.time > self.read && found.time <= end, "{} after {}", found.time, self.read);
-            let entry = Entry::read(found.time, &found.parts)?;
+            debug_assert!(found.time > self.read && found.time <= *end, "{} after {}", found.time, self.read);
+            let entry = Entry::read_piece(found.time, &found.parts, self.position.value)?;
+            // Each piece decodes the header again. Its events are at least as long, so all pieces take linear time.
+            let bytes_max = found.parts.first().map_or(0, |(_, header)| header.len()).max(AHEAD_MAX);
             let before = self.queue.len();
-            match self.stream.take(&entry, &around, &mut self.queue) {
+            let piece = (self.position.operation, bytes_max);
+            let next = match self.stream.take(&entry, piece, &around, &mut self.queue) {
                 // The image of an event is missing for good. The events before it are returned first.
                 Err(error) if error.code() == ErrorCode::NoMatchingDocument => {
                     self.failed = Some(error);
                     break;
                 }
-                other => other?,
-            }
+                next => next?,
+            };
             ahead += self.queue.iter().skip(before).map(|event| event.document.bytes().len()).sum::<usize>();
-            (self.read, self.processed) = (found.time, found.time);
+            match next {
+                Some(position) if position == self.position => return Err(unreadable(found.time)),
+                Some(position) => {
+                    (self.position, cursor) = (position, None);
+                    self.read = found.time - 1;
+                }
+                None => {
+                    self.position = EntryPosition::BEGIN;
+                    (self.read, self.processed) = (found.time, found.time);
+                }
+            }
         }
         Ok(())
     }
@@ -254,5 +278,58 @@ impl Database {
             0 => i64::MIN,
             seconds => self.now_millis().saturating_sub(seconds.saturating_mul(1000)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::read::AggregateRequest;
+    use crate::{Database, InsertRequest, ManualClock, Operation, Scope};
+    use base::Namespace;
+    use base::bson::extended_json::parse;
+    use query::Context;
+    use std::sync::Arc;
+    use storage::MemoryEngine;
+    use storage::store::LogOptions;
+
+    #[test]
+    fn a_stream_holds_a_part_of_a_large_transaction() {
+        const BYTES: usize = 200_000;
+        let log = Some(LogOptions { bytes: 64 << 20 });
+        let engine = Arc::new(MemoryEngine::new());
+        let database = Database::open_with(engine, Arc::new(ManualClock::new(0)), 7, log).unwrap();
+        let namespace = Namespace::parse("test.c").unwrap();
+        let mut context = Context::for_tests();
+        context.cluster_time = Some(1);
+        let context = Arc::new(context);
+        let insert = |operation: &Arc<Operation>, ids: std::ops::Range<i32>| {
+            for id in ids {
+                let document = parse(&format!("{{_id: {id}, text: '{}'}}", "x".repeat(BYTES))).unwrap();
+                let request = InsertRequest { document: document.view(), bypass_validation: false };
+                database.insert(&Scope::new(operation, &namespace, &context), request).unwrap();
+            }
+        };
+        let watching = Arc::new(database.operation(1));
+        let pipeline = parse("{p: [{$changeStream: {}}, {$project: {fullDocument: 1}}]}").unwrap();
+        let pipeline = pipeline.view().get("p").and_then(|stages| stages.as_array()).unwrap();
+        let scope = Scope::new(&watching, &namespace, &context);
+        let stream = database.aggregate(&scope, &AggregateRequest::new(pipeline)).unwrap();
+        let mut stream = stream.into_source();
+        insert(&Arc::new(database.operation(1)), 0..2);
+        let operation = database.operation(2);
+        operation.set_transaction(database.begin_transaction(None, None).unwrap());
+        let operation = Arc::new(operation);
+        insert(&operation, 2..98);
+        database.commit_transaction(&operation, operation.transaction().unwrap()).unwrap();
+        insert(&Arc::new(database.operation(1)), 98..100);
+        let begun = base::memory::allocated();
+        for id in 0..100 {
+            let event = stream.next().unwrap().unwrap().document;
+            let found = event.view().get("fullDocument").and_then(|found| found.as_document()?.get("_id"));
+            assert_eq!(found.and_then(|found| found.as_i64()), Some(id));
+            let held = base::memory::allocated() - begun;
+            assert!(held < 16 * BYTES as i64, "{held} bytes after event {id}");
+        }
+        assert!(stream.next().unwrap().is_none());
     }
 }

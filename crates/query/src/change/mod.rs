@@ -26,7 +26,9 @@ mod token;
 
 pub use description::describe;
 pub use diff::{apply, between, same_value};
-pub use entry::{Action, Change, Entry, EntryTime, Operation, Recorder, Session, Source};
+pub use entry::{
+    Action, Change, Entry, EntryPosition, EntryTime, Operation, Recorder, Session, Source, unreadable,
+};
 pub use event::{Event, EventContext};
 pub use oplog::oplog_documents;
 pub use spec::{BeforeChange, FullDocument, Scope, Spec};

@@ -1,6 +1,6 @@
 //! A change stream: the selection of events, the resume point, and the end.
 
-use super::entry::{Action, Entry, Operation};
+use super::entry::{Action, Entry, EntryPosition, Operation};
 use super::event::{Event, EventContext, EventSource, PendingEvent, invalidation};
 use super::spec::{Scope, Spec};
 use super::token::ResumeToken;
@@ -81,33 +81,41 @@ impl ChangeStream {
         }
     }
 
-    /// Builds the events of the next entry.
+    /// Builds the events of the next entry or piece of an entry from operation `from` on, up to about this number of
+    /// bytes. Returns the position of the next operation; `None` at the end of the entry.
     ///
     /// Errors: ChangeStreamFatalError if the event to resume after is not in the stream; NoMatchingDocument for a
     /// missing required image; errors of the lookup.
     pub fn take(
         &mut self,
         entry: &Entry<'_>,
+        (from, bytes_max): (usize, usize),
         context: &EventContext<'_>,
         out: &mut VecDeque<Event>,
-    ) -> Result<()> {
-        let mut tick = 0;
-        let mut index = 0;
-        for operation in &entry.operations {
+    ) -> Result<Option<EntryPosition>> {
+        let (mut tick, mut index, mut bytes) = (0, 0, 0);
+        for (number, operation) in entry.operations.iter().enumerate() {
+            if bytes >= bytes_max {
+                return Ok(Some(EntryPosition { operation: number, value: operation.value }));
+            }
             if operation.begins && !entry.transaction {
                 index = 0;
             }
             tick += u32::from(operation.begins);
-            let number = tick.saturating_sub(1);
-            let time = if entry.transaction { entry.time } else { entry.tick(number) };
+            let time = if entry.transaction { entry.time } else { entry.tick(tick.saturating_sub(1)) };
             let source = EventSource { entry, operation, time, index };
             index += 1;
-            if !self.invalidated {
+            if number >= from && !self.invalidated {
+                let before = out.len();
                 self.take_operation(source, context, out)?;
+                bytes += out.iter().skip(before).map(|event| event.document.bytes().len()).sum::<usize>();
             }
         }
+        if let Some(value) = entry.rest {
+            return Ok(Some(EntryPosition { operation: entry.operations.len(), value }));
+        }
         self.pass(entry.time);
-        Ok(())
+        Ok(None)
     }
 
     /// Builds the event of one operation, and the invalidation if the operation removes the stream's namespace.

@@ -219,8 +219,25 @@ impl Watch {
         };
         let around = EventContext { lookup: &lookup, pre_images_since: self.pre_images_since };
         let mut events = VecDeque::new();
-        self.stream.take(&Entry::read(time, parts)?, &around, &mut events)?;
+        self.stream.take(&Entry::read(time, parts)?, (0, usize::MAX), &around, &mut events)?;
         Ok(events.into())
+    }
+
+    /// As [`take`](Self::take), by pieces of two values and events of about this number of bytes.
+    fn take_pieces(&mut self, time: u64, parts: &[(u32, Vec<u8>)], bytes_max: usize) -> Vec<Event> {
+        let lookup = |_: &str, _: &[u8; 16], _: base::bson::Document<'_>| Ok(None);
+        let around = EventContext { lookup: &lookup, pre_images_since: self.pre_images_since };
+        let (mut events, mut position) = (VecDeque::new(), EntryPosition::BEGIN);
+        loop {
+            let values = parts.iter().filter(|(number, _)| *number >= position.value).take(2);
+            let piece: Vec<_> = parts[..1].iter().chain(values).cloned().collect();
+            let entry = Entry::read_piece(time, &piece, position.value).unwrap();
+            let limits = (position.operation, bytes_max);
+            match self.stream.take(&entry, limits, &around, &mut events).unwrap() {
+                Some(next) => assert_ne!(std::mem::replace(&mut position, next), next),
+                None => return events.into(),
+            }
+        }
     }
 
     fn one(&mut self, change: ShortEvent<'_>) -> Vec<Event> {
@@ -619,4 +636,31 @@ fn specifications_are_checked() {
     }
     assert_eq!(Scope::of(&Namespace::parse("d.$cmd.aggregate").unwrap()), Scope::Database("d".to_string()));
     assert_eq!(Scope::of(&Namespace::parse("admin.$cmd.aggregate").unwrap()), Scope::Deployment);
+}
+
+#[test]
+fn pieces_of_an_entry_give_the_events_of_the_whole() {
+    let changes = [
+        ("i", "d.c", "{_id: 1}", ""),
+        ("u", "d.c", "{_id: 1, a: 1}", "{u: {a: 2}}"),
+        ("d", "d.c", "{_id: 5}", ""),
+        ("d", "d.c", "{_id: 1}", "{_id: 1, a: 2}"),
+        ("r", "d.c", "{_id: 2, a: 1}", "{_id: 2}"),
+        ("i", "d.other", "{_id: 1}", ""),
+        ("d", "d.c", "{_id: 6}", ""),
+        ("i", "d.c", "{_id: 3}", ""),
+    ];
+    for transaction in [true, false] {
+        let recorded = record(transaction.then_some(&SESSION), transaction, &changes);
+        let watched = || watch("d.c", "{fullDocumentBeforeChange: 'whenAvailable'}");
+        let shown = |events: Vec<Event>| events.iter().map(|e| e.document.to_string()).collect::<Vec<_>>();
+        let mut whole = watched();
+        let events = shown(whole.take(50, &recorded).unwrap());
+        assert_eq!(events.len(), 7);
+        for bytes_max in [1, 300, usize::MAX] {
+            let mut pieces = watched();
+            assert_eq!(shown(pieces.take_pieces(50, &recorded, bytes_max)), events);
+            assert_eq!(pieces.stream.reached(), whole.stream.reached());
+        }
+    }
 }

@@ -217,7 +217,8 @@ pub struct LogCursor {
     bounds: (Bound<u64>, Bound<u64>),
     /// Remaining trees, in the direction of the scan.
     rest: VecDeque<u64>,
-    cursor: Option<Box<dyn Cursor>>,
+    /// The present tree, and the scan of it.
+    cursor: Option<(Ident, Box<dyn Cursor>)>,
     /// First part of the next entry.
     ahead: Option<(u64, u32, Value)>,
 }
@@ -269,7 +270,7 @@ impl LogCursor {
 
     fn next_part(&mut self) -> Result<Option<(u64, u32, Value)>> {
         loop {
-            if let Some(cursor) = &mut self.cursor {
+            if let Some((_, cursor)) = &mut self.cursor {
                 if let Some((key, value)) = cursor.next()? {
                     let Some((time, part)) = read_key(key) else {
                         return Err(crate::Error::Corrupted("an entry of the log".to_string()));
@@ -280,12 +281,19 @@ impl LogCursor {
             }
             let Some(number) = self.rest.pop_front() else { return Ok(None) };
             let ident = Segment { number, bytes: 0 }.ident();
-            self.cursor = Some(self.snapshot.scan(ident, self.range(), self.direction)?);
+            self.cursor = Some((ident, self.snapshot.scan(ident, self.range(), self.direction)?));
         }
     }
 
     /// Returns the next entry, with its parts in ascending order; `None` at the end.
     pub fn next_entry(&mut self) -> Result<Option<LogEntry>> {
+        self.next_piece(1, usize::MAX)
+    }
+
+    /// Returns part 0 of the next entry, and its parts from `from` on up to about this number of bytes. The piece has
+    /// at least two of them if they exist, and as many bytes as part 0. If parts are missing, the cursor has no further
+    /// use.
+    pub fn next_piece(&mut self, from: u32, bytes_max: usize) -> Result<Option<LogEntry>> {
         let first = match self.ahead.take() {
             Some(first) => first,
             None => match self.next_part()? {
@@ -293,12 +301,23 @@ impl LogCursor {
                 None => return Ok(None),
             },
         };
+        if from > 1
+            && let Some((ident, _)) = self.cursor
+        {
+            debug_assert_eq!(self.direction, Direction::Forward, "a piece of an entry");
+            let range = Range { lower: Bound::Included(key(first.0, from)), ..self.range() };
+            self.cursor = Some((ident, self.snapshot.scan(ident, range, self.direction)?));
+        }
+        let (mut bytes, bytes_max) = (0, bytes_max.max(first.2.len()));
         let mut entry = LogEntry { time: first.0, parts: vec![(first.1, first.2)] };
-        while let Some(next) = self.next_part()? {
+        while (bytes < bytes_max || entry.parts.len() < 3)
+            && let Some(next) = self.next_part()?
+        {
             if next.0 != entry.time {
                 self.ahead = Some(next);
                 break;
             }
+            bytes += next.2.len();
             entry.parts.push((next.1, next.2));
         }
         if self.direction == Direction::Backward {
@@ -369,6 +388,27 @@ mod tests {
             assert!(first <= Some(421) || time > 423, "{first:?} at {time}");
         }
         assert!(log.bytes() <= 8_000, "{}", log.bytes());
+        let piece = |from, bytes| {
+            let bounds = (Bound::Included(426), Bound::Unbounded);
+            let mut cursor = LogCursor::new(engine.snapshot(), bounds, Direction::Forward).unwrap();
+            let parts = cursor.next_piece(from, bytes).unwrap().unwrap().parts;
+            let is_last = parts.last().is_some_and(|(part, _)| *part == 9);
+            assert!(!is_last || cursor.next_entry().unwrap().is_some_and(|next| next.time == 427));
+            parts.into_iter().map(|(part, _)| part).collect::<Vec<_>>()
+        };
+        let mut batch = Batch::new();
+        let parts = (0..10).map(|part| (part, Value::from([7; 10].as_slice()))).collect();
+        let extension = log.extend(&mut batch, 426, parts);
+        engine.commit(batch).unwrap();
+        log.note(extension);
+        let mut batch = Batch::new();
+        let extension = log.extend(&mut batch, 427, vec![(0, Value::from([7].as_slice()))]);
+        engine.commit(batch).unwrap();
+        log.note(extension);
+        assert_eq!(piece(1, 30), [0, 1, 2, 3]);
+        assert_eq!(piece(1, 1), [0, 1, 2], "two parts");
+        assert_eq!(piece(4, 30), [0, 4, 5, 6]);
+        assert_eq!(piece(8, 1000), [0, 8, 9]);
         let again = Log::open(&engine, LogOptions { bytes: 16_000 }).unwrap();
         assert_eq!((again.bytes(), again.next_number), (log.bytes(), log.next_number));
         Log::remove(&engine).unwrap();

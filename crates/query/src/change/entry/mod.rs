@@ -26,6 +26,7 @@ mod read;
 mod tests;
 mod write;
 
+pub use read::unreadable;
 pub use write::{Change, Recorder, Source};
 
 use base::bson::Document;
@@ -92,6 +93,22 @@ pub struct Entry<'a> {
     pub transaction: bool,
     /// The operations in order.
     pub operations: Vec<Operation<'a>>,
+    /// The number of the first value that a piece of the entry lacks. Operations from it on are missing.
+    pub rest: Option<u32>,
+}
+
+/// A position between two operations of an entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EntryPosition {
+    /// The number of the next operation, from 0.
+    pub operation: usize,
+    /// The number of its first value, from 1.
+    pub value: u32,
+}
+
+impl EntryPosition {
+    /// The beginning of an entry.
+    pub const BEGIN: EntryPosition = EntryPosition { operation: 0, value: 1 };
 }
 
 /// One operation of an entry.
@@ -109,6 +126,8 @@ pub struct Operation<'a> {
     pub action: Action<'a>,
     /// The document before the change, if the collection records pre-images.
     pub pre_image: Option<Document<'a>>,
+    /// The number of its first value in the entry, if it has any.
+    pub value: u32,
 }
 
 /// The change of an operation.

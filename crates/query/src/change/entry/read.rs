@@ -7,7 +7,7 @@ use super::{
     UPDATE, VERSION,
 };
 use base::bson::Document;
-use base::{Result, err};
+use base::{Error, Result, err};
 use std::ops::Deref;
 
 impl<'a> Entry<'a> {
@@ -15,18 +15,40 @@ impl<'a> Entry<'a> {
     ///
     /// Errors: DataCorruptionDetected.
     pub fn read<V: Deref<Target = [u8]>>(time: u64, parts: &'a [(u32, V)]) -> Result<Entry<'a>> {
-        let header = parts.first().filter(|(number, _)| *number == 0);
-        let entry = header.and_then(|(_, header)| Input { rest: header, parts, next: 1 }.entry(time));
-        entry.ok_or_else(|| err!(DataCorruptionDetected, "the log's entry of {time} can't be read"))
+        let entry = Entry::read_piece(time, parts, 1)?;
+        if entry.rest.is_some() { Err(unreadable(time)) } else { Ok(entry) }
     }
+
+    /// Decodes a piece of an entry: its header and the values from number `from` on. Values of earlier operations are
+    /// empty documents.
+    ///
+    /// Errors: DataCorruptionDetected.
+    pub fn read_piece<V: Deref<Target = [u8]>>(
+        time: u64,
+        parts: &'a [(u32, V)],
+        from: u32,
+    ) -> Result<Entry<'a>> {
+        let header = parts.first().filter(|(number, _)| *number == 0);
+        let input = |(_, header): &'a (u32, V)| Input { rest: header, parts, from, next: 1, is_short: false };
+        header.and_then(|header| input(header).entry(time)).ok_or_else(|| unreadable(time))
+    }
+}
+
+/// Returns the error of a damaged entry.
+pub fn unreadable(time: u64) -> Error {
+    err!(DataCorruptionDetected, "the log's entry of {time} can't be read")
 }
 
 /// Remaining bytes of the header, and the values.
 struct Input<'a, V> {
     rest: &'a [u8],
     parts: &'a [(u32, V)],
+    /// The number of the first value that the parts have.
+    from: u32,
     /// The number of the next value.
-    next: usize,
+    next: u32,
+    /// True once a value was missing at the end.
+    is_short: bool,
 }
 
 impl<'a, V: Deref<Target = [u8]>> Input<'a, V> {
@@ -44,15 +66,23 @@ impl<'a, V: Deref<Target = [u8]>> Input<'a, V> {
             return None;
         }
         let transaction = flags & IS_TRANSACTION != 0;
-        let mut entry = Entry { time, wall, term, ticks, session, transaction, operations: Vec::new() };
+        let operations = Vec::new();
+        let mut entry = Entry { time, wall, term, ticks, session, transaction, operations, rest: None };
         let mut namespaces = Vec::new();
         let mut begun = 0;
         while !self.rest.is_empty() {
-            let operation = self.operation(&mut namespaces)?;
+            let value = self.next;
+            let Some(operation) = self.operation(&mut namespaces) else {
+                if !self.is_short {
+                    return None;
+                }
+                entry.rest = Some(value);
+                break;
+            };
             begun += u32::from(operation.begins);
             entry.operations.push(operation);
         }
-        (begun == ticks && entry.operations.first()?.begins).then_some(entry)
+        ((begun == ticks || entry.rest.is_some()) && entry.operations.first()?.begins).then_some(entry)
     }
 
     fn session(&mut self) -> Option<Session> {
@@ -66,7 +96,7 @@ impl<'a, V: Deref<Target = [u8]>> Input<'a, V> {
 
     /// Decodes one operation. A new namespace gets the next number, by which later operations refer to it.
     fn operation(&mut self, namespaces: &mut Vec<(&'a str, Option<&'a [u8; 16]>)>) -> Option<Operation<'a>> {
-        let [byte] = *self.chunk()?;
+        let ([byte], value) = (*self.chunk()?, self.next);
         let (namespace, uuid) = if byte & NEW_NAMESPACE == 0 {
             let number = u32::from_le_bytes(*self.chunk()?);
             *namespaces.get(usize::try_from(number).ok()?)?
@@ -94,7 +124,7 @@ impl<'a, V: Deref<Target = [u8]>> Input<'a, V> {
             _ => return None,
         };
         let pre_image = if byte & HAS_PRE_IMAGE == 0 { None } else { Some(self.value()?) };
-        Some(Operation { namespace, uuid, statement, begins: byte & BEGINS != 0, action, pre_image })
+        Some(Operation { namespace, uuid, statement, begins: byte & BEGINS != 0, action, pre_image, value })
     }
 
     fn chunk<const N: usize>(&mut self) -> Option<&'a [u8; N]> {
@@ -118,11 +148,11 @@ impl<'a, V: Deref<Target = [u8]>> Input<'a, V> {
 
     /// Reads the next value.
     fn value(&mut self) -> Option<Document<'a>> {
-        let (number, value) = self.parts.get(self.next)?;
-        if usize::try_from(*number) != Ok(self.next) {
-            return None;
-        }
+        let number = self.next;
         self.next += 1;
-        Some(Document::from_valid(value))
+        let Some(at) = number.checked_sub(self.from) else { return Some(Document::EMPTY) };
+        let part = self.parts.get(1 + usize::try_from(at).ok()?);
+        self.is_short = part.is_none();
+        part.filter(|(found, _)| *found == number).map(|(_, value)| Document::from_valid(value))
     }
 }
