@@ -508,11 +508,11 @@ impl Cursors {
         let slot = open.get_mut(&id)?;
         let interest = slot.interest.clone();
         slot.operation.kill();
-        if slot.cursor.is_some() {
-            open.remove(&id);
-        } else {
-            slot.killed = true;
-        }
+        slot.killed = true;
+        let ended = slot.cursor.is_some().then(|| open.remove(&id));
+        // The contents are freed without the lock.
+        drop(open);
+        drop(ended);
         Some(interest)
     }
 
@@ -533,24 +533,26 @@ impl Cursors {
 
     /// Ends cursors, even in use.
     fn kill_all(&self, goes: impl Fn(&Slot) -> bool) {
-        self.open.lock().retain(|_, slot| {
+        self.remove(|slot| {
             if !goes(slot) {
-                return true;
+                return false;
             }
             slot.operation.kill();
             slot.killed = true;
-            slot.cursor.is_none()
+            slot.cursor.is_some()
         });
+    }
+
+    /// Removes cursors, and frees their contents without the lock. Returns their number.
+    fn remove(&self, mut goes: impl FnMut(&mut Slot) -> bool) -> u64 {
+        let removed: Vec<(i64, Slot)> = self.open.lock().extract_if(|_, slot| goes(slot)).collect();
+        removed.len() as u64
     }
 
     /// Closes cursors that were idle for this time. Returns their number.
     pub fn close_idle(&self, after: Duration) -> u64 {
-        let mut closed = 0;
-        self.open.lock().retain(|_, slot| {
-            let stays = slot.cursor.is_none() || slot.no_timeout || time::since(slot.last_used) < after;
-            closed += u64::from(!stays);
-            stays
-        });
+        let closed = self
+            .remove(|slot| slot.cursor.is_some() && !slot.no_timeout && time::since(slot.last_used) >= after);
         self.timed_out.fetch_add(closed, Relaxed);
         closed
     }
@@ -708,6 +710,35 @@ mod tests {
         cursors.put_back(read, taken);
         assert_eq!(cursors.count().0, RELEASED_MAX + 1, "one that was being read counts from now on");
         assert!(cursors.take(read, &namespace).is_ok() && cursors.take(without, &namespace).is_ok());
+    }
+
+    #[test]
+    fn contents_of_ended_cursors_are_freed_without_the_lock() {
+        /// A stream that notes whether the registry was locked when it was freed.
+        struct Stream(Arc<Cursors>, Arc<AtomicU64>);
+        impl Stage for Stream {
+            fn next(&mut self) -> Result<Option<query::Row>> {
+                Ok(None)
+            }
+        }
+        impl Drop for Stream {
+            fn drop(&mut self) {
+                self.1.fetch_add(u64::from(self.0.open.try_lock().is_some()), Relaxed);
+            }
+        }
+        let (cursors, freed) = (Arc::new(Cursors::new(1)), Arc::new(AtomicU64::new(0)));
+        let add = || {
+            let stream = Box::new(Stream(cursors.clone(), freed.clone()));
+            let namespace = Namespace::parse("test.c").unwrap();
+            cursors.add(Cursor::new(namespace, stream, Arc::new(Operation::new(1))))
+        };
+        add();
+        assert_eq!((cursors.close_idle(Duration::ZERO), freed.load(Relaxed)), (1, 1));
+        cursors.kill(add());
+        assert_eq!(freed.load(Relaxed), 2);
+        add();
+        cursors.end_all();
+        assert_eq!((cursors.count().0, freed.load(Relaxed)), (0, 3));
     }
 
     #[test]
