@@ -24,6 +24,8 @@ mod option_field;
 mod plan;
 mod read;
 mod scope;
+#[cfg(test)]
+mod tests;
 mod upkeep;
 mod validator;
 mod watch;

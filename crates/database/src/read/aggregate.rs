@@ -500,38 +500,12 @@ impl Drop for Replacement {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CollectionChange, ManualClock, ValidatorChange};
+    use crate::tests::Fixture;
+    use crate::{CollectionChange, ValidatorChange};
     use base::ErrorCode;
     use base::bson::extended_json::parse;
-    use storage::MemoryEngine;
-
-    struct Fixture {
-        database: Arc<Database>,
-        scope: Scope,
-    }
 
     impl Fixture {
-        fn new() -> Fixture {
-            let clock = Arc::new(ManualClock::new(1_700_000_000_000));
-            let database = Database::open(Arc::new(MemoryEngine::new()), clock, 7).unwrap();
-            let operation = Arc::new(Operation::new(1));
-            let context = Arc::new(Context::new(0, 1, operation.clone()));
-            let scope = Scope::new(&operation, &Namespace::parse("d.c").unwrap(), &context);
-            Fixture { database, scope }
-        }
-
-        fn insert(&self, document: &str) {
-            let document = parse(document).unwrap();
-            let insert = InsertRequest { document: document.view(), bypass_validation: false };
-            self.database.insert(&self.scope, insert).unwrap();
-        }
-
-        fn index(&self, spec: &str) {
-            let Scope { operation, namespace, context, .. } = &self.scope;
-            let spec = IndexSpec::parse(parse(spec).unwrap().view(), namespace, context).unwrap();
-            self.database.create_indexes(operation, namespace, [spec], context).unwrap();
-        }
-
         fn drop_index(&self) {
             let Scope { operation, namespace, .. } = &self.scope;
             self.database.drop_indexes(operation.as_ref(), namespace, None).unwrap();
@@ -548,10 +522,6 @@ mod tests {
                 replacement.write(parse(document).unwrap().view()).unwrap();
             }
             replacement
-        }
-
-        fn records(&self) -> Option<i64> {
-            self.database.collection(&self.scope.namespace).map(|collection| collection.records())
         }
 
         /// Checks that a replacement fails if the target is changed meanwhile.

@@ -190,23 +190,13 @@ impl Database {
         insertions: &[Insertion<'_>],
         write: Option<RetryKey>,
     ) -> Result<Inserted> {
-        let Scope { operation, namespace, context, .. } = scope;
+        let Scope { operation, context, .. } = scope;
         let write = write.filter(|_| self.shares_retries() && is_run(insertions));
         let mut count_max = insertions.len();
         let mut failure: Option<Error> = None;
         loop {
             operation.check()?;
-            let planned = match self.existing_collection(operation, namespace) {
-                Some(existing) => existing,
-                None => {
-                    // An invalid document does not create the collection.
-                    insertions
-                        .first()
-                        .map(|first| self.prepare(first.request.document, context))
-                        .transpose()?;
-                    self.collection_or_create(operation, namespace)?
-                }
-            };
+            let planned = self.collection_for(scope, insertions)?;
             check_writable_within(operation, &planned)?;
             let data = planned.data()?;
             // A tailable cursor continues after the last record. Records must therefore be
@@ -279,6 +269,16 @@ impl Database {
                 (count_max, failure) = (document, Some(error));
             }
         }
+    }
+
+    /// Returns the collection of an insert, or creates it. An invalid document does not create it.
+    fn collection_for(&self, scope: &Scope, insertions: &[Insertion<'_>]) -> Result<Arc<Collection>> {
+        let Scope { operation, namespace, context, .. } = scope;
+        if let Some(existing) = self.existing_collection(operation, namespace) {
+            return Ok(existing);
+        }
+        insertions.first().map(|first| self.prepare(first.request.document, context)).transpose()?;
+        self.collection_or_create(operation, namespace)
     }
 
     /// Returns the maximum number of documents in a commit.
