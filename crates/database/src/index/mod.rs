@@ -151,17 +151,19 @@ impl KnownSpecs {
         namespace: &Namespace,
         context: &Context,
     ) -> Result<Arc<IndexSpec>> {
-        wildcard::check_new(specification)?;
+        let parse = || {
+            wildcard::check_new(specification)?;
+            let spec = IndexSpec::parse(specification, namespace, context)?;
+            spec.check_new(specification).map(|()| Arc::new(spec))
+        };
         let bytes = specification.bytes();
         if !context.collation.is_simple() || bytes.len() > LONGEST {
-            let spec = IndexSpec::parse(specification, namespace, context)?;
-            return spec.check_new(specification).map(|()| Arc::new(spec));
+            return parse();
         }
         if let Some(known) = self.0.lock().get(bytes) {
             return Ok(known.clone());
         }
-        let spec = Arc::new(IndexSpec::parse(specification, namespace, context)?);
-        spec.check_new(specification)?;
+        let spec = parse()?;
         if spec.partial.is_none() {
             let mut known = self.0.lock();
             if known.len() >= MOST {
