@@ -236,7 +236,8 @@ fn product(
             }
         }
         let key: KeyOf = builder.into();
-        // Only the other parts can be long.
+        // Cells are short, so only long values of other parts count. A covering takes long in a debug build, and a
+        // check behind several coverings would find the operation late.
         context.steps(key.key_string.len() / 1024)?;
         document_keys.keys.push(key);
     }

@@ -207,7 +207,7 @@ fn drop_target(fields: &mut Fields<'_>) -> Result<(bool, Option<[u8; 16]>)> {
 /// The longest namespace of a rename, in bytes. MongoDB reserves the rest of 255 bytes for a temporary name.
 const RENAMED_MAX: usize = 218;
 
-/// Whether the name is one of an oplog, whose last part is the kind of replication.
+/// Whether the name is one of an oplog, also if nothing is logged there. Its last part is the kind of replication.
 fn is_log(namespace: &Namespace) -> bool {
     namespace.database() == "local" && namespace.collection().starts_with("oplog.")
 }
