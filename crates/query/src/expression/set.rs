@@ -138,12 +138,21 @@ pub(super) fn equals<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     value(all_equal)
 }
 
+const NO_SUPERSET: &str = "both operands of $setIsSubset must be arrays. Second argument is of type: ";
+
+/// Checks a `$setIsSubset` whose second operand alone is constant. Errors: 17311 if it is not an array.
+pub(super) fn check_subset(call: &Call<'_, '_>) -> Result<()> {
+    match !call.is_constant(0) && call.is_constant(1) {
+        true => array(call.get(1)?, 17311, NO_SUPERSET).map(drop),
+        false => Ok(()),
+    }
+}
+
 /// `$setIsSubset`. Errors: 17046 and 17042 for a value that is not an array.
 pub(super) fn is_subset<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let message = "both operands of $setIsSubset must be arrays. First argument is of type: ";
     let left = array(call.get(0)?, 17046, message)?;
-    let message = "both operands of $setIsSubset must be arrays. Second argument is of type: ";
-    let right = array(call.get(1)?, 17042, message)?;
+    let right = array(call.get(1)?, 17042, NO_SUPERSET)?;
     let mut sorted = None;
     for element in left.iter() {
         call.scope.context.steps(1)?;
@@ -203,6 +212,7 @@ mod tests {
         check_error("{$setEquals: ['$x', [2], '$a']}", "{a: [1], x: 'x'}", 17044);
         check_error("{$setIsSubset: [1, []]}", "{}", 17046);
         check_error("{$setIsSubset: [[], 1]}", "{}", 17042);
+        check_parse_error("{$setIsSubset: ['$a', 1]}", 17311);
         check_error("{$anyElementTrue: null}", "{}", 17041);
         check_error("{$allElementsTrue: [null]}", "{}", 17040);
         check_parse_error("{$setEquals: [[1]]}", 17045);

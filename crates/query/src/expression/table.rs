@@ -286,7 +286,7 @@ pub static OPERATORS: &[Operator] = &[
     op("$setEquals", Own(set::parse_equals), set::equals),
     op("$setField", Own(object::parse_set), object::set).with_names(&["field", "input", "value"]),
     op("$setIntersection", Any, set::intersection),
-    op("$setIsSubset", Exactly(2), set::is_subset),
+    op("$setIsSubset", Exactly(2), set::is_subset).checked(set::check_subset),
     op("$setUnion", Any, set::union).composed(Join(Type::Array)),
     op("$sigmoid", Own(power::parse_sigmoid), power::sigmoid),
     op("$sin", Exactly(1), trigonometry::sin),
