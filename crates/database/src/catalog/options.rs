@@ -205,6 +205,9 @@ impl<'a> CreateFields<'a> {
                 "autoIndexId:false is not allowed for collection {namespace} because it can be replicated"
             );
         }
+        if self.no_id_index && self.has_clustered {
+            bail!(6026501, "The 'clusteredIndex' option does not support {{autoIndexId: false}}");
+        }
         let capped = self.capped()?;
         if self.pre_images == Some(true) {
             check_images(namespace, self.view_on.is_some())?;
