@@ -338,6 +338,7 @@ fn coll_mod(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let images = fields.document("changeStreamPreAndPostImages")?;
     let uuid = fields.uuid("collectionUUID")?;
     fields.refuse_unless_default("timeseries")?;
+    let mixed_schema = fields.flag("timeseriesBucketsMayHaveMixedSchemaData")?;
     fields.finish()?;
     call.check_uuid(&namespace, uuid)?;
 
@@ -355,6 +356,12 @@ fn coll_mod(call: &mut Call<'_>) -> Result<HandlerStatus> {
     };
     if call.server.database.collection(&namespace).is_none() {
         bail!(NamespaceNotFound, "ns does not exist");
+    }
+    if mixed_schema.is_some() {
+        bail!(
+            InvalidOptions,
+            "option only supported on a time-series collection: timeseriesBucketsMayHaveMixedSchemaData"
+        );
     }
     let others = [expiry.is_some(), images.is_some(), capped_size.is_some(), capped_max.is_some()];
     if dry_run && (validator.is_any() || others.contains(&true) || index.is_none()) {

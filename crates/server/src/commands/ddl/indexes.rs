@@ -228,7 +228,7 @@ pub(crate) fn change(index: Document<'_>, dry_run: bool) -> Result<IndexChange<'
     let hidden = fields.flag("hidden")?;
     let unique = fields.boolean("unique")?;
     let prepare_unique = fields.flag("prepareUnique")?;
-    fields.refuse_unless_default("forceNonUnique")?;
+    let force_non_unique = fields.flag("forceNonUnique")?;
     fields.finish()?;
     let index = match (name, key) {
         (Some(name), None) => Value::String(name),
@@ -237,8 +237,18 @@ pub(crate) fn change(index: Document<'_>, dry_run: bool) -> Result<IndexChange<'
         (Some(_), Some(_)) => bail!(InvalidOptions, "Cannot specify both key pattern and name."),
     };
     let alone = expire_after_seconds.is_none() && hidden.is_none() && prepare_unique.is_none();
-    if alone && unique.is_none() {
-        bail!(InvalidOptions, "no expireAfterSeconds, hidden, unique, or prepareUnique field");
+    match force_non_unique {
+        None if alone && unique.is_none() => {
+            bail!(InvalidOptions, "no expireAfterSeconds, hidden, unique, or prepareUnique field");
+        }
+        Some(_) if unique.is_some() => {
+            bail!(
+                InvalidOptions,
+                "collMod does not support 'unique' and 'forceNonUnique' options at the same time"
+            );
+        }
+        Some(true) => bail!(NotImplemented, "BSON field 'collMod.index.forceNonUnique' is not implemented"),
+        _ => {}
     }
     // MongoDB checks the age before it looks for the index.
     if let Some(seconds) = expire_after_seconds {
@@ -246,6 +256,9 @@ pub(crate) fn change(index: Document<'_>, dry_run: bool) -> Result<IndexChange<'
     }
     if unique == Some(false) {
         bail!(BadValue, "Cannot make index non-unique");
+    }
+    if force_non_unique.is_some() {
+        bail!(BadValue, "'forceNonUnique: false' is not supported");
     }
     if unique.is_some() && prepare_unique.is_some() {
         bail!(InvalidOptions, "collMod takes 'unique' and 'prepareUnique' one after the other only");
