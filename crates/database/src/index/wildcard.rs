@@ -125,8 +125,7 @@ impl Wildcard {
                     part.path
                 );
             }
-            let within = self.below.iter().chain(self.paths.iter().filter(|_| self.includes));
-            if self.covers(&part.path) || within.into_iter().any(|path| path.starts_with(&part.path)) {
+            if self.covers(&part.path) {
                 let message = format!("wildcard index field and field {position}, '{}', overlap", part.path);
                 return Err(match has_projection {
                     true => err!(7246209, "{message}"),
@@ -529,7 +528,6 @@ mod tests {
             ("key: {a: 1, '$**': 1}, wildcardProjection: {b: 'x'}", 51271),
             ("key: {'a.$**': 1, 'a.b': 1}", 7246204),
             ("key: {a: 1, 'a.$**': 1}", 7246204),
-            ("key: {'a.b.$**': 1, a: 1}", 67),
             ("key: {'a.$**': 1, 'b.$**': 1}", 7246201),
             ("key: {'a.$**': 1, b: 'hashed'}", 67),
             ("key: {'a.$**': 1, b: '2dsphere'}", 67),
