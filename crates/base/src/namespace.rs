@@ -5,8 +5,10 @@ use std::fmt;
 
 /// The longest name of a database, in bytes.
 const DATABASE_NAME_MAX: usize = 63;
-/// The longest full namespace, in bytes, since MongoDB 4.4.
+/// The longest full namespace of a collection, in bytes, since MongoDB 4.4.
 pub const NAMESPACE_MAX: usize = 255;
+/// The longest full namespace of a collection of an internal database, in bytes.
+const INTERNAL_NAMESPACE_MAX: usize = 512;
 
 /// A database and a collection in it, both checked.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -52,6 +54,17 @@ impl Namespace {
         &self.text
     }
 
+    /// Checks the length of the name of a new collection. Longer names are valid, and no collection has one.
+    ///
+    /// Errors: InvalidNamespace.
+    pub fn check_length(&self) -> Result<()> {
+        let max = if is_internal_database(self.database()) { INTERNAL_NAMESPACE_MAX } else { NAMESPACE_MAX };
+        if self.text.len() > max {
+            bail!(InvalidNamespace, "Fully qualified namespace is too long. Namespace: {self} Max: {max}");
+        }
+        Ok(())
+    }
+
     /// Whether the collection is internal: in an internal database, or a system collection.
     pub fn is_internal(&self) -> bool {
         is_internal_database(self.database()) || self.collection().starts_with("system.")
@@ -91,12 +104,6 @@ pub fn check_collection_name(database: &str, name: &str) -> Result<()> {
     if name.contains('\0') {
         bail!(InvalidNamespace, "namespaces cannot have embedded null characters");
     }
-    if database.len() + 1 + name.len() > NAMESPACE_MAX {
-        bail!(
-            InvalidNamespace,
-            "Fully qualified namespace is too long. Namespace: {database}.{name} Max: {NAMESPACE_MAX}"
-        );
-    }
     Ok(())
 }
 
@@ -123,7 +130,11 @@ mod tests {
         for bad in ["db", "db.", ".c", "d b.c", "d$.c", "db.a$b", "db..a", "db.a\0b"] {
             assert!(Namespace::parse(bad).is_err(), "{bad}");
         }
-        assert!(Namespace::new("d", &"x".repeat(253)).is_ok());
-        assert!(Namespace::new("d", &"x".repeat(254)).is_err());
+        let checked =
+            |database, length| Namespace::new(database, &"x".repeat(length)).unwrap().check_length();
+        assert!(checked("d", 253).is_ok());
+        assert!(checked("d", 254).is_err());
+        assert!(checked("admin", 506).is_ok());
+        assert!(checked("admin", 507).is_err());
     }
 }

@@ -311,7 +311,8 @@ fn check_makeable(namespace: &Namespace) -> Result<()> {
     }
 }
 
-/// Clients cannot create collections with a `$` in the name, and only a few of the `system.` collections.
+/// Clients cannot create collections with a `$` in the name or with a name that is too long, and only a few of the
+/// `system.` collections.
 ///
 /// Errors: InvalidNamespace.
 pub(crate) fn check_creatable(namespace: &Namespace) -> Result<()> {
@@ -325,5 +326,5 @@ pub(crate) fn check_creatable(namespace: &Namespace) -> Result<()> {
     if name.starts_with("system.") && !allowed.contains(&name) && !is_own {
         bail!(InvalidNamespace, "Invalid system namespace: {namespace}");
     }
-    Ok(())
+    namespace.check_length()
 }

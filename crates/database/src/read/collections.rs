@@ -69,7 +69,9 @@ impl OtherCollections {
 
     /// Returns the scope of a stage's writes.
     fn scope(&self, named: &Named, context: &Arc<Context>) -> Result<Scope> {
-        Ok(Scope::new(&self.operation, &self.resolve(named)?, context))
+        let namespace = self.resolve(named)?;
+        namespace.check_length()?;
+        Ok(Scope::new(&self.operation, &namespace, context))
     }
 
     fn resolve(&self, named: &Named) -> Result<Namespace> {

@@ -173,6 +173,7 @@ impl CatalogChange<'_> {
         }
         for collection in origin {
             let namespace = Namespace::new(to, collection.namespace.collection())?;
+            namespace.check_length()?;
             let fork = self.fork(collection, namespace, now_millis);
             self.log(|| LoggedCommand::create(&fork));
             // A collection of an internal database may have other options than one of a user's.

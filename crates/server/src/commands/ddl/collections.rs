@@ -169,6 +169,7 @@ fn rename(call: &mut Call<'_>) -> Result<HandlerStatus> {
             bail!(IllegalOperation, "can't rename {direction}live oplog while replicating");
         }
     }
+    to.check_length().map_err(|error| error.context("error with target namespace"))?;
     for namespace in [&from, &to] {
         check_renamable(namespace)?;
         if namespace.as_str().len() > RENAMED_MAX {
