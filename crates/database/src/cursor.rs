@@ -321,6 +321,8 @@ pub struct IdleCursor {
     pub await_data: bool,
     /// The command that opened it.
     pub originating_command: Option<Arc<DocumentBuf>>,
+    /// Its plans, in the format of MongoDB's `planSummary`.
+    pub plan_summary: Option<String>,
 }
 
 /// An idle cursor, or the entry of a cursor in use.
@@ -603,6 +605,7 @@ impl Cursors {
                 tailable: cursor.tailable,
                 await_data: cursor.await_data,
                 originating_command: slot.operation.originating_command().cloned(),
+                plan_summary: slot.operation.plan_summary(),
             })
         });
         idle.collect()

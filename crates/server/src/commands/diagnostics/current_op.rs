@@ -142,6 +142,7 @@ fn idle_cursor(cursor: &database::IdleCursor) -> DocumentBuf {
         session_id::append(entry.begin_document(c"lsid"), session);
         entry.end();
     }
+    entry.append_optional(c"planSummary", cursor.plan_summary.as_deref());
     entry.begin_document(c"cursor").append(c"cursorId", cursor.id);
     let created = now_millis() - i64::try_from(cursor.age.as_millis()).unwrap_or(i64::MAX);
     let used = now_millis() - i64::try_from(cursor.idle.as_millis()).unwrap_or(i64::MAX);
