@@ -5,6 +5,7 @@
 
 use crate::access::Command;
 use crate::call::transaction_rules::{self, Given, Part};
+use crate::protocol::api::ApiParameters;
 use crate::protocol::fields::Fields;
 use crate::protocol::read_concern::{ReadConcern, ReadPreference, RequestedReadConcern};
 use crate::protocol::session_id::{self, Named};
@@ -41,8 +42,7 @@ pub(crate) struct Arguments<'a> {
     pub(crate) read_preference: ReadPreference,
     /// The client's comment for logs and currentOp.
     pub(crate) comment: Option<Value<'a>>,
-    /// True if only the stable API is allowed.
-    pub(crate) api_strict: bool,
+    pub(crate) api: ApiParameters<'static>,
 }
 
 /// Returns true for the name of a generic argument, which [`Fields`](crate::protocol::fields::Fields) skips.
@@ -84,7 +84,7 @@ impl<'a> Arguments<'a> {
     /// Errors: wrong types and values with MongoDB's codes; commands not allowed in transactions;
     /// concerns that the command does not support.
     pub(crate) fn read(&mut self, body: Document<'a>, command: &Command, topology: &Topology) -> Result<()> {
-        let mut api = Api::default();
+        let mut api = ApiParameters::default();
         let mut given = Given::default();
         // The first field is the command's name.
         for element in body.iter().skip(1).filter(|element| is_generic(element.name())) {
@@ -146,7 +146,7 @@ impl<'a> Arguments<'a> {
                 _ => {}
             }
         }
-        self.api_strict = api.check(command)?;
+        self.api = api.check(command)?;
         self.session = self.named_session.map(|named| named.id);
         given.session = self.session.is_some();
         given.number = self.transaction_number;
@@ -224,34 +224,6 @@ pub(crate) fn check_linearizable(is_replica_set: bool) -> Result<()> {
             NotAReplicaSet,
             "node needs to be a replica set member to use readConcern: linearizable"
         )),
-    }
-}
-
-#[derive(Default)]
-struct Api<'a> {
-    version: Option<&'a str>,
-    strict: Option<bool>,
-    deprecation_errors: Option<bool>,
-}
-
-impl Api<'_> {
-    /// Returns true if the command must conform to the stable API.
-    fn check(&self, command: &Command) -> Result<bool> {
-        match self.version {
-            None if self.strict.is_some() || self.deprecation_errors.is_some() => Err(err!(
-                4886600,
-                "Provided apiStrict and/or apiDeprecationErrors without passing apiVersion"
-            )),
-            Some(version) if version != "1" => Err(err!(APIVersionError, "API version must be \"1\"")),
-            _ if self.strict == Some(true) && !command.stable_api => Err(err!(
-                APIStrictError,
-                "Provided apiStrict:true, but the command {} is not in API Version 1. Information on supported \
-                 commands and migrations in API Version 1 can be found at \
-                 https://dochub.mongodb.org/core/manual-versioned-api",
-                command.name
-            )),
-            _ => Ok(self.strict == Some(true)),
-        }
     }
 }
 

@@ -541,11 +541,16 @@ impl<'a> Run<'a, '_> {
             session.end_transaction(database, counters, number)?;
             return Ok(None);
         };
+        session.check_api(self.command.name, arguments.api)?;
         if self.command.ends_transactions() {
             return Ok(None);
         }
         let ticket = self.progress.execution.take();
-        let start = (part == Part::First).then(|| Start { read_concern: &arguments.read_concern, ticket });
+        let start = (part == Part::First).then(|| Start {
+            read_concern: &arguments.read_concern,
+            api: arguments.api,
+            ticket,
+        });
         let connection_id = state.activity.connection_id;
         let transaction = session.enter_transaction(database, counters, number, start, connection_id)?;
         if matches!(self.command.name, "create" | "createIndexes") {

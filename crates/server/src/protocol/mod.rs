@@ -1,5 +1,6 @@
-//! Parts of requests and replies: fields, names, session ids, concerns, read preference, errors.
+//! Parts of requests and replies: fields, names, session ids, API parameters, concerns, read preference, errors.
 
+pub(crate) mod api;
 pub(crate) mod fields;
 pub(crate) mod names;
 pub(crate) mod read_concern;

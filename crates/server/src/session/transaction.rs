@@ -9,6 +9,7 @@
 //! new reason to end a transaction is a function of [`Session`] that calls [`Transaction::abort`].
 
 use super::Session;
+use crate::protocol::api::ApiParameters;
 use crate::protocol::read_concern::{ReadConcern, RequestedReadConcern};
 use crate::protocol::session_id;
 use base::bson::{Builder, Value};
@@ -45,6 +46,7 @@ enum State {
 /// The beginning of a transaction.
 pub(crate) struct Start<'a> {
     pub(crate) read_concern: &'a RequestedReadConcern,
+    pub(crate) api: ApiParameters<'static>,
     /// Execution ticket, if transactions are limited.
     pub(crate) ticket: Option<Ticket<Arc<Queue>>>,
 }
@@ -57,6 +59,7 @@ struct Open {
     began: Instant,
     began_millis: i64,
     read_concern: RequestedReadConcern,
+    api: ApiParameters<'static>,
     /// Connection of the last statement.
     connection_id: i32,
     /// Time when this load-balanced connection closed.
@@ -105,6 +108,21 @@ impl Session {
         matches!(self.transaction.lock().state, State::Open(_))
     }
 
+    /// Checks that a statement has the API parameters of the open transaction's first statement. A mismatch does not
+    /// abort the transaction. The beginning of another transaction is checked too, as in MongoDB.
+    ///
+    /// Errors: APIMismatchError.
+    pub(crate) fn check_api(&self, command: &str, api: ApiParameters<'_>) -> Result<()> {
+        match &self.transaction.lock().state {
+            State::Open(open) if open.api != api => Err(err!(
+                APIMismatchError,
+                "API parameter mismatch: {command} used params {api}, the transaction's first command used {}",
+                open.api
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// Begins or continues a transaction for a statement. `start` belongs to the first statement.
     ///
     /// Errors: TransactionTooOld, NoSuchTransaction, TransactionCommitted,
@@ -120,7 +138,7 @@ impl Session {
         let mut current = self.transaction.lock();
         let newest = current.newest(self);
         current.check_age(self, number)?;
-        if let Some(Start { read_concern, ticket }) = start {
+        if let Some(Start { read_concern, api, ticket }) = start {
             if newest == Some(number) {
                 bail!(
                     ConflictingOperationInProgress,
@@ -148,6 +166,7 @@ impl Session {
                 began: time::now(),
                 began_millis: database.now_millis(),
                 read_concern: *read_concern,
+                api,
                 connection_id,
                 closed: None,
                 active: Duration::ZERO,

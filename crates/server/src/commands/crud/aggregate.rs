@@ -64,7 +64,7 @@ fn aggregate(call: &mut Call<'_>) -> Result<HandlerStatus> {
             "The 'cursor' option is required, except for aggregate with the explain argument"
         );
     }
-    if call.arguments.api_strict {
+    if call.arguments.api.is_strict() {
         check_stable_api(parts.pipeline)?;
     }
     call.check_uuid(&parts.namespace, parts.uuid)?;

@@ -139,7 +139,7 @@ fn sasl_continue(call: &mut Call<'_>) -> Result<HandlerStatus> {
         &call.server.auth,
         call.connection,
         &message,
-        call.arguments.api_strict,
+        call.arguments.api.is_strict(),
     )?;
     append_server_message(call.reply, server_message.done, &server_message.message, is_text);
     Ok(HandlerStatus::Done)
@@ -284,7 +284,8 @@ fn enter(call: &mut Call<'_>, requested: &Parts<'_>, is_speculative: bool) -> Re
         login::failed(&call.server.auth, call.connection, &failure);
         bail!(AuthenticationFailed, "{why}");
     }
-    let login = Login { user: &user, mechanism: X509, is_speculative, api_strict: call.arguments.api_strict };
+    let login =
+        Login { user: &user, mechanism: X509, is_speculative, api_strict: call.arguments.api.is_strict() };
     login::authenticate(&call.server.auth, call.connection, &login, |user| user.is_external)?;
     Ok(user.name)
 }
