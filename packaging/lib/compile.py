@@ -18,7 +18,7 @@ REQUIREMENTS = ["ziglang==0.15.2", "cargo-zigbuild==0.24.0"]
 LG_PAGE_ARM = "16"
 
 # Limit of the server's size, which the documents name. The lab has no limit.
-SERVER_MEGABYTES_MAX = 15.5
+SERVER_MEGABYTES_MAX = 17
 
 
 def programs(platform: common.Platform) -> pathlib.Path:
