@@ -40,6 +40,7 @@ mod tests;
 mod write_buffer;
 
 use std::io::ErrorKind;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -294,7 +295,16 @@ impl DiskEngine {
         self.spawn("storage-flush", move || core.flush_every(interval))
     }
 
-    fn spawn(&self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
+    /// Starts a thread for which writers wait. Its panic ends the process: they would wait without end.
+    fn spawn(&self, name: &'static str, run: impl FnOnce() + Send + 'static) -> Result<()> {
+        let run = move || {
+            if catch_unwind(AssertUnwindSafe(run)).is_err() {
+                log::error!(
+                    "the thread {name} failed, and the process ends. A start recovers all writes in the journal"
+                );
+                std::process::abort();
+            }
+        };
         let thread = threads::spawn(name, None, run)?;
         self.threads.lock().push(thread);
         Ok(())
@@ -311,7 +321,7 @@ impl DiskEngine {
         self.core.control.close();
         self.core.checkpoint_queue.close();
         for thread in std::mem::take(&mut *self.threads.lock()) {
-            // A panicked thread has already reported its error.
+            // A panic has ended the process.
             let _ = thread.join();
         }
         if let Some(mut checkpointer) = self.stepped.lock().take() {

@@ -1,5 +1,6 @@
 //! Full or failing disks during the operation of the engine.
 
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Wake, Waker};
 use std::thread;
@@ -25,6 +26,22 @@ fn within_seconds(label: &str, mut holds: impl FnMut() -> bool) {
         assert!(started.elapsed() < Duration::from_secs(20), "{label} takes too long");
         thread::sleep(Duration::from_millis(5));
     }
+}
+
+#[test]
+fn a_panic_in_a_thread_of_the_engine_ends_the_process() {
+    const CHILD: &str = "VELLUM_TEST_PANICS";
+    if std::env::var_os(CHILD).is_some() {
+        let engine = open(&FaultyFiles::new()).unwrap();
+        engine.spawn("checkpointer", || panic!("a defect")).unwrap();
+        return engine.close().unwrap();
+    }
+    let test = "disk::tests::faults::a_panic_in_a_thread_of_the_engine_ends_the_process";
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    let ended = child.args([test, "--exact"]).env(CHILD, "1").output().unwrap();
+    assert!(!ended.status.success(), "{ended:?}");
+    // A failed test would have a code.
+    assert_eq!(ended.status.code(), None, "{ended:?}");
 }
 
 /// Commits like a caller that holds no locks.
