@@ -176,6 +176,19 @@ impl Database {
         self.change_catalog(interrupt, |change| Ok(change.drop_collection(namespace)))
     }
 
+    /// Drops every view of a database, like MongoDB's drop of `system.views`. Returns `None` if it had none.
+    ///
+    /// Errors: interrupted waits.
+    pub fn drop_views(&self, interrupt: &dyn Interrupt, database: &str) -> Result<Option<Committed>> {
+        let dropped = self.change_catalog(interrupt, |change| {
+            let views = change.catalog().collections(database).filter(|collection| collection.is_view());
+            let views: Vec<Namespace> = views.map(|view| view.namespace.clone()).collect();
+            views.iter().for_each(|view| drop(change.drop_collection(view)));
+            Ok((!views.is_empty()).then_some(()))
+        })?;
+        Ok(dropped.map(|(_, committed)| committed))
+    }
+
     /// Drops every collection of a database. Returns `None` if it had none. Waits like
     /// [`drop_collection`](Self::drop_collection).
     ///

@@ -83,6 +83,14 @@ fn drop_collection(call: &mut Call<'_>) -> Result<HandlerStatus> {
     if is_undroppable(&namespace) && call.server.database.collection(&namespace).is_some() {
         bail!(IllegalOperation, "can't drop system collection {namespace}");
     }
+    if namespace.collection() == "system.views" {
+        let committed = call.server.database.drop_views(call.operation().as_ref(), namespace.database())?;
+        if committed.is_some() {
+            call.reply.append(c"nIndexesWas", 1);
+            call.reply.append(c"ns", namespace.as_str());
+        }
+        return call.acknowledge(committed);
+    }
     let Some((dropped, committed)) =
         call.server.database.drop_collection(call.operation().as_ref(), &namespace)?
     else {
