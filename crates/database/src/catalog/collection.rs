@@ -18,6 +18,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use storage::Ident;
 
+/// Start of the names of temporary collections, before an ObjectId.
+pub(crate) const TEMPORARY: &str = "tmp.agg_out.";
+
 /// A collection or view in the catalog. Immutable except for its counts; a change of options or
 /// indexes replaces it.
 #[derive(Clone)]
@@ -149,6 +152,12 @@ impl Collection {
     /// Returns true for a view.
     pub fn is_view(&self) -> bool {
         self.data.is_none()
+    }
+
+    /// Returns true for a temporary collection of `$out`, by its name.
+    pub(crate) fn is_temporary(&self) -> bool {
+        let id = self.namespace.collection().strip_prefix(TEMPORARY);
+        id.is_some_and(|id| id.len() == 24 && id.bytes().all(|byte| byte.is_ascii_hexdigit()))
     }
 
     /// Returns true if a full scan counts as long work, which leaves the network thread.

@@ -8,7 +8,7 @@ use super::collections::OtherCollections;
 use super::oplog::{OplogScan, Order, TransactionsScan};
 use super::{Documents, with_metadata};
 use crate::catalog::Catalog;
-use crate::catalog::collection::{Collection, Options};
+use crate::catalog::collection::{Collection, Options, TEMPORARY};
 use crate::catalog::history::View;
 use crate::cursor::{Cursor, Opener};
 use crate::database::Database;
@@ -330,15 +330,6 @@ impl Database {
     }
 }
 
-/// Start of the names of temporary collections, before an ObjectId.
-const TEMPORARY: &str = "tmp.agg_out.";
-
-/// Returns true for the name of a temporary collection.
-fn is_temporary(collection: &str) -> bool {
-    let id = collection.strip_prefix(TEMPORARY);
-    id.is_some_and(|id| id.len() == 24 && id.bytes().all(|byte| byte.is_ascii_hexdigit()))
-}
-
 impl Database {
     /// Drops the temporary collections of each `$out` that the end of an earlier process has interrupted, as mongod
     /// does at its start. Logs failures. Not for a store that other processes share, because they may still write to
@@ -346,7 +337,7 @@ impl Database {
     pub fn drop_temporary_collections(&self) {
         for collection in self.catalog().all() {
             let namespace = &collection.namespace;
-            if is_temporary(namespace.collection()) {
+            if collection.is_temporary() {
                 log::info!("dropping the temporary collection {namespace}");
                 if let Err(error) = self.drop_collection(&NeverWaits, namespace) {
                     log::warn!("cannot drop the temporary collection {namespace}: {error}");

@@ -55,7 +55,7 @@ impl Database {
             bail!(IllegalOperation, "cannot fork database '{from}' onto itself");
         }
         self.must_change_catalog(interrupt, |change| {
-            let origin = change.collections(from)?;
+            let origin = change.lasting_collections(from)?;
             if change.has_database(to) && !replace {
                 bail!(NamespaceExists, "database '{to}' exists; replace: true replaces it");
             }
@@ -74,7 +74,7 @@ impl Database {
         replace: bool,
     ) -> Result<Committed> {
         self.must_change_catalog(interrupt, |change| {
-            let origin = change.collections(&name.database)?;
+            let origin = change.lasting_collections(&name.database)?;
             if let Some(state) = change.catalog().saved(name).cloned() {
                 if !replace {
                     bail!(
@@ -163,6 +163,14 @@ impl CatalogChange<'_> {
             true => Err(err!(NamespaceNotFound, "database '{database}' does not exist")),
             false => Ok(collections),
         }
+    }
+
+    /// Returns the collections and views of a database without the temporary collections of each `$out`.
+    /// Errors: NamespaceNotFound if it does not exist.
+    fn lasting_collections(&self, database: &str) -> Result<Vec<Arc<Collection>>> {
+        let mut collections = self.collections(database)?;
+        collections.retain(|collection| !collection.is_temporary());
+        Ok(collections)
     }
 
     /// Replaces the collections of a database by forks.
