@@ -48,7 +48,8 @@ fn counts_of_collections_that_do_not_exist_are_forgotten() {
     let counts = |ident| store.counts(Ident(ident), &mut |_| Ok(())).unwrap();
     let kept: Vec<_> = (0..100).map(counts).collect();
     (100..10_000).for_each(|ident| drop(counts(ident)));
-    assert!(store.counts.lock().len() < 300);
+    // The table grows to 448 places at most: twice the kept ones, and those that removals have used up.
+    assert!(store.counts.lock().len() < 500);
     assert!((0..100).zip(&kept).all(|(ident, kept)| Arc::ptr_eq(kept, &counts(ident))));
 }
 
