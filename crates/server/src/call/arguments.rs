@@ -146,7 +146,7 @@ impl<'a> Arguments<'a> {
                 _ => {}
             }
         }
-        self.api = api.check(command)?;
+        self.api = api.check(command.name, command.stable_api)?;
         self.session = self.named_session.map(|named| named.id);
         given.session = self.session.is_some();
         given.number = self.transaction_number;

@@ -1,6 +1,5 @@
 //! The API parameters of a command: `apiVersion`, `apiStrict` and `apiDeprecationErrors`.
 
-use crate::access::Command;
 use base::{Result, err};
 use std::fmt::{self, Display, Formatter};
 
@@ -13,10 +12,10 @@ pub(crate) struct ApiParameters<'a> {
 }
 
 impl ApiParameters<'_> {
-    /// Returns the parameters if the command conforms to them.
+    /// Returns the parameters if a command of this name conforms to them.
     ///
     /// Errors: 4886600, APIVersionError, APIStrictError.
-    pub(crate) fn check(self, command: &Command) -> Result<ApiParameters<'static>> {
+    pub(crate) fn check(self, command: &str, in_stable_api: bool) -> Result<ApiParameters<'static>> {
         let ApiParameters { version, strict, deprecation_errors } = self;
         match version {
             None if strict.is_some() || deprecation_errors.is_some() => Err(err!(
@@ -24,12 +23,11 @@ impl ApiParameters<'_> {
                 "Provided apiStrict and/or apiDeprecationErrors without passing apiVersion"
             )),
             Some(version) if version != "1" => Err(err!(APIVersionError, "API version must be \"1\"")),
-            _ if self.is_strict() && !command.stable_api => Err(err!(
+            _ if self.is_strict() && !in_stable_api => Err(err!(
                 APIStrictError,
-                "Provided apiStrict:true, but the command {} is not in API Version 1. Information on supported \
+                "Provided apiStrict:true, but the command {command} is not in API Version 1. Information on supported \
                  commands and migrations in API Version 1 can be found at \
-                 https://dochub.mongodb.org/core/manual-versioned-api",
-                command.name
+                 https://dochub.mongodb.org/core/manual-versioned-api"
             )),
             _ => Ok(ApiParameters { version: version.map(|_| "1"), strict, deprecation_errors }),
         }
