@@ -268,3 +268,36 @@ fn idle_cursors_keep_a_limited_history() {
     }
     _ = std::fs::remove_dir_all(&data);
 }
+
+/// Idle cursors on disk between inserts of 15 MB, which checkpoints write.
+#[test]
+fn idle_cursors_keep_limited_changes_in_memory() {
+    let data = Scratch::new("idle_cursors_inserts");
+    let Some(server) = Server::start_on(&data, &["--cache-size", "64M"]) else { return };
+    let mut client = server.connect().unwrap();
+    command(&mut client, "{insert: 'c', documents: [{_id: 0}, {_id: 1}, {_id: 2}]}");
+    let mut cursors = Vec::new();
+    for turn in 0..40 {
+        let mut sent = Builder::new();
+        sent.append(c"insert", "d").begin_array(c"documents");
+        for _ in 0..15 {
+            sent.push_document().append(c"text", "x".repeat(1_000_000).as_str()).end();
+        }
+        sent.end().append(c"$db", "test");
+        assert_eq!(number(&client.command(&sent.finish()).unwrap(), "n"), 15, "{turn}");
+        let found = command(&mut client, "{find: 'c', batchSize: 1}");
+        let cursor = found.view().get("cursor").and_then(|cursor| cursor.as_document()?.get("id")?.as_i64());
+        cursors.push(cursor.unwrap_or_else(|| panic!("{found}")));
+        // The server limits the changes once a second.
+        thread::sleep(Duration::from_millis(250));
+    }
+    let mut more = |id: i64| {
+        let next = format!("{{getMore: {{$numberLong: '{id}'}}, collection: 'c', batchSize: 1}}");
+        command(&mut client, &next)
+    };
+    let (first, last) = (more(cursors[0]), more(cursors[39]));
+    let resident = resident_megabytes(&mut client);
+    assert_eq!((number(&first, "code"), number(&last, "ok")), (175, 1), "{resident} MB");
+    // 600 MB were inserted.
+    assert!(resident < 400, "{resident} MB");
+}

@@ -463,11 +463,11 @@ impl Cursors {
     }
 
     /// Frees the contents of cursors whose snapshots were taken with fewer replaced bytes than
-    /// `least`. Returns the number of replaced bytes of the oldest remaining snapshot. A cursor in
-    /// use is freed when it is put back.
-    pub(crate) fn release_before(&self, least: u64) -> u64 {
+    /// `least`. Appends the number of replaced bytes of each remaining snapshot. A cursor in use is
+    /// freed when it is put back.
+    pub(crate) fn release_before(&self, least: u64, remaining: &mut Vec<u64>) {
         let mut open = self.open.lock();
-        let (mut oldest, mut ids, mut resources) = (u64::MAX, Vec::new(), Vec::new());
+        let (mut ids, mut resources) = (Vec::new(), Vec::new());
         for (id, slot) in open.iter_mut().filter(|(_, slot)| slot.released.is_none()) {
             match slot.replaced_at {
                 Some(at) if at < least => {
@@ -476,13 +476,12 @@ impl Cursors {
                         resources.push(contents);
                     }
                 }
-                at => oldest = oldest.min(at.unwrap_or(u64::MAX)),
+                at => remaining.extend(at),
             }
         }
         self.add_released(&mut open, ids);
         drop(open);
         drop(resources);
-        oldest
     }
 
     /// Removes a cursor that was taken and has ended.

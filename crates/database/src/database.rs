@@ -667,16 +667,41 @@ impl Database {
         }
     }
 
+    /// Counts the changes that checkpoints have written and that old snapshots hold. Releases the oldest snapshots
+    /// beyond the limit. Called once a second.
+    pub fn limit_written_changes(&self) {
+        let total = self.engine().statistics().written_bytes;
+        // Later snapshots belong to the next interval.
+        let end = || self.operations.replaced.fetch_add(1, Relaxed);
+        if self.window.written.lock().record(total, end) {
+            self.limit_history();
+        }
+    }
+
+    /// Releases the snapshots taken before `least` bytes had been replaced. Returns `replaced_at` of all others.
+    fn release_before(&self, least: u64) -> Vec<u64> {
+        let mut remaining = Vec::new();
+        self.history.release_before(least, &mut remaining);
+        self.cursors.release_before(least, &mut remaining);
+        self.transactions.end_before(least, &mut remaining);
+        remaining
+    }
+
     /// Releases the oldest snapshots until the history is within its limit.
     fn limit_history(&self) {
         if mutant!("old snapshots are never released") {
             return;
         }
-        let Some(_check) = self.window.check_lock.try_lock() else { return };
+        let Some(mut written) = self.window.written.try_lock() else { return };
         let (now, bytes_max) = (self.replaced(), self.window.bytes_max.load(Relaxed));
-        let least = now.saturating_sub(bytes_max);
-        let oldest = self.history.release_before(least).min(self.cursors.release_before(least));
-        let oldest = oldest.min(self.transactions.end_before(least)).min(now);
+        let mut least = now.saturating_sub(bytes_max);
+        let mut remaining = self.release_before(least);
+        let by_written = written.least(remaining.clone(), bytes_max);
+        if by_written > least {
+            least = by_written;
+            remaining = self.release_before(least);
+        }
+        let oldest = remaining.into_iter().min().unwrap_or(now).min(now);
         debug_assert!(oldest >= least, "a snapshot from before {least} replaced bytes stays: {oldest}");
         self.window.next_check.store(oldest.saturating_add(bytes_max).saturating_add(1), Relaxed);
     }

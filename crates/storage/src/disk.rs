@@ -490,6 +490,7 @@ impl Engine for DiskEngine {
             sync_counts: latency.by_doublings(),
             checkpoints: self.core.checkpoints.load(Ordering::Relaxed),
             changed_bytes: state.changed_bytes,
+            written_bytes: self.core.written_bytes.load(Ordering::Relaxed),
             journal_bytes: self.core.journal.bytes(),
             file_bytes: self.core.file_bytes(),
             archive: self.archive.lock().as_ref().map(|archive| archive.counts()),

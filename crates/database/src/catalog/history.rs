@@ -9,6 +9,9 @@
 //! bytes replaced before it (`replaced_at`). Beyond the limit of bytes replaced since, owners release their snapshots,
 //! the oldest first. Owners are idle cursors, retained views and transactions. A new owner needs a function such as
 //! [`History::release_before`] and a call of it in `Database::limit_history`.
+//!
+//! On disk, a snapshot also holds the changes in memory as of its creation, which a later checkpoint writes and frees.
+//! [`WrittenChanges`] counts them by intervals of `replaced_at`.
 
 use crate::catalog::Catalog;
 use base::{Result, err};
@@ -91,20 +94,19 @@ impl History {
         *self.age_max.lock() = age;
     }
 
-    /// Releases views taken before `least` bytes had been replaced. Returns `replaced_at` of the oldest remaining view.
+    /// Releases views taken before `least` bytes had been replaced. Appends `replaced_at` of each remaining view.
     ///
     /// The views are in the order of their first reads. A view that was taken earlier may have been read later.
-    pub(crate) fn release_before(&self, least: u64) -> u64 {
+    pub(crate) fn release_before(&self, least: u64, remaining: &mut Vec<u64>) {
         let mut views = self.views.lock();
         let all = std::mem::take(&mut *views);
         let (released, rest): (VecDeque<_>, VecDeque<_>) =
             all.into_iter().partition(|entry| entry.view.replaced_at < least);
         *views = rest;
-        let oldest = views.iter().map(|entry| entry.view.replaced_at).min().unwrap_or(u64::MAX);
+        remaining.extend(views.iter().map(|entry| entry.view.replaced_at));
         // Trees are freed after the lock is released.
         drop(views);
         drop(released);
-        oldest
     }
 }
 
@@ -139,14 +141,62 @@ pub(crate) struct SnapshotWindow {
     pub(crate) bytes_max: AtomicU64,
     /// Total of replaced bytes at which the next check is due. Before it no holder can exceed the limit.
     pub(crate) next_check: AtomicU64,
-    /// Locked by the commit that runs the check.
-    pub(crate) check_lock: Mutex<()>,
+    /// Locked by the thread that runs the check.
+    pub(crate) written: Mutex<WrittenChanges>,
 }
 
 impl Default for SnapshotWindow {
     fn default() -> SnapshotWindow {
         let (bytes_max, next_check) = (AtomicU64::new(BYTES_MAX), AtomicU64::new(BYTES_MAX));
-        SnapshotWindow { bytes_max, next_check, check_lock: Mutex::new(()) }
+        SnapshotWindow { bytes_max, next_check, written: Mutex::default() }
+    }
+}
+
+/// Number of intervals above which those without a snapshot are removed.
+const INTERVALS_MAX: usize = 256;
+
+/// The changes in memory that checkpoints have written. Only older snapshots hold them.
+#[derive(Default)]
+pub(crate) struct WrittenChanges {
+    /// Total as the engine reported it.
+    total: u64,
+    /// Intervals of `replaced_at`, each by its end, with the bytes that checkpoints wrote at that end.
+    intervals: VecDeque<(u64, u64)>,
+}
+
+impl WrittenChanges {
+    /// Records the total of written bytes. Returns true if it has grown. `end` then returns the greatest `replaced_at`
+    /// of any snapshot so far.
+    pub(crate) fn record(&mut self, total: u64, end: impl FnOnce() -> u64) -> bool {
+        let grown = total.saturating_sub(self.total);
+        self.total = total;
+        if grown > 0 {
+            self.intervals.push_back((end(), grown));
+        }
+        grown > 0
+    }
+
+    /// Returns the least `replaced_at` with which the snapshots hold at most `bytes_max`. The snapshots of the newest
+    /// interval may always hold their changes.
+    pub(crate) fn least(&mut self, mut snapshots: Vec<u64>, bytes_max: u64) -> u64 {
+        snapshots.sort_unstable();
+        let until = |end: u64| snapshots.partition_point(|at| *at <= end);
+        let (mut before, mut is_held) = (0, Vec::with_capacity(self.intervals.len()));
+        for (end, _) in &self.intervals {
+            is_held.push(until(*end) > before);
+            before = until(*end);
+        }
+        let mut held = 0;
+        let newest_first = self.intervals.iter().zip(&is_held).rev().filter(|(_, is_held)| **is_held);
+        let least = newest_first.enumerate().find_map(|(at, ((end, bytes), _))| {
+            held += bytes;
+            (at > 0 && held > bytes_max).then_some(end + 1)
+        });
+        if self.intervals.len() > INTERVALS_MAX {
+            let mut is_held = is_held.into_iter();
+            self.intervals.retain(|_| is_held.next() == Some(true));
+        }
+        least.unwrap_or(0)
     }
 }
 
@@ -166,7 +216,7 @@ pub(crate) fn replaced_by(change: &Change) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{History, View};
+    use super::{History, INTERVALS_MAX, View, WrittenChanges};
     use crate::{Database, SystemClock};
     use std::sync::Arc;
     use storage::memory::MemoryEngine;
@@ -178,8 +228,28 @@ mod tests {
         for (time, replaced_at) in [(1, 20), (2, 10), (3, 30)] {
             history.add(time, &View { replaced_at, ..view.clone() });
         }
-        assert_eq!(history.release_before(15), 20);
+        let mut remaining = Vec::new();
+        history.release_before(15, &mut remaining);
+        assert_eq!(remaining, [20, 30]);
         assert_eq!([1, 2, 3].map(|time| history.at(time).is_ok()), [true, false, true]);
+    }
+
+    #[test]
+    fn snapshots_hold_the_changes_of_their_interval_once() {
+        let mut written = WrittenChanges::default();
+        for (total, end) in [(100, 5), (100, 6), (300, 9), (600, 9), (700, 12)] {
+            assert_eq!(written.record(total, || end), end != 6);
+        }
+        assert_eq!(written.least(vec![13, 20], 0), 0, "no checkpoint followed");
+        assert_eq!(written.least(vec![3, 1, 1], 0), 0, "the newest interval with a snapshot");
+        assert_eq!(written.least(vec![10, 7, 1], 299), 10);
+        assert_eq!(written.least(vec![10, 7, 8, 1], 300), 6);
+        assert_eq!(written.least(vec![10, 7, 8, 1], 400), 0);
+        for more in 1..=INTERVALS_MAX as u64 {
+            written.record(700 + more, || 12 + more);
+        }
+        assert_eq!(written.least(vec![10, 100], 1 << 20), 0);
+        assert_eq!(written.intervals, [(12, 100), (100, 1)]);
     }
 
     #[test]

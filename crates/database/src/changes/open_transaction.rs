@@ -75,13 +75,13 @@ impl Transactions {
         open.push(Arc::downgrade(transaction));
     }
 
-    /// Ends the transactions whose views were taken with fewer replaced bytes than `least`. Returns
-    /// the number of replaced bytes of the oldest remaining view.
-    pub(crate) fn end_before(&self, least: u64) -> u64 {
+    /// Ends the transactions whose views were taken with fewer replaced bytes than `least`. Appends
+    /// the number of replaced bytes of each remaining view.
+    pub(crate) fn end_before(&self, least: u64, remaining: &mut Vec<u64>) {
         let open: Vec<Arc<OpenTransaction>> = self.0.lock().iter().filter_map(Weak::upgrade).collect();
         let (old, left): (Vec<_>, Vec<_>) = open.into_iter().partition(|one| one.replaced_at < least);
         old.iter().for_each(|transaction| transaction.lose());
-        left.iter().filter(|one| !one.inner.lock().ended).map(|one| one.replaced_at).min().unwrap_or(u64::MAX)
+        remaining.extend(left.iter().filter(|one| !one.inner.lock().ended).map(|one| one.replaced_at));
     }
 }
 

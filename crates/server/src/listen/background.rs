@@ -90,6 +90,7 @@ impl Background {
             activity.release_idle(TICK);
         }
         server.database.clean_up();
+        server.database.limit_written_changes();
         // The check also reports the end of a stepDown to waiting clients.
         server.is_primary();
         if self.purge_policy.is_due(server.memory_usage()) {

@@ -6,6 +6,7 @@
 
 use crate::time;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
@@ -341,6 +342,7 @@ impl Checkpointer {
         match written {
             Ok(view) => {
                 self.core.thaw(&started.plan, view);
+                self.core.written_bytes.fetch_add(started.freeze.changed_bytes, Ordering::Relaxed);
                 self.finish(&started)
             }
             Err(error) => {

@@ -47,6 +47,8 @@ pub(super) struct Core {
     pub(super) commits: AtomicU64,
     /// Number of checkpoints since the start.
     pub(super) checkpoints: AtomicU64,
+    /// Approximate memory of the changes that checkpoints have written since the start.
+    pub(super) written_bytes: AtomicU64,
     /// Length of the base's file at the last checkpoint.
     file_bytes: AtomicU64,
     /// The last known counters of the cache.
@@ -115,6 +117,7 @@ impl Core {
             bounds,
             commits: AtomicU64::new(0),
             checkpoints: AtomicU64::new(0),
+            written_bytes: AtomicU64::new(0),
             cache: Mutex::default(),
             flushing: Mutex::default(),
             flush: Condvar::new(),

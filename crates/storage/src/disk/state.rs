@@ -202,6 +202,8 @@ pub(super) struct Freeze {
     pub(super) state: Arc<State>,
     /// The changed or dropped trees.
     pub(super) dirty: Tree<()>,
+    /// Approximate memory of the changes.
+    pub(super) changed_bytes: u64,
     /// Approximate bytes that the checkpoint frees in the base.
     pub(super) garbage_bytes: u64,
 }
@@ -433,7 +435,7 @@ impl State {
         self.assert_valid();
         let dirty = std::mem::take(&mut self.dirty);
         self.freezing = dirty.clone();
-        self.changed_bytes = 0;
+        let changed_bytes = std::mem::take(&mut self.changed_bytes);
         let garbage_bytes = std::mem::take(&mut self.garbage_bytes);
         // Forks without changes since the fork share their changes, and each gets its own number. This costs one more
         // table, and only if both survive.
@@ -447,7 +449,7 @@ impl State {
                 self.next_frozen += 1;
             }
         });
-        Freeze { state: Arc::new(self.clone()), dirty, garbage_bytes }
+        Freeze { state: Arc::new(self.clone()), dirty, changed_bytes, garbage_bytes }
     }
 
     /// Replaces the frozen changes by the tables that the checkpoint has written.

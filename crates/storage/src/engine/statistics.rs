@@ -39,6 +39,9 @@ pub struct Statistics {
     pub checkpoints: u64,
     /// Approximate memory of the changes since the latest checkpoint, in bytes.
     pub changed_bytes: u64,
+    /// Approximate memory of the changes that checkpoints have written since the start, in bytes. Older snapshots may
+    /// still hold it.
+    pub written_bytes: u64,
     /// Bytes of journal since the latest checkpoint.
     pub journal_bytes: u64,
     /// Size of the data files in bytes, without the journal.
