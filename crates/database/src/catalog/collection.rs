@@ -154,7 +154,7 @@ impl Collection {
         self.data.is_none()
     }
 
-    /// Returns true for a temporary collection of `$out`, by its name.
+    /// Returns true for a temporary collection, such as that of a running `$out`.
     pub(crate) fn is_temporary(&self) -> bool {
         let id = self.namespace.collection().strip_prefix(TEMPORARY);
         id.is_some_and(|id| id.len() == 24 && id.bytes().all(|byte| byte.is_ascii_hexdigit()))

@@ -555,6 +555,17 @@ mod tests {
     }
 
     #[test]
+    fn a_reset_keeps_the_content_of_a_replacement() {
+        let fixture = Fixture::new();
+        fixture.insert("{_id: 1}");
+        let mut replacement = fixture.replace();
+        let operation = fixture.scope.operation.as_ref();
+        assert_eq!(fixture.database.reset_database(operation, "d").unwrap().0, 1);
+        replacement.finish().unwrap();
+        assert_eq!(fixture.records(), Some(2));
+    }
+
+    #[test]
     fn a_replacement_ends_if_its_temporary_collection_is_dropped() {
         let fixture = Fixture::new();
         let mut replacement = fixture.replace();

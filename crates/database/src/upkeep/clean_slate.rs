@@ -55,7 +55,7 @@ impl Database {
             bail!(IllegalOperation, "cannot fork database '{from}' onto itself");
         }
         self.must_change_catalog(interrupt, |change| {
-            let origin = change.lasting_collections(from)?;
+            let origin = change.collections(from)?;
             if change.has_database(to) && !replace {
                 bail!(NamespaceExists, "database '{to}' exists; replace: true replaces it");
             }
@@ -74,7 +74,7 @@ impl Database {
         replace: bool,
     ) -> Result<Committed> {
         self.must_change_catalog(interrupt, |change| {
-            let origin = change.lasting_collections(&name.database)?;
+            let origin = change.collections(&name.database)?;
             if let Some(state) = change.catalog().saved(name).cloned() {
                 if !replace {
                     bail!(
@@ -156,21 +156,15 @@ impl CatalogChange<'_> {
         self.catalog().collections(database).next().is_some()
     }
 
-    /// Returns the collections and views of a database. Errors: NamespaceNotFound if it does not exist.
+    /// Returns the collections and views of a database without temporary collections.
+    ///
+    /// Errors: NamespaceNotFound if the database does not exist.
     fn collections(&self, database: &str) -> Result<Vec<Arc<Collection>>> {
-        let collections: Vec<_> = self.catalog().collections(database).cloned().collect();
-        match collections.is_empty() {
-            true => Err(err!(NamespaceNotFound, "database '{database}' does not exist")),
-            false => Ok(collections),
+        if !self.has_database(database) {
+            bail!(NamespaceNotFound, "database '{database}' does not exist");
         }
-    }
-
-    /// Returns the collections and views of a database without the temporary collections of each `$out`.
-    /// Errors: NamespaceNotFound if it does not exist.
-    fn lasting_collections(&self, database: &str) -> Result<Vec<Arc<Collection>>> {
-        let mut collections = self.collections(database)?;
-        collections.retain(|collection| !collection.is_temporary());
-        Ok(collections)
+        let collections = self.catalog().collections(database);
+        Ok(collections.filter(|collection| !collection.is_temporary()).cloned().collect())
     }
 
     /// Replaces the collections of a database by forks.

@@ -61,11 +61,11 @@ impl Database {
             }
         };
         let mut pairs: BTreeMap<String, Pair> = BTreeMap::new();
-        for collection in before {
+        for collection in before.into_iter().filter(|collection| !collection.is_temporary()) {
             let pair = pairs.entry(collection.namespace.collection().to_owned()).or_default();
             pair.before = Some(collection);
         }
-        for collection in view.catalog.collections(name) {
+        for collection in view.catalog.collections(name).filter(|collection| !collection.is_temporary()) {
             let pair = pairs.entry(collection.namespace.collection().to_owned()).or_default();
             pair.after = Some(collection.clone());
         }
