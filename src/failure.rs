@@ -6,12 +6,13 @@
 //! A new message is an arm of [`error_message`].
 
 use crate::config::Config;
+use database::keys::{CATALOG, RETRIES};
 use database::repair::{Repaired, repair as repair_database};
 use database::{Clock, SystemClock};
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
-use storage::store::LOG;
+use storage::store::{LOG, LOG_TREES};
 use storage::{DataLoss, DiskEngine, Error, Ident, Salvage};
 
 /// Reason why a server failed.
@@ -188,8 +189,17 @@ fn loss_line(lost: &DataLoss, repaired: &Repaired) -> Option<String> {
             Some(format!("lost: {}: {count}: {}", collection.namespace, lost.message))
         }
         Some(_) => None,
-        None if ident == Ident(0) => Some(format!("lost: the catalog: {count}: {}", lost.message)),
-        None => Some(format!("lost: unknown (tree {}): {count}: {}", ident.0, lost.message)),
+        None => Some(format!("lost: {}: {count}: {}", tree_name(ident), lost.message)),
+    }
+}
+
+/// Returns the name of a tree that belongs to no collection.
+fn tree_name(ident: Ident) -> String {
+    match ident {
+        CATALOG => "the catalog".to_string(),
+        RETRIES => "the records of retryable writes".to_string(),
+        _ if ident >= LOG_TREES => "the oplog".to_string(),
+        _ => format!("a collection or index without a catalog entry (tree {})", ident.0),
     }
 }
 
@@ -205,4 +215,26 @@ fn summary(repaired: &Repaired, old: &Path) -> Vec<String> {
     }
     lines.push(format!("the old files are in {}", old.display()));
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_name_their_tree() {
+        let names = [
+            (0, "the catalog"),
+            (7, "a collection or index without a catalog entry (tree 7)"),
+            (1 << 62, "the oplog"),
+            (LOG.0, "the oplog"),
+            (u64::MAX, "the records of retryable writes"),
+        ];
+        for (ident, name) in names {
+            let lost =
+                DataLoss { ident: Some(Ident(ident)), entries: Some(2), message: "page 5".to_string() };
+            let line = loss_line(&lost, &Repaired::default());
+            assert_eq!(line.unwrap(), format!("lost: {name}: 2 records: page 5"));
+        }
+    }
 }
