@@ -40,7 +40,6 @@ mod tests;
 mod write_buffer;
 
 use std::io::ErrorKind;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -295,17 +294,8 @@ impl DiskEngine {
         self.spawn("storage-flush", move || core.flush_every(interval))
     }
 
-    /// Starts a thread for which writers wait. Its panic ends the process: they would wait without end.
     fn spawn(&self, name: &'static str, run: impl FnOnce() + Send + 'static) -> Result<()> {
-        let run = move || {
-            if catch_unwind(AssertUnwindSafe(run)).is_err() {
-                log::error!(
-                    "the thread {name} failed, and the process ends. A start recovers all writes in the journal"
-                );
-                std::process::abort();
-            }
-        };
-        let thread = threads::spawn(name, None, run)?;
+        let thread = threads::spawn_essential(name, None, run)?;
         self.threads.lock().push(thread);
         Ok(())
     }
@@ -321,7 +311,7 @@ impl DiskEngine {
         self.core.control.close();
         self.core.checkpoint_queue.close();
         for thread in std::mem::take(&mut *self.threads.lock()) {
-            // A panic has ended the process.
+            // A panic would have ended the process.
             let _ = thread.join();
         }
         if let Some(mut checkpointer) = self.stepped.lock().take() {

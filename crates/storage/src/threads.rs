@@ -6,6 +6,7 @@
 //! free address space first.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 use std::thread::{Builder, JoinHandle};
 
@@ -100,6 +101,25 @@ pub fn spawn<T: Send + 'static>(
         return Err(io::Error::new(io::ErrorKind::WouldBlock, why));
     }
     Builder::new().name(name.to_owned()).stack_size(stack).spawn(run)
+}
+
+/// Starts a thread that other threads depend on. A panic of this thread ends the process, so that no thread waits for
+/// it forever.
+///
+/// Errors: as [`spawn`].
+pub fn spawn_essential(
+    name: &'static str,
+    stack: Option<usize>,
+    run: impl FnOnce() + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
+    spawn(name, stack, move || {
+        // The panic hook has reported the panic.
+        if catch_unwind(AssertUnwindSafe(run)).is_err() {
+            log::error!("the process ends because its thread {name} panicked");
+            log::logger().flush();
+            std::process::abort();
+        }
+    })
 }
 
 #[cfg(test)]

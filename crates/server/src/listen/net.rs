@@ -66,16 +66,18 @@ pub fn serve(server: &Arc<Server>, ready: impl FnOnce(SocketAddr)) -> io::Result
     server.helpers.get_or_init(|| Arc::new(IdleProcessors(server.processors.clone())));
     let (mut background, mut deletions) = (Background::default(), Deletions::default());
     let (watched, swept) = (Arc::downgrade(server), Arc::downgrade(server));
-    threads::spawn("vellum-background", Some(STACK_SIZE), move || {
+    threads::spawn_essential("vellum-background", Some(STACK_SIZE), move || {
         background::run(&watched, |server| background.tick(server))
     })?;
-    threads::spawn("vellum-deletions", Some(STACK_SIZE), move || {
+    threads::spawn_essential("vellum-deletions", Some(STACK_SIZE), move || {
         background::run(&swept, |server| deletions.tick(server))
     })?;
     if let Some(limit) = server.settings.memory_limit.clone() {
         let watched = Arc::downgrade(server);
         server.database.set_memory_limit(limit.of_data());
-        threads::spawn("vellum-memory", None, move || crate::listen::memory::watch(&watched, limit))?;
+        threads::spawn_essential("vellum-memory", None, move || {
+            crate::listen::memory::watch(&watched, limit)
+        })?;
     }
     let result = runtime.block_on(listen(server, ready));
     drop(spare);
