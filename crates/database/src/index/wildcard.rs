@@ -81,7 +81,7 @@ impl Wildcard {
             ),
             None => {}
         }
-        wildcard.check_others(parts, projection.is_some())?;
+        wildcard.check_others(parts)?;
         Ok(Some(wildcard))
     }
 
@@ -112,7 +112,7 @@ impl Wildcard {
     }
 
     /// Checks the other parts of a compound wildcard index: no hashed part, and no path that the wildcard covers.
-    fn check_others(&self, parts: &[KeyPart], has_projection: bool) -> Result<()> {
+    fn check_others(&self, parts: &[KeyPart]) -> Result<()> {
         for (position, part) in parts.iter().enumerate().filter(|(position, _)| *position != self.part) {
             if part.kind == KeyKind::Hashed {
                 bail!(CannotCreateIndex, "Can't use more than one index plugin for a single index.");
@@ -126,11 +126,7 @@ impl Wildcard {
                 );
             }
             if self.covers(&part.path) {
-                let message = format!("wildcard index field and field {position}, '{}', overlap", part.path);
-                return Err(match has_projection {
-                    true => err!(7246209, "{message}"),
-                    false => err!(CannotCreateIndex, "{message}"),
-                });
+                bail!(7246209, "wildcard index field and field {position}, '{}', overlap", part.path);
             }
         }
         Ok(())

@@ -328,9 +328,7 @@ impl Database {
         let records = self.read(operation, view, &collection, read, context)?;
         rest.run(with_metadata(records, sort, context), environment)
     }
-}
 
-impl Database {
     /// Drops the temporary collections of each `$out` that the end of an earlier process has interrupted, as mongod
     /// does at its start. Logs failures. Not for a store that other processes share, because they may still write to
     /// one.
