@@ -8,7 +8,7 @@ const DATABASE_NAME_MAX: usize = 63;
 /// The longest full namespace of a collection, in bytes, since MongoDB 4.4.
 pub const NAMESPACE_MAX: usize = 255;
 /// The longest full namespace of a collection of an internal database, in bytes.
-const INTERNAL_NAMESPACE_MAX: usize = 512;
+pub const INTERNAL_NAMESPACE_MAX: usize = 512;
 
 /// A database and a collection in it, both checked.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -5,6 +5,7 @@
 
 use crate::access::Command;
 use crate::auth::redact::{self, is_secret};
+use crate::observe::activity::recorded_name;
 use crate::observe::profiler::{Entry, Filter, Note, Notes, Setting};
 use crate::process::logging::now_millis;
 use crate::server::Server;
@@ -217,7 +218,7 @@ impl Finished<'_> {
     }
 
     fn namespace(&self) -> String {
-        format!("{}.{}", self.request.database, self.collection)
+        format!("{}.{}", self.request.database, recorded_name(self.collection))
     }
 
     /// Writes a log line for each entry, with the fields of mongod's "Slow query".

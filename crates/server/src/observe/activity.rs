@@ -10,6 +10,7 @@ use crate::observe::usage::Usage;
 use crate::protocol::names::UserName;
 use base::ErrorCode;
 use base::bson::{Document, DocumentBuf};
+use base::namespace::INTERNAL_NAMESPACE_MAX;
 use database::time;
 use database::{Database, Operation, SessionId};
 use parking_lot::Mutex;
@@ -31,6 +32,11 @@ const BODY_MAX: usize = 16 * 1024;
 
 /// Maximum size of the buffer for commands that an idle connection keeps, in bytes.
 const IDLE_BODY_MAX: usize = 1024;
+
+/// Returns the part of a requested collection name that counts and reports keep. No collection has a longer name.
+pub(crate) fn recorded_name(collection: &str) -> &str {
+    collection.get(..collection.floor_char_boundary(INTERNAL_NAMESPACE_MAX)).unwrap_or_default()
+}
 
 /// A handle on a client's connection for code that neither reads nor writes.
 pub(crate) trait ConnectionHandle: Send + Sync {
@@ -201,7 +207,7 @@ impl Activity {
         current.namespace.clear();
         current.namespace.push_str(database);
         current.namespace.push('.');
-        current.namespace.push_str(collection);
+        current.namespace.push_str(recorded_name(collection));
     }
 
     /// Sets the connection's user.
@@ -447,6 +453,19 @@ impl Activities {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_names_are_recorded_by_their_start() {
+        let activities = Activities::default();
+        let activity = activities.open(([127, 0, 0, 1], 1).into());
+        for number in 0..3 {
+            let name = format!("{}{number}", "é".repeat(300));
+            activity.begin((7, time::now()), "find", None, ("d", &name), Document::EMPTY);
+            activity.end();
+        }
+        let usage = activities.usage();
+        assert_eq!(usage.of(&format!("d.{}", "é".repeat(256))).map(|usage| usage.total().count), Some(3));
+    }
 
     #[test]
     fn an_idle_connection_transfers_its_counts_once() {
