@@ -119,6 +119,53 @@ fn waits_end_at_max_time() {
     assert!(begin.elapsed() < SOON, "{:?}", begin.elapsed());
 }
 
+#[test]
+fn an_ended_transaction_has_released_its_documents() {
+    let Some(cluster) = Cluster::start().unwrap() else {
+        return print_line(
+            "ends of transactions skipped: PostgreSQL isn't installed (apt-get install postgresql)",
+        );
+    };
+    let Some(server) = Server::on_schema(&cluster.connection_string(), "ended") else { return };
+    let mut client = server.connect().unwrap();
+    run(&mut client, "insert: 'c', documents: [{_id: 1, n: 0}], $db: 'test'");
+    let of = |session: usize| {
+        format!(
+            "lsid: {{id: UUID('01234567-89ab-cdef-0123-{session:012}')}}, txnNumber: NumberLong(1), \
+             autocommit: false"
+        )
+    };
+    let update = |session| {
+        format!(
+            "update: 'c', updates: [{{q: {{_id: 1}}, u: {{$inc: {{n: 1}}}}}}], {}, $db: 'test'",
+            of(session)
+        )
+    };
+    let end = |command: &str, session| format!("{command}: 1, {}, $db: 'admin'", of(session));
+    let mut succeed = |command: &str| {
+        let reply = run(&mut client, command);
+        assert_eq!(code(&reply), 0, "{command}: {}", reply.view());
+    };
+
+    succeed(&statement(1));
+    succeed(&statement(2));
+    succeed(&update(1));
+    // The process that has the intents stops for a moment.
+    let pid = "select pid::int8 from pg_stat_activity where state = 'idle in transaction' and backend_xid is not null";
+    let pid = cluster.run(&[pid]).unwrap().expect("a process has intents").to_string();
+    let signal = |name: &str| assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
+    signal("-STOP");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(300));
+            signal("-CONT");
+        });
+        succeed(&end("abortTransaction", 1));
+        succeed(&update(2));
+    });
+    succeed(&end("commitTransaction", 2));
+}
+
 /// Number of clients, each on a thread of the test.
 const CLIENTS: usize = 300;
 

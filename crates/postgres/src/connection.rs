@@ -525,6 +525,13 @@ impl Connection {
         last
     }
 
+    /// Waits for the replies of earlier flushes, and ignores their rows and errors.
+    pub(crate) fn read_remaining(&mut self) {
+        if !self.broken && !self.pending.is_empty() {
+            let _ = self.results();
+        }
+    }
+
     /// Calls one statement and waits for its rows.
     pub(crate) fn query(&mut self, statement: &Statement, params: &[Param<'_>]) -> PgResult<Vec<Row>> {
         self.call(statement, params)?;

@@ -126,7 +126,7 @@ impl Front {
         let sessions = Arc::new(Sessions::default());
         let background = control.uncounted(3);
         let state = (lease.clone(), background.clone(), statements.clone(), sessions.clone(), times.clone());
-        let spawned = threads::spawn("postgres-lease", None, move || {
+        let spawned = threads::spawn_essential("postgres-lease", None, move || {
             let (lease, control, statements, sessions, times) = state;
             renew(&lease, &control, &statements, (&sessions, &times));
         });
@@ -382,7 +382,7 @@ pub(crate) fn start_deletion(pool: &Arc<Pool>, statements: &Arc<Statements>, lea
             };
         }
     };
-    if let Err(error) = threads::spawn("postgres-delete", None, delete_rows) {
+    if let Err(error) = threads::spawn_essential("postgres-delete", None, delete_rows) {
         log::error!("dropped data stays in PostgreSQL until another front deletes it: {error}");
     }
 }

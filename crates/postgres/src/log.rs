@@ -105,7 +105,7 @@ impl Follower {
         _ = self.watchers.set(watchers);
         let (follower, front, barriers) = (self.clone(), Arc::downgrade(front), barriers.clone());
         let follow = move || while follower.round(&front, &barriers).is_some() {};
-        if let Err(error) = threads::spawn("postgres-log", None, follow) {
+        if let Err(error) = threads::spawn_essential("postgres-log", None, follow) {
             log::error!("the thread that reads the log of other fronts could not start: {error}");
         }
     }

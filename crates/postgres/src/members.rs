@@ -226,7 +226,7 @@ pub(crate) fn start_heartbeat(endpoint: &Arc<Endpoint>, lease: &Arc<Lease>) {
             heartbeat.send_heartbeat();
         }
     };
-    if let Err(error) = threads::spawn("pg-heartbeat", None, send_heartbeat) {
+    if let Err(error) = threads::spawn_essential("pg-heartbeat", None, send_heartbeat) {
         log::error!("the thread that detects unresponsive PostgreSQL servers could not start: {error}");
     }
 }
@@ -243,7 +243,7 @@ pub(crate) fn start_survey(endpoint: &Arc<Endpoint>, standbys: &Arc<Standbys>, l
             standbys.wait(SURVEY_INTERVAL);
         }
     };
-    if let Err(error) = threads::spawn("postgres-survey", None, run) {
+    if let Err(error) = threads::spawn_essential("postgres-survey", None, run) {
         log::error!("the thread that detects promotions of PostgreSQL servers could not start: {error}");
     }
 }

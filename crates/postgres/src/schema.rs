@@ -68,6 +68,8 @@ statements! {
     begin_write => "begin isolation level read committed",
     /// Begins a transaction that may lock rows, for write intents.
     begin_claims => "begin isolation level repeatable read",
+    /// Makes the open transaction wait longer for locks than the connection does.
+    wait_longer => "set local lock_timeout = '10s'",
     commit => "commit",
     rollback => "rollback",
     generation => "select generation from SCHEMA.catalog where one = 1",

@@ -212,7 +212,7 @@ impl Session {
                     "the reader was dropped before the reply".to_string(),
                 ));
             }
-            (Err(failure), _) => *inner = Inner::Failed(failure.clone()),
+            (Err(failure), _) => self.end_inner(&mut inner, failure.clone()),
         }
         outcome
     }
@@ -324,11 +324,19 @@ impl Session {
         }
     }
 
-    /// Ends the transaction. Later reads fail with `failure`.
+    /// Ends the transaction, and waits until its write intents are released. Later reads fail with `failure`.
     pub(crate) fn end(&self, failure: Failure) {
-        let mut inner = self.inner.lock();
-        if let Inner::Open { conn, .. } = &mut *inner {
+        self.end_inner(&mut self.inner.lock(), failure);
+    }
+
+    fn end_inner(&self, inner: &mut Inner, failure: Failure) {
+        if let Inner::Open { conn, .. } = inner {
             end(conn, &self.statements.rollback);
+            if self.has_intents {
+                // The client's next statement may need the rows. It waits for locks 50 ms, or not at all.
+                conn.is_interruptible = true;
+                conn.read_remaining();
+            }
         }
         *inner = Inner::Failed(failure);
     }

@@ -403,7 +403,7 @@ impl PostgresStore {
         let committed = open.session.with(|conn| {
             let front = &self.front;
             let intents = open.intents.lock();
-            let mut applied: PgResult<()> = conn.batch("set local lock_timeout = '10s'");
+            let mut applied: PgResult<()> = conn.call(&front.statements.wait_longer, &[]);
             let mut written = HashSet::new();
             let steps = steps(change.batch.clone());
             for step in &steps {
