@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# A PostgreSQL server for tests, with a cluster of its own in a temporary directory, which it removes.
+# Runs a PostgreSQL server for tests. Its cluster is in a temporary directory, which the script removes.
 #
 #   cluster.sh BIN PORT FILES [-c NAME=VALUE…]
 #
-# BIN has PostgreSQL's programs; FILES is a folder of files to lie beside the data, pg_hba.conf in its place, or
-# nothing. Prints "ready", restarts the server for each line "restart", and ends it when standard input ends. `initdb` refuses to run as root. Where
-# VELLUM_TEST_PRIMARY is a port, the server is a standby of the one there.
+# BIN is the folder of PostgreSQL's programs. FILES is empty, or a folder whose files are copied beside the data directory,
+# and pg_hba.conf into it. The script prints "ready". It restarts the server for each line "restart", and stops it when
+# standard input ends. Root runs the programs as the user postgres, because initdb refuses to run as root. If
+# VELLUM_TEST_PRIMARY is a port, the server is a standby of the server on that port.
 set -e
 bin=$1 port=$2 files=$3
 shift 3
@@ -51,7 +52,7 @@ start "$@"
 while read -r line; do
     [ "$line" = restart ] || continue
     stop
-    # Clients are to find nothing that listens.
+    # Clients find a closed port for a moment.
     sleep 1
     start "$@"
 done
