@@ -164,7 +164,7 @@ impl Session {
 
     fn evict(&self, writes: &mut RetryableWrite) {
         self.result_bytes.fetch_sub(writes.bytes, Ordering::Relaxed);
-        writes.evicted = !writes.statements.is_empty();
+        writes.evicted |= !writes.statements.is_empty();
         writes.statements = BTreeMap::new();
         writes.bytes = 0;
     }
@@ -504,8 +504,12 @@ mod tests {
         }
         sessions.remove_expired();
         assert!(sessions.result_bytes.load(Ordering::Relaxed) <= RESULTS_MAX);
-        let error = sessions.touch(id(0)).unwrap().begin_write(1).unwrap_err();
-        assert_eq!(error.code().number(), 217);
+        let oldest = sessions.touch(id(0)).unwrap();
+        for _ in 0..2 {
+            assert_eq!(oldest.begin_write(1).unwrap_err().code().number(), 217);
+            // A later pass finds no results.
+            oldest.evict(&mut oldest.writes.lock());
+        }
         assert!(!sessions.touch(id(2)).unwrap().begin_write(1).unwrap());
     }
 }
