@@ -81,6 +81,8 @@ pub struct Cursor {
     pub interest: Interest,
     /// True if the stream writes ($out, $merge) and returns no documents.
     pub writes: bool,
+    /// Data that the owner attaches to a cursor that writes: the write concern of its command.
+    pub write_concern: Option<CursorTag>,
     /// The command that opened the cursor.
     pub(crate) opener: Opener,
     /// Number of batches requested, and of documents in them.
@@ -128,6 +130,7 @@ impl Cursor {
             may_end_early: false,
             missing: false,
             writes: false,
+            write_concern: None,
             opener: Opener::List,
             batches: 0,
             documents: 0,

@@ -7,6 +7,7 @@ use crate::auth::{self, redact};
 use crate::call::{Call, HandlerStatus, Row};
 use crate::protocol::fields::Fields;
 use crate::protocol::session_id;
+use crate::protocol::write_concern::Effective;
 use crate::state::fail_point::Target;
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Value};
 use base::{Error, ErrorCode, Namespace, Result, bail, err};
@@ -209,6 +210,11 @@ fn answer(
         call.streams = Some(0);
     }
     call.reply.append(c"id", if closes { 0 } else { id }).append(c"ns", namespace.as_str()).end();
+    if let Some(concern) =
+        cursor.write_concern.as_ref().and_then(|concern| concern.downcast_ref::<Effective>())
+    {
+        call.acknowledge_as(concern, None)?;
+    }
     Ok(if closes { Next::Ended } else { Next::Open })
 }
 

@@ -97,9 +97,12 @@ fn aggregate(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// Replies with the first batch. The first read of a document runs all of $out or $merge. An empty first batch leaves
-/// that work to getMore, as in MongoDB.
-fn reply(call: &mut Call<'_>, cursor: Cursor, batch_size: u64) -> Result<HandlerStatus> {
+/// that work to getMore, which then waits for the same write concern, as in MongoDB.
+fn reply(call: &mut Call<'_>, mut cursor: Cursor, batch_size: u64) -> Result<HandlerStatus> {
     let writes = cursor.writes;
+    if writes {
+        cursor.write_concern = Some(Arc::new(call.write_concern()));
+    }
     cursors::first(call, cursor, batch_size, false)?;
     if writes {
         call.acknowledge(None)?;
