@@ -190,10 +190,18 @@ impl Namespace {
                 format!("{stage} cannot write to the special collection {}", self.collection),
             );
         }
-        match self.database.as_deref() {
-            Some(database @ ("admin" | "config" | "local")) => {
-                error(codes.1, format!("{stage} cannot write to the internal database {database}"))
-            }
+        self.check_database("", stage, codes.1)
+    }
+
+    /// Refuses an internal database, also if it is the command's.
+    ///
+    /// Errors: the code.
+    pub(super) fn check_database(&self, of_command: &str, stage: &str, code: i32) -> Result<()> {
+        match self.database.as_deref().unwrap_or(of_command) {
+            database @ ("admin" | "config" | "local") => Err(Error::new(
+                ErrorCode::Location(code),
+                format!("{stage} cannot write to the internal database {database}"),
+            )),
             _ => Ok(()),
         }
     }

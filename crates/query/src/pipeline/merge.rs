@@ -2,7 +2,7 @@
 
 use super::collections::Namespace;
 use super::definition::{Requester, Resource, Right, values};
-use super::merge_spec::{Matched, Merge, NotMatched};
+use super::merge_spec::{INTERNAL_DATABASE, Matched, Merge, NotMatched};
 use super::operator::Operator;
 use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Stream};
@@ -35,6 +35,11 @@ pub(crate) fn rights<'v>(specification: Value<'v>, _requester: &Requester<'_>) -
 }
 
 impl Merge {
+    /// Refuses a target in an internal database. Errors: 31320.
+    fn check_database(&self, environment: &Environment) -> Result<()> {
+        self.into.check_database(environment.collections.namespace().0, "$merge", INTERNAL_DATABASE)
+    }
+
     /// Returns true if null and missing fields match null, because the unique index on the fields has a key for them.
     ///
     /// Errors: 51183 without a unique index.
@@ -53,6 +58,7 @@ impl Merge {
 
 impl Operator for Merge {
     fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
+        self.check_database(environment)?;
         let takes_null = self.takes_null(environment)?;
         Ok(Box::new(Running {
             stage: self,
@@ -65,6 +71,7 @@ impl Operator for Merge {
     }
 
     fn check_target(&self, environment: &Environment) -> Result<()> {
+        self.check_database(environment)?;
         self.takes_null(environment).map(drop)
     }
 }

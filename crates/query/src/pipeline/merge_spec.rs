@@ -20,6 +20,9 @@ use base::bson::{Builder, Document, DocumentBuf, Element, Path, Value, ValueBuf}
 use base::{Error, Result, bail, err};
 use std::sync::Arc;
 
+/// Code for a target in an internal database.
+pub(super) const INTERNAL_DATABASE: i32 = 31320;
+
 /// A parsed `$merge`.
 pub(super) struct Merge {
     pub(super) into: Namespace,
@@ -151,7 +154,7 @@ fn parse_into(into: &Element<'_>) -> Result<Namespace> {
             bail!(51178, "$merge 'into' field  must be either a string or an object, but found {found}");
         }
     };
-    into.check_target("$merge", (31319, 31320))?;
+    into.check_target("$merge", (31319, INTERNAL_DATABASE))?;
     Ok(into)
 }
 

@@ -217,7 +217,7 @@ impl Pipeline {
         self.steps.last().map(|step| step.definition).filter(|definition| definition.writes())
     }
 
-    /// Checks the collection that the pipeline writes to, without a run. Errors: 51183.
+    /// Checks the collection that the pipeline writes to, without a run. Errors: 51183, 31320, 31321.
     pub fn check_target(&self, environment: &Environment) -> Result<()> {
         self.steps.last().map_or(Ok(()), |step| step.operator.check_target(environment))
     }

@@ -19,6 +19,9 @@ use std::sync::Arc;
 /// Longest name of a collection, in bytes. The name of the database and a dot are before it.
 const NAME_MAX: usize = base::namespace::NAMESPACE_MAX - 2;
 
+/// Code for a target in an internal database.
+const INTERNAL_DATABASE: i32 = 31321;
+
 /// A parsed `$out`: its target.
 struct Out(Namespace);
 
@@ -34,7 +37,7 @@ pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
             bail!(16990, "$out only supports a string or object argument, but found {}", other.kind());
         }
     };
-    into.check_target("$out", (17385, 31321))?;
+    into.check_target("$out", (17385, INTERNAL_DATABASE))?;
     if into.collection.starts_with('$') {
         bail!(IllegalOperation, "$out cannot write to the invalid name '{}'", into.collection);
     }
@@ -50,7 +53,12 @@ pub(crate) fn rights<'v>(specification: Value<'v>, _requester: &Requester<'_>) -
 }
 
 impl Operator for Out {
+    fn check_target(&self, environment: &Environment) -> Result<()> {
+        self.0.check_database(environment.collections.namespace().0, "$out", INTERNAL_DATABASE)
+    }
+
     fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
+        self.check_target(environment)?;
         let environment = environment.clone();
         Ok(Box::new(Running { stage: self, input: Some(input), sink: None, pending: None, environment }))
     }

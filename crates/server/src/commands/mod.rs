@@ -29,7 +29,7 @@
 //!
 //!    A write accepts a write concern. The third argument is the required privilege.
 //!    [`Fields::required`](crate::protocol::fields::Fields::required) takes a mandatory field.
-//!    [`Fields::documents`](crate::protocol::fields::Fields::documents) reads an array or a document sequence.
+//!    [`Fields::sequence`](crate::protocol::fields::Fields::sequence) reads an array or a document sequence.
 //!    [`Fields::of_document`](crate::protocol::fields::Fields::of_document) reads nested documents
 //!    (`update.updates`).
 //!

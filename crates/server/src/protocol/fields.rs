@@ -207,13 +207,21 @@ impl<'a> Fields<'a> {
         uuid(bytes).map(Some)
     }
 
-    /// Takes a list of documents: an array in the command or a document sequence.
+    /// Takes a list of documents: a document sequence or an array in the command. If the command's privileges
+    /// depend on the list, their check reads both: `Authorizer::documents`.
+    ///
+    /// Errors: those of [`documents`](Self::documents).
+    pub(crate) fn sequence(&mut self, name: &str) -> Result<Option<Documents<'a>>> {
+        match self.sequences.iter().position(|sequence| sequence.0 == name) {
+            Some(at) => Ok(Some(self.sequences.remove(at).1)),
+            None => self.documents(name),
+        }
+    }
+
+    /// Takes an array of documents.
     ///
     /// Errors: TypeMismatch with the element that is not a document.
     pub(crate) fn documents(&mut self, name: &str) -> Result<Option<Documents<'a>>> {
-        if let Some(at) = self.sequences.iter().position(|sequence| sequence.0 == name) {
-            return Ok(Some(self.sequences.remove(at).1));
-        }
         let Some(array) = self.array(name)? else { return Ok(None) };
         Documents::from_array(array)
             .map(Some)
@@ -450,7 +458,8 @@ mod tests {
         let document = command(|_| {});
         let request = Request::new(document.view(), Sequences::from_iter([sequence])).unwrap();
         let mut fields = Fields::of_command(&request, |name| name == "$db");
-        assert_eq!(fields.documents("docs").unwrap().unwrap().iter().count(), 2);
+        assert!(fields.documents("docs").unwrap().is_none());
+        assert_eq!(fields.sequence("docs").unwrap().unwrap().iter().count(), 2);
     }
 
     #[test]

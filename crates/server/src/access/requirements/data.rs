@@ -53,7 +53,8 @@ pub(crate) fn bulk_write(authorizer: &mut Authorizer<'_>) -> Result<()> {
     let mut actions = vec![Actions::NONE; namespaces.len()];
     for operation in authorizer.documents("ops") {
         let Some(first) = operation.first() else { continue };
-        let index = first.value().as_number().and_then(|index| usize::try_from(index.to_i64_clamped()).ok());
+        // The same conversion as the handler's, which rounds.
+        let index = first.value().as_number().and_then(|index| usize::try_from(index.to_i64_coerced()).ok());
         // The handler refuses an operation without a valid namespace before the first write.
         let Some(needed) = index.and_then(|index| actions.get_mut(index)) else { continue };
         let one = match first.name() {
@@ -200,11 +201,13 @@ fn stage(
     pipelines.into_iter().try_for_each(|pipeline| inner(authorizer, other, pipeline))
 }
 
-/// Returns the collection of a stage, given as a string or as `{db, coll}`.
+/// Returns the collection of a stage, given as a string or as `{db, coll}`. An empty name counts as none, as in
+/// `$merge`.
 fn resource<'v>(database: &'v str, named: Value<'v>) -> Resource<'v> {
     match named {
         Value::Document(named) => {
-            let text = |field: &str| values(named, field).filter_map(|value| value.as_str()).last();
+            let names = |field| values(named, field).filter_map(|value| value.as_str());
+            let text = |field| names(field).filter(|name| !name.is_empty()).last();
             Resource::named(text("db").unwrap_or(database), text("coll"))
         }
         named => Resource::named(database, named.as_str()),

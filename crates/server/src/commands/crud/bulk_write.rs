@@ -81,8 +81,8 @@ struct Bulk {
 
 fn bulk_write(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields().after_name();
-    let operations = fields.required("ops", Fields::documents)?;
-    let infos = fields.required("nsInfo", Fields::documents)?;
+    let operations = fields.required("ops", Fields::sequence)?;
+    let infos = fields.required("nsInfo", Fields::sequence)?;
     let mut command = BulkWrite {
         count: operations.len(),
         targets: Vec::new(),

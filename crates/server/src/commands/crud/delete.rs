@@ -51,7 +51,7 @@ struct Deleting {
 fn delete(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let namespace = fields.writable_namespace()?;
-    let statements = fields.required("deletes", Fields::documents)?;
+    let statements = fields.required("deletes", Fields::sequence)?;
     let ordered = fields.flag("ordered")?.unwrap_or(true);
     // MongoDB accepts these flags in all write commands. A delete ignores them.
     fields.flag("bypassDocumentValidation")?;

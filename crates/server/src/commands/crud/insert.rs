@@ -22,7 +22,7 @@ const PART_MAX: usize = 2000;
 fn insert(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let namespace = fields.writable_namespace()?;
-    let documents = fields.required("documents", Fields::documents)?;
+    let documents = fields.required("documents", Fields::sequence)?;
     let ordered = fields.boolean("ordered")?.unwrap_or(true);
     let bypass_validation = fields.flag("bypassDocumentValidation")?.unwrap_or(false);
     let keeps_timestamps = fields.boolean("bypassEmptyTsReplacement")?.unwrap_or(false);

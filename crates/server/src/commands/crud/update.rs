@@ -64,7 +64,7 @@ struct Updating {
 fn update(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let namespace = fields.writable_namespace()?;
-    let statements = fields.required("updates", Fields::documents)?;
+    let statements = fields.required("updates", Fields::sequence)?;
     let command = UpdateCommand {
         namespace,
         count: statements.len(),

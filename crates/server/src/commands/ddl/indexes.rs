@@ -29,7 +29,7 @@ fn create_indexes(call: &mut Call<'_>) -> Result<HandlerStatus> {
     if fields.peek("indexes").is_some_and(|indexes| indexes.is_nullish()) {
         bail!(10065, "invalid parameter: expected an object (indexes)");
     }
-    let indexes = fields.required("indexes", Fields::documents)?;
+    let indexes = fields.required("indexes", Fields::sequence)?;
     check_quorum(fields.any("commitQuorum")?)?;
     let ignore_unknown = fields.boolean("ignoreUnknownIndexOptions")?.unwrap_or(false);
     let uuid = fields.uuid("collectionUUID")?;

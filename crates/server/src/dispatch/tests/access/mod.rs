@@ -17,6 +17,7 @@ use database::{Database, SystemClock};
 use std::sync::Arc;
 use std::time::Instant;
 use storage::store::LogOptions;
+use wire::message;
 
 /// Returns a server with access control.
 fn guarded() -> Arc<Server> {
@@ -99,6 +100,18 @@ impl Client {
     /// Runs a command given as text.
     fn ask(&mut self, text: &str) -> DocumentBuf {
         self.run(parse(text).view())
+    }
+
+    /// Runs a command with a list in a document sequence.
+    fn ask_with(&mut self, text: &str, name: &str, list: &[&str]) -> DocumentBuf {
+        let documents: Vec<u8> = list.iter().flat_map(|text| parse(text).into_bytes()).collect();
+        let length = (4 + name.len() + 1 + documents.len()) as i32;
+        let body = parse(text);
+        let sections: [&[u8]; 7] =
+            [&[0], body.view().bytes(), &[1], &length.to_le_bytes(), name.as_bytes(), &[0], &documents];
+        let mut out = Vec::new();
+        request::answer(&mut self.state, &self.server, message::encode_sections(1, 0, &sections), &mut out);
+        message::document(&out).unwrap()
     }
 
     /// Returns code and message of an error; 0 and an empty message on success.

@@ -438,6 +438,84 @@ fn grants_require_the_privilege_on_the_right_database() {
 }
 
 #[test]
+fn a_document_sequence_gives_no_privileges() {
+    let server = guarded();
+    fill(&server);
+    let mut client = Client::user(&server, "one", &["own@admin", "readWrite@d"]);
+    system(&server, r#"{createRole: "own", privileges: [], roles: [], $db: "admin"}"#);
+    let all = r#"{resource: {anyResource: true}, actions: ["anyAction"]}"#;
+    for (command, list, field) in [
+        (r#"{grantPrivilegesToRole: "own", $db: "admin"}"#, all, "privileges"),
+        (r#"{updateRole: "own", $db: "admin"}"#, all, "privileges"),
+        (r#"{createRole: "new", roles: [], $db: "admin"}"#, all, "privileges"),
+        (r#"{grantRolesToUser: "one", $db: "admin"}"#, r#"{role: "root", db: "admin"}"#, "roles"),
+        (r#"{updateUser: "one", $db: "admin"}"#, r#"{role: "root", db: "admin"}"#, "roles"),
+        (r#"{aggregate: "c", cursor: {}, $db: "d"}"#, r#"{$out: {db: "e", coll: "x"}}"#, "pipeline"),
+        (r#"{update: "c", $db: "e"}"#, r#"{q: {}, u: {$set: {a: 1}}, upsert: true}"#, "updates"),
+        (r#"{applyOps: 1, $db: "admin"}"#, r#"{op: "i", ns: "e.c", o: {_id: 1}}"#, "applyOps"),
+    ] {
+        let reply = client.ask_with(command, field, &[list]);
+        assert_ne!(reply.view().get("ok").and_then(|ok| ok.as_i64()), Some(1), "{command}: {reply:?}");
+    }
+    let roles = system(&server, r#"{rolesInfo: 1, showPrivileges: true, $db: "admin"}"#);
+    assert!(!roles.view().to_string().contains("anyAction"), "{roles:?}");
+    let privileges = system(&server, r#"{usersInfo: "one", showPrivileges: true, $db: "admin"}"#);
+    assert!(!privileges.view().to_string().contains("anyResource"), "{privileges:?}");
+    let worked = client.ask_with(r#"{insert: "c", $db: "d"}"#, "documents", &["{_id: 4}"]);
+    assert_eq!(worked.view().get("n").and_then(|n| n.as_i64()), Some(1), "{worked:?}");
+}
+
+#[test]
+fn a_bulk_write_needs_the_privileges_of_the_collections_that_it_writes_to() {
+    let server = guarded();
+    fill(&server);
+    let mut client = Client::user(&server, "one", &["readWrite@d"]);
+    // The handler rounds the number of a collection.
+    for (index, code) in [("0.4", 0), ("0.5", 0), ("0.7", UNAUTHORIZED), ("1.4", UNAUTHORIZED), ("1.5", 2)] {
+        for kind in ["$numberDecimal", "$numberDouble"] {
+            let command = format!(
+                r#"{{bulkWrite: 1, ops: [{{update: {{{kind}: "{index}"}}, filter: {{_id: "admin.one"}},
+                     updateMods: {{$set: {{roles: [{{role: "root", db: "admin"}}]}}}}}}],
+                     nsInfo: [{{ns: "d.c"}}, {{ns: "admin.system.users"}}], $db: "admin"}}"#
+            );
+            let (found, message) = client.code(&command);
+            let is_double = kind == "$numberDouble";
+            let expected = match index {
+                // A double is truncated.
+                "0.7" if is_double => 0,
+                "1.5" if is_double => UNAUTHORIZED,
+                _ => code,
+            };
+            assert_eq!(found, expected, "{command}: {message}");
+        }
+    }
+    let user = system(&server, r#"{usersInfo: "one", $db: "admin"}"#);
+    assert!(!user.view().to_string().contains("root"), "{user:?}");
+}
+
+#[test]
+fn a_pipeline_writes_to_no_internal_database() {
+    let server = guarded();
+    let mut any = Client::user(&server, "any", &["readWriteAnyDatabase@admin"]);
+    let mut root = Client::user(&server, "root", &["__system@admin"]);
+    for database in ["admin", "config", "local"] {
+        for (stage, code) in [
+            (r#"{$merge: {into: {db: "", coll: "x"}}}"#, 31_320),
+            (r#"{$merge: {into: {db: null, coll: "x"}}}"#, 31_320),
+            (r#"{$merge: "x"}"#, 31_320),
+            (r#"{$out: "x"}"#, 31_321),
+        ] {
+            let command = format!(
+                r#"{{aggregate: 1, pipeline: [{{$documents: [{{_id: 1}}]}}, {stage}], cursor: {{}}, $db: "{database}"}}"#
+            );
+            assert_eq!(root.code(&command).0, code, "{command}");
+            let (found, message) = any.code(&command);
+            assert!(found == UNAUTHORIZED || (database == "admin" && found == code), "{command}: {message}");
+        }
+    }
+}
+
+#[test]
 fn users_change_their_password_by_a_separate_privilege() {
     let server = guarded();
     system(
