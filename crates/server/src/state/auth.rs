@@ -153,12 +153,6 @@ impl Delays {
         Some(wait)
     }
 
-    /// Returns true if an attempt would not wait.
-    pub(crate) fn is_free(&self, user: &UserName, client: IpAddr) -> bool {
-        let failures = self.failures.lock();
-        failures.get(&self.key(user, client)).is_none_or(|known| known.step().is_zero())
-    }
-
     /// Records a failed attempt.
     pub(crate) fn failed(&self, user: &UserName, client: IpAddr, now: Instant) {
         let mut failures = self.failures.lock();
@@ -208,8 +202,9 @@ mod tests {
         // Concurrent attempts queue behind each other.
         assert_eq!(delays.reserve(&user, here, now), Some(FIRST));
         assert_eq!(delays.reserve(&user, here, now), Some(2 * FIRST));
-        assert!(!delays.is_free(&user, here));
-        assert!(delays.is_free(&user, there) && delays.is_free(&other, here));
+        for (user, client) in [(&user, there), (&other, here)] {
+            assert_eq!(delays.reserve(user, client, now), Some(Duration::ZERO));
+        }
         for _ in 0..50 {
             delays.failed(&user, here, now);
         }
@@ -229,13 +224,14 @@ mod tests {
             delays.failed(&user, address, now);
         }
         delays.failed(&user, address, now + MEMORY);
-        assert!(delays.is_free(&user, address));
+        assert_eq!(delays.reserve(&user, address, now + MEMORY), Some(Duration::ZERO));
         for _ in 0..FREE {
             delays.failed(&user, address, now + MEMORY);
         }
         for number in 0..ENTRIES_MAX + 10 {
             delays.failed(&UserName::new(number.to_string(), "d"), address, now + MEMORY);
         }
-        assert!(delays.failures.lock().len() <= ENTRIES_MAX && !delays.is_free(&user, address));
+        assert!(delays.failures.lock().len() <= ENTRIES_MAX);
+        assert_ne!(delays.reserve(&user, address, now + MEMORY), Some(Duration::ZERO));
     }
 }

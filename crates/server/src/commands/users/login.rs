@@ -9,6 +9,7 @@ use crate::auth::{self, ClientFirst, EXTERNAL, X509};
 use crate::call::{Call, HandlerStatus, Row};
 use crate::protocol::fields::Fields;
 use crate::protocol::names::UserName;
+use crate::state::connection::{Conversation, Step};
 use base::bson::{Builder, Document, Value};
 use base::{Error, Result, bail, err};
 use base64::Engine as _;
@@ -32,25 +33,6 @@ fn start(call: &mut Call<'_>) -> Result<HandlerStatus> {
     }
     let requested = Start::read(&mut call.fields(), true)?;
     let opening = requested.open(call, call.request.database, false)?;
-    let client = call.connection.activity.client.ip();
-    let is_first = call.progress.waiting_until.is_none();
-    let delay = match is_first {
-        true => call.server.auth.delays.reserve(&opening.user, client, time::now()),
-        false => Some(Duration::ZERO),
-    };
-    let Some(delay) = delay else {
-        log::info!(
-            id = 5286307, c = "ACCESS", client = call.connection.activity.client.to_string().as_str(),
-            user = opening.user.to_string().as_str(), result = 18;
-            "Failed to authenticate: too many logins of this user from this address are waiting"
-        );
-        bail!(AuthenticationFailed, "Authentication failed.");
-    };
-    if (!is_first || !delay.is_zero())
-        && let Some(answer) = call.wait(delay, |_| false)
-    {
-        return Ok(answer);
-    }
     let server_message = opening.begin(&call.server.auth, &call.server.parameters, call.connection)?;
     append_server_message(call.reply, server_message.done, &server_message.message, requested.is_text);
     Ok(HandlerStatus::Done)
@@ -130,6 +112,9 @@ fn sasl_continue(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let id = fields.required("conversationId", Fields::integer)?;
     let (message, is_text) = payload(&mut fields)?;
     fields.finish()?;
+    if let Some(answer) = delay(call)? {
+        return Ok(answer);
+    }
     let conversation = call.connection.conversation.take();
     let conversation = conversation.ok_or_else(|| err!(ProtocolError, "No SASL session state found"))?;
     if id != i64::from(CONVERSATION_ID) {
@@ -145,6 +130,33 @@ fn sasl_continue(call: &mut Call<'_>) -> Result<HandlerStatus> {
     Ok(HandlerStatus::Done)
 }
 
+/// Waits before a proof of the password is checked, if logins of this user from this address have failed. A wait
+/// before saslStart would not delay the proofs of conversations that began before the failures.
+///
+/// Errors: AuthenticationFailed if too many proofs already wait.
+fn delay(call: &mut Call<'_>) -> Result<Option<HandlerStatus>> {
+    let Some(Conversation { user, step: Step::Proof(..), .. }) = call.connection.conversation.as_deref()
+    else {
+        return Ok(None);
+    };
+    let is_first = call.progress.waiting_until.is_none();
+    let client = call.connection.activity.client;
+    let delay = match is_first {
+        true => call.server.auth.delays.reserve(user, client.ip(), time::now()),
+        false => Some(Duration::ZERO),
+    };
+    let Some(delay) = delay else {
+        log::info!(
+            id = 5286307, c = "ACCESS", client = client.to_string().as_str(), user = user.to_string().as_str(),
+            result = 18;
+            "Failed to authenticate: too many logins of this user from this address are waiting"
+        );
+        call.connection.conversation = None;
+        bail!(AuthenticationFailed, "Authentication failed.");
+    };
+    Ok(if is_first && delay.is_zero() { None } else { call.wait(delay, |_| false) })
+}
+
 /// Handles the `speculativeAuthenticate` of a hello. After a failure the client sends `saslStart`
 /// and gets the error.
 pub(crate) fn begin_early(call: &mut Call<'_>, requested: Document<'_>) {
@@ -158,10 +170,6 @@ pub(crate) fn begin_early(call: &mut Call<'_>, requested: Document<'_>) {
     let Ok(Some(db)) = fields.string("db") else { return };
     let Ok(start) = Start::read(&mut fields, false) else { return };
     let Ok(opening) = start.open(call, db, true) else { return };
-    let client = call.connection.activity.client.ip();
-    if !call.server.auth.delays.is_free(&opening.user, client) {
-        return;
-    }
     if let Ok(server_message) = opening.begin(&call.server.auth, &call.server.parameters, call.connection) {
         call.reply.begin_document(c"speculativeAuthenticate");
         append_server_message(call.reply, server_message.done, &server_message.message, start.is_text);

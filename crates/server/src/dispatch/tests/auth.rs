@@ -262,42 +262,44 @@ fn users_that_are_not_there_answer_as_if_they_were() {
 #[test]
 fn guesses_wait_and_hold_no_thread() {
     let server = server();
-    let guess = |address: u32| {
+    // Returns a connection before its guess of alice's password, and the guess.
+    let begin = |address: u32| {
         let mut peer = Peer::new(&server, address);
         let client = Scram::new(Mechanism::Sha256, "alice", "wrong").unwrap();
-        let started = peer.say("saslStart", client.first().as_bytes(), "admin", 1, true);
-        started.map(|reply| {
-            let (_, proof) = client.reply(&reply).unwrap();
-            peer.say("saslContinue", proof.as_bytes(), "admin", 1, true)
-        })
+        let reply = peer.say("saslStart", client.first().as_bytes(), "admin", 1, true).unwrap();
+        let (_, proof) = client.reply(&reply).unwrap();
+        (peer, proof)
+    };
+    // Returns true if the server checks the guess at once.
+    let is_checked = |(mut peer, proof): (Peer, String)| {
+        let reply = peer.command(continued(&proof).view());
+        let code = reply.map(|reply| reply.view().get("code").and_then(|code| code.as_i64()));
+        assert!(matches!(code, None | Some(Some(18))), "{code:?}");
+        code.is_some()
     };
     let here = 0x0A00_0004;
+    let early = begin(here);
     for _ in 0..5 {
-        assert_eq!(guess(here), Some(None));
+        assert!(is_checked(begin(here)));
     }
-    // The next attempt must wait. A hello begins no conversation meanwhile.
-    let mut peer = Peer::new(&server, here);
-    let mut start = Builder::new();
-    start.append(c"saslStart", 1).append(c"mechanism", "SCRAM-SHA-256");
-    start.append(c"payload", Value::Binary { subtype: 0, bytes: b"n,,n=alice,r=abcdefgh" });
-    start.append(c"db", "admin");
-    let early = start.finish();
-    let mut hello = Builder::new();
-    hello.append(c"hello", 1).append(c"speculativeAuthenticate", &early).append(c"$db", "admin");
-    let hello = hello.finish();
-    assert!(peer.command(hello.view()).unwrap().view().get("speculativeAuthenticate").is_none());
-    assert!(guess(here).is_none(), "it waits");
+    // The next guess waits, also in a conversation from before the failures.
+    assert!(!is_checked(begin(here)));
+    assert!(!is_checked(early));
     // Other addresses and other users are not delayed.
-    assert_eq!(guess(here + 1), Some(None));
-    assert!(
-        Peer::new(&server, here + 1)
-            .command(hello.view())
-            .unwrap()
-            .view()
-            .get("speculativeAuthenticate")
-            .is_some()
-    );
+    assert!(is_checked(begin(here + 1)));
     login(&mut Peer::new(&server, here), "bob");
+    // Beyond ten seconds of waiting guesses, a guess is refused.
+    let begun: Vec<_> = (0..150).map(|_| begin(here)).collect();
+    let waits: Vec<_> = begun.into_iter().map(|guess| !is_checked(guess)).collect();
+    assert!(waits[..80].iter().all(|waits| *waits) && !waits[149], "{waits:?}");
+}
+
+/// Returns the command with a proof.
+fn continued(proof: &str) -> DocumentBuf {
+    let mut command = Builder::new();
+    command.append(c"saslContinue", 1).append(c"conversationId", 1);
+    command.append(c"payload", Value::Binary { subtype: 0, bytes: proof.as_bytes() }).append(c"$db", "admin");
+    command.finish()
 }
 
 #[test]
