@@ -125,12 +125,24 @@ fn writes_for_user(command: &Command, request: &Request<'_>) -> bool {
             let listed = request.sequences.iter().flat_map(|sequence| sequence.documents.iter());
             documents(request.body.get("nsInfo")).chain(listed).any(|info| names_user(info.get("ns")))
         }
-        "renameCollection" => names_user(own) || names_user(request.body.get("to")),
-        "applyOps" => documents(own).any(|operation| names_user(operation.get("ns"))),
+        "renameCollection" | "forkDatabase" | "resetDatabase" | "restoreDatabase" => {
+            names_user(own) || names_user(request.body.get("to"))
+        }
+        "applyOps" => documents(own).any(writes_entry_for_user),
         // Users and roles are stored in `admin`.
         name if name.contains("User") || name.contains("Role") => false,
         _ => command.kind == Kind::Write && command.takes_write_concern && is_of_user(request.database),
     }
+}
+
+/// Returns true if an operation of applyOps writes to a user database. The nesting limit of messages bounds the
+/// recursion.
+fn writes_entry_for_user(operation: Document<'_>) -> bool {
+    let change = operation.get("o").and_then(|change| change.as_document()).unwrap_or(Document::EMPTY);
+    let names = ["renameCollection", "to"].map(|name| change.get(name));
+    names_user(operation.get("ns"))
+        || names.into_iter().any(names_user)
+        || documents(change.get("applyOps")).any(writes_entry_for_user)
 }
 
 fn is_of_user(database: &str) -> bool {
@@ -153,11 +165,13 @@ fn output<'a>(request: &Request<'a>) -> Option<&'a str> {
     let pipeline = request.body.get("pipeline")?.as_array()?;
     let (stage, spec) = stages_of(pipeline).last().filter(|(stage, _)| stage.writes())?;
     let requester = Requester { database: request.database, collection: None, is: &|_| false };
-    let mut targets = stage.rights(spec.value(), &requester).into_iter().filter_map(|right| match right.on {
-        language::Resource::Target(target) => target.as_document()?.get("db")?.as_str(),
+    let targets = stage.rights(spec.value(), &requester).into_iter().filter_map(|right| match right.on {
+        language::Resource::Target(target) => target.as_document(),
         _ => None,
     });
-    Some(targets.next_back().unwrap_or(request.database))
+    let databases = targets.flat_map(|target| target.iter()).filter(|field| field.name() == "db");
+    let named = databases.filter_map(|field| field.value().as_str()).filter(|name| !name.is_empty());
+    Some(named.last().unwrap_or(request.database))
 }
 
 /// Identifies the user of a session, so that users cannot reach each other's sessions.
