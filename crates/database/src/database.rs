@@ -243,7 +243,8 @@ impl Database {
         let catalog = Arc::new(read.catalog);
         self.publish(read_view.generation, catalog.clone());
         self.cursors.release_dropped(&self.latest_catalog());
-        Ok(catalog)
+        // Another thread may have published its own copies of the collections.
+        Ok(self.catalog_of(read_view.generation).unwrap_or(catalog))
     }
 
     /// Stores a cursor for later batches and returns its id.

@@ -299,11 +299,14 @@ fn corrupted() -> base::Error {
 
 /// Returns the catalog entry of a collection: the stored document from which it is opened.
 pub(crate) fn entry(collection: &Collection) -> DocumentBuf {
-    entry_with(collection, &[])
+    entry_with(collection, &MultikeyFlags::new())
 }
 
+/// Multikey bits by the tree of their index.
+pub(crate) type MultikeyFlags = BTreeMap<Ident, Vec<u32>>;
+
 /// Returns the entry with multikey bits that the indexes are about to get.
-pub(crate) fn entry_with(collection: &Collection, flags: &[(Arc<Index>, Vec<u32>)]) -> DocumentBuf {
+pub(crate) fn entry_with(collection: &Collection, flags: &MultikeyFlags) -> DocumentBuf {
     // The size of most entries.
     let indexes = collection.data.iter().flat_map(Data::written_indexes).count();
     let mut out = Builder::with_buffer(Vec::with_capacity(256 + 192 * indexes));
@@ -332,7 +335,7 @@ pub(crate) fn entry_with(collection: &Collection, flags: &[(Arc<Index>, Vec<u32>
 }
 
 /// Appends an index to the open array.
-fn append_index(index: &Arc<Index>, flags: &[(Arc<Index>, Vec<u32>)], out: &mut Builder) {
+fn append_index(index: &Index, flags: &MultikeyFlags, out: &mut Builder) {
     out.push_document().begin_document(c"spec");
     index.spec.append_to(out);
     out.end().append(c"ident", index.ident.0 as i64).append(c"since", index.since_millis);
@@ -341,9 +344,9 @@ fn append_index(index: &Arc<Index>, flags: &[(Arc<Index>, Vec<u32>)], out: &mut 
 }
 
 /// Appends the multikey bits of an index, including bits that it is about to get.
-fn append_multikey(index: &Arc<Index>, flags: &[(Arc<Index>, Vec<u32>)], out: &mut Builder) {
+fn append_multikey(index: &Index, flags: &MultikeyFlags, out: &mut Builder) {
     out.begin_array(c"multikey");
-    let flags = flags.iter().find(|(known, _)| Arc::ptr_eq(known, index)).map(|(_, bits)| bits);
+    let flags = flags.get(&index.ident);
     for (part, bits) in index.multikey().enumerate() {
         let more = flags.and_then(|flags| flags.get(part)).copied().unwrap_or(0);
         out.push((bits | more) as i32);

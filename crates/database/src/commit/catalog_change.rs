@@ -7,7 +7,7 @@
 
 use crate::catalog::collection::{Collection, Counts, Data, Options};
 use crate::catalog::history::replaced_by;
-use crate::catalog::{Catalog, SavedState, check_entry, entry, entry_with};
+use crate::catalog::{Catalog, MultikeyFlags, SavedState, check_entry, entry, entry_with};
 use crate::changes::logged::LoggedCommand;
 use crate::database::Database;
 use crate::index::{Index, IndexSpec};
@@ -337,9 +337,11 @@ impl<'db> CatalogChange<'db> {
     }
 
     /// Stores the entry of a collection that changes only in its multikey bits.
-    pub(crate) fn learn(&mut self, collection: &Collection, multikey: Vec<(Arc<Index>, Vec<u32>)>) {
-        let stored = entry_with(collection, &multikey);
-        self.multikey = multikey;
+    pub(crate) fn learn(&mut self, collection: &Collection, mut flags: MultikeyFlags) {
+        let stored = entry_with(collection, &flags);
+        let indexes = collection.data.iter().flat_map(|data| data.written_indexes());
+        self.multikey =
+            indexes.filter_map(|index| Some((index.clone(), flags.remove(&index.ident)?))).collect();
         // Other users of the store read the entry again.
         self.catalog_changed = true;
         self.change.batch.put(CATALOG, collection.namespace.as_str().as_bytes(), Value::from(stored.bytes()));

@@ -22,6 +22,7 @@ pub use source::WriteProgress;
 pub use update::{UpdateOutcome, UpdateRequest};
 
 use crate::catalog::collection::Collection;
+use crate::catalog::{Catalog, MultikeyFlags};
 use crate::commit::catalog_change::same_collection;
 use crate::database::Database;
 use crate::index::{DocumentKeys, Index};
@@ -82,31 +83,55 @@ impl Database {
         collection: &Arc<Collection>,
         keys: &[DocumentKeys],
     ) -> Result<()> {
-        let news = |index: &Arc<Index>, keys: &DocumentKeys| index.unknown_multikey(&keys.multikey);
         let data = collection.data()?;
-        let mut flags = data.written_indexes().zip(keys).filter(|(_, keys)| !keys.multikey.is_empty());
-        if !flags.any(|(index, keys)| news(index, keys).is_some()) {
+        let flags = || {
+            let written = data.written_indexes().zip(keys).map(|(index, keys)| (index, &keys.multikey));
+            written.filter(|(_, bits)| bits.iter().any(|bits| *bits != 0))
+        };
+        if flags().next().is_none() {
             return Ok(());
         }
-        let written = data.written_indexes().zip(keys);
-        let flags: Vec<(Arc<Index>, Vec<u32>)> =
-            written.filter_map(|(index, keys)| Some((index.clone(), news(index, keys)?))).collect();
-        if operation.transaction().is_some_and(|transaction| transaction.has_created(collection)) {
-            // No other operation knows the collection yet.
-            flags.iter().for_each(|(index, bits)| index.note_multikey(bits));
-            return Ok(());
-        }
-        self.change_catalog(operation, |change| {
-            // The statement restarts if the collection has changed.
-            let same = change.catalog().get(&collection.namespace);
-            if !same.is_some_and(|same| Arc::ptr_eq(same, collection)) {
-                return Ok(None);
+        // The planned copy may have bits that a crash of the store has lost.
+        let known = self.known_catalog();
+        let is_known = same_version(&known, collection).is_some_and(|known| has_bits(known, flags()));
+        // No other operation knows a collection that the transaction has created.
+        let is_own =
+            || operation.transaction().is_some_and(|transaction| transaction.has_created(collection));
+        if !is_known && !is_own() {
+            let flags: MultikeyFlags = flags().map(|(index, bits)| (index.ident, bits.clone())).collect();
+            let learned = self.change_catalog(operation, |change| {
+                // Two statements that read a new catalog at the same time have separate copies of the collection.
+                let latest = same_version(change.catalog(), collection).cloned();
+                Ok(latest.map(|latest| change.learn(&latest, flags.clone())))
+            })?;
+            if learned.is_none() {
+                // The commit expects the planned version, so the statement restarts.
+                return Ok(());
             }
-            change.learn(collection, flags.clone());
-            Ok(Some(()))
-        })?;
+        }
+        // Later statements of a transaction use the planned copy.
+        flags().for_each(|(index, bits)| index.note_multikey(bits));
         Ok(())
     }
+}
+
+/// Returns the copy in a catalog of the same version of a collection.
+fn same_version<'a>(catalog: &'a Catalog, planned: &Collection) -> Option<&'a Arc<Collection>> {
+    let is_same =
+        |other: &&Arc<Collection>| other.uuid == planned.uuid && other.generation == planned.generation;
+    catalog.get(&planned.namespace).filter(is_same)
+}
+
+/// Returns true if the indexes of a collection have these multikey bits of indexes of another copy.
+fn has_bits<'a>(
+    collection: &Collection,
+    mut flags: impl Iterator<Item = (&'a Arc<Index>, &'a Vec<u32>)>,
+) -> bool {
+    flags.all(|(planned, bits)| {
+        let mut indexes = collection.data.iter().flat_map(|data| data.written_indexes());
+        let index = indexes.find(|index| index.ident == planned.ident);
+        index.is_none_or(|index| index.unknown_multikey(bits).is_none())
+    })
 }
 
 /// Adds MongoDB's prefix to an error of a plan in the middle of a statement. Errors of the
@@ -229,5 +254,47 @@ impl TargetDocument {
         self.changed |= has_changed && !mutant!("changed documents are not matched again");
         self.document = document;
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Scope;
+    use crate::catalog::read::read;
+    use crate::tests::Fixture;
+    use base::bson::extended_json::parse;
+
+    /// Returns a database with an index and one document, and a function that reads the catalog again.
+    fn indexed() -> (Fixture, impl Fn(&Database, &Catalog) -> Catalog) {
+        let fixture = Fixture::new();
+        fixture.insert("{_id: 1, a: 100}");
+        fixture.index("{key: {a: 1}, name: 'a_1'}");
+        let read_again = |database: &Database, known: &Catalog| {
+            let snapshot = database.engine().snapshot();
+            read(database.store.as_ref(), snapshot.as_ref(), known).unwrap().catalog
+        };
+        (fixture, read_again)
+    }
+
+    fn index_of(fixture: &Fixture, catalog: &Catalog) -> Arc<Index> {
+        let data = catalog.get(&fixture.scope.namespace).unwrap().data().unwrap();
+        data.index("a_1").unwrap().clone()
+    }
+
+    #[test]
+    fn multikey_bits_are_stored_from_any_copy_of_the_collection() {
+        let (fixture, read_again) = indexed();
+        let Scope { operation, namespace, context, .. } = &fixture.scope;
+        // A second thread has read the same catalog.
+        let copy = read_again(&fixture.database, &Catalog::default());
+        let planned = copy.get(namespace).unwrap();
+        let document = parse("{_id: 2, a: [0, 10]}").unwrap();
+        let keys = keys_of(planned, document.view(), context).unwrap();
+        fixture.database.set_multikey(operation, planned, &keys).unwrap();
+        let stored = read_again(&fixture.database, &Catalog::default());
+        for catalog in [&stored, &fixture.database.catalog(), &copy] {
+            assert!(index_of(&fixture, catalog).is_multikey());
+        }
     }
 }
