@@ -164,6 +164,7 @@ fn over_postgresql() {
     connections_that_end_are_replaced(&cluster, &fronts_on(&cluster, "ended", None));
     inserts_of_a_retryable_write_have_one_record(&fronts_on(&cluster, "retried", None));
     a_cursor_left_open_keeps_no_connection(&cluster);
+    multikey_bits_lost_in_a_crash_are_stored_again(&cluster, &fronts_on(&cluster, "crashed", None));
 }
 
 fn connections_that_end_are_replaced(cluster: &Cluster, [a, b]: &[Front; 2]) {
@@ -188,6 +189,22 @@ fn connections_that_end_are_replaced(cluster: &Cluster, [a, b]: &[Front; 2]) {
     a.database.abort_transaction(transaction);
     a.insert("{_id: 9}").unwrap();
     a.check();
+}
+
+/// A crash loses an insert and the multikey bits that it has added. The client sends the insert again.
+fn multikey_bits_lost_in_a_crash_are_stored_again(cluster: &Cluster, [a, b]: &[Front; 2]) {
+    let insert = || a.insert("{_id: 2, n: [0, 10]}").unwrap();
+    a.insert("{_id: 1, n: 100}").unwrap();
+    a.index("{key: {n: 1}, name: 'n_1'}").unwrap();
+    cluster.run(&["create table crashed.before as select * from crashed.kv"]).unwrap();
+    insert();
+    let restore = ["delete from crashed.kv", "insert into crashed.kv select * from crashed.before"];
+    cluster.run(&[restore[0], restore[1], "delete from crashed.life"]).unwrap();
+    cluster.end_connections().unwrap();
+    insert();
+    for front in [a, b] {
+        assert_eq!(front.find("{n: {$gt: 1, $lt: 5}}"), ["{ _id: 2, n: [ 0, 10 ] }"]);
+    }
 }
 
 /// A process with a single read connection: a second reader takes it from an idle cursor.

@@ -384,6 +384,8 @@ impl Front {
         let number = self.number();
         if self.confirmed_incarnation.load(Ordering::Acquire) != incarnation {
             self.discard_idents();
+            // Statements planned later read the catalog of this incarnation.
+            self.latest_generation()?;
             if self.times.has_log() {
                 let params = [Param::Int(signed(self.times.known()))];
                 let rows = self.run(|conn| conn.query(&self.statements.tick, &params))?;

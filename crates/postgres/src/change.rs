@@ -83,6 +83,8 @@ pub(crate) struct Extras {
     pub(crate) counts: BTreeMap<i64, (i64, i64)>,
     /// Row of each count that is changed.
     pub(crate) slot: i64,
+    /// Incarnation in which the change was planned; `None` for a change that any incarnation may apply.
+    pub(crate) planned_in: Option<u64>,
 }
 
 impl Extras {

@@ -10,6 +10,7 @@ use crate::pool::PooledConnection;
 use crate::session::end;
 use crate::times::{Entry, ShortEntry, time_in};
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::atomic::Ordering;
 use storage::store::{Change, CommitError, Expect, SideEffect};
 use storage::{Batch, Error, Ident, Op, Result, Value};
 
@@ -24,7 +25,7 @@ const SLOTS: u64 = 8;
 pub(crate) enum Attempt {
     /// The change is applied.
     Done(Done),
-    /// The reply was lost, and the change was not and never will be applied.
+    /// The change was not and never will be applied: the reply was lost, or the change is outdated.
     Undone,
     /// An expectation failed, or a key exists.
     Refused,
@@ -54,7 +55,7 @@ impl Attempt {
 
 /// The parts of a change outside its batch, as rows.
 pub(crate) struct SideEffectRows {
-    extras: Extras,
+    pub(crate) extras: Extras,
     /// New generations of collections; `None` removes a dropped collection's.
     generations: Vec<(Ident, Option<u64>)>,
 }
@@ -130,6 +131,9 @@ impl Front {
         }
         let mut conn = self.commits.take(&|| {})?;
         self.confirm_incarnation()?;
+        if self.is_outdated(&side_effect_rows.extras) {
+            return Ok(Attempt::Undone);
+        }
         if let Some(writes) = single
             && side_effect_rows.is_plain()
         {
@@ -170,6 +174,13 @@ impl Front {
         self.finish(&mut conn, applied, entry)
     }
 
+    /// Returns true if a change was planned in an earlier incarnation. The present one may lack multikey bits that the
+    /// change relies on.
+    pub(crate) fn is_outdated(&self, extras: &Extras) -> bool {
+        let confirmed = self.confirmed_incarnation.load(Ordering::Acquire);
+        extras.planned_in.is_some_and(|planned_in| planned_in != confirmed)
+    }
+
     /// Commits in a group, if the commit may join one.
     fn join_group(
         &self,
@@ -201,6 +212,10 @@ impl Front {
             self.confirm_incarnation().map(|()| conn)
         };
         let done = match take() {
+            // Each commit then finds out alone that it is outdated.
+            Ok(_) if commits.iter().any(|commit| self.is_outdated(&commit.extras)) => {
+                return running.end(vec![Ok(None); count], false);
+            }
             Ok(conn) => self.commit_group(conn, commits).map_err(GroupFailure::Unknown),
             Err(failure) => Err(GroupFailure::Unsent(failure)),
         };

@@ -111,8 +111,10 @@ impl Commits for PostgresStore {
         if self.frozen() > 0 {
             return Ok(Err(CommitError::Frozen));
         }
+        let planned_in = Some(self.front.confirmed_incarnation.load(Ordering::Acquire));
         self.builds.report_failures(&self.front).map_err(failed)?;
-        let side_effect_rows = self.side_effect_rows(&change.side_effects);
+        let mut side_effect_rows = self.side_effect_rows(&change.side_effects);
+        side_effect_rows.extras.planned_in = planned_in.filter(|_| !change.expect.is_empty());
         if let Some(owner) = change.owner {
             return self.commit_transaction(owner, change, &side_effect_rows);
         }
@@ -126,6 +128,9 @@ impl Commits for PostgresStore {
             );
             match attempt.map_err(failed)? {
                 Attempt::Done(done) => return Ok(Ok(self.committed(change, done))),
+                Attempt::Undone if self.front.is_outdated(&side_effect_rows.extras) => {
+                    return Ok(Err(CommitError::Changed));
+                }
                 Attempt::Undone => {}
                 Attempt::Locked => return Ok(Err(locked_by_another())),
                 // Nothing is in the way any more: retry.

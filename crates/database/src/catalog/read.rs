@@ -65,14 +65,20 @@ pub(crate) fn read(store: &dyn Store, snapshot: &dyn Snapshot, known: &Catalog) 
     Ok(read)
 }
 
-/// Returns the known collection of an unchanged entry. Adds the multikey bits of the entry to it.
+/// Returns the known collection of an unchanged entry. Adds the multikey bits of the entry to it. A collection with
+/// further bits is not unchanged: a crash of the store has lost the bits, and the next writer must store them again.
 fn unchanged(known: &Catalog, entry: Document<'_>) -> Result<Option<Arc<Collection>>> {
     let Some(namespace) = entry.get("ns").and_then(|name| name.as_str()) else { return Ok(None) };
     let same = known.get(&Namespace::parse(namespace)?).cloned();
     let Some(same) = same.filter(|same| same.generation == stored_generation(entry)) else { return Ok(None) };
-    for (index, bits) in same.data.iter().flat_map(|data| &data.indexes).zip(stored_multikey(entry)) {
-        index.note_multikey(&bits);
+    let stored = stored_multikey(entry);
+    let indexes = || same.data.iter().flat_map(|data| &data.indexes).zip(&stored);
+    if indexes()
+        .any(|(index, stored)| index.multikey().zip(stored).any(|(known, stored)| known & !stored != 0))
+    {
+        return Ok(None);
     }
+    indexes().for_each(|(index, bits)| index.note_multikey(bits));
     for stored in stored_builds(entry) {
         let mut building = same.data.iter().flat_map(|data| &data.building);
         if let Some(build) = building.find(|build| build.index.ident == stored.ident) {

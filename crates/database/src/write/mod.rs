@@ -297,4 +297,16 @@ mod tests {
             assert!(index_of(&fixture, catalog).is_multikey());
         }
     }
+
+    #[test]
+    fn multikey_bits_that_the_store_has_lost_are_not_known() {
+        let (fixture, read_again) = indexed();
+        let known = fixture.database.catalog();
+        let is_known =
+            |catalog: &Catalog| Arc::ptr_eq(&index_of(&fixture, catalog), &index_of(&fixture, &known));
+        assert!(is_known(&read_again(&fixture.database, &known)));
+        index_of(&fixture, &known).note_multikey(&[1]);
+        let again = read_again(&fixture.database, &known);
+        assert!(!is_known(&again) && !index_of(&fixture, &again).is_multikey());
+    }
 }
