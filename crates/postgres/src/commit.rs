@@ -18,7 +18,8 @@ use storage::{Batch, Error, Ident, Op, Result, Value};
 /// buffers.
 const QUEUED_MAX: usize = 128;
 
-/// Number of rows of each count. Several rows reduce lock contention.
+/// Number of rows of each count that commits change. Several rows reduce lock contention. Each transaction inserts
+/// another row, and `merge_counts` adds its numbers to the row after these.
 const SLOTS: u64 = 8;
 
 /// Result of a commit attempt.

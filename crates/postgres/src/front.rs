@@ -23,6 +23,7 @@ use crate::schema::{self, IDENTS, Statements};
 use crate::session::{KnownGeneration, Sessions};
 use crate::times::{Times, signed, time_in};
 use parking_lot::{Condvar, Mutex};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -83,6 +84,8 @@ pub(crate) struct Front {
     idents: Mutex<std::ops::Range<u64>>,
     /// The last record id.
     records: AtomicU64,
+    /// Trees whose counts have rows of this front's transactions.
+    pub(crate) transaction_counts: Arc<Mutex<BTreeSet<i64>>>,
     /// Position in the log, and the clock.
     pub(crate) times: Arc<Times>,
     /// The thread that polls the log for this front's streams.
@@ -125,10 +128,12 @@ impl Front {
         let times = Arc::new(open_times(&control, &statements, lease.number(), log_bytes)?);
         let sessions = Arc::new(Sessions::default());
         let background = control.uncounted(3);
-        let state = (lease.clone(), background.clone(), statements.clone(), sessions.clone(), times.clone());
+        let transaction_counts = Arc::new(Mutex::default());
+        let state = (lease.clone(), background.clone(), statements.clone());
+        let work = (sessions.clone(), times.clone(), transaction_counts.clone());
         let spawned = threads::spawn_essential("postgres-lease", None, move || {
-            let (lease, control, statements, sessions, times) = state;
-            renew(&lease, &control, &statements, (&sessions, &times));
+            let ((lease, control, statements), (sessions, times, counts)) = (state, work);
+            renew(&lease, &control, &statements, (&sessions, &times, &counts));
         });
         spawned.map_err(|error| Failure::Unavailable(error.to_string()))?;
         members::start_heartbeat(&endpoint, &lease);
@@ -149,6 +154,7 @@ impl Front {
             confirming: Mutex::default(),
             idents: Mutex::new(0..0),
             records: AtomicU64::new(0),
+            transaction_counts,
             times,
             follower: Arc::default(),
             known: KnownGeneration::default(),
@@ -285,18 +291,19 @@ fn refuse_clock(connection: &mut Connection, now: SystemTime) -> PgResult<()> {
     }
 }
 
-/// Renews the lease, parks idle sessions and maintains the log until the front is closed.
+/// Renews the lease, parks idle sessions, merges rows of counts and maintains the log until the front is closed.
 fn renew(
     lease: &Lease,
     control: &Arc<Pool>,
     statements: &Statements,
-    (sessions, times): (&Sessions, &Times),
+    (sessions, times, counts): (&Sessions, &Times, &Mutex<BTreeSet<i64>>),
 ) {
     for tick in 0u64.. {
         if lease.wait(LEASE_INTERVAL) {
             return;
         }
         sessions.park_idle();
+        merge_counts(counts, statements, control);
         if tick % RENEWED_EVERY != 0 {
             continue;
         }
@@ -311,6 +318,27 @@ fn renew(
         if let Err(failure) = lease.renew(control, statements, times) {
             log::warn!("the lease on PostgreSQL could not be renewed: {failure:?}");
         }
+    }
+}
+
+/// Merges the rows that transactions have inserted, so that each count has few rows.
+pub(crate) fn merge_counts(counts: &Mutex<BTreeSet<i64>>, statements: &Statements, pool: &Arc<Pool>) {
+    let trees: Vec<i64> = std::mem::take(&mut *counts.lock()).into_iter().collect();
+    if trees.is_empty() {
+        return;
+    }
+    let merged = run(pool, &|conn| {
+        // A drop of the collection holds the fence.
+        conn.call(&statements.share_fence, &[])?;
+        conn.call(&statements.merge_counts, &[Param::Ints(&trees)])?;
+        conn.flush()?;
+        conn.results().map(drop)
+    });
+    if let Err(failure) = merged {
+        if !failure.is_conflict() {
+            log::warn!("counts in PostgreSQL keep the rows of transactions: {failure:?}");
+        }
+        counts.lock().extend(trees);
     }
 }
 

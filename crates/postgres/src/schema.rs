@@ -150,8 +150,8 @@ statements! {
         "insert into SCHEMA.kv select $2::int8, key, long, value from SCHEMA.kv \
         where ident = $1::int8 and value is not null",
     fork_counts =>
-        "insert into SCHEMA.counts select $2::int8, slot, records, bytes from SCHEMA.counts \
-        where ident = $1::int8",
+        "insert into SCHEMA.counts select $2::int8, 8, sum(records)::int8, sum(bytes)::int8 from SCHEMA.counts \
+        where ident = $1::int8 having count(*) > 0",
     set_generation =>
         "insert into SCHEMA.generations values ($1::int8, $2::int8) \
         on conflict (ident) do update set generation = excluded.generation",
@@ -173,6 +173,14 @@ statements! {
         "select ident, sum(records)::int8, sum(bytes)::int8 from SCHEMA.counts \
         where ident = any($1::int8[]) group by ident",
     drop_counts => "delete from SCHEMA.counts where ident = $1::int8",
+    /// Merges the rows that transactions have inserted into one row of each count.
+    // Other commits never change this row, so they do not wait for it.
+    merge_counts =>
+        "with gone as (delete from SCHEMA.counts where ident = any($1::int8[]) and slot > 8 \
+        returning ident, records, bytes) \
+        insert into SCHEMA.counts as t select ident, 8, sum(records)::int8, sum(bytes)::int8 from gone \
+        group by ident order by ident on conflict (ident, slot) do update \
+        set records = t.records + excluded.records, bytes = t.bytes + excluded.bytes",
     /// Takes a free front number with a lease of thirty seconds.
     front =>
         "insert into SCHEMA.fronts as t select n, now() + interval '30 s' from generate_series(1, 1023) n \

@@ -116,7 +116,7 @@ impl Commits for PostgresStore {
         let mut side_effect_rows = self.side_effect_rows(&change.side_effects);
         side_effect_rows.extras.planned_in = planned_in.filter(|_| !change.expect.is_empty());
         if let Some(owner) = change.owner {
-            return self.commit_transaction(owner, change, &side_effect_rows);
+            return self.commit_transaction(owner, change, side_effect_rows);
         }
         for attempt in 0..ATTEMPTS_MAX {
             let entry = self.front.entry(change);
@@ -400,11 +400,13 @@ impl PostgresStore {
         &self,
         owner: TransactionId,
         change: &Change,
-        side_effect_rows: &SideEffectRows,
+        mut side_effect_rows: SideEffectRows,
     ) -> Result<CommitResult> {
         let Some(open) = self.open_transactions.get(owner) else {
             return Ok(Err(CommitError::Changed));
         };
+        // The server refuses to update a row that a commit has changed since the transaction's snapshot.
+        side_effect_rows.extras.slot = self.front.new_record() as i64;
         let committed = open.session.with(|conn| {
             let front = &self.front;
             let intents = open.intents.lock();
@@ -417,7 +419,7 @@ impl PostgresStore {
                         .extend(writes.iter().filter(|(_, value)| value.is_some()).map(|(at, _)| at.clone()));
                 }
             }
-            applied = applied.and_then(|()| front.apply_steps(conn, steps, &[], side_effect_rows, true));
+            applied = applied.and_then(|()| front.apply_steps(conn, steps, &[], &side_effect_rows, true));
             let remaining: Vec<_> = intents.keys.iter().filter(|at| !written.contains(*at)).collect();
             if !remaining.is_empty() && applied.is_ok() {
                 let idents: Vec<i64> = remaining.iter().map(|(tree, _)| stored_ident(*tree)).collect();
@@ -436,7 +438,10 @@ impl PostgresStore {
         match committed {
             None => Ok(Err(CommitError::Changed)),
             Some(Err(failure)) => Err(failed(failure)),
-            Some(Ok(Attempt::Done(done))) => Ok(Ok(self.committed(change, done))),
+            Some(Ok(Attempt::Done(done))) => {
+                self.front.transaction_counts.lock().extend(side_effect_rows.extras.counts.keys());
+                Ok(Ok(self.committed(change, done)))
+            }
             // A retry is impossible: its locks are released.
             Some(Ok(Attempt::Undone)) => Err(Error::WriteConflict),
             Some(Ok(_)) => Ok(Err(locked_by_another())),
@@ -447,8 +452,9 @@ impl PostgresStore {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::front::Limits;
+    use crate::front::{Limits, merge_counts};
     use crate::testing::Cluster;
+    use storage::store::SideEffect;
 
     #[test]
     fn the_store_keeps_the_contract() {
@@ -458,5 +464,41 @@ mod tests {
             let store = PostgresStore::open(config, schema, Limits::default(), log).unwrap();
             storage::testing::check_store(&store);
         }
+    }
+
+    #[test]
+    fn a_transaction_has_its_own_row_of_a_count_until_rows_are_merged() {
+        let Some(cluster) = Cluster::start().unwrap() else { return };
+        let config = cluster.config().unwrap();
+        let store = PostgresStore::open(config, "counted", Limits::default(), None).unwrap();
+        let tree = Ident(64);
+        let counts = store.counts(tree, &mut |_| Ok(())).unwrap();
+        let commit = |owner| {
+            let counts = counts.clone();
+            let side_effects = [SideEffect::Count { counts, records: 1, bytes: 10 }].into_iter().collect();
+            store.commit(&mut Change { owner, side_effects, ..Change::default() }).unwrap()
+        };
+        let rows = || cluster.run(&["select count(*) from counted.counts"]).unwrap();
+        let front = &store.front;
+        for round in 1..3 {
+            let owners = [0; 3].map(|_| store.begin(0).0);
+            // Each row of the count changes.
+            (0..8).for_each(|_| _ = commit(None).unwrap());
+            owners.iter().for_each(|owner| _ = commit(Some(*owner)).unwrap());
+            owners.iter().for_each(|owner| store.release(*owner));
+            // The lease thread may have merged some rows already.
+            let merged = || merge_counts(&front.transaction_counts, &front.statements, &front.background);
+            while rows() != Some(9) {
+                merged();
+            }
+            store.refresh_counts(tree, &counts).unwrap();
+            assert_eq!(counts.records.load(Ordering::Relaxed), 11 * round);
+            assert_eq!(counts.bytes.load(Ordering::Relaxed), 110 * round);
+        }
+        cluster.run(&["insert into counted.trees values (64)"]).unwrap();
+        let mut fork = Change::default();
+        fork.batch.fork(tree, Ident(65));
+        store.commit(&mut fork).unwrap().unwrap();
+        assert_eq!(rows(), Some(10));
     }
 }
