@@ -196,6 +196,50 @@ fn a_write_that_two_fronts_run_at_the_same_time() {
     assert_eq!(number(run(&mut holder, "{count: 'c', $db: 'test'}").view(), "n"), Some(7));
 }
 
+/// A server may end the connection that has a transaction's write intents while the commit waits for the catalog.
+#[test]
+fn a_commit_without_its_write_intents_fails() {
+    let Some(cluster) = Cluster::start().unwrap() else {
+        return print_line("fronts over PostgreSQL skipped: it isn't installed (apt-get install postgresql)");
+    };
+    let connection = cluster.connection_string();
+    let start = || Server::on_schema(&connection, "intents");
+    let (Some(first), Some(second)) = (start(), start()) else { return };
+    let (mut a, mut b) = (first.connect().unwrap(), second.connect().unwrap());
+    let own = "txnNumber: NumberLong(1), autocommit: false, \
+               lsid: {id: UUID('01234567-89ab-cdef-0123-456789abcdef')}";
+    let update = |by: i32| format!("update: 'c', updates: [{{q: {{_id: 1}}, u: {{$inc: {{n: {by}}}}}}}]");
+    run(&mut a, "{insert: 'c', documents: [{_id: 1, n: 0}], $db: 'test'}");
+    run(&mut a, &format!("{{{}, {own}, startTransaction: true, $db: 'test'}}", update(1)));
+    run(&mut a, &format!("{{insert: 'new', documents: [{{_id: 1}}], {own}, $db: 'test'}}"));
+    let commit = format!("{{commitTransaction: 1, {own}, $db: 'admin'}}");
+    let fence = "('x' || left(encode(sha256('vellum fence \"intents\"'), 'hex'), 16))::bit(64)::int8";
+    let hold = format!("select pg_advisory_xact_lock_shared({fence})::text, pg_sleep(300)::text");
+    let count_of = |value: &str, which: &str| {
+        cluster.run(&[&format!("select count({value}) from pg_stat_activity where {which}")]).unwrap()
+    };
+    let sessions = |which: &str| count_of("*", which);
+    let end = |which: &str| count_of("pg_terminate_backend(pid, 5000)", which);
+    std::thread::scope(|scope| {
+        scope.spawn(|| cluster.run(&[&hold]).unwrap_err());
+        until("the fence is held", || sessions("wait_event = 'PgSleep'") == Some(1));
+        let refusal = scope.spawn(|| refused(&mut a, &commit));
+        let waits = "wait_event = 'advisory' and query like '%idle_in_transaction_session_timeout%'";
+        until("the commit waits for the fence", || sessions(waits) == Some(1));
+        assert_eq!(end("state = 'idle in transaction' and backend_xid is not null"), Some(1));
+        run(&mut b, &format!("{{{}, $db: 'test'}}", update(10)));
+        assert_eq!(end("wait_event = 'PgSleep'"), Some(1));
+        assert_eq!(refusal.join().unwrap(), Some(112));
+    });
+    for client in [&mut a, &mut b] {
+        let count = |client: &mut Client, of: &str| number(run(client, of).view(), "n");
+        assert_eq!(count(client, "{count: 'c', query: {n: 10}, $db: 'test'}"), Some(1));
+        assert_eq!(count(client, "{count: 'new', $db: 'test'}"), Some(0));
+        // Neither front has a record of the commit.
+        assert_eq!(refused(client, &commit), Some(251));
+    }
+}
+
 /// Returns the fields of a write's reply that hold its result.
 fn result(reply: &DocumentBuf) -> String {
     let fields =

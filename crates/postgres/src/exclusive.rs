@@ -4,7 +4,7 @@
 use crate::change::steps;
 use crate::commit::{Attempt, failed, locked_by_another};
 use crate::connection::Param;
-use crate::failure::PgResult;
+use crate::failure::{Failure, PgResult};
 use crate::incarnations::replaced;
 use crate::keys::stored_ident;
 use crate::session::{PostgresSnapshot, Session, end};
@@ -58,13 +58,22 @@ impl<'a> CatalogLock<'a> {
     /// Applies a change in the transaction that holds the fence, and returns the new generation of the catalog.
     fn apply(&self, change: &Change, changes_catalog: bool) -> PgResult<(Attempt, u64)> {
         let front = &self.store.front;
-        let Some(mut conn) = self.session.take_connection(&front.reads) else {
-            return Err(crate::failure::Failure::Unavailable("the fence is lost".to_string()));
-        };
         if let Some(owner) = change.owner {
+            let Some(open) = self.store.open_transactions.get(owner) else {
+                return Ok((Attempt::Locked, self.generation));
+            };
+            // A reply proves that the intents have lasted until now.
+            match open.session.run(&front.statements.generation, &[]) {
+                Ok(_) => {}
+                Err(failure @ Failure::Interrupted(_)) => return Err(failure),
+                Err(_) => return Ok((Attempt::Locked, self.generation)),
+            }
             // No other commit runs, so the keys of the intents stay unchanged.
             self.store.open_transactions.release(owner);
         }
+        let Some(mut conn) = self.session.take_connection(&front.reads) else {
+            return Err(Failure::Unavailable("the fence is lost".to_string()));
+        };
         let side_effect_rows = self.store.side_effect_rows(&change.side_effects);
         let applied = front.apply_steps(
             &mut conn,
