@@ -16,8 +16,8 @@ use database::{
 use postgres::PostgresStore;
 use postgres::testing::Cluster;
 use query::context::Uninterrupted;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use storage::MemoryEngine;
 use storage::store::{Local, Store};
@@ -205,6 +205,86 @@ fn multikey_bits_lost_in_a_crash_are_stored_again(cluster: &Cluster, [a, b]: &[F
     for front in [a, b] {
         assert_eq!(front.find("{n: {$gt: 1, $lt: 5}}"), ["{ _id: 2, n: [ 0, 10 ] }"]);
     }
+}
+
+/// Work of other processes at the next long step of an operation, repeated until it returns true.
+static OTHERS: Mutex<Option<Box<dyn Fn() -> bool + Send>>> = Mutex::new(None);
+
+/// Runs long work after the work of other processes.
+fn after_others(work: &mut dyn FnMut()) {
+    let mut others = OTHERS.lock().unwrap();
+    if others.as_ref().is_some_and(|others| others()) {
+        *others = None;
+    }
+    drop(others);
+    work();
+}
+
+/// Waits until a session of the server is in a state.
+fn wait_for_session(cluster: &Cluster, state: &str) {
+    let count = format!("select count(*) from pg_stat_activity where {state}");
+    while cluster.run(&[&count]).unwrap() == Some(0) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The lease of a builder lapses, as during a pause of its machine. Another process then reads the catalog, or starts.
+#[test]
+fn an_index_build_whose_lease_has_lapsed_starts_again() {
+    let Some(cluster) = Cluster::start().unwrap() else {
+        return println!("skipped: PostgreSQL isn't installed (apt-get install postgresql)");
+    };
+    let cluster = Arc::new(cluster);
+    for (schema, starts) in [("lapsed", false), ("lapsed_at_start", true)] {
+        let [a, b] = fronts_on(&cluster, schema, None).map(Arc::new);
+        a.insert("{_id: 1, k: 1}").unwrap();
+        assert_eq!(b.find("{}").len(), 1);
+        let (server, other) = (cluster.clone(), b.clone());
+        *OTHERS.lock().unwrap() = Some(Box::new(move || lapse(&server, schema, &other, starts)));
+        let spec = parse("{key: {k: 1}, name: 'k_1'}").unwrap();
+        let spec = IndexSpec::parse(spec.view(), &a.namespace, &a.context).unwrap();
+        let operation = Operation::with_blocking(1, after_others);
+        a.database.create_indexes(&operation, &a.namespace, [spec], &a.context).unwrap();
+        assert!(OTHERS.lock().unwrap().is_none(), "the build went on alone");
+        for front in [&a, &b] {
+            assert_eq!(front.find("{k: {$gte: 2}}").len(), 2);
+            front.check();
+        }
+    }
+}
+
+/// Lets the lease of the only builder lapse, and writes through a process that knows of the lapse: at once, and after
+/// the builder has renewed its lease and read the documents. Returns false if no build is registered.
+fn lapse(cluster: &Arc<Cluster>, schema: &str, other: &Arc<Front>, starts: bool) -> bool {
+    let number = cluster.run(&[&format!("select front from {schema}.builds")]).unwrap();
+    let Some(number) = number else { return false };
+    let change_lease = |by: &str| {
+        let sql = format!("update {schema}.fronts set until = until {by} where front = {number}");
+        cluster.run(&[&sql]).unwrap();
+    };
+    change_lease("- interval '1 h'");
+    let writer = match starts {
+        true => fronts_on(cluster, schema, None).map(Arc::new)[0].clone(),
+        false => other.clone(),
+    };
+    writer.insert("{_id: 2, k: 2}").unwrap();
+    change_lease("+ interval '1 h'");
+    // The builder needs the fence after it has read the documents.
+    let fence =
+        format!("('x' || left(encode(sha256('vellum fence \"{schema}\"'), 'hex'), 16))::bit(64)::int8");
+    let hold = format!("select pg_advisory_xact_lock_shared({fence})::text, pg_sleep(60)::text");
+    let holder = cluster.clone();
+    std::thread::spawn(move || holder.run(&[&hold]));
+    wait_for_session(cluster, "wait_event = 'PgSleep'");
+    let cluster = cluster.clone();
+    std::thread::spawn(move || {
+        wait_for_session(&cluster, "wait_event = 'advisory' and query like '%idle_in_transaction_session%'");
+        writer.insert("{_id: 3, k: 3}").unwrap();
+        let end =
+            "select count(pg_terminate_backend(pid)) from pg_stat_activity where wait_event = 'PgSleep'";
+        cluster.run(&[end]).unwrap();
+    });
+    true
 }
 
 /// A process with a single read connection: a second reader takes it from an idle cursor.

@@ -1,6 +1,9 @@
 //! Index builds of this front and of others: writers report changed records to the builder through a table.
 //!
 //! The builder reads the reports while it holds the fence. No commit is under way then, so the reports are complete.
+//!
+//! A build ends with the lease of its front. A front that finds the lease expired deletes the row of the build. The
+//! builder may still run, for example after a pause of its machine. It finds no row and starts again.
 
 use crate::connection::Param;
 use crate::failure::PgResult;
@@ -123,9 +126,11 @@ impl Builds {
                     record => build.changed.add(record as u64),
                 }
             }
-            let rows = conn.query(&front.statements.failed_build, &[Param::Int(stored_ident(ident))])?;
-            if let Some(row) = rows.first() {
-                let part = |column| row.bytes(column).unwrap_or_default().to_vec();
+            let rows = conn.query(&front.statements.build_report, &[Param::Int(stored_ident(ident))])?;
+            let row = rows.first();
+            // Another front has ended a build without a row, and its writers may have missed it since.
+            if row.is_none_or(|row| row.bytes(0).is_some()) {
+                let part = |column| row.and_then(|row| row.bytes(column)).unwrap_or_default().to_vec();
                 build.duplicate.lock().get_or_insert((part(0), part(1)));
             }
         }

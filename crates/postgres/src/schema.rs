@@ -181,12 +181,14 @@ statements! {
         insert into SCHEMA.counts as t select ident, 8, sum(records)::int8, sum(bytes)::int8 from gone \
         group by ident order by ident on conflict (ident, slot) do update \
         set records = t.records + excluded.records, bytes = t.bytes + excluded.bytes",
-    /// Takes a free front number with a lease of thirty seconds.
+    /// Takes a free front number with a lease of thirty seconds. Ends the index builds of its last holder.
     front =>
-        "insert into SCHEMA.fronts as t select n, now() + interval '30 s' from generate_series(1, 1023) n \
+        "with taken as (insert into SCHEMA.fronts as t \
+        select n, now() + interval '30 s' from generate_series(1, 1023) n \
         where not exists (select from SCHEMA.fronts f where f.front = n and f.until > now()) limit 1 \
-        on conflict (front) do update set until = excluded.until where t.until <= now() \
-        returning front, (extract(epoch from until) * 1000000)::int8",
+        on conflict (front) do update set until = excluded.until where t.until <= now() returning *), \
+        ended as (delete from SCHEMA.builds b using taken where b.front = taken.front) \
+        select front, (extract(epoch from until) * 1000000)::int8 from taken",
     /// Extends the lease, unless another front has taken the number.
     // A front that took the number has stored another end. The commit waits for the flush, so standbys receive
     // the lease.
@@ -210,13 +212,15 @@ statements! {
     end_build =>
         "with gone as (delete from SCHEMA.builds where ident = $1::int8) \
         delete from SCHEMA.marks where ident = $1::int8",
+    /// Looks for a running build. Ends a build whose front has lost its lease: its writers would not know it.
     build =>
-        "select 1::int8 from SCHEMA.builds b join SCHEMA.fronts f using (front) \
+        "with ended as (delete from SCHEMA.builds b where ident = $1::int8 \
+        and not exists (select from SCHEMA.fronts f where f.front = b.front and f.until > now())) \
+        select 1::int8 from SCHEMA.builds b join SCHEMA.fronts f using (front) \
         where b.ident = $1::int8 and f.until > now()",
     fail_build =>
         "update SCHEMA.builds set key_string = $2::bytea, type_bits = $3::bytea where ident = $1::int8",
-    failed_build =>
-        "select key_string, type_bits from SCHEMA.builds where ident = $1::int8 and key_string is not null",
+    build_report => "select key_string, type_bits from SCHEMA.builds where ident = $1::int8",
     /// Reads and removes the marks of an index build.
     take_marks => "delete from SCHEMA.marks where ident = $1::int8 returning record",
     barrier_standbys =>
