@@ -339,7 +339,8 @@ impl Connection {
     }
 
     /// Starts a session. The start-up options forbid plans that scan the table, disable waits at commits, and limit
-    /// waits for locks.
+    /// waits for locks. They also replace defaults of the role: a commit that has waited for the fence must see the
+    /// latest state.
     fn start(&mut self, config: &Config) -> PgResult<()> {
         let settings = [
             ("user", config.user.as_str()),
@@ -350,6 +351,7 @@ impl Connection {
                 "options",
                 "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c enable_bitmapscan=off \
                  -c enable_hashjoin=off -c enable_mergejoin=off -c enable_memoize=off -c jit=off \
+                 -c default_transaction_isolation=read\\ committed \
                  -c synchronous_commit=off -c lock_timeout=50 -c statement_timeout=0 \
                  -c idle_in_transaction_session_timeout=90000 -c client_min_messages=warning",
             ),

@@ -454,6 +454,7 @@ pub(crate) fn refuse_pooler(
     let settings = Statement::new(
         "session",
         "select pg_backend_pid(), (current_setting('plan_cache_mode') = 'force_generic_plan' \
+         and current_setting('transaction_isolation') = 'read committed' \
          and current_setting('synchronous_commit') = 'off' and current_setting('lock_timeout') = '50ms')::int4",
     );
     let session = |connection: &mut Connection| -> PgResult<(i64, bool)> {
@@ -482,6 +483,15 @@ pub(crate) fn refuse_pooler(
 mod tests {
     use super::*;
     use crate::testing::Cluster;
+
+    #[test]
+    fn commits_ignore_the_isolation_level_of_the_role() {
+        let Some(cluster) = Cluster::start().unwrap() else { return };
+        cluster.run(&["alter role postgres set default_transaction_isolation = 'repeatable read'"]).unwrap();
+        let level = "select (current_setting('transaction_isolation') = 'read committed')::int4";
+        assert_eq!(cluster.run(&[level]).unwrap(), Some(1));
+        assert_eq!(cluster.run(&["begin", level]).unwrap(), Some(1));
+    }
 
     #[test]
     fn a_clock_far_ahead_is_refused() {
