@@ -14,7 +14,7 @@ use storage::store::Expect;
 use storage::{Ident, Key, Op, Value};
 
 /// Number of arrays and integers that `apply` takes.
-const APPLY_PARAMS: usize = 38;
+const APPLY_PARAMS: usize = 39;
 
 /// A part of a batch that changes no whole trees: the new value of each key (`None` deletes).
 pub(crate) type Writes = BTreeMap<(Ident, Key), Option<Value>>;
@@ -282,7 +282,8 @@ impl<'a> Sorted<'a> {
         for view in [&delete, &remove, &value, &none_or] {
             params.extend([view.idents(), view.keys(), view.digests()]);
         }
-        params.extend([prefix.idents(), prefix.keys(), Param::Ints(&marks.0), Param::Ints(&marks.1)]);
+        params.extend([prefix.idents(), prefix.keys(), prefix.long()]);
+        params.extend([Param::Ints(&marks.0), Param::Ints(&marks.1)]);
         params.push(Param::Ints(&count_idents));
         params.extend([Param::Int(extras.slot), Param::Ints(&records), Param::Ints(&bytes)]);
         work(&params)

@@ -10,7 +10,7 @@ use crate::pages::{PAGE_BYTES, Pages};
 use std::sync::Arc;
 
 /// Version of the schema that this code creates and uses.
-const VERSION: i64 = 7;
+const VERSION: i64 = 8;
 
 /// Number of tree numbers that a front reserves at a time: the increment of their sequence.
 pub(crate) const IDENTS: u64 = 64;
@@ -274,9 +274,9 @@ const APPLY: &str = "select SCHEMA.apply(\
     $22::int8[], $23::bytea[], $24::bytea[], \
     $25::int8[], $26::bytea[], $27::bytea[], \
     $28::int8[], $29::bytea[], $30::bytea[], \
-    $31::int8[], $32::bytea[], \
-    $33::int8[], $34::int8[], \
-    $35::int8[], $36::int8, $37::int8[], $38::int8[])";
+    $31::int8[], $32::bytea[], $33::bytea[], \
+    $34::int8[], $35::int8[], \
+    $36::int8[], $37::int8, $38::int8[], $39::int8[])";
 
 /// Creates a missing schema, and checks the version of an existing one.
 ///

@@ -59,12 +59,13 @@ create function SCHEMA.apply(
     xi int8[], xk bytea[], xh bytea[],
     ei int8[], ek bytea[], eh bytea[],
     oi int8[], ok bytea[], oh bytea[],
-    ni int8[], nk bytea[],
+    ni int8[], nk bytea[], nl bytea[],
     mi int8[], mr int8[],
     ci int8[], cs int8, cn int8[], cb int8[]
 ) returns void language plpgsql as $$
 declare
     found_rows int8;
+    prefix bytea;
 begin
     perform pg_advisory_xact_lock_shared(FENCE);
     if cardinality(ni) > 0 then
@@ -72,9 +73,12 @@ begin
             perform pg_advisory_xact_lock(hashtextextended(encode(nk[nth], 'hex'), ni[nth] # FENCE));
         end loop;
         for nth in 1 .. cardinality(ni) loop
-            perform 1 from SCHEMA.kv t where (t.ident, t.key) >= (ni[nth], nk[nth])
-                and (t.ident, t.key) <= (ni[nth], nk[nth] || '\xffffffffffffffff'::bytea)
-                and octet_length(coalesce(t.long, t.key)) = octet_length(nk[nth]) + 8 limit 1;
+            -- Keys of a long prefix share only its first 2,000 bytes in the index.
+            prefix := coalesce(nl[nth], nk[nth]);
+            perform 1 from SCHEMA.kv t where (t.ident, t.key) >= (ni[nth], substr(prefix, 1, 2000))
+                and (t.ident, t.key) <= (ni[nth], substr(prefix, 1, 2000) || decode(repeat('ff', 32), 'hex'))
+                and octet_length(coalesce(t.long, t.key)) = octet_length(prefix) + 8
+                and substr(coalesce(t.long, t.key), 1, octet_length(prefix)) = prefix limit 1;
             if found then raise exception using errcode = 'VE001', message = 'prefix'; end if;
         end loop;
     end if;
@@ -383,4 +387,4 @@ begin
     return case when is_idle then -1 else gone end;
 end $$;
 
-insert into SCHEMA.version values (1, 7);
+insert into SCHEMA.version values (1, 8);

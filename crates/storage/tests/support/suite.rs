@@ -356,6 +356,15 @@ fn check_commits(store: &dyn Store) {
     assert_eq!(refusal(store, expecting(under(b"abc"), put(tree, b"x", b""))), CommitError::Expectation(0));
     commit(store, expecting(under(b"ab"), put(tree, b"x", b"")));
     commit(store, expecting(under(b"abd"), put(tree, b"x", b"")));
+    // A store may truncate long keys.
+    for length in [1990, 1995, 2000, 2001, 3000] {
+        let [prefix, other] = [b"p", b"q"].map(|last| [&vec![length as u8; length], &last[..]].concat());
+        let unless_there = || expecting(under(&prefix), put(tree, b"x", b""));
+        commit(store, put(tree, &[&other[..], b"12345678"].concat(), b""));
+        commit(store, unless_there());
+        commit(store, put(tree, &[&prefix[..], b"12345678"].concat(), b""));
+        assert_eq!(refusal(store, unless_there()), CommitError::Expectation(0), "{length}");
+    }
     // Frozen commits.
     assert!(matches!(store.room(), Ok(Room::Free)));
     assert_eq!((store.frozen(), store.freeze()), (0, 1));
