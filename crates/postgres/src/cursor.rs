@@ -440,12 +440,13 @@ impl PostgresCursor {
         if self.direction == Direction::Backward {
             run.reverse();
         }
-        let (before, behind) = (Key::from(head), Key::from(end));
         run.into_iter().for_each(|entry| self.take(entry));
         self.ended = false;
-        match self.direction {
-            Direction::Forward => self.range.lower = Bound::Included(behind),
-            Direction::Backward => self.range.upper = Bound::Excluded(before),
+        match (self.direction, Range::prefix(head).upper) {
+            // A longer bound would be truncated, and the next page would begin with the same keys.
+            (Direction::Forward, Bound::Excluded(next)) => self.range.lower = Bound::Included(next),
+            (Direction::Forward, _) => self.ended = true,
+            (Direction::Backward, _) => self.range.upper = Bound::Excluded(Key::from(head)),
         }
         Ok(())
     }

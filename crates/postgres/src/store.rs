@@ -455,6 +455,35 @@ mod tests {
     use crate::front::{Limits, merge_counts};
     use crate::testing::Cluster;
     use storage::store::SideEffect;
+    use storage::{Direction, Range, Value};
+
+    #[test]
+    fn a_scan_continues_behind_long_keys() {
+        let Some(cluster) = Cluster::start().unwrap() else { return };
+        let config = cluster.config().unwrap();
+        let store = PostgresStore::open(config, "long", Limits::default(), None).unwrap();
+        let (tree, mut batch) = (store.new_ident(), storage::Batch::new());
+        batch.create(tree);
+        let mut keys = Vec::new();
+        for (byte, last) in [(1, 1), (1, 2), (2, 1), (2, 2), (255, 1)] {
+            keys.extend([vec![byte; 5], [&[byte; 3000][..], &[last][..]].concat()]);
+        }
+        keys.sort();
+        keys.dedup();
+        keys.iter().for_each(|key| batch.put(tree, &key[..], Value::from(&b""[..])));
+        store.engine().commit(batch).unwrap();
+        for direction in [Direction::Forward, Direction::Backward] {
+            let snapshot = store.engine().snapshot();
+            let mut entries = snapshot.scan(tree, Range::all(), direction).unwrap();
+            let mut found = Vec::new();
+            while let Some((key, _)) = entries.next().unwrap() {
+                found.push(key.to_vec());
+                assert!(found.len() <= keys.len(), "the scan repeats keys");
+            }
+            assert!(found == keys, "{direction:?}");
+            keys.reverse();
+        }
+    }
 
     #[test]
     fn the_store_keeps_the_contract() {
