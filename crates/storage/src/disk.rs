@@ -72,7 +72,7 @@ pub(crate) use base::{entries, framed};
 pub use directory::ReadOnlyEngine;
 pub use files::{BLOCK, File, Files, SystemFiles};
 #[cfg(any(test, debug_assertions, feature = "testing"))]
-pub(crate) use journal::SEGMENT_HEADER_BYTES;
+pub(crate) use journal::{SEGMENT_HEADER_BYTES, seed};
 pub use salvage::{DataLoss, Salvage};
 
 /// Divisor of the cache size: changes may take this part before a checkpoint begins.

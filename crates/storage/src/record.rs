@@ -2,9 +2,13 @@
 //!
 //! A frame has a header of [`HEADER_BYTES`], then the batch. The header has a magic to search for, the length of the
 //! batch, its position in the order of commits, the durable position at the time of writing, its cluster time, and a
-//! CRC-32C of these fields and the batch. All numbers are little endian. In a batch an operation has a byte for its
-//! kind, then idents and lengths as variable-length numbers, and bytes. A value put earlier in the batch is stored as
-//! the distance to the earlier operation. A new operation needs a kind, and cases in `encode_op` and `decode`.
+//! CRC-32C of these fields and the batch, XORed with the seed of the file. All numbers are little endian. In a batch an
+//! operation has a byte for its kind, then idents and lengths as variable-length numbers, and bytes. A value put
+//! earlier in the batch is stored as the distance to the earlier operation. A new operation needs a kind, and cases in
+//! `encode_op` and `decode`.
+//!
+//! Each segment of the journal has its own seed, which clients cannot know. A value that contains the bytes of a frame
+//! is therefore no frame, even if a torn write makes a reader search for frames within values.
 
 use std::collections::HashMap;
 
@@ -17,6 +21,8 @@ const MAGIC: [u8; 4] = *b"VJR2";
 /// Length of magic, batch length, position, durable position, time, checksum.
 pub(crate) const HEADER_BYTES: usize = 4 + FIELD_BYTES + 4;
 const FIELD_BYTES: usize = 4 + 8 + 8 + 8;
+/// Seed of frames in backups, in archives, and in segments of the first version.
+pub(crate) const NO_SEED: u32 = 0;
 
 const PUT: u8 = 1;
 const DELETE: u8 = 2;
@@ -66,11 +72,11 @@ impl Encoded {
         Ok(Encoded { bytes, checksum, time: batch.time() })
     }
 
-    /// Completes the header and returns the whole frame.
-    pub(crate) fn frame(&mut self, position: u64, durable: u64) -> &[u8] {
+    /// Completes the header for a file with this seed, and returns the whole frame.
+    pub(crate) fn frame(&mut self, position: u64, durable: u64, seed: u32) -> &[u8] {
         debug_assert!(durable < position, "commit {position} is durable before it is written");
         let numbers = [position, durable, self.time];
-        let header = header(self.bytes.len() - HEADER_BYTES, numbers, self.checksum);
+        let header = header(self.bytes.len() - HEADER_BYTES, numbers, self.checksum, seed);
         if let Some(target) = self.bytes.first_chunk_mut() {
             *target = header;
         }
@@ -80,7 +86,7 @@ impl Encoded {
 }
 
 /// Encodes a header: batch length, then position, durable position and time, then the checksum.
-fn header(len: usize, numbers: [u64; 3], checksum: u32) -> [u8; HEADER_BYTES] {
+fn header(len: usize, numbers: [u64; 3], checksum: u32, seed: u32) -> [u8; HEADER_BYTES] {
     let mut fields = [0; FIELD_BYTES];
     fields[..4].copy_from_slice(&(len as u32).to_le_bytes());
     for (field, number) in fields[4..].chunks_exact_mut(8).zip(numbers) {
@@ -89,9 +95,10 @@ fn header(len: usize, numbers: [u64; 3], checksum: u32) -> [u8; HEADER_BYTES] {
     let mut header = [0; HEADER_BYTES];
     header[..4].copy_from_slice(&MAGIC);
     header[4..4 + FIELD_BYTES].copy_from_slice(&fields);
-    header[4 + FIELD_BYTES..].copy_from_slice(&crc32c::crc32c_append(checksum, &fields).to_le_bytes());
+    let checksum_of_all = crc32c::crc32c_append(checksum, &fields) ^ seed;
+    header[4 + FIELD_BYTES..].copy_from_slice(&checksum_of_all.to_le_bytes());
     debug_assert!(
-        Header::read(&header).is_some_and(|read| read.matches_checksum(checksum)),
+        Header::read(&header).is_some_and(|read| read.matches_checksum(checksum, seed)),
         "a reader refuses the frame"
     );
     header
@@ -99,13 +106,13 @@ fn header(len: usize, numbers: [u64; 3], checksum: u32) -> [u8; HEADER_BYTES] {
 
 /// The header of a frame, valid or not.
 pub(crate) struct Header {
-    position: u64,
+    pub(crate) position: u64,
     durable: u64,
     time: u64,
     /// The encoded fields, for the checksum.
     fields: [u8; FIELD_BYTES],
     /// The stored checksum.
-    expected: [u8; 4],
+    expected: u32,
     /// Length of the batch.
     len: usize,
 }
@@ -119,7 +126,7 @@ impl Header {
             durable: number(fields, 12)?,
             time: number(fields, 20)?,
             fields: *fields,
-            expected: *rest.first_chunk()?,
+            expected: u32::from_le_bytes(*rest.first_chunk()?),
             len: u32::from_le_bytes(*fields.first_chunk()?) as usize,
         })
     }
@@ -129,20 +136,27 @@ impl Header {
         HEADER_BYTES + self.len
     }
 
-    /// Returns true if the header belongs to a batch with this checksum.
-    pub(crate) fn matches_checksum(&self, batch: u32) -> bool {
-        self.expected == crc32c::crc32c_append(batch, &self.fields).to_le_bytes()
+    /// Returns true if the header belongs to a batch with this checksum, in a file with this seed.
+    pub(crate) fn matches_checksum(&self, batch: u32, seed: u32) -> bool {
+        self.expected == crc32c::crc32c_append(batch, &self.fields) ^ seed
             || mutant!("frames are not verified")
+    }
+}
+
+/// Removes a seed from a whole frame.
+pub(crate) fn remove_seed(frame: &mut [u8], seed: u32) {
+    if let Some(checksum) = frame.get_mut(4 + FIELD_BYTES..).and_then(|rest| rest.first_chunk_mut()) {
+        *checksum = (u32::from_le_bytes(*checksum) ^ seed).to_le_bytes();
     }
 }
 
 /// Corrects the checksums of consecutive frames in random test data.
 #[cfg(any(test, debug_assertions, feature = "testing"))]
-pub(crate) fn fix_checksums(mut bytes: &mut [u8]) {
+pub(crate) fn fix_checksums(mut bytes: &mut [u8], seed: u32) {
     while let Some(header) = Header::read(bytes) {
         let (at, len) = (HEADER_BYTES, header.frame_len());
         let Some(batch) = bytes.get(at..len) else { return };
-        let checksum = crc32c::crc32c_append(crc32c::crc32c(batch), &header.fields);
+        let checksum = crc32c::crc32c_append(crc32c::crc32c(batch), &header.fields) ^ seed;
         let Some((frame, rest)) = bytes.split_at_mut_checked(len) else { return };
         if let Some(slot) = frame.get_mut(at - 4..at) {
             slot.copy_from_slice(&checksum.to_le_bytes());
@@ -163,13 +177,13 @@ pub(crate) struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// Returns the frame at the start of the bytes; `None` if it is incomplete or invalid.
-    pub(crate) fn read(bytes: &'a [u8]) -> Option<Self> {
+    /// Returns the frame at the start of the bytes; `None` if it is incomplete, invalid, or has another seed.
+    pub(crate) fn read(bytes: &'a [u8], seed: u32) -> Option<Self> {
         let header = Header::read(bytes)?;
         let batch = bytes.get(HEADER_BYTES..header.frame_len())?;
         let Header { position, durable, time, .. } = header;
         let len = header.frame_len();
-        header.matches_checksum(crc32c::crc32c(batch)).then_some(Frame {
+        header.matches_checksum(crc32c::crc32c(batch), seed).then_some(Frame {
             position,
             durable,
             time,
@@ -395,10 +409,13 @@ mod tests {
     #[test]
     fn a_batch_round_trips() {
         let mut encoded = Encoded::new(&batch()).unwrap();
-        let frame = encoded.frame(7, 3).to_vec();
-        let read = Frame::read(&frame).unwrap();
+        let mut frame = encoded.frame(7, 3, 9).to_vec();
+        let read = Frame::read(&frame, 9).unwrap();
         assert_eq!((read.position, read.durable, read.len()), (7, 3, frame.len()));
         assert_eq!(read.decode(), Some(batch()));
+        assert!(Frame::read(&frame, 8).is_none() && Frame::read(&frame, NO_SEED).is_none());
+        remove_seed(&mut frame, 9);
+        assert_eq!(frame, encoded.frame(7, 3, NO_SEED));
         assert_eq!(decode(&[]), Some(Batch::new()));
     }
 
@@ -415,9 +432,9 @@ mod tests {
                 batch.put(Ident(3), at.to_be_bytes(), value.clone());
             }
             let mut encoded = Encoded::new(&batch).unwrap();
-            let frame = encoded.frame(1, 0);
+            let frame = encoded.frame(1, 0, 9);
             assert!(frame.len() < HEADER_BYTES + values.len() * 160, "{} {}", frame.len(), values.len());
-            let read = Frame::read(frame).and_then(|frame| frame.decode()).unwrap();
+            let read = Frame::read(frame, 9).and_then(|frame| frame.decode()).unwrap();
             assert_eq!(read, batch);
             let addresses = addresses(&read);
             assert_eq!(addresses.len(), 2 * values.len());
@@ -427,21 +444,21 @@ mod tests {
 
     #[test]
     fn a_frame_of_another_version_is_no_frame() {
-        let frame = Encoded::new(&batch()).unwrap().frame(7, 3).to_vec();
+        let frame = Encoded::new(&batch()).unwrap().frame(7, 3, 9).to_vec();
         for mark in [b"VJR1", b"VJR3"] {
-            assert!(Frame::read(&[&mark[..], &frame[4..]].concat()).is_none());
+            assert!(Frame::read(&[&mark[..], &frame[4..]].concat(), 9).is_none());
         }
     }
 
     #[test]
     fn a_frame_that_is_cut_or_changed_anywhere_is_no_frame() {
-        let frame = Encoded::new(&batch()).unwrap().frame(7, 3).to_vec();
+        let frame = Encoded::new(&batch()).unwrap().frame(7, 3, 9).to_vec();
         for at in 0..frame.len() {
-            assert!(Frame::read(&frame[..at]).is_none());
+            assert!(Frame::read(&frame[..at], 9).is_none());
             for bit in 0..8 {
                 let mut flipped = frame.clone();
                 flipped[at] ^= 1 << bit;
-                assert!(Frame::read(&flipped).is_none());
+                assert!(Frame::read(&flipped, 9).is_none());
             }
         }
     }

@@ -2,9 +2,10 @@
 //! each is opened, read completely, written to, and repaired.
 //!
 //! `fixtures/format-4` is the directory of a killed process: a base from a checkpoint, and later
-//! commits in the journal. Formats may change until the first release and are then frozen. A change
-//! before the release replaces the fixtures. A change after it keeps [`fill`] and the old fixtures,
-//! and adds a directory of the new format, created by
+//! commits in the journal. Its segments have version 2, without seeds. `fixtures/format-4-seeds` is
+//! the same with segments of version 3. Formats may change until the first release and are then
+//! frozen. A change after it keeps [`fill`] and the old fixtures, and adds a directory of the new
+//! format, created by
 //!
 //! ```text
 //! cargo test -p storage --test formats -- --ignored make_the_fixture_of_the_newest_format
@@ -30,6 +31,8 @@ use storage::{
 
 /// The format that this version reads and writes.
 const NEWEST: u32 = 4;
+/// The directories with the contents of [`fill`].
+const DIRECTORIES: [&str; 2] = ["format-4", "format-4-seeds"];
 /// Greatest time of the commits of [`fill`].
 const TIME: u64 = 1_700_000_000 << 32 | 9;
 
@@ -39,10 +42,6 @@ fn options(directory: &Path) -> DiskOptions {
 
 fn fixture_of(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
-}
-
-fn fixture(format: u32) -> PathBuf {
-    fixture_of(&format!("format-{format}"))
 }
 
 /// Commits the contents of every fixture. Calls `between` in the middle for a checkpoint.
@@ -157,10 +156,6 @@ fn copy(from: &Path, to: &Path, compress: bool) -> io::Result<()> {
 struct Copied(PathBuf);
 
 impl Copied {
-    fn new(format: u32, label: &str) -> Self {
-        Copied::of(&format!("format-{format}"), label)
-    }
-
     fn of(fixture: &str, label: &str) -> Self {
         let name = format!("vellum-{fixture}-{label}-{}", std::process::id());
         let directory = std::env::temp_dir().join(name);
@@ -183,12 +178,12 @@ impl Drop for Copied {
 #[test]
 fn every_format_opens_and_accepts_writes() {
     let expected = expected();
-    for format in NEWEST..=NEWEST {
-        let copied = Copied::new(format, "opens");
-        assert_eq!(copied.format(), format!("format {format}"));
+    for fixture in DIRECTORIES {
+        let copied = Copied::of(fixture, "opens");
+        assert_eq!(copied.format(), format!("format {NEWEST}"));
         let engine = DiskEngine::open(&options(&copied.0)).unwrap();
-        assert_eq!(everything(&*engine.snapshot()), expected, "format {format}");
-        assert_eq!(engine.latest_time(), TIME, "format {format}");
+        assert_eq!(everything(&*engine.snapshot()), expected, "{fixture}");
+        assert_eq!(engine.latest_time(), TIME, "{fixture}");
         assert_eq!(copied.format(), format!("format {NEWEST}"));
         let mut batch = Batch::new();
         batch.put(Ident(7), b"after", b"1");
@@ -201,7 +196,7 @@ fn every_format_opens_and_accepts_writes() {
         drop(engine);
         for directory in [&killed, &copied.0] {
             let engine = DiskEngine::open(&options(directory)).unwrap();
-            assert_eq!(everything(&*engine.snapshot()), after, "format {format}, opened again");
+            assert_eq!(everything(&*engine.snapshot()), after, "{fixture}, opened again");
             assert_eq!(engine.latest_time(), TIME + 1);
         }
         fs::remove_dir_all(killed).unwrap();
@@ -210,14 +205,14 @@ fn every_format_opens_and_accepts_writes() {
 
 #[test]
 fn every_format_is_repaired() {
-    for format in NEWEST..=NEWEST {
-        let copied = Copied::new(format, "repaired");
+    for fixture in DIRECTORIES {
+        let copied = Copied::of(fixture, "repaired");
         let salvage = DiskEngine::salvage(&options(&copied.0)).unwrap();
         assert_eq!(salvage.lost(), []);
         salvage.finish().unwrap();
         let engine = DiskEngine::open(&options(&copied.0)).unwrap();
-        assert_eq!(everything(&*engine.snapshot()), expected(), "format {format}");
-        assert_eq!(engine.latest_time(), TIME, "format {format}");
+        assert_eq!(everything(&*engine.snapshot()), expected(), "{fixture}");
+        assert_eq!(engine.latest_time(), TIME, "{fixture}");
         assert_eq!(copied.format(), format!("format {NEWEST}"));
     }
 }
@@ -254,25 +249,24 @@ fn changes_that_wait_are_found_and_repaired() {
 /// A damaged last commit is lost, because it looks like a torn write. Earlier damage is reported.
 #[test]
 fn damage_is_found_in_every_format() {
-    for format in NEWEST..=NEWEST {
+    for fixture in DIRECTORIES {
         let journal = |copied: &Copied| {
-            let mut segments: Vec<_> = fs::read_dir(copied.0.join("journal")).unwrap().collect();
-            segments.sort_by_key(|entry| entry.as_ref().unwrap().path());
-            segments.pop().unwrap().unwrap().path()
+            let paths = fs::read_dir(copied.0.join("journal")).unwrap().map(|entry| entry.unwrap().path());
+            paths.filter(|path| path.extension().is_some_and(|name| name == "journal")).max().unwrap()
         };
-        let copied = Copied::new(format, "torn");
+        let copied = Copied::of(fixture, "torn");
         let bytes = fs::read(journal(&copied)).unwrap();
         fs::write(journal(&copied), &bytes[..bytes.len() - 1]).unwrap();
         let engine = DiskEngine::open(&options(&copied.0)).unwrap();
-        assert_eq!(engine.snapshot().entries(Ident(7)), Ok(19), "format {format}");
+        assert_eq!(engine.snapshot().entries(Ident(7)), Ok(19), "{fixture}");
         drop(engine);
-        let copied = Copied::new(format, "damaged");
+        let copied = Copied::of(fixture, "damaged");
         let mut bytes = fs::read(journal(&copied)).unwrap();
         let middle = bytes.len() / 2;
         bytes[middle] ^= 1;
         fs::write(journal(&copied), bytes).unwrap();
         let refused = DiskEngine::open(&options(&copied.0)).err();
-        assert!(matches!(&refused, Some(storage::Error::Corrupted(_))), "format {format}: {refused:?}");
+        assert!(matches!(&refused, Some(storage::Error::Corrupted(_))), "{fixture}: {refused:?}");
         let salvage = DiskEngine::salvage(&options(&copied.0)).unwrap();
         assert!(salvage.lost().iter().any(|lost| lost.message.contains("valid commits")));
         // Assigned times are never assigned again, even if their commits were lost.
@@ -311,14 +305,14 @@ fn restored(from: &Path, archives: &[&Path], until: Option<u64>, to: &Path) -> E
 
 #[test]
 fn a_directory_is_backed_up_as_it_is() {
-    for format in NEWEST..=NEWEST {
-        let copied = Copied::new(format, "backed-up");
+    for fixture in DIRECTORIES {
+        let copied = Copied::of(fixture, "backed-up");
         let (to, target) = (copied.0.with_extension("backup"), copied.0.with_extension("target"));
         let still = ReadOnlyEngine::open(&options(&copied.0)).unwrap();
         assert_eq!(back_up(&still, &to), Kind::Full);
         drop(still);
-        assert_eq!(restored(&to, &[], None, &target), expected(), "format {format}");
-        assert_eq!(copied.format(), format!("format {format}"), "nothing was changed");
+        assert_eq!(restored(&to, &[], None, &target), expected(), "{fixture}");
+        assert_eq!(copied.format(), format!("format {NEWEST}"), "nothing was changed");
         fs::remove_dir_all(to).unwrap();
     }
 }
@@ -387,7 +381,7 @@ fn make_the_fixture_of_the_newest_format() {
     let directory = std::env::temp_dir().join(format!("vellum-fixture-{}", std::process::id()));
     let engine = DiskEngine::open(&options(&directory)).unwrap();
     fill(&engine, || engine.checkpoint()).unwrap();
-    let to = fixture(NEWEST);
+    let to = fixture_of("format-4-seeds");
     let _ = fs::remove_dir_all(&to);
     // Without commits, nothing is written at this time.
     copy(&directory, &to, true).unwrap();

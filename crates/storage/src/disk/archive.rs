@@ -1,10 +1,10 @@
 //! The archive of the journal: obsolete commits, kept for restores to a point in time.
 //!
 //! Before the checkpointer removes segments, it copies their frames to `ARCHIVE/ID/FIRST-LAST-SECONDS.journal`. The
-//! file is an ordinary segment. Its name has the positions of its first and last commit, and the time of the latest.
-//! Each position is archived once and in order, so the names reveal gaps. A file is written under a temporary name,
-//! synced and renamed; only then are the segments removed. The archive contains only commits that are durable in the
-//! base: no crash reverts them.
+//! file is a segment without a seed. Its name has the positions of its first and last commit, and the time of the
+//! latest. Each position is archived once and in order, so the names reveal gaps. A file is written under a temporary
+//! name, synced and renamed; only then are the segments removed. The archive contains only commits that are durable in
+//! the base: no crash reverts them.
 
 use std::any::Any;
 use std::io::ErrorKind;
@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use super::backup::{FrameStream, Next, Source};
 use super::directory::LOCK_FILE;
 use super::files::{File, Files, during};
-use super::journal::{SEGMENT_HEADER_BYTES, SUFFIX, Segments};
+use super::journal::{SEEDLESS_VERSION, SEGMENT_HEADER_BYTES, SUFFIX, Segments};
 use super::reader::Reader;
 use crate::{ArchiveCounts, Error, Result};
 
@@ -198,7 +198,7 @@ impl Archive {
     fn copy(&self, frame_stream: &mut FrameStream, upto: u64) -> Result<Copied> {
         let (first, mut last, mut seconds) = (frame_stream.last() + 1, frame_stream.last(), 0);
         let path = self.directory().join(format!("{first:016}.{UNFINISHED}"));
-        let mut bytes = self.segments.header(first).to_vec();
+        let mut bytes = self.segments.header(first, SEEDLESS_VERSION).to_vec();
         let mut file: Option<Arc<dyn File>> = None;
         let mut written = 0;
         let mut next = None;

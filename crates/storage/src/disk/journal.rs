@@ -29,15 +29,17 @@ use super::files::{BLOCK, File, Files, during};
 use super::latency::Latency;
 use super::mark::Mark;
 use super::write_buffer::{Part, WriteBuffer};
-use crate::record::{Encoded, HEADER_BYTES};
+use crate::record::{Encoded, HEADER_BYTES, NO_SEED};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::{Error, EventCount, JournalWait, Result, mark, mutant};
 
 /// Magic at the start of a segment.
 const SEGMENT_MAGIC: [u8; 8] = *b"VellumJ\n";
-/// Format version of segments.
-const SEGMENT_VERSION: u32 = 2;
+/// Format version of new segments.
+const SEGMENT_VERSION: u32 = 3;
+/// Earlier version, whose frames have no seed. Archives have it still: no reader searches them for frames.
+pub(super) const SEEDLESS_VERSION: u32 = 2;
 /// Length of magic, version, directory id, segment number, checksum.
 pub(crate) const SEGMENT_HEADER_BYTES: usize = 8 + 4 + 8 + 8 + 4;
 pub(super) const SUFFIX: &str = ".journal";
@@ -92,7 +94,7 @@ impl Segments {
     pub(super) fn create(&self, number: u64) -> Result<Arc<dyn File>> {
         let path = self.path(number);
         let make = || {
-            let file = self.files.write_file(&path, &self.header(number))?;
+            let file = self.files.write_file(&path, &self.header(number, SEGMENT_VERSION))?;
             if !mutant!("names of new segments are not synced") {
                 self.files.sync_directory(&self.directory)?;
             }
@@ -102,10 +104,10 @@ impl Segments {
     }
 
     /// Returns the header of a segment.
-    pub(super) fn header(&self, number: u64) -> [u8; SEGMENT_HEADER_BYTES] {
+    pub(super) fn header(&self, number: u64, version: u32) -> [u8; SEGMENT_HEADER_BYTES] {
         let mut header = [0; SEGMENT_HEADER_BYTES];
         header[..8].copy_from_slice(&SEGMENT_MAGIC);
-        header[8..12].copy_from_slice(&SEGMENT_VERSION.to_le_bytes());
+        header[8..12].copy_from_slice(&version.to_le_bytes());
         header[12..20].copy_from_slice(&self.id.to_le_bytes());
         header[20..28].copy_from_slice(&number.to_le_bytes());
         let checksum = crc32c::crc32c(&header[..28]);
@@ -114,23 +116,26 @@ impl Segments {
         header
     }
 
+    /// Returns the seed of a segment of the newest version.
+    pub(super) fn seed(&self, number: u64) -> u32 {
+        seed(&self.header(number, SEGMENT_VERSION))
+    }
+
     /// Checks a segment's header. Returns `Ok(false)` if it is incomplete, as after a crash during its creation.
     pub(super) fn check_header(&self, number: u64, bytes: &[u8]) -> Result<bool> {
         let Some(header) = bytes.first_chunk::<SEGMENT_HEADER_BYTES>() else { return Ok(false) };
-        if *header == self.header(number) {
+        if [SEGMENT_VERSION, SEEDLESS_VERSION].iter().any(|version| *header == self.header(number, *version))
+        {
             return Ok(true);
         }
         let path = self.path(number);
-        let (fields, checksum) = header.split_at(28);
-        if checksum != crc32c::crc32c(fields).to_le_bytes() {
+        if !is_intact(header) {
             return Ok(false);
         }
-        let version =
-            fields.get(8..12).and_then(|version| version.first_chunk()).map(|v| u32::from_le_bytes(*v));
-        let message = match version {
-            Some(other) if other != SEGMENT_VERSION => {
-                format!("is a segment of version {other}: this program reads version {SEGMENT_VERSION}")
-            }
+        let message = match version(header) {
+            Some(other) if !(SEEDLESS_VERSION..=SEGMENT_VERSION).contains(&other) => format!(
+                "is a segment of version {other}: this program reads versions {SEEDLESS_VERSION} to {SEGMENT_VERSION}"
+            ),
             _ => "belongs to another data directory, or has been renamed".to_string(),
         };
         Err(Error::Corrupted(format!("{} {message}", path.display())))
@@ -149,6 +154,26 @@ impl Segments {
     }
 }
 
+/// Returns true if the checksum of a segment's header is correct.
+pub(super) fn is_intact(header: &[u8; SEGMENT_HEADER_BYTES]) -> bool {
+    let (fields, checksum) = header.split_at(28);
+    checksum == crc32c::crc32c(fields).to_le_bytes()
+}
+
+/// Returns the version in the header of a segment.
+fn version(header: &[u8; SEGMENT_HEADER_BYTES]) -> Option<u32> {
+    Some(u32::from_le_bytes(*header.get(8..12)?.first_chunk()?))
+}
+
+/// Returns the seed of the frames behind a valid header. It is made of the directory's random id, which no client can
+/// read, and the segment's number.
+pub(crate) fn seed(header: &[u8; SEGMENT_HEADER_BYTES]) -> u32 {
+    match version(header) {
+        Some(SEEDLESS_VERSION) => NO_SEED,
+        _ => crc32c::crc32c(header.get(12..28).unwrap_or_default()),
+    }
+}
+
 /// Returns the number in the name of a segment.
 fn number_of(name: &str) -> Option<u64> {
     let digits = name.strip_suffix(SUFFIX)?;
@@ -159,6 +184,8 @@ fn number_of(name: &str) -> Option<u64> {
 /// The segment being written. Its owner is the only committer.
 pub(super) struct Appender {
     number: u64,
+    /// Seed of its frames.
+    seed: u32,
     file: Arc<dyn File>,
     /// Offset of the next frame.
     len: u64,
@@ -169,10 +196,16 @@ pub(super) struct Appender {
 }
 
 impl Appender {
-    /// Continues a file without zeros at its end.
-    pub(super) fn new(number: u64, file: Arc<dyn File>, len: u64, position: u64) -> Self {
+    /// Continues a segment of the newest version, without zeros at its end.
+    pub(super) fn new(
+        segments: &Segments,
+        number: u64,
+        file: Arc<dyn File>,
+        len: u64,
+        position: u64,
+    ) -> Self {
         debug_assert!(len >= SEGMENT_HEADER_BYTES as u64, "segment {number} is shorter than its header");
-        Appender { number, file, len, ahead: len, position }
+        Appender { number, seed: segments.seed(number), file, len, ahead: len, position }
     }
 
     /// Returns the number of the segment.
@@ -394,7 +427,7 @@ impl Journal {
         debug_assert_eq!(appender.position, self.appended.load(Ordering::Acquire), "another appender writes");
         debug_assert!(appender.len <= appender.ahead, "the file ends within the last frame");
         let position = appender.position + 1;
-        let frame = encoded.frame(position, self.durable.read());
+        let frame = encoded.frame(position, self.durable.read(), appender.seed);
         if let Some(write_buffer) = &self.write_buffer {
             let zeros = fill_ahead(appender, frame.len()).map_err(|error| self.cut(appender, error))?;
             let mut write_buffer = write_buffer.lock();
@@ -443,12 +476,13 @@ impl Journal {
     /// Switches to a new segment.
     pub(super) fn switch(&self, appender: &mut Appender, number: u64, file: Arc<dyn File>) {
         if let Some(write_buffer) = &self.write_buffer {
-            write_buffer.lock().switch(Arc::clone(&file), &self.segments.header(number));
+            write_buffer.lock().switch(Arc::clone(&file), &self.segments.header(number, SEGMENT_VERSION));
         }
         mark!("the journal begins a segment");
         debug_assert!(number > appender.number, "segment {number} after {}", appender.number);
         self.syncing.lock().files.push(Arc::clone(&file));
         appender.number = number;
+        appender.seed = self.segments.seed(number);
         appender.file = file;
         appender.len = SEGMENT_HEADER_BYTES as u64;
         appender.ahead = appender.len;

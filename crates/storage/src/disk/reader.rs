@@ -8,9 +8,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::files::{File, during};
-use super::journal::{SEGMENT_HEADER_BYTES, Segments};
-use crate::record::{Frame, HEADER_BYTES, Header, MAGIC_PREFIX};
-use crate::{Error, Result};
+use super::journal::{self, SEGMENT_HEADER_BYTES, Segments};
+use crate::record::{Frame, HEADER_BYTES, Header, MAGIC_PREFIX, NO_SEED};
+use crate::{Error, Result, mark};
 
 /// Size of a chunk.
 const PIECE: usize = 1 << 20;
@@ -20,6 +20,8 @@ const BLOCK_BYTES: usize = 512;
 /// A segment and its current chunk.
 pub(super) struct Reader {
     pub(super) number: u64,
+    /// Seed of its frames.
+    pub(super) seed: u32,
     file: Arc<dyn File>,
     path: PathBuf,
     len: u64,
@@ -47,10 +49,10 @@ impl Reader {
         Ok(Reader { number, ..Reader::on(file, path)? })
     }
 
-    /// Reads an open file.
+    /// Reads an open file of frames without a seed.
     pub(super) fn on(file: Arc<dyn File>, path: PathBuf) -> Result<Self> {
         let len = file.len().map_err(|error| during("reading", &path, error))?;
-        Ok(Reader { number: 0, file, path, len, piece: Vec::new(), start: 0 })
+        Ok(Reader { number: 0, seed: NO_SEED, file, path, len, piece: Vec::new(), start: 0 })
     }
 
     /// Opens a segment. Returns `None` for a directory, or for a file with neither a segment's header nor any frame.
@@ -61,8 +63,15 @@ impl Reader {
             opened => opened?,
         };
         let begin = reader.bytes(0, SEGMENT_HEADER_BYTES)?;
-        if Segments::begins_otherwise(begin) && reader.find(0)?.is_none() {
-            return Ok(None);
+        let begins_otherwise = Segments::begins_otherwise(begin);
+        let header = begin.first_chunk().copied().filter(journal::is_intact);
+        reader.seed = header.map_or_else(|| segments.seed(number), |header| journal::seed(&header));
+        // A damaged header can be of either version.
+        if header.is_none() && reader.find(0)?.is_none() {
+            reader.seed = NO_SEED;
+            if begins_otherwise && reader.find(0)?.is_none() {
+                return Ok(None);
+            }
         }
         reader.rest();
         Ok(Some(reader))
@@ -106,7 +115,8 @@ impl Reader {
         if len as u64 > self.len.saturating_sub(offset) || len > PIECE && !self.is_sound(offset, &header)? {
             return Ok(None);
         }
-        Ok(Frame::read(self.bytes(offset, len)?))
+        let seed = self.seed;
+        Ok(Frame::read(self.bytes(offset, len)?, seed))
     }
 
     /// Verifies a frame's checksum chunk by chunk.
@@ -124,12 +134,20 @@ impl Reader {
             at += bytes.len() as u64;
             debug_assert!(at <= end, "the checksum covers bytes of the next frame");
         }
-        Ok(header.matches_checksum(checksum))
+        Ok(header.matches_checksum(checksum, self.seed))
     }
 
-    /// Returns the next valid frame from an offset on, and skips other bytes.
+    /// Returns the next valid frame from an offset on, and skips other bytes. Without a seed, frames within an
+    /// incomplete frame are skipped too, since a value can contain them.
     pub(super) fn find(&mut self, from: u64) -> Result<Option<FrameLocation>> {
-        let mut at = from;
+        let mut at = from.min(self.len);
+        if self.seed == NO_SEED
+            && let Some(incomplete) = Header::read(self.bytes(at, HEADER_BYTES)?)
+            && self.frame(at)?.is_none()
+        {
+            mark!("a search passes over an incomplete frame without a seed");
+            at = self.len.min(at + incomplete.frame_len() as u64);
+        }
         loop {
             let bytes = self.bytes(at, HEADER_BYTES)?;
             if bytes.len() < MAGIC_PREFIX.len() {
@@ -149,6 +167,17 @@ impl Reader {
             }
             at += 1;
         }
+    }
+
+    /// Returns true if a valid frame after a position exists from an offset on.
+    pub(super) fn find_after(&mut self, position: u64, mut from: u64) -> Result<bool> {
+        while let Some(frame) = self.find(from)? {
+            if frame.position > position {
+                return Ok(true);
+            }
+            from = frame.offset + frame.len;
+        }
+        Ok(false)
     }
 
     /// Returns true if only zeros follow an offset, as after an extension in advance.

@@ -9,13 +9,15 @@
 //!   end of the block in which the frame begins.
 //!
 //! Recovery also fails if the journal ends before the synced mark (`mark.rs`).
-
-use std::sync::Arc;
+//!
+//! A value can contain the bytes of frames. They have a wrong checksum, because frames have the seed of their segment.
+//! Segments of the first version have no seed. There, frames within the length of an incomplete frame do not count.
 
 use super::files::during;
 use super::journal::{Appender, SEGMENT_HEADER_BYTES, Segments};
 use super::mark;
 use super::reader::Reader;
+use crate::record::{HEADER_BYTES, Header, NO_SEED};
 use crate::{Batch, Error, Result, mark};
 
 const HEADER: u64 = SEGMENT_HEADER_BYTES as u64;
@@ -47,7 +49,10 @@ pub(super) fn recover(
     mark::check(segments, replayer.last)?;
     let appender = match end {
         Some(end) => truncate(segments, &mut replayer.readers, end, replayer.last),
-        None => resume_appending(segments, &replayer.readers, replayer.last),
+        None => {
+            let len = replayer.readers.last().map_or(0, Reader::len);
+            resume_appending(segments, &replayer.readers, len, replayer.last)
+        }
     };
     Ok((appender?, replayer.complete_after()))
 }
@@ -137,6 +142,8 @@ struct Replayer<'a, R> {
     readers: Vec<Reader>,
     /// The position reached: of the base, or of the last replayed frame.
     last: u64,
+    /// True once a frame was replayed.
+    has_replayed: bool,
     /// Position of the valid frame passed last.
     passed: Option<u64>,
     /// Position of the latest commit that the base has and the journal lacks.
@@ -164,7 +171,16 @@ struct NextFrame {
 
 impl<'a, R: FnMut(u64, Batch) -> Result<()>> Replayer<'a, R> {
     fn new(segments: &'a Segments, readers: Vec<Reader>, base: u64, replay: R) -> Self {
-        Replayer { segments, readers, last: base, passed: None, lost: 0, lenient: false, replay }
+        Replayer {
+            segments,
+            readers,
+            last: base,
+            has_replayed: false,
+            passed: None,
+            lost: 0,
+            lenient: false,
+            replay,
+        }
     }
 
     /// Returns the position after which the journal has each commit. A checkpoint makes commits durable without a sync
@@ -196,7 +212,7 @@ impl<'a, R: FnMut(u64, Batch) -> Result<()>> Replayer<'a, R> {
                 match self.later_frames(at)? {
                     // Only frames that are in the base are missing.
                     Some(LaterFrames { next: (next, position), .. })
-                        if position == self.last + 1 && is_header_valid =>
+                        if position == self.last + 1 && is_header_valid && self.is_obsolete(at, next)? =>
                     {
                         mark!("recovery skips damaged frames that the base has");
                         if next.segment != segment {
@@ -233,7 +249,7 @@ impl<'a, R: FnMut(u64, Batch) -> Result<()>> Replayer<'a, R> {
             if let Some(batch) = frame.batch {
                 debug_assert_eq!(frame.position, self.last + 1, "a batch is replayed out of order");
                 (self.replay)(frame.position, batch).map_err(|error| self.replay_error(*at, error))?;
-                self.last = frame.position;
+                (self.last, self.has_replayed) = (frame.position, true);
             }
             if self.passed.is_some_and(|passed| passed + 1 < frame.position) {
                 self.lost = frame.position - 1;
@@ -246,6 +262,18 @@ impl<'a, R: FnMut(u64, Batch) -> Result<()>> Replayer<'a, R> {
             );
         }
         Ok(None)
+    }
+
+    /// Returns true if the bytes from an invalid frame to the next frame in order contain only commits that the base
+    /// has. Within a segment, a lost block or a later commit in the invalid frame proves the opposite.
+    fn is_obsolete(&mut self, at: FrameOffset, next: FrameOffset) -> Result<bool> {
+        let Some(segment) = self.readers.get_mut(at.segment).filter(|_| next.segment == at.segment) else {
+            return Ok(true);
+        };
+        let invalid = Header::read(segment.bytes(at.offset, HEADER_BYTES)?);
+        Ok(!self.has_replayed
+            && invalid.is_none_or(|header| header.position <= self.last)
+            && !segment.has_zero_block(at.offset, next.offset)?)
     }
 
     /// Reads the frame at an offset. Decodes its batch only if it is the next one.
@@ -266,7 +294,7 @@ impl<'a, R: FnMut(u64, Batch) -> Result<()>> Replayer<'a, R> {
     fn later_frames(&mut self, at: FrameOffset) -> Result<Option<LaterFrames>> {
         let mut later_frames: Option<LaterFrames> = None;
         for (segment, reader) in self.readers.iter_mut().enumerate().skip(at.segment) {
-            let mut from = if segment == at.segment { at.offset } else { 0 };
+            let mut from = if segment == at.segment { at.offset.max(HEADER) } else { HEADER };
             while let Some(frame) = reader.find(from)? {
                 debug_assert!(frame.offset >= from, "a search goes back");
                 from = frame.offset + frame.len;
@@ -283,7 +311,7 @@ impl<'a, R: FnMut(u64, Batch) -> Result<()>> Replayer<'a, R> {
     /// Calls a function with each valid batch after a place that has not been replayed.
     fn each_later_frame(&mut self, at: FrameOffset, mut call: impl FnMut(u64, Batch)) -> Result<()> {
         for (segment, reader) in self.readers.iter_mut().enumerate().skip(at.segment) {
-            let mut from = if segment == at.segment { at.offset } else { 0 };
+            let mut from = if segment == at.segment { at.offset.max(HEADER) } else { HEADER };
             while let Some(frame) = reader.find(from)? {
                 from = frame.offset + frame.len;
                 if frame.position > self.last
@@ -339,15 +367,29 @@ impl<'a, R: FnMut(u64, Batch) -> Result<()>> Replayer<'a, R> {
     }
 }
 
-/// Continues after the last frame.
-fn resume_appending(segments: &Segments, readers: &[Reader], position: u64) -> Result<Appender> {
+/// Syncs segments.
+fn sync(segments: &Segments, readers: &[Reader]) -> Result<()> {
     for segment in readers {
         let path = segments.path(segment.number);
         let sync = segments.files.open(&path, false).and_then(|file| file.sync());
         sync.map_err(|error| during("syncing", &path, error))?;
     }
-    let last = readers.last().map_or((0, 0), |segment| (segment.number, segment.len()));
-    appender(segments, last.0, last.1, position)
+    Ok(())
+}
+
+/// Syncs the segments and continues the last one at an offset. A segment without a seed is not continued: a new one
+/// follows.
+fn resume_appending(segments: &Segments, readers: &[Reader], len: u64, position: u64) -> Result<Appender> {
+    sync(segments, readers)?;
+    match readers.last() {
+        Some(last) if last.seed != NO_SEED => appender(segments, last.number, len, position),
+        last => {
+            mark!("recovery begins a segment with a seed");
+            let number = segments.next(last.map_or(0, |last| last.number))?;
+            segments.create(number)?;
+            appender(segments, number, HEADER, position)
+        }
+    }
 }
 
 /// Truncates everything after an incomplete frame, durably, and continues there.
@@ -392,19 +434,18 @@ fn truncate(
         mark!("recovery writes the header of a segment again");
         segments.create(last.number)?;
         let earlier = remaining.split_last().map_or(&[][..], |(_, earlier)| earlier);
-        resume_appending(segments, earlier, position)?;
+        sync(segments, earlier)?;
         return appender(segments, last.number, HEADER, position);
     }
     let path = segments.path(last.number);
     let truncate = segments.files.open(&path, false).and_then(|file| file.set_len(end.offset));
     truncate.map_err(|error| during("cutting", &path, error))?;
-    resume_appending(segments, remaining, position)?;
-    appender(segments, last.number, end.offset, position)
+    resume_appending(segments, remaining, end.offset, position)
 }
 
 /// Opens a segment for appending at an offset.
 fn appender(segments: &Segments, number: u64, len: u64, position: u64) -> Result<Appender> {
     let path = segments.path(number);
     let file = segments.files.open(&path, false).map_err(|error| during("opening", &path, error))?;
-    Ok(Appender::new(number, Arc::clone(&file), len, position))
+    Ok(Appender::new(segments, number, file, len, position))
 }

@@ -3,6 +3,7 @@
 mod backup;
 mod crash;
 mod damage;
+mod embedded;
 mod faults;
 mod salvage;
 mod sharing;

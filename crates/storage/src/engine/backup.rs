@@ -1,7 +1,7 @@
 //! A backup in progress: a header, frames of the journal's format, a trailer.
 
 use super::{Cursor, Snapshot};
-use crate::record::Encoded;
+use crate::record::{Encoded, NO_SEED};
 use crate::{Batch, Direction, Ident, Range, Result};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -253,6 +253,6 @@ impl Pieces for FullBackup {
             return Ok(None);
         }
         *frames += 1;
-        Ok(Some(Encoded::new(&batch)?.frame(*frames, 0).to_vec()))
+        Ok(Some(Encoded::new(&batch)?.frame(*frames, 0, NO_SEED).to_vec()))
     }
 }

@@ -44,8 +44,9 @@ pub fn read_journal_batch(bytes: &[u8]) -> Option<Batch> {
 /// Replaces the frames of a segment of the journal, and corrects their checksums.
 pub fn with_frames(segment: &mut Vec<u8>, frames: &[u8]) {
     segment.truncate(disk::SEGMENT_HEADER_BYTES);
+    let seed = segment.first_chunk().map_or(record::NO_SEED, disk::seed);
     segment.extend(frames);
-    record::fix_checksums(segment.get_mut(disk::SEGMENT_HEADER_BYTES..).unwrap_or_default());
+    record::fix_checksums(segment.get_mut(disk::SEGMENT_HEADER_BYTES..).unwrap_or_default(), seed);
 }
 
 /// Returns the frames of a segment.

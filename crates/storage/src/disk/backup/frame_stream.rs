@@ -4,7 +4,7 @@
 //! Gaps and damage are never skipped silently. It is a gap if no file has the next commit and some file has a later
 //! one. It is damage if invalid bytes are followed by a valid frame, or if a file should contain more.
 //!
-//! A part of a backup has a header, frames of the journal's format, and a trailer.
+//! A part of a backup has a header, frames of the journal's format without a seed, and a trailer.
 //!
 //! The header has 36 bytes: `VellumB\n`, version (u32), kind (u32: 1 full, 2 changes), the data directory's id (u64),
 //! the position before its first commit (u64, 0 for a full part), CRC-32C. The trailer has 44 bytes: `VellumE\n`, the
@@ -15,6 +15,7 @@ use crate::disk::files::{Files, during};
 use crate::disk::journal::SEGMENT_HEADER_BYTES;
 use crate::disk::reader::Reader;
 use crate::engine::{END_BYTES, End, HEAD_BYTES, Kind, PartHeader};
+use crate::record::remove_seed;
 use crate::{Error, Result};
 use std::collections::VecDeque;
 use std::io::ErrorKind;
@@ -46,7 +47,7 @@ pub(in crate::disk) struct Step {
     pub(in crate::disk) position: u64,
     /// Cluster time of the commit; 0 for none.
     pub(in crate::disk) time: u64,
-    /// The whole frame.
+    /// The whole frame, without a seed.
     pub(in crate::disk) bytes: Vec<u8>,
 }
 
@@ -143,8 +144,8 @@ impl Source {
         let Some(reader) = &mut self.reader else { return Ok(()) };
         let torn = self.offset < end && self.range.is_none() && self.last.is_none();
         let broken = match torn {
-            // The end of an active journal may have any bytes, unless a valid frame follows.
-            true => reader.find(self.offset)?.is_some(),
+            // The end of an active journal may have any bytes, unless a later frame follows.
+            true => reader.find_after(self.seen, self.offset)?,
             false => self.offset < end || self.last.is_some_and(|last| self.seen < last),
         };
         match broken {
@@ -165,7 +166,8 @@ impl Source {
         let Some(frame) = reader.frame(self.offset)? else { return Ok(None) };
         let (len, time) = (frame.len(), frame.time());
         debug_assert_eq!(frame.position, position, "the frame is not the one that was found");
-        let bytes = reader.bytes(self.offset, len)?.get(..len).unwrap_or_default().to_vec();
+        let mut bytes = reader.bytes(self.offset, len)?.get(..len).unwrap_or_default().to_vec();
+        remove_seed(&mut bytes, reader.seed);
         debug_assert_eq!(bytes.len(), len, "a part of a frame");
         Ok(Some(Step { position, time, bytes }))
     }

@@ -17,7 +17,7 @@ use crate::disk::journal::Segments;
 use crate::disk::reader::Reader;
 use crate::disk::swap::{self, SwapPaths};
 use crate::disk::{DiskEngine, DiskOptions, archive, base, ownership};
-use crate::record::Frame;
+use crate::record::{Frame, NO_SEED};
 use crate::{Batch, Durability, Engine, Error, Kind, Result};
 
 /// Source and target of a restore.
@@ -275,7 +275,7 @@ fn follow(
 
 /// Commits the batch of one frame. `of` names the file in errors.
 fn commit(engine: &DiskEngine, frame: &[u8], of: &Path) -> Result<()> {
-    let batch = Frame::read(frame).and_then(|frame| frame.decode());
+    let batch = Frame::read(frame, NO_SEED).and_then(|frame| frame.decode());
     let batch = batch.ok_or_else(|| Error::Corrupted(format!("{}: a frame is invalid", of.display())))?;
     engine.wait_for_space(&mut || true)?;
     engine.commit(batch).map(drop)

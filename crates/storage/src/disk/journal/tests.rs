@@ -34,7 +34,7 @@ impl Engine {
         let segments =
             Segments { files: Arc::new(files.clone()), directory: PathBuf::from(DIRECTORY), id: 7 };
         let file = segments.create(1).unwrap();
-        let appender = Appender::new(1, file, SEGMENT_HEADER_BYTES as u64, 0);
+        let appender = Appender::new(&segments, 1, file, SEGMENT_HEADER_BYTES as u64, 0);
         let journal = match written_by_syncs {
             true => Journal::written_by_syncs(segments, &appender).unwrap(),
             false => Journal::new(segments, &appender),

@@ -517,3 +517,34 @@ fn commits_that_only_the_base_has_make_a_backup_full() {
         assert_eq!(back_up(&files, &engine).unwrap(), Kind::Changes);
     }
 }
+
+#[test]
+fn segments_with_and_without_seeds_are_backed_up_and_archived_together() {
+    let files = FaultyFiles::new();
+    let engine = open_archived(&files).unwrap();
+    engine.commit(batch([Op::Create(Ident(0))])).unwrap();
+    assert_eq!(back_up(&files, &engine).unwrap(), Kind::Full);
+    engine.commit(batch([put(0, b"old", b"1")])).unwrap();
+    let files = files.restart(Loss::Nothing);
+    let is_segment =
+        |path: &std::path::PathBuf| path.extension().is_some_and(|extension| extension == "journal");
+    let segment = files.paths().into_iter().find(is_segment).unwrap();
+    files.tamper(&segment, |bytes| super::embedded::remove_seeds(bytes));
+    let engine = open_archived(&files).unwrap();
+    engine.commit(batch([put(0, b"new", b"1")])).unwrap();
+    let live = restore_to(&files, "/live", None, &["/data/journal"]).unwrap();
+    assert_eq!((live.position, live.commits), (3, 2));
+    let copy = files.restart(Loss::Nothing);
+    let engine = open_archived(&copy).unwrap();
+    assert_eq!(back_up(&copy, &engine).unwrap(), Kind::Changes);
+    let expected = everything(&*engine.snapshot());
+    engine.checkpoint().unwrap();
+    for (to, archives) in [("/changes", &[][..]), ("/archive", &[ARCHIVE][..])] {
+        if to == "/archive" {
+            let changes = Path::new(BACKUP).join("000002.changes");
+            Files::remove(&copy, &changes).unwrap();
+        }
+        assert_eq!(restore_to(&copy, to, None, archives).unwrap().position, 3);
+        assert_eq!(everything(&*opened(&copy, to).unwrap().snapshot()), expected, "{to}");
+    }
+}
