@@ -255,6 +255,8 @@ impl DiskEngine {
             Ok(())
         };
         let (appender, complete_after) = recovery::recover(&directory.segments, loaded.position, replay)?;
+        base.sync()?;
+        directory.segments.files.sync_names(&directory.segments.directory)?;
         debug_assert_eq!(state.position, loaded.position + count, "a replayed commit is not counted");
         let journal = match options.durability {
             Durability::Journaled => Journal::written_by_syncs(directory.segments.clone(), &appender)?,

@@ -136,6 +136,14 @@ impl Base {
         })
     }
 
+    /// Syncs the file and its name. An ended process may have left writes in the system's cache only, and a checkpoint
+    /// overwrites what the superblock on disk refers to.
+    pub(super) fn sync(&self) -> Result<()> {
+        let synced = self.current.file.file.sync();
+        synced.map_err(|error| during("syncing", &self.path, error))?;
+        self.path.parent().map_or(Ok(()), |directory| self.files.sync_names(directory))
+    }
+
     /// Restricts readers to pages in memory.
     pub(super) fn close(&mut self) {
         self.current.file.close();

@@ -21,7 +21,7 @@ use crate::disk::{File, Files};
 /// Loss of unsynced data at a stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
-    /// No loss: only the process ended.
+    /// No loss, and everything is durable.
     Nothing,
     /// All unsynced data.
     Everything,
@@ -167,6 +167,23 @@ impl FaultyFiles {
         }
         disk.durable_names = names.clone();
         disk.names = names;
+        FaultyFiles { disk: Arc::new(Mutex::new(disk)) }
+    }
+
+    /// Returns the file system after the end of the process: unsynced data are there, and a later crash of the machine
+    /// may lose them. This file system stops.
+    #[must_use]
+    pub fn end_process(&self) -> FaultyFiles {
+        let mut before = self.disk.lock();
+        before.stopped = true;
+        let disk = Disk {
+            contents: before.contents.clone(),
+            names: before.names.clone(),
+            durable_names: before.durable_names.clone(),
+            next: before.next,
+            random: before.random,
+            ..Disk::default()
+        };
         FaultyFiles { disk: Arc::new(Mutex::new(disk)) }
     }
 

@@ -192,3 +192,39 @@ fn a_stop_at_any_write_keeps_every_promise() {
         assert!(survived >= 6 * least, "the script has become too short: {survived}");
     }
 }
+
+/// An ended process may leave a superblock in the system's cache only. The next checkpoint overwrites the pages of the
+/// superblock on disk.
+#[test]
+fn a_start_makes_the_base_durable_before_its_pages_are_used_again() {
+    for (first, second) in (1..=4).flat_map(|first| (1..=6).map(move |second| (first, second))) {
+        let files = FaultyFiles::new();
+        let engine = open(&files).unwrap();
+        start(&engine);
+        let fill = |engine: &DiskEngine, value: u8| {
+            let many = (0..300u64).map(|key| put(1, &key.to_be_bytes(), &[value; 100]));
+            let position = engine.commit(batch(many)).unwrap();
+            engine.wait_journaled(position).unwrap();
+            everything(&*engine.snapshot())
+        };
+        for value in 1..=3 {
+            fill(&engine, value);
+            engine.checkpoint().unwrap();
+        }
+        fill(&engine, 4);
+        files.stop_at_sync(files.counts().1 + first);
+        let _ = engine.checkpoint();
+        let files = files.end_process();
+        let base = Path::new("/data/base.vellum");
+        let engine = open(&files).unwrap();
+        assert!(files.read(base) == files.read_durable(base), "stopped at sync {first}");
+        let expected = fill(&engine, 5);
+        files.stop_at_sync(files.counts().1 + second);
+        let _ = engine.checkpoint();
+        for loss in [Loss::Everything, Loss::Some(second), Loss::Blocks(second), Loss::Blocks(second * 31)] {
+            let engine = open(&files.restart(loss));
+            let engine = engine.unwrap_or_else(|error| panic!("{first}, {second}, {loss:?}: {error}"));
+            assert_eq!(everything(&*engine.snapshot()), expected, "{first}, {second}, {loss:?}");
+        }
+    }
+}
