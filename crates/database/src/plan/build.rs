@@ -241,7 +241,8 @@ fn sources(
             (Some(index), _) if bounded => {
                 range = Some(hint::range(index, read)?);
                 let candidate = Candidate::new(Access::unbounded(index), read);
-                (Source::Index(Candidate { covered: false, ..candidate }), Vec::new())
+                let ordered = candidate.ordered.filter(|_| range_has_order(&candidate.access, read));
+                (Source::Index(Candidate { covered: false, ordered, ..candidate }), Vec::new())
             }
             (Some(index), _) => match near {
                 Some(near) => (geo::near(planning, near, Some(index), describe)?, Vec::new()),
@@ -252,6 +253,16 @@ fn sources(
         },
     };
     Ok((source, rejected, range))
+}
+
+/// Returns true if the order of an index is the order of the read within `min` and `max`. An array sorts by all its
+/// keys, and the range may have only some of them.
+fn range_has_order(access: &Access, read: &Read) -> bool {
+    let sorts_by = |part: usize| {
+        let mut fields = read.sort.iter().flat_map(|sort| sort.fields());
+        fields.any(|(path, _)| access.path(part) == Some(path))
+    };
+    !(0..access.parts.len()).any(|part| access.is_multikey(part) && sorts_by(part))
 }
 
 /// Returns true if a lookup of one key in a unique index answers the read. Hints, residual filters,
