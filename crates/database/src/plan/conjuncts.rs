@@ -344,6 +344,8 @@ fn comparison_implies(
                         types.contains(Type::String) && types.contains(Type::Symbol)
                     }
                     Type::Array | Type::Null => false,
+                    // Other comparisons with these match values of all types.
+                    Type::MinKey | Type::MaxKey => op == ComparisonOp::Eq,
                     _ => true,
                 }
         }
@@ -413,6 +415,9 @@ mod tests {
         assert!(check("{$or: [{a: 1}, {a: 2, b: 3}]}", "{a: {$lte: 2}}"));
         assert!(check("{a: 1, b: 2}", "{$or: [{c: 1}, {b: 2}]}"));
         assert!(check("{a: true}", "{a: {$type: 'bool'}}"));
+        assert!(check("{a: {$minKey: 1}}", "{a: {$type: 'minKey'}}"));
+        assert!(!check("{a: {$gte: {$minKey: 1}}}", "{a: {$type: 'minKey'}}"));
+        assert!(!check("{a: {$lte: {$maxKey: 1}}}", "{a: {$type: 'maxKey'}}"));
         let shape = |of: &str| format!("{{a: {{$geoWithin: {{$box: [[0, 0], [1, {of}]]}}}}, b: 1}}");
         assert!(check(&shape("1"), "{a: {$geoWithin: {$box: [[0, 0], [1, 1.0]]}}}"));
         assert!(check(&shape("1"), "{a: {$exists: true}}"));
