@@ -54,22 +54,27 @@ impl Reader<'_> {
         while let Some(c) = self.next() {
             match c {
                 // The preceding character is optional, or its repetition may be zero.
-                '*' | '?' | '{' => {
-                    self.prefix.pop();
-                    return (self.prefix, false);
-                }
+                '*' | '?' | '{' => return self.without_last(),
+                // Ignored text may stand between a character and its quantifier.
+                '\\' if self.rest.starts_with('E') => return self.without_last(),
+                '(' if self.rest.starts_with("?#") => return self.without_last(),
+                '#' if self.extended => return self.without_last(),
                 '\\' => {
                     if !self.escape() {
                         return (self.prefix, false);
                     }
                 }
                 '^' | '$' | '.' | '[' | '(' | ')' | '+' => return (self.prefix, false),
-                '#' if self.extended => return (self.prefix, false),
-                c if self.extended && c.is_whitespace() => {}
+                c if self.extended && is_ignored(c) => {}
                 c => self.prefix.push(c),
             }
         }
         (self.prefix, true)
+    }
+
+    fn without_last(mut self) -> (String, bool) {
+        self.prefix.pop();
+        (self.prefix, false)
     }
 
     fn next(&mut self) -> Option<char> {
@@ -97,6 +102,11 @@ impl Reader<'_> {
     }
 }
 
+/// Returns true for the white space that PCRE2 ignores with the option `x`. Other spaces are literal.
+fn is_ignored(c: char) -> bool {
+    matches!(c, '\t'..='\r' | ' ' | '\u{85}' | '\u{200E}' | '\u{200F}' | '\u{2028}' | '\u{2029}')
+}
+
 #[cfg(test)]
 mod tests {
     use super::literal_prefix;
@@ -121,7 +131,9 @@ mod tests {
         check("^", "", None);
         check("^a\\.b", "", Some(("a.b", true)));
         check("^\\Qa.b\\Ec", "", Some(("a.bc", true)));
-        check("^a b#c", "x", Some(("ab", false)));
+        check("^a b", "x", Some(("ab", true)));
+        check("^a\u{200E}b", "x", Some(("ab", true)));
+        check("^a\u{A0}b", "x", Some(("a\u{A0}b", true)));
     }
 
     #[test]
@@ -138,5 +150,8 @@ mod tests {
         check("^\\\\|b", "", None);
         check("^\\Qa|b\\E", "", None);
         check("^a?", "", None);
+        check("^ab#c\n*", "x", Some(("a", false)));
+        check("^ab(?#c)*", "", Some(("a", false)));
+        check("^ab\\E*", "", Some(("a", false)));
     }
 }
