@@ -227,6 +227,7 @@ impl<'a> Run<'a, '_> {
     }
 
     fn end(mut self, state: &mut ConnectionState, reply: &mut Reply, result: Result<()>) -> HandlerStatus {
+        let result = result.and_then(|()| reply.check_size());
         self.report(state, reply, &result);
         if let Err(error) = result {
             reply.clear();

@@ -5,7 +5,8 @@
 //! command.
 
 use base::bson::{Builder, Document};
-use base::{Error, ErrorCode};
+use base::{Error, ErrorCode, Result, err};
+use wire::header::MAX_MESSAGE_SIZE;
 
 /// A reply: document, header and transmission.
 pub(crate) struct Reply {
@@ -24,6 +25,19 @@ impl Reply {
     pub(crate) fn new(header: Vec<u8>) -> Reply {
         let header_size = header.len();
         Reply { document: Builder::with_buffer(header), header_size, compressible: true, streams: None }
+    }
+
+    /// Refuses a reply that no client reads, such as errors that repeat many large documents.
+    ///
+    /// Errors: BSONObjectTooLarge, with MongoDB's code, for a message over 48 MB. MongoDB refuses at 16 MB.
+    pub(crate) fn check_size(&self) -> Result<()> {
+        match self.document.len() {
+            size if size > MAX_MESSAGE_SIZE => Err(err!(
+                BSONObjectTooLarge,
+                "BSON size limit hit while building Message. Size: {size} (0x{size:X}); maxSize: {MAX_MESSAGE_SIZE}"
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Removes all bytes after the header.

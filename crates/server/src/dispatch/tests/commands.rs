@@ -173,6 +173,22 @@ fn explain_shows_parameters_and_the_shape() {
 }
 
 #[test]
+fn a_reply_above_the_size_of_messages_is_an_error() {
+    let mut client = Client::standalone();
+    client.run(|b| _ = b.append(c"create", "c"));
+    // The explanation has the filter at least three times.
+    let mut explained = |size: usize| {
+        let reply = client.run(|b| {
+            b.begin_document(c"explain").append(c"find", "c").begin_document(c"filter");
+            b.append(c"a", &"x".repeat(size)).end().end();
+        });
+        code(&reply)
+    };
+    assert_eq!(explained(5_000_000), None);
+    assert_eq!(explained(16_500_000), Some(10_334));
+}
+
+#[test]
 fn hello_shows_a_standalone_or_a_primary() {
     let alone = Client::standalone().run(|b| _ = b.append(c"hello", 1).append(c"helloOk", true));
     assert!(
