@@ -22,6 +22,8 @@ pub(in super::super) fn convert(input: Value<'_>, target: Type) -> Result<Option
         },
     };
     let converted = match target {
+        // MongoDB compares the double before it truncates it.
+        Type::Int32 if is_beyond_int(number) => return Err(overflow(number)),
         Type::Int32 => {
             let integer = to_integer(number)?;
             Value::Int32(i32::try_from(integer).map_err(|_| overflow(number))?)
@@ -63,6 +65,11 @@ fn to_integer(number: Number) -> Result<i64> {
         Number::Double(_) => Err(overflow(number)),
         Number::Decimal128(value) => value.to_i64(Rounding::TowardZero).ok_or_else(|| overflow(number)),
     }
+}
+
+fn is_beyond_int(number: Number) -> bool {
+    matches!(number, Number::Double(value)
+        if value.is_finite() && !(f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&value))
 }
 
 fn is_infinite(number: Number) -> bool {
