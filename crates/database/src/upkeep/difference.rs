@@ -226,8 +226,7 @@ impl Changes {
     /// Returns the document with the same `_id` in another state of the collection.
     fn same_in(&self, collection: Option<&Arc<Collection>>, of: Document<'_>) -> Result<Option<Value>> {
         let Some(data) = collection.and_then(|collection| collection.data.as_ref()) else { return Ok(None) };
-        // A clustered collection's records are already matched by `_id`.
-        let Some(index) = data.id_index().filter(|index| !index.spec.clustered) else { return Ok(None) };
+        let Some(index) = data.id_index() else { return Ok(None) };
         let keys = index.spec.keys_of(of, &self.context)?;
         let Some(key) = keys.keys.first() else { return Ok(None) };
         let (snapshot, context) = (self.view.snapshot.as_ref(), &self.context);
