@@ -571,7 +571,20 @@ impl Database {
 
     /// Watches for commits that touch a namespace.
     pub fn watch(&self, interest: Interest) -> Watch {
-        self.watchers.watch(interest)
+        let latest = self.latest_position();
+        let unsynced = self.waits_for_sync() && !self.is_journaled(latest);
+        let watch = self.watchers.watch(interest, unsynced.then_some(latest));
+        // The sync may have ended before the registration.
+        if unsynced {
+            self.watchers.synced(self.engine().durable());
+        }
+        watch
+    }
+
+    /// Returns true if streams read a commit only after its sync.
+    fn waits_for_sync(&self) -> bool {
+        let engine = self.engine();
+        self.logs && engine.has_journal() && engine.durability() != Durability::None
     }
 
     /// Returns the generation of users and roles. Every commit to their collections increments it
@@ -592,9 +605,7 @@ impl Database {
             if self.watchers.is_behind(self.store.log_steps()) {
                 self.watchers.notify_all_watchers();
             }
-            let engine = self.engine();
-            let waits = self.logs && engine.has_journal() && engine.durability() != Durability::None;
-            self.watchers.notify(namespaces, waits.then_some(position));
+            self.watchers.notify(namespaces, self.waits_for_sync().then_some(position));
         }
     }
 

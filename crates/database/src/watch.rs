@@ -62,6 +62,8 @@ pub(crate) struct Watchers {
     lists: Mutex<Lists>,
     /// Namespaces changed by commits that may not be durable yet, with the latest position of each.
     unsynced: Mutex<HashMap<Namespace, Position>>,
+    /// Watches that began after a commit that was not durable yet, with its position.
+    late: Mutex<HashMap<u64, (Position, Arc<EventCount>)>>,
 }
 
 /// Counts of commits with the number of their watch.
@@ -76,11 +78,15 @@ struct Lists {
 }
 
 impl Watchers {
-    /// Watches a namespace.
-    pub(crate) fn watch(self: &Arc<Self>, interest: Interest) -> Watch {
+    /// Watches a namespace. `unsynced` is the position of the latest commit if it may not be durable yet. The sync then
+    /// wakes the watch, because its owner may have read before the sync.
+    pub(crate) fn watch(self: &Arc<Self>, interest: Interest, unsynced: Option<Position>) -> Watch {
         let commits = Arc::new(EventCount::default());
         let change = commits.listen(0);
         let number = self.next.fetch_add(1, Relaxed);
+        if let Some(position) = unsynced {
+            self.late.lock().insert(number, (position, commits.clone()));
+        }
         self.count.fetch_add(1, Relaxed);
         let mut lists = self.lists.lock();
         let list = match &interest {
@@ -115,6 +121,8 @@ impl Watchers {
             }
             Interest::Everything => _ = without(&mut lists.everything, number),
         }
+        drop(lists);
+        self.late.lock().remove(&number);
         let before = self.count.fetch_sub(1, Relaxed);
         debug_assert!(before > 0, "more watchers are gone than came");
     }
@@ -158,9 +166,14 @@ impl Watchers {
             }
             waits
         });
-        if !ready.is_empty() && self.any() {
+        if !self.any() {
+            return;
+        }
+        if !ready.is_empty() {
             self.wake(&ready);
         }
+        let late: Vec<_> = self.late.lock().extract_if(|_, (position, _)| *position <= durable).collect();
+        late.iter().for_each(|(_, (_, commits))| commits.advance());
     }
 
     /// Wakes the watchers of some namespaces, each once, after releasing the lock.
@@ -229,6 +242,12 @@ impl Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Database, InsertRequest, ManualClock, Operation, Scope};
+    use base::bson::Document;
+    use query::Context;
+    use storage::store::LogOptions;
+    use storage::testing::FaultyFiles;
+    use storage::{DiskEngine, DiskOptions};
 
     fn namespace(name: &str) -> Namespace {
         Namespace::parse(name).unwrap()
@@ -241,7 +260,7 @@ mod tests {
     }
 
     fn watch(watchers: &Arc<Watchers>, interest: Interest) -> Counted {
-        let watch = watchers.watch(interest);
+        let watch = watchers.watch(interest, None);
         Counted { commits: watch.change.events().clone(), counted: 0, _watch: watch }
     }
 
@@ -296,5 +315,27 @@ mod tests {
         assert_eq!(counts(&mut watched), [1, 0]);
         watchers.synced(Position(9));
         assert_eq!(counts(&mut watched), [0, 0]);
+    }
+
+    #[test]
+    fn a_sync_wakes_a_watch_that_began_after_the_commit() {
+        let options = DiskOptions::new("/data");
+        let engine = Arc::new(DiskEngine::open_stepped(Arc::new(FaultyFiles::new()), &options).unwrap());
+        let log = Some(LogOptions { bytes: 1 << 20 });
+        let database =
+            Database::open_with(engine.clone(), Arc::new(ManualClock::new(5_000)), 7, log).unwrap();
+        let context = Arc::new(Context::for_tests());
+        let scope = Scope::new(&Arc::new(Operation::new(0)), &namespace("d.c"), &context);
+        let request = InsertRequest { document: Document::EMPTY, bypass_validation: false };
+        database.insert(&scope, request).unwrap();
+        assert!(!database.is_journaled(database.latest_position()));
+        let mut before = database.watch(Interest::Collection(namespace("d.c")));
+        assert!(!before.has_happened(Waker::noop()), "a stream cannot read the commit yet");
+        engine.step_flush(true);
+        assert!(database.is_journaled(database.latest_position()));
+        assert!(before.has_happened(Waker::noop()), "the sync does not wake the stream");
+        let mut after = database.watch(Interest::Collection(namespace("d.c")));
+        engine.step_flush(true);
+        assert!(!after.has_happened(Waker::noop()), "the stream wakes without a change");
     }
 }
