@@ -427,8 +427,9 @@ impl Cursors {
         Ok(cursor)
     }
 
-    /// Returns a cursor that is not exhausted.
-    pub fn put_back(&self, id: i64, mut cursor: Box<Cursor>) {
+    /// Returns a cursor that is not exhausted. Its idle time begins at `used_until`: the end of the wait if a getMore
+    /// waits without the cursor.
+    pub fn put_back(&self, id: i64, mut cursor: Box<Cursor>, used_until: Instant) {
         cursor.remaining_time = cursor.operation.remaining_time();
         cursor.operation.pause_memory();
         let mut resources = None;
@@ -438,7 +439,7 @@ impl Cursors {
             if slot.killed {
                 open.remove(&id);
             } else {
-                slot.last_used = time::now();
+                slot.last_used = used_until;
                 slot.cursor = Some(cursor);
                 if let Some(reason) = slot.released {
                     resources = slot.release(reason);
@@ -712,9 +713,26 @@ mod tests {
             RELEASED_MAX / 2,
             "the latest"
         );
-        cursors.put_back(read, taken);
+        cursors.put_back(read, taken, time::now());
         assert_eq!(cursors.count().0, RELEASED_MAX + 1, "one that was being read counts from now on");
         assert!(cursors.take(read, &namespace).is_ok() && cursors.take(without, &namespace).is_ok());
+    }
+
+    #[test]
+    fn a_cursor_is_not_idle_while_its_get_more_waits() {
+        let cursors = Cursors::new(1);
+        let namespace = Namespace::parse("test.c").unwrap();
+        let open =
+            || cursors.add(Cursor::new(namespace.clone(), from_fn(|| Ok(None)), Arc::new(Operation::new(1))));
+        let (waits, waited) = (open(), open());
+        for (id, used_until) in
+            [(waits, time::now() + Duration::from_secs(3600)), (waited, time::now() - Duration::from_secs(1))]
+        {
+            let cursor = cursors.take(id, &namespace).unwrap();
+            cursors.put_back(id, cursor, used_until);
+        }
+        assert_eq!(cursors.close_idle(Duration::from_secs(1)), 1);
+        assert!(cursors.take(waits, &namespace).is_ok());
     }
 
     #[test]
@@ -764,7 +782,7 @@ mod tests {
         cursors.kill_transaction(&session);
         assert!(cursors.take(idle, &namespace).is_err());
         assert!(taken.operation.check().is_err(), "a getMore that reads the cursor ends");
-        cursors.put_back(read, taken);
+        cursors.put_back(read, taken, time::now());
         assert!(cursors.take(read, &namespace).is_err());
         assert!(cursors.take(other, &namespace).is_ok());
     }

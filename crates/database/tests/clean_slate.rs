@@ -272,7 +272,7 @@ fn open_cursors_of_dropped_collections_free_memory() {
         drop();
         assert!(of_idle.upgrade().is_none(), "{number}: the drop leaves its view open");
         assert!(of_read.upgrade().is_some());
-        s.database.cursors.put_back(read, being_read);
+        s.database.cursors.put_back(read, being_read, std::time::Instant::now());
         assert!(of_read.upgrade().is_none(), "{number}: its view stays open when it is put back");
         assert_eq!(s.database.cursors.count().0, 3, "they are there for the error that is due");
         assert!(ended(idle, namespace) && ended(read, namespace));

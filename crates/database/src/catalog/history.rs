@@ -334,7 +334,7 @@ mod snapshot_window_tests {
                 assert_eq!(checked, if is_kept(at) { Ok(()) } else { Err(ErrorCode::QueryPlanKilled) });
                 // As a getMore does.
                 match checked {
-                    Ok(()) => database.cursors.put_back(*id, cursor),
+                    Ok(()) => database.cursors.put_back(*id, cursor, storage::time::now()),
                     Err(_) => database.cursors.close(*id),
                 }
                 lost += u64::from(checked.is_err());

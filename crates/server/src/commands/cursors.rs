@@ -11,11 +11,11 @@ use crate::protocol::write_concern::Effective;
 use crate::state::fail_point::Target;
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Value};
 use base::{Error, ErrorCode, Namespace, Result, bail, err};
-use database::{Cursor, Database};
+use database::{Cursor, Database, time};
 use std::fmt::Display;
 use std::num::NonZeroI64;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Default wait of a tailable cursor with awaitData.
 const AWAIT_DEFAULT: Duration = Duration::from_secs(1);
@@ -68,7 +68,7 @@ fn get_more(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let begun = if is_resumed { Ok(()) } else { begin(call, cursor, &namespace) };
     match begun.and_then(|()| answer(call, id, cursor, &namespace, batch_size)) {
         Ok(Next::Wait(answer)) => {
-            taken.put_back();
+            taken.put_back_until(call.progress.waiting_until.unwrap_or_else(time::now));
             Ok(answer)
         }
         Ok(Next::Open) => {
@@ -88,9 +88,14 @@ struct TakenCursor {
 }
 
 impl TakenCursor {
-    fn put_back(mut self) {
+    fn put_back(self) {
+        self.put_back_until(time::now());
+    }
+
+    /// Puts the cursor back for a wait. Its idle time begins afterwards.
+    fn put_back_until(mut self, used_until: Instant) {
         if let Some(cursor) = self.cursor.take() {
-            self.database.cursors.put_back(self.id, cursor);
+            self.database.cursors.put_back(self.id, cursor, used_until);
         }
     }
 }
