@@ -101,7 +101,9 @@ impl Background {
             self.closed = time::now();
             server.database.cursors.close_idle(server.parameters.cursor_timeout());
             server.database.expire_old_views();
-            for session in server.sessions.remove_expired() {
+            let running =
+                server.activities.all().into_iter().filter_map(|activity| activity.current()?.session);
+            for session in server.sessions.remove_expired(&running.collect::<Vec<_>>()) {
                 session.abort_any_transaction(&server.database, &server.sessions.transactions);
                 server.database.cursors.kill_session(&session.id);
             }

@@ -353,15 +353,20 @@ impl Sessions {
         sessions.values().filter(matches).map(describe).collect()
     }
 
-    /// Removes and returns expired sessions. Drops results above the memory limit, starting with
-    /// the longest unused sessions.
-    pub(crate) fn remove_expired(&self) -> Vec<Arc<Session>> {
-        self.remove_expired_at(self.seconds())
+    /// Removes and returns expired sessions. The sessions of running operations are in use, however long those take.
+    /// Drops results above the memory limit, starting with the longest unused sessions.
+    pub(crate) fn remove_expired(&self, running: &[SessionId]) -> Vec<Arc<Session>> {
+        self.remove_expired_at(self.seconds(), running)
     }
 
-    fn remove_expired_at(&self, now: u64) -> Vec<Arc<Session>> {
+    fn remove_expired_at(&self, now: u64, running: &[SessionId]) -> Vec<Arc<Session>> {
         let mut expired = Vec::new();
         let mut sessions = self.sessions.lock();
+        // A session that was ended during its write has no last use.
+        let is_open = |session: &&Arc<Session>| session.last_use.load(Ordering::Relaxed) != 0;
+        for session in running.iter().filter_map(|id| sessions.get(id)).filter(is_open) {
+            session.last_use.store(now, Ordering::Relaxed);
+        }
         sessions.retain(|_, session| {
             let in_use = session.last_use.load(Ordering::Relaxed) + TIMEOUT_SECONDS > now;
             let is_alive = in_use || !session.queue.is_empty();
@@ -433,8 +438,10 @@ mod tests {
         sessions.touch(self::id(2)).unwrap();
         assert!(sessions.documents(Some(&[[1; 32]])).is_empty());
         assert!(sessions.documents(None)[0].view().find("lastUse").is_some());
-        assert!(sessions.remove_expired().is_empty());
-        let expired = sessions.remove_expired_at(sessions.seconds() + TIMEOUT_SECONDS + 1);
+        assert!(sessions.remove_expired(&[]).is_empty());
+        let late = sessions.seconds() + TIMEOUT_SECONDS + 1;
+        assert!(sessions.remove_expired_at(late, &[self::id(2)]).is_empty(), "its operation runs");
+        let expired = sessions.remove_expired_at(late + TIMEOUT_SECONDS, &[]);
         assert_eq!(expired.iter().map(|session| session.id).collect::<Vec<_>>(), [self::id(2)]);
         assert_eq!(sessions.len(), 0);
     }
@@ -446,9 +453,9 @@ mod tests {
         let ticket = database::Ticket::take(session.queue.clone());
         sessions.end(&id(1));
         assert!(Arc::ptr_eq(&session, &sessions.get(&id(1)).unwrap()), "the retry gets another session");
-        assert!(sessions.remove_expired().is_empty());
+        assert!(sessions.remove_expired(&[]).is_empty());
         drop(ticket);
-        assert_eq!(sessions.remove_expired().len(), 1);
+        assert_eq!(sessions.remove_expired(&[]).len(), 1);
         assert!(!sessions.refresh(&session));
     }
 
@@ -502,7 +509,7 @@ mod tests {
             session.begin_write(1).unwrap();
             session.record(1, 0, answer(RESULTS_MAX / 2 - 1000));
         }
-        sessions.remove_expired();
+        sessions.remove_expired(&[]);
         assert!(sessions.result_bytes.load(Ordering::Relaxed) <= RESULTS_MAX);
         let oldest = sessions.touch(id(0)).unwrap();
         for _ in 0..2 {
