@@ -1,6 +1,7 @@
 //! Updates in the format of oplog entries: `{$v: 2, diff: …}`, `{$v: 1, $set: …}`, or a replacement.
 
-use super::{Kind, Update};
+use super::replacement::Replacement;
+use super::{Kind, Update, is_operators};
 use crate::Context;
 use crate::change;
 use base::bson::{Builder, Document, DocumentBuf, Type, Value, equal};
@@ -34,6 +35,9 @@ impl Update {
     /// Errors: 4772600 for a version that is not an integer, 4772601 for a diff that is not a document, 4772604 for an
     /// unknown version; errors of [`parse`](Update::parse) and of the diff.
     pub fn from_oplog(object: Document<'_>, context: &Context) -> Result<Update> {
+        if !is_operators(object) {
+            return Ok(Update { kind: Kind::Replacement(Replacement::logged(object)) });
+        }
         let Some(version) = object.find("$v") else {
             return Update::parse(Value::Document(object), &[], context);
         };
@@ -89,6 +93,7 @@ mod tests {
             ("{$v: 1, $set: {a: 2}}", "{ _id: 1, a: 2 }"),
             ("{$set: {a: 3}}", "{ _id: 1, a: 3 }"),
             ("{_id: 1, c: 1}", "{ _id: 1, c: 1 }"),
+            ("{_id: 1, $c: 1, $v: 3}", "{ _id: 1, $c: 1, $v: 3 }"),
         ];
         for (object, expected) in cases {
             assert_eq!(applied(object, "{_id: 1, a: 1}").unwrap().unwrap(), expected, "{object}");

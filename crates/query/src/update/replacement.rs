@@ -9,11 +9,18 @@ use base::{Result, bail};
 #[derive(Debug)]
 pub(super) struct Replacement {
     document: DocumentBuf,
+    /// True for an oplog entry. The checks of names were made before it was logged.
+    is_logged: bool,
 }
 
 impl Replacement {
     pub(super) fn new(document: Document<'_>) -> Replacement {
-        Replacement { document: document.to_owned() }
+        Replacement { document: document.to_owned(), is_logged: false }
+    }
+
+    /// Returns the replacement of an oplog entry.
+    pub(super) fn logged(document: Document<'_>) -> Replacement {
+        Replacement { document: document.to_owned(), is_logged: true }
     }
 
     /// Whether the replacement equals the document, including its `_id`.
@@ -23,7 +30,8 @@ impl Replacement {
 
     /// Returns the replacement of `before`.
     ///
-    /// Errors: ImmutableField; DollarPrefixedFieldName for a top-level name with a dollar sign, except in an insert.
+    /// Errors: ImmutableField; DollarPrefixedFieldName for a top-level name with a dollar sign, except in an insert and
+    /// in an oplog entry.
     pub(super) fn apply(
         &self,
         before: Document<'_>,
@@ -31,7 +39,7 @@ impl Replacement {
         context: &Context,
     ) -> Result<DocumentBuf> {
         let dollar = self.document.view().iter().find(|element| element.name_bytes().starts_with(b"$"));
-        if let (Some(element), false) = (dollar, is_insert) {
+        if let (Some(element), false) = (dollar, is_insert || self.is_logged) {
             return Err(dollar_prefixed(element.name()));
         }
         let fills_in = !context.keep_empty_timestamps;

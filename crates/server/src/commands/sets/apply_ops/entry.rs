@@ -279,7 +279,7 @@ impl Target<'_, '_> {
         match server.database.insert(&self.scope, request) {
             Ok(_) => Ok(true),
             Err(error) if error.code() == ErrorCode::DuplicateKey => {
-                let update = Update::parse(document.into(), &[], &self.scope.context)?;
+                let update = Update::from_oplog(document, &self.scope.context)?;
                 self.run_update(id, update, true).map(|_| true)
             }
             Err(error) => failed(error),
