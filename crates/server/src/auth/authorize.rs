@@ -138,7 +138,9 @@ fn writes_for_user(command: &Command, request: &Request<'_>) -> bool {
 /// Returns true if an operation of applyOps writes to a user database. The nesting limit of messages bounds the
 /// recursion.
 fn writes_entry_for_user(operation: Document<'_>) -> bool {
-    let change = operation.get("o").and_then(|change| change.as_document()).unwrap_or(Document::EMPTY);
+    let is_command = operation.get("op").and_then(|kind| kind.as_str()) == Some("c");
+    let change = operation.get("o").filter(|_| is_command).and_then(|change| change.as_document());
+    let change = change.unwrap_or(Document::EMPTY);
     let names = ["renameCollection", "to"].map(|name| change.get(name));
     names_user(operation.get("ns"))
         || names.into_iter().any(names_user)
