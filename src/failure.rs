@@ -102,6 +102,12 @@ pub(crate) fn error_message(error: &Error, directory: &Path, purpose: Purpose) -
             format!("the directory {path} does not exist. Check the path")
         }
         Error::Unavailable(why) => why.clone(),
+        Error::Corrupted(_) if matches!(purpose, Purpose::Serve | Purpose::Mongod) => {
+            format!(
+                "{error}. Make a copy of {}, then save the undamaged data with --repair",
+                directory.display()
+            )
+        }
         error => error.to_string(),
     }
 }
@@ -183,10 +189,12 @@ fn loss_line(lost: &DataLoss, repaired: &Repaired) -> Option<String> {
         None => "records".to_string(),
     };
     let Some(ident) = lost.ident else { return Some(format!("lost: {count}: {}", lost.message)) };
-    let owner = repaired.collections.iter().find(|collection| collection.idents.contains(&ident));
+    let collections = repaired.collections.iter().map(|collection| ("", collection));
+    let snapshots = repaired.snapshots.iter().map(|collection| ("a snapshot of ", collection));
+    let owner = collections.chain(snapshots).find(|(_, collection)| collection.idents.contains(&ident));
     match owner {
-        Some(collection) if collection.data == ident => {
-            Some(format!("lost: {}: {count}: {}", collection.namespace, lost.message))
+        Some((of, collection)) if collection.data == ident => {
+            Some(format!("lost: {of}{}: {count}: {}", collection.namespace, lost.message))
         }
         Some(_) => None,
         None => Some(format!("lost: {}: {count}: {}", tree_name(ident), lost.message)),

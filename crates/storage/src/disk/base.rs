@@ -220,6 +220,16 @@ impl View {
         self.root.position
     }
 
+    /// Returns the greatest cluster time in the view.
+    pub(super) fn time(&self) -> u64 {
+        self.root.time
+    }
+
+    /// Returns the numbers of all tables.
+    pub(super) fn table_numbers(&self) -> Result<Vec<u64>> {
+        Ok(self.all_roots()?.into_iter().map(|(number, _)| number).collect())
+    }
+
     /// Returns the table of each tree.
     pub(super) fn trees(&self) -> Result<Vec<(Ident, Table)>> {
         let rows = self.rows(IDENTS_TABLE, self.root.idents)?.into_iter();
@@ -264,6 +274,12 @@ impl View {
         };
         self.tables.write().insert(number, table.clone());
         Ok(table)
+    }
+
+    /// Returns the place of the list of trees in the file.
+    #[cfg(test)]
+    pub(super) fn list_place(&self) -> u64 {
+        self.root.idents.map_or(0, |tree| tree.handle.offset * page::UNIT as u64)
     }
 
     /// Returns the number of pending changes in all tables.

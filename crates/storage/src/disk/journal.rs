@@ -501,6 +501,8 @@ impl Journal {
         syncing.files.drain(..older);
         let ended = self.end(&mut syncing, position);
         drop(syncing);
+        // Without a later sync, only the mark shows that an older base is combined with this journal.
+        self.mark.note(position);
         if let Some(write_buffer) = &self.write_buffer {
             write_buffer.lock().forget_older();
         }

@@ -1,7 +1,7 @@
 //! The synced mark: the position of the last commit covered by a sync, in a small file next to the segments.
 //!
 //! The end of a journal looks alike if it was never synced and if synced frames were lost. The mark distinguishes the
-//! two. It is written after each sync and is not synced itself, so it costs one write into the system's cache. After a
+//! two. It is written after each sync and checkpoint and is not synced itself, so it costs one write into the system's cache. After a
 //! power failure it may be older than the last sync, or missing. It never claims too much.
 
 use std::sync::Arc;
@@ -35,7 +35,8 @@ impl Mark {
         Mark { file: file.ok(), id: segments.id }
     }
 
-    /// Records that a sync has covered everything up to a position. An error leaves an older mark, or none.
+    /// Records that a sync or a checkpoint has covered everything up to a position. An error leaves an older mark, or
+    /// none.
     pub(super) fn note(&self, position: u64) {
         if let Some(file) = &self.file {
             let mark = encode(self.id, position);

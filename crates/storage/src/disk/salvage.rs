@@ -10,7 +10,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::base::{Base, Loaded, TableItem, View};
+use super::base::{Base, TableItem, View};
 use super::directory::{self, BASE_FILE, Directory};
 use super::files::{Control, Files};
 use super::journal::{SEGMENT_HEADER_BYTES, Segments};
@@ -181,7 +181,12 @@ struct DamagedBase {
     trees: Vec<(Ident, Table)>,
     position: u64,
     time: u64,
+    /// Damage of the list of trees. The trees then have new numbers.
+    damage: Option<String>,
 }
+
+/// First number of trees whose own numbers are lost. Neither the journal nor the catalog has such numbers.
+const NUMBERLESS: u64 = 1 << 40;
 
 impl DamagedBase {
     /// Opens the old base and reads its list of trees.
@@ -189,8 +194,18 @@ impl DamagedBase {
         let control = Arc::new(Control::impatient());
         let compression = Compression::default();
         let base = Base::open(Arc::clone(files), path.to_path_buf(), BASE_CACHE, compression, control)?;
-        let Loaded { view, position, time, trees, .. } = base.load()?;
-        Ok(DamagedBase { view, trees, position, time })
+        let view = base.view();
+        let (position, time) = (view.position(), view.time());
+        let (trees, damage) = match view.trees() {
+            Ok(trees) => (trees, None),
+            Err(Error::Corrupted(message)) => {
+                let numbers = view.table_numbers()?.into_iter();
+                let tree = |table| (Ident(NUMBERLESS + table), Table::new(table, 0, 0));
+                (numbers.map(tree).collect(), Some(message))
+            }
+            Err(error) => return Err(error),
+        };
+        Ok(DamagedBase { view, trees, position, time, damage })
     }
 }
 
@@ -217,6 +232,10 @@ impl Copy<'_> {
             }
         };
         self.remember(old.time)?;
+        if let Some(damage) = &old.damage {
+            let message = format!("{damage}: the trees of the page file have no numbers, so no names");
+            self.lost.push(DataLoss { ident: None, entries: Some(0), message });
+        }
         self.trees(&old)?;
         Ok(Some(old.position))
     }
@@ -230,11 +249,13 @@ impl Copy<'_> {
 
     /// Copies every tree of the old base.
     fn trees(&mut self, old: &DamagedBase) -> Result<()> {
-        let mut copied_bases: BTreeMap<u64, Ident> = BTreeMap::new();
+        // The first tree of each copied table, and the loss. A fork has lost the same entries.
+        let mut copied: BTreeMap<u64, (Ident, Option<DataLoss>)> = BTreeMap::new();
         for (ident, table) in &old.trees {
             self.idents.insert(*ident);
-            if let Some(copied) = copied_bases.get(&table.base) {
-                self.batch.fork(*copied, *ident);
+            if let Some((first, loss)) = copied.get(&table.base) {
+                self.batch.fork(*first, *ident);
+                self.lost.extend(loss.clone().map(|loss| DataLoss { ident: Some(*ident), ..loss }));
                 self.flush()?;
                 continue;
             }
@@ -242,13 +263,17 @@ impl Copy<'_> {
             self.flush()?;
             if table.base != 0 {
                 let saved = self.table(&old.view, *ident, table.base)?;
-                copied_bases.insert(table.base, *ident);
-                if saved.entries < table.entries || saved.damage.is_some() {
+                let is_lost = saved.entries < table.entries || saved.damage.is_some();
+                let loss = is_lost.then(|| {
                     let message = saved.damage.unwrap_or_else(|| "entries are missing".to_string());
                     let message = format!("{BASE_FILE}, table t{}: {message}", table.base);
-                    let entries = Some(table.entries.saturating_sub(saved.entries));
-                    self.lost.push(DataLoss { ident: Some(*ident), entries, message });
-                }
+                    // Without the list of trees, the number of entries is unknown.
+                    let is_counted = old.damage.is_none();
+                    let entries = is_counted.then(|| table.entries.saturating_sub(saved.entries));
+                    DataLoss { ident: Some(*ident), entries, message }
+                });
+                self.lost.extend(loss.clone());
+                copied.insert(table.base, (*ident, loss));
             }
         }
         Ok(())

@@ -36,6 +36,8 @@ const NOTES_MAX: usize = 1000;
 pub struct Repaired {
     /// The collections after the repair.
     pub collections: Vec<RepairedCollection>,
+    /// The collections of snapshots of databases.
+    pub snapshots: Vec<RepairedCollection>,
     /// Descriptions of lost or moved data.
     pub notes: Vec<String>,
 }
@@ -260,11 +262,11 @@ impl Repair<'_> {
         }
         pending.batch.put(CATALOG, key.clone(), Value::from(entry(&collection).bytes()));
         self.commit(pending.batch)?;
-        if !key.starts_with(crate::keys::SAVED) {
-            let idents = data.idents().collect();
-            let namespace = collection.namespace.clone();
-            let found = RepairedCollection { namespace, idents, data: data.ident, records, removed };
-            self.done.collections.push(found);
+        let (idents, namespace) = (data.idents().collect(), collection.namespace.clone());
+        let found = RepairedCollection { namespace, idents, data: data.ident, records, removed };
+        match key.starts_with(SAVED) {
+            true => self.done.snapshots.push(found),
+            false => self.done.collections.push(found),
         }
         self.keep_aside(&collection, moved)
     }

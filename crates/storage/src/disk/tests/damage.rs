@@ -287,3 +287,23 @@ fn a_journal_that_lost_synced_frames_is_damaged() {
         assert_eq!(open(&old).unwrap().snapshot().entries(Ident(1)).unwrap(), 1);
     }
 }
+
+/// After a checkpoint, the journal may have no frame and no sync that shows the age of the base.
+#[test]
+fn an_older_base_is_refused_after_a_checkpoint_without_a_sync() {
+    for durability in [Durability::None, Durability::Relaxed] {
+        let files = FaultyFiles::new();
+        let options = DiskOptions { durability, ..options() };
+        let engine = DiskEngine::open_stepped(Arc::new(files.clone()), &options).unwrap();
+        engine.commit(batch([Op::Create(Ident(1)), put(1, b"a", b"first")])).unwrap();
+        engine.checkpoint().unwrap();
+        let base = Path::new("/data/base.vellum");
+        let older = files.read(base).unwrap();
+        engine.commit(batch([put(1, b"b", b"second")])).unwrap();
+        engine.checkpoint().unwrap();
+        let found = files.restart(Loss::Nothing);
+        found.tamper(base, |bytes| *bytes = older);
+        let opened = DiskEngine::open_stepped(Arc::new(found), &options).map(drop);
+        assert!(matches!(opened, Err(Error::Corrupted(_))), "{opened:?}");
+    }
+}
