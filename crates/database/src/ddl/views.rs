@@ -31,13 +31,14 @@ impl Catalog {
         let mut pipelines = Vec::new();
         let mut current = namespace.clone();
         while let Some(view) = self.get(&current).and_then(|collection| collection.options.view.as_ref()) {
-            if pipelines.len() >= DEPTH_MAX {
-                return Err(depth_error());
-            }
             pipelines.push(&view.pipeline);
             current = Namespace::new(current.database(), &view.on)?;
             if is_of_namespace(view.pipeline.view().as_array().unwrap_or(Array::EMPTY)) {
                 break;
+            }
+            // As in MongoDB, a chain of this length exists but cannot be read.
+            if pipelines.len() >= DEPTH_MAX {
+                return Err(depth_error());
             }
         }
         if pipelines.is_empty() {
@@ -73,7 +74,7 @@ impl Catalog {
 
     /// Checks the views that a pipeline reads besides its input, before it starts.
     ///
-    /// Errors: OptionNotSupportedOnView for a view with another collation,
+    /// Errors: OptionNotSupportedOnView for a view with another collation, ViewDepthLimitExceeded,
     /// MaxSubPipelineDepthExceeded for pipelines nested too deeply.
     pub(crate) fn check_read(&self, database: &str, stages: Array<'_>, collation: &Collation) -> Result<()> {
         let mut read = Vec::new();
@@ -83,6 +84,7 @@ impl Catalog {
             let Ok(namespace) = Namespace::new(database, name) else { continue };
             if let Some(collection) = self.get(&namespace) {
                 check_view(collection, collation)?;
+                self.resolve(&namespace)?;
             }
             if self.height(&namespace, &mut heights) >= query::pipeline::DEPTH_MAX {
                 return Err(query::pipeline::too_deep());

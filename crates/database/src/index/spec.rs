@@ -273,10 +273,14 @@ impl IndexSpec {
         self.parts.iter().any(|part| part.kind == KeyKind::Hashed)
     }
 
-    /// Returns true if the key pattern is `_id` alone, ascending.
+    /// Returns true if the key pattern is `_id` alone, with a direction whose integer part is 1 or -1. As in MongoDB,
+    /// other numbers make an ordinary index.
     pub fn is_id_pattern(&self) -> bool {
         let [part] = &*self.parts else { return false };
-        part.path.as_str() == "_id" && matches!(part.kind, KeyKind::Ascending | KeyKind::Descending)
+        let direction = self.key.view().first().and_then(|first| first.value().as_number());
+        part.path.as_str() == "_id"
+            && matches!(part.kind, KeyKind::Ascending | KeyKind::Descending)
+            && direction.is_some_and(|direction| direction.to_f64().trunc().abs() == 1.0)
     }
 
     /// Makes a prepared index unique, as collMod does.
@@ -675,6 +679,7 @@ fn check_partial(filter: Document<'_>) -> Result<()> {
                 }
             }
             "$expr" => bail!(QueryFeatureNotAllowed, "$expr is not allowed in this context"),
+            "$comment" => {}
             name if name.starts_with('$') => return Err(unsupported_partial(name)),
             _ => match element.value() {
                 Value::Regex { .. } => return Err(unsupported_partial(element.name())),

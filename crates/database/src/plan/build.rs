@@ -126,6 +126,8 @@ pub(crate) fn plan(
     }
     let provides = |kind: MetaKind| match kind {
         MetaKind::TextScore => searched.is_some(),
+        // Random numbers need no source.
+        MetaKind::RandVal => true,
         _ => near.is_some() && kind.is_geo_near(),
     };
     let missing = read.sort.iter().flat_map(|sort| sort.by_metadata()).find(|(_, kind)| !provides(*kind));

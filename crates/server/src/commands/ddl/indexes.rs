@@ -37,6 +37,10 @@ fn create_indexes(call: &mut Call<'_>) -> Result<HandlerStatus> {
     fields.integer("v")?;
     fields.finish()?;
     call.check_uuid(&namespace, uuid)?;
+    // As in MongoDB, also if this server has no such records.
+    if namespace.as_str() == "config.transactions" {
+        bail!(IllegalOperation, "not allowed to create index on config.transactions");
+    }
     if indexes.is_empty() {
         bail!(BadValue, "Must specify at least one index to create");
     }
