@@ -246,6 +246,7 @@ These changes of 8.3 and 9.0 do not exist in Vellum:
 - Partial indexes have the documents of 8.2's rule for null, because a directory may be opened under each version. A condition of 9.0's rule does not use them.
 - Errors of keys of a 2dsphere index have the codes of 8.2, not 510 and 511.
 - `listIndexes` does not show `collation: {locale: \"simple\"}`. MongoDB names this a fault of 9.0.0.
+- Regular expressions have at most 16,384 bytes, as in 8.2. MongoDB's newest sources have a limit of 32,764.
 - A query is not ended if an index becomes multikey meanwhile (QueryKilledError).
 - `usersInfo` refuses `authenticatedMechanism`.
 - Query settings refuse all `queryKnobs` but `noTableScan`.
@@ -299,6 +300,8 @@ A write with `w: 0` returns neither counts nor errors of statements. `bulkWrite`
 ### Plans and explain
 - Rules choose the plan. If they rate indexes equal, a trial counts keys, and the plan cache keeps the result. `works` in `$planCacheStats` is the number of keys. `candidatePlanScores` does not exist.
 - A geospatial search near a point reads rings that do not overlap. Its explain has other `searchIntervals` and numbers of keys.
+- A position in a sort or an index (`a.0`) has one key for each element, if the array has an array there. MongoDB's key is the inner array.
+- An index with `v: 1` has version 2, and the collation of its collection.
 - A covered plan reads the document if an index key is null, and returns no null for a missing field.
 - explain shows a `$group` directly behind a plan in `winningPlan.queryPlan` with `explainVersion` \"2\", as in MongoDB. No slot-based engine exists: `slotBasedPlan` is missing, and `executionStages` has the stages of the plan. Stages that the plan does not execute, `$lookup` for example, follow `$cursor` in `stages`. A projection to the fields that these stages read is shown, but they get whole documents. `$merge` is shown as the client sent it.
 - `queryFramework` of query settings can only be classic: Vellum has one executor. `sbe` is refused (238).
