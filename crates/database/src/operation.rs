@@ -51,6 +51,8 @@ pub struct Operation {
     blocking: BlockingHook,
     /// True if its plan reads much.
     long: AtomicBool,
+    /// True while other threads have the other clients of its thread.
+    alone: AtomicBool,
     /// True if it writes, so that its delay affects other clients too.
     writes: AtomicBool,
     /// Number of calls of [`check`](Interrupt::check), to read the clock only sometimes.
@@ -172,6 +174,7 @@ impl Operation {
             memory: OperationMemory::new(),
             blocking,
             long: AtomicBool::new(false),
+            alone: AtomicBool::new(false),
             writes: AtomicBool::new(false),
             checks: AtomicU32::new(0),
             yield_due: AtomicU64::new(micros_now() + YIELD_FIRST_MICROS),
@@ -200,7 +203,7 @@ impl Operation {
         let mut helping = Operation::of_database(operation.id, |work| work(), operation.shared.clone());
         helping.deadline = AtomicU64::new(operation.deadline.load(Relaxed));
         // The thread has no other clients.
-        helping.long = AtomicBool::new(true);
+        helping.alone = AtomicBool::new(true);
         helping.memory.share_limit(&operation.memory);
         helping.helped = Some(operation.clone());
         helping
@@ -382,28 +385,28 @@ impl Operation {
     ///
     /// Errors: errors of the work.
     pub fn run<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        if !self.long.load(Relaxed) {
+        if !self.long.load(Relaxed) || self.alone.load(Relaxed) {
             return work();
         }
+        self.alone.store(true, Relaxed);
         let mut work = Some(work);
         let outcome = self.blocking(|| work.take().map(|work| work()));
-        match (outcome.flatten(), work) {
+        let outcome = match (outcome.flatten(), work) {
             (Some(outcome), _) => outcome,
             // A simulation runs no waits inside of other requests. This work does not wait.
             (None, Some(work)) => work(),
             (None, None) => Err(err!(InternalError, "the thread's owner ran no work")),
-        }
+        };
+        self.alone.store(false, Relaxed);
+        outcome
     }
 
-    /// Continues work that has become long. Behaves like [`run`](Self::run) of long work, unless
-    /// the work was already expected to be long.
+    /// Runs work that has become long, as [`run`](Self::run) runs long work.
     ///
     /// Errors: errors of the work.
     pub(crate) fn run_long<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        match self.long.swap(true, Relaxed) {
-            true => work(),
-            false => self.run(work),
-        }
+        self.mark_long();
+        self.run(work)
     }
 
     /// Panics if this thread has worked too long on this operation since its latest check. Work for
@@ -433,7 +436,7 @@ impl Operation {
         if deadline != 0 && now >= deadline {
             bail!(MaxTimeMSExpired, "operation exceeded time limit");
         }
-        if (yield_thread || now >= self.yield_due.load(Relaxed)) && !self.long.load(Relaxed) {
+        if (yield_thread || now >= self.yield_due.load(Relaxed)) && !self.alone.load(Relaxed) {
             self.yield_thread(now);
         }
         Ok(())
@@ -599,6 +602,34 @@ mod tests {
         }
         // After 4, 12, 28, 60 milliseconds.
         assert!((1..=5).contains(&YIELDS.load(Relaxed)), "{YIELDS:?}");
+    }
+
+    #[test]
+    fn work_that_becomes_long_yields_too() {
+        static CALLS: AtomicU32 = AtomicU32::new(0);
+        let operation = Operation::with_blocking(1, |work| {
+            CALLS.fetch_add(1, Relaxed);
+            work();
+        });
+        let check_until_a_call = || {
+            let (calls, started) = (CALLS.load(Relaxed), Instant::now());
+            while CALLS.load(Relaxed) == calls {
+                operation.check().unwrap();
+                assert!(started.elapsed() < Duration::from_secs(60), "the thread is not yielded");
+            }
+            Ok(())
+        };
+        // A first batch whose stage opens a long scan.
+        let batch = operation.run(|| {
+            operation.mark_long();
+            check_until_a_call()
+        });
+        batch.unwrap();
+        operation.run_long(|| Ok(())).unwrap();
+        check_until_a_call().unwrap();
+        let calls = CALLS.load(Relaxed);
+        operation.run_long(|| operation.run_long(|| Ok(()))).unwrap();
+        assert_eq!(CALLS.load(Relaxed), calls + 1, "long work within long work is in place");
     }
 
     #[test]
