@@ -378,6 +378,8 @@ pub(crate) struct ServeOptions {
     /// PostgreSQL server for the documents
     ///
     /// A connection string of libpq: 'host=a,b user=u …' or postgres://…. Several processes may share one server.
+    /// `getCmdLineOpts` omits its password. Other users of the machine can read command lines: set PGPASSWORD or
+    /// PGPASSFILE instead.
     #[arg(long, value_name = "CONNECTION", required_if_eq("engine", "postgres"),
         conflicts_with_all = ["data", "replset"])]
     pub(crate) postgres: Option<String>,

@@ -91,18 +91,28 @@ pub(crate) fn password_in(file: &Path) -> Result<String, String> {
 
 /// Returns a command line without passwords, for clients that request it.
 pub(crate) fn redacted(words: impl Iterator<Item = String>) -> Vec<String> {
-    let mut is_secret = false;
+    let mut before = String::new();
     let shown = words.map(|word| {
-        if std::mem::take(&mut is_secret) {
-            return CENSORED.to_string();
-        }
-        is_secret = SECRET.contains(&word.as_str());
-        match word.split_once('=') {
-            Some((name, _)) if SECRET.contains(&name) => format!("{name}={CENSORED}"),
-            _ => word,
-        }
+        let shown = match (redacted_value(&before, &word), word.split_once('=')) {
+            (Some(value), _) => value,
+            (None, Some((name, value))) => {
+                redacted_value(name, value).map_or_else(|| word.clone(), |value| format!("{name}={value}"))
+            }
+            (None, None) => word.clone(),
+        };
+        before = word;
+        shown
     });
     shown.collect()
+}
+
+/// Returns the displayed value of an option that contains a password; `None` for other options.
+fn redacted_value(name: &str, value: &str) -> Option<String> {
+    match name {
+        "--postgres" => Some(postgres::Config::redacted(value, CENSORED)),
+        name if SECRET.contains(&name) => Some(CENSORED.to_string()),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -152,5 +162,19 @@ mod tests {
             shown,
             "mongod --tlsCertificateKeyFilePassword <password> --port 1 --sslPEMKeyPassword=<password>"
         );
+        for (value, expected) in [
+            ("postgres://user:secret@host/db", "user=user password=<password> dbname=db host=host port=5432"),
+            ("postgres://host?p%61ssword=secret", "host=host port=5432 password=<password>"),
+            (r"host=/tmp password = 'sec\'ret' dbname='d b'", "host=/tmp password=<password> dbname='d b'"),
+            ("host=/tmp user=user", "host=/tmp user=user"),
+            ("password='secret", "<password>"),
+        ] {
+            let of = |words: &[&str]| redacted(words.iter().map(|word| word.to_string()));
+            assert_eq!(
+                of(&["vellum", "--postgres", value, "--auth"]),
+                ["vellum", "--postgres", expected, "--auth"]
+            );
+            assert_eq!(of(&[&format!("--postgres={value}")]), [format!("--postgres={expected}")]);
+        }
     }
 }

@@ -51,20 +51,25 @@ impl Config {
     ///
     /// Errors: a message for the user.
     pub fn parse(text: &str, environment: &dyn Fn(&str) -> Option<String>) -> Result<Config, String> {
-        let words = match ["postgres://", "postgresql://"].iter().find_map(|scheme| text.strip_prefix(scheme))
-        {
-            Some(rest) => uri_words(rest)?,
-            None if has_scheme(text) => {
-                let expected = "expected postgres://… or key=value";
-                return Err(format!("not a connection string of libpq: {expected}"));
-            }
-            None => plain_words(text)?,
-        };
         let mut read = Parameters::default();
-        for (name, value) in words {
+        for (name, value) in words(text)? {
             read.take(&name, value)?;
         }
         read.finish(environment)
+    }
+
+    /// Returns a connection string as `key=value` pairs, with `censored` in place of the password, or in place of an
+    /// invalid string.
+    pub fn redacted(text: &str, censored: &str) -> String {
+        let Ok(words) = words(text) else { return censored.to_string() };
+        let shown = words.iter().map(|(name, value)| match name.as_str() {
+            "password" => format!("{name}={censored}"),
+            _ if value.is_empty() || value.contains([' ', '\'', '\\']) => {
+                format!("{name}='{}'", value.replace('\\', r"\\").replace('\'', r"\'"))
+            }
+            _ => format!("{name}={value}"),
+        });
+        shown.collect::<Vec<_>>().join(" ")
     }
 }
 
@@ -184,6 +189,17 @@ fn from_file(
 /// Returns true if the text begins with the scheme of a URI. A key of a pair is followed by `=`.
 fn has_scheme(text: &str) -> bool {
     text.split_once("://").is_some_and(|(scheme, _)| !scheme.contains(['=', ' ']))
+}
+
+/// Returns the parameters of a connection string in either form.
+fn words(text: &str) -> Result<Vec<(String, String)>, String> {
+    match ["postgres://", "postgresql://"].iter().find_map(|scheme| text.strip_prefix(scheme)) {
+        Some(rest) => uri_words(rest),
+        None if has_scheme(text) => {
+            Err("not a connection string of libpq: expected postgres://… or key=value".to_string())
+        }
+        None => plain_words(text),
+    }
 }
 
 /// Parses `name=value` pairs. Values with spaces are quoted.
