@@ -2,9 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
-use base::Namespace;
 use base::bson::extended_json::parse;
 use base::bson::{DocumentBuf, Value};
+use base::{ErrorCode, Namespace};
 use database::language::{Context, Matcher, Update};
 use database::{Database, DeleteRequest, InsertRequest, Operation, Scope, SystemClock, UpdateRequest};
 use query::change::{Entry, oplog_documents};
@@ -111,6 +111,23 @@ fn each_change_has_its_entry_in_the_order_of_commits() {
         assert!(reported.starts_with(start), "{reported}\n{start}");
     }
     assert_eq!(reported.len(), starts.len(), "{reported:#?}");
+}
+
+#[test]
+fn statistics_count_the_log_and_are_interruptible() {
+    let s = Session::new();
+    s.insert(&Arc::new(s.database.operation(1)), "{_id: 1}");
+    let count = |operation: &Operation, name: &str| {
+        let statistics = s.database.collection_statistics(operation, &Namespace::parse(name).unwrap());
+        statistics.map(|statistics| statistics.count).map_err(|error| error.code())
+    };
+    let operation = s.database.operation(1);
+    assert_eq!(count(&operation, "local.oplog.rs"), Ok(s.oplog().len() as i64));
+    assert_eq!(count(&operation, "test.c"), Ok(1));
+    operation.kill();
+    for name in ["local.oplog.rs", "test.c"] {
+        assert_eq!(count(&operation, name), Err(ErrorCode::Interrupted), "{name}");
+    }
 }
 
 #[test]

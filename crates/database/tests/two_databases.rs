@@ -163,8 +163,20 @@ fn over_postgresql() {
     what_one_does_the_other_sees(&fronts_on(&cluster, "unlogged", Some(0)));
     connections_that_end_are_replaced(&cluster, &fronts_on(&cluster, "ended", None));
     inserts_of_a_retryable_write_have_one_record(&fronts_on(&cluster, "retried", None));
+    statistics_of_the_log_need_no_stream(&fronts_on(&cluster, "logged", None));
     a_cursor_left_open_keeps_no_connection(&cluster);
     multikey_bits_lost_in_a_crash_are_stored_again(&cluster, &fronts_on(&cluster, "crashed", None));
+}
+
+/// Neither process follows the log, since neither has a change stream.
+fn statistics_of_the_log_need_no_stream(fronts: &[Front; 2]) {
+    (0..3).for_each(|id| fronts[0].insert(&format!("{{_id: {id}}}")).unwrap());
+    let log = Namespace::parse("local.oplog.rs").unwrap();
+    // The entries of the log itself, the collection and the documents.
+    for front in fronts {
+        let statistics = front.database.collection_statistics(&front.operation(), &log).unwrap();
+        assert_eq!(statistics.count, 5);
+    }
 }
 
 fn connections_that_end_are_replaced(cluster: &Cluster, [a, b]: &[Front; 2]) {

@@ -237,7 +237,7 @@ impl Collections for OtherCollections {
                     }
                     None => Ok(Vec::new()),
                 };
-                vec![database.coll_stats_stage(requested, namespace, &latencies)?]
+                vec![database.coll_stats_stage(&self.operation, requested, namespace, &latencies)?]
             }
             External::CurrentOp(_) => self.ask_server(ServerSource::CurrentOp)?,
             External::IndexStats => database.index_stats_stage(namespace)?,

@@ -7,16 +7,19 @@ use crate::catalog::cached_plans::{CachedPlan, fingerprint};
 use crate::catalog::collection::{Capped, Collection};
 use crate::database::Database;
 use crate::index::Index;
+use crate::operation::Operation;
 use crate::{catalog, storage_error};
 use base::bson::{Builder, DocumentBuf, FieldName, Value};
 use base::{Namespace, Result, bail, err};
 use query::change::Entry;
+use query::context::Interrupt;
 use query::pipeline::CollStats;
 use std::collections::HashMap;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use storage::{Ident, Reads, WorkingSet};
+use storage::store::LogCursor;
+use storage::{Direction, Ident, Reads, WorkingSet};
 
 /// Sizes of one collection in bytes.
 #[derive(Default, Debug, Clone)]
@@ -44,23 +47,33 @@ impl CollectionStatistics {
 
 impl Database {
     /// Returns the sizes of a collection; zero for a missing collection and for a view.
-    pub fn collection_statistics(&self, namespace: &Namespace) -> Result<CollectionStatistics> {
+    ///
+    /// Errors: interruptions; errors of the engine.
+    pub fn collection_statistics(
+        &self,
+        operation: &Operation,
+        namespace: &Namespace,
+    ) -> Result<CollectionStatistics> {
         if self.is_oplog(namespace) {
-            return self.log_statistics();
+            return self.log_statistics(operation);
         }
         match self.collection(namespace) {
-            Some(collection) => self.statistics_of(&collection),
+            Some(collection) => self.statistics_of(operation, &collection),
             None => Ok(CollectionStatistics::default()),
         }
     }
 
     /// Returns the sizes of the log as a collection.
     ///
-    /// Errors: errors of the engine.
-    fn log_statistics(&self) -> Result<CollectionStatistics> {
-        let (mut cursor, _) = self.log_cursor(Bound::Unbounded)?;
+    /// Errors: interruptions; errors of the engine.
+    fn log_statistics(&self, operation: &Operation) -> Result<CollectionStatistics> {
+        // The whole log of the snapshot: over PostgreSQL this process may not know the latest time.
+        let bounds = (Bound::Unbounded, Bound::Unbounded);
+        let cursor = LogCursor::new(self.engine().snapshot(), bounds, Direction::Forward);
+        let mut cursor = cursor.map_err(storage_error)?;
         let mut count = 0;
         while let Some(found) = cursor.next_entry().map_err(storage_error)? {
+            operation.check()?;
             count += i64::from(Entry::read(found.time, &found.parts)?.ticks);
         }
         let size = self.log_bytes().unwrap_or(0) as i64;
@@ -75,8 +88,31 @@ impl Database {
         })
     }
 
-    /// Returns the sizes of a given collection.
-    pub fn statistics_of(&self, collection: &Collection) -> Result<CollectionStatistics> {
+    /// Reads the running counts of collections again, if other processes may have changed them.
+    ///
+    /// Errors: errors of the engine.
+    pub fn refresh_all_counts(&self, collections: &[&Arc<Collection>]) -> Result<()> {
+        let snapshot = self.engine().snapshot();
+        let Some(remote) = snapshot.remote() else { return Ok(()) };
+        let data: Vec<_> = collections.iter().filter_map(|collection| collection.data.as_ref()).collect();
+        let idents: Vec<Ident> = data.iter().map(|data| data.ident).collect();
+        let counts = remote.counts(&idents).map_err(storage_error)?;
+        for (data, (_, records, bytes)) in data.iter().zip(counts) {
+            data.counts.records.store(records, Relaxed);
+            data.counts.bytes.store(bytes, Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Returns the sizes of a given collection. A shared store reads each of its trees for them.
+    ///
+    /// Errors: interruptions; errors of the engine.
+    pub fn statistics_of(
+        &self,
+        operation: &Operation,
+        collection: &Collection,
+    ) -> Result<CollectionStatistics> {
+        operation.check()?;
         let Some(data) = &collection.data else { return Ok(CollectionStatistics::default()) };
         let snapshot = self.engine().snapshot();
         // The collection was dropped meanwhile.
@@ -84,7 +120,10 @@ impl Database {
             return Ok(CollectionStatistics::default());
         }
         self.refresh_counts(collection)?;
-        let bytes = |ident| snapshot.bytes(ident).map(|bytes| bytes as i64).map_err(storage_error);
+        let bytes = |ident| {
+            operation.check()?;
+            snapshot.bytes(ident).map(|bytes| bytes as i64).map_err(storage_error)
+        };
         let mut index_sizes = Vec::new();
         for index in &data.indexes {
             if snapshot.contains(index.ident).map_err(storage_error)? {
@@ -109,15 +148,16 @@ impl Database {
     /// Returns the document of `$collStats`.
     ///
     /// Errors: NamespaceNotFound; CommandNotSupportedOnView for a view, which has only latencies;
-    /// errors of the latencies, which come from the server.
+    /// errors of the latencies, which come from the server; interruptions.
     pub(crate) fn coll_stats_stage(
         &self,
+        operation: &Operation,
         requested: &CollStats,
         namespace: &Namespace,
         latencies: &dyn Fn(bool) -> Result<Vec<DocumentBuf>>,
     ) -> Result<DocumentBuf> {
         let collection = self.collection(namespace);
-        let statistics = self.collection_statistics(namespace)?;
+        let statistics = self.collection_statistics(operation, namespace)?;
         let must_be_there = |what: &str| match &collection {
             Some(collection) => collection.data().map(drop),
             None if self.is_oplog(namespace) => Ok(()),

@@ -22,7 +22,8 @@ fn list_databases(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let authorized = fields.boolean("authorizedDatabases")?;
     fields.finish()?;
     let only_own = shows_only_own(call, authorized)?;
-    let context = call.context(&call.operation());
+    let operation = call.operation();
+    let context = call.context(&operation);
     let matcher = Matcher::parse(filter, &context)?;
     let database = call.server.database.clone();
     let catalog = database.catalog();
@@ -36,7 +37,10 @@ fn list_databases(call: &mut Call<'_>) -> Result<HandlerStatus> {
         let mut empty = true;
         for collection in catalog.collections(name) {
             empty = false;
-            let statistics = database.statistics_of(collection)?;
+            if name_only {
+                break;
+            }
+            let statistics = database.statistics_of(&operation, collection)?;
             size +=
                 statistics.storage_size + statistics.total_index_size() + database.entry_bytes(collection);
         }

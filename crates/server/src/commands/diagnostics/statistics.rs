@@ -27,7 +27,7 @@ fn coll_stats(call: &mut Call<'_>) -> Result<HandlerStatus> {
     if let Some(collection) = database.collection(&namespace) {
         collection.data()?;
     }
-    let statistics = database.collection_statistics(&namespace)?;
+    let statistics = database.collection_statistics(&call.operation(), &namespace)?;
     call.reply.append(c"ns", namespace.as_str());
     statistics.append_to(call.reply, scale);
     Ok(HandlerStatus::Done)
@@ -46,7 +46,7 @@ fn db_stats(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let free_storage = fields.flag("freeStorage")?.unwrap_or(false);
     fields.finish()?;
     let database = &call.server.database;
-    let catalog = database.catalog();
+    let (catalog, operation) = (database.catalog(), call.operation());
     let (mut collections, mut views, mut objects, mut indexes) = (0i64, 0i64, 0i64, 0i64);
     let (mut size_of_data, mut storage_size, mut index_size) = (0i64, 0i64, 0i64);
     for collection in catalog.collections(call.request.database) {
@@ -54,7 +54,7 @@ fn db_stats(call: &mut Call<'_>) -> Result<HandlerStatus> {
             views += 1;
             continue;
         }
-        let statistics = database.statistics_of(collection)?;
+        let statistics = database.statistics_of(&operation, collection)?;
         collections += 1;
         objects += statistics.count;
         indexes += statistics.index_sizes.len() as i64;
@@ -131,7 +131,7 @@ fn data_size(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let (size, count) = match bounds {
         // The counts are exact, so they also serve as the estimate.
         [None, None] => {
-            let statistics = call.server.database.collection_statistics(&namespace)?;
+            let statistics = call.server.database.collection_statistics(&call.operation(), &namespace)?;
             (statistics.size, statistics.count)
         }
         [Some(min), Some(max)] => {

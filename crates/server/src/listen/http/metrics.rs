@@ -14,11 +14,10 @@ use crate::process::logging::now_millis;
 use crate::process::memory::process_bytes;
 use crate::server::Server;
 use crate::session::Sessions;
-use crate::state::auth::Auth;
 use crate::state::http::{Http, PATHS};
 use crate::state::settings::Settings;
 use base::Result;
-use database::{CollectionStatistics, Cursors, Database};
+use database::{CollectionStatistics, Cursors, Database, Operation};
 use std::cmp::Reverse;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -44,8 +43,7 @@ pub(super) fn answer(server: &Server, client: &HttpClient<'_>) -> Response {
     memory(&mut out);
     storage(&server.settings, &server.database, &mut out);
     http(&server.http, &mut out);
-    let measured =
-        oplog(&server.database, &mut out).and_then(|()| collections(&server.auth, client, &mut out));
+    let measured = oplog(&server.database, &mut out).and_then(|()| collections(server, client, &mut out));
     if let Err(error) = measured {
         log::warn!("measuring for /metrics: {error}");
         return Response::text(503, format!("the store cannot be measured: {}", error.code().name()));
@@ -246,7 +244,8 @@ fn oplog(database: &Database, out: &mut Exposition) -> Result<()> {
 /// Appends the sizes of the largest collections that the user may see.
 ///
 /// Errors: the store's errors.
-fn collections(auth: &Auth, client: &HttpClient<'_>, out: &mut Exposition) -> Result<()> {
+fn collections(server: &Server, client: &HttpClient<'_>, out: &mut Exposition) -> Result<()> {
+    let (auth, is_shared) = (&server.auth, server.settings.shared);
     let catalog = auth.database.catalog();
     let counts = Collections::of(&auth.database);
     out.single("vellum_databases", "Databases.", catalog.databases().count());
@@ -265,12 +264,18 @@ fn collections(auth: &Auth, client: &HttpClient<'_>, out: &mut Exposition) -> Re
         .filter(|one| sees(one.namespace.database(), one.namespace.collection()))
         .collect();
     let left_out = shown.len().saturating_sub(COLLECTIONS_MAX);
+    auth.database.refresh_all_counts(&shown)?;
     shown.sort_by_cached_key(|one| Reverse(one.bytes()));
     shown.truncate(COLLECTIONS_MAX);
     shown.sort_by(|one, other| one.namespace.as_str().cmp(other.namespace.as_str()));
     let mut measured = Vec::with_capacity(shown.len());
     for collection in shown {
-        measured.push((collection, auth.database.statistics_of(collection)?));
+        let mut sizes = CollectionStatistics::default();
+        match is_shared {
+            true => (sizes.count, sizes.size) = (collection.records(), collection.bytes()),
+            false => sizes = auth.database.statistics_of(&Operation::new(0), collection)?,
+        }
+        measured.push((collection, sizes));
     }
     type Size = fn(&CollectionStatistics) -> i64;
     let sizes: [(&str, &str, Size); 4] = [
@@ -283,7 +288,8 @@ fn collections(auth: &Auth, client: &HttpClient<'_>, out: &mut Exposition) -> Re
             sizes.total_index_size()
         }),
     ];
-    for (name, help, size) in sizes {
+    // A shared store would read whole trees for the storage sizes.
+    for (name, help, size) in sizes.into_iter().take(if is_shared { 2 } else { 4 }) {
         let mut family = out.family(name, Gauge, help);
         for (collection, statistics) in &measured {
             let namespace = &collection.namespace;
