@@ -2,9 +2,12 @@
 //! broken clients.
 
 use crate::client::Client;
+use crate::print_line;
+use crate::requests::code;
 use crate::server::Server;
 use base::bson::extended_json::parse;
 use base::bson::{Document, DocumentBuf, Value};
+use postgres::testing::Cluster;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -194,13 +197,17 @@ fn number(document: Document<'_>, path: &str) -> f64 {
     }
 }
 
+/// Returns an address whose port was free a moment ago.
+fn free_address() -> String {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+}
+
 /// Starts a server with HTTP and returns its HTTP address; `None` if a different server is tested.
 fn start(data: Option<&std::path::Path>, options: &[&str]) -> Option<(Server, String)> {
     if std::env::var_os("VELLUM_SERVER").is_some() {
         return None;
     }
-    // A port that was free a moment ago.
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let free = free_address();
     let options = [&["--http", &free], options].concat();
     let server = match data {
         Some(data) => Server::start_on(data, &options),
@@ -292,6 +299,52 @@ fn metrics_equal_server_status() {
     drop(server);
     // Leftovers are in the target directory.
     let _ = std::fs::remove_dir_all(data);
+}
+
+#[test]
+fn metrics_of_a_front_read_no_collection() {
+    let Some(cluster) = Cluster::start().unwrap() else {
+        return print_line(
+            "metrics over PostgreSQL skipped: it isn't installed (apt-get install postgresql)",
+        );
+    };
+    let free = free_address();
+    let connection = format!("{} password=secret-word", cluster.connection_string());
+    let Some(server) = Server::on_schema_with(&connection, "figures", &["--http", &free]) else { return };
+    let mut client = server.connect().unwrap();
+    let long = "x".repeat(100_000);
+    run(&mut client, &format!("{{insert: 'c', documents: [{{_id: 1, long: '{long}'}}], $db: 'test'}}"));
+    run(&mut client, "{insert: 'other', documents: [{}, {}, {}], $db: 'test'}");
+    // From now on a read of the long document takes longer than the timeout of the test.
+    let view = "create view figures.kv as select * from figures.kept where \
+                case when octet_length(value) > 90000 then pg_sleep(300)::text is not null else true end";
+    cluster.run(&["alter table figures.kv rename to kept", view]).unwrap();
+    let parsed = metrics(&free);
+    let of = |collection| [("database", "test"), ("collection", collection)];
+    assert_eq!(parsed.get("vellum_collection_documents", &of("c")), 1.0);
+    assert!(parsed.get("vellum_collection_data_bytes", &of("c")) > 100_000.0);
+    assert_eq!(parsed.get("vellum_collection_documents", &of("other")), 3.0);
+    for name in ["vellum_data_bytes", "vellum_collection_storage_bytes", "vellum_collection_index_bytes"] {
+        assert!(!parsed.kinds.contains_key(name), "{name}");
+    }
+    assert_eq!(parsed.sum("vellum_info", ("durability", "store")), 1.0);
+    let status = run(&mut client, "{serverStatus: 1, $db: 'admin'}");
+    let vellum = status.view().get("vellum").and_then(|vellum| vellum.as_document()).unwrap();
+    assert_eq!(vellum.get("durability").and_then(|level| level.as_str()), Some("store"));
+    assert!(number(vellum, "journal.syncs") > 0.0);
+    let missing = ["dataBytes", "fileBytes", "cache"];
+    assert!(
+        vellum.get("members").is_some() && missing.iter().all(|name| vellum.get(name).is_none()),
+        "{vellum}"
+    );
+    for command in ["collStats: 'c'", "dbStats: 1"] {
+        let command = parse(&format!("{{{command}, maxTimeMS: 300, $db: 'test'}}")).unwrap();
+        assert_eq!(code(&client.command(&command).unwrap()), 50, "{}", command.view());
+    }
+    let names = run(&mut client, "{listDatabases: 1, nameOnly: true, $db: 'admin'}");
+    assert!(names.view().to_string().contains("test"), "{}", names.view());
+    let options = run(&mut client, "{getCmdLineOpts: 1, $db: 'admin'}").view().to_string();
+    assert!(options.contains("password=<password>") && !options.contains("secret-word"), "{options}");
 }
 
 #[test]

@@ -86,6 +86,15 @@ impl Drop for Server {
 }
 
 impl Server {
+    /// Returns the durability level, `memory` or, for a shared store, `store`.
+    pub(crate) fn durability(&self) -> &'static str {
+        match &self.settings {
+            Settings { ephemeral: true, .. } => "memory",
+            Settings { shared: true, .. } => "store",
+            _ => self.database.engine().durability().name(),
+        }
+    }
+
     /// Creates a server for this database with these commands. It does not listen yet.
     ///
     /// Errors: the records of retryable writes cannot be read.

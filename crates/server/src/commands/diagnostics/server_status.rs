@@ -265,17 +265,18 @@ fn memory_limit(server: &Server, reply: &mut Builder) {
 
 /// Appends the memory of the process, and the counters of journal and cache since the start.
 ///
-/// The memory engine has neither journal nor cache. The section has its own name, so that tools do
-/// not expect WiredTiger's counters.
+/// The memory engine has neither journal nor cache, and a shared store only syncs. The section has its own name,
+/// so that tools do not expect WiredTiger's counters.
 fn vellum(server: &Server, reply: &mut Builder) {
-    let counted = server.database.engine().statistics();
-    reply.append(c"engine", server.settings.engine).append(c"dataBytes", counted.bytes as i64);
+    let (counted, settings) = (server.database.engine().statistics(), &server.settings);
+    reply.append(c"engine", settings.engine);
+    reply.append_optional(c"dataBytes", (!settings.shared).then_some(counted.bytes as i64));
     memory_limit(server, reply);
-    if server.settings.ephemeral {
+    if settings.ephemeral {
         return;
     }
-    reply.append(c"durability", server.database.engine().durability().name());
-    if server.settings.shared {
+    reply.append(c"durability", server.durability());
+    if settings.shared {
         members(&server.database, reply);
     }
     reply.begin_document(c"journal");

@@ -56,13 +56,11 @@ fn seconds(micros: i64) -> f64 {
 }
 
 fn about(server: &Server, out: &mut Exposition) {
-    let engine = server.database.engine();
-    let durability = if server.settings.ephemeral { "memory" } else { engine.durability().name() };
     out.family("vellum_info", Gauge, "Version, storage engine and durability level.").sample(
         &[
             ("version", env!("CARGO_PKG_VERSION")),
             ("engine", server.settings.engine),
-            ("durability", durability),
+            ("durability", server.durability()),
         ],
         1,
     );
@@ -176,9 +174,12 @@ fn memory(out: &mut Exposition) {
 }
 
 fn storage(settings: &Settings, database: &Database, out: &mut Exposition) {
+    if settings.shared {
+        return;
+    }
     let counted = database.engine().statistics();
     out.single("vellum_data_bytes", "Size of documents and indexes.", counted.bytes);
-    if settings.ephemeral || settings.shared {
+    if settings.ephemeral {
         return;
     }
     out.single("vellum_file_bytes", "Size of the data files without the journal.", counted.file_bytes);
@@ -263,8 +264,8 @@ fn collections(server: &Server, client: &HttpClient<'_>, out: &mut Exposition) -
         .filter(|one| !one.is_view() && one.namespace.database() != "local")
         .filter(|one| sees(one.namespace.database(), one.namespace.collection()))
         .collect();
-    let left_out = shown.len().saturating_sub(COLLECTIONS_MAX);
     auth.database.refresh_all_counts(&shown)?;
+    let left_out = shown.len().saturating_sub(COLLECTIONS_MAX);
     shown.sort_by_cached_key(|one| Reverse(one.bytes()));
     shown.truncate(COLLECTIONS_MAX);
     shown.sort_by(|one, other| one.namespace.as_str().cmp(other.namespace.as_str()));
