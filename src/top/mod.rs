@@ -137,7 +137,9 @@ fn read_running(operation: Document<'_>) -> Option<Running> {
     let command = operation.get("command").and_then(|command| command.as_document());
     let name = command.and_then(|command| command.iter().next().map(|first| first.name().to_string()));
     let is_active = operation.get("active").and_then(|active| active.as_bool()).unwrap_or(true);
-    let name = name.filter(|name| is_active && name != "currentOp")?;
+    // Drivers wait in hello for changes of the topology.
+    const IDLE: [&str; 4] = ["currentOp", "hello", "isMaster", "ismaster"];
+    let name = name.filter(|name| is_active && !IDLE.contains(&name.as_str()))?;
     let micros = operation.get("microsecs_running").and_then(|micros| micros.as_number());
     let plan = text("planSummary");
     let number = operation.get("opid").and_then(|number| number.as_i64());
@@ -146,4 +148,25 @@ fn read_running(operation: Document<'_>) -> Option<Running> {
         seconds: micros.map_or(0.0, |micros| micros.to_f64() / 1e6),
         description: format!("{number}{name} {} {plan}", text("ns")).trim_end().to_string(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::bson::extended_json::parse;
+
+    #[test]
+    fn idle_waits_are_not_running_operations() {
+        let shown = |operation: &str| {
+            let operation = parse(operation).unwrap();
+            read_running(operation.view()).map(|running| running.description)
+        };
+        for name in ["hello", "isMaster", "ismaster", "currentOp"] {
+            let operation = format!("{{active: true, opid: 7, ns: 'admin.$cmd', command: {{{name}: 1}}}}");
+            assert_eq!(shown(&operation), None, "{name}");
+        }
+        assert_eq!(shown("{active: false, opid: 7, ns: 'd.c', command: {find: 'c'}}"), None);
+        let find = shown("{active: true, opid: 7, ns: 'd.c', command: {find: 'c', filter: {hello: 1}}}");
+        assert_eq!(find.as_deref(), Some("7 find d.c"));
+    }
 }
