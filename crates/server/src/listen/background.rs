@@ -5,6 +5,8 @@
 use crate::process::memory::{self, MemoryUsage, PurgePolicy};
 use crate::server::Server;
 use crate::state::parameters::Setting;
+use base::Namespace;
+use base::namespace::is_internal_database;
 use database::time;
 use std::sync::Weak;
 use std::time::{Duration, Instant};
@@ -101,6 +103,7 @@ impl Background {
             self.closed = time::now();
             server.database.cursors.close_idle(server.parameters.cursor_timeout());
             server.database.expire_old_views();
+            server.remove_figures_of_dropped();
             let running =
                 server.activities.all().into_iter().filter_map(|activity| activity.current()?.session);
             for session in server.sessions.remove_expired(&running.collect::<Vec<_>>()) {
@@ -112,6 +115,28 @@ impl Background {
 }
 
 impl Server {
+    /// Removes dropped databases and collections from full tables of figures.
+    fn remove_figures_of_dropped(&self) {
+        let (operations, activities) = (&self.counters.operations, &self.activities);
+        let (is_full, is_overfull) = (operations.is_full(), activities.is_usage_overfull());
+        if !is_full && !is_overfull {
+            return;
+        }
+        let catalog = self.database.catalog();
+        if is_full {
+            operations.remove_dropped(|name| {
+                is_internal_database(name) || catalog.collections(name).next().is_some()
+            });
+        }
+        if is_overfull {
+            activities.remove_dropped_usage(|name| {
+                Namespace::parse(name).is_ok_and(|namespace| {
+                    is_internal_database(namespace.database()) || catalog.get(&namespace).is_some()
+                })
+            });
+        }
+    }
+
     /// Returns the memory in use.
     fn memory_usage(&self) -> MemoryUsage {
         let counted = self.database.engine().statistics();
@@ -139,6 +164,37 @@ mod tests {
     use std::sync::Arc;
     use storage::store::LogOptions;
 
+    /// Runs a command and returns a number of its reply.
+    fn run(connection: &mut SimulatedConnection, command: &str, field: &str) -> Option<i64> {
+        let command = extended_json::parse(command).unwrap();
+        connection.receive(&wire::message::encode(1, 0, command.view()));
+        let Advance::Reply(bytes) = connection.advance() else { panic!("no reply") };
+        wire::message::document(&bytes).unwrap().view().get(field).and_then(|value| value.as_i64())
+    }
+
+    #[test]
+    fn dropped_databases_make_room_for_the_figures_of_others() {
+        let engine = Arc::new(storage::MemoryEngine::new());
+        let database = Database::open(engine, Arc::new(SystemClock), 1).unwrap();
+        let server = Arc::new(Server::new(Settings::default(), database).unwrap());
+        let mut connection = SimulatedConnection::new(&server);
+        let insert = |name: &str| format!("{{insert: 'c', $db: '{name}', documents: [{{}}]}}");
+        for number in 0.. {
+            let name = format!("d{number}");
+            assert_eq!(run(&mut connection, &insert(&name), "n"), Some(1));
+            if server.counters.operations.is_full() {
+                break;
+            }
+            run(&mut connection, &format!("{{dropDatabase: 1, $db: '{name}'}}"), "ok");
+        }
+        let mut background = Background { closed: time::now() - IDLE_EVERY, ..Background::default() };
+        background.tick(&server);
+        assert_eq!(run(&mut connection, &insert("new"), "n"), Some(1));
+        let all = server.counters.operations.all();
+        let names: Vec<&str> = all.iter().map(|database| database.name.as_str()).collect();
+        assert!(matches!(names[..], [_, "new", ""]), "{names:?}");
+    }
+
     #[test]
     fn a_ttl_pass_waits_for_a_transaction_until_it_expires() {
         let engine = Arc::new(storage::MemoryEngine::new());
@@ -147,12 +203,7 @@ mod tests {
         let settings = Settings { replica_set: Some("rs0".to_string()), ..Settings::default() };
         let server = Arc::new(Server::new(settings, database).unwrap());
         let mut connection = SimulatedConnection::new(&server);
-        let mut number = |command: &str, field: &str| {
-            let command = extended_json::parse(command).unwrap();
-            connection.receive(&wire::message::encode(1, 0, command.view()));
-            let Advance::Reply(bytes) = connection.advance() else { panic!("no reply") };
-            wire::message::document(&bytes).unwrap().view().get(field).and_then(|value| value.as_i64())
-        };
+        let mut number = |command: &str, field: &str| run(&mut connection, command, field);
         let index = "{key: {t: 1}, name: 't', expireAfterSeconds: 0}";
         number(&format!("{{createIndexes: 'c', $db: 'd', indexes: [{index}]}}"), "ok").unwrap();
         let expired = "{_id: 1, t: {$date: 1600000000000}}";

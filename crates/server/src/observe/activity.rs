@@ -400,6 +400,16 @@ impl Activities {
         usage
     }
 
+    /// Returns true if the usage of a collection was omitted.
+    pub(crate) fn is_usage_overfull(&self) -> bool {
+        self.total_usage.lock().is_overfull()
+    }
+
+    /// Removes the usage of collections that do not exist.
+    pub(crate) fn remove_dropped_usage(&self, exists: impl Fn(&str) -> bool) {
+        self.total_usage.lock().remove_dropped(exists);
+    }
+
     /// Returns the number of open connections and of all connections since the start.
     pub(crate) fn counts(&self) -> (usize, u64) {
         (self.open.lock().len(), self.connections.load(Ordering::Relaxed))

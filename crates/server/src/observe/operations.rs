@@ -7,10 +7,12 @@
 use crate::process::Counter;
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// Maximum number of databases with their own counters. Other databases share counters.
+/// Maximum number of databases with their own counters. Other databases share counters, until dropped
+/// databases have been removed.
 const DATABASES_MAX: usize = 64;
 
 /// Number of duration buckets: below 16 microseconds, below each doubling up to 16.8 seconds, and
@@ -50,6 +52,11 @@ impl LatencyHistogram {
         if let Some(count) = self.counts.get(span.min(BUCKETS - 1)) {
             count.add(1);
         }
+    }
+
+    fn add(&self, other: &HistogramSnapshot) {
+        self.nanos.add(other.nanos);
+        self.counts.iter().zip(other.counts).for_each(|(sum, count)| sum.add(count));
     }
 
     /// Returns a snapshot.
@@ -99,12 +106,23 @@ pub(crate) struct DatabaseOperations {
     pub(crate) name: String,
     /// Counters in the order of the command table. A command that never ran takes one word.
     commands: Box<[OnceLock<Box<CommandCounters>>]>,
+    /// True once the database was removed. Its counts are then in the shared counters.
+    is_removed: AtomicBool,
 }
 
 impl DatabaseOperations {
     fn new(name: &str, commands: usize) -> Arc<DatabaseOperations> {
         let commands = (0..commands).map(|_| OnceLock::new()).collect();
-        Arc::new(DatabaseOperations { name: name.to_string(), commands })
+        Arc::new(DatabaseOperations { name: name.to_string(), commands, is_removed: AtomicBool::new(false) })
+    }
+
+    fn add(&self, other: &DatabaseOperations) {
+        for (at, counters) in other.commands() {
+            let Some(command) = self.commands.get(at) else { continue };
+            let command = command.get_or_init(Box::default);
+            command.times.add(&counters.times.snapshot());
+            command.failed.add(counters.failed.get() as u64);
+        }
     }
 
     /// Counts an execution of the command at this position in the table.
@@ -151,7 +169,9 @@ impl Operations {
         database: &str,
         exists: impl FnOnce() -> bool,
     ) -> &'a DatabaseOperations {
-        if last.as_ref().is_none_or(|last| last.name != database) {
+        let is_other =
+            |last: &Arc<DatabaseOperations>| last.name != database || last.is_removed.load(Ordering::Relaxed);
+        if last.as_ref().is_none_or(is_other) {
             *last = None;
         }
         last.get_or_insert_with(|| self.look_up(database, exists))
@@ -176,6 +196,23 @@ impl Operations {
         }
     }
 
+    /// Returns true if further databases get no counters of their own.
+    pub(crate) fn is_full(&self) -> bool {
+        self.named.read().len() >= DATABASES_MAX
+    }
+
+    /// Adds the counters of databases that do not exist to the shared counters.
+    pub(crate) fn remove_dropped(&self, exists: impl Fn(&str) -> bool) {
+        self.named.write().retain(|name, database| {
+            let exists = exists(name);
+            if !exists {
+                database.is_removed.store(true, Ordering::Relaxed);
+                self.others.add(database);
+            }
+            exists
+        });
+    }
+
     /// Returns the counters of all databases by name. The shared counters come last.
     pub(crate) fn all(&self) -> Vec<Arc<DatabaseOperations>> {
         let mut all: Vec<_> = self.named.read().values().cloned().collect();
@@ -186,7 +223,9 @@ impl Operations {
     /// Returns the sums of each command over all databases.
     pub(crate) fn sums(&self) -> Vec<CommandSum> {
         let mut sums = vec![(HistogramSnapshot::default(), 0); self.commands];
-        for database in self.all() {
+        // The lock keeps removals out, so each count is read once.
+        let named = self.named.read();
+        for database in named.values().chain([&self.others]) {
             for (at, command) in database.commands() {
                 if let Some((times, failed)) = sums.get_mut(at) {
                     times.add(&command.times.snapshot());
@@ -246,5 +285,18 @@ mod tests {
             (DATABASES_MAX as i64 + 6, 1, 7 * (DATABASES_MAX as i64 + 6))
         );
         assert_eq!((sums[1].total, sums[1].failed, sums[1].micros), (1, 1, 7000));
+
+        // A connection still has the counters of d0, which is dropped and created again.
+        assert!(operations.is_full());
+        operations.remove_dropped(|name| name == "d1");
+        let after = operations.sums();
+        assert_eq!((after[0].total, after[0].failed, after[1].micros), (sums[0].total, 1, 7000));
+        for name in ["d0", "new"] {
+            operations.of(&mut last, name, || true).record(0, Duration::from_micros(7), false);
+        }
+        let all = operations.all();
+        assert_eq!(all.iter().map(|one| one.name.as_str()).collect::<Vec<_>>(), ["d0", "d1", "new", ""]);
+        assert_eq!(all[..3].iter().map(|one| count(one)).collect::<Vec<_>>(), [1, 1, 1]);
+        assert_eq!(operations.sums()[0].total, sums[0].total + 2);
     }
 }

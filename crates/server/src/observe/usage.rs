@@ -5,7 +5,8 @@
 
 use std::collections::HashMap;
 
-/// Maximum number of collections in the total. Further collections are omitted.
+/// Maximum number of collections in the total. Further collections are omitted, until dropped
+/// collections have been removed.
 const COLLECTIONS_MAX: usize = 10_000;
 
 /// Number of collections at which a connection transfers its sums.
@@ -96,6 +97,8 @@ pub(crate) struct CollectionUsage {
 pub(crate) struct Usage {
     /// Boxed, because a map has room for several values, and each connection has a map.
     collections: HashMap<String, Box<CollectionUsage>, foldhash::fast::RandomState>,
+    /// True if a collection was omitted since the latest removal.
+    is_overfull: bool,
 }
 
 impl Sum {
@@ -139,7 +142,10 @@ impl Usage {
         let known = self.collections.len();
         let collection_usage = match self.collections.get_mut(namespace) {
             Some(collection_usage) => collection_usage,
-            None if known >= COLLECTIONS_MAX => return true,
+            None if known >= COLLECTIONS_MAX => {
+                self.is_overfull = true;
+                return true;
+            }
             None => self.collections.entry(namespace.to_string()).or_default(),
         };
         let (kind, writes) = kind(command);
@@ -164,8 +170,21 @@ impl Usage {
                 known.add(collection_usage);
             } else if self.collections.len() < COLLECTIONS_MAX {
                 self.collections.insert(namespace.clone(), collection_usage.clone());
+            } else {
+                self.is_overfull = true;
             }
         }
+    }
+
+    /// Returns true if a collection was omitted since the latest removal.
+    pub(crate) fn is_overfull(&self) -> bool {
+        self.is_overfull
+    }
+
+    /// Removes the sums of collections that do not exist.
+    pub(crate) fn remove_dropped(&mut self, exists: impl Fn(&str) -> bool) {
+        self.collections.retain(|namespace, _| exists(namespace));
+        self.is_overfull = false;
     }
 
     /// Returns the sums of a collection.
@@ -230,6 +249,21 @@ mod tests {
         assert_eq!(collection_usage.classes[0].sum, Sum { micros: 7, count: 2 });
         assert_eq!(collection_usage.classes[0].histogram.counts().collect::<Vec<_>>(), [(2, 1), (4, 1)]);
         assert_eq!(collection_usage.classes[1].histogram.counts().collect::<Vec<_>>(), [(4, 1)]);
+    }
+
+    #[test]
+    fn dropped_collections_make_room() {
+        let (mut total, mut one) = (Usage::default(), Usage::default());
+        (0..COLLECTIONS_MAX).for_each(|number| _ = total.record(&format!("old.c{number}"), "find", 1));
+        assert!(!total.is_overfull());
+        one.record("new.c", "find", 1);
+        total.add(&one);
+        total.record("new.d", "find", 1);
+        assert!(total.is_overfull() && total.of("new.c").is_none() && total.of("new.d").is_none());
+        total.remove_dropped(|namespace| namespace == "old.c7");
+        total.add(&one);
+        let names: Vec<&str> = total.sorted().iter().map(|entry| entry.0).collect();
+        assert!(!total.is_overfull() && names == ["new.c", "old.c7"], "{names:?}");
     }
 
     #[test]

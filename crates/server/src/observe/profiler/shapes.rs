@@ -1,8 +1,8 @@
 //! Slow operations by query shape: the shape without values, times, and a suggested index: first equality fields, then
 //! sort fields, then range fields.
 //!
-//! Only slow operations are stored, so fast operations cost nothing. Shapes beyond a limit are only
-//! counted.
+//! Only slow operations are stored, so fast operations cost nothing. Beyond a limit, a new shape
+//! replaces the shape that was seen least recently.
 
 use super::Entry;
 use crate::process::logging::now_millis;
@@ -26,13 +26,17 @@ pub(crate) struct Shapes(Mutex<ShapeTable>);
 #[derive(Default)]
 struct ShapeTable {
     shapes: HashMap<(String, &'static str, Vec<u8>), Sums>,
-    /// Operations that were only counted.
+    /// Operations of replaced shapes.
     left_out: i64,
+    /// Operations of all shapes.
+    seen: u64,
 }
 
 /// Sums over the operations of a shape.
 #[derive(Clone, Default)]
 struct Sums {
+    /// Number of the latest operation among all operations.
+    seen: u64,
     count: i64,
     micros: i64,
     micros_max: i64,
@@ -61,13 +65,17 @@ impl Shapes {
         let mut table = self.0.lock();
         let key = (text("ns").unwrap_or("").to_string(), command, shape.view().bytes().to_vec());
         if table.shapes.len() >= SHAPES_MAX && !table.shapes.contains_key(&key) {
-            table.left_out += 1;
-            return;
+            let oldest = table.shapes.iter().min_by_key(|(_, sums)| sums.seen).map(|(key, _)| key.clone());
+            let replaced = oldest.and_then(|oldest| table.shapes.remove(&oldest));
+            table.left_out += replaced.map_or(0, |sums| sums.count);
         }
+        table.seen += 1;
+        let seen = table.seen;
         let sums = table
             .shapes
             .entry(key)
             .or_insert_with(|| Sums { index: index_for(parts.filter, parts.sort), ..Sums::default() });
+        sums.seen = seen;
         sums.count += 1;
         sums.micros = sums.micros.saturating_add(micros);
         sums.micros_max = sums.micros_max.max(micros);
@@ -342,6 +350,12 @@ mod tests {
         }
         let table = shapes.0.lock();
         assert_eq!((table.shapes.len(), table.left_out), (SHAPES_MAX, 14));
+        let has = |number: usize| {
+            let filter = format!("{{filter: {{a{number}: '?'}}}}");
+            let shape = parse(&filter).unwrap().view().bytes().to_vec();
+            table.shapes.contains_key(&("d.c".to_string(), "find", shape))
+        };
+        assert!(!has(6) && has(7) && has(SHAPES_MAX + 6), "a new shape replaces the oldest");
         let sums = table.shapes.values().next().unwrap();
         assert_eq!((sums.count, sums.micros, sums.docs_examined, sums.returned), (2, 6000, 200, 2));
         assert!(sums.index.is_some());
