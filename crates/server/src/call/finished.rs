@@ -128,7 +128,7 @@ impl Finished<'_> {
     fn of_command(&self) -> Entry {
         let mut out = Builder::new();
         out.append(c"op", kind(self.command.name)).append(c"ns", &self.namespace());
-        self.append_command(&mut out, || redact::without(self.command, self.request.body));
+        self.append_command(&mut out, || self.with_first_statement());
         let operation = self.state.activity.operation();
         if self.command.continues_cursor && !self.has_secrets() {
             let command = operation.as_ref().and_then(|used| used.operation.originating_command());
@@ -152,6 +152,24 @@ impl Finished<'_> {
         }
         let plan = operation.and_then(|used| used.operation.plan_summary());
         self.finish(out, plan.as_deref(), self.took)
+    }
+
+    /// Returns the command without secrets, with the first statement of an update or delete. Drivers send
+    /// the statements beside the command.
+    fn with_first_statement(&self) -> DocumentBuf {
+        let command = redact::without(self.command, self.request.body);
+        let (name, list) = match self.command.name {
+            "update" => ("updates", c"updates"),
+            "delete" => ("deletes", c"deletes"),
+            _ => return command,
+        };
+        let beside = self.request.sequences.iter().find(|sequence| sequence.name == name);
+        let Some(first) = beside.and_then(|sequence| sequence.documents.iter().next()) else {
+            return command;
+        };
+        let mut out = Builder::new();
+        out.append_all(command.view()).begin_array(list).push(first).end();
+        out.finish()
     }
 
     fn of_statement(&self, note: &Note) -> Entry {

@@ -265,6 +265,41 @@ fn slow_queries_are_grouped_by_shape_with_an_index() {
 }
 
 #[test]
+fn statements_beside_their_command_have_a_shape() {
+    let server = server_of(Settings::default());
+    let mut client = LocalConnection::new(&server);
+    let mut run = |command: &str| client.command(parse(command).unwrap().view()).unwrap();
+    run("{insert: 'c', documents: [{a: 1}, {a: 2}, {a: 3}], $db: 'd'}");
+    // Every operation counts as slow, and the database d has no profiler setting.
+    run("{profile: 0, slowms: -1, $db: 'other'}");
+    for (name, list, statement) in [
+        ("update", "updates", "{q: {a: 1}, u: {b: 'secret'}}"),
+        ("delete", "deletes", "{q: {a: 1}, limit: 0}"),
+    ] {
+        let body = parse(&format!("{{{name}: 'c', $db: 'd'}}")).unwrap();
+        let (other, statement, name_and_zero) = (statement, parse(statement).unwrap(), format!("{list}\0"));
+        // Two statements, of which the first counts.
+        let other = parse(&other.replace('a', "z")).unwrap();
+        let documents = [statement.view().bytes(), other.view().bytes()].concat();
+        let length = ((4 + name_and_zero.len() + documents.len()) as i32).to_le_bytes();
+        let list = [&length, name_and_zero.as_bytes(), &documents].concat();
+        let sections: [&[u8]; 4] = [&[0], body.view().bytes(), &[1], &list];
+        let mut out = Vec::new();
+        assert!(client.frame(&wire::message::encode_sections(1, 0, &sections), &mut out));
+        let reply = wire::message::document(&out).unwrap();
+        assert!(reply.view().get("writeErrors").is_none(), "{}", reply.view());
+    }
+    let (_, text) = get(&server, "/slow");
+    for name in ["update", "delete"] {
+        let expected =
+            format!("\"command\":\"{name}\",\"shape\":{{\"filter\":{{\"a\":\"?\"}}}},\"count\":1,");
+        let shape = text.split("{\"ns\":\"d.c\",").find(|shape| shape.starts_with(&expected));
+        assert!(shape.is_some_and(|shape| shape.contains("\"index\":{\"a\":1}")), "{name}: {text}");
+    }
+    assert!(!text.contains("secret"), "{text}");
+}
+
+#[test]
 fn mutated_requests_are_harmless() {
     let server = guarded();
     let random = base::random::Random::new(7);
