@@ -156,6 +156,11 @@ def open_page(vellum, folder, page):
             backgrounds[name] = seen["paper"]
         check_facts(seen["facts"], {"Address": address(server), "Data": "in memory", "Replica set": "none", "Durability": "memory"})
         check_history(page, server)
+        show_a_front(page)
+        ask_a_slow_server(page)
+        page.open("about:blank", 1280, 900)
+        page.open(server.url, 1280, 900)
+        wait_until(page, "document.querySelectorAll('#collections tbody tr').length === 2", "no figures")
         assert backgrounds["1280"] != backgrounds["dark"], "dark and light look the same"
         assert page.evaluate("location.hash") == "", "the token is still in the address"
         assert set(rows(page, "collections", 0)) == {"shop.orders", "shop.people"}, rows(page, "collections", 0)
@@ -238,6 +243,35 @@ def sort_slow(page):
     assert page.evaluate("document.querySelector('#slow th[aria-sort]').ariaSort") == "ascending"
 
 
+def show_a_front(page):
+    """Shows the figures that a front over PostgreSQL has, and a collection with a line separator in its name."""
+    page.evaluate("""{
+      const real = fetch;
+      window.fetch = async (path, options) => {
+        const answer = await real(path, options);
+        if (path !== "/metrics") return answer;
+        const text = (await answer.text()).replace('durability="memory"', 'durability="store"').replaceAll('"orders"', '"or\u2028ders"');
+        return new Response(text.replace(/^vellum_(data_bytes|collection_(storage|index)_bytes)[^\\n]*\\n/gm, ""));
+      };
+    }""")
+    wait_until(page, "document.querySelector('#durability').textContent === 'The store determines the durability.'", "wrong durability")
+    names, stored = rows(page, "collections", 0), rows(page, "collections", 3)
+    assert set(names) == {"shop.or\u2028ders", "shop.people"} and set(stored) == {"–"}, (names, stored)
+    tiles = page.evaluate("[...document.querySelectorAll('.tile dt')].map(each => each.textContent)")
+    assert "Memory" in tiles and "Data" not in tiles, tiles
+    assert page.evaluate("document.querySelector('#trouble').checkVisibility()") is False
+    assert not any(word in page.evaluate("document.body.innerText") for word in ["undefined", "NaN"])
+
+
+def ask_a_slow_server(page):
+    """Checks that requests wait for the responses of the requests before."""
+    page.evaluate("window.asked = 0; window.fetch = () => { window.asked++; return new Promise(() => {}); }")
+    wait_until(page, "window.asked >= 4", "the page asks nothing")
+    # Longer than the interval of the requests.
+    time.sleep(2.5)
+    assert page.evaluate("window.asked") == 4, page.evaluate("window.asked")
+
+
 def end_operation(page, server, folder):
     """Ends a waiting command by its button; its client gets the error."""
     client = Client(server.uri)
@@ -300,6 +334,22 @@ def log_in(vellum, folder, page):
         assert b"vellum_info{" in urllib.request.urlopen(request).read()
 
 
+def log_in_as_reader(vellum, page):
+    """Checks that a user without the privilege serverStatus sees the other parts."""
+    with tempfile.TemporaryDirectory() as data:
+        with Server(vellum, "--data", data) as server:
+            Client(server.uri).run(createUser="reader", pwd="secret", roles=["read"], **{"$db": "admin"})
+        with Server(vellum, "--data", data, "--auth") as server:
+            page.open("about:blank", 1280, 900)
+            page.open(server.url, 1280, 900)
+            wait_until(page, "document.querySelector('#login').checkVisibility()", "the login form is missing")
+            page.evaluate("""(() => { const form = document.querySelector('#login form');
+                form.user.value = 'reader'; form.password.value = 'secret'; form.requestSubmit(); })()""")
+            wait_until(page, "Boolean(document.querySelector('#running tbody'))", "no running operations")
+            seen = page.evaluate(STATE)
+            assert not seen["trouble"] and seen["headings"] == ["Operations running now", "Slow queries"], seen
+
+
 def main(vellum, folder):
     # A hanging browser must not block the tests.
     signal.alarm(SECONDS_MAX)
@@ -310,6 +360,7 @@ def main(vellum, folder):
         open_disk(vellum, folder, page)
         open_from_log(vellum, page)
         log_in(vellum, folder, page)
+        log_in_as_reader(vellum, page)
     print(json.dumps({"pages": "look right", "screenshots": str(folder)}))
 
 
