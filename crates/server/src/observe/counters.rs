@@ -183,6 +183,10 @@ pub(crate) struct Process {
     pub(crate) reclaims: Option<i64>,
     /// Major page faults.
     pub(crate) faults: Option<i64>,
+    /// Context switches of all threads while they waited.
+    pub(crate) voluntary_switches: Option<i64>,
+    /// Other context switches of all threads.
+    pub(crate) involuntary_switches: Option<i64>,
 }
 
 impl Process {
@@ -194,6 +198,42 @@ impl Process {
         let stat: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
         let number = |at: usize| stat.get(at).and_then(|text| text.parse::<i64>().ok());
         let micros = |at: usize| number(at).map(|ticks| ticks * (1_000_000 / TICKS_PER_SECOND));
-        Process { user_micros: micros(11), system_micros: micros(12), reclaims: number(7), faults: number(9) }
+        let switches = context_switches();
+        Process {
+            user_micros: micros(11),
+            system_micros: micros(12),
+            reclaims: number(7),
+            faults: number(9),
+            voluntary_switches: switches.map(|(voluntary, _)| voluntary),
+            involuntary_switches: switches.map(|(_, involuntary)| involuntary),
+        }
+    }
+}
+
+/// Returns the voluntary and other context switches of all threads, ended threads included.
+#[cfg(unix)]
+fn context_switches() -> Option<(i64, i64)> {
+    use nix::sys::resource::{UsageWho, getrusage};
+    let usage = getrusage(UsageWho::RUSAGE_SELF).ok()?;
+    Some((usage.voluntary_context_switches(), usage.involuntary_context_switches()))
+}
+
+#[cfg(not(unix))]
+fn context_switches() -> Option<(i64, i64)> {
+    None
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn context_switches_of_all_threads_count() {
+        const SLEEPS: i64 = 20;
+        let switches = || Process::now().voluntary_switches.unwrap();
+        let before = switches();
+        let sleep = || (0..SLEEPS).for_each(|_| std::thread::sleep(std::time::Duration::from_millis(1)));
+        std::thread::spawn(sleep).join().unwrap();
+        assert!(switches() - before >= SLEEPS);
     }
 }

@@ -119,15 +119,11 @@ fn extra_info(reply: &mut Builder) {
     reply.append_optional(c"page_reclaims", process.reclaims);
     reply.append_optional(c"page_faults", process.faults);
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    for (name, line) in [
-        ("maximum_resident_set_kb", "VmHWM:"),
-        ("voluntary_context_switches", "voluntary_ctxt_switches:"),
-        ("involuntary_context_switches", "nonvoluntary_ctxt_switches:"),
-    ] {
-        let found = status.lines().find_map(|text| text.strip_prefix(line));
-        let count = found.and_then(|text| text.split_whitespace().next()?.parse::<i64>().ok());
-        reply.append_optional(FieldName::literal(name), count);
-    }
+    let resident = status.lines().find_map(|text| text.strip_prefix("VmHWM:"));
+    let kilobytes = resident.and_then(|text| text.split_whitespace().next()?.parse::<i64>().ok());
+    reply.append_optional(c"maximum_resident_set_kb", kilobytes);
+    reply.append_optional(c"voluntary_context_switches", process.voluntary_switches);
+    reply.append_optional(c"involuntary_context_switches", process.involuntary_switches);
 }
 
 /// Appends the time of commands by kind: reads, writes, others.
@@ -278,6 +274,8 @@ fn vellum(server: &Server, reply: &mut Builder) {
     reply.append(c"durability", server.durability());
     if settings.shared {
         members(&server.database, reply);
+        reply.begin_document(c"journal").append(c"syncs", counted.syncs as i64).end();
+        return;
     }
     reply.begin_document(c"journal");
     reply.append(c"commits", counted.commits as i64).append(c"syncs", counted.syncs as i64);
