@@ -7,6 +7,7 @@
 
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::process::{self, StopSignal};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -30,8 +31,9 @@ pub(crate) fn unfinished(directory: &Path) -> PathBuf {
 
 /// Runs the scripts if the data directory is new.
 ///
-/// Errors: an unreadable folder, scripts of another kind, no mongosh, a failed script now or at an earlier start.
-pub(crate) fn run(config: &Config) -> Result<(), Failure> {
+/// Errors: an unreadable folder, scripts of another kind, no mongosh, a failed or stopped script now or at an earlier
+/// start.
+pub(crate) fn run(config: &Config, signal: &StopSignal) -> Result<(), Failure> {
     let (Some(folder), Some(disk)) = (&config.init_scripts, &config.disk) else { return Ok(()) };
     let option = config.option_name("--init-scripts", "VELLUM_INIT_SCRIPTS");
     let failed = |why: String| Failure::of_options(format!("{option} {}: {why}", folder.display()));
@@ -55,8 +57,12 @@ pub(crate) fn run(config: &Config) -> Result<(), Failure> {
     std::fs::create_dir_all(&disk.directory).map_err(at_mark)?;
     std::fs::write(&unfinished, "").map_err(at_mark)?;
     let ran = start(config).map_err(|why| format!("the scripts' server: {why}")).and_then(|(server, uri)| {
-        let ran = scripts.iter().try_for_each(|script| run_one(&shell, &uri, script));
+        let ran = scripts.iter().try_for_each(|script| run_one(&shell, &uri, script, signal));
         ran.and(stop(server))
+    });
+    let ran = ran.map_err(|why| match signal.is_received() {
+        true => "a signal stopped the scripts".to_string(),
+        false => why,
     });
     if ran.is_err() && !is_new(config) {
         return ran.map_err(|why| failed(format!("{why}; {}", partial())));
@@ -133,13 +139,24 @@ fn start(config: &Config) -> Result<(Child, String), String> {
     }
 }
 
-fn run_one(shell: &Path, uri: &str, script: &Path) -> Result<(), String> {
+/// Runs a script. The signal ends it with all its processes, which form a group.
+fn run_one(shell: &Path, uri: &str, script: &Path, signal: &StopSignal) -> Result<(), String> {
     log::info!("--init-scripts: running {}", script.display());
     let database = std::env::var(DATABASE).unwrap_or_default();
     let mut command = Command::new(shell);
     command.arg("--quiet").arg(format!("{uri}{database}")).arg(script).stdin(Stdio::null());
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
     // Standard output and standard error have log and connection string.
-    let output = command.output().map_err(|error| format!("{}: {error}", shell.display()))?;
+    let spawned = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let output = spawned.and_then(|child| {
+        let leader = child.id();
+        signal.set_action(move || process::end_group(leader));
+        let output = child.wait_with_output();
+        signal.set_action(|| {});
+        output
+    });
+    let output = output.map_err(|error| format!("{}: {error}", shell.display()))?;
     for line in String::from_utf8_lossy(&output.stdout).lines() {
         log::info!("{}: {line}", script.display());
     }

@@ -14,9 +14,9 @@
 //! SIGHUP reopens the log and reads certificates again. SIGUSR1 begins a new log file. Neither ends
 //! the server.
 //!
-//! The server crate handles SIGTERM and SIGINT. This module handles only a second one: it ends the
-//! process without waiting for running commands and the last checkpoint. The next start replays the
-//! journal.
+//! The first SIGTERM or SIGINT triggers the action of [`StopSignal`]: during the start it ends scripts, later it stops
+//! the server. A second one ends the process without waiting for running commands and the last checkpoint. The next
+//! start replays the journal.
 //!
 //! `mongod --fork` starts the process again in a new session. It exits when clients can connect to the new process.
 
@@ -26,7 +26,7 @@ use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use storage::threads;
 
 /// Mount point of control groups, and the file with the groups of this process.
@@ -123,22 +123,73 @@ pub(crate) fn raise_descriptor_limit() -> Option<usize> {
 #[cfg(unix)]
 const ENDED_BY: i32 = 128;
 
+/// The first stop signal, and the action that it triggers.
+#[derive(Default)]
+pub(crate) struct StopSignal(Mutex<StopState>);
+
+#[derive(Default)]
+struct StopState {
+    is_received: bool,
+    action: Option<Box<dyn Fn() + Send>>,
+}
+
+impl StopSignal {
+    fn state(&self) -> MutexGuard<'_, StopState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns true after the signal.
+    pub(crate) fn is_received(&self) -> bool {
+        self.state().is_received
+    }
+
+    /// Replaces the action. An earlier signal triggers it at once, so that no signal is lost.
+    pub(crate) fn set_action(&self, action: impl Fn() + Send + 'static) {
+        let mut state = self.state();
+        if state.is_received {
+            action();
+        }
+        state.action = Some(Box::new(action));
+    }
+
+    /// Triggers the action. Returns false for the second signal.
+    #[cfg_attr(not(unix), allow(dead_code, reason = "other systems lack these signals"))]
+    fn receive(&self) -> bool {
+        let mut state = self.state();
+        let is_first = !std::mem::replace(&mut state.is_received, true);
+        if let Some(action) = state.action.as_ref().filter(|_| is_first) {
+            action();
+        }
+        is_first
+    }
+}
+
+/// Ends a process and its children. They may have ended already.
+pub(crate) fn end_group(leader: u32) {
+    #[cfg(unix)]
+    if let Ok(leader) = i32::try_from(leader) {
+        let _ =
+            nix::sys::signal::killpg(nix::unistd::Pid::from_raw(leader), nix::sys::signal::Signal::SIGTERM);
+    }
+}
+
 /// Handles signals from now on, also during the recovery of the data directory.
 #[cfg(unix)]
-pub(crate) fn watch_signals(tls: Option<Arc<Tls>>) -> io::Result<()> {
+pub(crate) fn watch_signals(tls: Option<Arc<Tls>>) -> io::Result<Arc<StopSignal>> {
     use server::logging;
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
     let mut signals = signal_hook::iterator::Signals::new([SIGHUP, SIGUSR1, SIGTERM, SIGINT])?;
+    let stop = Arc::<StopSignal>::default();
+    let received = stop.clone();
     storage::threads::spawn("vellum-signals", None, move || {
-        let mut is_stopping = false;
         for signal in signals.forever() {
             if matches!(signal, SIGTERM | SIGINT) {
-                if is_stopping {
+                log::info!("{}: stopping", if signal == SIGINT { "SIGINT" } else { "SIGTERM" });
+                if !received.receive() {
                     log::warn!(c = "CONTROL"; "second stop signal: exiting at once; the next start recovers \
                      from the journal");
                     std::process::exit(ENDED_BY + signal);
                 }
-                is_stopping = true;
                 continue;
             }
             let done = match signal {
@@ -164,13 +215,13 @@ pub(crate) fn watch_signals(tls: Option<Arc<Tls>>) -> io::Result<()> {
             }
         }
     })?;
-    Ok(())
+    Ok(stop)
 }
 
 /// Other systems lack these signals.
 #[cfg(not(unix))]
-pub(crate) fn watch_signals(_: Option<Arc<Tls>>) -> io::Result<()> {
-    Ok(())
+pub(crate) fn watch_signals(_: Option<Arc<Tls>>) -> io::Result<Arc<StopSignal>> {
+    Ok(Arc::default())
 }
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
@@ -293,6 +344,21 @@ mod tests {
     fn the_option_has_precedence() {
         let limit = memory_limit(Some(5)).unwrap();
         assert_eq!((limit.bytes, limit.from.as_str()), (5, "--memory-limit"));
+    }
+
+    #[test]
+    fn a_stop_signal_triggers_later_actions_too() {
+        let (stop, done) = (StopSignal::default(), Arc::<Mutex<Vec<&str>>>::default());
+        let action = |name| {
+            let done = done.clone();
+            move || done.lock().unwrap().push(name)
+        };
+        stop.set_action(action("scripts"));
+        assert!(!stop.is_received() && done.lock().unwrap().is_empty());
+        assert!(stop.receive() && stop.is_received());
+        stop.set_action(action("server"));
+        assert!(!stop.receive(), "the second one");
+        assert_eq!(*done.lock().unwrap(), ["scripts", "server"]);
     }
 
     #[test]

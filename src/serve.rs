@@ -35,12 +35,15 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
     if config.repair {
         return crate::failure::repair(&config).map_err(|why| Failure::new(Kind::Data, why));
     }
-    process::watch_signals(config.settings.tls.clone())
+    let stop = process::watch_signals(config.settings.tls.clone())
         .map_err(|error| Failure::new(Kind::Other, format!("cannot watch for signals: {error}")))?;
     let mut config = config;
     config.settings.data = config.disk.as_ref().map(|disk| disk.directory.clone());
     check_disk(&mut config)?;
-    init_scripts::run(&config)?;
+    init_scripts::run(&config, &stop)?;
+    if stop.is_received() {
+        return Ok(());
+    }
     let is_new = init_scripts::is_new(&config);
     let descriptor_limit = process::raise_descriptor_limit()
         .filter(|descriptor_limit| *descriptor_limit < config.settings.connections_max);
@@ -86,6 +89,8 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
         database.lower_build_memory(limit.bytes / BUILD_SHARE);
     }
     let server = Arc::new(Server::new(config.settings.clone(), database.clone()).map_err(unopened)?);
+    let stopped = Arc::downgrade(&server);
+    stop.set_action(move || _ = stopped.upgrade().map(|server| server.stop()));
     set_parameters(&server, &[("maxSnapshotHistoryBytes".to_owned(), history_bytes(&config).to_string())])?;
     set_parameters(&server, &config.parameters)?;
     if let Some(user) = config.first_user.as_ref().filter(|_| is_new) {
@@ -99,7 +104,10 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
         stop_with_parent(server.clone())
             .map_err(|error| Failure::new(Kind::Other, format!("--parent-pipe: {error}")))?;
     }
-    let served = server::serve(&server, |address| announce(address, &config, start, &server));
+    let served = match stop.is_received() {
+        true => Ok(()),
+        false => server::serve(&server, |address| announce(address, &config, start, &server)),
+    };
     let served = served.map_err(|error| Failure::new(Kind::Address, listen_error(&error, bind, port)));
     if config.settings.strict {
         print_strict_report(&database);

@@ -1,7 +1,10 @@
 //! Scripts that initialize a new data directory, run by a fake shell that records its arguments. tests/packages/run
 //! --only containers runs some with the real mongosh.
 
+use crate::requests::until;
 use crate::server::Scratch;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -21,7 +24,7 @@ impl Folder {
         let noted = scratch.join("noted");
         let text = format!(
             "#!/bin/sh\n'{program}' ping \"$2\" >/dev/null || exit 9\necho \"${{2##*/}} ${{3##*/}}\" >> '{}'\n\
-             case $3 in *bad.js) echo 'no such thing' >&2; exit 3;; esac\n",
+             case $3 in *bad.js) echo 'no such thing' >&2; exit 3;; *endless.js) sleep 20;; esac\n",
             noted.display()
         );
         fs::write(&shell, text).unwrap();
@@ -36,18 +39,23 @@ impl Folder {
         fs::read_to_string(self.scratch.join("noted")).unwrap_or_default()
     }
 
-    /// Starts a server that ends at once. Returns whether it served, and its output.
-    fn serve(&self, path: &Path) -> (bool, String) {
-        let output = Command::new(env!("CARGO_BIN_EXE_vellum"))
+    /// Returns a server that ends at once.
+    fn command(&self, path: &Path) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_vellum"));
+        command
             .args(["--port", "0", "--parent-pipe", "--data"])
             .arg(self.scratch.join("data"))
             .arg("--init-scripts")
             .arg(self.scratch.join("scripts"))
             .env("PATH", format!("{}:/usr/bin:/bin", path.display()))
             .env("MONGO_INITDB_DATABASE", "shop")
-            .stdin(Stdio::null())
-            .output()
-            .unwrap();
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Starts a server that ends at once. Returns whether it served, and its output.
+    fn serve(&self, path: &Path) -> (bool, String) {
+        let output = self.command(path).output().unwrap();
         let text = [output.stdout, output.stderr].concat();
         (output.status.success(), String::from_utf8(text).unwrap())
     }
@@ -84,4 +92,20 @@ fn unusable_scripts_are_reported_before_the_server_listens() {
 fn a_folder_without_scripts_changes_nothing() {
     let folder = Folder::new("init-empty", &[]);
     assert!(folder.serve(Path::new("/nowhere")).0);
+}
+
+#[test]
+fn a_signal_stops_the_scripts_and_the_start() {
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let folder = Folder::new("init-stopped", &["1-endless.js", "2.js"]);
+        let mut command = folder.command(&folder.scratch);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        until("the script runs", || !folder.noted().is_empty());
+        kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), signal).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let (printed, errors) =
+            (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+        assert!(printed.is_empty() && errors.contains("a signal stopped the scripts"), "{printed}{errors}");
+        assert_eq!((folder.noted().as_str(), output.status.code()), ("shop 1-endless.js\n", Some(2)));
+    }
 }

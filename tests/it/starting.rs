@@ -291,6 +291,20 @@ fn a_second_signal_ends_the_server_at_once() {
 }
 
 #[test]
+fn the_first_signal_stops_a_server_that_has_just_started() {
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        let mut server = Started::new(&mut vellum(FREE));
+        server.signal(signal);
+        let mut status = None;
+        until("its end", || {
+            status = server.child.try_wait().unwrap();
+            status.is_some()
+        });
+        assert_eq!(status.and_then(|status| status.code()), Some(0));
+    }
+}
+
+#[test]
 fn the_lab_is_a_separate_program() {
     let scratch = Scratch::new("lab");
     // A program that this process writes is busy while another thread starts a process.

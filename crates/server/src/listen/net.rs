@@ -57,8 +57,9 @@ const SHUTDOWN_WAIT: Duration = Duration::from_millis(500);
 /// Time that a shutdown waits for interrupted operations.
 const INTERRUPTED_WAIT: Duration = Duration::from_secs(2);
 
-/// Listens and serves until [`Server::stop`], SIGINT or SIGTERM. Calls `ready` with the address
-/// when clients can connect.
+/// Listens and serves until [`Server::stop`]. Calls `ready` with the address when clients can connect.
+///
+/// The program handles signals, since they may come before this call. Only Ctrl-C on Windows is handled here.
 ///
 /// Errors: startup errors, usually an address in use.
 pub fn serve(server: &Arc<Server>, ready: impl FnOnce(SocketAddr)) -> io::Result<()> {
@@ -123,7 +124,6 @@ async fn listen(server: &Arc<Server>, ready: impl FnOnce(SocketAddr)) -> io::Res
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     let listener = socket.listen(BACKLOG)?;
-    let terminated = termination()?;
     let address = listener.local_addr()?;
     server.database.set_host(format!("{}:{}", host_name(), address.port()));
     if let Some(set) = server.set() {
@@ -142,38 +142,16 @@ async fn listen(server: &Arc<Server>, ready: impl FnOnce(SocketAddr)) -> io::Res
         true => Poll::Ready(()),
         false => Poll::Pending,
     });
-    let signalled = async {
-        // Awaited outside of the macro, which does not evaluate its arguments if the level is off.
-        let signal = terminated.await;
-        log::info!("{signal}: stopping");
+    let interrupted = async {
+        if cfg!(unix) || tokio::signal::ctrl_c().await.is_err() {
+            pending::<()>().await;
+        }
+        log::info!("SIGINT: stopping");
     };
-    race(accept(&listener, server), race(stopped, signalled)).await;
+    race(accept(&listener, server), race(stopped, interrupted)).await;
     drop(listener);
     finish_replies(server).await;
     Ok(())
-}
-
-/// Waits for a termination signal. Returns its name. The handlers are installed when the function
-/// returns.
-fn termination() -> io::Result<impl Future<Output = &'static str>> {
-    #[cfg(unix)]
-    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
-    Ok(async move {
-        let interrupted = async {
-            match tokio::signal::ctrl_c().await {
-                Ok(()) => "SIGINT",
-                Err(_) => pending().await,
-            }
-        };
-        #[cfg(unix)]
-        let terminated = async {
-            terminate.recv().await;
-            "SIGTERM"
-        };
-        #[cfg(not(unix))]
-        let terminated = pending();
-        race(interrupted, terminated).await
-    })
 }
 
 /// Waits for current replies and interrupts slow operations.
