@@ -102,7 +102,7 @@ fn find_shell() -> Option<PathBuf> {
 /// Starts a server on the same data. Returns it with its connection string.
 fn start(config: &Config) -> Result<(Child, String), String> {
     let disk = config.disk.as_ref().ok_or("no data directory")?;
-    let mut command = Command::new(std::env::current_exe().map_err(|error| error.to_string())?);
+    let mut command = process::own_program().map_err(|error| error.to_string())?;
     command
         .args([
             "serve",

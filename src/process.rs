@@ -300,6 +300,15 @@ pub(crate) fn ready() {
     }
 }
 
+/// Returns a command that runs this program with Vellum's options, also if its file has the name mongod.
+pub(crate) fn own_program() -> io::Result<Command> {
+    #[cfg_attr(not(unix), allow(unused_mut, reason = "other systems cannot set the name"))]
+    let mut command = Command::new(std::env::current_exe()?);
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::arg0(&mut command, "vellum");
+    Ok(command)
+}
+
 /// Starts the background process. Returns when it is ready or has ended.
 pub(crate) fn start_child(words: &[OsString]) -> ExitCode {
     let mut out = io::stdout();
@@ -308,8 +317,7 @@ pub(crate) fn start_child(words: &[OsString]) -> ExitCode {
         let _ = writeln!(out, "{text}").and_then(|()| out.flush());
     };
     print("about to fork child process, waiting until server is ready for connections.".to_string());
-    let spawned = std::env::current_exe().and_then(|program| {
-        let mut again = Command::new(program);
+    let spawned = own_program().and_then(|mut again| {
         again.arg("mongod").args(words).env(CHILD, "1");
         again.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()
     });

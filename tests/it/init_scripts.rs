@@ -109,3 +109,30 @@ fn a_signal_stops_the_scripts_and_the_start() {
         assert_eq!((folder.noted().as_str(), output.status.code()), ("shop 1-endless.js\n", Some(2)));
     }
 }
+
+#[test]
+fn a_program_named_mongod_runs_scripts_in_the_background() {
+    let folder = Folder::new("init-mongod", &["1.js"]);
+    // A hard link instead of a copy: a file that is still open for writing cannot run.
+    let program = folder.scratch.join("mongod");
+    fs::hard_link(env!("CARGO_BIN_EXE_vellum"), &program).unwrap();
+    fs::create_dir(folder.scratch.join("data")).unwrap();
+    let path = |name: &str| folder.scratch.join(name);
+    let output = Command::new(&program)
+        .args(["--fork", "--port", "0", "--dbpath"])
+        .arg(path("data"))
+        .arg("--logpath")
+        .arg(path("log"))
+        .arg("--pidfilepath")
+        .arg(path("pid"))
+        .env("PATH", format!("{}:/usr/bin:/bin", folder.scratch.display()))
+        .env("MONGO_INITDB_DATABASE", "shop")
+        .env("VELLUM_INIT_SCRIPTS", path("scripts"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}: {}", fs::read_to_string(path("log")).unwrap_or_default());
+    let pid = fs::read_to_string(path("pid")).unwrap();
+    kill(Pid::from_raw(pid.trim().parse().unwrap()), Signal::SIGTERM).unwrap();
+    until("the server's end", || !path("pid").exists());
+    assert_eq!(folder.noted(), "shop 1.js\n");
+}
