@@ -55,7 +55,7 @@ pub(crate) fn expand(
     if let Some(file) = typed_value(&words, "config").or(named) {
         let file = PathBuf::from(file);
         for option in from_file(&file, &options)? {
-            if !lower.iter().any(|known| known.name == option.name) {
+            if !lower.iter().any(|known| known.overrides(&option)) {
                 lower.push(option);
             }
         }
@@ -73,6 +73,14 @@ pub(crate) fn expand(
 }
 
 impl LowerOption {
+    /// Returns true if the other option, of lower precedence, has no effect: the same one, or the opposite of a flag
+    /// that is on.
+    fn overrides(&self, other: &LowerOption) -> bool {
+        let is_opposite =
+            matches!((self.name.as_str(), other.name.as_str()), ("auth", "no-auth") | ("no-auth", "auth"));
+        self.name == other.name || is_opposite && self.word.is_some()
+    }
+
     fn value(&self) -> OsString {
         let word = self.word.clone().unwrap_or_default();
         let text = word.to_string_lossy();
@@ -264,6 +272,24 @@ mod tests {
         let named = expanded("vellum", &[("VELLUM_CONFIG", &path.display().to_string())]).unwrap();
         assert!(named.contains("--port=5"), "{named}");
         std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn the_environment_decides_about_logins_before_the_file() {
+        for (in_file, variable, expected) in [
+            ("no-auth = true", ("VELLUM_AUTH", "true"), "--auth"),
+            ("auth = true", ("VELLUM_NO_AUTH", "true"), "--no-auth"),
+            ("auth = true", ("VELLUM_NO_AUTH", "false"), "--auth"),
+            ("no-auth = true", ("VELLUM_AUTH", "false"), "--no-auth"),
+            ("auth = true", ("VELLUM_AUTH", "false"), ""),
+        ] {
+            let path = file("logins", in_file);
+            let line = format!("vellum --config={}", path.display());
+            let found = expanded(&line, &[variable]).unwrap();
+            let words: Vec<_> = found.split(' ').filter(|word| word.ends_with("auth")).collect();
+            assert_eq!(words.join(" "), expected, "{in_file}, {variable:?}");
+            std::fs::remove_file(path).unwrap();
+        }
     }
 
     #[test]
