@@ -54,8 +54,7 @@ fn prepare(words: &[OsString]) -> Result<Option<Options>, String> {
     if let Some((_, path)) = given.iter().find(|(name, _)| *name == "config") {
         let text = std::fs::read_to_string(path)
             .map_err(|error| format!("Error reading config file {path}: {error}"))?;
-        let lower = options::parse_file(&text)?;
-        given.extend(lower.into_iter().filter(|(name, _)| *name != "config"));
+        options::add_file(&mut given, options::parse_file(&text)?);
     }
     Ok(Some(Options(given)))
 }

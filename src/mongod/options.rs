@@ -75,6 +75,24 @@ pub(super) fn parse_file(text: &str) -> Result<Vec<ParsedOption>, String> {
     Ok(given)
 }
 
+/// Options that contradict each other.
+const OPPOSITES: &[[&str; 2]] = &[["auth", "noauth"], ["bind_ip", "bind_ip_all"], ["journal", "nojournal"]];
+
+/// Adds the options of a file to the options of the command line, which have precedence.
+pub(super) fn add_file(given: &mut Vec<ParsedOption>, file: Vec<ParsedOption>) {
+    let typed = given.clone();
+    let is_overridden = |option: &ParsedOption| typed.iter().any(|typed| overrides(typed, option));
+    given.extend(file.into_iter().filter(|option| option.0 != "config" && !is_overridden(option)));
+}
+
+fn overrides((name, value): &ParsedOption, (lower, lower_value): &ParsedOption) -> bool {
+    let parameter = |text: &str| text.split('=').next().map(str::to_string);
+    match name == lower {
+        true => *name != "setParameter" || parameter(value) == parameter(lower_value),
+        false => OPPOSITES.iter().any(|pair| pair.contains(name) && pair.contains(lower)),
+    }
+}
+
 fn parse_node(path: &str, value: &Yaml, given: &mut Vec<ParsedOption>) -> Result<(), String> {
     let Yaml::Hash(map) = value else { return parse_leaf(path, value, given) };
     for (key, value) in map {
@@ -223,6 +241,19 @@ mod file_tests {
         ];
         assert_eq!(given.unwrap(), expected.map(|(name, value)| (name, value.to_string())));
         assert_eq!(parse_file("").unwrap(), []);
+    }
+
+    #[test]
+    fn the_command_line_has_precedence() {
+        let words = ["--auth", "--journal", "--bind_ip", "::1", "--setParameter", "a=1", "--port=5"];
+        let typed = parse(&words.map(str::to_string)).unwrap();
+        let text = "security: {authorization: disabled}\nstorage: {journal: {enabled: false}}\n\
+             net: {bindIpAll: true, port: 6, maxIncomingConnections: 7}\nsetParameter: {a: 2, b: 3}\n";
+        let mut given = typed.clone();
+        add_file(&mut given, parse_file(text).unwrap());
+        let added =
+            [("maxConns", "7"), ("setParameter", "b=3")].map(|(name, value)| (name, value.to_string()));
+        assert_eq!(given, [&typed[..], &added[..]].concat());
     }
 
     #[test]

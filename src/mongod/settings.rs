@@ -295,9 +295,14 @@ impl Options {
     fn parameters(&self) -> Result<(Vec<(String, String)>, bool), String> {
         let mut parameters = Vec::new();
         let mut test_commands = false;
+        let mut known = Vec::new();
         for (_, text) in self.0.iter().filter(|(name, _)| *name == "setParameter") {
             let (name, value) =
                 text.split_once('=').ok_or_else(|| format!("Illegal option assignment: \"{text}\""))?;
+            if known.contains(&name) {
+                continue;
+            }
+            known.push(name);
             match (name, value) {
                 ("enableTestCommands", _) => test_commands = matches!(value, "1" | "true"),
                 // Handled with the settings.
@@ -384,6 +389,8 @@ mod tests {
         let found =
             config("--setParameter enableTestCommands=1 --setParameter ttlMonitorSleepSecs=5").unwrap();
         assert!(found.settings.test_commands);
+        let twice = "--setParameter enableTestCommands=0 --setParameter enableTestCommands=1";
+        assert!(!config(twice).unwrap().settings.test_commands, "the first one counts");
         assert_eq!(found.parameters, [("ttlMonitorSleepSecs".to_string(), "5".to_string())]);
         assert!(!config("").unwrap().settings.test_commands);
     }
