@@ -600,6 +600,9 @@ pub(crate) const DISK_OPTIONS: &[&str] = &[
     "repair",
 ];
 
+/// Options that require a PostgreSQL server.
+pub(crate) const POSTGRES_OPTIONS: &[&str] = &["postgres", "postgres-schema"];
+
 /// The engines.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Engine {

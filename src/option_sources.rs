@@ -3,7 +3,7 @@
 //! Precedence: command line, then environment, then file. Each option has one name: `--cache-size`
 //! is `VELLUM_CACHE_SIZE` and `cache-size = "1G"`.
 
-use crate::cli::{DISK_OPTIONS, ServeOptions};
+use crate::cli::{DISK_OPTIONS, POSTGRES_OPTIONS, ServeOptions};
 use clap::error::{ContextKind, ContextValue};
 use clap::{ArgAction, Args, Command};
 use std::ffi::{OsStr, OsString};
@@ -60,11 +60,11 @@ pub(crate) fn expand(
             }
         }
     }
-    // With a typed memory engine, data directories from the environment and the file are ignored.
+    // With a typed memory engine, other places of data in the environment and the file are ignored.
     let in_memory = typed_value(&words, "engine").is_some_and(|engine| engine == "memory");
     lower.retain(|lower| {
         typed_value(&words, &lower.name).is_none()
-            && !(in_memory && DISK_OPTIONS.contains(&lower.name.as_str()))
+            && !(in_memory && [DISK_OPTIONS, POSTGRES_OPTIONS].concat().contains(&lower.name.as_str()))
     });
     let at = if verb.is_some() { 2 } else { 1 }.min(words.len());
     let mut words = words;
@@ -293,8 +293,8 @@ mod tests {
     }
 
     #[test]
-    fn memory_leaves_data_directories_alone() {
-        let environment = [("VELLUM_DATA", "d"), ("VELLUM_PORT", "5")];
+    fn memory_leaves_other_places_of_data_alone() {
+        let environment = [("VELLUM_DATA", "d"), ("VELLUM_POSTGRES", "host=x"), ("VELLUM_PORT", "5")];
         assert_eq!(
             expanded("vellum --engine memory", &environment).unwrap(),
             "vellum --port=5 --engine memory"

@@ -70,15 +70,28 @@ func StartAs(user *url.Userinfo, args ...string) (*Server, error) {
 	return start(user, "", args)
 }
 
+// choosesPlace returns true for an option that chooses the place of the data. Without any of them it is memory, also
+// if the environment names another place.
+func choosesPlace(arg string) bool {
+	name, _, _ := strings.Cut(arg, "=")
+	return slices.Contains([]string{"--config", "--data", "--engine", "--postgres"}, name)
+}
+
 func start(user *url.Userinfo, uriOptions string, args []string) (*Server, error) {
 	program, err := findProgram()
 	if err != nil {
 		return nil, fmt.Errorf("vellum did not start: %w", err)
 	}
 	cmd := exec.Command(program, append([]string{"serve", "--port", "0", "--parent-pipe"}, args...)...)
+	if !slices.ContainsFunc(args, choosesPlace) {
+		cmd.Args = append(cmd.Args, "--engine", "memory")
+	}
+	// Variables of MongoDB's images, perhaps for another server, would require a login.
+	isFirstUser := func(variable string) bool { return strings.HasPrefix(variable, "MONGO_INITDB_ROOT_") }
+	cmd.Env = slices.DeleteFunc(os.Environ(), isFirstUser)
 	if user != nil {
 		password, _ := user.Password()
-		cmd.Env = append(os.Environ(), "MONGO_INITDB_ROOT_USERNAME="+user.Username(), "MONGO_INITDB_ROOT_PASSWORD="+password)
+		cmd.Env = append(cmd.Env, "MONGO_INITDB_ROOT_USERNAME="+user.Username(), "MONGO_INITDB_ROOT_PASSWORD="+password)
 		// The clock is for tests. With users, it is off unless it is requested.
 		isTestCommands := func(arg string) bool { return strings.HasPrefix(arg, "--test-commands") }
 		if !slices.ContainsFunc(args, isTestCommands) {

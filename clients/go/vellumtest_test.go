@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -112,6 +113,34 @@ func TestSnapshotsAndResets(t *testing.T) {
 func TestAFailedStartReturnsTheServersError(t *testing.T) {
 	if _, err := Start("--prot", "1"); err == nil || !strings.Contains(err.Error(), "--prot") {
 		t.Error(err)
+	}
+}
+
+func TestSettingsOfAnotherServerInTheEnvironmentHaveNoEffect(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	t.Setenv("MONGO_INITDB_ROOT_USERNAME", "root")
+	t.Setenv("MONGO_INITDB_ROOT_PASSWORD_FILE", "/nowhere")
+	t.Setenv("VELLUM_DATA", data)
+	t.Setenv("VELLUM_POSTGRES", "host=nowhere.invalid")
+	for _, user := range []*url.Userinfo{nil, url.UserPassword("mine", "secret")} {
+		server, err := StartAs(user)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client, err := mongo.Connect(options.Client().ApplyURI(server.URI))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.Database("test").Collection("c").InsertOne(t.Context(), bson.D{}); err != nil {
+			t.Error(err)
+		}
+		_ = client.Disconnect(t.Context())
+		if err := server.Stop(); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := os.Stat(data); err == nil {
+		t.Error("the data is in the directory of another server")
 	}
 }
 

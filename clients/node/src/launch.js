@@ -7,6 +7,7 @@ const { findBinary } = require("./binary");
 /** Advice for a missing program. */
 const MISSING = `the package @vellum/${process.platform}-${process.arch} is not installed; set VELLUM_BINARY to a program from "cargo build --release"`;
 const STOP_MILLIS = 10_000;
+const PLACES = ["--config", "--data", "--engine", "--postgres"];
 const MESSAGE_MAX = 64 * 1024;
 
 /**
@@ -15,15 +16,20 @@ const MESSAGE_MAX = 64 * 1024;
  */
 function launch({ args = [], port = 0, binary, timeout = 30_000, spawn: spawnOptions = {}, auth } = {}) {
   const command = findBinary(binary);
+  // Without an option for the place of the data it is memory, also if the environment names another place.
+  if (!args.some((arg) => PLACES.includes(arg.split("=")[0]))) args = [...args, "--engine", "memory"];
+  // Variables of MongoDB's images, perhaps for another server, would require a login.
+  const inherited = Object.entries(spawnOptions.env ?? process.env).filter(([name]) => !name.startsWith("MONGO_INITDB_ROOT_"));
+  const env = Object.fromEntries(inherited);
   if (auth) {
-    const firstUser = { MONGO_INITDB_ROOT_USERNAME: auth.user, MONGO_INITDB_ROOT_PASSWORD: auth.password };
-    spawnOptions = { ...spawnOptions, env: { ...(spawnOptions.env ?? process.env), ...firstUser } };
+    Object.assign(env, { MONGO_INITDB_ROOT_USERNAME: auth.user, MONGO_INITDB_ROOT_PASSWORD: auth.password });
     // The clock is for tests. With users, it is off unless it is requested.
     if (!args.some((arg) => arg.startsWith("--test-commands"))) args = [...args, "--test-commands"];
   }
   // Detached: the terminal's Ctrl-C must not end the server, because the teardown of the test runner needs it.
   const child = spawn(command, ["serve", "--port", String(port), "--parent-pipe", ...args], {
     ...spawnOptions,
+    env,
     stdio: ["pipe", "pipe", "pipe"],
     detached: process.platform !== "win32",
     windowsHide: true,

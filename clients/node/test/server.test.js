@@ -135,6 +135,28 @@ test("a failed start rejects with the server's error", async () => {
   await assert.rejects(MongoMemoryServer.create({ binary: { systemBinary: "/nowhere/vellum" } }), /did not start.*VELLUM_BINARY/);
 });
 
+test("settings of another server in the environment have no effect", async (context) => {
+  const folder = fs.mkdtempSync(path.join(os.tmpdir(), "vellum-"));
+  const data = path.join(folder, "data");
+  const others = {
+    MONGO_INITDB_ROOT_USERNAME: "root", MONGO_INITDB_ROOT_PASSWORD_FILE: "/nowhere", VELLUM_DATA: data, VELLUM_POSTGRES: "host=nowhere.invalid",
+  };
+  Object.assign(process.env, others);
+  context.after(() => {
+    for (const name of Object.keys(others)) delete process.env[name];
+    fs.rmSync(folder, { recursive: true });
+  });
+  for (const options of [{}, { spawn: { env: { ...process.env } } }, { auth: { enable: true } }]) {
+    const server = await MongoMemoryServer.create(options);
+    context.after(() => server.stop());
+    const auth = server.auth && { username: server.auth.customRootName, password: server.auth.customRootPwd };
+    const client = await MongoClient.connect(server.getUri(), { auth });
+    context.after(() => client.close());
+    await client.db("test").collection("c").insertOne({});
+  }
+  assert.ok(!fs.existsSync(data));
+});
+
 test("the server ends with a killed parent", async () => {
   const index = path.join(__dirname, "../src/index.js");
   const code = `require(${JSON.stringify(index)}).MongoMemoryServer.create()

@@ -59,6 +59,20 @@ def test_a_failed_start_raises_the_servers_error():
         vellum_db.Server(binary="/nowhere/vellum")
 
 
+def test_settings_of_another_server_in_the_environment_have_no_effect(monkeypatch, tmp_path):
+    monkeypatch.setenv("MONGO_INITDB_ROOT_USERNAME", "root")
+    monkeypatch.setenv("MONGO_INITDB_ROOT_PASSWORD_FILE", "/nowhere")
+    monkeypatch.setenv("VELLUM_DATA", str(tmp_path / "other"))
+    with vellum_db.Server(["--data", tmp_path / "own"]):
+        assert (tmp_path / "own").exists()
+    monkeypatch.setenv("VELLUM_POSTGRES", "host=nowhere.invalid")
+    with vellum_db.Server() as server, pymongo.MongoClient(server.uri) as client:
+        client.test.c.insert_one({"_id": 1})
+    with vellum_db.Server(user=("mine", "secret")) as server, pymongo.MongoClient(server.uri) as client:
+        client.test.c.insert_one({"_id": 1})
+    assert not (tmp_path / "other").exists()
+
+
 def test_the_server_ends_with_a_killed_parent():
     holder, uri = hold("Server()")
     assert responds(uri)

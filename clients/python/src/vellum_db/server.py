@@ -29,6 +29,8 @@ except ImportError:  # Windows: no named pipes of this kind either, so every pro
 
 START_SECONDS = 30
 STOP_SECONDS = 10
+#: Options that choose the place of the data. Without any of them it is memory, also if the environment names another.
+_PLACES = ("--config", "--data", "--engine", "--postgres")
 
 
 #: A name and a password.
@@ -52,13 +54,16 @@ def _launch(
 ) -> tuple[subprocess.Popen[bytes], str]:
     """Starts a server and returns its connection string. Raises StartError with its error message."""
     command = [find_binary(binary), "serve", "--port", "0", "--parent-pipe", *args]
-    environment = None
+    if not any(str(arg).split("=")[0] in _PLACES for arg in args):
+        command += ["--engine", "memory"]
+    # Variables of MongoDB's images, perhaps for another server, would require a login.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MONGO_INITDB_ROOT_")}
     if user is not None:
         # The clock is for tests. With users it is off, unless the arguments ask for it.
         if not any(arg.startswith("--test-commands") for arg in args):
             command.append("--test-commands")
         name, password = user
-        environment = {**os.environ, "MONGO_INITDB_ROOT_USERNAME": name, "MONGO_INITDB_ROOT_PASSWORD": password}
+        environment.update(MONGO_INITDB_ROOT_USERNAME=name, MONGO_INITDB_ROOT_PASSWORD=password)
     with log.open("wb") as errors:
         # A separate session: the terminal's Ctrl-C must not end the server, because the teardown of the test runner
         # needs it.

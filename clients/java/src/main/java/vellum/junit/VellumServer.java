@@ -28,6 +28,7 @@ import org.bson.conversions.Bson;
  */
 public final class VellumServer implements AutoCloseable {
     private static final long STOP_SECONDS = 10;
+    private static final List<String> PLACES = List.of("--config", "--data", "--engine", "--postgres");
 
     private final Process process;
     private final Path log;
@@ -58,6 +59,10 @@ public final class VellumServer implements AutoCloseable {
         String program = Program.find();
         List<String> command = new ArrayList<>(List.of(program, "serve", "--port", "0", "--parent-pipe"));
         command.addAll(options);
+        // Without an option for the place of the data it is memory, also if the environment names another place.
+        if (options.stream().noneMatch(option -> PLACES.contains(option.split("=", 2)[0]))) {
+            command.addAll(List.of("--engine", "memory"));
+        }
         // The clock is for tests. With users, it is off unless it is requested.
         if (user != null && command.stream().noneMatch(option -> option.startsWith("--test-commands"))) {
             command.add("--test-commands");
@@ -66,6 +71,8 @@ public final class VellumServer implements AutoCloseable {
         try {
             log = Files.createTempFile("vellum-", ".log");
             ProcessBuilder builder = new ProcessBuilder(command).redirectError(log.toFile());
+            // Variables of MongoDB's images, perhaps for another server, would require a login.
+            builder.environment().keySet().removeIf(name -> name.startsWith("MONGO_INITDB_ROOT_"));
             if (user != null) {
                 builder.environment().put("MONGO_INITDB_ROOT_USERNAME", user);
                 builder.environment().put("MONGO_INITDB_ROOT_PASSWORD", password);

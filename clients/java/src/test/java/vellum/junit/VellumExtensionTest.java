@@ -3,6 +3,7 @@ package vellum.junit;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -15,10 +16,13 @@ import com.mongodb.client.MongoDatabase;
 import java.io.BufferedReader;
 import java.io.FileInputStream;
 import java.io.InputStreamReader;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.security.KeyStore;
 import java.security.cert.CertificateFactory;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Consumer;
@@ -28,6 +32,7 @@ import org.bson.Document;
 import org.junit.jupiter.api.RepeatedTest;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.ExtendWith;
+import org.junit.jupiter.api.io.TempDir;
 
 @ExtendWith(VellumExtension.class)
 @VellumTemplate(VellumExtensionTest.People.class)
@@ -97,6 +102,24 @@ class VellumExtensionTest {
             TimeUnit.MILLISECONDS.sleep(50);
         }
         assertFalse(responds(uri), "the server outlived its parent");
+    }
+
+    @Test
+    void settingsOfAnotherServerInTheEnvironmentHaveNoEffect(@TempDir Path folder) throws Exception {
+        String java = ProcessHandle.current().info().command().orElse("java");
+        var builder = new ProcessBuilder(java, "-cp", System.getProperty("java.class.path"), Holder.class.getName())
+                .redirectError(ProcessBuilder.Redirect.DISCARD);
+        builder.environment().putAll(Map.of(
+                "MONGO_INITDB_ROOT_USERNAME", "root", "MONGO_INITDB_ROOT_PASSWORD_FILE", "/nowhere",
+                "VELLUM_DATA", folder.resolve("data").toString(), "VELLUM_POSTGRES", "host=nowhere.invalid"));
+        Process holder = builder.start();
+        String uri = new BufferedReader(new InputStreamReader(holder.getInputStream())).readLine();
+        assertNotNull(uri, "the server has not started");
+        try (MongoClient client = MongoClients.create(uri)) {
+            client.getDatabase("test").getCollection("c").insertOne(new Document());
+        }
+        holder.destroyForcibly().waitFor();
+        assertFalse(Files.exists(folder.resolve("data")));
     }
 
     private static boolean responds(String uri) {
