@@ -116,6 +116,9 @@ func start(user *url.Userinfo, uriOptions string, args []string) (*Server, error
 	timer.Stop()
 	uri := strings.TrimSpace(line)
 	if err != nil || !strings.HasPrefix(uri, "mongodb://") {
+		// Another program may run on after its first line, and its children may hold the log open.
+		_ = cmd.Process.Kill()
+		cmd.WaitDelay = time.Second
 		status := cmd.Wait()
 		return nil, fmt.Errorf("vellum did not start: %w", errors.Join(errors.New(log.String()), status))
 	}

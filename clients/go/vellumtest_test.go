@@ -144,6 +144,29 @@ func TestSettingsOfAnotherServerInTheEnvironmentHaveNoEffect(t *testing.T) {
 	}
 }
 
+// script writes an executable shell script.
+func script(t *testing.T, path, text string) {
+	t.Helper()
+	if runtime.GOOS == "windows" {
+		t.Skip("a shell script")
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAProgramThatIsNoServerIsEnded(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "other")
+	script(t, program, "#!/bin/sh\necho hello\nsleep 60\n")
+	t.Setenv("VELLUM_BINARY", program)
+	if _, err := Start(); err == nil || !strings.Contains(err.Error(), "signal: killed") {
+		t.Error(err)
+	}
+}
+
 func TestTheServerStops(t *testing.T) {
 	server, err := Start()
 	if err != nil {

@@ -73,6 +73,28 @@ def test_settings_of_another_server_in_the_environment_have_no_effect(monkeypatc
     assert not (tmp_path / "other").exists()
 
 
+@pytest.mark.skipif(os.name == "nt", reason="the other program is a shell script")
+def test_a_program_that_is_no_server_is_ended(tmp_path):
+    other = tmp_path / "other"
+    other.write_text("#!/bin/sh\necho hello\nexec sleep 60\n")
+    other.chmod(0o755)
+    with pytest.raises(vellum_db.StartError, match="status -9"):
+        vellum_db.Server(binary=str(other))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows does not fork")
+def test_a_forked_child_does_not_delay_the_end():
+    server = vellum_db.Server()
+    child = os.fork()
+    if child == 0:
+        # Holds the server's pipe open.
+        signal.pause()
+    server.stop()
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert server.process.returncode == 0
+
+
 def test_the_server_ends_with_a_killed_parent():
     holder, uri = hold("Server()")
     assert responds(uri)

@@ -85,6 +85,8 @@ def _launch(
         process.stdout.close()
     if line.startswith("mongodb://"):
         return process, line
+    # Another program may run on after its first line.
+    process.kill()
     status = process.wait()
     output = log.read_text("utf-8", "replace").strip()
     raise StartError(output or f"{command[0]} exited with status {status} before it listened")
@@ -116,6 +118,9 @@ class Server:
     def stop(self) -> None:
         """Stops the server and waits for its end."""
         _close(self.process.stdin)
+        if os.name != "nt":
+            # A forked child of this process may hold the pipe open.
+            self.process.terminate()
         try:
             self.process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
