@@ -12,6 +12,7 @@ const { CleanSlate, attach } = require("./slate");
 class VellumServer extends EventEmitter {
   #options;
   #running;
+  #starting;
   #slate = new CleanSlate(() => this.#adminUri());
   #state;
 
@@ -31,8 +32,16 @@ class VellumServer extends EventEmitter {
     this.emit("stateChange", state);
   }
 
-  /** Starts the server, unless it runs already. `forceSamePort` allows only the requested port. */
-  async start(forceSamePort = false) {
+  /**
+   * Starts the server, unless it runs already or another call is starting it. `forceSamePort` allows only the requested
+   * port.
+   */
+  start(forceSamePort = false) {
+    this.#starting ??= this.#start(forceSamePort).finally(() => (this.#starting = undefined));
+    return this.#starting;
+  }
+
+  async #start(forceSamePort) {
     if (this.#running) return;
     const previous = this.#state;
     if (previous !== "init") this.#setState("starting");
@@ -107,6 +116,7 @@ class VellumServer extends EventEmitter {
     if (cleanup?.force && this.#options.dbPath) {
       throw new Error("cleanup.force is not supported by @vellum/memory-server: delete dbPath yourself");
     }
+    await this.#starting?.catch(() => {});
     if (!(await this.#end())) return false;
     this.#setState("stopped");
     return true;

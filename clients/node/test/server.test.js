@@ -157,6 +157,20 @@ test("settings of another server in the environment have no effect", async (cont
   assert.ok(!fs.existsSync(data));
 });
 
+test("concurrent starts start one server", async () => {
+  const server = new MongoMemoryServer();
+  const states = [];
+  server.on("stateChange", (state) => states.push(state));
+  await Promise.all([server.start(), server.ensureInstance(), server.start()]);
+  assert.deepEqual(states, ["starting", "running"]);
+  await server.stop();
+  // A stop waits for the start.
+  const starting = server.start();
+  assert.ok(await server.stop());
+  await starting;
+  assert.deepEqual(states.slice(2), ["stopped", "starting", "running", "stopped"]);
+});
+
 test("the server ends with a killed parent", async () => {
   const index = path.join(__dirname, "../src/index.js");
   const code = `require(${JSON.stringify(index)}).MongoMemoryServer.create()
