@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"sync"
 )
 
 // embedded is this platform's compressed program. Releases of the module set it, the source tree does not.
@@ -26,7 +27,7 @@ func findProgram() (string, error) {
 		return found, nil
 	}
 	if len(embedded) > 0 {
-		return unpack(embedded)
+		return unpacked()
 	}
 	if found, err := exec.LookPath("vellum"); err == nil {
 		return found, nil
@@ -35,12 +36,25 @@ func findProgram() (string, error) {
 		"or use the module of a release, which contains the program", runtime.GOOS, runtime.GOARCH)
 }
 
-// unpack writes the program into the user's cache, once for each version.
-func unpack(compressed []byte) (string, error) {
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		cache = os.TempDir()
+// unpacked unpacks the program of the module once for each process.
+var unpacked = sync.OnceValues(unpackEmbedded)
+
+func unpackEmbedded() (string, error) {
+	if cache, err := os.UserCacheDir(); err == nil {
+		if program, err := unpack(embedded, cache); err == nil {
+			return program, nil
+		}
 	}
+	// Not a shared name: in the system's temporary directory other users could put another program there.
+	folder, err := os.MkdirTemp("", "vellum-program-")
+	if err != nil {
+		return "", err
+	}
+	return unpack(embedded, folder)
+}
+
+// unpack writes the program into the cache, once for each version.
+func unpack(compressed []byte, cache string) (string, error) {
 	sum := sha256.Sum256(compressed)
 	folder := filepath.Join(cache, "vellum", hex.EncodeToString(sum[:8]))
 	name := "vellum"

@@ -2,7 +2,11 @@ package vellumtest
 
 import (
 	"bufio"
+	"bytes"
+	"compress/gzip"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"net/url"
 	"os"
@@ -164,6 +168,38 @@ func TestAProgramThatIsNoServerIsEnded(t *testing.T) {
 	t.Setenv("VELLUM_BINARY", program)
 	if _, err := Start(); err == nil || !strings.Contains(err.Error(), "signal: killed") {
 		t.Error(err)
+	}
+}
+
+func TestTheProgramIsUnpackedIntoAnOwnFolder(t *testing.T) {
+	var compressed bytes.Buffer
+	writer := gzip.NewWriter(&compressed)
+	if _, err := writer.Write([]byte("mine")); err != nil {
+		t.Fatal(err)
+	}
+	if err := writer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	embedded = compressed.Bytes()
+	defer func() { embedded = nil }()
+	shared := t.TempDir()
+	t.Setenv("TMPDIR", shared)
+	sum := sha256.Sum256(embedded)
+	script(t, filepath.Join(shared, "vellum", hex.EncodeToString(sum[:8]), "vellum"), "of another user")
+	// First the cache is a file, then it is unknown.
+	notAFolder := filepath.Join(shared, "file")
+	script(t, notAFolder, "")
+	for _, home := range []string{notAFolder, ""} {
+		t.Setenv("XDG_CACHE_HOME", home)
+		t.Setenv("HOME", home)
+		program, err := unpackEmbedded()
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(program)
+		if err != nil || string(text) != "mine" || !strings.HasPrefix(program, filepath.Join(shared, "vellum-program-")) {
+			t.Errorf("%s: %q, %v", program, text, err)
+		}
 	}
 }
 
