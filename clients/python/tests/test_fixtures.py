@@ -81,6 +81,11 @@ def test_a_server_that_cannot_start_ends_the_run_with_its_error(pytester):
     result = run(pytester)
     assert result.ret == 3
     assert "a name may contain letters" in result.stdout.str() + result.stderr.str()
+    pytest.importorskip("xdist")
+    # The tests of workers show the error.
+    result = run(pytester, "-n", "2")
+    result.assert_outcomes(errors=1)
+    assert "a name may contain letters" in result.stdout.str()
 
 
 def test_vellum_uri_uses_a_running_server(pytester, vellum_uri):

@@ -26,7 +26,7 @@ import itertools
 import os
 import pathlib
 import re
-from typing import Any, Callable, Iterator, Optional, Sequence
+from typing import Any, Callable, Iterator, NoReturn, Optional, Sequence
 
 import pytest
 
@@ -97,9 +97,16 @@ def _vellum(
             vellum_uri_options,
         )
     except StartError as error:
-        pytest.exit(f"vellum did not start: {error}", returncode=3)
+        _exit(f"vellum did not start: {error}")
     yield shared
     shared.close()
+
+
+def _exit(message: str) -> NoReturn:
+    """Ends the run. pytest-xdist shows only errors of tests, so the tests of its workers fail with the message."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        pytest.fail(message, pytrace=False)
+    pytest.exit(message, returncode=3)
 
 
 def _check_server(uri: str) -> None:
@@ -115,7 +122,7 @@ def _check_server(uri: str) -> None:
         # Not the connection string, which may contain a password.
         hosts = ", ".join(f"{host}:{port}" for host, port in pymongo.uri_parser.parse_uri(uri)["nodelist"])
         reason = str(error).split(", Topology")[0]
-        pytest.exit(f"--vellum-uri: no server responds at {hosts}. Start the server, or omit the option: {reason}", returncode=3)
+        _exit(f"--vellum-uri: no server responds at {hosts}. Start the server, or omit the option: {reason}")
     except pymongo.errors.PyMongoError:
         # The server is running. Its errors show in the tests.
         pass
