@@ -11,6 +11,7 @@ import pymongo
 import pytest
 
 import vellum_db
+from vellum_db import program
 
 HOLDER = """
 import sys, time, pathlib, vellum_db
@@ -93,6 +94,17 @@ def test_a_forked_child_does_not_delay_the_end():
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     assert server.process.returncode == 0
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows does not replace the process")
+def test_a_link_named_mongod_selects_its_options(monkeypatch):
+    started = []
+    monkeypatch.setattr(program, "bundled_program", lambda: pathlib.Path(sys.executable))
+    monkeypatch.setattr(os, "execv", lambda _, arguments: started.append(arguments))
+    for name in ["/usr/bin/vellum-db", "/usr/local/bin/mongod"]:
+        monkeypatch.setattr(sys, "argv", [name, "--version"])
+        program.main()
+    assert started == [["vellum", "--version"], ["mongod", "--version"]]
 
 
 def test_the_server_ends_with_a_killed_parent():

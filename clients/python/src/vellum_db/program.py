@@ -49,4 +49,6 @@ def main() -> int:
         sys.exit(f"{program} is missing: install vellum-db from a wheel")
     if os.name == "nt":
         return subprocess.call([program, *sys.argv[1:]])
-    os.execv(program, ["vellum", *sys.argv[1:]])
+    # A link named mongod selects mongod's options.
+    name = "mongod" if pathlib.Path(sys.argv[0]).stem == "mongod" else "vellum"
+    os.execv(program, [name, *sys.argv[1:]])
