@@ -69,7 +69,7 @@ fn main() -> ExitCode {
             };
         }
     };
-    let arguments = tls::redacted(std::env::args());
+    let arguments = tls::command_line();
     let first_user = match FirstUser::from_environment(|name| std::env::var(name).ok()) {
         Ok(user) => user,
         Err(why) => {

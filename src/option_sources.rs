@@ -95,7 +95,8 @@ fn typed_value(words: &[OsString], name: &str) -> Option<OsString> {
         if word.as_os_str() == OsStr::new(&option) {
             return Some(words.get(at + 1).cloned().unwrap_or_default());
         }
-        let value = word.to_str()?.strip_prefix(&option)?.strip_prefix('=')?;
+        let text = word.to_string_lossy();
+        let value = text.strip_prefix(&option)?.strip_prefix('=')?;
         Some(value.into())
     })
 }

@@ -89,8 +89,13 @@ pub(crate) fn password_in(file: &Path) -> Result<String, String> {
     Ok(text.lines().next().unwrap_or_default().to_string())
 }
 
-/// Returns a command line without passwords, for clients that request it.
-pub(crate) fn redacted(words: impl Iterator<Item = String>) -> Vec<String> {
+/// Returns the command line of this process without passwords, for clients that request it.
+pub(crate) fn command_line() -> Vec<String> {
+    redacted(std::env::args_os().map(|word| word.to_string_lossy().into_owned()))
+}
+
+/// Returns a command line without passwords.
+fn redacted(words: impl Iterator<Item = String>) -> Vec<String> {
     let mut before = String::new();
     let shown = words.map(|word| {
         let shown = match (redacted_value(&before, &word), word.split_once('=')) {

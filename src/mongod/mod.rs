@@ -42,7 +42,11 @@ fn bad_options(why: &str) -> ExitCode {
 
 /// Returns the options of command line and file; `None` if only a text was requested.
 fn prepare(words: &[OsString]) -> Result<Option<Options>, String> {
-    let words: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let text = |word: &OsString| match word.to_str() {
+        Some(word) => Ok(word.to_string()),
+        None => Err(format!("'{}' is not UTF-8", word.to_string_lossy())),
+    };
+    let words = words.iter().map(text).collect::<Result<Vec<_>, _>>()?;
     let mut given = options::parse(&words)?;
     for (requested, text) in [("help", help as fn() -> String), ("version", version)] {
         if given.iter().any(|(name, _)| *name == requested) {
@@ -63,7 +67,7 @@ fn start(options: Options, words: &[OsString]) -> ExitCode {
     let forks = options.has("fork") && !is_child();
     let directory = options.directory();
     let refuses_users = options.has("noauth");
-    let mut config = match options.into_config(crate::tls::redacted(std::env::args())) {
+    let mut config = match options.into_config(crate::tls::command_line()) {
         Ok(config) => config,
         Err(why) => return bad_options(&why),
     };

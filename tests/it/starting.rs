@@ -7,8 +7,10 @@ use base::bson::DocumentBuf;
 use base::bson::extended_json::parse;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -288,6 +290,17 @@ fn a_second_signal_ends_the_server_at_once() {
     let again = Started::new(&mut vellum(&arguments));
     assert!(again.banner.iter().any(|line| line.contains("recovered")), "{:?}", again.banner);
     again.end();
+}
+
+#[test]
+fn paths_need_not_be_utf_8() {
+    let scratch = Scratch::new("bytes");
+    let data = scratch.0.join(OsStr::from_bytes(b"\xff"));
+    let server = Started::new(vellum(&[FREE, &["--data"]].concat()).arg(&data));
+    assert!(data.is_dir());
+    server.end();
+    let (code, printed) = output(vellum(&["mongod", "--dbpath"]).arg(&data));
+    assert!(code == Some(2) && printed.contains("is not UTF-8"), "{printed}");
 }
 
 #[test]
