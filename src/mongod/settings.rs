@@ -151,6 +151,9 @@ impl Options {
             &["true", "1"],
             "the storage engine is not WiredTiger",
         )?;
+        if self.number::<u64>("maxConns")?.is_some_and(|number| number < 5) {
+            return Err("maxConns has to be at least 5".to_string());
+        }
         if self.number::<i32>("profile")?.is_some_and(|level| !(0..=2).contains(&level)) {
             return Err("Bad value for profile: use 0, 1 or 2".to_string());
         }
@@ -448,6 +451,7 @@ mod tests {
             ("--tlsCAFile /nowhere/a.pem", "TLS is off: add --tlsMode requireTLS"),
             ("--tlsClusterFile a", "Vellum opens no connections to other servers"),
             ("--setParameter x", "Illegal option assignment"),
+            ("--maxConns 4", "maxConns has to be at least 5"),
             ("--storageEngine inMemory --wiredTigerCacheSizeGB 1", "memory engine"),
             ("--storageEngine inMemory --repair", "stores nothing"),
             ("--configExpand exec", "no expansion directives"),
