@@ -5,6 +5,8 @@
 
 use super::table::Support::{Off, Refused, Switch, Value};
 use super::table::{find, find_in_file, refused_group, refused_group_in_file};
+use yaml_rust2::parser::{Event, MarkedEventReceiver, Parser};
+use yaml_rust2::scanner::{Marker, TScalarStyle};
 use yaml_rust2::{Yaml, YamlLoader};
 
 /// A given option with its value. A switch has "true" or "false".
@@ -64,15 +66,33 @@ fn split(word: &str) -> Option<(&str, Option<String>)> {
 
 /// Parses a configuration file. Errors have mongod's texts.
 pub(super) fn parse_file(text: &str) -> Result<Vec<ParsedOption>, String> {
-    let documents = YamlLoader::load_from_str(text)
-        .map_err(|error| format!("Error parsing YAML config file: {error}"))?;
+    let failed = |error| format!("Error parsing YAML config file: {error}");
+    YamlLoader::load_from_str(text).map_err(failed)?;
+    let mut loader = ExactLoader::default();
+    Parser::new_from_str(text).load(&mut loader, true).map_err(failed)?;
     let mut given = Vec::new();
-    match documents.first() {
+    match loader.0.documents().first() {
         None | Some(Yaml::Null) => {}
         Some(document @ Yaml::Hash(_)) => parse_node("", document, &mut given)?,
         Some(_) => return Err("Error parsing YAML config file: expected a map".to_string()),
     }
     Ok(given)
+}
+
+/// Loads integers as texts, because a name may be `007`. It does not report errors in values.
+#[derive(Default)]
+struct ExactLoader(YamlLoader);
+
+impl MarkedEventReceiver for ExactLoader {
+    fn on_event(&mut self, event: Event, at: Marker) {
+        let event = match event {
+            Event::Scalar(text, TScalarStyle::Plain, anchor, tag) if text.parse::<i64>().is_ok() => {
+                Event::Scalar(text, TScalarStyle::SingleQuoted, anchor, tag)
+            }
+            other => other,
+        };
+        self.0.on_event(event, at);
+    }
 }
 
 /// Options that contradict each other.
@@ -241,6 +261,8 @@ mod file_tests {
         ];
         assert_eq!(given.unwrap(), expected.map(|(name, value)| (name, value.to_string())));
         assert_eq!(parse_file("").unwrap(), []);
+        let given = parse_file("replication: {replSetName: 007, oplogSizeMB: 0x40}").unwrap();
+        assert_eq!(given, [("replSet", "007".to_string()), ("oplogSize", "64".to_string())]);
     }
 
     #[test]
@@ -284,6 +306,7 @@ mod file_tests {
             ("net: [1]", "expected a string"),
             ("- 1", "expected a map"),
             ("a: b: c", "Error parsing YAML"),
+            ("net: {port: 1, port: 2}", "duplicated key in mapping"),
         ] {
             let error = parse_file(text).unwrap_err();
             assert!(error.contains(part), "{text}: {error}");
