@@ -308,6 +308,7 @@ A write with `w: 0` returns neither counts nor errors of statements. `bulkWrite`
 - explain shows a find with `limit: 1` by a non-unique index as LIMIT over FETCH. MongoDB may show EXPRESS_IXSCAN.
 
 ### Diagnostics and parameters
+- `currentOp` accepts only values and `$exists` as conditions on its entries. Other conditions are refused (238): use `$currentOp` with `$match`.
 - `serverStatus` has no `locks`, `wiredTiger` or `tcmalloc` sections.
 - `dbStats` returns the sizes of the file system of the data, or of temporary files if the data are in memory. With PostgreSQL it returns none.
 - `getDiagnosticData`, `lockInfo` and `connPoolStats` have no entries. `compact` and `refreshLogicalSessionCacheNow` have no effect. `collStats` returns of each index only its size.

@@ -166,8 +166,8 @@ fn an_ended_transaction_has_released_its_documents() {
     succeed(&end("commitTransaction", 2));
 }
 
-/// Number of clients, each on a thread of the test. A read that has returned its ticket keeps its thread for a moment, so
-/// the limit of threads is far above the 128 tickets.
+/// Number of clients, each on a thread of the test. A read that has returned its ticket keeps its thread for a moment.
+/// The limit of threads is therefore far above the 128 tickets.
 const CLIENTS: usize = 600;
 
 #[test]

@@ -571,8 +571,8 @@ impl Database {
 
     /// Watches for commits that touch a namespace.
     pub fn watch(&self, interest: Interest) -> Watch {
-        let latest = self.latest_position();
-        let unsynced = self.waits_for_sync() && !self.is_journaled(latest);
+        let latest = self.store.latest_position();
+        let unsynced = self.waits_for_sync() && self.engine().durable() < latest;
         let watch = self.watchers.watch(interest, unsynced.then_some(latest));
         // The sync may have ended before the registration.
         if unsynced {

@@ -1,8 +1,8 @@
 //! The synced mark: the position of the last commit covered by a sync, in a small file next to the segments.
 //!
 //! The end of a journal looks alike if it was never synced and if synced frames were lost. The mark distinguishes the
-//! two. It is written after each sync and checkpoint and is not synced itself, so it costs one write into the system's cache. After a
-//! power failure it may be older than the last sync, or missing. It never claims too much.
+//! two. It is written after each sync and checkpoint. It is not synced itself, so it costs one write into the system's
+//! cache. After a power failure it may be older than the last sync, or missing. It never claims too much.
 
 use std::sync::Arc;
 

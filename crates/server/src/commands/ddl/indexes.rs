@@ -39,7 +39,7 @@ fn create_indexes(call: &mut Call<'_>) -> Result<HandlerStatus> {
     call.check_uuid(&namespace, uuid)?;
     // As in MongoDB, also if this server has no such records.
     if namespace.as_str() == "config.transactions" {
-        bail!(IllegalOperation, "not allowed to create index on config.transactions");
+        bail!(IllegalOperation, "config.transactions is written by the server alone");
     }
     if indexes.is_empty() {
         bail!(BadValue, "Must specify at least one index to create");
