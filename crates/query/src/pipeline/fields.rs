@@ -8,7 +8,19 @@ use foldhash::HashMap;
 /// are replaced by documents; arrays are not traversed.
 pub fn set_path(document: Document<'_>, path: &Path, value: Option<Value<'_>>) -> DocumentBuf {
     let mut builder = Builder::new();
-    set_components(document, path.components(), value, &mut builder);
+    set_components(document, path.components(), value, false, &mut builder);
+    builder.finish()
+}
+
+/// As [`set_path`], but sets the field in every element of an array on the path, as `$addFields` does. Elements that
+/// are not documents are replaced by documents.
+pub(crate) fn set_path_in_arrays(
+    document: Document<'_>,
+    path: &Path,
+    value: Option<Value<'_>>,
+) -> DocumentBuf {
+    let mut builder = Builder::new();
+    set_components(document, path.components(), value, true, &mut builder);
     builder.finish()
 }
 
@@ -46,6 +58,7 @@ fn set_components(
     document: Document<'_>,
     components: &[PathComponent],
     value: Option<Value<'_>>,
+    in_arrays: bool,
     builder: &mut Builder,
 ) {
     let Some((first, rest)) = components.split_first() else { return };
@@ -56,27 +69,52 @@ fn set_components(
             continue;
         }
         exists = true;
-        append_at(first.into(), element.value().as_document(), rest, value, builder);
+        append_at(first.into(), Some(element.value()), rest, value, in_arrays, builder);
     }
     if !exists && value.is_some() {
-        append_at(first.into(), None, rest, value, builder);
+        append_at(first.into(), None, rest, value, in_arrays, builder);
     }
 }
 
 /// Appends a field with the value set below it; creates missing documents.
 fn append_at(
     name: FieldName<'_>,
-    inner: Option<Document<'_>>,
+    inner: Option<Value<'_>>,
     rest: &[PathComponent],
     value: Option<Value<'_>>,
+    in_arrays: bool,
     builder: &mut Builder,
 ) {
     if rest.is_empty() {
         builder.append_optional(name, value);
         return;
     }
-    builder.begin_document(name);
-    set_components(inner.unwrap_or(Document::EMPTY), rest, value, builder);
+    append_below(Some(name), inner, rest, value, in_arrays, builder);
+}
+
+/// Appends a document with the value set below it, or an array of such documents. The document's depth bounds the
+/// recursion.
+fn append_below(
+    slot: Option<FieldName<'_>>,
+    inner: Option<Value<'_>>,
+    rest: &[PathComponent],
+    value: Option<Value<'_>>,
+    in_arrays: bool,
+    builder: &mut Builder,
+) {
+    match inner {
+        Some(Value::Array(array)) if in_arrays => {
+            builder.begin_array_at(slot);
+            for item in array.iter() {
+                append_below(None, Some(item), rest, value, in_arrays, builder);
+            }
+        }
+        _ => {
+            let document = inner.and_then(|inner| inner.as_document()).unwrap_or(Document::EMPTY);
+            builder.begin_document_at(slot);
+            set_components(document, rest, value, in_arrays, builder);
+        }
+    }
     builder.end();
 }
 

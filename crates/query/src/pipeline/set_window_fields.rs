@@ -12,7 +12,7 @@
 //! }}
 //! ```
 
-use super::fields::{Positions, check_options, required_option, set_fields, set_path};
+use super::fields::{Positions, check_options, required_option, set_fields, set_path_in_arrays};
 use super::operator::Operator;
 use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Stream};
@@ -221,7 +221,7 @@ impl Running {
         }
         for ((path, _), column) in outputs {
             let value = column.next();
-            let set = set_path(row.document.view(), path, value.as_ref().map(ValueBuf::view));
+            let set = set_path_in_arrays(row.document.view(), path, value.as_ref().map(ValueBuf::view));
             self.environment.context.limits.check_document(set.bytes().len())?;
             row.document = set.into();
         }

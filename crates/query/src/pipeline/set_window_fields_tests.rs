@@ -34,6 +34,21 @@ fn accumulators_over_frames() {
 }
 
 #[test]
+fn outputs_are_set_in_every_element_of_arrays() {
+    gives(
+        "[{_id: 1, x: 1, docs: [{a: 0}, {b: 0}, 5, [{}, [6]]], arr: [1, 2], s: 7}]",
+        "[{$setWindowFields: {output: {'docs.a': {$sum: '$x'}, 'arr.0.b': {$sum: '$x'}, 's.t': {$sum: '$x'}}}}]",
+        "[{_id: 1, x: 1, docs: [{a: 1}, {b: 0, a: 1}, {a: 1}, [{a: 1}, [{a: 1}]]],
+           arr: [{'0': {b: 1}}, {'0': {b: 1}}], s: {t: 1}}]",
+    );
+    gives(
+        "[{_id: 1, a: [{b: 3}, {c: 0}]}]",
+        "[{$fill: {sortBy: {_id: 1}, output: {'a.b': {method: 'locf'}}}}]",
+        "[{_id: 1, a: [{b: [3]}, {c: 0, b: [3]}]}]",
+    );
+}
+
+#[test]
 fn places() {
     windows("{$rank: {}}", "[1, 2, 2, 4, 1]");
     windows("{$denseRank: {}}", "[1, 2, 2, 3, 1]");
