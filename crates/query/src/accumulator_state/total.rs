@@ -12,6 +12,8 @@ use base::bson::{Decimal128, Number, Value, ValueBuf};
 pub(crate) struct Total {
     integers: i128,
     wide: bool,
+    /// True if a long that fits becomes an int, as in MongoDB's sums over frames that lose documents.
+    narrows: bool,
     doubles: Option<Compensated>,
     decimals: Option<Decimal128>,
 }
@@ -142,7 +144,7 @@ impl Total {
             return Number::Double(self.as_double());
         }
         match (i32::try_from(self.integers), i64::try_from(self.integers)) {
-            (Ok(narrow), _) if !self.wide => Number::Int32(narrow),
+            (Ok(narrow), _) if self.narrows || !self.wide => Number::Int32(narrow),
             (_, Ok(integer)) => Number::Int64(integer),
             _ => Number::Double(self.integers as f64),
         }
@@ -170,6 +172,10 @@ impl Accumulator for Total {
             self.join(bytes);
         }
         Ok(())
+    }
+
+    fn allow_removals(&mut self) {
+        self.narrows = true;
     }
 
     fn window_method(&self) -> WindowMethod {

@@ -49,6 +49,26 @@ fn outputs_are_set_in_every_element_of_arrays() {
 }
 
 #[test]
+fn sums_of_frames_that_lose_documents_are_narrowed() {
+    let run = |window: &str, expected: &str| {
+        let stage = format!(
+            "[{{$setWindowFields: {{sortBy: {{_id: 1}}, output: {{v: {{$sum: '$v', window: {window}}}}}}}}}, {{$project: {{t: {{$type: '$v'}}, v: 1}}}}]"
+        );
+        let input = "[{_id: 1, v: NumberLong(1)}, {_id: 2, v: NumberLong(2)}, {_id: 3, v: NumberLong(3)}]";
+        Run::new(input, &stage).gives(expected);
+    };
+    run(
+        "{documents: [-1, 0]}",
+        "[{_id: 1, v: 1, t: 'int'}, {_id: 2, v: 3, t: 'int'}, {_id: 3, v: 5, t: 'int'}]",
+    );
+    run(
+        "{documents: ['unbounded', 0]}",
+        "[{_id: 1, v: NumberLong(1), t: 'long'}, {_id: 2, v: NumberLong(3), t: 'long'},
+          {_id: 3, v: NumberLong(6), t: 'long'}]",
+    );
+}
+
+#[test]
 fn places() {
     windows("{$rank: {}}", "[1, 2, 2, 4, 1]");
     windows("{$denseRank: {}}", "[1, 2, 2, 3, 1]");
