@@ -136,6 +136,12 @@ fn refuses_invalid_specifications() {
         5429414,
         "Expected the sortBy field to be a number",
     );
+    running_fails(
+        "[{x: ISODate('2024-01-01T00:00:00Z')}]",
+        "[{$setWindowFields: {sortBy: {x: 1}, output: {r: {$sum: 1, window: {range: [0, 1]}}}}}]",
+        5429413,
+        "a unit must be provided",
+    );
 }
 
 #[test]

@@ -103,7 +103,7 @@ impl Bounds {
 
     /// Returns the frame of each document of a partition.
     ///
-    /// Errors: 5429513 and 5429414 for a sort value that is not a date or number, as the unit requires.
+    /// Errors: 5429513, 5429413 and 5429414 for a sort value that is not a date or number, as the unit requires.
     pub(super) fn frames(&self, partition: &Partition<'_>) -> Result<Vec<Range<usize>>> {
         match self {
             Bounds::Documents(lower, upper) => {
@@ -266,7 +266,8 @@ fn range_frames(
     Ok(frames)
 }
 
-/// Checks the type of a sort value: a date with a unit, a number without. Errors: 5429513, 5429414.
+/// Checks the type of a sort value: a date with a unit, a number without. Errors: 5429513, 5429413 for a
+/// date without a unit, 5429414.
 fn check_value(value: Value<'_>, unit: Option<Unit>) -> Result<()> {
     let fits = if unit.is_some() { matches!(value, Value::DateTime(_)) } else { value.as_number().is_some() };
     if fits {
@@ -277,6 +278,10 @@ fn check_value(value: Value<'_>, unit: Option<Unit>) -> Result<()> {
         Some(_) => {
             Err(err!(5429513, "Invalid range: Expected the sortBy field to be a Date, but it was {found}"))
         }
+        None if matches!(value, Value::DateTime(_)) => Err(err!(
+            5429413,
+            "Invalid range: For windows that involve date or time ranges, a unit must be provided."
+        )),
         None => {
             Err(err!(5429414, "Invalid range: Expected the sortBy field to be a number, but it was {found}"))
         }
