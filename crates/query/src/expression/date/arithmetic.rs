@@ -13,7 +13,7 @@
 use super::super::evaluate::{Call, Computed, null, value};
 use super::super::named::{Named, error_template, optional, required};
 use super::super::show;
-use super::calendar::{self, Civil, DAY, HOUR, Length, MINUTE, SECOND, Unit, days_in_month, to_days};
+use super::calendar::{self, Civil, DAY, Length, Unit, days_in_month, to_days};
 use super::to_millis;
 use super::zone;
 use super::zone::Zone;
@@ -61,8 +61,8 @@ arguments!(SUBTRACT, "$dateSubtract");
 
 /// Evaluates `$dateAdd` and `$dateSubtract`.
 ///
-/// Errors: 5166403, 5166405 and 5439013 for the operands, errors of units and zones, DurationOverflow, 5976500 for more
-/// months than an int32 holds.
+/// Errors: 5166403, 5166405 and 5439013 for the operands, errors of units and zones, those of [`shift`], 6045000 for an
+/// amount without a negative.
 pub(in super::super) fn shift_by<'a>(call: &Call<'_, 'a>, sign: i64) -> Computed<'a> {
     let name = call.name();
     let start = call.get_non_null(0)?;
@@ -81,33 +81,54 @@ pub(in super::super) fn shift_by<'a>(call: &Call<'_, 'a>, sign: i64) -> Computed
         .ok_or_else(|| err!(5166403, "{name} requires startDate to be convertible to a date"))?;
     let amount =
         amount.as_i64().ok_or_else(|| err!(5166405, "{name} expects integer amount of time units"))?;
-    let months = matches!(unit.length(), Length::Months(_));
-    if months && i32::try_from(amount).is_err() {
-        bail!(5976500, "{name} overflowed: {amount} is out of the range of 'amount'");
-    }
-    let moved = amount.checked_mul(sign).and_then(|amount| shift(start, unit, amount, &zone));
-    match moved {
-        Some(millis) => value(Value::DateTime(millis)),
-        None => Err(err!(DurationOverflow, "{name} overflowed: the result is no date")),
-    }
+    let Some(amount) = amount.checked_mul(sign) else {
+        bail!(6045000, "invalid {name} 'amount' parameter value: {amount} {}", unit.name());
+    };
+    value(Value::DateTime(shift(start, unit, amount, &zone)?))
 }
 
 impl Unit {
     /// Adds `amount` units to a date in UTC, as [`shift`] does.
     pub(crate) fn add(self, date: i64, amount: i64) -> Option<i64> {
-        shift(date, self, amount, &Zone::UTC)
+        moved(date, self, amount, &Zone::UTC)
     }
+
+    /// Returns the least amount that `$dateAdd` refuses; `None` for milliseconds.
+    fn amount_limit(self) -> Option<i64> {
+        // All dates span as many days, and at most this number of years.
+        const DAYS: i64 = (u64::MAX / DAY.cast_unsigned()).cast_signed() + 1;
+        const YEARS: i64 = DAYS / 365 + 1;
+        match (self, self.length()) {
+            (Unit::Millisecond, _) => None,
+            (_, Length::Months(months)) => Some(YEARS * (12 / months)),
+            (_, Length::Days(days)) => Some(DAYS / days),
+            (_, Length::Millis(millis)) => Some(DAYS * (DAY / millis)),
+        }
+    }
+}
+
+/// Adds `amount` units on the zone's calendar.
+///
+/// Errors: 5976500 for an amount that no two dates span, 5166406 out of range, DurationOverflow for milliseconds.
+fn shift(start: i64, unit: Unit, amount: i64, zone: &Zone) -> Result<i64> {
+    if unit.amount_limit().is_some_and(|limit| amount <= -limit || limit <= amount) {
+        bail!(5976500, "invalid dateAdd 'amount' parameter value: {amount} {}", unit.name());
+    }
+    moved(start, unit, amount, zone).ok_or_else(|| match unit {
+        Unit::Millisecond => err!(DurationOverflow, "dateAdd overflowed: the result is no date"),
+        _ => err!(5166406, "dateAdd overflowed"),
+    })
 }
 
 /// Adds `amount` units on the zone's calendar. A day that the month does not have becomes its last day. `None` out of
 /// range.
-fn shift(start: i64, unit: Unit, amount: i64, zone: &Zone) -> Option<i64> {
+fn moved(start: i64, unit: Unit, amount: i64, zone: &Zone) -> Option<i64> {
     let local = zone.to_local(start);
     match unit.length() {
         Length::Millis(millis) => start.checked_add(amount.checked_mul(millis)?),
         Length::Days(days) => {
             let moved = local.checked_add(amount.checked_mul(days)?.checked_mul(DAY)?)?;
-            Some(zone.to_utc(moved))
+            Some(zone.to_utc(moved, start))
         }
         Length::Months(months) => {
             let civil = Civil::from_local(local);
@@ -118,7 +139,7 @@ fn shift(start: i64, unit: Unit, amount: i64, zone: &Zone) -> Option<i64> {
                 return None;
             }
             let day = civil.day.min(days_in_month(year, month));
-            Some(zone.to_utc(Civil { year, month, day, ..civil }.to_local()?))
+            Some(zone.to_utc(Civil { year, month, day, ..civil }.to_local()?, start))
         }
     }
 }
@@ -136,7 +157,8 @@ pub(in super::super) static DIFFERENCE: Named = Named {
     unknown: error_template(5166302, "Unrecognized argument to $dateDiff: {}"),
 };
 
-/// Evaluates `$dateDiff`. Errors: 5166307 for a value that is not a date, errors of units, zones and days of the week.
+/// Evaluates `$dateDiff`. Errors: 5166307 for a value that is not a date, errors of units, zones and days of the week,
+/// 5166308 for too many milliseconds.
 pub(in super::super) fn difference<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let (start, end) = (date(call, 0, "startDate")?, date(call, 1, "endDate")?);
     let unit = calendar::operand(call, 2)?;
@@ -146,7 +168,7 @@ pub(in super::super) fn difference<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let Some(first_day) = first_day else { return null() };
     match bounds_between(start, end, unit, &zone, first_day) {
         Some(count) => value(count),
-        None => Err(err!(DurationOverflow, "$dateDiff overflowed")),
+        None => Err(err!(5166308, "dateDiff overflowed")),
     }
 }
 
@@ -159,7 +181,7 @@ fn date(call: &Call<'_, '_>, position: usize, which: &str) -> Result<Option<i64>
 }
 
 /// Counts the boundaries between two instants, negative if `end` is earlier. Days and longer units count on the local
-/// calendar, shorter units in elapsed time.
+/// calendar, shorter units in elapsed time. `None` if milliseconds overflow.
 fn bounds_between(start: i64, end: i64, unit: Unit, zone: &Zone, first_day: i64) -> Option<i64> {
     let (a, b) = (zone.to_local(start), zone.to_local(end));
     let months = |local: i64| {
@@ -177,18 +199,14 @@ fn bounds_between(start: i64, end: i64, unit: Unit, zone: &Zone, first_day: i64)
         // 1970-01-01 was a Thursday, day 3 if Monday is 0.
         Unit::Week => count(7, 3 - first_day),
         Unit::Day => count(1, 0),
-        // The elapsed time counts, between the boundaries of the local clock.
-        Unit::Hour => elapsed(start, end, a, b, HOUR),
-        Unit::Minute => elapsed(start, end, a, b, MINUTE),
-        Unit::Second => elapsed(start, end, a, b, SECOND),
+        // The boundaries of the local clock count, corrected by whole units of the difference of the offsets.
+        Unit::Hour | Unit::Minute | Unit::Second => {
+            let millis = unit.milliseconds()?;
+            let correction = (zone.offset_at(start) - zone.offset_at(end)) / millis;
+            Some(b.div_euclid(millis) - a.div_euclid(millis) + correction)
+        }
         Unit::Millisecond => end.checked_sub(start),
     }
-}
-
-fn elapsed(start: i64, end: i64, local_start: i64, local_end: i64, unit: i64) -> Option<i64> {
-    let from = start.checked_sub(local_start.rem_euclid(unit))?;
-    let to = end.checked_sub(local_end.rem_euclid(unit))?;
-    Some(to.checked_sub(from)?.div_euclid(unit))
 }
 
 /// The arguments in the order of their evaluation.
@@ -230,10 +248,7 @@ pub(in super::super) fn truncate<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     }
     let first_day = if unit == Unit::Week { calendar::start_of_week(call, 4)? } else { Some(0) };
     let Some(first_day) = first_day else { return null() };
-    match bin_start(date, unit, bin, &zone, first_day) {
-        Some(start) => value(Value::DateTime(start)),
-        None => Err(err!(DurationOverflow, "$dateTrunc overflowed")),
-    }
+    value(Value::DateTime(bin_start(date, unit, bin, &zone, first_day)?))
 }
 
 /// Evaluates the bin size: 1 by default, `None` for null. Errors: 5439017 for a value that is not an int64, 5439018
@@ -256,34 +271,27 @@ fn bin_size(call: &Call<'_, '_>) -> Result<Option<i64>> {
     Ok(Some(size))
 }
 
-/// Returns the start of the bin; `None` out of range.
-pub(crate) fn bin_start(date: i64, unit: Unit, bin: i64, zone: &Zone, first_day: i64) -> Option<i64> {
-    let local = zone.to_local(date);
-    let reference = to_days(2000, 1, 1)?;
-    match unit.length() {
-        Length::Millis(millis) => {
-            let origin = zone.to_utc(reference * DAY);
-            let size = bin.checked_mul(millis)?;
-            let since = date.checked_sub(origin)?;
-            origin.checked_add(since.checked_sub(since.rem_euclid(size))?)
-        }
-        Length::Days(days) => {
-            // 2000-01-01 was a Saturday, day 5 if Monday is 0.
-            let origin = if days == 7 { reference + (first_day - 5).rem_euclid(7) } else { reference };
-            let size = bin.checked_mul(days)?;
-            let since = local.div_euclid(DAY) - origin;
-            let day = origin.checked_add(since.div_euclid(size).checked_mul(size)?)?;
-            Some(zone.to_utc(day.checked_mul(DAY)?))
-        }
-        Length::Months(months) => {
-            let civil = Civil::from_local(local);
-            let size = bin.checked_mul(months)?;
-            let since = (civil.year - 2000) * 12 + civil.month - 1;
-            let start = since.div_euclid(size).checked_mul(size)?;
-            let day = to_days(2000, start.checked_add(1)?, 1)?;
-            Some(zone.to_utc(day.checked_mul(DAY)?))
-        }
+/// Returns the start of the bin.
+///
+/// Errors: 5439000 to 5439002 for an overflow in units up to hours, 5439004 for one in longer units, 5439006 for a bin
+/// of more than 1e11 longer units, and the errors of [`shift`].
+fn bin_start(date: i64, unit: Unit, bin: i64, zone: &Zone, first_day: i64) -> Result<i64> {
+    let overflow = |code| move || Error::new(ErrorCode::Location(code), "dateTrunc overflowed");
+    let utc = to_days(2000, 1, 1).unwrap_or_default() * DAY;
+    let reference = utc - zone.offset_at(utc);
+    if let Length::Millis(millis) = unit.length() {
+        let size = bin.checked_mul(millis).ok_or_else(overflow(5439002))?;
+        let since = date.checked_sub(reference).ok_or_else(overflow(5439000))?;
+        return date.checked_sub(since.rem_euclid(size)).ok_or_else(overflow(5439001));
     }
+    if bin > 100_000_000_000 {
+        bail!(5439006, "dateTrunc unsupported binSize value");
+    }
+    // 2000-01-01 was a Saturday, day 5 if Monday is 0.
+    let reference = reference + if unit == Unit::Week { (first_day - 5).rem_euclid(7) * DAY } else { 0 };
+    let since = bounds_between(reference, date, unit, zone, first_day).ok_or_else(overflow(5439004))?;
+    let start = since.checked_sub(since.rem_euclid(bin)).ok_or_else(overflow(5439004))?;
+    shift(reference, unit, start, zone)
 }
 
 #[cfg(test)]
@@ -337,6 +345,17 @@ mod tests {
             "{}",
             "ISODate('2020-03-08T16:00:00Z')",
         );
+        // An ambiguous time keeps the state of the start: here standard time.
+        check(
+            "{$dateAdd: {startDate: ISODate('2024-11-04T06:30:00Z'), unit: 'day', amount: -1, timezone: 'America/New_York'}}",
+            "{}",
+            "ISODate('2024-11-03T06:30:00Z')",
+        );
+        check(
+            "{$toLong: {$dateAdd: {startDate: '$d', unit: 'month', amount: NumberLong('2147483648')}}}",
+            DATE,
+            "NumberLong('5647338113803200000')",
+        );
         check("{$dateAdd: {startDate: '$d', unit: 'hour', amount: null}}", DATE, "null");
     }
 
@@ -351,6 +370,22 @@ mod tests {
             DATE,
             5976500,
         );
+        let greatest = "NumberLong('9223372036854775807')";
+        for (unit, amount, code) in [
+            ("quarter", "NumberLong('2339769672')", 5976500),
+            ("quarter", "NumberLong('2339769671')", 5166406),
+            ("week", "NumberLong('30500568905')", 5976500),
+            ("day", "NumberLong('-213503982335')", 5976500),
+            ("second", greatest, 5976500),
+            ("second", "NumberLong('9223372036854775')", 5166406),
+            ("millisecond", greatest, 159),
+        ] {
+            let text = format!("{{$dateAdd: {{startDate: '$d', unit: '{unit}', amount: {amount}}}}}");
+            check_error(&text, DATE, code);
+        }
+        let least =
+            "{$dateSubtract: {startDate: '$d', unit: 'day', amount: NumberLong('-9223372036854775808')}}";
+        check_error(least, DATE, 6045000);
         check_parse_error("{$dateAdd: 1}", 5166400);
         check_parse_error("{$dateAdd: {x: 1}}", 5166401);
         check_parse_error("{$dateAdd: {unit: 'day'}}", 5166402);
@@ -378,6 +413,31 @@ mod tests {
             DATES,
             "NumberLong(0)",
         );
+    }
+
+    #[test]
+    fn hours_between_offsets_that_differ_by_less() {
+        let hours = |start, end| {
+            let (unit, zone) = ("unit: 'hour'", "timezone: 'Australia/Lord_Howe'");
+            format!(
+                "{{$dateDiff: {{startDate: ISODate('{start}'), endDate: ISODate('{end}'), {unit}, {zone}}}}}"
+            )
+        };
+        check(&hours("2012-10-06T15:29:59Z", "2012-10-08T17:45:15Z"), "{}", "NumberLong(51)");
+        check(&hours("2012-10-08T17:45:15Z", "2012-10-06T15:29:59Z"), "{}", "NumberLong(-51)");
+    }
+
+    #[test]
+    fn differences_over_the_whole_range() {
+        let difference = |unit| {
+            let end = "endDate: {$toDate: NumberLong('9223372036854775807')}";
+            format!(
+                "{{$dateDiff: {{startDate: {{$toDate: NumberLong('-9223372036854775808')}}, {end}, unit: '{unit}'}}}}"
+            )
+        };
+        check(&difference("second"), "{}", "NumberLong('18446744073709551')");
+        check(&difference("year"), "{}", "NumberLong('584554049')");
+        check_error(&difference("millisecond"), "{}", 5166308);
     }
 
     #[test]
@@ -418,6 +478,12 @@ mod tests {
                 &format!("ISODate('{expected}')"),
             );
         }
+        // Midnight occurs twice. Standard time is in force on 2000-01-01.
+        check(
+            "{$dateTrunc: {date: ISODate('2025-11-02T12:00:00Z'), unit: 'day', timezone: 'America/Havana'}}",
+            "{}",
+            "ISODate('2025-11-02T05:00:00Z')",
+        );
         check("{$dateTrunc: {date: '$d', unit: 'day', startOfWeek: null}}", BIN_DATE, "null");
         check("{$dateTrunc: {date: null, unit: 'day'}}", BIN_DATE, "null");
     }
@@ -429,6 +495,23 @@ mod tests {
         check_error("{$dateTrunc: {date: '$d', unit: 'eon'}}", BIN_DATE, 9);
         check_error("{$dateTrunc: {date: '$d', unit: 'day', binSize: 'x'}}", BIN_DATE, 5439017);
         check_error("{$dateTrunc: {date: '$d', unit: 'day', binSize: 0}}", BIN_DATE, 5439018);
+        let (least, all) =
+            ("{$toDate: NumberLong('-9223372036854775808')}", "NumberLong('9223372036854775807')");
+        for (date, unit, bin, code) in [
+            (least, "hour", "1", 5439000),
+            (
+                "{$toDate: NumberLong('-9222000000000000000')}",
+                "millisecond",
+                "NumberLong('9000000000000000000')",
+                5439001,
+            ),
+            ("'$d'", "hour", all, 5439002),
+            ("'$d'", "day", "NumberLong('100000000001')", 5439006),
+            ("ISODate('1999-01-01T00:00:00Z')", "year", "NumberLong('100000000000')", 5976500),
+        ] {
+            let text = format!("{{$dateTrunc: {{date: {date}, unit: '{unit}', binSize: {bin}}}}}");
+            check_error(&text, BIN_DATE, code);
+        }
         check_parse_error("{$dateTrunc: {date: '$d'}}", 5439010);
     }
 }

@@ -143,6 +143,21 @@ impl Unit {
         })
     }
 
+    /// Returns the name of the unit.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Unit::Year => "year",
+            Unit::Quarter => "quarter",
+            Unit::Month => "month",
+            Unit::Week => "week",
+            Unit::Day => "day",
+            Unit::Hour => "hour",
+            Unit::Minute => "minute",
+            Unit::Second => "second",
+            Unit::Millisecond => "millisecond",
+        }
+    }
+
     /// Returns the length of the unit.
     pub(crate) fn length(self) -> Length {
         match self {

@@ -263,7 +263,7 @@ fn resolve(text: &str, read: &Read, zone: &Zone) -> Result<i64> {
     let local = local.to_local().ok_or_else(|| invalid("date"))?;
     Ok(match read.zone {
         Some(zone) => local - zone.offset,
-        None => zone.to_utc(local),
+        None => zone.to_utc(local, 0),
     })
 }
 
@@ -348,6 +348,7 @@ mod tests {
             reads(&format!("dateString: '{text}'"), expected);
         }
         reads("dateString: '2017-07-04T11:56.02', timezone: 'Europe/London'", "2017-07-04T10:56:02Z");
+        reads("dateString: '2024-10-27T01:30:00', timezone: 'Europe/London'", "2024-10-27T01:30:00Z");
     }
 
     #[test]

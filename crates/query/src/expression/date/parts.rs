@@ -257,7 +257,7 @@ pub(in super::super) fn from_parts<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let local = civil
         .and_then(Civil::to_local)
         .ok_or_else(|| err!(DurationOverflow, "$dateFromParts: the date is out of range"))?;
-    value(Value::DateTime(zone.to_utc(local)))
+    value(Value::DateTime(zone.to_utc(local, 0)))
 }
 
 /// Formats `$dateFromParts` as BSON.
@@ -344,6 +344,12 @@ mod tests {
             "{$dateFromParts: {year: 2017, month: 7, timezone: 'Europe/London'}}",
             "{}",
             "ISODate('2017-06-30T23:00:00Z')",
+        );
+        // An ambiguous time is standard time.
+        check(
+            "{$dateFromParts: {year: 2024, month: 10, day: 27, hour: 2, minute: 30, timezone: 'Europe/Paris'}}",
+            "{}",
+            "ISODate('2024-10-27T01:30:00Z')",
         );
         check("{$dateFromParts: {year: 2017, month: null}}", "{}", "null");
         check_error("{$dateFromParts: {year: 2017, month: 1.5}}", "{}", 40515);

@@ -50,14 +50,32 @@ impl Zone {
         utc.saturating_add(self.offset_at(utc))
     }
 
-    /// Converts a local time to an instant. Of an ambiguous time the earlier instant is taken; a skipped time moves
-    /// forward by the clock change.
-    pub(crate) fn to_utc(&self, local: i64) -> i64 {
+    /// Whether daylight time is in force at an instant.
+    fn is_daylight(&self, utc: i64) -> bool {
+        match self {
+            Zone::Fixed(_) => false,
+            Zone::Named(zone) => {
+                Timestamp::from_millisecond(utc).is_ok_and(|utc| zone.to_offset_info(utc).dst().is_dst())
+            }
+        }
+    }
+
+    /// Converts a local time to an instant. A skipped time moves forward by the clock change. Of the two instants of an
+    /// ambiguous time, the one is taken that has the same state, daylight or standard time, as the instant `model`.
+    pub(crate) fn to_utc(&self, local: i64, model: i64) -> i64 {
         let before = self.offset_at(local.saturating_sub(DAY));
         let after = self.offset_at(local.saturating_add(DAY));
         let (first, second) = (local.saturating_sub(before), local.saturating_sub(after));
         if before != after && self.offset_at(first) != before && self.offset_at(second) == after {
             return second;
+        }
+        if before > after && self.offset_at(first) == before && self.offset_at(second) == after {
+            // Without daylight time on either side, MongoDB takes the later instant east of Greenwich.
+            let earlier = match (self.is_daylight(model), self.offset_at(local) == before) {
+                (daylight, true) => daylight || !self.is_daylight(first),
+                (daylight, false) => daylight && !self.is_daylight(second),
+            };
+            return if earlier { first } else { second };
         }
         first
     }
@@ -107,10 +125,37 @@ mod tests {
     fn local_times_around_changes_of_the_clock() {
         let zone = Zone::parse("America/New_York").unwrap();
         // A skipped time: 2:30 becomes 3:30, daylight time.
-        assert_eq!(zone.to_utc(local(2020, 3, 8, 2, 30)), local(2020, 3, 8, 7, 30));
-        assert_eq!(zone.to_utc(local(2020, 3, 8, 3, 30)), local(2020, 3, 8, 7, 30));
-        // An ambiguous time: the first instant, daylight time.
-        assert_eq!(zone.to_utc(local(2020, 11, 1, 1, 30)), local(2020, 11, 1, 5, 30));
-        assert_eq!(zone.to_utc(local(2020, 11, 1, 3, 0)), local(2020, 11, 1, 8, 0));
+        assert_eq!(zone.to_utc(local(2020, 3, 8, 2, 30), 0), local(2020, 3, 8, 7, 30));
+        assert_eq!(zone.to_utc(local(2020, 3, 8, 3, 30), 0), local(2020, 3, 8, 7, 30));
+        assert_eq!(zone.to_utc(local(2020, 11, 1, 3, 0), 0), local(2020, 11, 1, 8, 0));
+    }
+
+    #[test]
+    fn ambiguous_times_keep_the_state_of_the_model() {
+        let summer = local(2020, 7, 1, 0, 0);
+        for (name, ambiguous, daylight, standard) in [
+            (
+                "America/New_York",
+                local(2020, 11, 1, 1, 30),
+                local(2020, 11, 1, 5, 30),
+                local(2020, 11, 1, 6, 30),
+            ),
+            (
+                "Europe/Paris",
+                local(2024, 10, 27, 2, 30),
+                local(2024, 10, 27, 0, 30),
+                local(2024, 10, 27, 1, 30),
+            ),
+            (
+                "Atlantic/Azores",
+                local(2024, 10, 27, 0, 30),
+                local(2024, 10, 27, 0, 30),
+                local(2024, 10, 27, 1, 30),
+            ),
+        ] {
+            let zone = Zone::parse(name).unwrap();
+            assert_eq!(zone.to_utc(ambiguous, summer), daylight, "{name}");
+            assert_eq!(zone.to_utc(ambiguous, 0), standard, "{name}");
+        }
     }
 }
