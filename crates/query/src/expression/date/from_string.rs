@@ -41,8 +41,10 @@ pub(super) struct Read {
     pub(super) minute: Option<i64>,
     pub(super) second: Option<i64>,
     pub(super) milli: Option<i64>,
-    /// Milliseconds since 1970, which make all other fields unnecessary.
-    pub(super) instant: Option<i64>,
+    /// The day of the week, from Sunday as 0, to which the date moves forward.
+    pub(super) weekday: Option<i64>,
+    /// Milliseconds that are added.
+    pub(super) shift: i64,
     pub(super) zone: Option<ZoneRead>,
 }
 
@@ -188,17 +190,24 @@ fn specifier(letter: char, cursor: &mut Cursor<'_>, read: &mut Read) -> std::res
     let digits = |most: usize, message: &'static str, cursor: &mut Cursor<'_>| {
         cursor.number(most).map(Some).ok_or(ParseError { position, message })
     };
+    let two_digits = |message: &'static str, cursor: &mut Cursor<'_>| {
+        let number = cursor.number(2).filter(|_| cursor.position() == position + 2);
+        number.map(Some).ok_or(ParseError { position, message })
+    };
     match letter {
         'Y' => read.year = digits(4, "A four digit year could not be found", cursor)?,
         'm' => read.month = digits(2, "A two digit month could not be found", cursor)?,
         'd' => read.day = digits(2, "A two digit day could not be found", cursor)?,
+        'j' if read.year.is_none() => {
+            return parse_error(position, "A 'day of year' can only come after a year has been found");
+        }
         'j' => read.day_of_year = digits(3, "A three digit day-of-year could not be found", cursor)?,
         'G' => read.iso_year = digits(4, "A four digit ISO year could not be found", cursor)?,
         'V' => read.iso_week = digits(2, "A two digit ISO week could not be found", cursor)?,
         'u' => read.iso_weekday = digits(1, "A single digit ISO weekday could not be found", cursor)?,
         'H' => read.hour = digits(2, "A two digit hour could not be found", cursor)?,
-        'M' => read.minute = digits(2, "A two digit minute could not be found", cursor)?,
-        'S' => read.second = digits(2, "A two digit second could not be found", cursor)?,
+        'M' => read.minute = two_digits("A two digit minute could not be found", cursor)?,
+        'S' => read.second = two_digits("A two digit second could not be found", cursor)?,
         'L' => {
             read.milli =
                 Some(cursor.fraction(3).ok_or(ParseError {
@@ -218,7 +227,6 @@ fn specifier(letter: char, cursor: &mut Cursor<'_>, read: &mut Read) -> std::res
             read.zone = Some(ZoneRead { offset: minutes * MINUTE, numeric: true, name: ' ' });
         }
         _ => {
-            cursor.skip_blanks();
             let zone = cursor.zone().map_err(|message| ParseError { position, message })?;
             read.zone = Some(zone);
         }
@@ -228,9 +236,6 @@ fn specifier(letter: char, cursor: &mut Cursor<'_>, read: &mut Read) -> std::res
 
 /// Combines the parsed fields.
 fn resolve(text: &str, read: &Read, zone: &Zone) -> Result<i64> {
-    if let Some(instant) = read.instant {
-        return Ok(instant);
-    }
     let days = day(read).ok_or_else(|| {
         err!(
             ConversionFailure,
@@ -251,6 +256,7 @@ fn resolve(text: &str, read: &Read, zone: &Zone) -> Result<i64> {
         return Err(invalid("time"));
     }
     let days = days.ok_or_else(|| invalid("date"))?;
+    let days = days + read.weekday.map_or(0, |weekday| (weekday - calendar::weekday(days)).rem_euclid(7));
     let start = Civil::from_local(days.checked_mul(DAY).ok_or_else(|| invalid("date"))?);
     let or_zero = |part: Option<i64>| part.unwrap_or(0);
     let local = Civil {
@@ -260,7 +266,8 @@ fn resolve(text: &str, read: &Read, zone: &Zone) -> Result<i64> {
         milli: or_zero(read.milli),
         ..start
     };
-    let local = local.to_local().ok_or_else(|| invalid("date"))?;
+    let local =
+        local.to_local().and_then(|local| local.checked_add(read.shift)).ok_or_else(|| invalid("date"))?;
     Ok(match read.zone {
         Some(zone) => local - zone.offset,
         None => zone.to_utc(local, 0),
@@ -276,8 +283,8 @@ fn day(read: &Read) -> Option<Option<i64>> {
     }
     let year = read.year?;
     if let Some(day) = read.day_of_year {
-        // MongoDB 8.2 counts from 0 here, and from 1 in $dateToString.
-        return Some(calendar::to_days(year, 1, day + 1).filter(|_| (0..=366).contains(&day)));
+        // MongoDB 8.2 counts from 0 here, and from 1 in $dateToString. Greater numbers are days of the next years.
+        return Some(calendar::to_days(year, 1, day + 1));
     }
     let (month, day) = (read.month?, read.day?);
     let valid = (1..=12).contains(&month) && (1..=calendar::days_in_month(year, month)).contains(&day);
@@ -308,6 +315,14 @@ mod tests {
         reads("dateString: '2017, Week 53', format: '%G, Week %V'", "2018-01-01T00:00:00Z");
         reads("dateString: '53.7.2017', format: '%V.%u.%G'", "2018-01-07T00:00:00Z");
         reads("dateString: '2020 060', format: '%Y %j'", "2020-03-01T00:00:00Z");
+        reads("dateString: '2021 900', format: '%Y %j'", "2023-06-20T00:00:00Z");
+        for zone in ["+2", "GMT+2", " +02:00", "(+2)", "+2:00", "+02:00:00", "GMT+0200"] {
+            reads(&format!("dateString: '2017 7 4 {zone}', format: '%Y %m %d %z'"), "2017-07-03T22:00:00Z");
+        }
+        reads("dateString: '2017 7 4(UTC)', format: '%Y %m %d%z'", "2017-07-04T00:00:00Z");
+        for (text, format) in [("1:2", "%H:%M"), ("1:02:3", "%H:%M:%S"), ("060", "%j")] {
+            refuses(&format!("dateString: '{text} 2017 1 1', format: '{format} %Y %m %d'"), 241);
+        }
         reads("dateString: '4 July 2017', format: '%d %B %Y'", "2017-07-04T00:00:00Z");
         reads(
             "dateString: '2017-07-04T11:56.02.8', format: '%Y-%m-%dT%H:%M.%S.%L', timezone: 'Europe/London'",
@@ -343,6 +358,39 @@ mod tests {
             ("2017-07-04 12:48:07 GMT+0545", "2017-07-04T07:03:07Z"),
             ("Tue, 04 Jul 2017 12:00:00 +0000", "2017-07-04T12:00:00Z"),
             ("@1499169362", "2017-07-04T11:56:02Z"),
+            ("@1499169362.5", "2017-07-04T11:56:02.500Z"),
+            ("@-1.2505", "1969-12-31T23:59:58.749Z"),
+            ("17-07-04", "2017-07-04T00:00:00Z"),
+            ("17-7-4", "2017-07-04T00:00:00Z"),
+            ("04.07.70", "1970-07-04T00:00:00Z"),
+            ("4-Jul-17", "2017-07-04T00:00:00Z"),
+            ("July 4, 17", "2017-07-04T00:00:00Z"),
+            ("4 VII 2017", "2017-07-04T00:00:00Z"),
+            ("2017jul 1230 PDT", "2017-07-01T19:30:00Z"),
+            ("2017W27", "2017-07-03T00:00:00Z"),
+            ("2017W272", "2017-07-04T00:00:00Z"),
+            ("2017-W01-1", "2017-01-02T00:00:00Z"),
+            ("2017:07:04 12:30:00", "2017-07-04T12:30:00Z"),
+            ("04/Jul/2017:12:30:00 +0200", "2017-07-04T10:30:00Z"),
+            ("Tuesday, 04-Jul-17 12:30:00 UTC", "2017-07-04T12:30:00Z"),
+            ("Tue Jul  4 12:30:00 2017", "2017-07-04T12:30:00Z"),
+            ("Jul 4 11:30am 2017", "2017-07-04T11:30:00Z"),
+            ("2017-07-04 4:08 a.m.", "2017-07-04T04:08:00Z"),
+            ("2017-07-04 04:08:37:81412am", "2017-07-04T04:08:37.814Z"),
+            ("2017-07-04T12.30 GMT", "2017-07-04T12:30:00Z"),
+            ("2017-07-04 1156", "2017-07-04T11:56:00Z"),
+            ("2017-07-04 12:30 today", "2017-07-04T00:00:00Z"),
+            // The date moves forward to the day of the week, which resets the time before it.
+            ("Mon, 04 Jul 2017 12:00:00 +0000", "2017-07-10T12:00:00Z"),
+            ("2017-07-04 12:00 Tuesday", "2017-07-04T00:00:00Z"),
+            ("2017-07-04 12:00 +2", "2017-07-04T10:00:00Z"),
+            ("2017-07-04 12:00 +2:30", "2017-07-04T09:30:00Z"),
+            ("2017-07-04 12:00 GMT+2", "2017-07-04T10:00:00Z"),
+            ("2017-07-04 12:00 +02:30:15", "2017-07-04T09:29:45Z"),
+            ("2017-07-04 12:00 (UTC)", "2017-07-04T12:00:00Z"),
+            ("2017-07-04 12:00 IST", "2017-07-04T10:00:00Z"),
+            ("2017-07-04 12:00 NZST", "2017-07-04T00:00:00Z"),
+            ("2017-07-04 12:00 HKT", "2017-07-04T04:00:00Z"),
         ];
         for (text, expected) in cases {
             reads(&format!("dateString: '{text}'"), expected);
@@ -361,6 +409,15 @@ mod tests {
         check("{$dateFromString: {dateString: '2017-07-04', timezone: '$x'}}", "{}", "null");
         for text in
             ["July 4th", "12:50:53", "2017, 12:50:53", "60.Monday1770/06:59", "nonsense", "2017-13-01"]
+        {
+            refuses(&format!("dateString: '{text}'"), 241);
+        }
+        for text in ["2017-07-04;12:30", "2017-07-04T11:56:02,813Z", "4.7.17", "2017-07-04 12:00 Z +02:00"] {
+            refuses(&format!("dateString: '{text}'"), 241);
+        }
+        // Relative parts, which MongoDB computes.
+        for text in
+            ["2017-07-04 +1 day", "2017-07-04 tomorrow", "2017-07-04 +2 sat", "first day of July 2017"]
         {
             refuses(&format!("dateString: '{text}'"), 241);
         }

@@ -82,7 +82,7 @@ impl Zone {
 }
 
 /// Parses `+hh`, `+hhmm` or `+hh:mm` into milliseconds.
-pub(crate) fn parse_offset(text: &str) -> Option<i64> {
+fn parse_offset(text: &str) -> Option<i64> {
     let (sign, digits) = match text.split_at_checked(1)? {
         ("+", digits) => (1, digits),
         ("-", digits) => (-1, digits),
