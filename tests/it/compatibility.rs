@@ -286,6 +286,7 @@ A write with `w: 0` returns neither counts nor errors of statements. `bulkWrite`
 - A single server answers every valid `$readPreference`. Fronts over PostgreSQL [read from standbys](postgres.md#reads-from-standbys).
 - `listCollections` does not list `system.views`, and this collection has no documents.
 - `$meta` in the `$expr` of a filter is refused. Store the value with `$set` and filter the new field.
+- Date strings without a format must be absolute. `$dateFromString` and `$toDate` refuse relative parts such as `+1 day`, `tomorrow`, `next month`, `first day of` and `back of 7pm` (241). They know the common abbreviations of time zones, not MongoDB's whole table.
 - `$text` uses Snowball's stop words. MongoDB's lists for French, Romanian and Turkish differ, and a few words in Finnish, German, Hungarian, Norwegian and Russian.
 
 ### Writes and tests
