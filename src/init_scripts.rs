@@ -153,14 +153,17 @@ fn run_one(shell: &Path, uri: &str, script: &Path, signal: &StopSignal) -> Resul
         let leader = child.id();
         signal.set_action(move || process::end_group(leader));
         let output = child.wait_with_output();
+        let is_stopped = signal.is_received();
         signal.set_action(|| {});
-        output
+        Ok((output?, is_stopped))
     });
-    let output = output.map_err(|error| format!("{}: {error}", shell.display()))?;
+    let (output, is_stopped) = output.map_err(|error| format!("{}: {error}", shell.display()))?;
     for line in String::from_utf8_lossy(&output.stdout).lines() {
         log::info!("{}: {line}", script.display());
     }
     match output.status.success() {
+        // The script may end with success after the signal.
+        true if is_stopped => Err(format!("{}: stopped", script.display())),
         true => Ok(()),
         false => {
             let why = match String::from_utf8_lossy(&output.stderr).trim() {

@@ -24,7 +24,8 @@ impl Folder {
         let noted = scratch.join("noted");
         let text = format!(
             "#!/bin/sh\n'{program}' ping \"$2\" >/dev/null || exit 9\necho \"${{2##*/}} ${{3##*/}}\" >> '{}'\n\
-             case $3 in *bad.js) echo 'no such thing' >&2; exit 3;; *endless.js) sleep 20;; esac\n",
+             case $3 in *bad.js) echo 'no such thing' >&2; exit 3;; *endless.js) sleep 20;; \
+             *patient.js) trap 'exit 0' TERM; sleep 20 & wait;; esac\n",
             noted.display()
         );
         fs::write(&shell, text).unwrap();
@@ -108,6 +109,20 @@ fn a_signal_stops_the_scripts_and_the_start() {
         assert!(printed.is_empty() && errors.contains("a signal stopped the scripts"), "{printed}{errors}");
         assert_eq!((folder.noted().as_str(), output.status.code()), ("shop 1-endless.js\n", Some(2)));
     }
+}
+
+#[test]
+fn a_stopped_script_is_unfinished_even_if_it_succeeds() {
+    let folder = Folder::new("init-patient", &["patient.js"]);
+    let child =
+        folder.command(&folder.scratch).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    until("the script runs", || !folder.noted().is_empty());
+    kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), Signal::SIGTERM).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(errors.contains("a signal stopped the scripts"), "{errors}");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(folder.scratch.join("data/init-scripts.unfinished").exists());
 }
 
 #[test]

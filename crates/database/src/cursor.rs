@@ -451,6 +451,13 @@ impl Cursors {
         drop(resources);
     }
 
+    /// Lets the idle time of a cursor begin now, because its waiting getMore ends early.
+    pub fn end_wait(&self, id: i64) {
+        if let Some(slot) = self.open.lock().get_mut(&id) {
+            slot.last_used = slot.last_used.min(time::now());
+        }
+    }
+
     /// Frees the contents of cursors whose collections are not in this catalog. Their next getMore
     /// fails. A cursor in use is freed when it is put back.
     pub(crate) fn release_dropped(&self, catalog: &Catalog) {
@@ -732,7 +739,12 @@ mod tests {
             cursors.put_back(id, cursor, used_until);
         }
         assert_eq!(cursors.close_idle(Duration::from_secs(1)), 1);
-        assert!(cursors.take(waits, &namespace).is_ok());
+        let cursor = cursors.take(waits, &namespace).unwrap();
+        cursors.put_back(waits, cursor, time::now() + Duration::from_secs(3600));
+        // The client has gone.
+        cursors.end_wait(waits);
+        cursors.end_wait(waited);
+        assert_eq!(cursors.close_idle(Duration::ZERO), 1);
     }
 
     #[test]

@@ -571,11 +571,11 @@ impl Database {
 
     /// Watches for commits that touch a namespace.
     pub fn watch(&self, interest: Interest) -> Watch {
+        let watch = self.watchers.watch(interest);
+        // A commit before the registration has notified nobody, and its sync will not either.
         let latest = self.store.latest_position();
-        let unsynced = self.waits_for_sync() && self.engine().durable() < latest;
-        let watch = self.watchers.watch(interest, unsynced.then_some(latest));
-        // The sync may have ended before the registration.
-        if unsynced {
+        if self.waits_for_sync() && self.engine().durable() < latest {
+            self.watchers.await_sync(&watch, latest);
             self.watchers.synced(self.engine().durable());
         }
         watch

@@ -78,15 +78,11 @@ struct Lists {
 }
 
 impl Watchers {
-    /// Watches a namespace. `unsynced` is the position of the latest commit if it may not be durable yet. The sync then
-    /// wakes the watch, because its owner may have read before the sync.
-    pub(crate) fn watch(self: &Arc<Self>, interest: Interest, unsynced: Option<Position>) -> Watch {
+    /// Watches a namespace.
+    pub(crate) fn watch(self: &Arc<Self>, interest: Interest) -> Watch {
         let commits = Arc::new(EventCount::default());
         let change = commits.listen(0);
         let number = self.next.fetch_add(1, Relaxed);
-        if let Some(position) = unsynced {
-            self.late.lock().insert(number, (position, commits.clone()));
-        }
         self.count.fetch_add(1, Relaxed);
         let mut lists = self.lists.lock();
         let list = match &interest {
@@ -97,6 +93,11 @@ impl Watchers {
         list.push((number, commits));
         drop(lists);
         Watch { watchers: self.clone(), interest, number, change }
+    }
+
+    /// Wakes a watch when the commit at a position is durable. Its owner may read before that.
+    pub(crate) fn await_sync(&self, watch: &Watch, position: Position) {
+        self.late.lock().insert(watch.number, (position, watch.change.events().clone()));
     }
 
     /// Removes a watcher.
@@ -260,7 +261,7 @@ mod tests {
     }
 
     fn watch(watchers: &Arc<Watchers>, interest: Interest) -> Counted {
-        let watch = watchers.watch(interest, None);
+        let watch = watchers.watch(interest);
         Counted { commits: watch.change.events().clone(), counted: 0, _watch: watch }
     }
 

@@ -15,6 +15,7 @@ use database::{Cursor, Database, time};
 use std::fmt::Display;
 use std::num::NonZeroI64;
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 /// Default wait of a tailable cursor with awaitData.
@@ -105,6 +106,18 @@ impl Drop for TakenCursor {
         if self.cursor.is_some() {
             self.database.cursors.close(self.id);
         }
+    }
+}
+
+/// A cursor whose getMore waits. The wait also ends if the client disconnects.
+struct WaitingCursor {
+    database: Arc<Database>,
+    id: i64,
+}
+
+impl Drop for WaitingCursor {
+    fn drop(&mut self) {
+        self.database.cursors.end_wait(self.id);
     }
 }
 
@@ -199,7 +212,12 @@ fn answer(
         && cursor.stays_open()
     {
         let at_most = call.arguments.await_time.unwrap_or(AWAIT_DEFAULT);
-        if let Some(answer) = call.wait(at_most, move |waker| watch.has_happened(waker)) {
+        let waiting = WaitingCursor { database: call.server.database.clone(), id };
+        let ready = move |waker: &Waker| {
+            let _ = &waiting;
+            watch.has_happened(waker)
+        };
+        if let Some(answer) = call.wait(at_most, ready) {
             return Ok(Next::Wait(answer));
         }
     }

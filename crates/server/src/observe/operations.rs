@@ -106,7 +106,7 @@ pub(crate) struct DatabaseOperations {
     pub(crate) name: String,
     /// Counters in the order of the command table. A command that never ran takes one word.
     commands: Box<[OnceLock<Box<CommandCounters>>]>,
-    /// True once the database was removed. Its counts are then in the shared counters.
+    /// True once the database was removed.
     is_removed: AtomicBool,
 }
 
@@ -145,6 +145,8 @@ impl DatabaseOperations {
 pub(crate) struct Operations {
     named: RwLock<BTreeMap<String, Arc<DatabaseOperations>>>,
     others: Arc<DatabaseOperations>,
+    /// The counts of dropped databases, for the sums. Another series with them would count their operations twice.
+    removed: Arc<DatabaseOperations>,
     /// Number of rows in the command table.
     commands: usize,
 }
@@ -158,7 +160,8 @@ impl Default for Operations {
 impl Operations {
     /// Creates counters for a table of this many commands.
     pub(crate) fn new(commands: usize) -> Operations {
-        Operations { named: RwLock::default(), others: DatabaseOperations::new("", commands), commands }
+        let [others, removed] = [(); 2].map(|()| DatabaseOperations::new("", commands));
+        Operations { named: RwLock::default(), others, removed, commands }
     }
 
     /// Returns the counters of a database. `last` is the connection's cache. Only an existing
@@ -201,13 +204,13 @@ impl Operations {
         self.named.read().len() >= DATABASES_MAX
     }
 
-    /// Adds the counters of databases that do not exist to the shared counters.
+    /// Removes the counters of databases that do not exist.
     pub(crate) fn remove_dropped(&self, exists: impl Fn(&str) -> bool) {
         self.named.write().retain(|name, database| {
             let exists = exists(name);
             if !exists {
                 database.is_removed.store(true, Ordering::Relaxed);
-                self.others.add(database);
+                self.removed.add(database);
             }
             exists
         });
@@ -225,7 +228,7 @@ impl Operations {
         let mut sums = vec![(HistogramSnapshot::default(), 0); self.commands];
         // The lock keeps removals out, so each count is read once.
         let named = self.named.read();
-        for database in named.values().chain([&self.others]) {
+        for database in named.values().chain([&self.others, &self.removed]) {
             for (at, command) in database.commands() {
                 if let Some((times, failed)) = sums.get_mut(at) {
                     times.add(&command.times.snapshot());
@@ -297,6 +300,7 @@ mod tests {
         let all = operations.all();
         assert_eq!(all.iter().map(|one| one.name.as_str()).collect::<Vec<_>>(), ["d0", "d1", "new", ""]);
         assert_eq!(all[..3].iter().map(|one| count(one)).collect::<Vec<_>>(), [1, 1, 1]);
+        assert_eq!(count(all.last().unwrap()), 6, "the operations of dropped databases count twice");
         assert_eq!(operations.sums()[0].total, sums[0].total + 2);
     }
 }

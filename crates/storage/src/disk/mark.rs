@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::files::File;
 use super::journal::Segments;
+use crate::sync::Mutex;
 use crate::{Error, Result, mutant};
 
 const MAGIC: [u8; 8] = *b"VellumS\n";
@@ -20,6 +21,8 @@ pub(super) struct Mark {
     /// `None` if the disk is full.
     file: Option<Arc<dyn File>>,
     id: u64,
+    /// The latest position in the file. A checkpoint may end after the sync of later commits.
+    noted: Mutex<u64>,
 }
 
 impl Mark {
@@ -32,16 +35,21 @@ impl Mark {
              {error}"
             );
         }
-        Mark { file: file.ok(), id: segments.id }
+        Mark { file: file.ok(), id: segments.id, noted: Mutex::default() }
     }
 
     /// Records that a sync or a checkpoint has covered everything up to a position. An error leaves an older mark, or
     /// none.
     pub(super) fn note(&self, position: u64) {
-        if let Some(file) = &self.file {
-            let mark = encode(self.id, position);
-            debug_assert_eq!(mark.get(16..24), Some(&position.to_le_bytes()[..]), "a reader reads elsewhere");
-            let _ = file.write_at(&mark, 0);
+        let Some(file) = &self.file else { return };
+        let mut noted = self.noted.lock();
+        if position <= *noted {
+            return;
+        }
+        let mark = encode(self.id, position);
+        debug_assert_eq!(mark.get(16..24), Some(&position.to_le_bytes()[..]), "a reader reads elsewhere");
+        if file.write_at(&mark, 0).is_ok() {
+            *noted = position;
         }
     }
 }

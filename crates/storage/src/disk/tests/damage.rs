@@ -307,3 +307,17 @@ fn an_older_base_is_refused_after_a_checkpoint_without_a_sync() {
         assert!(matches!(opened, Err(Error::Corrupted(_))), "{opened:?}");
     }
 }
+
+#[test]
+fn a_checkpoint_does_not_lower_the_mark_of_later_syncs() {
+    let files = FaultyFiles::new();
+    let engine = DiskEngine::open_stepped(Arc::new(files.clone()), &options()).unwrap();
+    engine.commit(batch([Op::Create(Ident(1)), put(1, b"a", b"first")])).unwrap();
+    let early = engine.core.journal.durable();
+    engine.core.journal.sync().unwrap();
+    let journal = &engine.core.journal;
+    // The end of a checkpoint that began before the sync.
+    journal.checkpointed(early);
+    assert_eq!(crate::disk::mark::read(&journal.segments), Some(journal.durable()));
+    assert!(journal.durable() > early);
+}
