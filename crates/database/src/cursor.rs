@@ -530,7 +530,12 @@ impl Cursors {
 
     /// Ends every cursor of a session.
     pub fn kill_session(&self, session: &SessionId) {
-        self.kill_all(|slot| slot.session.as_ref() == Some(session));
+        self.kill_sessions(|other| other == session);
+    }
+
+    /// Ends every cursor of the selected sessions.
+    pub fn kill_sessions(&self, goes: impl Fn(&SessionId) -> bool) {
+        self.kill_all(|slot| slot.session.as_ref().is_some_and(&goes));
     }
 
     /// Ends the cursors opened by the transactions of a session.

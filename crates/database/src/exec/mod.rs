@@ -116,6 +116,9 @@ pub(crate) trait IdStream: Send {
     fn report(&self, report: &mut Report);
 }
 
+/// Length of documents that are each worth a check for interruption.
+const CHECKED_BYTES: usize = 16 << 10;
+
 /// Number of documents or keys that a stage examines for one result before it continues through
 /// [`Operation::run_long`]. Fast reads then avoid the cost of handing over the thread's other
 /// clients, and slow reads do not block these.
@@ -185,6 +188,10 @@ impl ExecContext {
     /// Returns true if a document passes the filter, if any.
     #[inline]
     fn passes(&self, filter: &Option<Arc<Matcher>>, document: &[u8]) -> Result<bool> {
+        // Some large documents take as long as many small ones.
+        if document.len() > CHECKED_BYTES {
+            self.operation.check()?;
+        }
         match filter {
             Some(filter) => filter.matches(Document::from_valid(document), &self.context),
             None => Ok(true),

@@ -10,7 +10,7 @@ use crate::storage_error;
 use base::bson::{Builder, Document, DocumentBuf, FieldName, MAX_DOCUMENT_SIZE, Path, PathComponent, Value};
 use base::{Result, bail};
 use query::matcher::Matcher;
-use query::{Collation, Stage};
+use query::{Collation, Context, Stage};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ impl Database {
         let Scope { operation, namespace, context, .. } = scope;
         let matcher = Arc::new(Matcher::parse_query(filter, context)?);
         let view = scope.view(self);
-        let mut values = Values::new(Path::new(FieldName::new(key)?), &context.collation);
+        let mut values = Values::new(Path::new(FieldName::new(key)?), context);
         let found = view.catalog.get(namespace).cloned();
         let through_pipeline = self.is_virtual(namespace) || found.as_ref().is_some_and(|it| it.is_view());
         let mut source: Box<dyn Stage> = if through_pipeline {
@@ -75,13 +75,15 @@ struct Values {
     collation: Collation,
     /// The values in the order of occurrence.
     out: Builder,
+    context: Arc<Context>,
 }
 
 impl Values {
-    fn new(path: Path, collation: &Collation) -> Values {
+    fn new(path: Path, context: &Arc<Context>) -> Values {
         let mut out = Builder::new();
         out.begin_array(c"values");
-        Values { path, seen: BTreeMap::new(), collation: collation.clone(), out }
+        let collation = context.collation.clone();
+        Values { path, seen: BTreeMap::new(), collation, out, context: context.clone() }
     }
 
     fn add(&mut self, document: Document<'_>) -> Result<()> {
@@ -116,7 +118,9 @@ impl Values {
         }
     }
 
+    /// Errors: interruption; 17217 above the limit of a reply.
     fn note(&mut self, value: Value<'_>) -> Result<()> {
+        self.context.steps(1)?;
         let mut key = Vec::new();
         self.collation.append_key(value, true, &mut key);
         let next = self.seen.len();

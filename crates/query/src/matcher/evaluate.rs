@@ -217,6 +217,7 @@ impl<'c> Evaluation<'c> {
     ) -> Result<bool> {
         let Some(array) = array.filter(|element| element.kind() == Type::Array) else { return Ok(false) };
         for inner in nested(*array) {
+            self.context.steps(1)?;
             if matches(self, &inner)? {
                 self.position = parse_position(inner.name_bytes());
                 return Ok(true);

@@ -9,6 +9,7 @@ use crate::session::{Session, TIMEOUT_MINUTES};
 use base::bson::{Document, Value};
 use base::{Error, ErrorCode, Result, bail, err};
 use database::SessionId;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// The row of `startSession`.
@@ -41,10 +42,11 @@ pub(crate) const END_SESSIONS: Row = Row::admin("endSessions", end, Requirements
     .takes_write_concern();
 
 fn end(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    for id in own_sessions(call, Action::Impersonate)? {
-        call.server.sessions.end_with_cursors(&id, &call.server.database);
-        call.server.database.cursors.kill_session(&id);
+    let ids: HashSet<SessionId> = own_sessions(call, Action::Impersonate)?.into_iter().collect();
+    for id in &ids {
+        call.server.sessions.end_and_abort(id, &call.server.database);
     }
+    call.server.database.cursors.kill_sessions(|session| ids.contains(session));
     Ok(HandlerStatus::Done)
 }
 
@@ -55,8 +57,8 @@ fn kill_sessions(call: &Call<'_>, is_wanted: impl Fn(&SessionId) -> bool) {
     call.server.activities.kill_sessions(call.operation_id, &is_wanted);
     for id in call.server.sessions.ids().iter().filter(|id| is_wanted(id)) {
         call.server.sessions.abort_transaction_of(id, &call.server.database);
-        call.server.database.cursors.kill_session(id);
     }
+    call.server.database.cursors.kill_sessions(is_wanted);
 }
 
 /// The row of `killSessions`.
@@ -67,10 +69,8 @@ fn kill(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let ids = own_sessions(call, Action::KillAnySession)?;
     let own = auth::session_digest(&call.server.auth, call.connection);
     // An empty list selects the sessions of the current user.
-    kill_sessions(call, |id| match ids.as_slice() {
-        [] => *id.user() == own,
-        ids => ids.contains(id),
-    });
+    let ids: HashSet<SessionId> = ids.into_iter().collect();
+    kill_sessions(call, |id| if ids.is_empty() { *id.user() == own } else { ids.contains(id) });
     Ok(HandlerStatus::Done)
 }
 

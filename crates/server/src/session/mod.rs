@@ -189,12 +189,11 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
-    /// Ends a session with its transaction and its cursors.
-    pub(crate) fn end_with_cursors(&self, id: &SessionId, database: &Database) {
+    /// Ends a session with its transaction. Its cursors stay.
+    pub(crate) fn end_and_abort(&self, id: &SessionId, database: &Database) {
         if let Some(session) = self.end(id) {
             session.abort_any_transaction(database, &self.transactions);
         }
-        database.cursors.kill_session(id);
     }
 
     /// Aborts the open transaction of a session.

@@ -83,7 +83,11 @@ pub(crate) fn documents(server: &Server, state: &ConnectionState, options: Docum
         shown.then(|| entry(&server.sessions, &server.parameters, activity, current))
     };
     let mut entries: Vec<DocumentBuf> = server.activities.all().iter().filter_map(running).collect();
-    let sessions = server.sessions.all();
+    // Most servers have many sessions and few transactions.
+    let sessions = match server.sessions.transactions.any_open() {
+        true => server.sessions.all(),
+        false => Vec::new(),
+    };
     let idle_sessions = options.get("idleSessions").is_none_or(|value| value.is_truthy());
     let sessions = sessions.iter().filter(|session| idle_sessions && seen.shows_session(&session.id));
     entries.extend(
