@@ -356,7 +356,7 @@ pub(crate) struct Replacement {
     target: Namespace,
     /// The target before the replacement; `None` for a target that must not exist.
     replaced: Option<Definition>,
-    bypass_validation: bool,
+    pub(super) bypass_validation: bool,
     finished: bool,
 }
 

@@ -1,6 +1,7 @@
 //! `cloneCollectionAsCapped`.
 
 use super::aggregate::Replacement;
+use crate::catalog::collection::Options;
 use crate::catalog::options::capped_of_size;
 use crate::database::Database;
 use crate::ddl::check_writable;
@@ -12,8 +13,8 @@ use query::pipeline::Sink;
 use std::sync::Arc;
 use storage::{Direction, Hints, Value};
 
-/// A copy of a collection's newest documents into a new capped collection, without the indexes. The new collection
-/// appears at the end of the copy.
+/// A copy of a collection's newest documents into a new capped collection, with the options and without the indexes.
+/// The new collection appears at the end of the copy.
 pub struct CappedCopy {
     /// `None` after its end.
     records: Option<Natural>,
@@ -46,8 +47,12 @@ impl Database {
         let records =
             NaturalOrder::of(source.data()?).walk(&view.snapshot, Direction::Forward, Hints::default())?;
         check_writable(&to.namespace)?;
-        let options = capped_of_size(size, &to.namespace, &to.context)?;
-        let target = Replacement::with(self, to, &options, &[])?;
+        let capped = capped_of_size(size, &to.namespace, &to.context)?.capped;
+        // The copy is not clustered.
+        let options =
+            Options { capped, clustered: None, expire_after_seconds: None, ..source.options.clone() };
+        let mut target = Replacement::with(self, to, &options, &[])?;
+        target.bypass_validation = true;
         Ok(CappedCopy { records: Some(records), pending: None, target })
     }
 }

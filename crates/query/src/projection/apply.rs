@@ -9,8 +9,11 @@ use base::bson::{Array, Builder, Document, DocumentBuf, Element, FieldName, Path
 use base::{Result, err};
 
 /// The projection of one document.
+#[derive(Clone, Copy)]
 pub(super) struct Walk<'a> {
     pub(super) kind: Kind,
+    /// False within an array of an array, which find's `$slice` does not enter.
+    pub(super) slices: bool,
     pub(super) root: RowView<'a>,
     pub(super) context: &'a Context,
     pub(super) arena: &'a Arena,
@@ -115,7 +118,7 @@ impl<'a> Walk<'a> {
             Node::Computed(_) | Node::ElemMatch(_) => Ok(false),
             Node::Slice(slice) => {
                 match element.value() {
-                    Value::Array(array) => slice.write(array, element.field_name(), out),
+                    Value::Array(array) if self.slices => slice.write(array, element.field_name(), out),
                     _ => {
                         out.append_element(element);
                     }
@@ -148,7 +151,8 @@ impl<'a> Walk<'a> {
 
     /// Writes an element of an array. Unlike a field, a scalar is replaced by the computed fields.
     fn item(&self, tree: &'a Tree, item: Value<'_>, out: &mut Builder) -> Result<()> {
-        self.below(tree, item, None, out)?;
+        let is_nested = matches!(item, Value::Array(_));
+        Walk { slices: self.slices && !is_nested, ..*self }.below(tree, item, None, out)?;
         if tree.computes && self.kind == Kind::Include && !is_container(item) {
             self.below(tree, Value::Document(Document::EMPTY), None, out)?;
         }

@@ -95,7 +95,7 @@ impl Projection {
     ) -> Result<DocumentBuf> {
         let root = row.into();
         let mut out = Builder::with_buffer(Vec::with_capacity(root.document.bytes().len()));
-        let walk = apply::Walk { kind: self.kind, root, context, arena };
+        let walk = apply::Walk { kind: self.kind, slices: true, root, context, arena };
         walk.document(&self.tree, root.document, &mut out)?;
         let projected = out.finish();
         if self.may_deepen {

@@ -286,7 +286,6 @@ fn run_shared(
 ) -> Result<(HandlerStatus, Option<Box<Request>>), FrameError> {
     let others = server.network.active_threads.fetch_add(1, Ordering::Relaxed);
     if others + 1 < network_threads() {
-        server.network.socket_poll.begin_request();
         state.is_on_network_thread = true;
         let done = work.run(state, server, out);
         state.leave_network_thread(&server.network);

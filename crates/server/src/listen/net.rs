@@ -73,11 +73,6 @@ pub fn serve(server: &Arc<Server>, ready: impl FnOnce(SocketAddr)) -> io::Result
     threads::spawn_essential("vellum-deletions", Some(STACK_SIZE), move || {
         background::run(&swept, |server| deletions.tick(server))
     })?;
-    let (polled, network) = (Arc::downgrade(server), runtime.handle().clone());
-    let poll = server.network.socket_poll.clone();
-    threads::spawn_essential("vellum-poll", None, move || {
-        poll.run(&network, || Some(polled.upgrade()?.network.active_threads.load(Ordering::Relaxed) > 0))
-    })?;
     if let Some(limit) = server.settings.memory_limit.clone() {
         let watched = Arc::downgrade(server);
         server.database.set_memory_limit(limit.of_data());

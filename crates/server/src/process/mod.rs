@@ -7,7 +7,6 @@ pub(crate) mod dedicated_threads;
 pub(crate) mod event;
 pub mod logging;
 pub(crate) mod memory;
-pub(crate) mod socket_poll;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

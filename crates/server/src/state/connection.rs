@@ -4,7 +4,6 @@
 use crate::access::Identity;
 use crate::observe::activity::Activity;
 use crate::observe::operations::DatabaseOperations;
-use crate::process::socket_poll::SocketPoll;
 use crate::protocol::names::UserName;
 use crate::session::Session;
 use crate::state::auth::Auth;
@@ -148,8 +147,6 @@ pub(crate) struct Network {
     pub(crate) reported: ReportedErrors,
     /// Network threads that handle a request.
     pub(crate) active_threads: AtomicUsize,
-    /// Polling of the sockets meanwhile.
-    pub(crate) socket_poll: Arc<SocketPoll>,
     /// Dedicated threads.
     #[cfg(unix)]
     pub(crate) dedicated_threads: crate::process::dedicated_threads::Threads,
@@ -171,7 +168,6 @@ impl Network {
             latest_connection: LatestConnection::default(),
             reported: ReportedErrors::default(),
             active_threads: AtomicUsize::new(0),
-            socket_poll: Arc::default(),
             #[cfg(unix)]
             dedicated_threads: crate::process::dedicated_threads::Threads::new(is_shared),
             active_requests: AtomicUsize::new(0),
