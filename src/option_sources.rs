@@ -73,7 +73,7 @@ pub(crate) fn expand(
 }
 
 impl LowerOption {
-    /// Returns true if the other option, of lower precedence, has no effect: the same one, or the opposite of a flag
+    /// Returns true if an option of lower precedence has no effect: it has the same name, or is the opposite of a flag
     /// that is on.
     fn overrides(&self, other: &LowerOption) -> bool {
         let is_opposite =

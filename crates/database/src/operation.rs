@@ -51,7 +51,7 @@ pub struct Operation {
     blocking: BlockingHook,
     /// True if its plan reads much.
     long: AtomicBool,
-    /// True while other threads have the other clients of its thread.
+    /// True while its thread has no other clients: they have another thread.
     alone: AtomicBool,
     /// True if it writes, so that its delay affects other clients too.
     writes: AtomicBool,

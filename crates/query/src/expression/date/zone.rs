@@ -60,8 +60,8 @@ impl Zone {
         }
     }
 
-    /// Converts a local time to an instant. A skipped time moves forward by the clock change. Of the two instants of an
-    /// ambiguous time, the one is taken that has the same state, daylight or standard time, as the instant `model`.
+    /// Converts a local time to an instant. A skipped time moves forward by the clock change. An ambiguous
+    /// time has two instants. The result is the one with the state of the instant `model`: daylight or standard time.
     pub(crate) fn to_utc(&self, local: i64, model: i64) -> i64 {
         let before = self.offset_at(local.saturating_sub(DAY));
         let after = self.offset_at(local.saturating_add(DAY));
