@@ -2,7 +2,7 @@
 //!
 //! A thread reads the resident memory, more often as memory becomes short. Above the limit it ends
 //! the largest holders one by one. A running operation gets an error. An idle cursor is closed. A
-//! connection with an unread reply or an incomplete message is cut. Data of the memory engine
+//! connection with an incomplete message or a reply unread for a second is cut. Data of the memory engine
 //! cannot be ended, so growing writes are refused near the limit.
 //!
 //! That reaction is too late for bursts. Operations and messages therefore enter their growth in a
@@ -14,7 +14,7 @@ use crate::observe::activity::{Activities, Activity};
 use crate::process::memory::{self, MemoryLimit};
 use crate::server::Server;
 use base::ErrorCode;
-use database::{Cursors, Database, Operation};
+use database::{Database, Operation};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -98,7 +98,7 @@ impl Watcher {
         if now < self.limit.of_data_again() && !server.database.refuses_growth() {
             return now;
         }
-        let holders = holders(&server.database.cursors, &server.activities);
+        let holders = holders(server.database.cursors.largest(), &server.activities);
         if server.settings.ephemeral {
             self.bound_data(&server.database, now, holders.iter().map(|(held, _)| held).sum());
         }
@@ -193,8 +193,8 @@ impl Watcher {
 
 /// Returns holders with their bytes: running operations, the largest idle cursor, connections'
 /// buffers.
-fn holders(cursors: &Cursors, activities: &Activities) -> Vec<(u64, MemoryConsumer)> {
-    let mut holders = vec![(cursors.largest(), MemoryConsumer::Cursor)];
+fn holders(largest_cursor: u64, activities: &Activities) -> Vec<(u64, MemoryConsumer)> {
+    let mut holders = vec![(largest_cursor, MemoryConsumer::Cursor)];
     for activity in activities.all() {
         match activity.operation() {
             Some(used) => {
@@ -205,7 +205,7 @@ fn holders(cursors: &Cursors, activities: &Activities) -> Vec<(u64, MemoryConsum
             }
             None => {
                 let buffered = activity.buffered.load(Relaxed);
-                if buffered > 0 {
+                if buffered > 0 && activity.is_stalled() {
                     holders.push((buffered, MemoryConsumer::Connection(activity)));
                 }
             }
@@ -217,6 +217,22 @@ fn holders(cursors: &Cursors, activities: &Activities) -> Vec<(u64, MemoryConsum
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::observe::activity::Activities;
+
+    #[test]
+    fn a_client_has_a_second_to_read_its_reply() {
+        let activities = Activities::default();
+        let activity = activities.open("127.0.0.1:1".parse().unwrap());
+        activity.buffered.store(10 << 20, Relaxed);
+        let cut = |since| {
+            *activity.unread_since.lock() = since;
+            holders(0, &activities).iter().any(|(_, held)| matches!(held, MemoryConsumer::Connection(_)))
+        };
+        let now = database::time::now();
+        assert!(!cut(Some(now)), "the reply is new");
+        assert!(cut(now.checked_sub(Duration::from_secs(2))), "the reply is old");
+        assert!(cut(None), "the message is incomplete");
+    }
 
     #[test]
     fn free_pages_are_returned_seldom() {

@@ -306,12 +306,12 @@ impl Connection {
     /// Sends the driver's pending bytes to the client.
     async fn send(&mut self) -> io::Result<()> {
         let Connection { stream, driver, .. } = self;
-        driver.state.activity.record_buffers(driver.buffered_bytes(), &driver.server.database);
+        driver.state.activity.record_reply(driver.buffered_bytes(), &driver.server.database);
         while !driver.unsent().is_empty() {
             let sent = stream.write(driver.unsent()).await?;
             driver.count_sent(sent);
         }
-        driver.state.activity.record_buffers(0, &driver.server.database);
+        driver.state.activity.end_reply(&driver.server.database);
         match driver.streams() {
             true => tokio::task::yield_now().await,
             // A client with many replies must yield to other clients at intervals.

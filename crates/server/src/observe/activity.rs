@@ -27,6 +27,9 @@ const READS: [&str; 7] = ["aggregate", "count", "dbHash", "distinct", "explain",
 /// Buffers up to this size are not reported, in bytes.
 const UNREPORTED_MAX: usize = 64 * 1024;
 
+/// Time for a client to read a reply, also while memory is short.
+const UNREAD_MAX: Duration = Duration::from_secs(1);
+
 /// Maximum size of a command for currentOp, in bytes.
 const BODY_MAX: usize = 16 * 1024;
 
@@ -57,6 +60,8 @@ pub(crate) struct Activity {
     pub(crate) streams: AtomicBool,
     /// Bytes of an incomplete message or an unread reply. Zero for small buffers.
     pub(crate) buffered: AtomicU64,
+    /// Time when a reply began to wait for the client. `None` while the client sends a message.
+    pub(crate) unread_since: Mutex<Option<Instant>>,
     handle: OnceLock<Box<dyn ConnectionHandle>>,
     metadata: OnceLock<Box<DocumentBuf>>,
     current: Mutex<Current>,
@@ -154,6 +159,31 @@ impl Activity {
         if let Some(handle) = self.handle.get() {
             handle.disconnect();
         }
+    }
+
+    /// Records the bytes of the buffers while the client reads a reply: see
+    /// [`record_buffers`](Self::record_buffers).
+    pub(crate) fn record_reply(&self, bytes: usize, database: &Database) {
+        if bytes > UNREPORTED_MAX {
+            *self.unread_since.lock() = Some(time::now());
+        }
+        self.record_buffers(bytes, database);
+    }
+
+    /// Records the end of a reply.
+    pub(crate) fn end_reply(&self, database: &Database) {
+        if self.buffered.load(Ordering::Relaxed) > 0 {
+            *self.unread_since.lock() = None;
+        }
+        self.record_buffers(0, database);
+    }
+
+    /// Returns true if the connection holds an incomplete message or an old reply.
+    ///
+    /// Operations record their memory before they grow, so replies are within the limit already. An error may have the
+    /// buffer of a large batch. Its client must receive it.
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.unread_since.lock().is_none_or(|since| time::since(since) >= UNREAD_MAX)
     }
 
     /// Records the bytes of the connection's buffers while it waits for its client. All connections
@@ -356,6 +386,7 @@ impl Activities {
             client,
             streams: AtomicBool::new(false),
             buffered: AtomicU64::new(0),
+            unread_since: Mutex::default(),
             handle: OnceLock::new(),
             metadata: OnceLock::new(),
             current: Mutex::new(Current {

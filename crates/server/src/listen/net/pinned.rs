@@ -208,9 +208,9 @@ fn serve(socket: &mut BlockingSocket<'_>, driver: &mut Driver, busy_poll: &mut B
     loop {
         match driver.advance(ThreadKind::Dedicated) {
             DriverAction::Send => {
-                driver.state.activity.record_buffers(driver.buffered_bytes(), &driver.server.database);
+                driver.state.activity.record_reply(driver.buffered_bytes(), &driver.server.database);
                 let sent = socket.send(driver.unsent())?;
-                driver.state.activity.record_buffers(0, &driver.server.database);
+                driver.state.activity.end_reply(&driver.server.database);
                 driver.count_sent(sent);
                 if !driver.unsent().is_empty() {
                     return Ok(());
