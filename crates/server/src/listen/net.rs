@@ -12,6 +12,7 @@
 mod pinned;
 mod stream;
 mod tls_stream;
+mod wake;
 mod web;
 
 use crate::commands::diagnostics::server_info::host_name;
@@ -87,13 +88,13 @@ pub fn serve(server: &Arc<Server>, ready: impl FnOnce(SocketAddr)) -> io::Result
     result
 }
 
-/// Starts the network threads and a spare thread that sleeps until its sender is dropped.
+/// Starts the network threads and a spare thread that wakes them until its sender is dropped.
 ///
 /// The runtime panics if the system refuses a thread while no spare thread exists. With a spare
 /// thread it continues without the new thread.
 ///
 /// Errors: failure to start threads.
-fn start_runtime(server: &Server) -> io::Result<(Runtime, Sender<()>)> {
+fn start_runtime(server: &Arc<Server>) -> io::Result<(Runtime, Sender<()>)> {
     let waiting = server.settings.connections_max.max(BLOCKING_MIN);
     let workers = network_threads();
     if !threads::has_address_space(STACK_SIZE * (workers + 1)) {
@@ -110,7 +111,13 @@ fn start_runtime(server: &Server) -> io::Result<(Runtime, Sender<()>)> {
     let start = || -> io::Result<(Runtime, Sender<()>)> {
         let runtime = builder.build()?;
         let (spare, end) = channel();
-        runtime.spawn_blocking(move || _ = end.recv());
+        let (network, watched) = (runtime.handle().clone(), Arc::downgrade(server));
+        let look = move || {
+            let server = watched.upgrade()?;
+            let run_in_place = server.network.active_threads.load(Ordering::Relaxed) > 0;
+            Some(wake::Requests { begun: server.activities.operations(), run_in_place })
+        };
+        runtime.spawn_blocking(move || wake::run(&network, &end, look));
         Ok((runtime, spare))
     };
     std::panic::catch_unwind(AssertUnwindSafe(start))

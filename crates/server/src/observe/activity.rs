@@ -446,6 +446,11 @@ impl Activities {
         (self.open.lock().len(), self.connections.load(Ordering::Relaxed))
     }
 
+    /// Returns the latest operation id.
+    pub(crate) fn operations(&self) -> u64 {
+        self.operations.load(Ordering::Relaxed)
+    }
+
     /// Returns the next operation id.
     pub(crate) fn next_operation_id(&self) -> u64 {
         self.operations.fetch_add(1, Ordering::Relaxed) + 1
