@@ -114,6 +114,50 @@ fn replies_that_wait_stay_within_the_limit() {
     assert_within(&server);
 }
 
+/// Clients that request one document of 15 MB and never read it.
+#[test]
+fn replies_of_one_document_stay_within_the_limit() {
+    const CLIENTS: usize = 30;
+    let Some(server) = Server::start_with(&["--memory-limit", &format!("{LIMIT}M")]) else { return };
+    let mut client = server.connect().unwrap();
+    let mut sent = Builder::new();
+    sent.append(c"insert", "c").begin_array(c"documents").push_document();
+    sent.append(c"text", "x".repeat(15 << 20).as_str()).end().end().append(c"$db", "test");
+    assert_eq!(number(&client.command(&sent.finish()).unwrap(), "n"), 1);
+    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| server.connect().unwrap()).collect();
+    let find = with_database("{find: 'c'}");
+    clients.iter_mut().for_each(|client| client.send_command(&find).unwrap());
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    assert_eq!(number(&command(&mut client, "{ping: 1}"), "ok"), 1);
+    drop(clients);
+    assert_within(&server);
+}
+
+/// Requests with large messages that wait without an operation.
+#[test]
+fn requests_that_wait_stay_within_the_limit() {
+    const CLIENTS: i64 = 60;
+    let Some(server) = Server::start_with(&["--memory-limit", &format!("{LIMIT}M")]) else { return };
+    let hello = command(&mut server.connect().unwrap(), "{hello: 1}");
+    let mut sent = Builder::new();
+    sent.append(c"hello", 1).append(c"maxAwaitTimeMS", 600_000);
+    sent.append(c"topologyVersion", hello.view().get("topologyVersion").unwrap());
+    sent.append(c"comment", "x".repeat(8 << 20).as_str()).append(c"$db", "admin");
+    let sent = sent.finish();
+    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| server.connect().unwrap()).collect();
+    for client in &mut clients {
+        // The server may cut it meanwhile.
+        let _ = client.send_command(&sent);
+        let answer = command(&mut server.connect().unwrap(), "{insert: 'c', documents: [{}]}");
+        assert_eq!(number(&answer, "ok"), 1, "{}", answer.view());
+    }
+    let status = command(&mut server.connect().unwrap(), "{serverStatus: 1}");
+    let open = status.view().get("connections").and_then(|open| open.as_document()?.get("current")?.as_i64());
+    assert!(open.unwrap() < CLIENTS, "{open:?} connections remain\n{}", server.log_tail());
+    drop(clients);
+    assert_within(&server);
+}
+
 /// A control group for a process, with a memory limit, if the machine allows it.
 struct Group(PathBuf);
 

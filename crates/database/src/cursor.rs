@@ -196,12 +196,7 @@ impl Cursor {
     /// Returns true if the batch should end before the next document: memory is scarce, and more
     /// batches can follow.
     fn ends_early(&self, out: &Builder, length: usize) -> bool {
-        // A full buffer doubles its size.
-        let more = match out.len() + length > out.capacity() {
-            true => out.capacity().max(length),
-            false => 0,
-        };
-        self.may_end_early && !self.operation.reserve_memory(more)
+        self.may_end_early && !self.operation.reserve_memory(growth(out, length))
     }
 
     fn prefix_error(&self, error: Error) -> Error {
@@ -248,6 +243,13 @@ impl Cursor {
                 self.pending = Some(document);
                 return Ok((appended, false));
             }
+            if appended == 0
+                && length > BATCH_BYTES_SCARCE
+                && let Err(error) = self.operation.reserve_required(growth(out, length))
+            {
+                self.pending = Some(document);
+                return Err(error);
+            }
             out.push(document.view());
             if let Some((_, token)) = &mut self.stream
                 && let Some(id) = document.view().get("_id").and_then(|id| id.as_document())
@@ -278,6 +280,11 @@ impl Cursor {
         }
         Ok(self.pending.is_none())
     }
+}
+
+/// Returns the bytes by which a buffer grows for a document of this length. A full buffer doubles its size.
+fn growth(out: &Builder, length: usize) -> usize {
+    if out.len() + length > out.capacity() { out.capacity().max(length) } else { 0 }
 }
 
 /// All open cursors.

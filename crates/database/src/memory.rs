@@ -9,7 +9,7 @@
 //! [`OperationMemory::reserve`]. A read is suspended while it waits, and begins again with a [`LargePlace`].
 
 use base::memory;
-use base::{Result, bail, err};
+use base::{Error, Result, bail, err};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{
@@ -216,6 +216,14 @@ impl Shared {
     }
 }
 
+/// Returns the error of an operation beyond the limit of all operations together.
+fn limit_reached() -> Error {
+    err!(
+        ExceededMemoryLimit,
+        "operations and replies have reached the memory limit (--memory-limit): this operation would exceed it"
+    )
+}
+
 /// Memory of one operation.
 pub(crate) struct OperationMemory {
     /// Limit of the operation, in bytes.
@@ -303,11 +311,7 @@ impl OperationMemory {
         self.exclude_engine(memory::allocated(), shared);
         self.update_tracker(shared);
         match shared.tracker.exceeds(1) && self.used() > TRACKER_STEP.unsigned_abs() {
-            true => Err(err!(
-                ExceededMemoryLimit,
-                "operations and replies have reached the memory limit (--memory-limit): this operation \
-                 would exceed it"
-            )),
+            true => Err(limit_reached()),
             false => Ok(()),
         }
     }
@@ -325,7 +329,14 @@ impl OperationMemory {
     /// limit. It then waits once.
     #[inline]
     pub(crate) fn must_wait(&self, shared: &Shared) -> bool {
-        let becomes_large = self.tracked_bytes.load(Relaxed) > TRACKER_STEP && !self.is_large.load(Relaxed);
+        self.must_wait_for(0, shared)
+    }
+
+    /// Returns true if another number of bytes makes the operation large: see [`must_wait`](Self::must_wait).
+    #[inline]
+    pub(crate) fn must_wait_for(&self, bytes: usize, shared: &Shared) -> bool {
+        let used = self.tracked_bytes.load(Relaxed).saturating_add(bytes as i64);
+        let becomes_large = used > TRACKER_STEP && !self.is_large.load(Relaxed);
         becomes_large && self.limit != i64::MAX && self.begins_large(shared)
     }
 
@@ -346,6 +357,21 @@ impl OperationMemory {
 
     /// Records the growth of a reply by this number of bytes. Returns `false` if memory is scarce.
     pub(crate) fn reserve(&self, bytes: usize, shared: &Shared) -> bool {
+        self.reserve_within(BATCH_SHARE, bytes, shared)
+    }
+
+    /// Records the growth of a reply that cannot be shorter.
+    ///
+    /// Errors: ExceededMemoryLimit if all operations together exceed their limit.
+    pub(crate) fn reserve_required(&self, bytes: usize, shared: &Shared) -> Result<()> {
+        match self.limit == i64::MAX || self.reserve_within(1, bytes, shared) {
+            true => Ok(()),
+            false => Err(limit_reached()),
+        }
+    }
+
+    /// Records a growth unless all operations together then exceed the limit divided by `share`.
+    fn reserve_within(&self, share: i64, bytes: usize, shared: &Shared) -> bool {
         let limit = shared.tracker.limit.load(Relaxed);
         if bytes == 0 || limit == 0 || self.thread.load(Relaxed) != memory::thread_id() {
             return true;
@@ -354,7 +380,7 @@ impl OperationMemory {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         // Recorded before the check, so that concurrent requests do not all succeed.
         let all = shared.tracker.used.fetch_add(bytes, Relaxed).saturating_add(bytes);
-        if all > limit / BATCH_SHARE {
+        if all > limit / share {
             shared.tracker.add(-bytes);
             return false;
         }
@@ -595,6 +621,10 @@ mod tests {
         let should_continue = || requested.replace(requested.get() + 1) < 3;
         other.wait(&shared, time::now() + WAIT_MAX, &should_continue).unwrap();
         assert_eq!(requested.get(), 4);
+        // A reply that cannot be shorter may use the rest.
+        assert!(
+            one.reserve_required(6 << 20, &shared).is_err() && one.reserve_required(1 << 20, &shared).is_ok()
+        );
         one.pause(&shared);
         assert!(!other.must_wait(&shared) && other.is_large.load(Relaxed));
         let more: Vec<u8> = vec![1; 3 << 20];

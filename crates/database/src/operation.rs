@@ -466,6 +466,16 @@ impl Operation {
         self.memory.reserve(bytes, &self.shared)
     }
 
+    /// Reserves this number of bytes for a reply that cannot be shorter. Waits while memory is scarce.
+    ///
+    /// Errors: as of a check; ExceededMemoryLimit if all operations together exceed their limit.
+    pub(crate) fn reserve_required(&self, bytes: usize) -> Result<()> {
+        if self.memory.must_wait_for(bytes, &self.shared) {
+            self.wait_for_memory()?;
+        }
+        self.memory.reserve_required(bytes, &self.shared)
+    }
+
     /// Runs work that may take long, without blocking other clients of the thread.
     fn blocking<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
         let mut work = Some(work);

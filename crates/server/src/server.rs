@@ -110,7 +110,8 @@ impl Server {
         let fail_points = FailPoints::new(settings.test_commands, seed);
         let seconds = (database.now_millis() / 1000) as u32;
         let process = std::array::from_fn(|i| (seed >> (8 * i)) as u8);
-        let sessions = Arc::new(Sessions::new(seed, database.clock().clone()));
+        let memory_limit = settings.memory_limit.as_ref().map(|limit| limit.bytes);
+        let sessions = Arc::new(Sessions::new(seed, database.clock().clone(), memory_limit));
         database.visit_retries(&mut |record| sessions.restore(record, settings.shared))?;
         database.set_blocking_hook(|work| in_place(work));
         let counters = Counters::new(commands.count);

@@ -43,6 +43,11 @@ impl Request {
         self.request_state.progress.is_kept()
     }
 
+    /// Returns the memory of its message in bytes.
+    pub(crate) fn frame_bytes(&self) -> usize {
+        self.frame.bytes.capacity()
+    }
+
     /// Returns true if the request has a finished reply that waits for the journal.
     pub(crate) fn has_pending_reply(&self) -> bool {
         self.request_state.pending_reply.is_some()

@@ -207,9 +207,10 @@ impl Driver {
         self.server.counters.bytes_out.add(bytes as u64);
     }
 
-    /// Returns the memory of the buffers in bytes.
+    /// Returns the memory of the buffers and of a waiting request in bytes.
     pub(crate) fn buffered_bytes(&self) -> usize {
-        self.out.capacity() + self.input.capacity()
+        let request = self.request.as_ref().map_or(0, |request| request.frame_bytes());
+        self.out.capacity() + self.input.capacity() + request
     }
 
     /// Returns true if the client receives further replies without requests.

@@ -196,15 +196,15 @@ impl Watcher {
 fn holders(largest_cursor: u64, activities: &Activities) -> Vec<(u64, MemoryConsumer)> {
     let mut holders = vec![(largest_cursor, MemoryConsumer::Cursor)];
     for activity in activities.all() {
+        let buffered = activity.buffered.load(Relaxed);
         match activity.operation() {
             Some(used) => {
                 holders.push((
-                    used.operation.memory_used(),
+                    used.operation.memory_used() + buffered,
                     MemoryConsumer::Operation(activity, used.operation),
                 ));
             }
             None => {
-                let buffered = activity.buffered.load(Relaxed);
                 if buffered > 0 && activity.is_stalled() {
                     holders.push((buffered, MemoryConsumer::Connection(activity)));
                 }

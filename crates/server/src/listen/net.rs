@@ -55,6 +55,9 @@ const IDLE_UNAUTHENTICATED: u32 = 20;
 /// Time that a shutdown waits for replies before it interrupts operations.
 const SHUTDOWN_WAIT: Duration = Duration::from_millis(500);
 
+/// Interval of the checks whether a client with a further request has disconnected.
+const DISCONNECT_INTERVAL: Duration = Duration::from_millis(500);
+
 /// Time that a shutdown waits for interrupted operations.
 const INTERRUPTED_WAIT: Duration = Duration::from_secs(2);
 
@@ -333,6 +336,9 @@ impl Connection {
         let Connection { stream, driver, .. } = self;
         let Some(mut event) = driver.event.take() else { return true };
         let ignores_disconnects = driver.ignores_disconnects(&event);
+        if !matches!(event, Event::Journaled { .. }) {
+            driver.state.activity.record_buffers(driver.buffered_bytes(), &driver.server.database);
+        }
         let server = driver.server.clone();
         let happened = wait_for_event(&mut event, &server.database);
         if ignores_disconnects {
@@ -344,7 +350,12 @@ impl Connection {
             true
         };
         let end = async {
-            stream.disconnected().await;
+            if !stream.disconnected().await {
+                // The next request has come. Its bytes hide the end of the connection from reads.
+                while !driver.state.activity.is_disconnected() {
+                    tokio::time::sleep(DISCONNECT_INTERVAL).await;
+                }
+            }
             false
         };
         race(event_happened, end).await

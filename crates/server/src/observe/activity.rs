@@ -58,7 +58,7 @@ pub(crate) struct Activity {
     pub(crate) client: SocketAddr,
     /// True while hello sends replies without further requests.
     pub(crate) streams: AtomicBool,
-    /// Bytes of an incomplete message or an unread reply. Zero for small buffers.
+    /// Bytes of an incomplete message, an unread reply or a waiting request. Zero for small buffers.
     pub(crate) buffered: AtomicU64,
     /// Time when a reply began to wait for the client. `None` while the client sends a message.
     pub(crate) unread_since: Mutex<Option<Instant>>,
@@ -154,6 +154,11 @@ impl Activity {
         self.metadata().map_or("", app_name)
     }
 
+    /// Returns true if the client has closed its sending side.
+    pub(crate) fn is_disconnected(&self) -> bool {
+        self.handle.get().is_some_and(|handle| handle.is_disconnected())
+    }
+
     /// Closes the connection.
     pub(crate) fn disconnect(&self) {
         if let Some(handle) = self.handle.get() {
@@ -180,8 +185,8 @@ impl Activity {
 
     /// Returns true if the connection holds an incomplete message or an old reply.
     ///
-    /// Operations record their memory before they grow, so replies are within the limit already. An error may have the
-    /// buffer of a large batch. Its client must receive it.
+    /// Operations reserve their replies within the limit. An error may have the buffer of a large batch. Its client must
+    /// receive it.
     pub(crate) fn is_stalled(&self) -> bool {
         self.unread_since.lock().is_none_or(|since| time::since(since) >= UNREAD_MAX)
     }
@@ -209,7 +214,7 @@ impl Activity {
             let current = self.current.lock();
             current.operation_id != 0 && current.killed.is_none() && runs(&current)
         };
-        if is_due && self.handle.get().is_some_and(|handle| handle.is_disconnected()) {
+        if is_due && self.is_disconnected() {
             self.kill_if(ErrorCode::ClientDisconnect, runs);
         }
     }

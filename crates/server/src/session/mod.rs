@@ -34,6 +34,10 @@ const TIMEOUT_SECONDS: u64 = TIMEOUT_MINUTES as u64 * 60;
 /// Maximum number of sessions, as MongoDB's maxSessions.
 const SESSIONS_MAX: usize = 1_000_000;
 
+/// Share of the memory limit for sessions, and the bytes of a session.
+const SESSIONS_SHARE: u64 = 8;
+const SESSION_BYTES: u64 = 700;
+
 /// Maximum memory of all results of retryable writes, in bytes.
 const RESULTS_MAX: usize = 64 * 1024 * 1024;
 
@@ -182,6 +186,8 @@ pub(crate) struct Sessions {
     /// Clock of session timeouts, which tests may set.
     clock: Arc<dyn Clock>,
     sessions: Mutex<HashMap<SessionId, Arc<Session>>>,
+    /// Maximum number of sessions.
+    max: usize,
     result_bytes: Arc<AtomicUsize>,
     random: Random,
     /// Counts of transactions.
@@ -211,12 +217,15 @@ impl Sessions {
         }
     }
 
-    /// Creates an empty registry. `seed` starts the random ids of startSession.
-    pub(crate) fn new(seed: u64, clock: Arc<dyn Clock>) -> Sessions {
+    /// Creates an empty registry for a server with this memory limit in bytes. `seed` starts the random ids of
+    /// startSession.
+    pub(crate) fn new(seed: u64, clock: Arc<dyn Clock>, memory_limit: Option<u64>) -> Sessions {
+        let within = memory_limit.map(|limit| limit / SESSIONS_SHARE / SESSION_BYTES);
         Sessions {
             start: time::now(),
             clock,
             sessions: Mutex::default(),
+            max: within.map_or(SESSIONS_MAX, |within| SESSIONS_MAX.min(within as usize)),
             result_bytes: Arc::default(),
             random: Random::new(seed),
             transactions: TransactionCounters::default(),
@@ -275,7 +284,7 @@ impl Sessions {
             session.last_use.store(now, Ordering::Relaxed);
             return Ok(session.clone());
         }
-        if sessions.len() >= SESSIONS_MAX {
+        if sessions.len() >= self.max {
             bail!(TooManyLogicalSessions, "cannot add session into the cache: too many sessions");
         }
         let session = Arc::new(Session {
@@ -409,7 +418,7 @@ mod tests {
 
     #[test]
     fn a_write_sent_again_finds_its_answer_and_an_older_one_is_refused() {
-        let sessions = Sessions::new(1, Arc::new(SystemClock));
+        let sessions = Sessions::new(1, Arc::new(SystemClock), None);
         let session = sessions.touch(id(1)).unwrap();
         assert!(session.begin_write(5).unwrap());
         session.record(5, 0, DocumentBuf::empty());
@@ -426,8 +435,15 @@ mod tests {
     }
 
     #[test]
+    fn sessions_stay_within_their_share_of_the_memory_limit() {
+        let sessions = Sessions::new(1, Arc::new(SystemClock), Some(2 * SESSIONS_SHARE * SESSION_BYTES));
+        let codes = [1, 2, 3, 1].map(|number| sessions.touch(id(number)).map_err(|error| error.code()).err());
+        assert_eq!(codes, [None, None, Some(base::ErrorCode::TooManyLogicalSessions), None]);
+    }
+
+    #[test]
     fn sessions_end_and_expire() {
-        let sessions = Sessions::new(1, Arc::new(SystemClock));
+        let sessions = Sessions::new(1, Arc::new(SystemClock), None);
         let id = sessions.start(database::NO_USER).unwrap();
         assert_eq!((id.uuid[6] >> 4, id.uuid[8] >> 6, sessions.len()), (4, 2, 1));
         let session = sessions.touch(id).unwrap();
@@ -447,7 +463,7 @@ mod tests {
 
     #[test]
     fn a_session_with_a_running_write_ends_after_the_write() {
-        let sessions = Sessions::new(1, Arc::new(SystemClock));
+        let sessions = Sessions::new(1, Arc::new(SystemClock), None);
         let session = sessions.touch(id(1)).unwrap();
         let ticket = database::Ticket::take(session.queue.clone());
         sessions.end(&id(1));
@@ -460,7 +476,7 @@ mod tests {
 
     #[test]
     fn records_of_an_earlier_process_are_remembered_until_they_are_old() {
-        let sessions = Sessions::new(1, Arc::new(SystemClock));
+        let sessions = Sessions::new(1, Arc::new(SystemClock), None);
         let now = SystemClock.now_millis();
         let record = |session, number, statement, minutes: i64| StoredRetry {
             key: RetryKey { session: id(session), number, statement },
@@ -485,7 +501,7 @@ mod tests {
 
     #[test]
     fn a_committed_transaction_of_an_earlier_process_is_known() {
-        let sessions = Sessions::new(1, Arc::new(SystemClock));
+        let sessions = Sessions::new(1, Arc::new(SystemClock), None);
         let key = RetryKey { session: id(1), number: 3, statement: i32::MIN };
         let millis = SystemClock.now_millis() - 60_000;
         let record = StoredRetry { key, millis, answer: DocumentBuf::empty(), time: Some(7) };
@@ -501,7 +517,7 @@ mod tests {
 
     #[test]
     fn answers_given_up_make_a_repetition_fail() {
-        let sessions = Sessions::new(1, Arc::new(SystemClock));
+        let sessions = Sessions::new(1, Arc::new(SystemClock), None);
         for at in 0..3 {
             let session = sessions.touch(id(at)).unwrap();
             session.last_use.store(sessions.seconds() + u64::from(at), Ordering::Relaxed);

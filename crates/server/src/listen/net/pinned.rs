@@ -17,7 +17,7 @@ use crate::process::dedicated_threads::{ThreadPermit, Threads};
 use crate::process::event::Event;
 use crate::process::memory;
 use rustix::buffer::spare_capacity;
-use std::future::{pending, poll_fn};
+use std::future::poll_fn;
 use std::io::{self, ErrorKind, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -105,15 +105,16 @@ impl PinnedStream {
         }
     }
 
-    /// Returns when the client has closed the connection. Never returns if the client sends bytes
-    /// instead.
-    pub(super) async fn disconnected(&mut self) {
-        let Ok(watched) = self.watch() else { return };
+    /// Returns true when the client has closed the connection, and false when it has sent bytes instead.
+    pub(super) async fn disconnected(&mut self) -> bool {
+        let Ok(watched) = self.watch() else { return true };
         loop {
-            let Ok(mut ready) = poll_fn(|context| watched.poll_read_ready(context)).await else { return };
+            let Ok(mut ready) = poll_fn(|context| watched.poll_read_ready(context)).await else {
+                return true;
+            };
             match ready.try_io(|socket| socket.get_ref().peek(&mut [0])) {
-                Ok(Ok(1..)) => pending::<()>().await,
-                Ok(_) => return,
+                Ok(Ok(1..)) => return false,
+                Ok(_) => return true,
                 Err(_) => {}
             }
         }

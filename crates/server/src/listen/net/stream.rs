@@ -8,7 +8,7 @@ use super::pinned::PinnedStream;
 use super::tls_stream::TlsStream;
 use crate::observe::activity::ConnectionHandle;
 use crate::process::memory;
-use std::future::{pending, poll_fn};
+use std::future::poll_fn;
 use std::io::{self, ErrorKind};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
@@ -82,20 +82,14 @@ impl Stream {
         .await
     }
 
-    /// Returns when the client has closed the connection. Never returns if the client sends bytes
-    /// instead.
-    pub(super) async fn disconnected(&mut self) {
+    /// Returns true when the client has closed the connection, and false when it has sent bytes instead.
+    pub(super) async fn disconnected(&mut self) -> bool {
         match self {
-            Stream::Plain(stream) => {
-                let mut byte = [0];
-                if let Ok(1..) = stream.peek(&mut byte).await {
-                    pending::<()>().await;
-                }
-            }
+            Stream::Plain(stream) => !matches!(stream.peek(&mut [0]).await, Ok(1..)),
             Stream::Tls(stream) => stream.disconnected().await,
             #[cfg(unix)]
             Stream::Pinned(stream) => stream.disconnected().await,
-            Stream::Closed => {}
+            Stream::Closed => true,
         }
     }
 

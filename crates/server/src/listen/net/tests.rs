@@ -202,10 +202,16 @@ fn connections_beyond_the_limit_are_refused() {
 
 #[test]
 fn a_client_that_leaves_while_waiting_is_noticed() {
-    both_kinds().into_iter().for_each(leave_while_waiting);
+    both_kinds().into_iter().for_each(|settings| leave_while_waiting(settings, &[]));
 }
 
-fn leave_while_waiting(settings: Settings) {
+#[test]
+fn a_client_that_leaves_after_another_byte_is_noticed() {
+    both_kinds().into_iter().for_each(|settings| leave_while_waiting(settings, &[1]));
+}
+
+/// Closes a connection whose hello waits, after sending these bytes.
+fn leave_while_waiting(settings: Settings, more: &[u8]) {
     let running = Running::start(settings);
     let mut socket = running.connect();
     for _ in 0..20 {
@@ -224,6 +230,8 @@ fn leave_while_waiting(settings: Settings) {
     socket.write_all(&out).unwrap();
     std::thread::sleep(Duration::from_millis(20));
     assert_eq!(running.server.activities.counts().0, 1);
+    socket.write_all(more).unwrap();
+    std::thread::sleep(Duration::from_millis(20));
     drop(socket);
     let began = Instant::now();
     while running.server.activities.counts().0 > 0 {

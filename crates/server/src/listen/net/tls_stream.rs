@@ -6,7 +6,7 @@
 use super::stream;
 use crate::process::memory;
 use rustls::{ProtocolVersion, ServerConfig, ServerConnection};
-use std::future::{pending, poll_fn};
+use std::future::poll_fn;
 use std::io::{self, BufRead, ErrorKind, IoSlice, Write};
 use std::sync::Arc;
 use tokio::net::TcpStream;
@@ -161,17 +161,16 @@ impl TlsStream {
         Ok(())
     }
 
-    /// Returns when the client has closed the connection. Never returns if the client sends bytes
-    /// instead.
-    pub(super) async fn disconnected(&mut self) {
+    /// Returns true when the client has closed the connection, and false when it has sent bytes instead.
+    pub(super) async fn disconnected(&mut self) -> bool {
         loop {
             match self.decrypt() {
-                Ok(true) => return pending().await,
+                Ok(true) => return false,
                 Ok(false) if !self.closed => {}
-                _ => return,
+                _ => return true,
             }
             if !self.read().await.is_ok_and(|read| read > 0) {
-                return;
+                return true;
             }
         }
     }
