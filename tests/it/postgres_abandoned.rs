@@ -44,6 +44,27 @@ fn sleeping(cluster: &Cluster, expected: i64) {
     }
 }
 
+/// Makes the server slow for long documents, on a condition in SQL.
+fn slow_down(cluster: &Cluster, schema: &str, condition: &str) {
+    let view = format!(
+        "create view {schema}.kv as select * from {schema}.kept where \
+         case when octet_length(value) > 90000 and {condition} then pg_sleep({LONG})::text is not null else true end"
+    );
+    cluster.run(&[&format!("alter table {schema}.kv rename to kept"), &view]).unwrap();
+}
+
+/// Ends connections whose statements sleep.
+const END_SLEEPING: &str =
+    "select count(pg_terminate_backend(pid, 5000)) from pg_stat_activity where wait_event = 'PgSleep'";
+
+/// Ends the connection whose statement sleeps.
+fn terminate(cluster: &Cluster) {
+    sleeping(cluster, 1);
+    let end =
+        "select count(pg_terminate_backend(pid, 5000)) from pg_stat_activity where wait_event = 'PgSleep'";
+    assert_eq!(cluster.run(&[end]).unwrap(), Some(1));
+}
+
 /// Kills the operation found by a filter.
 fn kill(client: &mut Client, filter: &str) {
     let find = format!(
@@ -74,12 +95,7 @@ fn statements_are_cancelled_with_their_clients() {
         let long = "x".repeat(100_000);
         run(&mut client, &format!("insert: 'slow', documents: [{{_id: 1, long: '{long}'}}], $db: 'test'"));
         run(&mut client, "insert: 'quick', documents: [{_id: 1}], $db: 'test'");
-        // From now on the server is slow for long documents.
-        let view = format!(
-            "create view {schema}.kv as select * from {schema}.kept where \
-             case when octet_length(value) > 90000 then pg_sleep({LONG})::text is not null else true end"
-        );
-        cluster.run(&[&format!("alter table {schema}.kv rename to kept"), &view]).unwrap();
+        slow_down(&cluster, &schema, "true");
 
         let late = run(&mut client, "find: 'slow', maxTimeMS: 300, $db: 'test'");
         assert_eq!(code(&late), 50, "{}", late.view());
@@ -243,4 +259,95 @@ fn wtimeout_limits_the_wait_for_a_connection() {
     // All writes are present.
     wire.hangs.store(false, Ordering::Release);
     assert!(run(&mut client, "count: 'c', $db: 'test'").view().to_string().contains("n: 6"));
+}
+
+/// A write whose connection ends before it has written anything fails as a whole command, which drivers retry.
+#[test]
+fn a_write_whose_connection_ends_can_be_retried() {
+    let Some(cluster) = Cluster::start().unwrap() else { return skipped("ended connections") };
+    let Some(server) = Server::on_schema(&cluster.connection_string(), "ended") else { return };
+    let (mut client, mut other) = (server.connect().unwrap(), server.connect().unwrap());
+    let long = "x".repeat(100_000);
+    run(&mut client, &format!("insert: 'slow', documents: [{{_id: 1, long: '{long}'}}], $db: 'test'"));
+    slow_down(&cluster, "ended", "true");
+    let session = "lsid: {id: UUID('01234567-89ab-cdef-0123-000000000001')}";
+    let writes = [
+        "update: 'slow', updates: [{q: {a: 1}, u: {$set: {b: 1}}}], $db: 'test'",
+        "delete: 'slow', deletes: [{q: {a: 1}, limit: 1}], $db: 'test'",
+        "bulkWrite: 1, ops: [{delete: 0, filter: {a: 1}}], nsInfo: [{ns: 'test.slow'}], $db: 'admin'",
+    ];
+    for (number, write) in writes.iter().enumerate() {
+        let retryable = format!("{write}, txnNumber: NumberLong({number}), {session}");
+        for (command, ok, labels) in [(retryable.as_str(), 0, 2), (write, 1, 0)] {
+            let reply = std::thread::scope(|scope| {
+                let waiting = scope.spawn(|| run(&mut other, command));
+                // A front repeats the first statement of a connection that had ended before.
+                while !waiting.is_finished() {
+                    cluster.run(&[END_SLEEPING]).unwrap();
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                waiting.join().unwrap()
+            });
+            let field = |name: &str| reply.view().get(name);
+            assert_eq!(field("ok").and_then(|ok| ok.as_i64()), Some(ok), "{}", reply.view());
+            let found =
+                field("errorLabels").and_then(|labels| labels.as_array()).map_or(0, |all| all.iter().count());
+            assert_eq!(found, labels, "{}", reply.view());
+        }
+    }
+}
+
+/// A change of the catalog whose connection ends before its commit was not applied, and is made again.
+#[test]
+fn a_change_of_the_catalog_outlives_its_connection() {
+    let Some(cluster) = Cluster::start().unwrap() else { return skipped("ended changes of the catalog") };
+    let Some(server) = Server::on_schema(&cluster.connection_string(), "again") else { return };
+    let mut client = server.connect().unwrap();
+    let sleep = "create function again.sleep() returns trigger language plpgsql as $$ begin \
+                 perform pg_sleep(case nextval('again.changes') when 1 then 300 else 0 end); return new; end $$";
+    let trigger =
+        "create trigger sleep before update on again.catalog for each row execute function again.sleep()";
+    cluster.run(&["create sequence again.changes", sleep, trigger]).unwrap();
+    let created = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| run(&mut client, "create: 'c', $db: 'test'"));
+        terminate(&cluster);
+        waiting.join().unwrap()
+    });
+    assert_eq!(code(&created), 0, "{}", created.view());
+    assert_eq!(code(&run(&mut client, "create: 'c', validator: {a: 1}, $db: 'test'")), 48);
+}
+
+/// The lease of a killed front keeps its index builds. Nothing reports the end of the lease to a client that waits.
+#[test]
+fn an_index_build_of_a_killed_front_ends_with_its_lease() {
+    let Some(cluster) = Cluster::start().unwrap() else { return skipped("builds of a killed front") };
+    let connection = cluster.connection_string();
+    let start = || Server::on_schema(&connection, "killed");
+    let (Some(first), Some(second)) = (start(), start()) else { return };
+    let (mut killed, mut client) = (first.connect().unwrap(), second.connect().unwrap());
+    let long = "x".repeat(100_000);
+    run(&mut client, &format!("insert: 'slow', documents: [{{}}, {{long: '{long}'}}], $db: 'test'"));
+    // Only the build is slow, and not its registration, which reads the collection too.
+    slow_down(&cluster, "killed", "exists (select from killed.builds)");
+    let create = "createIndexes: 'slow', indexes: [{key: {a: 1}, name: 'a'}], $db: 'test'";
+    std::thread::scope(|scope| {
+        let building = scope.spawn(|| killed.command(&parse(&format!("{{{create}}}")).unwrap()));
+        sleeping(&cluster, 1);
+        first.signal(nix::sys::signal::Signal::SIGKILL);
+        building.join().unwrap().unwrap_err();
+    });
+    terminate(&cluster);
+    cluster.run(&["drop view killed.kv", "alter table killed.kept rename to kv"]).unwrap();
+    assert_eq!(cluster.run(&["select count(*) from killed.builds"]).unwrap(), Some(1));
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| run(&mut client, create));
+        // The command waits for the build of the killed front.
+        std::thread::sleep(Duration::from_millis(500));
+        assert!(!waiting.is_finished());
+        let expire = "with expired as (update killed.fronts set until = now() - interval '1 s' \
+                      where front in (select front from killed.builds) returning 1) select count(*) from expired";
+        assert_eq!(cluster.run(&[expire]).unwrap(), Some(1));
+        let created = waiting.join().unwrap();
+        assert_eq!(code(&created), 0, "{}", created.view());
+    });
 }

@@ -137,7 +137,9 @@ impl Exclusive for CatalogLock<'_> {
                 applied(generation);
                 Ok(Ok(self.store.committed(&change, done)))
             }
-            (Attempt::Undone, _) => Err(failed(replaced())),
+            // The intents of a transaction are released already. Other changes are planned again.
+            (Attempt::Undone, _) if change.owner.is_some() => Err(failed(replaced())),
+            (Attempt::Undone, _) => Ok(Err(CommitError::Changed)),
             (Attempt::Locked, _) => Ok(Err(locked_by_another())),
             (Attempt::Refused, _) => {
                 let refusal = self.store.front.refusal(&change)?;

@@ -226,6 +226,7 @@ impl Database {
         build: &Arc<Building>,
     ) -> Result<()> {
         const ASK: Duration = Duration::from_millis(5);
+        const ASKS_PER_LEASE_CHECK: u32 = 200;
         let is_registered = || {
             let collection = self.collection(namespace);
             let data = collection.as_ref().and_then(|collection| collection.data.as_ref());
@@ -240,8 +241,16 @@ impl Database {
         if let Some(suspended) = operation.suspend_until(&mut ended) {
             return Err(suspended);
         }
+        // A process that is killed leaves its build in the catalog. Only the store knows the end of its lease.
+        let mut asks = 0u32;
+        let mut is_abandoned = || {
+            asks += 1;
+            self.store.known_generation().is_some()
+                && asks.is_multiple_of(ASKS_PER_LEASE_CHECK)
+                && self.store.build(build.index.ident).is_none()
+        };
         self.waiting(operation, |should_continue| {
-            while is_registered() && should_continue() {
+            while is_registered() && should_continue() && !is_abandoned() {
                 time::sleep(ASK);
             }
         })

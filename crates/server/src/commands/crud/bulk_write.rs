@@ -2,7 +2,7 @@
 
 use super::retry::Retryable;
 use super::update::Statement;
-use super::write_batch::{WriteCommand, check_count, ends_command, is_suspended};
+use super::write_batch::{WriteCommand, check_count, ends_command, is_suspended, may_retry};
 use crate::access::{Requirements, requirements};
 use crate::call::{Call, HandlerStatus, Row, transaction_rules};
 use crate::commands::cursors;
@@ -160,7 +160,12 @@ impl<'d> WriteCommand<'d> for BulkWrite<'_> {
                 }
                 Ok(true)
             }
-            Err(error) if ends_command(&error, call.transaction.is_some()) => Err(error),
+            Err(error)
+                if ends_command(&error, call.transaction.is_some())
+                    || may_retry(&error, retryable.as_ref()) =>
+            {
+                Err(error)
+            }
             Err(error) => {
                 // A failed statement fails the whole transaction.
                 call.progress.statement_failed = call.transaction.is_some();

@@ -151,6 +151,12 @@ pub(crate) fn ends_command(error: &Error, in_transaction: bool) -> bool {
     is_interrupted || (in_transaction && reply::is_transient(error.code(), false, false))
 }
 
+/// Returns true if the error ends a retryable command because a retry may succeed: the store was not reached. Drivers
+/// do not retry write errors.
+pub(crate) fn may_retry(error: &Error, retryable: Option<&Retryable>) -> bool {
+    retryable.is_some() && error.code() == ErrorCode::HostUnreachable
+}
+
 impl WriteBatch {
     /// Begins a batch of `count` statements.
     ///
@@ -213,7 +219,8 @@ impl WriteBatch {
     ///
     /// Errors: an error that ends the whole command (interruption, a suspended statement, an invalid namespace).
     pub(crate) fn failed(&mut self, position: usize, error: Error) -> Result<bool> {
-        if ends_command(&error, self.in_transaction) || error.code() == ErrorCode::InvalidNamespace {
+        let ends = ends_command(&error, self.in_transaction) || may_retry(&error, self.retryable.as_ref());
+        if ends || error.code() == ErrorCode::InvalidNamespace {
             return Err(error);
         }
         self.errors.push((position, error));
