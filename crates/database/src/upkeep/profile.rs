@@ -9,7 +9,7 @@ use crate::operation::Operation;
 use crate::scope::Scope;
 use crate::write::InsertRequest;
 use base::bson::{Builder, Document};
-use base::{Namespace, Result};
+use base::{Namespace, Result, err};
 use query::Context;
 use std::sync::Arc;
 use storage::Room;
@@ -20,24 +20,29 @@ const BYTES: i64 = 1024 * 1024;
 impl Database {
     /// Creates the profiler's collection of a database if it does not exist.
     ///
-    /// Errors: InvalidNamespace; interrupted waits; storage errors.
+    /// Errors: InvalidNamespace; NamespaceExists for a collection that is not capped; interrupted waits; storage errors.
     pub fn create_profile(&self, operation: &Operation, database: &str, context: &Context) -> Result<()> {
         let namespace = Namespace::new(database, PROFILE)?;
-        if self.known_catalog().get(&namespace).is_some() {
-            return Ok(());
+        if let Some(collection) = self.known_catalog().get(&namespace) {
+            // A collection without a limit would grow as long as the server runs.
+            return match collection.options.capped {
+                Some(_) => Ok(()),
+                None => Err(err!(NamespaceExists, "{namespace} exists but isn't capped")),
+            };
         }
         let mut options = Builder::new();
         options.append(c"capped", true).append(c"size", BYTES);
         self.create_collection_as(operation, &namespace, options.finish().view(), None, context).map(drop)
     }
 
-    /// Adds an entry. Adds nothing if the collection does not exist, or while writes are locked:
+    /// Adds an entry. Adds nothing if the capped collection does not exist, or while writes are locked:
     /// profiled operations must not wait.
     ///
     /// Errors: errors of the insert.
     pub fn profile(&self, database: &str, entry: Document<'_>, context: Context) -> Result<()> {
         let namespace = Namespace::new(database, PROFILE)?;
-        let is_there = self.known_catalog().get(&namespace).is_some();
+        let catalog = self.known_catalog();
+        let is_there = catalog.get(&namespace).is_some_and(|collection| collection.options.capped.is_some());
         if !is_there || !matches!(self.store.room(), Ok(Room::Free)) {
             return Ok(());
         }

@@ -10,9 +10,9 @@ use crate::observe::profiler::{Entry, Filter, Note, Notes, Setting};
 use crate::process::logging::now_millis;
 use crate::server::Server;
 use crate::state::connection::ConnectionState;
-use base::Error;
 use base::bson::extended_json::to_relaxed;
 use base::bson::{Builder, Document, DocumentBuf, Value};
+use base::{Error, ErrorCode};
 use database::Operation;
 use database::language::Context;
 use log::kv::ToValue;
@@ -87,14 +87,16 @@ pub(crate) fn context(server: &Server) -> Context {
 }
 
 /// Adds an entry to `system.profile`. Creates the collection if the level was set for all
-/// databases.
+/// databases. A collection of that name that is not capped gets no entries.
 fn add_to_profile(server: &Server, database: &str, entry: Document<'_>) {
     let context = context(server);
     let created = match server.profiler.default {
         Some(_) => server.database.create_profile(&Operation::new(0), database, &context),
         None => Ok(()),
     };
-    if let Err(error) = created.and_then(|()| server.database.profile(database, entry, context)) {
+    if let Err(error) = created.and_then(|()| server.database.profile(database, entry, context))
+        && error.code() != ErrorCode::NamespaceExists
+    {
         log::warn!("an operation on {database} could not be profiled: {error}");
     }
 }

@@ -143,11 +143,11 @@ fn profile(call: &mut Call<'_>) -> Result<HandlerStatus> {
             "When a filter expression is set, slowms and sampleRate are not used for profiling and slow-query log lines.",
         );
     }
-    slow.set(threshold, sample_rate);
     if level > 0 {
         let operation = call.operation();
         call.server.database.create_profile(&operation, database, &finished::context(call.server))?;
     }
+    slow.set(threshold, sample_rate);
     let level = if level < 0 { before.level } else { level };
     call.server.profiler.set(database, Setting { level, filter });
     Ok(HandlerStatus::Done)
