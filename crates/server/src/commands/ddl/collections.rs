@@ -168,8 +168,8 @@ fn rename(call: &mut Call<'_>) -> Result<HandlerStatus> {
     fields.boolean("stayTemp")?;
     let uuid = fields.uuid("collectionUUID")?;
     fields.finish()?;
-    if target_uuid.is_some() && from.database() != to.database() {
-        bail!(InvalidOptions, "dropTarget can be a UUID only within one database");
+    if (uuid.is_some() || target_uuid.is_some()) && from.database() != to.database() {
+        bail!(InvalidOptions, "Cannot provide an expected collection UUID when renaming across databases");
     }
     let is_set = call.server.set().is_some();
     for (namespace, direction) in [(&from, ""), (&to, "to ")] {
