@@ -278,7 +278,9 @@ impl Validator {
 
     /// Appends the options given by the client, as listCollections prints them.
     pub(crate) fn append_to(&self, out: &mut Builder) {
-        out.append(c"validator", &self.filter);
+        if !self.filter.view().is_empty() {
+            out.append(c"validator", &self.filter);
+        }
         if self.is_explicit.0 {
             out.append(c"validationLevel", self.level_name());
         }
