@@ -138,12 +138,14 @@ impl Finished<'_> {
         }
         let (keys, documents) = operation.as_ref().map_or((0, 0), |used| used.examined());
         let sorted = operation.as_ref().is_some_and(|used| used.operation.sorts());
+        // The reply that exhausts a cursor has no id, and its getMore has one.
+        let read = self.request.body.get("getMore").filter(|_| self.command.continues_cursor);
+        let read = read.and_then(|id| id.as_i64());
+        out.append_optional(c"cursorid", read);
         if let Ok(reply) = self.outcome {
             let cursor = reply.get("cursor").and_then(|cursor| cursor.as_document());
             let id = cursor.and_then(|cursor| cursor.get("id")).and_then(|id| id.as_i64());
-            if let Some(id) = id.filter(|id| *id != 0) {
-                out.append(c"cursorid", id);
-            }
+            out.append_optional(c"cursorid", id.filter(|id| *id != 0 && read.is_none()));
             append_work(&mut out, (keys, documents), sorted);
             if id == Some(0) {
                 out.append(c"cursorExhausted", true);
