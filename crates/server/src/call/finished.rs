@@ -203,7 +203,7 @@ impl Finished<'_> {
                         let matched = if existing.as_bool() == Some(true) { n } else { 0 };
                         out.append_number(c"nMatched", matched).append_number(c"nModified", matched);
                         if last.is_some_and(|last| last.find("upserted").is_some()) {
-                            out.append(c"upsert", true);
+                            out.append_number(c"nUpserted", 1);
                         }
                     }
                 }

@@ -144,7 +144,7 @@ impl<'d> WriteCommand<'d> for UpdateCommand<'_> {
                     counts.append_number(c"nMatched", outcome.matched as i64);
                     counts.append_number(c"nModified", outcome.modified as i64);
                     if outcome.upserted.is_some() {
-                        counts.append_number(c"nUpserted", 1).append(c"upsert", true);
+                        counts.append_number(c"nUpserted", 1);
                     }
                 });
                 state.matched += outcome.matched as i32;
