@@ -60,7 +60,7 @@ impl Operation {
         self.plans.by_id.store(true, Relaxed);
     }
 
-    /// Counts a blocking sort.
+    /// Counts a blocking sort of a plan or of the stages behind it.
     pub(crate) fn count_sort(&self) {
         self.plans.sorts.store(true, Relaxed);
         self.shared.sorts.fetch_add(1, Relaxed);

@@ -324,6 +324,9 @@ impl Database {
             PlannedPipeline::of(pipeline, Some(&collection), &environment.context)?;
         read.hint = request.hint.clone();
         read.allow_disk_use = environment.allow_disk_use;
+        if rest.names().any(|name| name == "$sort") {
+            operation.count_sort();
+        }
         let (sort, context) = (read.sort.clone(), &environment.context);
         let records = self.read(operation, view, &collection, read, context)?;
         rest.run(with_metadata(records, sort, context), environment)
