@@ -48,12 +48,19 @@ pub(super) fn parse(name: &'static str, spec: &Element<'_>, context: &Context) -
     Ok(Accumulation::of(Argument::Sorted(pattern, output), Arc::new(make)).with_count(count))
 }
 
-/// Parses the sort pattern. Errors: 5788604 unless it is a document with a field.
+/// Parses the sort pattern. An array counts as a document, as in MongoDB.
+///
+/// Errors: 10065 for other values, 5788604 for no field.
 fn sort_by(field: &Element<'_>) -> Result<SortPattern> {
-    match field.value() {
-        Value::Document(spec) if !spec.is_empty() => SortPattern::parse(spec),
-        _ => Err(err!(5788604, "expected 'sortBy' to be an object with at least one field, found {field}")),
+    let spec = match field.value() {
+        Value::Document(spec) => spec,
+        Value::Array(spec) => spec.as_document(),
+        _ => bail!(10065, "invalid parameter: expected an object (sortBy)"),
+    };
+    if spec.is_empty() {
+        bail!(5788604, "expected 'sortBy' to be an object with at least one field, found {field}");
     }
+    SortPattern::parse(spec)
 }
 
 /// The state of all four accumulators. `many` is true for `$topN` and `$bottomN`.
@@ -207,6 +214,7 @@ mod tests {
         folds("{$topN: {n: 2, sortBy: {a: -1}, output: '$a'}}", "[3, 1, 2]", "[3, 2]");
         folds("{$bottomN: {n: 2, sortBy: {a: -1}, output: '$a'}}", "[3, 1, 2]", "[2, 1]");
         folds("{$topN: {n: 2, sortBy: {a: 1}, output: '$missing'}}", "[3]", "[null]");
+        folds("{$top: {sortBy: [1], output: '$a'}}", "[3, 1]", "3");
     }
 
     #[test]
@@ -216,6 +224,8 @@ mod tests {
         refuses("{$topN: {sortBy: {a: 1}, output: 1}}", 5788003, "Missing value for 'n'");
         refuses("{$top: {sortBy: {a: 1}}}", 5788004, "Missing value for 'output'");
         refuses("{$top: {output: 1}}", 5788005, "Missing value for 'sortBy'");
+        refuses("{$top: {sortBy: 'a', output: 1}}", 10065, "expected an object (sortBy)");
+        refuses("{$top: {sortBy: {}, output: 1}}", 5788604, "at least one field");
     }
 
     impl Ranked for (&str, i32) {
