@@ -306,6 +306,7 @@ A write with `w: 0` returns neither counts nor errors of statements. `bulkWrite`
 - A covered plan reads the document if an index key is null, and returns no null for a missing field.
 - explain shows a `$group` directly behind a plan in `winningPlan.queryPlan` with `explainVersion` \"2\", as in MongoDB. No slot-based engine exists: `slotBasedPlan` is missing, and `executionStages` has the stages of the plan. Stages that the plan does not execute, `$lookup` for example, follow `$cursor` in `stages`. A projection to the fields that these stages read is shown, but they get whole documents. `$merge` is shown as the client sent it.
 - `queryFramework` of query settings can only be classic: Vellum has one executor. `sbe` is refused (238).
+- explain shows expressions as the client sent them. MongoDB shows computed constants (`$const`) and `$expr` with its `$_internalExpr…` conditions.
 - explain shows a find with `limit: 1` by a non-unique index as LIMIT over FETCH. MongoDB may show EXPRESS_IXSCAN.
 
 ### Diagnostics and parameters
