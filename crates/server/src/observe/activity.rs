@@ -66,9 +66,19 @@ pub(crate) struct Activity {
     metadata: OnceLock<Box<DocumentBuf>>,
     current: Mutex<Current>,
     /// Usage since the last transfer to `total_usage`.
-    usage: Mutex<Option<Box<Usage>>>,
-    /// Usage of all connections, as transferred. Its lock precedes the lock of `usage`.
-    total_usage: Arc<Mutex<Usage>>,
+    usage: OwnUsage,
+    total_usage: Arc<Mutex<TotalUsage>>,
+}
+
+/// Usage of a connection; `None` after its transfer.
+type OwnUsage = Arc<Mutex<Option<Box<Usage>>>>;
+
+/// Usage of all connections. Its lock precedes the locks of `own`.
+#[derive(Default)]
+struct TotalUsage {
+    transferred: Usage,
+    /// Usage that is not transferred, by connection. A removal visits only these connections.
+    own: BTreeMap<i32, OwnUsage>,
 }
 
 /// The operation that a connection runs.
@@ -89,6 +99,8 @@ pub(crate) struct Current {
     pub(crate) started: Instant,
     /// True after a command, until the connection is idle.
     is_active: bool,
+    /// True if the command has dropped its collection. Its usage would count for a later collection of that name.
+    skips_usage: bool,
     /// Reason of an interruption.
     killed: Option<ErrorCode>,
     /// Waker of a command that waits without a thread.
@@ -237,6 +249,7 @@ impl Activity {
         current.command = command;
         current.session = session;
         current.killed = None;
+        current.skips_usage = false;
         current.started = started;
         // Reuses the allocation of the text.
         current.namespace.clear();
@@ -291,9 +304,10 @@ impl Activity {
 
     /// Marks the end of the operation.
     pub(crate) fn end(&self) {
-        let mut current = self.current.lock();
-        if current.operation_id != 0 {
-            self.count(&mut current);
+        let mut locked = self.current.lock();
+        let current = &mut *locked;
+        if current.operation_id != 0 && !current.skips_usage {
+            self.count(&mut current.is_active, &current.namespace, current.command, current.started);
         }
         current.operation_id = 0;
         current.operation = None;
@@ -303,15 +317,24 @@ impl Activity {
         }
     }
 
-    fn count(&self, current: &mut Current) {
-        let micros = time::since(current.started).as_micros() as i64;
+    /// Omits the current command from the usage.
+    pub(crate) fn skip_usage(&self) {
+        self.current.lock().skips_usage = true;
+    }
+
+    fn count(&self, is_active: &mut bool, namespace: &str, command: &str, started: Instant) {
+        let micros = time::since(started).as_micros() as i64;
         // A rarely used connection has no sums of its own.
-        if !std::mem::replace(&mut current.is_active, true) {
-            self.total_usage.lock().record(&current.namespace, current.command, micros);
+        if !std::mem::replace(is_active, true) {
+            self.total_usage.lock().transferred.record(namespace, command, micros);
             return;
         }
-        let is_full =
-            self.usage.lock().get_or_insert_default().record(&current.namespace, current.command, micros);
+        let own = self.usage.lock().as_mut().map(|usage| usage.record(namespace, command, micros));
+        let is_full = own.unwrap_or_else(|| {
+            let mut total = self.total_usage.lock();
+            total.own.insert(self.connection_id, self.usage.clone());
+            self.usage.lock().get_or_insert_default().record(namespace, command, micros)
+        });
         if is_full {
             self.transfer_usage();
         }
@@ -320,8 +343,9 @@ impl Activity {
     /// Adds the connection's usage to the total.
     fn transfer_usage(&self) {
         let mut total = self.total_usage.lock();
+        total.own.remove(&self.connection_id);
         if let Some(usage) = self.usage.lock().take() {
-            total.add(&usage);
+            total.transferred.add(&usage);
         }
     }
 
@@ -378,7 +402,7 @@ pub(crate) struct Activities {
     open: Mutex<BTreeMap<i32, Arc<Activity>>>,
     connections: AtomicU64,
     operations: AtomicU64,
-    total_usage: Arc<Mutex<Usage>>,
+    total_usage: Arc<Mutex<TotalUsage>>,
 }
 
 impl Activities {
@@ -403,12 +427,13 @@ impl Activities {
                 body: Vec::new(),
                 started: time::now(),
                 is_active: false,
+                skips_usage: false,
                 killed: None,
                 waiting: None,
                 operation: None,
                 examined: (0, 0),
             }),
-            usage: Mutex::default(),
+            usage: OwnUsage::default(),
             total_usage: self.total_usage.clone(),
         });
         self.open.lock().insert(connection_id, activity.clone());
@@ -423,27 +448,37 @@ impl Activities {
 
     /// Returns the usage of all connections, open and closed.
     pub(crate) fn usage(&self) -> Usage {
-        let all = self.all();
         // The lock keeps transfers out, so each count is read once.
         let total = self.total_usage.lock();
         let mut usage = Usage::default();
-        usage.add(&total);
-        for activity in all {
-            if let Some(own) = activity.usage.lock().as_deref() {
+        usage.add(&total.transferred);
+        for own in total.own.values() {
+            if let Some(own) = own.lock().as_deref() {
                 usage.add(own);
             }
         }
         usage
     }
 
+    /// Removes collections from the usage of all connections.
+    pub(crate) fn remove_usage(&self, remove: impl Fn(&mut Usage)) {
+        let mut total = self.total_usage.lock();
+        remove(&mut total.transferred);
+        for own in total.own.values() {
+            if let Some(own) = own.lock().as_deref_mut() {
+                remove(own);
+            }
+        }
+    }
+
     /// Returns true if the usage of a collection was omitted.
     pub(crate) fn is_usage_overfull(&self) -> bool {
-        self.total_usage.lock().is_overfull()
+        self.total_usage.lock().transferred.is_overfull()
     }
 
     /// Removes the usage of collections that do not exist.
     pub(crate) fn remove_dropped_usage(&self, exists: impl Fn(&str) -> bool) {
-        self.total_usage.lock().remove_dropped(exists);
+        self.total_usage.lock().transferred.remove_dropped(exists);
     }
 
     /// Returns the number of open connections and of all connections since the start.
@@ -543,6 +578,37 @@ mod tests {
         activity.end();
         activities.close(&activity);
         assert_eq!(count(), 4);
+    }
+
+    #[test]
+    fn removed_collections_begin_again() {
+        let activities = Activities::default();
+        let connections: Vec<_> = (0..2).map(|_| activities.open(([127, 0, 0, 1], 1).into())).collect();
+        let run = |activity: &Activity, namespace: (&str, &str), drops: bool| {
+            activity.begin((7, time::now()), "find", None, namespace, Document::EMPTY);
+            if drops {
+                activities.remove_usage(|usage| usage.remove(&format!("{}.{}", namespace.0, namespace.1)));
+                activity.skip_usage();
+            }
+            activity.end();
+        };
+        let count = |name: &str| activities.usage().of(name).map_or(0, |usage| usage.total().count);
+        // The first command of a connection counts in the total, the others in its own usage.
+        for activity in &connections {
+            (0..3).for_each(|_| run(activity, ("d", "c"), false));
+            run(activity, ("d", "other"), false);
+            run(activity, ("d2", "c"), false);
+        }
+        assert_eq!((count("d.c"), count("d.other"), count("d2.c")), (6, 2, 2));
+        run(&connections[0], ("d", "c"), true);
+        assert_eq!((count("d.c"), count("d.other"), count("d2.c")), (0, 2, 2));
+        connections.iter().for_each(|activity| run(activity, ("d", "c"), false));
+        assert_eq!(count("d.c"), 2);
+        activities.remove_usage(|usage| usage.remove_database("d"));
+        assert_eq!((count("d.c"), count("d.other"), count("d2.c")), (0, 0, 2));
+        connections.iter().for_each(|activity| activities.close(activity));
+        assert_eq!((count("d.c"), count("d.other"), count("d2.c")), (0, 0, 2));
+        assert!(activities.total_usage.lock().own.is_empty());
     }
 
     #[test]

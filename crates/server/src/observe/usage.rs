@@ -176,6 +176,18 @@ impl Usage {
         }
     }
 
+    /// Removes the sums of a collection.
+    pub(crate) fn remove(&mut self, namespace: &str) {
+        self.collections.remove(namespace);
+    }
+
+    /// Removes the sums of the collections of a database.
+    pub(crate) fn remove_database(&mut self, database: &str) {
+        self.collections.retain(|namespace, _| {
+            !namespace.strip_prefix(database).is_some_and(|rest| rest.starts_with('.'))
+        });
+    }
+
     /// Returns true if a collection was omitted since the latest removal.
     pub(crate) fn is_overfull(&self) -> bool {
         self.is_overfull

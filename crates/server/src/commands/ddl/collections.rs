@@ -97,6 +97,8 @@ fn drop_collection(call: &mut Call<'_>) -> Result<HandlerStatus> {
         call.acknowledge(None)?;
         return Ok(HandlerStatus::Done);
     };
+    call.server.activities.remove_usage(|usage| usage.remove(namespace.as_str()));
+    call.connection.activity.skip_usage();
     if let Some(data) = &dropped.data {
         call.reply.append(c"nIndexesWas", data.indexes.len() as i32);
     }
@@ -131,6 +133,8 @@ fn drop_database(call: &mut Call<'_>) -> Result<HandlerStatus> {
     }
     let committed = call.server.database.drop_database(call.operation().as_ref(), name)?;
     if committed.is_some() {
+        call.server.activities.remove_usage(|usage| usage.remove_database(name));
+        call.connection.activity.skip_usage();
         call.reply.append(c"dropped", name);
     }
     call.acknowledge(committed)
@@ -197,6 +201,10 @@ fn rename(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let operation = call.operation();
     let request = RenameRequest { from, to, drop_target, uuid, target_uuid };
     let committed = call.server.database.rename_collection(operation.as_ref(), &request)?;
+    call.server.activities.remove_usage(|usage| {
+        usage.remove(request.from.as_str());
+        usage.remove(request.to.as_str());
+    });
     call.acknowledge(Some(committed))
 }
 
