@@ -322,6 +322,11 @@ impl Activity {
         self.current.lock().skips_usage = true;
     }
 
+    /// Counts a part of the current command as a command of its own.
+    pub(crate) fn count_part(&self, namespace: &str, command: &str, started: Instant) {
+        self.count(&mut self.current.lock().is_active, recorded_name(namespace), command, started);
+    }
+
     fn count(&self, is_active: &mut bool, namespace: &str, command: &str, started: Instant) {
         let micros = time::since(started).as_micros() as i64;
         // A rarely used connection has no sums of its own.

@@ -12,9 +12,10 @@ use base::bson::{Builder, Document, DocumentBuf, FieldName, Value, ValueBuf};
 use base::{Error, Namespace, Result, bail, err};
 use database::language::Collation;
 use database::{
-    Committed, Hint, InsertRequest, RetryKey, Scope, UpdateOutcome, WriteProgress, check_writable,
+    Committed, Hint, InsertRequest, RetryKey, Scope, UpdateOutcome, WriteProgress, check_writable, time,
 };
 use std::mem;
+use std::time::Instant;
 
 /// Position in the command table.
 pub(crate) const BULK_WRITE: Row =
@@ -77,6 +78,32 @@ struct Bulk {
     committed: Option<Committed>,
     /// Progress of the running operation.
     progress: WriteProgress,
+    group: Option<Group>,
+}
+
+/// Operations that count as one command on their collection: an update, a delete, or successive inserts.
+struct Group {
+    command: &'static str,
+    namespace: Namespace,
+    began: Instant,
+}
+
+impl Group {
+    /// Begins the group of an operation, unless the present group includes it.
+    fn begin(group: &mut Option<Group>, call: &Call<'_>, command: &'static str, namespace: &Namespace) {
+        let includes = |group: &Group| group.command == command && group.namespace == *namespace;
+        if !group.as_ref().is_some_and(includes) {
+            Group::end(group, call);
+            *group = Some(Group { command, namespace: namespace.clone(), began: time::now() });
+        }
+    }
+
+    /// Counts the present group for `top` and `latencyStats`.
+    fn end(group: &mut Option<Group>, call: &Call<'_>) {
+        if let Some(Group { command, namespace, began }) = group.take() {
+            call.connection.activity.count_part(namespace.as_str(), command, began);
+        }
+    }
 }
 
 fn bulk_write(call: &mut Call<'_>) -> Result<HandlerStatus> {
@@ -118,8 +145,9 @@ impl<'d> WriteCommand<'d> for BulkWrite<'_> {
         let scope = scope.keep_empty_timestamps(self.keeps_timestamps);
         scope.operation.keep_progress();
         let retryable = Retryable::begin(call, self.count)?;
-        let (totals, replies, committed) = Default::default();
-        Ok(Bulk { scope, retryable, totals, replies, committed, progress: WriteProgress::default() })
+        let (totals, replies, committed, group) = Default::default();
+        let progress = WriteProgress::default();
+        Ok(Bulk { scope, retryable, totals, replies, committed, progress, group })
     }
 
     fn run(
@@ -129,7 +157,8 @@ impl<'d> WriteCommand<'d> for BulkWrite<'_> {
         position: usize,
         (target, operation): &(Target, Operation<'d>),
     ) -> Result<bool> {
-        let Bulk { scope, retryable, totals, replies, committed, progress } = state;
+        let Bulk { scope, retryable, totals, replies, committed, progress, group } = state;
+        Group::begin(group, call, operation.command(), &target.namespace);
         let is_multi = match operation {
             Operation::Update(statement) => statement.multi,
             Operation::Delete { single, .. } => !single,
@@ -147,6 +176,11 @@ impl<'d> WriteCommand<'d> for BulkWrite<'_> {
         if !is_suspended(&done) {
             call.leave_queue();
             operation.counter(call).add(1);
+            let in_transaction = call.transaction.is_some();
+            let is_insert = matches!(operation, Operation::Insert(_));
+            if !is_insert || done.as_ref().is_err_and(|error| ends_command(error, in_transaction)) {
+                Group::end(group, call);
+            }
         }
         match done {
             Ok(done) => {
@@ -178,7 +212,8 @@ impl<'d> WriteCommand<'d> for BulkWrite<'_> {
     }
 
     fn finish(&self, call: &mut Call<'_>, state: &mut Bulk) -> Result<HandlerStatus> {
-        let Bulk { retryable, totals, replies, committed, .. } = state;
+        let Bulk { retryable, totals, replies, committed, group, .. } = state;
+        Group::end(group, call);
         if call.is_unacknowledged() {
             replies.clear();
         }
@@ -264,6 +299,15 @@ impl Operation<'_> {
             Operation::Insert(_) => None,
             Operation::Update(statement) => statement.collation.as_ref(),
             Operation::Delete { collation, .. } => collation.as_ref(),
+        }
+    }
+
+    /// Returns the command that does the same.
+    fn command(&self) -> &'static str {
+        match self {
+            Operation::Insert(_) => "insert",
+            Operation::Update(_) => "update",
+            Operation::Delete { .. } => "delete",
         }
     }
 
