@@ -384,7 +384,7 @@ impl Database {
     }
 
     /// Returns the host and port of the server for statistics.
-    pub(crate) fn host(&self) -> &str {
+    pub fn host(&self) -> &str {
         self.host.get().map_or("", |host| host)
     }
 

@@ -36,16 +36,24 @@ pub(super) fn shown(command: &Command, body: Document<'_>) -> String {
     text
 }
 
-/// Maximum size of a command in the profile, in the log and in `$currentOp`, in bytes.
-const COMMAND_MAX: usize = 50 * 1024;
+/// Maximum size of a command in the profile, in the log and of an open cursor, in bytes.
+pub(crate) const COMMAND_MAX: usize = 50 * 1024;
 
-/// Returns a command, or a document with its truncated text, as MongoDB does.
-pub(crate) fn truncated(command: DocumentBuf) -> DocumentBuf {
-    if command.bytes().len() <= COMMAND_MAX {
+/// Returns a command. If it has more than `max` bytes, returns a document with its truncated text and its comment,
+/// as MongoDB does.
+pub(crate) fn truncated(command: DocumentBuf, max: usize) -> DocumentBuf {
+    if command.bytes().len() <= max {
         return command;
     }
-    let mut text = command.to_string();
-    text.truncate(text.floor_char_boundary(COMMAND_MAX));
+    let mut rest = Builder::new();
+    for element in command.view().iter().filter(|element| element.name() != "comment") {
+        rest.append_element(&element);
+    }
+    let mut text = rest.finish().to_string();
+    if text.len() > max {
+        text.truncate(text.floor_char_boundary(max.saturating_sub(3)));
+        text.push_str("...");
+    }
     let mut out = Builder::new();
     out.append(c"$truncated", &text).append_optional(c"comment", command.view().get("comment"));
     out.finish()
@@ -118,8 +126,12 @@ mod tests {
         let long = long.finish();
         let text = shown("insert", &long);
         assert!(text.len() <= SHOWN_MAX + 3 && text.ends_with("..."));
-        let short = truncated(long);
+        let short = truncated(long, 1000);
         let kept: Vec<_> = short.view().iter().map(|field| (field.name(), field.value().as_str())).collect();
-        assert!(matches!(kept[..], [("$truncated", Some(_)), ("comment", Some("kept"))]));
+        let [("$truncated", Some(text)), ("comment", Some("kept"))] = kept[..] else { panic!("{kept:?}") };
+        assert!(
+            (997..=1000).contains(&text.len()) && text.ends_with("...") && !text.contains("kept"),
+            "{text}"
+        );
     }
 }

@@ -272,7 +272,7 @@ impl Finished<'_> {
     fn append_command(&self, out: &mut Builder, command: impl FnOnce() -> DocumentBuf) {
         let command = match self.has_secrets() {
             true => DocumentBuf::default(),
-            false => redact::truncated(command()),
+            false => redact::truncated(command(), redact::COMMAND_MAX),
         };
         out.append(c"command", &command);
     }

@@ -347,7 +347,7 @@ fn keep(call: &mut Call<'_>, mut cursor: Cursor) -> i64 {
     cursor.tag =
         requested.map(|requested| access::requirements::cursor_tag(requested, &call.command.requirements));
     let command = redact::without(call.command, call.request.body);
-    cursor.operation.set_originating_command(redact::truncated(command));
+    cursor.operation.set_originating_command(redact::truncated(command, redact::COMMAND_MAX));
     cursor.session = call.arguments.session;
     cursor.transaction = call.arguments.transaction_number.filter(|_| call.transaction.is_some());
     let id = call.server.database.register_cursor(cursor);

@@ -1,22 +1,21 @@
 //! `currentOp` and `killOp`: the running operations, and their interruption.
 
 use crate::access::{self, Requirements, requirements};
-use crate::auth;
+use crate::auth::{self, redact};
 use crate::call::{Call, HandlerStatus, Row};
 use crate::observe::activity::{Activity, Current};
 use crate::process::logging::{format_time, now_millis};
 use crate::protocol::names::UserName;
 use crate::protocol::session_id;
 use crate::server::Server;
-use crate::session::{Session, Sessions};
+use crate::session::Session;
 use crate::state::auth::Auth;
 use crate::state::connection::ConnectionState;
-use crate::state::parameters::Parameters;
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Value};
 use base::{Result, bail, err};
 use database::{SessionId, time};
+use std::ffi::CStr;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// The row of `currentOp`.
 pub(crate) const CURRENT_OP: Row =
@@ -28,7 +27,8 @@ fn current_op(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields().after_name();
     let idle_too = fields.flag("$all")?.unwrap_or(false);
     let own_only = fields.flag("$ownOps")?.unwrap_or(false);
-    fields.flag("$truncateOps")?;
+    // Only tests may ask for whole commands, as in MongoDB: the reply is one document.
+    let truncates = fields.flag("$truncateOps")?.unwrap_or(true) || !call.server.fail_points.allowed();
     // The remaining fields are conditions on the entries.
     let conditions = fields.rest();
     let refused = conditions.iter().find(|condition| !is_simple(condition.value()));
@@ -46,7 +46,7 @@ fn current_op(call: &mut Call<'_>) -> Result<HandlerStatus> {
         if current.is_none() && !idle_too || !seen.shows(&activity) {
             continue;
         }
-        let entry = entry(&call.server.sessions, &call.server.parameters, &activity, current);
+        let entry = entry(call.server, &activity, current, truncates);
         if conditions.iter().all(|condition| holds(entry.view(), condition.name(), condition.value())) {
             call.reply.push(&entry);
         }
@@ -55,9 +55,7 @@ fn current_op(call: &mut Call<'_>) -> Result<HandlerStatus> {
         if !seen.shows_session(&session.id) {
             continue;
         }
-        let Some(entry) = idle_transaction(&session, call.server.parameters.transaction_lifetime()) else {
-            continue;
-        };
+        let Some(entry) = idle_transaction(call.server, &session) else { continue };
         if conditions.iter().all(|condition| holds(entry.view(), condition.name(), condition.value())) {
             call.reply.push(&entry);
         }
@@ -73,14 +71,14 @@ fn current_op(call: &mut Call<'_>) -> Result<HandlerStatus> {
 /// Returns the running operations in the form of the stage `$currentOp`.
 ///
 /// `idleConnections` adds connections that wait for a request. `idleCursors` adds cursors that wait
-/// for a getMore. `idleSessions: false` removes idle open transactions.
+/// for a getMore. `idleSessions: false` removes idle open transactions. `truncateOps` truncates commands.
 pub(crate) fn documents(server: &Server, state: &ConnectionState, options: Document<'_>) -> Vec<DocumentBuf> {
     let flag = |name: &str| options.get(name).is_some_and(|value| value.is_truthy());
     let seen = VisibleUsers::by(&server.auth, state, !flag("allUsers"));
     let running = |activity: &Arc<Activity>| {
         let current = activity.current();
         let shown = (current.is_some() || flag("idleConnections")) && seen.shows(activity);
-        shown.then(|| entry(&server.sessions, &server.parameters, activity, current))
+        shown.then(|| entry(server, activity, current, flag("truncateOps")))
     };
     let mut entries: Vec<DocumentBuf> = server.activities.all().iter().filter_map(running).collect();
     // Most servers have many sessions and few transactions.
@@ -90,12 +88,11 @@ pub(crate) fn documents(server: &Server, state: &ConnectionState, options: Docum
     };
     let idle_sessions = options.get("idleSessions").is_none_or(|value| value.is_truthy());
     let sessions = sessions.iter().filter(|session| idle_sessions && seen.shows_session(&session.id));
-    entries.extend(
-        sessions.filter_map(|session| idle_transaction(session, server.parameters.transaction_lifetime())),
-    );
+    entries.extend(sessions.filter_map(|session| idle_transaction(server, session)));
     if flag("idleCursors") {
         let idle = server.database.cursors.idle();
-        entries.extend(idle.iter().filter(|cursor| seen.shows_cursor(cursor)).map(idle_cursor));
+        let shown = idle.iter().filter(|cursor| seen.shows_cursor(cursor));
+        entries.extend(shown.map(|cursor| idle_cursor(server, cursor, flag("truncateOps"))));
     }
     entries
 }
@@ -129,6 +126,25 @@ impl VisibleUsers {
     }
 }
 
+/// Maximum size of a command in a truncated entry, in bytes, as in MongoDB.
+const TRUNCATED_MAX: usize = 1000;
+
+/// Begins an entry.
+fn begin_entry(server: &Server, kind: &str) -> Builder {
+    let mut entry = Builder::new();
+    entry.append(c"type", kind).append(c"host", server.database.host());
+    entry
+}
+
+/// Appends a command, if there is one.
+fn append_command(entry: &mut Builder, name: &'static CStr, command: Option<Document<'_>>, truncates: bool) {
+    let Some(command) = command else { return };
+    match truncates {
+        true => entry.append(name, &redact::truncated(command.to_owned(), TRUNCATED_MAX)),
+        false => entry.append(name, command),
+    };
+}
+
 /// Appends the user of an operation.
 fn append_user(entry: &mut Builder, user: Option<&UserName>) {
     let Some(user) = user else { return };
@@ -137,9 +153,9 @@ fn append_user(entry: &mut Builder, user: Option<&UserName>) {
 }
 
 /// Describes an open cursor that is not being read.
-fn idle_cursor(cursor: &database::IdleCursor) -> DocumentBuf {
-    let mut entry = Builder::new();
-    entry.append(c"type", "idleCursor").append(c"ns", cursor.namespace.as_str());
+fn idle_cursor(server: &Server, cursor: &database::IdleCursor, truncates: bool) -> DocumentBuf {
+    let mut entry = begin_entry(server, "idleCursor");
+    entry.append(c"ns", cursor.namespace.as_str());
     entry.append(c"active", false).append(c"currentOpTime", &format_time(now_millis()));
     append_user(&mut entry, cursor.tag.as_ref().and_then(access::requirements::cursor_user));
     if let Some(session) = &cursor.session {
@@ -156,7 +172,9 @@ fn idle_cursor(cursor: &database::IdleCursor) -> DocumentBuf {
         .append(c"nBatchesReturned", cursor.batches as i64);
     entry.append(c"noCursorTimeout", cursor.no_timeout).append(c"tailable", cursor.tailable);
     entry.append(c"awaitData", cursor.await_data);
-    entry.append_optional(c"originatingCommand", cursor.originating_command.as_deref()).end();
+    let opener = cursor.originating_command.as_ref().map(|command| command.view());
+    append_command(&mut entry, c"originatingCommand", opener, truncates);
+    entry.end();
     entry.finish()
 }
 
@@ -185,24 +203,19 @@ fn holds(entry: Document<'_>, name: &str, condition: Value<'_>) -> bool {
 }
 
 /// Describes a session with an open transaction and no running statement.
-fn idle_transaction(session: &Session, lifetime: Duration) -> Option<DocumentBuf> {
-    let mut entry = Builder::new();
-    entry.append(c"type", "idleSession").append(c"desc", "inactive transaction").append(c"active", false);
+fn idle_transaction(server: &Server, session: &Session) -> Option<DocumentBuf> {
+    let mut entry = begin_entry(server, "idleSession");
+    entry.append(c"desc", "inactive transaction").append(c"active", false);
     entry.append(c"currentOpTime", &format_time(now_millis()));
     session_id::append(entry.begin_document(c"lsid"), &session.id);
     entry.end();
-    let idle = session.describe_transaction(lifetime, true, &mut entry);
+    let idle = session.describe_transaction(server.parameters.transaction_lifetime(), true, &mut entry);
     idle.then(|| entry.finish())
 }
 
-fn entry(
-    sessions: &Sessions,
-    parameters: &Parameters,
-    activity: &Activity,
-    current: Option<Current>,
-) -> DocumentBuf {
-    let mut entry = Builder::new();
-    entry.append(c"type", "op").append(c"desc", &format!("conn{}", activity.connection_id));
+fn entry(server: &Server, activity: &Activity, current: Option<Current>, truncates: bool) -> DocumentBuf {
+    let mut entry = begin_entry(server, "op");
+    entry.append(c"desc", &format!("conn{}", activity.connection_id));
     entry.append(c"connectionId", activity.connection_id).append(c"client", &activity.client.to_string());
     let name = activity.app_name();
     entry.append_optional(c"appName", (!name.is_empty()).then_some(name));
@@ -224,23 +237,25 @@ fn entry(
             entry.append(c"$db", database).end();
         } else {
             let body = Document::from_valid(&current.body);
-            entry.append(c"command", body);
+            append_command(&mut entry, c"command", Some(body), truncates);
             if current.command == "getMore"
                 && let Some(id) = body.get("getMore")
             {
                 let operation = current.operation.as_ref();
                 let opener = operation.and_then(|operation| operation.originating_command());
                 entry.begin_document(c"cursor").append(c"cursorId", id);
-                entry.append_optional(c"originatingCommand", opener.map(|command| command.view())).end();
+                let opener = opener.map(|command| command.view());
+                append_command(&mut entry, c"originatingCommand", opener, truncates);
+                entry.end();
             }
         }
         // No operation holds a lock while it runs.
         entry.begin_document(c"locks").end().append(c"waitingForLock", false);
-        let session = current.session.and_then(|id| sessions.get(&id));
+        let session = current.session.and_then(|id| server.sessions.get(&id));
         if let Some(session) = session {
             session_id::append(entry.begin_document(c"lsid"), &session.id);
             entry.end();
-            session.describe_transaction(parameters.transaction_lifetime(), false, &mut entry);
+            session.describe_transaction(server.parameters.transaction_lifetime(), false, &mut entry);
         }
         if let Some(progress) = current.operation.as_ref().and_then(|operation| operation.progress()) {
             let (done, total) = (progress.done(), progress.total);

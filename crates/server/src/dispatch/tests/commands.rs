@@ -248,6 +248,28 @@ fn client_metadata_is_taken_once() {
 }
 
 #[test]
+fn current_op_truncates_commands_unless_a_test_asks_for_them() {
+    let mut clients =
+        [true, false].map(|test_commands| Client::new(Settings { test_commands, ..Settings::default() }));
+    for (client, truncates) in [(0, None), (0, Some(true)), (0, Some(false)), (1, Some(false))] {
+        let padding = "x".repeat(1000);
+        let reply = clients[client].run(|b| {
+            b.append(c"currentOp", 1).append(c"comment", "kept");
+            b.append_optional(c"$truncateOps", truncates);
+            b.begin_document(FieldName::trusted(&padding)).append(c"$exists", false).end();
+        });
+        let listed = reply.view().get("inprog").and_then(|listed| listed.as_array()).unwrap();
+        let entry = listed.iter().next().and_then(|entry| entry.as_document()).unwrap();
+        assert_eq!(entry.iter().nth(1).map(|field| field.name()), Some("host"));
+        let command = entry.get("command").and_then(|command| command.as_document()).unwrap();
+        let text = command.get("$truncated").and_then(|text| text.as_str());
+        let is_whole = client == 0 && truncates == Some(false);
+        assert_eq!(text.map(str::len), (!is_whole).then_some(1000), "{client} {truncates:?}");
+        assert_eq!(command.get("comment").and_then(|comment| comment.as_str()), Some("kept"));
+    }
+}
+
+#[test]
 fn empty_client_metadata_is_accepted_and_a_part_of_it_is_not() {
     let mut client = Client::standalone();
     let hello = |client: &mut Client, part: bool| {
