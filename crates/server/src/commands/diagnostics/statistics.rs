@@ -57,7 +57,8 @@ fn db_stats(call: &mut Call<'_>) -> Result<HandlerStatus> {
         let statistics = database.statistics_of(&operation, collection)?;
         collections += 1;
         objects += statistics.count;
-        indexes += statistics.index_sizes.len() as i64;
+        // The index of a clustered collection is the collection itself.
+        indexes += statistics.index_sizes.len() as i64 - i64::from(collection.options.clustered.is_some());
         size_of_data += statistics.size;
         storage_size += statistics.storage_size;
         index_size += statistics.total_index_size();
