@@ -255,6 +255,7 @@ impl LoggedCommand {
                     // MongoDB's parser reads this number as a long.
                     match (field.name(), field.value().as_i64()) {
                         ("expireAfterSeconds", Some(seconds)) => object.append(field.field_name(), seconds),
+                        ("unique", _) if !after.unique() => object.append(c"forceNonUnique", true),
                         _ => object.append_element(&field),
                     };
                 }

@@ -2,7 +2,8 @@
 //!
 //! All options are one commit. An index becomes unique in two steps. First, `prepareUnique` refuses writes that add
 //! duplicates but keeps existing duplicates. Then `unique` converts the index if no duplicates remain, or lists them.
-//! Unique indexes have another entry format, so the conversion builds the index again before that commit.
+//! Unique indexes have another entry format, so the conversion builds the index again before that commit. So does
+//! `forceNonUnique`, the opposite conversion.
 
 use super::build::IndexBuild;
 use super::build_state::BuildProgress;
@@ -57,6 +58,8 @@ pub struct IndexChange<'a> {
     pub prepare_unique: Option<bool>,
     /// Converts the index to a unique index.
     pub unique: bool,
+    /// Converts the index to a non-unique index.
+    pub force_non_unique: bool,
     /// Only checks that the index can become unique.
     pub dry_run: bool,
 }
@@ -106,10 +109,9 @@ impl Database {
                 let begun = self.begin_builds(operation, namespace, |change| {
                     let before = Collection::clone(change.catalog().require(namespace)?);
                     let mut after = before.clone();
-                    match apply(change, &mut after)?.filter(|(before, after)| after.unique && !before.unique)
-                    {
-                        Some((_, unique)) => change.register_again(before, |index| {
-                            (index.spec.name == unique.name).then(|| unique.clone())
+                    match apply(change, &mut after)?.filter(|(before, after)| after.unique != before.unique) {
+                        Some((_, converted)) => change.register_again(before, |index| {
+                            (index.spec.name == converted.name).then(|| converted.clone())
                         }),
                         None if is_dry_run => Ok(Registered::Nothing),
                         None => {
@@ -124,7 +126,10 @@ impl Database {
                     return Ok(CollectionChanged { index, committed: Some(committed) });
                 };
                 let build = IndexBuild { database: self, operation, context, state };
-                let checked = operation.run_long(|| self.check_violations(namespace, &build));
+                let checked = match request.index.is_some_and(|index| index.unique) {
+                    true => operation.run_long(|| self.check_violations(namespace, &build)),
+                    false => Ok(()),
+                };
                 if checked.is_err() || is_dry_run {
                     build.abort();
                     return checked.map(|()| CollectionChanged::default());
@@ -268,7 +273,13 @@ impl IndexChange<'_> {
                     "Cannot make index unique with 'prepareUnique=false'. Run collMod to set it first."
                 );
             }
-            spec.set_unique();
+            spec.set_unique(true);
+        }
+        if self.force_non_unique && is_unique {
+            if spec.is_id_pattern() {
+                bail!(InvalidOptions, "can't make _id index non-unique");
+            }
+            spec.set_unique(false);
         }
         if let Some(seconds) = self.expire_after_seconds {
             if spec.is_id_pattern() {
@@ -290,7 +301,8 @@ impl IndexChange<'_> {
         }
         spec.hidden = self.hidden.unwrap_or(spec.hidden);
         if let Some(prepare) = prepare {
-            if others || self.hidden.is_some() || self.expire_after_seconds.is_some() {
+            let others = others || self.hidden.is_some() || self.force_non_unique;
+            if others || self.expire_after_seconds.is_some() {
                 bail!(InvalidOptions, "prepareUnique cannot be combined with any other modification.");
             }
             if spec.is_hashed() || spec.wildcard.is_some() {

@@ -1,4 +1,4 @@
-//! Builds of existing indexes again: reIndex, and the conversion to a unique index.
+//! Builds of existing indexes again: reIndex, and the conversions to and from a unique index.
 //!
 //! The new trees are built beside the present ones. One commit replaces the present trees.
 

@@ -283,12 +283,15 @@ impl IndexSpec {
             && direction.is_some_and(|direction| direction.to_f64().trunc().abs() == 1.0)
     }
 
-    /// Makes a prepared index unique, as collMod does.
-    pub(crate) fn set_unique(&mut self) {
-        self.unique = true;
+    /// Makes a prepared index unique, or a unique index non-unique, as collMod does.
+    pub(crate) fn set_unique(&mut self, unique: bool) {
+        self.unique = unique;
         self.prepare_unique = false;
         let mut options = Builder::new();
-        options.append(c"unique", true).append_all(self.options.view());
+        options.append_optional(c"unique", unique.then_some(true));
+        for option in self.options.view().iter().filter(|option| option.name() != "unique") {
+            options.append_element(&option);
+        }
         self.options = options.finish();
     }
 }

@@ -119,6 +119,7 @@ mod tests {
                 hidden: None,
                 prepare_unique: None,
                 unique: false,
+                force_non_unique: false,
                 dry_run: false,
             };
             let change = CollectionChange { index: Some(index), ..CollectionChange::default() };

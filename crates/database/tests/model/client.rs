@@ -465,6 +465,7 @@ impl Session {
                     hidden: None,
                     prepare_unique: None,
                     unique: true,
+                    force_non_unique: false,
                     dry_run: false,
                 };
                 let request = CollectionChange { index: Some(index), ..CollectionChange::default() };

@@ -223,7 +223,7 @@ fn re_index(call: &mut Call<'_>) -> Result<HandlerStatus> {
 }
 
 /// Parses the `index` part of collMod: hides or shows an index, changes its expiry, refuses new
-/// duplicates, or makes the index unique.
+/// duplicates, or makes the index unique or non-unique.
 pub(crate) fn change(index: Document<'_>, dry_run: bool) -> Result<IndexChange<'_>> {
     let mut fields = Fields::of_document("collMod.index", index);
     let name = fields.string("name")?;
@@ -251,7 +251,6 @@ pub(crate) fn change(index: Document<'_>, dry_run: bool) -> Result<IndexChange<'
                 "collMod does not support 'unique' and 'forceNonUnique' options at the same time"
             );
         }
-        Some(true) => bail!(NotImplemented, "BSON field 'collMod.index.forceNonUnique' is not implemented"),
         _ => {}
     }
     // MongoDB checks the age before it looks for the index.
@@ -261,7 +260,7 @@ pub(crate) fn change(index: Document<'_>, dry_run: bool) -> Result<IndexChange<'
     if unique == Some(false) {
         bail!(BadValue, "Cannot make index non-unique");
     }
-    if force_non_unique.is_some() {
+    if force_non_unique == Some(false) {
         bail!(BadValue, "'forceNonUnique: false' is not supported");
     }
     if unique.is_some() && prepare_unique.is_some() {
@@ -270,8 +269,8 @@ pub(crate) fn change(index: Document<'_>, dry_run: bool) -> Result<IndexChange<'
     if dry_run && !(alone && unique.is_some()) {
         bail!(InvalidOptions, "collMod only supports dry run mode for making an index unique");
     }
-    let unique = unique.is_some();
-    Ok(IndexChange { index, expire_after_seconds, hidden, prepare_unique, unique, dry_run })
+    let (unique, force_non_unique) = (unique.is_some(), force_non_unique.is_some());
+    Ok(IndexChange { index, expire_after_seconds, hidden, prepare_unique, unique, force_non_unique, dry_run })
 }
 
 /// Appends the changed properties of an index to the reply of collMod.
@@ -283,6 +282,9 @@ pub(crate) fn append_change(
 ) {
     if after.unique && !before.unique {
         reply.append(c"unique_new", true);
+    }
+    if before.unique && !after.unique {
+        reply.append(c"forceNonUnique_new", true);
     }
     if let Some(seconds) = change.expire_after_seconds {
         let old = before.expire_after_seconds.map(|old| Value::Int64(old as i64));
