@@ -20,7 +20,8 @@ const BYTES: i64 = 1024 * 1024;
 impl Database {
     /// Creates the profiler's collection of a database if it does not exist.
     ///
-    /// Errors: InvalidNamespace; NamespaceExists for a collection that is not capped; interrupted waits; storage errors.
+    /// Errors: InvalidNamespace; NamespaceExists for a collection that is not capped; interrupted waits; storage
+    /// errors.
     pub fn create_profile(&self, operation: &Operation, database: &str, context: &Context) -> Result<()> {
         let namespace = Namespace::new(database, PROFILE)?;
         if let Some(collection) = self.known_catalog().get(&namespace) {
