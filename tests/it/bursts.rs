@@ -124,13 +124,18 @@ fn replies_of_one_document_stay_within_the_limit() {
     sent.append(c"insert", "c").begin_array(c"documents").push_document();
     sent.append(c"text", "x".repeat(15 << 20).as_str()).end().end().append(c"$db", "test");
     assert_eq!(number(&client.command(&sent.finish()).unwrap(), "n"), 1);
-    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| server.connect().unwrap()).collect();
-    let find = with_database("{find: 'c'}");
-    clients.iter_mut().for_each(|client| client.send_command(&find).unwrap());
-    std::thread::sleep(std::time::Duration::from_secs(1));
-    assert_eq!(number(&command(&mut client, "{ping: 1}"), "ok"), 1);
-    drop(clients);
-    assert_within(&server);
+    for text in [
+        "{find: 'c'}",
+        "{distinct: 'c', key: 'text'}",
+        "{findAndModify: 'c', update: {$set: {a: 1}}, new: true}",
+    ] {
+        let mut clients: Vec<Client> = (0..CLIENTS).map(|_| server.connect().unwrap()).collect();
+        clients.iter_mut().for_each(|client| client.send_command(&with_database(text)).unwrap());
+        std::thread::sleep(std::time::Duration::from_secs(1));
+        assert_eq!(number(&command(&mut client, "{ping: 1}"), "ok"), 1);
+        drop(clients);
+        assert_within(&server);
+    }
 }
 
 /// Requests with large messages that wait without an operation.

@@ -244,7 +244,6 @@ impl Cursor {
                 return Ok((appended, false));
             }
             if appended == 0
-                && length > BATCH_BYTES_SCARCE
                 && let Err(error) = self.operation.reserve_required(growth(out, length))
             {
                 self.pending = Some(document);

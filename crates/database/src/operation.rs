@@ -131,6 +131,9 @@ fn next_serial() -> u64 {
     NEXT.fetch_add(1, Relaxed)
 }
 
+/// Size up to which values are not reserved, in bytes.
+const UNRESERVED_MAX: usize = 64 * 1024;
+
 /// Time before the first yield of an operation that was not expected to be long, and longest
 /// interval between yields, in microseconds.
 const YIELD_FIRST_MICROS: u64 = 4_000;
@@ -466,10 +469,14 @@ impl Operation {
         self.memory.reserve(bytes, &self.shared)
     }
 
-    /// Reserves this number of bytes for a reply that cannot be shorter. Waits while memory is scarce.
+    /// Reserves this number of bytes for a value that cannot be shorter, unless it is small. Waits while memory is
+    /// scarce.
     ///
     /// Errors: as of a check; ExceededMemoryLimit if all operations together exceed their limit.
     pub(crate) fn reserve_required(&self, bytes: usize) -> Result<()> {
+        if bytes <= UNRESERVED_MAX {
+            return Ok(());
+        }
         if self.memory.must_wait_for(bytes, &self.shared) {
             self.wait_for_memory()?;
         }

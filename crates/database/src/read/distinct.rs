@@ -3,7 +3,7 @@
 use super::find::stages;
 use super::{AggregateRequest, Documents};
 use crate::database::Database;
-use crate::operation::PlanUse;
+use crate::operation::{Operation, PlanUse};
 use crate::plan::{Hint, Read, read_missing};
 use crate::scope::Scope;
 use crate::storage_error;
@@ -30,7 +30,7 @@ impl Database {
         let Scope { operation, namespace, context, .. } = scope;
         let matcher = Arc::new(Matcher::parse_query(filter, context)?);
         let view = scope.view(self);
-        let mut values = Values::new(Path::new(FieldName::new(key)?), context);
+        let mut values = Values::new(Path::new(FieldName::new(key)?), scope);
         let found = view.catalog.get(namespace).cloned();
         let through_pipeline = self.is_virtual(namespace) || found.as_ref().is_some_and(|it| it.is_view());
         let mut source: Box<dyn Stage> = if through_pipeline {
@@ -76,14 +76,23 @@ struct Values {
     /// The values in the order of occurrence.
     out: Builder,
     context: Arc<Context>,
+    operation: Arc<Operation>,
 }
 
 impl Values {
-    fn new(path: Path, context: &Arc<Context>) -> Values {
+    fn new(path: Path, scope: &Scope) -> Values {
+        let Scope { operation, context, .. } = scope;
         let mut out = Builder::new();
         out.begin_array(c"values");
         let collation = context.collation.clone();
-        Values { path, seen: BTreeMap::new(), collation, out, context: context.clone() }
+        Values {
+            path,
+            seen: BTreeMap::new(),
+            collation,
+            out,
+            context: context.clone(),
+            operation: operation.clone(),
+        }
     }
 
     fn add(&mut self, document: Document<'_>) -> Result<()> {
@@ -121,6 +130,15 @@ impl Values {
     /// Errors: interruption; 17217 above the limit of a reply.
     fn note(&mut self, value: Value<'_>) -> Result<()> {
         self.context.steps(1)?;
+        // The key, the value and the sorted reply. A growing buffer doubles.
+        let size = match value {
+            Value::String(text) => text.len(),
+            Value::Document(document) => document.bytes().len(),
+            Value::Array(array) => array.bytes().len(),
+            Value::Binary { bytes, .. } => bytes.len(),
+            _ => 0,
+        };
+        self.operation.reserve_required(4 * size)?;
         let mut key = Vec::new();
         self.collation.append_key(value, true, &mut key);
         let next = self.seen.len();

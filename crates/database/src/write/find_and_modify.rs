@@ -109,6 +109,8 @@ impl Database {
         request: &FindAndModifyRequest,
         recorder: &RetryRecorder<'_>,
     ) -> Result<Option<FindAndModifyOutcome>> {
+        // The new document and the reply.
+        scope.operation.reserve_required(2 * record.document.view().bytes().len())?;
         let (before, after, committed) = match &request.action {
             Action::Remove => {
                 let target = TargetDocument::new(collection, record);

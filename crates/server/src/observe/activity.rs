@@ -197,8 +197,8 @@ impl Activity {
 
     /// Returns true if the connection holds an incomplete message or an old reply.
     ///
-    /// Operations reserve their replies within the limit. An error may have the buffer of a large batch. Its client must
-    /// receive it.
+    /// Operations reserve their replies within the limit. An error may have the buffer of a large batch. Its client
+    /// must receive it.
     pub(crate) fn is_stalled(&self) -> bool {
         self.unread_since.lock().is_none_or(|since| time::since(since) >= UNREAD_MAX)
     }
