@@ -133,6 +133,11 @@ const CASES: &[(&str, &str)] = &[
         "$setUnion of long arrays",
         "{aggregate: 'big', cursor: {}, pipeline: [{$set: {x: {$range: [0, 500000]}}}, {$group: {_id: null, x: {$setUnion: '$x'}}}]}",
     ),
+    ("distinct of long arrays", "{distinct: 'long', key: 'l.n'}"),
+    (
+        "$elemMatch over long arrays",
+        "{find: 'long', filter: {$nor: [{l: {$elemMatch: {n: {$in: ['a', 'b']}}}}, {l: {$elemMatch: {n: 'c', m: 1}}}, {l: {$elemMatch: {n: 'd', m: 1}}}]}}",
+    ),
     ("createIndexes", "{createIndexes: 'big', indexes: [{key: {'deep.$**': 1}, name: 'slow'}]}"),
 ];
 
@@ -192,6 +197,17 @@ fn fill(client: &mut Client) {
         let reply = client.command(&insert).unwrap();
         assert_eq!(reply.view().get("n").and_then(|n| n.as_i64()), Some(1000), "{reply}");
     }
+}
+
+/// Fills the collection `long`: documents with long arrays.
+fn fill_long(client: &mut Client) {
+    let documents = ["{}"; 60].join(", ");
+    let array = "{$map: {input: {$range: [0, 40000]}, in: {n: '$$this'}}}";
+    let text = format!(
+        "{{aggregate: 1, cursor: {{}}, pipeline: [{{$documents: [{documents}]}}, {{$set: {{l: {array}}}}}, {{$out: 'long'}}]}}"
+    );
+    let reply = client.command(&command(&text, |_| {})).unwrap();
+    assert_eq!(reply.view().get("ok").and_then(|ok| ok.as_i64()), Some(1), "{reply}");
 }
 
 /// Returns the operation number of the connection with this address, for killOp.
@@ -277,6 +293,7 @@ fn ping(server: &Server, over: &AtomicBool) -> Duration {
 fn every_command_is_interrupted_soon() {
     let Some(server) = Server::start() else { return };
     fill(&mut server.connect().unwrap());
+    fill_long(&mut server.connect().unwrap());
     let filter = std::env::var("VELLUM_INTERRUPT").unwrap_or_default();
     let mut failures = Vec::new();
     let cases = CASES.iter().map(|(name, text)| (*name, text.to_string())).chain(long_cases());
