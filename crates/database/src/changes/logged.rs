@@ -292,11 +292,11 @@ fn changed(before: Document<'_>, after: Document<'_>) -> DocumentBuf {
 /// Returns the fields of a collMod that changes one set of options to another.
 fn requested(before: Document<'_>, after: Document<'_>) -> DocumentBuf {
     let mut out = Builder::new();
-    let is_validated_first = before.find("validator").is_none() && after.find("validator").is_some();
+    let is_validated_first = before.find("validator").is_none() && before.find("validationLevel").is_none();
     for field in changed(before, after).view() {
         let is_gone = after.find(field.name()).is_none();
         match (field.name(), field.value().as_str()) {
-            // The first validator sets these defaults.
+            // The first validator, level or action sets these defaults.
             ("validationLevel", Some("strict")) | ("validationAction", Some("error"))
                 if is_validated_first => {}
             ("validator", _) if is_gone => _ = out.begin_document(c"validator").end(),
