@@ -357,21 +357,23 @@ impl OperationMemory {
 
     /// Records the growth of a reply by this number of bytes. Returns `false` if memory is scarce.
     pub(crate) fn reserve(&self, bytes: usize, shared: &Shared) -> bool {
-        self.reserve_within(BATCH_SHARE, bytes, shared)
+        self.reserve_if(bytes, shared, |_, after, limit| after <= limit / BATCH_SHARE)
     }
 
-    /// Records the growth of a reply that cannot be shorter.
+    /// Records the growth of a value that cannot be shorter. One value is possible under every limit.
     ///
     /// Errors: ExceededMemoryLimit if all operations together exceed their limit.
     pub(crate) fn reserve_required(&self, bytes: usize, shared: &Shared) -> Result<()> {
-        match self.limit == i64::MAX || self.reserve_within(1, bytes, shared) {
+        let fits = |others, after, limit| after <= limit || others <= limit / BUSY_SHARE;
+        match self.limit == i64::MAX || self.reserve_if(bytes, shared, fits) {
             true => Ok(()),
             false => Err(limit_reached()),
         }
     }
 
-    /// Records a growth unless all operations together then exceed the limit divided by `share`.
-    fn reserve_within(&self, share: i64, bytes: usize, shared: &Shared) -> bool {
+    /// Records a growth if three numbers allow it: the memory of other operations, that of all after the growth, and
+    /// their limit.
+    fn reserve_if(&self, bytes: usize, shared: &Shared, fits: impl Fn(i64, i64, i64) -> bool) -> bool {
         let limit = shared.tracker.limit.load(Relaxed);
         if bytes == 0 || limit == 0 || self.thread.load(Relaxed) != memory::thread_id() {
             return true;
@@ -379,8 +381,9 @@ impl OperationMemory {
         self.update_tracker(shared);
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         // Recorded before the check, so that concurrent requests do not all succeed.
-        let all = shared.tracker.used.fetch_add(bytes, Relaxed).saturating_add(bytes);
-        if all > limit / share {
+        let before = shared.tracker.used.fetch_add(bytes, Relaxed);
+        let others = before.saturating_sub(self.tracked_bytes.load(Relaxed));
+        if !fits(others, before.saturating_add(bytes), limit) {
             shared.tracker.add(-bytes);
             return false;
         }
@@ -621,10 +624,9 @@ mod tests {
         let should_continue = || requested.replace(requested.get() + 1) < 3;
         other.wait(&shared, time::now() + WAIT_MAX, &should_continue).unwrap();
         assert_eq!(requested.get(), 4);
-        // A reply that cannot be shorter may use the rest.
-        assert!(
-            one.reserve_required(6 << 20, &shared).is_err() && one.reserve_required(1 << 20, &shared).is_ok()
-        );
+        // A value that cannot be shorter may use the rest, or more if others use little.
+        assert!(one.reserve_required(6 << 20, &shared).is_ok());
+        assert!(other.reserve_required(6 << 20, &shared).is_err());
         one.pause(&shared);
         assert!(!other.must_wait(&shared) && other.is_large.load(Relaxed));
         let more: Vec<u8> = vec![1; 3 << 20];
