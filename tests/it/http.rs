@@ -11,6 +11,7 @@ use postgres::testing::Cluster;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Name of a sample with its labels.
@@ -157,7 +158,8 @@ fn sample(line: &str) -> (Key, f64) {
 fn exchange(address: &str, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(40))).unwrap();
-    stream.write_all(bytes).unwrap();
+    // The server may have closed the connection.
+    let _ = stream.write_all(bytes);
     let mut text = Vec::new();
     // A client that has sent more than was read may get a connection reset.
     let _ = stream.read_to_end(&mut text);
@@ -405,4 +407,52 @@ fn slow_clients_do_not_block_other_connections() {
         assert!(get(&address, "/healthz").starts_with("HTTP/1.1 200 OK\r\n"));
     }
     drop(slow);
+}
+
+#[test]
+fn failed_logins_do_not_block_other_connections() {
+    const USERS: usize = 15;
+    let Some((server, address)) = start(None, &["--auth"]) else { return };
+    let root = "{createUser: 'root', pwd: 'secret', roles: ['root'], $db: 'admin'}";
+    run(&mut server.connect().unwrap(), root);
+    let request = |user: usize| {
+        // The user names are `a` to `o`, and the password is `x`.
+        let login = [
+            "YTp4", "Yjp4", "Yzp4", "ZDp4", "ZTp4", "Zjp4", "Zzp4", "aDp4", "aTp4", "ajp4", "azp4", "bDp4",
+            "bTp4", "bjp4", "bzp4",
+        ][user];
+        format!(
+            "GET /metrics HTTP/1.1\r\nHost: {address}\r\nAuthorization: Basic {login}\r\nConnection: close\r\n\r\n"
+        )
+    };
+    // After ten failures of a user, each further attempt waits for two seconds.
+    std::thread::scope(|scope| {
+        for user in 0..USERS {
+            let (request, address) = (request(user), &address);
+            scope.spawn(move || (0..10).for_each(|_| _ = exchange(address, request.as_bytes())));
+        }
+    });
+    // More waiting logins than slots. Ended ones are replaced.
+    let is_over = AtomicBool::new(false);
+    let healthy = std::thread::scope(|scope| {
+        for number in 0..7 * USERS {
+            let (request, address, is_over) = (request(number % USERS), &address, &is_over);
+            scope.spawn(move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    exchange(address, request.as_bytes());
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+            });
+        }
+        std::thread::sleep(Duration::from_secs(1));
+        let healthy = (0..20).filter(|_| {
+            std::thread::sleep(Duration::from_millis(50));
+            get(&address, "/healthz").starts_with("HTTP/1.1 200 OK\r\n")
+        });
+        let healthy = healthy.count();
+        is_over.store(true, Ordering::Relaxed);
+        healthy
+    });
+    // The slots may be full of new connections for a moment.
+    assert!(healthy >= 10, "{healthy} of 20");
 }

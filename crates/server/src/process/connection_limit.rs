@@ -27,6 +27,8 @@ pub(crate) struct Permit {
 enum PermitState {
     /// Waits since this time for its client to send or to read.
     Idle(Instant),
+    /// Waits since this time because of failed logins.
+    Delayed(Instant),
     /// Handles a request.
     Active,
     /// Lost its permit.
@@ -37,6 +39,12 @@ impl Permit {
     /// Marks the connection as waiting for its client. Returns false if it has lost its permit.
     pub(crate) fn begin_wait(&self) -> bool {
         self.change(PermitState::Idle(Instant::now()))
+    }
+
+    /// Marks the connection as waiting because of failed logins. Such connections lose their permits first.
+    /// Returns false if it has lost its permit.
+    pub(crate) fn begin_delay(&self) -> bool {
+        self.change(PermitState::Delayed(Instant::now()))
     }
 
     /// Marks the connection as handling a request. Returns false if it has lost its permit.
@@ -52,9 +60,11 @@ impl Permit {
         *state == to
     }
 
-    fn idle_since(&self) -> Option<Instant> {
+    /// Returns whether the connection is delayed and since when it waits; `None` if it does not wait.
+    fn waiting(&self) -> Option<(bool, Instant)> {
         match *self.state.lock() {
-            PermitState::Idle(since) => Some(since),
+            PermitState::Idle(since) => Some((false, since)),
+            PermitState::Delayed(since) => Some((true, since)),
             _ => None,
         }
     }
@@ -62,7 +72,7 @@ impl Permit {
     /// Takes the permit away if the connection waits.
     fn evict(&self) -> bool {
         let mut state = self.state.lock();
-        let is_idle = matches!(*state, PermitState::Idle(_));
+        let is_idle = matches!(*state, PermitState::Idle(_) | PermitState::Delayed(_));
         if is_idle {
             *state = PermitState::Evicted;
             self.evict.notify_one();
@@ -104,17 +114,18 @@ impl ConnectionLimit {
     }
 }
 
-/// Selects among the waiting connections: of the client with the most connections, the connection
-/// with the longest wait.
+/// Selects among the waiting connections: of the client with the most connections, a connection delayed by failed
+/// logins, and the longest wait.
 fn victim(permits: &[Arc<Permit>]) -> Option<usize> {
     let mut counts: HashMap<IpAddr, usize> = HashMap::new();
     for permit in permits {
         *counts.entry(permit.client).or_default() += 1;
     }
-    let waiting =
-        permits.iter().enumerate().filter_map(|(at, permit)| Some((at, permit, permit.idle_since()?)));
-    let rank = |permit: &Permit, since: Instant| (counts.get(&permit.client).copied(), since.elapsed());
-    waiting.max_by_key(|(_, permit, since)| rank(permit, *since)).map(|(at, ..)| at)
+    let waiting = permits.iter().enumerate().filter_map(|(at, permit)| {
+        let (is_delayed, since) = permit.waiting()?;
+        Some((at, (counts.get(&permit.client).copied(), is_delayed, since.elapsed())))
+    });
+    waiting.max_by_key(|(_, rank)| *rank).map(|(at, _)| at)
 }
 
 #[cfg(test)]

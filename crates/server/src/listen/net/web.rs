@@ -180,7 +180,12 @@ impl HttpConnection<'_> {
             match in_place(|| http::answer(self.server, &request, peer)) {
                 Answer::Now(response) => break response,
                 Answer::Later(_) if peer.has_waited => return Ok(false),
-                Answer::Later(wait) => tokio::time::sleep(wait).await,
+                // Failed logins must not hold all places.
+                Answer::Later(wait) if self.permit.begin_delay() => tokio::time::sleep(wait).await,
+                Answer::Later(_) => return Ok(false),
+            }
+            if !self.permit.begin_request() {
+                return Ok(false);
             }
             peer.has_waited = true;
         };
